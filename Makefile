@@ -1,0 +1,33 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
+
+.PHONY: demo test bench clean
+
+demo: $(STAMP)
+	$(BIN)/python -m scenes.demo
+
+# One process per working precision; every step runs even when an earlier one fails.
+test: $(STAMP)
+	@status=0; \
+	$(BIN)/python -m ruff check . || status=1; \
+	$(BIN)/python -m pytest -q tests/f64 || status=1; \
+	$(BIN)/python -m pytest -q tests/f32 || status=1; \
+	exit $$status
+
+bench: $(STAMP)
+	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python $$script; done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch goes first and alone: it is the largest package, and the one that users choose a build of (CPU or CUDA).
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) torch==2.13.0
+	$(INSTALL) -e '.[test]'
+	@touch $@

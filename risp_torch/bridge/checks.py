@@ -1,0 +1,48 @@
+"""What every tensor must satisfy before a kernel sees it."""
+
+from __future__ import annotations
+
+import torch
+
+from ti_sim.base.errors import UserError
+from ti_sim.base.runtime import require
+
+
+def bridge_dtype() -> torch.dtype:
+    """The torch type of the runtime's working precision."""
+    return torch.float64 if require().precision == "f64" else torch.float32
+
+
+def bridge_device() -> torch.device:
+    """The torch device that shares memory with the runtime."""
+    return torch.device(require().device)
+
+
+def kernel_tensor(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """The tensor without its graph and contiguous, for a kernel.
+
+    Args:
+        tensor: real input of a bridge function.
+        name: what the error calls it.
+
+    Raises:
+        UserError: the tensor lies on another device or has another precision than the runtime.
+    """
+    if tensor.device.type != bridge_device().type:
+        raise UserError(
+            f"{name} lies on {tensor.device} and the kernels run on {bridge_device()}: "
+            f"move it with .to({bridge_device().type!r}), or start the runtime on that device"
+        )
+    if tensor.dtype != bridge_dtype():
+        raise UserError(
+            f"{name} is {tensor.dtype} and the kernels work in {bridge_dtype()}: convert it with .to({bridge_dtype()}), "
+            "or start the runtime in its precision"
+        )
+    return tensor.detach().contiguous()
+
+
+def upstream(gradient: torch.Tensor | None, shape: torch.Size, like: torch.Tensor) -> torch.Tensor:
+    """An upstream gradient as a kernel reads it: contiguous, never the tensor that autograd owns; zeros for None."""
+    if gradient is None:
+        return like.new_zeros(shape)
+    return gradient.detach().to(like.dtype).clone(memory_format=torch.contiguous_format)

@@ -1,0 +1,13 @@
+"""From a film to numbers: search, error bars, the run's folder."""
+
+from risp_torch.inversion.film import film, film_losses, pixel_loss
+from risp_torch.inversion.invert import Inversion, invert
+from risp_torch.inversion.landscape import landscape
+from risp_torch.inversion.optimise import OptimiseSettings
+from risp_torch.inversion.uncertainty import Uncertainty, linearise, uncertainty
+from risp_torch.inversion.unknowns import Unknowns
+
+__all__ = [
+    "Inversion", "OptimiseSettings", "Uncertainty", "Unknowns", "film", "film_losses", "invert", "landscape", "linearise",
+    "pixel_loss", "uncertainty",
+]  # fmt: skip

@@ -1,0 +1,62 @@
+"""From unknowns to films, and the loss between a film and its target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from risp_torch.scene import Scene
+from ti_sim.adjoint import Adjoint
+from ti_sim.base.errors import DivergenceError
+
+
+def film(
+    scene: Scene, values: Mapping[str, torch.Tensor], *, worlds: int, frames: int, adjoint: Adjoint | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Simulate and render a batch of worlds.
+
+    Args:
+        scene: what is filmed.
+        values: parameter values [B, ...] that replace the scene's own.
+        worlds: B.
+        frames: frame intervals.
+        adjoint: how states are kept for the gradient.
+
+    Returns:
+        Pictures [B, frames + 1, H, W, 3] (linear rgb) and which worlds stayed finite, [B] bool.
+    """
+    states = scene.rollout(values, worlds=worlds, frames=frames, adjoint=adjoint)
+    return scene.render(states, values), states.finite
+
+
+def pixel_loss(pictures: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Mean squared difference of linear colours (gradSim, Eq. 1's pixel-wise loss).
+
+    Args:
+        pictures: [B, T, H, W, 3].
+        target: [T', H, W, 3] with T' >= T; its first T frames count.
+
+    Returns:
+        [B].
+    """
+    difference = pictures - target[: pictures.shape[1]]
+    return (difference * difference).flatten(1).mean(dim=1)
+
+
+def film_losses(
+    scene: Scene, values: Mapping[str, torch.Tensor], target: torch.Tensor, *, worlds: int, frames: int, chunk: int = 8
+) -> torch.Tensor:
+    """Losses of many worlds without gradients, a few worlds at a time; infinite for worlds that diverged, [B]."""
+    losses = []
+    for first in range(0, worlds, chunk):
+        part = {name: value[first : first + chunk] for name, value in values.items()}
+        count = min(chunk, worlds - first)
+        with torch.no_grad():
+            try:
+                pictures, finite = film(scene, part, worlds=count, frames=frames)
+                loss = pixel_loss(pictures, target)
+                losses.append(torch.where(finite, loss, torch.full_like(loss, torch.inf)))
+            except DivergenceError:
+                losses.append(target.new_full((count,), torch.inf))
+    return torch.cat(losses)

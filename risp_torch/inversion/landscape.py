@@ -1,0 +1,50 @@
+"""The loss of a film against one or two parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from risp_torch.inversion.film import film_losses
+from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.scene import Scene
+from ti_sim.base.errors import UserError
+
+
+def landscape(
+    scene: Scene, target: torch.Tensor, names: list[str], *, points: int = 41, progress: bool = True
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Loss on a grid that spans the parameters' allowed ranges, evenly in their scales.
+
+    Args:
+        scene: what was filmed; its other numbers hold.
+        target: [T, H, W, 3] linear rgb.
+        names: one or two scalar parameters with bounds.
+        points: grid points along each.
+        progress: whether a bar is shown.
+
+    Returns:
+        Physical grid values of each parameter ([points] each) and losses [points] or [points, points] (first name first);
+        infinite where the simulation diverged.
+
+    Raises:
+        UserError: not one or two scalar names, or fewer than two points.
+    """
+    unknowns = Unknowns.of(scene, names)
+    if not 1 <= len(names) <= 2 or len(unknowns.labels) != len(names):
+        raise UserError(f"a landscape has one or two scalar parameters, and {len(unknowns.labels)} numbers were named")
+    if points < 2:
+        raise UserError(f"points is {points}: at least 2 are needed")
+    low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
+    axes = [np.linspace(a, b, points) for a, b in zip(low, high, strict=True)]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(names))
+    losses = []
+    for first in tqdm(range(0, len(grid), 8), desc="landscape", disable=not progress):
+        rows = torch.as_tensor(grid[first : first + 8], dtype=target.dtype, device=target.device)
+        values = unknowns.from_scaled(rows)
+        losses.append(film_losses(scene, values, target, worlds=len(rows), frames=target.shape[0] - 1))
+    physical = [
+        np.power(10.0, axis) if scale == "log10" else axis for axis, scale in zip(axes, unknowns.scales, strict=True)
+    ]
+    return physical, torch.cat(losses).cpu().numpy().reshape([points] * len(names))

@@ -1,0 +1,186 @@
+"""Gradient descent on the pixels of a batch of starts, with a horizon that may grow; killed runs resume."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from tqdm import tqdm
+
+from risp_torch.inversion.film import film, pixel_loss
+from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.run_folder import RunFolder
+from risp_torch.scene import Scene
+from ti_sim.adjoint import Adjoint
+from ti_sim.base.errors import UserError
+
+OptimizerName = Literal["adam", "rmsprop", "lbfgs"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimiseSettings:
+    """How the search goes.
+
+    Attributes:
+        optimizer: "adam", "rmsprop" (RISP's) or "lbfgs" (each start by itself, strong Wolfe line search).
+        iterations: gradient steps.
+        learning_rate: in the unbounded unit-scale variables; decays by a cosine to a hundredth (adam, rmsprop).
+        first_frames: frame intervals of the film that the search begins with; None begins with the whole film.
+        growth: part of the iterations over which the horizon grows from ``first_frames`` to the whole film.
+    """
+
+    optimizer: OptimizerName = "adam"
+    iterations: int = 60
+    learning_rate: float = 0.15
+    first_frames: int | None = None
+    growth: float = 0.6
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in ("adam", "rmsprop", "lbfgs"):
+            raise UserError(f"optimizer {self.optimizer!r} is unknown: choose adam, rmsprop or lbfgs")
+        if self.iterations < 1:
+            raise UserError(f"iterations is {self.iterations}: at least 1 is needed")
+        if self.first_frames is not None and self.first_frames < 1:
+            raise UserError(f"first_frames is {self.first_frames}: at least 1 is needed")
+
+    def horizon(self, iteration: int, frames: int) -> int:
+        """Frame intervals that the loss of an iteration sees."""
+        first = min(self.first_frames or frames, frames)
+        part = min(1.0, iteration / max(1.0, self.growth * self.iterations))
+        return first + round((frames - first) * part)
+
+    def rate(self, iteration: int) -> float:
+        """Learning rate of an iteration: cosine from ``learning_rate`` to a hundredth of it."""
+        cosine = 0.5 * (1 + math.cos(math.pi * iteration / self.iterations))
+        return self.learning_rate * (0.01 + 0.99 * cosine)
+
+
+@dataclass
+class History:
+    """What the search went through: per iteration, losses [S] and physical values [S, K]; NaN where a world diverged."""
+
+    losses: list[torch.Tensor] = field(default_factory=list)
+    values: list[torch.Tensor] = field(default_factory=list)
+
+
+def descend(
+    scene: Scene, target: torch.Tensor, unknowns: Unknowns, z: torch.Tensor, settings: OptimiseSettings,
+    *, folder: RunFolder | None = None, adjoint: Adjoint | None = None, progress: bool = True,
+) -> tuple[torch.Tensor, History]:  # fmt: skip
+    """Descend from the starts z [S, K].
+
+    Args:
+        scene: what was filmed.
+        target: [T, H, W, 3] linear rgb.
+        unknowns: the map from z to parameter values.
+        z: unbounded variables of the starts.
+        settings: optimiser, iterations, horizon.
+        folder: where the search is saved every few iterations, and from where it goes on.
+        adjoint: how the rollout keeps states.
+        progress: whether a bar is shown.
+
+    Returns:
+        Final z [S, K] and the history.
+    """
+    if settings.optimizer == "lbfgs":
+        return _descend_lbfgs(scene, target, unknowns, z, settings, adjoint=adjoint, progress=progress)
+    z = z.clone().requires_grad_()
+    if settings.optimizer == "adam":
+        optimizer = torch.optim.Adam([z], lr=settings.learning_rate, betas=(0.8, 0.95))
+    else:
+        optimizer = torch.optim.RMSprop([z], lr=settings.learning_rate, alpha=0.9, momentum=0.5)
+    history = History()
+    first = _resume(folder, z, optimizer, history)
+    frames = target.shape[0] - 1
+    bar = tqdm(total=settings.iterations, initial=first, desc="inverting", disable=not progress, mininterval=0.5)
+    for iteration in range(first, settings.iterations):
+        for group in optimizer.param_groups:
+            group["lr"] = settings.rate(iteration)
+        optimizer.zero_grad()
+        losses = _losses(scene, target, unknowns, z, settings.horizon(iteration, frames), adjoint)
+        torch.where(torch.isfinite(losses), losses, torch.zeros_like(losses)).sum().backward()
+        history.losses.append(losses.detach().clone())
+        history.values.append(unknowns.vector(unknowns.physical(z)).detach())
+        z.grad[~torch.isfinite(losses.detach())] = 0  # a start that diverged stays where it is, marked by its NaN loss
+        optimizer.step()
+        bar.set_postfix(loss=f"{_smallest(losses):.3e}")
+        bar.update()
+        if folder is not None and (iteration + 1) % 10 == 0:
+            _save(folder, z, optimizer, history, iteration + 1)
+    bar.close()
+    return z.detach(), history
+
+
+def _losses(
+    scene: Scene, target: torch.Tensor, unknowns: Unknowns, z: torch.Tensor, frames: int, adjoint: Adjoint | None
+) -> torch.Tensor:
+    """Loss of every start [S], NaN where its world diverged."""
+    pictures, finite = film(scene, unknowns.physical(z), worlds=len(z), frames=frames, adjoint=adjoint)
+    losses = pixel_loss(pictures, target)
+    return torch.where(finite, losses, torch.full_like(losses, torch.nan))
+
+
+def _descend_lbfgs(
+    scene: Scene, target: torch.Tensor, unknowns: Unknowns, starts: torch.Tensor, settings: OptimiseSettings,
+    *, adjoint: Adjoint | None, progress: bool,
+) -> tuple[torch.Tensor, History]:  # fmt: skip
+    """Each start by itself: a line search cannot share its step length."""
+    frames = target.shape[0] - 1
+    ends, histories = [], []
+    bar = tqdm(total=settings.iterations * len(starts), desc="inverting", disable=not progress, mininterval=0.5)
+    for start in starts:
+        z = start[None].clone().requires_grad_()
+        optimizer = torch.optim.LBFGS([z], lr=1.0, max_iter=1, max_eval=8, history_size=10, line_search_fn="strong_wolfe")
+        history = History()
+        for iteration in range(settings.iterations):
+            horizon = settings.horizon(iteration, frames)
+            history.values.append(unknowns.vector(unknowns.physical(z)).detach())
+
+            def closure(z: torch.Tensor = z, optimizer: torch.optim.LBFGS = optimizer, horizon: int = horizon) -> torch.Tensor:
+                optimizer.zero_grad()
+                # The pixels' mean square is tiny; LBFGS stops at absolute thresholds, so it sees a larger number.
+                loss = 1e3 * _losses(scene, target, unknowns, z, horizon, adjoint).sum()
+                loss.backward()
+                return loss
+
+            loss = optimizer.step(closure)
+            history.losses.append(loss.detach()[None] / 1e3)
+            bar.update()
+        ends.append(z.detach())
+        histories.append(history)
+    bar.close()
+    merged = History(
+        losses=[torch.cat(column) for column in zip(*(h.losses for h in histories), strict=True)],
+        values=[torch.cat(column) for column in zip(*(h.values for h in histories), strict=True)],
+    )
+    return torch.cat(ends), merged
+
+
+def _save(folder: RunFolder, z: torch.Tensor, optimizer: torch.optim.Optimizer, history: History, iteration: int) -> None:
+    tensors = {"z": z.detach(), "losses": torch.stack(history.losses), "values": torch.stack(history.values)}
+    for name, value in optimizer.state[z].items():
+        tensors[f"optimizer.{name}"] = torch.as_tensor(value)
+    folder.save_checkpoint(tensors, {"iteration": iteration})
+
+
+def _resume(folder: RunFolder | None, z: torch.Tensor, optimizer: torch.optim.Optimizer, history: History) -> int:
+    """Load what ``_save`` wrote; the iteration to go on with."""
+    saved = folder.load_checkpoint() if folder is not None else None
+    if saved is None:
+        return 0
+    tensors, metadata = saved
+    with torch.no_grad():
+        z.copy_(tensors["z"])
+    for name, value in tensors.items():
+        if name.startswith("optimizer."):
+            optimizer.state[z][name.removeprefix("optimizer.")] = value
+    history.losses.extend(tensors["losses"])
+    history.values.extend(tensors["values"])
+    return int(metadata["iteration"])
+
+
+def _smallest(losses: torch.Tensor) -> float:
+    finite = losses.detach()[torch.isfinite(losses.detach())]
+    return float(finite.min()) if len(finite) else float("nan")

@@ -1,0 +1,176 @@
+"""A rigid body of a scene: which numbers it has, and how they become the solver's and the renderer's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.scene.items import Contact, Surface
+from risp_torch.scene.parameters import ParameterTable
+from ti_sim.base.errors import UserError
+from ti_sim.base.param import Param
+from ti_sim.shapes import MassProperties, Shape, TriangleMesh, check_inertia, contact_points, mass_properties
+
+CONTACT_FIELDS = {"stiffness": "N/m", "damping": "N s/m", "friction_stiffness": "N s/m", "friction": ""}
+
+Values = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """A rigid body.
+
+    Attributes:
+        name: its part of parameter names.
+        mesh: render mesh about the centre of mass [m].
+        points: [P, 3] contact points relative to the centre of mass [m].
+        solid: volume and inertia per density.
+        orientation: given quaternion (x, y, z, w), which the parameter "rotation" turns further.
+        material: prefix of its contact parameters ("ground.contact" or "<name>.contact"), None without contact.
+    """
+
+    name: str
+    mesh: TriangleMesh
+    points: np.ndarray
+    solid: MassProperties
+    orientation: np.ndarray
+    material: str | None
+
+    def mass(self, values: Values) -> torch.Tensor:
+        """[B] kg."""
+        given = values.get(f"{self.name}.mass")
+        return given if given is not None else values[f"{self.name}.density"] * self.solid.volume
+
+    def inertia(self, values: Values) -> torch.Tensor:
+        """[B, 3, 3] kg m2 about the centre of mass, body frame."""
+        given = values.get(f"{self.name}.inertia")
+        if given is not None:
+            return given
+        mass = self.mass(values)
+        unit = torch.as_tensor(self.solid.inertia_per_density / self.solid.volume, dtype=mass.dtype, device=mass.device)
+        return mass[:, None, None] * unit
+
+    def pose(self, values: Values) -> torch.Tensor:
+        """[B, 7] initial position of the centre of mass [m] and quaternion: "rotation" [rad] applied to the given one."""
+        turn = values[f"{self.name}.rotation"]
+        given = torch.as_tensor(self.orientation, dtype=turn.dtype, device=turn.device)
+        return torch.cat([values[f"{self.name}.position"], quaternion_product(rotation_quaternion(turn), given)], dim=-1)
+
+    def velocity(self, values: Values) -> torch.Tensor:
+        """[B, 6] initial velocity [m/s] and angular velocity [rad/s], world frame."""
+        return torch.cat([values[f"{self.name}.velocity"], values[f"{self.name}.angular_velocity"]], dim=-1)
+
+    def contact(self, values: Values) -> torch.Tensor:
+        """[B, 4] ke, kd, kf, mu; zeros (no force) without contact."""
+        if self.material is None:
+            return values[f"{self.name}.position"].new_zeros(values[f"{self.name}.position"].shape[0], 4)
+        return torch.stack([values[f"{self.material}.{field}"] for field in CONTACT_FIELDS], dim=-1)
+
+    def albedo(self, values: Values) -> torch.Tensor:
+        """[B, F, 3, 3] linear rgb of every face's corners."""
+        faces = torch.as_tensor(self.mesh.faces.astype(np.int64))
+        if f"{self.name}.color" in values:
+            return values[f"{self.name}.color"][:, None, None, :].expand(-1, len(faces), 3, 3)
+        if f"{self.name}.vertex_colors" in values:
+            colors = values[f"{self.name}.vertex_colors"]
+            return colors[:, faces.to(colors.device)]
+        colors = values[f"{self.name}.face_colors"]
+        if colors.shape[1] != len(faces):
+            colors = colors[:, torch.as_tensor(self.mesh.face_groups.astype(np.int64), device=colors.device)]
+        return colors[:, :, None, :].expand(-1, -1, 3, 3)
+
+
+def make_body(
+    table: ParameterTable, name: str, *, shape: Shape, density: Any, mass: Any, inertia: Any, position: Any,
+    orientation: Any, rotation: Any, velocity: Any, angular_velocity: Any, contact: Contact | None, surface: Surface | None,
+    ground: bool,
+) -> Body:  # fmt: skip
+    """Name a body's numbers in the table and return the body (arguments: ``Scene.add_rigid``)."""
+    if (density is None) == (mass is None):
+        raise UserError(f"{name} needs its density or its mass: give exactly one of the two")
+    if inertia is not None and mass is None:
+        raise UserError(f"{name} has an inertia and a density: give its mass with the inertia instead")
+    quaternion = np.asarray(orientation, dtype=np.float64)
+    if quaternion.shape != (4,) or not np.linalg.norm(quaternion) > 0:
+        raise UserError(f"{name}.orientation is {orientation}: give a quaternion (x, y, z, w) that is not zero")
+    mesh = shape.mesh()
+    if density is not None:
+        table.add(f"{name}.density", density, unit="kg/m3", positive=True)
+    else:
+        table.add(f"{name}.mass", mass, unit="kg", positive=True)
+    if inertia is not None:
+        check_inertia(inertia.value if isinstance(inertia, Param) else inertia, f"{name}.inertia")
+        table.add(f"{name}.inertia", inertia, unit="kg m2", shape=(3, 3))
+    table.add(f"{name}.position", position, unit="m", shape=(3,))
+    table.add(f"{name}.rotation", rotation, unit="rad", shape=(3,))
+    table.add(f"{name}.velocity", velocity, unit="m/s", shape=(3,))
+    table.add(f"{name}.angular_velocity", angular_velocity, unit="rad/s", shape=(3,))
+    if contact is not None:
+        add_contact(table, f"{name}.contact", contact)
+    _add_surface(table, name, mesh, surface or Surface())
+    material = f"{name}.contact" if contact is not None else "ground.contact" if ground else None
+    points = contact_points(shape) if material is not None and ground else np.zeros((0, 3))
+    return Body(name, mesh, points, mass_properties(shape), quaternion / np.linalg.norm(quaternion), material)
+
+
+def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:
+    """Name the four contact parameters under ``prefix``; negative values are errors, and zero stiffness is one."""
+    for field, unit in CONTACT_FIELDS.items():
+        value = getattr(contact, field)
+        number = value.value if isinstance(value, Param) else value
+        if np.ndim(number) == 0 and float(number) < 0:
+            raise UserError(f"{prefix}.{field} is {number}: give a number that is not negative")
+        table.add(f"{prefix}.{field}", value, unit=unit, positive=field == "stiffness")
+
+
+def _add_surface(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface) -> None:
+    groups = int(mesh.face_groups.max()) + 1
+    if surface.vertex_colors is not None:
+        table.add(f"{name}.vertex_colors", surface.vertex_colors, unit="", shape=(len(mesh.vertices), 3))
+    elif surface.face_colors is not None:
+        given = surface.face_colors
+        rows = len(given.value if isinstance(given, Param) else given)
+        if rows not in (groups, len(mesh.faces)):
+            raise UserError(f"{name} has {rows} face colours: give {groups} (one a side) or {len(mesh.faces)} (one a face)")
+        table.add(f"{name}.face_colors", given, unit="", shape=(rows, 3))
+    elif surface.color is not None:
+        table.add(f"{name}.color", surface.color, unit="", shape=(3,))
+    elif mesh.vertex_colors is not None:
+        table.add(f"{name}.vertex_colors", mesh.vertex_colors, unit="", shape=mesh.vertex_colors.shape)
+    elif mesh.face_colors is not None:
+        table.add(f"{name}.face_colors", mesh.face_colors, unit="", shape=mesh.face_colors.shape)
+    else:
+        table.add(f"{name}.color", (0.6, 0.6, 0.6), unit="", shape=(3,))
+
+
+def rotation_quaternion(turn: torch.Tensor) -> torch.Tensor:
+    """Unit quaternion [..., 4] of a rotation vector [..., 3] in rad, smooth at zero."""
+    half2 = 0.25 * (turn * turn).sum(dim=-1, keepdim=True)
+    small = half2 < 1e-6
+    half = torch.sqrt(torch.where(small, torch.ones_like(half2), half2))
+    sinc = torch.where(small, 1 - half2 / 6 + half2**2 / 120, torch.sin(half) / half)
+    cosine = torch.where(small, 1 - half2 / 2 + half2**2 / 24, torch.cos(half))
+    return torch.cat([0.5 * sinc * turn, cosine], dim=-1)
+
+
+def rotation_matrix(q: torch.Tensor) -> torch.Tensor:
+    """Rotation matrix [..., 3, 3] of a unit quaternion [..., 4] (x, y, z, w)."""
+    x, y, z, w = q.unbind(-1)
+    rows = [
+        1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+        2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+        2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+    ]  # fmt: skip
+    return torch.stack(rows, dim=-1).reshape(*q.shape[:-1], 3, 3)
+
+
+def quaternion_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Hamilton product a b of quaternions (x, y, z, w): first the rotation b, then a."""
+    av, aw, bv, bw = a[..., :3], a[..., 3:], b[..., :3], b[..., 3:]
+    av, bv = torch.broadcast_tensors(av, bv)
+    vector = aw * bv + bw * av + torch.linalg.cross(av, bv)
+    return torch.cat([vector, aw * bw - (av * bv).sum(-1, keepdim=True)], dim=-1)

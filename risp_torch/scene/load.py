@@ -1,0 +1,76 @@
+"""Finding scenes: by name among those that ship, or by the path of a Python file."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from importlib import resources
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from risp_torch.scene.scene import Scene
+from risp_torch.suggest import unknown_name_error
+from ti_sim.base.errors import UserError
+
+
+def scene_names() -> dict[str, str]:
+    """Name -> first line of the docstring, for every scene that ships."""
+    result = {}
+    for path in sorted(_folder().glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "\ndef make_scene(" in source:
+            first = source.lstrip().lstrip('"').splitlines()[0]
+            result[path.stem] = first.rstrip('"').strip()
+    return result
+
+
+def load_scene(scene: str, **overrides: Any) -> Scene:
+    """Make a scene from its name or the path of its file.
+
+    Args:
+        scene: a name that ``scene_names`` lists, or a path to a .py file with ``make_scene(**overrides) -> Scene``.
+        overrides: options of make_scene.
+
+    Raises:
+        UserError: no such scene, a file that does not load, no make_scene in it, or an option that it does not take.
+    """
+    module = _load_module(_find(scene))
+    if not callable(getattr(module, "make_scene", None)):
+        raise UserError(f"{module.__file__} has no make_scene: define make_scene(**overrides) that returns a Scene")
+    options = inspect.signature(module.make_scene).parameters
+    if not any(option.kind is option.VAR_KEYWORD for option in options.values()):
+        for name in overrides:
+            if name not in options:
+                raise unknown_name_error(f"option of {scene}'s make_scene", name, list(options))
+    made = module.make_scene(**overrides)
+    if not isinstance(made, Scene):
+        raise UserError(f"make_scene in {module.__file__} returned {type(made).__name__}: return a Scene")
+    return made
+
+
+def _find(scene: str) -> Path:
+    if scene.endswith(".py") or "/" in scene:
+        path = Path(scene)
+        if not path.is_file():
+            raise UserError(f"scene file {scene} does not exist: give the path of a .py file, or one of {', '.join(scene_names())}")
+        return path
+    if scene not in scene_names():
+        raise unknown_name_error("scene", scene, list(scene_names()))
+    return _folder() / f"{scene}.py"
+
+
+def _load_module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"scene_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"scene file {path} does not load: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _folder() -> Path:
+    return Path(str(resources.files("scenes")))

@@ -1,0 +1,109 @@
+"""The table of a scene's numbers: dotted names, their Params, and tensors of their values for a batch of worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.bridge import bridge_dtype
+from risp_torch.bridge.checks import bridge_device
+from risp_torch.suggest import unknown_name_error
+from ti_sim.base.errors import UserError
+from ti_sim.base.param import Param, as_param
+
+
+@dataclass
+class ParameterTable:
+    """Named numbers of a scene.
+
+    Attributes:
+        params: dotted name -> Param, in the order in which the scene named them.
+    """
+
+    params: dict[str, Param]
+
+    def add(self, name: str, value: Any, *, unit: str, shape: tuple[int, ...] = (), positive: bool = False) -> None:
+        """Name a number of the scene.
+
+        Args:
+            name: dotted name.
+            value: Param, number or array; one number for a vector means all its entries.
+            unit: for tables, unless the Param has its own.
+            shape: of the value.
+            positive: whether zero and less are errors.
+
+        Raises:
+            UserError: the name is taken, the shape is wrong, or a positive number is not.
+        """
+        if name in self.params:
+            raise UserError(f"{name!r} is in the scene already: give the second thing another name")
+        param = as_param(value)
+        try:
+            filled = np.broadcast_to(np.asarray(param.value, dtype=np.float64), shape)
+        except ValueError:
+            raise UserError(f"{name} has shape {np.shape(param.value)}, and {shape} is needed") from None
+        if positive and (filled <= 0).any():
+            raise UserError(f"{name} is {param.value} {unit}: give a number above zero".replace("  ", " "))
+        number = float(filled) if shape == () else filled.copy()
+        self.params[name] = replace(param, value=number, unit=param.unit or unit)
+
+    def __getitem__(self, name: str) -> Param:
+        if name not in self.params:
+            raise unknown_name_error("parameter", name, list(self.params))
+        return self.params[name]
+
+    def set(self, name: str, value: Any) -> None:
+        """Give a parameter another value, within its bounds.
+
+        Raises:
+            UserError: no such name, wrong shape, or a value outside the bounds.
+        """
+        param = self[name]
+        shape = np.shape(param.value)
+        try:
+            filled = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+        except (TypeError, ValueError):
+            raise UserError(f"{name} is set to {value!r}, and numbers of shape {shape} are needed") from None
+        try:
+            self.params[name] = replace(param, value=float(filled) if shape == () else filled.copy())
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from None
+
+    def unknowns(self) -> list[str]:
+        """Names of the numbers that the scene declares unknown: Params that are not frozen."""
+        return [name for name, param in self.params.items() if not param.frozen]
+
+    def values(self, given: Mapping[str, torch.Tensor] | None = None, *, worlds: int | None = None) -> dict[str, torch.Tensor]:
+        """Physical values of all parameters for a batch of worlds.
+
+        Args:
+            given: values that replace the scene's own, of the parameter's shape (the same in all worlds) or with a leading
+                world axis; gradients flow through them.
+            worlds: B; by default the length of the leading axes in ``given``, or 1.
+
+        Returns:
+            Name -> tensor [B, *shape] in the parameter's unit, of the runtime's precision.
+
+        Raises:
+            UserError: an unknown name, a wrong shape, or batches of different lengths.
+        """
+        given = {name: self._tensor(name, value) for name, value in (given or {}).items()}
+        batch = worlds or next((v.shape[0] for n, v in given.items() if v.ndim > np.ndim(self[n].value)), 1)
+        values = {}
+        for name, param in self.params.items():
+            value = given.get(name)
+            if value is None:
+                value = torch.as_tensor(param.value, dtype=bridge_dtype(), device=bridge_device())
+            shape = np.shape(param.value)
+            if tuple(value.shape) not in (shape, (batch, *shape)):
+                raise UserError(f"{name} has shape {tuple(value.shape)}, and {shape} or {(batch, *shape)} is needed")
+            values[name] = value.expand(batch, *shape)
+        return values
+
+    def _tensor(self, name: str, value: Any) -> torch.Tensor:
+        self[name]  # an unknown name is named as such before anything else
+        return torch.as_tensor(value, dtype=bridge_dtype(), device=bridge_device())

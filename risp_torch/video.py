@@ -1,0 +1,338 @@
+"""Videos in and out: H.264 files, folders of PNG pictures, and the sRGB curve between a file and linear colour.
+
+The engine works in linear colour in [0, 1]; a file holds sRGB. Sources: IEC 61966-2-1 (sRGB), ITU-R BT.709 (the
+luma/chroma matrix of the files, limited range).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from risp_torch.atomic import replacing
+from ti_sim.base.errors import UserError
+
+__all__ = ["linear_to_srgb", "read_video", "srgb_to_linear", "write_frames", "write_video"]
+
+_DESCRIPTION = "video.json"
+_RATE_TOLERANCE = 1e-3
+# Code points of ITU-T H.273: matrix and primaries BT.709, the sRGB curve, limited ("studio") range.
+_BT709, _SRGB_CURVE, _LIMITED_RANGE = 1, 13, 1
+
+
+def linear_to_srgb(linear: np.ndarray) -> np.ndarray:
+    """Encode linear colour as sRGB, with the exact piecewise curve of IEC 61966-2-1.
+
+    Args:
+        linear: linear colour, any shape; [0, 1] is the range of a display, values outside are not clipped.
+
+    Returns:
+        sRGB of the same shape and float type, [0, 1] for [0, 1].
+    """
+    linear = np.asarray(linear)
+    curve = 1.055 * np.maximum(linear, 0.0031308) ** (1 / 2.4) - 0.055
+    return np.where(linear <= 0.0031308, 12.92 * linear, curve)
+
+
+def srgb_to_linear(srgb: np.ndarray) -> np.ndarray:
+    """Decode sRGB to linear colour, with the exact piecewise curve of IEC 61966-2-1.
+
+    Args:
+        srgb: sRGB colour, any shape; values outside [0, 1] are not clipped.
+
+    Returns:
+        Linear colour of the same shape and float type, [0, 1] for [0, 1].
+    """
+    srgb = np.asarray(srgb)
+    curve = ((np.maximum(srgb, 0.04045) + 0.055) / 1.055) ** 2.4
+    return np.where(srgb <= 0.04045, srgb / 12.92, curve)
+
+
+def write_video(path: Path | str, frames: Any, *, fps: float | Fraction, crf: float = 18) -> None:
+    """Write an H.264 file (mp4, yuv420p, BT.709 limited range, tagged so) that any player shows in the right colours.
+
+    The file appears whole or not at all. yuv420p halves the resolution of colour: write targets that must be exact
+    with ``write_frames``.
+
+    Args:
+        path: file to write, ending in ``.mp4``; an existing file is replaced.
+        frames: [T, H, W, 3] linear colour (numpy or torch); clipped to [0, 1]. H and W even.
+        fps: pictures per second, any positive rate.
+        crf: constant rate factor of the encoder: 0 best, 18 hardly visible loss, 51 worst.
+
+    Raises:
+        UserError: the frames, the rate or the place cannot be used.
+    """
+    import av
+
+    path = Path(path)
+    pictures = _to_bytes(frames, str(path))
+    rate = _rate(fps, str(path))
+    _, height, width, _ = pictures.shape
+    if path.suffix.lower() != ".mp4":
+        raise UserError(f"{path} is not an .mp4 file: give the video a name that ends in .mp4")
+    if height % 2 or width % 2:
+        raise UserError(
+            f"{path} cannot hold frames of {width}x{height} pixels: H.264 needs an even width and height, "
+            "so change the camera's size or write a folder of PNG frames"
+        )
+    with replacing(path) as temporary, av.open(str(temporary), "w", format="mp4") as container:
+        stream = container.add_stream("libx264", rate=rate, options={"crf": str(crf)})
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        _tag_colours(stream.codec_context)
+        for index, picture in enumerate(pictures):
+            container.mux(stream.encode(_encodable_frame(picture, index, rate)))
+        container.mux(stream.encode())
+
+
+def write_frames(folder: Path | str, frames: Any, *, fps: float | Fraction | None = None) -> None:
+    """Write a folder of 8-bit sRGB PNG pictures ``00000.png ...`` and ``video.json`` {fps, width, height, frames}.
+
+    The folder appears whole or not at all.
+
+    Args:
+        folder: folder to write; an existing one is replaced if it is empty or holds a video written by this function.
+        frames: [T, H, W, 3] linear colour (numpy or torch); clipped to [0, 1].
+        fps: pictures per second; None leaves the rate open, and readers do not check it.
+
+    Raises:
+        UserError: the frames, the rate or the place cannot be used.
+    """
+    from PIL import Image
+
+    folder = Path(folder)
+    pictures = _to_bytes(frames, str(folder))
+    rate = None if fps is None else float(_rate(fps, str(folder)))
+    count, height, width, _ = pictures.shape
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / _DESCRIPTION).is_file():
+        raise UserError(f"{folder} already holds files that are not a video: choose an empty or a new folder")
+    with replacing(folder) as temporary:
+        temporary.mkdir()
+        for index, picture in enumerate(pictures):
+            Image.fromarray(picture).save(temporary / f"{index:05d}.png")
+        description = {"fps": rate, "width": width, "height": height, "frames": count}
+        (temporary / _DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+        if folder.is_dir():
+            shutil.rmtree(folder)
+
+
+def read_video(
+    path: Path | str,
+    *,
+    fps: float | Fraction | None = None,
+    size: tuple[int, int] | None = None,
+    frames: int | None = None,
+) -> np.ndarray:
+    """Read a video file, or a folder of PNG pictures, as linear colour, and check it against what a scene needs.
+
+    A folder's pictures are taken in the order of their names (numbers in names count as numbers). A folder without
+    ``video.json`` has no frame rate, and none is checked.
+
+    Args:
+        path: the file or folder.
+        fps: pictures per second that the video must have (to one in a thousand); None takes any.
+        size: (height, width) in pixels that it must have; None takes any.
+        frames: how many frames are needed; a longer video gives its first ones, None gives all.
+
+    Returns:
+        float32 [T, H, W, 3], linear colour in [0, 1], row 0 at the top.
+
+    Raises:
+        UserError: the video is missing, unreadable, cut short, or of another size, rate or length.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"video {path} does not exist: check the path")
+    pictures = _read_folder(path, fps, size, frames) if path.is_dir() else _read_file(path, fps, size, frames)
+    if frames is not None and len(pictures) < frames:
+        raise UserError(
+            f"video {path} has {len(pictures)} frames, and the scene needs {frames}: "
+            "give a longer video, or simulate fewer frames"
+        )
+    # A byte has 256 values, so the curve is a table.
+    table = srgb_to_linear(np.arange(256) / 255.0).astype(np.float32)
+    return table[pictures]
+
+
+def _to_bytes(frames: Any, name: str) -> np.ndarray:
+    """Linear frames of any container as uint8 sRGB [T, H, W, 3]."""
+    if hasattr(frames, "detach"):
+        frames = frames.detach().cpu().numpy()
+    linear = np.asarray(frames)
+    if linear.ndim != 4 or linear.shape[-1] != 3 or 0 in linear.shape:
+        raise UserError(f"frames for {name} have shape {linear.shape}: [frames, height, width, 3] is needed")
+    if not np.issubdtype(linear.dtype, np.floating):
+        raise UserError(f"frames for {name} are {linear.dtype}: linear colour as floats in [0, 1] is needed")
+    finite = np.isfinite(linear).all(axis=(1, 2, 3))
+    if not finite.all():
+        raise UserError(
+            f"frame {int(np.argmin(finite))} for {name} holds numbers that are not finite: "
+            "look at the simulation or the picture that made it"
+        )
+    return np.round(linear_to_srgb(np.clip(linear, 0.0, 1.0)) * 255.0).astype(np.uint8)
+
+
+def _rate(fps: float | Fraction, name: str) -> Fraction:
+    """A frame rate as the fraction that containers store."""
+    if not np.isfinite(float(fps)) or fps <= 0:
+        raise UserError(f"frame rate {fps} for {name} cannot be used: give a positive number of frames per second")
+    return Fraction(fps).limit_denominator(100_000)
+
+
+def _tag_colours(codec: Any) -> None:
+    """Say in the file how its numbers become colours; players guess by the picture's size otherwise."""
+    codec.colorspace = codec.color_primaries = _BT709
+    codec.color_trc = _SRGB_CURVE
+    codec.color_range = _LIMITED_RANGE
+
+
+def _interpolation() -> Any:
+    """swscale's exact arithmetic: its fast default is off by up to 3/255 on a flat colour."""
+    from av.video.reformatter import Interpolation
+
+    exact = Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT | Interpolation.FULL_CHR_H_INP
+    return Interpolation.BILINEAR | exact
+
+
+def _encodable_frame(picture: np.ndarray, index: int, rate: Fraction) -> Any:
+    """One uint8 sRGB picture [H, W, 3] as a yuv420p BT.709 frame with its time."""
+    import av
+
+    frame = av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(
+        format="yuv420p",
+        dst_colorspace="ITU709",
+        src_color_range="JPEG",
+        dst_color_range="MPEG",
+        interpolation=_interpolation(),
+    )
+    frame.pts, frame.time_base = index, 1 / rate
+    return frame
+
+
+def _read_file(
+    path: Path, fps: float | Fraction | None, size: tuple[int, int] | None, frames: int | None
+) -> np.ndarray:
+    """The first ``frames`` pictures of a video file, uint8 sRGB [T, H, W, 3]."""
+    import av
+
+    try:
+        with av.open(str(path)) as container:
+            if not container.streams.video:
+                raise UserError(f"{path} holds no video: give a video file or a folder of PNG frames")
+            stream = container.streams.video[0]
+            _check_size(path, (stream.height, stream.width), size)
+            _check_rate(path, stream.average_rate, fps)
+            pictures = list(_decoded(container, stream, path, frames))
+    except (av.FFmpegError, OSError) as error:
+        raise UserError(
+            f"video {path} is damaged, cut short or of an unknown kind ({error.strerror}): copy or export it again"
+        ) from error
+    if not pictures:
+        raise UserError(f"video {path} holds no frame: copy or export it again")
+    return np.stack(pictures)
+
+
+def _decoded(container: Any, stream: Any, path: Path, wanted: int | None) -> Iterator[np.ndarray]:
+    """Decode the wanted frames; the rest of the file is only counted, to notice that it was cut."""
+    interpolation = _interpolation()
+    given = packets = 0
+    stream.thread_type = "AUTO"
+    for packet in container.demux(stream):
+        packets += packet.size > 0
+        if packet.is_corrupt:
+            raise UserError(_cut_short(path, packets - 1, stream.frames))
+        if wanted is not None and given >= wanted:
+            continue
+        for frame in packet.decode():
+            if frame.is_corrupt:
+                raise UserError(f"video {path} is damaged at frame {given}: copy or export it again")
+            if wanted is None or given < wanted:
+                yield frame.reformat(format="rgb24", dst_color_range="JPEG", interpolation=interpolation).to_ndarray()
+                given += 1
+    if packets < stream.frames or (wanted is None and given < stream.frames):
+        raise UserError(_cut_short(path, min(packets, given) if wanted is None else packets, stream.frames))
+
+
+def _cut_short(path: Path, found: int, promised: int) -> str:
+    return (
+        f"video {path} is cut short: {found} of the {promised} frames it announces are there; copy or export it again"
+    )
+
+
+def _read_folder(
+    folder: Path, fps: float | Fraction | None, size: tuple[int, int] | None, frames: int | None
+) -> np.ndarray:
+    """The first ``frames`` pictures of a folder, uint8 sRGB [T, H, W, 3]."""
+    names = sorted((p for p in folder.iterdir() if p.suffix.lower() == ".png"), key=_natural_order)
+    if not names:
+        raise UserError(f"folder {folder} holds no PNG picture: give a video file or a folder of PNG frames")
+    description = _description(folder)
+    _check_rate(folder, description.get("fps"), fps)
+    promised = description.get("frames") or 0
+    if len(names) < promised:
+        raise UserError(_cut_short(folder, len(names), promised))
+    pictures: list[np.ndarray] = []
+    for name in names[:frames]:
+        picture = _read_picture(name)
+        _check_size(name, picture.shape[:2], size or (pictures[0].shape[:2] if pictures else None))
+        pictures.append(picture)
+    return np.stack(pictures)
+
+
+def _read_picture(path: Path) -> np.ndarray:
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return np.asarray(image.convert("RGB"))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UserError(f"picture {path} is damaged or cut short: copy or export it again") from error
+
+
+def _description(folder: Path) -> dict[str, Any]:
+    """What ``video.json`` says; empty when there is none."""
+    path = folder / _DESCRIPTION
+    if not path.is_file():
+        return {}
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+        return {"fps": _optional_number(description.get("fps")), "frames": int(description.get("frames") or 0)}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{path} is not a description of a video: mend it, or remove it to read the pictures without a frame rate"
+        ) from error
+
+
+def _optional_number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _natural_order(path: Path) -> list[tuple[int, str]]:
+    """Sort key under which frame_2 comes before frame_10."""
+    parts = re.split(r"(\d+)", path.name)
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+
+
+def _check_size(path: Path, found: tuple[int, ...], wanted: tuple[int, int] | None) -> None:
+    if wanted is not None and tuple(found) != tuple(wanted):
+        raise UserError(
+            f"{path} is {found[1]}x{found[0]} pixels, and {wanted[1]}x{wanted[0]} are needed: "
+            "scale the video, or change the camera's size"
+        )
+
+
+def _check_rate(path: Path, found: float | Fraction | None, wanted: float | Fraction | None) -> None:
+    if wanted is None or found is None:
+        return
+    if abs(float(found) / float(wanted) - 1.0) > _RATE_TOLERANCE:
+        raise UserError(
+            f"video {path} has {float(found):g} frames per second, and the scene has {float(wanted):g}: "
+            "convert the video, or change the scene's frame time"
+        )

@@ -1,0 +1,1 @@
+"""Scenes and scripted inversions: what users write."""

@@ -1,0 +1,53 @@
+"""RISP's die on the ground: how stiff is the contact?
+
+A die of 4 cm and 64 g falls tilted from 6 cm, touches down at about 0.1 s and turns. Dimensions, contact law and horizon follow
+RISP (ICLR 2022), B.1.2, and the example that its simulator ships, in SI units: its lambda is log10(stiffness) + 3. The tilted
+start makes the loss have one minimum over the whole range; over longer films there are many.
+"""
+
+import math
+
+from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Param, Scene, Surface
+
+# +x, -x, +y, -y, +z, -z: six colours that stay apart in grey values too.
+SIX_COLORS = [(0.85, 0.1, 0.1), (0.1, 0.55, 0.75), (0.95, 0.75, 0.1), (0.15, 0.6, 0.2), (0.9, 0.9, 0.85), (0.45, 0.15, 0.6)]
+
+TILT = 0.3  # rad, about (1, 0.7, 0.2)
+
+
+def make_scene(stiffness: float = 1e3, size: int = 128) -> Scene:
+    """The die.
+
+    Args:
+        stiffness: contact stiffness ke of the ground [N/m].
+        size: of the square picture [pixels].
+    """
+    scene = Scene(frame_dt=5e-3, frames=40, substeps=25, gamma=2e-3, name="cube")
+    scene.add_ground(
+        contact=Contact(
+            stiffness=Param(stiffness, low=10**2.5, high=10**3.5, scale="log10"),
+            damping=0.03,
+            friction_stiffness=1.0,
+            friction=0.2,
+        ),
+        color=(0.35, 0.33, 0.3),
+    )
+    axis = [1.0, 0.7, 0.2]
+    norm = math.sqrt(sum(a * a for a in axis))
+    tilt = [math.sin(TILT / 2) * a / norm for a in axis] + [math.cos(TILT / 2)]
+    scene.add_rigid(
+        "die",
+        shape=Box(0.04, 0.04, 0.04),
+        density=1000.0,
+        position=(0.0, 0.0, 0.06),
+        orientation=tilt,
+        velocity=(0.3, 0.0, 0.1),
+        angular_velocity=(5.0, 0.0, 0.0),
+        surface=Surface(face_colors=SIX_COLORS),
+    )
+    scene.add_camera(
+        Camera.look_at(eye=(0.22, -0.26, 0.16), target=(0.03, 0.0, 0.03), vertical_fov=18.0, width=size, height=size, near=0.1, far=1.0)
+    )
+    scene.add_light(DirectionalLight(direction=(-0.4, 0.5, -1.0), intensity=0.8))
+    scene.add_light(AmbientLight(intensity=0.25))
+    return scene

@@ -1,0 +1,207 @@
+"""A run folder is never half written, resumes only with its own settings, and refuses to be used twice."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch.run_folder import RESULT_SCHEMA, RunFolder, default_run_path, inversion_result
+from risp_torch.suggest import near_names, unknown_name_error
+from ti_sim.base.errors import UserError
+
+SETTINGS = {"scene": "cube", "optimiser": {"rate": 0.1, "steps": 20}, "unknowns": ["ground.contact.stiffness"]}
+KNOWN = ["ground.contact.stiffness", "ground.contact.damping", "die.density", "light.key.intensity", "camera.position"]
+
+
+def example_result(**changes):
+    unknown = {"value": 1e3, "unit": "N/m", "low": 316.0, "high": 3162.0, "sd": math.nan, "observable": True}
+    start = {"initial": {"k": 500.0}, "final": {"k": np.float32(1000.0)}, "loss": torch.tensor(0.5), "status": "done"}
+    values = dict(scene="cube", seed=0, settings=SETTINGS, unknowns={"k": unknown}, starts=[start], best=0, seconds=1.5)
+    return inversion_result(**{**values, **changes})
+
+
+def test_settings_and_result_are_plain_json(tmp_path):
+    settings = {"fps": Fraction(200), "video": Path("a/b.mp4"), "x": np.arange(3), "n": np.int64(3), "t": (1, 2)}
+    run = RunFolder.create(tmp_path / "deep" / "run", settings)
+    written = json.loads((run.path / "settings.json").read_text())
+    assert written == {"fps": 200.0, "video": "a/b.mp4", "x": [0, 1, 2], "n": 3, "t": [1, 2]} == run.settings
+
+    assert not run.finished
+    run.write_result(example_result())
+    result = json.loads((run.path / "result.json").read_text())
+    keys = ["schema", "scene", "version", "seed", "settings", "unknowns", "starts", "best", "seconds"]
+    assert run.finished and list(result) == keys and result == run.read_result()
+    assert result["schema"] == RESULT_SCHEMA
+    assert result["unknowns"]["k"]["sd"] is None
+    assert result["starts"][0]["final"] == {"k": 1000.0} and result["starts"][0]["loss"] == 0.5
+    assert sorted(p.name for p in run.path.iterdir()) == ["result.json", "settings.json"]
+
+
+def test_result_must_have_its_keys_and_json_values(tmp_path):
+    with pytest.raises(ValueError, match="unknown 'k' of the result lacks unit, low, high, sd, observable"):
+        example_result(unknowns={"k": {"value": 1}})
+    with pytest.raises(ValueError, match="start 0 of the result lacks status"):
+        example_result(starts=[{"initial": {}, "final": {}, "loss": 1}])
+    run = RunFolder.create(tmp_path, {})
+    with pytest.raises(TypeError, match="object .* cannot be written as JSON"):
+        run.write_result({"x": object()})
+    assert not run.finished
+
+
+def test_infinite_numbers_become_null(tmp_path):
+    run = RunFolder.create(tmp_path, {})
+    run.write_result({"x": [math.inf, -math.inf, np.float32("nan"), torch.tensor([math.nan, 1.0])]})
+    assert run.read_result() == {"x": [None, None, None, [None, 1.0]]}
+
+
+def test_finished_run_is_not_written_over(tmp_path):
+    RunFolder.create(tmp_path, SETTINGS).write_result({})
+    for make in (RunFolder.create, RunFolder.open_or_create):
+        with pytest.raises(UserError, match="already holds a finished run .*: choose another folder"):
+            make(tmp_path, SETTINGS)
+
+
+def test_folder_that_is_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(UserError, match="choose a(nother)? (folder|place)"):
+            RunFolder.create(path, {})
+
+
+def test_leftover_of_a_killed_write_is_no_result(tmp_path):
+    run = RunFolder.create(tmp_path, SETTINGS)
+    (tmp_path / ".result.json.123.tmp").write_text('{"schema"')
+    (tmp_path / ".checkpoint.safetensors.123.tmp").write_bytes(b"half")
+    assert not run.finished
+    with pytest.raises(UserError, match="has no result.json: it has not finished"):
+        run.read_result()
+    again = RunFolder.open_or_create(tmp_path, SETTINGS)
+    assert again == run and again.load_checkpoint() is None
+    RunFolder.create(tmp_path, SETTINGS)
+
+
+def test_checkpoint_comes_back_bit_by_bit(tmp_path):
+    run = RunFolder.create(tmp_path, SETTINGS)
+    base = torch.randn(4, 6, dtype=torch.float64)
+    tensors = {
+        "weights": torch.randn(3, 2, requires_grad=True),
+        "view": base[:, ::2],
+        "same memory": base,
+        "step": torch.tensor(7),
+        "random": torch.get_rng_state(),
+        "alive": torch.tensor([True, False]),
+    }
+    assert run.load_checkpoint() is None
+    run.save_checkpoint({"old": torch.zeros(1)}, {"iteration": 1})
+    run.save_checkpoint(tensors, {"iteration": 2, "best": math.inf, "loss": math.nan, "name": "k"})
+    loaded, metadata = RunFolder.open_or_create(tmp_path, SETTINGS).load_checkpoint()
+    assert loaded.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert loaded[name].dtype == tensor.dtype and torch.equal(loaded[name], tensor.detach())
+    assert metadata["iteration"] == 2 and metadata["best"] == math.inf and math.isnan(metadata["loss"])
+    assert metadata["name"] == "k"
+
+
+def test_fresh_start_forgets_the_old_checkpoint(tmp_path):
+    RunFolder.create(tmp_path, SETTINGS).save_checkpoint({"x": torch.zeros(1)}, {})
+    assert RunFolder.create(tmp_path, SETTINGS).load_checkpoint() is None
+
+
+def test_damaged_files(tmp_path):
+    run = RunFolder.create(tmp_path, SETTINGS)
+    run.save_checkpoint({"x": torch.zeros(100)}, {})
+    data = (tmp_path / "checkpoint.safetensors").read_bytes()
+    for broken in (data[:50], data[:-10], b"", b"\x80\x04pickle"):
+        (tmp_path / "checkpoint.safetensors").write_bytes(broken)
+        with pytest.raises(UserError, match="checkpoint.safetensors is damaged: remove it to start the run again"):
+            run.load_checkpoint()
+    for broken in ("{", "[]"):
+        (tmp_path / "settings.json").write_text(broken)
+        with pytest.raises(UserError, match="settings.json is damaged"):
+            RunFolder.open_or_create(tmp_path, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({**SETTINGS, "optimiser": {"rate": 0.2, "steps": 20}}, r"\(optimiser.rate is 0.1 there and 0.2 here\)"),
+        ({**SETTINGS, "seed": 3}, r"\(seed is not set there and 3 here\)"),
+        ({"scene": "cube", "unknowns": SETTINGS["unknowns"]}, r"\(optimiser is .* there and not set here\)"),
+        (
+            {**SETTINGS, "unknowns": ["die.density"]},
+            r"\(unknowns is \[.*stiffness.*\] there and \[.*density.*\] here\)",
+        ),
+    ],
+)
+def test_other_settings_do_not_resume(tmp_path, changed, message):
+    RunFolder.create(tmp_path, SETTINGS)
+    with pytest.raises(UserError, match=message):
+        RunFolder.open_or_create(tmp_path, changed)
+
+
+def test_open_or_create_starts_where_nothing_is(tmp_path):
+    run = RunFolder.open_or_create(tmp_path / "run", SETTINGS)
+    assert (run.path / "settings.json").is_file()
+
+
+def test_killed_process_leaves_a_whole_checkpoint(tmp_path):
+    program = (
+        "import sys, torch; from risp_torch.run_folder import RunFolder\n"
+        "run = RunFolder.create(sys.argv[1], {})\n"
+        "for i in range(10**6): run.save_checkpoint({'x': torch.full((200000,), i)}, {'iteration': i})\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=root)
+    try:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "checkpoint.safetensors").is_file():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(0.2)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    run = RunFolder.open_or_create(tmp_path, {})
+    tensors, metadata = run.load_checkpoint()
+    assert torch.equal(tensors["x"], torch.full((200000,), metadata["iteration"])) and not run.finished
+
+
+def test_default_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = default_run_path("invert", "bouncing_ball")
+    assert path.parent == Path("runs") and path.name.startswith("invert-bouncing_ball-2") and len(path.name) == 36
+    assert default_run_path("invert", "my/scenes/cube.py").name.startswith("invert-cube-2")
+    assert default_run_path("invert", "scenes.cube").name.startswith("invert-cube-2")
+    first = default_run_path("train", "cube")
+    first.mkdir(parents=True)
+    assert default_run_path("train", "cube") != first
+
+
+def test_near_names():
+    assert near_names("ground.contact.stifness", KNOWN) == ["ground.contact.stiffness"]
+    assert near_names("density", KNOWN) == ["die.density"]
+    assert near_names("box.density", KNOWN) == ["die.density"]
+    assert near_names("DIE.Density", KNOWN) == ["die.density"]
+    assert near_names("zzz", KNOWN) == []
+    assert len(near_names("a.mass", [f"{c}.mass" for c in "bcdefg"])) == 3
+
+
+def test_unknown_name_error():
+    error = unknown_name_error("parameter", "ground.contact.stifness", KNOWN)
+    assert isinstance(error, UserError)
+    message = str(error)
+    assert message.startswith("unknown parameter 'ground.contact.stifness': did you mean 'ground.contact.stiffness'")
+    assert message.endswith(f" (known: {', '.join(sorted(KNOWN))})")
+    assert str(unknown_name_error("scene", "zzz", ["cube", "ball"])) == "unknown scene 'zzz': choose one of ball, cube"
+    assert str(unknown_name_error("scene", "x", [])) == "unknown scene 'x': there is no scene to choose from"
+    many = str(unknown_name_error("scene", "zzz", [f"scene{i:02}" for i in range(20)]))
+    assert many.endswith("scene11 and 8 more")

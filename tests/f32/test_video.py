@@ -1,0 +1,247 @@
+"""Videos survive the way to a file and back, and every wrong one is refused with a sentence that says why."""
+
+import json
+import os
+from fractions import Fraction
+
+import av
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from risp_torch.video import linear_to_srgb, read_video, srgb_to_linear, write_frames, write_video
+from ti_sim.base.errors import UserError
+
+
+def flat_colours() -> np.ndarray:
+    """One flat frame for every corner of the colour cube and some random colours; float32 [40, 32, 48, 3] linear."""
+    corners = np.stack(np.meshgrid([0, 1], [0, 1], [0, 1]), axis=-1).reshape(-1, 3)
+    colours = np.concatenate([corners, np.random.default_rng(0).uniform(size=(32, 3))])
+    srgb = np.round(colours * 255) / 255
+    return np.broadcast_to(srgb_to_linear(srgb)[:, None, None], (40, 32, 48, 3)).astype(np.float32)
+
+
+def moving_ball(frames=12, height=48, width=64) -> np.ndarray:
+    """A smooth blob that moves over a colour gradient; float32 [T, H, W, 3] linear."""
+    y, x = np.mgrid[:height, :width] / height
+    blobs = [np.exp(-((x - 0.3 - 0.05 * t) ** 2 + (y - 0.5) ** 2) / 0.02) for t in range(frames)]
+    ground = np.stack([0.2 + 0.3 * x, 0.3 * y, 0.4 - 0.2 * y], axis=-1)
+    return np.clip(np.stack([ground + b[..., None] * [0.5, 0.4, 0.1] for b in blobs]), 0, 1).astype(np.float32)
+
+
+def cut(path, *, keep: float):
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * keep)])
+
+
+def write_streamable(path, frames):
+    """The same video with its header in front, so that a cut file can still be opened."""
+    write_video(path, frames, fps=20, crf=1)
+    with av.open(str(path)) as source, av.open(str(path) + ".mp4", "w", options={"movflags": "faststart"}) as out:
+        stream = out.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                out.mux(packet)
+    os.replace(str(path) + ".mp4", path)
+
+
+def test_srgb_curve_is_the_exact_one_and_its_own_inverse():
+    x = np.linspace(-0.1, 1.2, 1001)
+    np.testing.assert_allclose(srgb_to_linear(linear_to_srgb(x)), x, atol=1e-7)
+    np.testing.assert_allclose(linear_to_srgb(np.array([0.0, 0.5, 1.0])), [0.0, 0.7353570, 1.0], atol=1e-6)
+    np.testing.assert_allclose(linear_to_srgb(0.001), 0.01292)
+    assert linear_to_srgb(np.float32([0.3])).dtype == srgb_to_linear(np.float32([0.3])).dtype == np.float32
+
+
+def test_flat_colours_come_back_within_two_of_255(tmp_path):
+    frames = flat_colours()
+    write_video(tmp_path / "v.mp4", frames, fps=30, crf=1)
+    back = read_video(tmp_path / "v.mp4", fps=30, size=(32, 48), frames=40)
+    assert back.dtype == np.float32 and back.shape == frames.shape
+    assert np.abs(linear_to_srgb(back) - linear_to_srgb(frames)).max() * 255 < 2.01
+
+
+def test_default_quality_keeps_a_smooth_scene(tmp_path):
+    frames = moving_ball()
+    write_video(tmp_path / "v.mp4", torch.tensor(frames), fps=30)
+    error = np.abs(linear_to_srgb(read_video(tmp_path / "v.mp4")) - linear_to_srgb(frames)) * 255
+    assert error.mean() < 1.5
+
+
+@pytest.mark.parametrize("fps", [200, 29.97, Fraction(30000, 1001), 1, 1000, 12.5])
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_rate_and_length_survive(tmp_path, fps, count):
+    write_video(tmp_path / "v.mp4", moving_ball(count), fps=fps)
+    assert len(read_video(tmp_path / "v.mp4", fps=fps, frames=count)) == count
+
+
+def test_file_says_how_its_colours_are_coded(tmp_path):
+    write_video(tmp_path / "v.mp4", moving_ball(2), fps=30)
+    with av.open(str(tmp_path / "v.mp4")) as container:
+        codec = container.streams.video[0].codec_context
+        assert (codec.name, codec.pix_fmt) == ("h264", "yuv420p")
+        assert (codec.colorspace, codec.color_primaries, codec.color_trc, codec.color_range) == (1, 1, 13, 1)
+
+
+def test_only_the_first_frames_are_taken(tmp_path):
+    frames = moving_ball(9)
+    write_video(tmp_path / "v.mp4", frames, fps=30, crf=1)
+    write_frames(tmp_path / "v", frames, fps=30)
+    for path in (tmp_path / "v.mp4", tmp_path / "v"):
+        np.testing.assert_array_equal(read_video(path, frames=4), read_video(path)[:4])
+
+
+def test_png_frames_come_back_within_half_a_step(tmp_path):
+    frames = moving_ball(3)
+    write_frames(tmp_path / "v", frames, fps=200)
+    back = read_video(tmp_path / "v", fps=200, size=(48, 64), frames=3)
+    assert np.abs(linear_to_srgb(back) - linear_to_srgb(frames)).max() * 255 < 0.501
+    assert json.loads((tmp_path / "v" / "video.json").read_text()) == dict(fps=200.0, width=64, height=48, frames=3)
+    assert sorted(p.name for p in (tmp_path / "v").glob("*.png")) == ["00000.png", "00001.png", "00002.png"]
+
+
+def test_folder_written_again_holds_the_new_video_only(tmp_path):
+    write_frames(tmp_path / "v", moving_ball(5), fps=30)
+    write_frames(tmp_path / "v", moving_ball(2))
+    assert len(read_video(tmp_path / "v", fps=77)) == 2
+    assert [p.name for p in tmp_path.iterdir()] == ["v"]
+
+
+def test_plain_folder_of_pictures_has_no_rate_and_counts_like_people(tmp_path):
+    for number in (2, 10, 1):
+        Image.new("RGB", (6, 4), (number, 0, 0)).save(tmp_path / f"frame_{number}.png")
+    frames = read_video(tmp_path, fps=123)
+    assert (np.round(linear_to_srgb(frames[:, 0, 0, 0]) * 255) == [1, 2, 10]).all()
+
+
+def test_failed_write_leaves_the_old_video(tmp_path, monkeypatch):
+    path = tmp_path / "v.mp4"
+    write_video(path, moving_ball(3), fps=30)
+    before = path.read_bytes()
+    monkeypatch.setattr("risp_torch.video._encodable_frame", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_video(path, moving_ball(4), fps=30)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("frames", "options", "message"),
+    [
+        (moving_ball(2, 47, 64), {}, "frames of 64x47 pixels: H.264 needs an even width and height"),
+        (moving_ball(2)[0], {}, r"shape \(48, 64, 3\): \[frames, height, width, 3\] is needed"),
+        (np.zeros((0, 4, 4, 3)), {}, r"shape \(0, 4, 4, 3\)"),
+        (np.zeros((2, 4, 4, 3), dtype=np.uint8), {}, "are uint8: linear colour as floats"),
+        (np.array([0.0, np.nan]).repeat(48).reshape(2, 4, 4, 3), {}, "frame 1 for .* not finite"),
+        (moving_ball(2), {"fps": 0}, "frame rate 0 .* give a positive number"),
+        (moving_ball(2), {"fps": float("inf")}, "frame rate inf"),
+    ],
+)
+def test_frames_that_cannot_be_written(tmp_path, frames, options, message):
+    with pytest.raises(UserError, match=message):
+        write_video(tmp_path / "v.mp4", frames, **{"fps": 30, **options})
+    assert not list(tmp_path.iterdir())
+
+
+def test_places_that_cannot_be_written(tmp_path):
+    with pytest.raises(UserError, match="not an .mp4 file: give the video a name that ends in .mp4"):
+        write_video(tmp_path / "v.avi", moving_ball(2), fps=30)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written .*: choose another place"):
+        write_video(tmp_path / "file" / "v.mp4", moving_ball(2), fps=30)
+    with pytest.raises(UserError, match="already holds files that are not a video"):
+        write_frames(tmp_path, moving_ball(2))
+    (tmp_path / "v.mp4").mkdir()
+    with pytest.raises(UserError, match="v.mp4 cannot be written .*: choose another place"):
+        write_video(tmp_path / "v.mp4", moving_ball(2), fps=30)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.parametrize(
+    ("needs", "message"),
+    [
+        ({"size": (64, 48)}, "is 64x48 pixels, and 48x64 are needed: scale the video, or change the camera's size"),
+        ({"fps": 25}, "has 30 frames per second, and the scene has 25: convert the video"),
+        ({"fps": 30.04}, "has 30 frames per second, and the scene has 30.04"),
+        ({"frames": 5}, "has 4 frames, and the scene needs 5: give a longer video, or simulate fewer frames"),
+    ],
+)
+def test_video_that_does_not_fit_the_scene(tmp_path, kind, needs, message):
+    if kind == "file":
+        write_video(tmp_path / "v.mp4", moving_ball(4), fps=30)
+    else:
+        write_frames(tmp_path / "v.mp4", moving_ball(4), fps=30)
+    with pytest.raises(UserError, match=message) as caught:
+        read_video(tmp_path / "v.mp4", **needs)
+    assert "v.mp4" in str(caught.value)
+
+
+def test_rate_within_a_thousandth_fits(tmp_path):
+    write_video(tmp_path / "v.mp4", moving_ball(4), fps=30)
+    assert len(read_video(tmp_path / "v.mp4", fps=30.02)) == 4
+
+
+def test_missing_video(tmp_path):
+    with pytest.raises(UserError, match="no.mp4 does not exist: check the path"):
+        read_video(tmp_path / "no.mp4")
+
+
+def test_file_that_is_no_video(tmp_path):
+    for name, content in (("empty.mp4", b""), ("text.mp4", b"not a video at all\n" * 50)):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UserError, match=f"{name} is damaged, cut short or of an unknown kind .*copy or export"):
+            read_video(tmp_path / name)
+
+
+def test_sound_without_pictures(tmp_path):
+    with av.open(str(tmp_path / "a.wav"), "w") as container:
+        stream = container.add_stream("pcm_s16le", rate=8000, layout="mono")
+        sound = av.AudioFrame.from_ndarray(np.zeros((1, 800), dtype=np.int16), format="s16", layout="mono")
+        sound.sample_rate = 8000
+        container.mux(stream.encode(sound))
+    with pytest.raises(UserError, match="a.wav holds no video: give a video file or a folder of PNG frames"):
+        read_video(tmp_path / "a.wav")
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.6, 0.9])
+def test_file_cut_before_its_header(tmp_path, keep):
+    write_video(tmp_path / "v.mp4", moving_ball(20), fps=20)
+    cut(tmp_path / "v.mp4", keep=keep)
+    with pytest.raises(UserError, match="v.mp4 is damaged, cut short or of an unknown kind"):
+        read_video(tmp_path / "v.mp4")
+
+
+@pytest.mark.parametrize("needed", [None, 2])
+@pytest.mark.parametrize("keep", [0.3, 0.6, 0.9, 0.99])
+def test_file_cut_after_its_header(tmp_path, keep, needed):
+    write_streamable(tmp_path / "v.mp4", moving_ball(20))
+    assert len(read_video(tmp_path / "v.mp4", fps=20, frames=20)) == 20
+    cut(tmp_path / "v.mp4", keep=keep)
+    with pytest.raises(UserError, match="v.mp4 is (cut short: .* of the 20 frames|damaged).* copy or export it again"):
+        read_video(tmp_path / "v.mp4", frames=needed)
+
+
+def test_damaged_folders(tmp_path):
+    folder = tmp_path / "v"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="empty holds no PNG picture"):
+        read_video(tmp_path / "empty")
+
+    write_frames(folder, moving_ball(3), fps=30)
+    cut(folder / "00001.png", keep=0.5)
+    with pytest.raises(UserError, match="00001.png is damaged or cut short"):
+        read_video(folder)
+    (folder / "00001.png").write_bytes(b"")
+    with pytest.raises(UserError, match="00001.png is damaged or cut short"):
+        read_video(folder)
+    Image.new("RGB", (64, 40)).save(folder / "00001.png")
+    with pytest.raises(UserError, match="00001.png is 64x40 pixels, and 64x48 are needed"):
+        read_video(folder)
+    (folder / "00001.png").unlink()
+    with pytest.raises(UserError, match="is cut short: 2 of the 3 frames"):
+        read_video(folder)
+    for text in ("{", "[1]", '{"fps": "fast"}'):
+        (folder / "video.json").write_text(text)
+        with pytest.raises(UserError, match="video.json is not a description of a video"):
+            read_video(folder)

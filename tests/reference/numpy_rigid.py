@@ -1,0 +1,148 @@
+"""Rigid bodies in compliant contact with the ground, stepped in plain numpy: what the kernels are compared with.
+
+Written from the equations alone: state (x, q, v, L) with L the angular momentum in the world frame, w = R I^-1 R^T L;
+for a contact point at depth c > 0 with velocity u, f_n = max(0, ke c - kd u_n) and friction
+-min(mu f_n, kf |u_t|) u_t / |u_t|. Everything is float64 and vectorised over worlds and bodies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
+
+# What one contact point does in one evaluation of the forces.
+APART, UNLOADED, STICKING, SLIDING = 0, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class NumpyRollout:
+    """Frames, and the branch that every contact point took in every evaluation of the forces.
+
+    Attributes:
+        body_q: [B, frames + 1, N, 7] m and quaternion x, y, z, w.
+        body_qd: [B, frames + 1, N, 6] m/s and rad/s.
+        momentum: [B, frames + 1, N, 3] angular momentum, world frame [kg m2/s].
+        pattern: [evaluations, B, N, P] int8, APART, UNLOADED (deep but f_n = 0), STICKING or SLIDING.
+    """
+
+    body_q: np.ndarray
+    body_qd: np.ndarray
+    momentum: np.ndarray
+    pattern: np.ndarray
+
+
+def rotation(q: np.ndarray) -> np.ndarray:
+    """Rotation matrices [..., 3, 3] of unit quaternions [..., 4]."""
+    x, y, z, w = np.moveaxis(q, -1, 0)
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]
+    return np.stack([np.stack(row, -1) for row in rows], -2)
+
+
+def quaternion_rate(q: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """(w, 0) q / 2 for world-frame angular velocities [..., 3] and quaternions [..., 4]."""
+    vector, scalar = q[..., :3], q[..., 3:]
+    return 0.5 * np.concatenate([scalar * w + np.cross(w, vector), -np.sum(w * vector, -1, keepdims=True)], -1)
+
+
+def unit(q: np.ndarray) -> np.ndarray:
+    """Normalised quaternions."""
+    return q / np.linalg.norm(q, axis=-1, keepdims=True)
+
+
+class _Worlds:
+    """The right-hand side of the equations of motion for one set of inputs."""
+
+    def __init__(self, model: RigidModel, inputs: RigidInputs) -> None:
+        self.mass, self.material = inputs.body_mass[..., None], inputs.body_material
+        self.inverse_inertia = np.linalg.inv(inputs.body_inertia)
+        self.gravity, self.height = inputs.gravity[:, None], model.ground_height
+        self.force, self.force_point, self.model = inputs.body_force, inputs.force_point, model
+        most = max(max(len(p) for p in model.contact_points), 1)
+        self.points, self.exists = np.zeros((model.body_count, most, 3)), np.zeros((model.body_count, most), bool)
+        for n, points in enumerate(model.contact_points):
+            self.points[n, : len(points)], self.exists[n, : len(points)] = points, True
+        self.pattern: list[np.ndarray] = []
+
+    def angular_velocity(self, q: np.ndarray, momentum: np.ndarray) -> np.ndarray:
+        r = rotation(q)
+        return np.einsum("...ij,...jk,...lk,...l->...i", r, self.inverse_inertia, r, momentum)
+
+    def force_torque(
+        self, x: np.ndarray, q: np.ndarray, v: np.ndarray, momentum: np.ndarray, step: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Contact and applied forces and their torques about the centre of mass, [B, N, 3] each."""
+        r, w = rotation(q), self.angular_velocity(q, momentum)
+        arm = np.einsum("bnij,npj->bnpi", r, self.points)
+        u = v[:, :, None] + np.cross(w[:, :, None], arm)
+        depth = self.height - (x[:, :, None, 2] + arm[..., 2])
+        ke, kd, kf, mu = (self.material[..., i, None] for i in range(4))
+        deep = (depth > 0) & self.exists
+        normal = np.where(deep, np.maximum(0.0, ke * depth - kd * u[..., 2]), 0.0)
+        speed = np.hypot(u[..., 0], u[..., 1])
+        sticking = kf * speed <= mu * normal
+        factor = np.where(sticking, kf, mu * normal / np.where(speed > 0, speed, 1.0))
+        factor = np.where(deep, factor, 0.0)
+        contact = np.stack([-factor * u[..., 0], -factor * u[..., 1], normal], -1)
+        self.pattern.append(
+            np.where(deep, np.where(normal > 0, np.where(sticking, STICKING, SLIDING), UNLOADED), APART).astype(np.int8)
+        )
+        force, torque = contact.sum(2), np.cross(arm, contact).sum(2)
+        for a, (n, (first, last)) in enumerate(zip(self.model.force_body, self.model.force_steps, strict=True)):
+            if first <= step < last:
+                lever = np.einsum("bij,bj->bi", r[:, n], self.force_point[:, a])
+                force[:, n] += self.force[:, a]
+                torque[:, n] += np.cross(lever, self.force[:, a])
+        return force, torque
+
+    def semi_implicit(self, state: tuple[np.ndarray, ...], dt: float, step: int) -> tuple[np.ndarray, ...]:
+        x, q, v, momentum = state
+        force, torque = self.force_torque(x, q, v, momentum, step)
+        v = v + dt * (force / self.mass + self.gravity)
+        momentum = momentum + dt * torque
+        w = self.angular_velocity(q, momentum)
+        return x + dt * v, unit(q + dt * quaternion_rate(q, w)), v, momentum
+
+    def rk4(self, state: tuple[np.ndarray, ...], dt: float, step: int) -> tuple[np.ndarray, ...]:
+        def rate(stage: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+            x, q, v, momentum = stage
+            force, torque = self.force_torque(x, unit(q), v, momentum, step)
+            q_rate = quaternion_rate(q, self.angular_velocity(unit(q), momentum))
+            return v, q_rate, force / self.mass + self.gravity, torque
+
+        def moved(size: float, by: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+            return tuple(s + size * k for s, k in zip(state, by, strict=True))
+
+        k1 = rate(state)
+        k2 = rate(moved(dt / 2, k1))
+        k3 = rate(moved(dt / 2, k2))
+        k4 = rate(moved(dt, k3))
+        x, q, v, momentum = (
+            s + dt / 6 * (a + 2 * b + 2 * c + d) for s, a, b, c, d in zip(state, k1, k2, k3, k4, strict=True)
+        )
+        return x, unit(q), v, momentum
+
+
+def rollout(model: RigidModel, settings: RigidSettings, inputs: RigidInputs, frames: int) -> NumpyRollout:
+    """Simulate with the equations above; arguments as of the solver under test, arrays in numpy float64."""
+    worlds = _Worlds(model, inputs)
+    advance = worlds.rk4 if settings.integrator == "rk4" else worlds.semi_implicit
+    x, q = inputs.body_q0[..., :3], unit(inputs.body_q0[..., 3:])
+    r = rotation(q)
+    momentum = np.einsum("...ij,...jk,...lk,...l->...i", r, inputs.body_inertia, r, inputs.body_qd0[..., 3:])
+    state = (x, q, inputs.body_qd0[..., :3], momentum)
+    kept = [state]
+    for step in range(frames * settings.substeps):
+        state = advance(state, settings.dt, step)
+        if (step + 1) % settings.substeps == 0:
+            kept.append(state)
+    poses = np.stack([np.concatenate(s[:2], -1) for s in kept], 1)
+    velocities = np.stack([np.concatenate([s[2], worlds.angular_velocity(s[1], s[3])], -1) for s in kept], 1)
+    momenta = np.stack([s[3] for s in kept], 1)
+    return NumpyRollout(poses, velocities, momenta, np.stack(worlds.pattern))

@@ -1,0 +1,71 @@
+"""Pinhole cameras as rows of 16 numbers: fx, fy, cx, cy, R (row-major, 9), t (3).
+
+OpenCV axes (x right, y down, z forward): p_cam = R p_world + t; pixel (u, v) = (fx X/Z + cx, fy Y/Z + cy), with pixel
+centres at half-integers and row 0 at the top. The world is right-handed with z up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+
+CAMERA_SIZE = 16
+
+
+def look_at(
+    eye: Sequence[float], target: Sequence[float], up: Sequence[float] = (0.0, 0.0, 1.0)
+) -> tuple[np.ndarray, np.ndarray]:
+    """World-to-camera rotation and translation of a camera at ``eye`` that looks at ``target``.
+
+    Args:
+        eye, target: points [m], shape [3].
+        up: direction that points upwards in the image, shape [3].
+
+    Returns:
+        R [3, 3] and t [3] (float64) with p_cam = R p_world + t.
+
+    Raises:
+        UserError: eye and target coincide, or the line of sight is parallel to up.
+    """
+    eye, target, up = (np.asarray(vector, dtype=np.float64) for vector in (eye, target, up))
+    forward = target - eye
+    distance = np.linalg.norm(forward)
+    if not distance > 0:
+        raise UserError(f"the camera's eye and target coincide at {eye.tolist()}: give two different points")
+    forward = forward / distance
+    right = np.cross(forward, up)
+    sine = np.linalg.norm(right)
+    if not sine > 1e-9 * np.linalg.norm(up):
+        raise UserError(f"the camera looks along up ({up.tolist()}): give an up that is not parallel to the line of sight")
+    right = right / sine
+    rotation = np.stack([right, np.cross(forward, right), forward])
+    return rotation, -rotation @ eye
+
+
+def intrinsics_from_fov(*, vertical_fov: float, width: int, height: int) -> tuple[float, float, float, float]:
+    """Intrinsics of a camera with square pixels and its principal point in the middle.
+
+    Args:
+        vertical_fov: full vertical angle of view [rad], between 0 and pi.
+        width, height: size of the image [pixels].
+
+    Returns:
+        fx, fy, cx, cy [pixels].
+
+    Raises:
+        UserError: the angle is out of range.
+    """
+    if not 0 < vertical_fov < np.pi:
+        raise UserError(f"the vertical angle of view is {vertical_fov} rad: give an angle between 0 and pi")
+    focal = 0.5 * height / float(np.tan(0.5 * vertical_fov))
+    return focal, focal, 0.5 * width, 0.5 * height
+
+
+def pack_camera(intrinsics: Sequence[float], rotation: np.ndarray, translation: np.ndarray) -> np.ndarray:
+    """One camera row [16] (float64) from fx, fy, cx, cy [pixels], R [3, 3] and t [3] [m]."""
+    return np.concatenate(
+        [np.asarray(part, dtype=np.float64).reshape(-1) for part in (intrinsics, rotation, translation)]
+    )

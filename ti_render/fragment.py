@@ -1,0 +1,156 @@
+"""One face seen by one pixel: coverage, depth and their derivatives.
+
+Liu et al., Soft Rasterizer (ICCV 2019), eq. 1: D = sigmoid(+-d^2 / sigma), d the distance to the triangle's boundary, here
+with a smooth fade to zero at the cut-off. Depth and colour use barycentrics of the closest point of the triangle, all of
+them in [0, 1], and then the perspective correction, whose denominator so stays between the corners' inverse depths.
+"""
+
+from ti_render.tiles import CUT_OFF
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+
+# Squared distance / sigma at which the fade begins.
+FADE_START = 6.0
+# Squared distance / sigma inside a face beyond which its coverage counts as one.
+SATURATED = 40.0
+# Squared (height / longest edge) below which a triangle has no inside.
+THIN = 1e-12
+
+vec2 = ti.math.vec2
+
+
+@ti.func
+def cross2(a, b):
+    """The third component of the cross product of two plane vectors."""
+    return a[0] * b[1] - a[1] * b[0]
+
+
+@ti.func
+def inverse_or_zero(x):
+    """1 / x, or 0 for x = 0."""
+    result = 0.0
+    if x > 0:
+        result = 1.0 / x
+    return result
+
+
+@ti.func
+def setup(a0, a1, a2):
+    """Numbers of a screen triangle that all of its pixels share.
+
+    Returns:
+        inverse doubled area (0 for a triangle without inside), inverse squared lengths of the edges opposite to each corner
+        (0 for an edge of no length), and the factors that turn doubled sub-areas into signed distances (inside positive).
+    """
+    e0, e1, e2 = a2 - a1, a0 - a2, a1 - a0
+    area = cross2(e2, -e1)
+    squared = vec3(e0.dot(e0), e1.dot(e1), e2.dot(e2))
+    inverse_squared = vec3(inverse_or_zero(squared[0]), inverse_or_zero(squared[1]), inverse_or_zero(squared[2]))
+    inverse_area = 0.0
+    to_distance = vec3(0)
+    longest = ti.max(squared[0], squared[1], squared[2])
+    if area * area > THIN * longest * longest:
+        inverse_area = 1.0 / area
+        to_distance = ti.sqrt(inverse_squared)
+        if area < 0:
+            to_distance = -to_distance
+    return inverse_area, inverse_squared, to_distance
+
+
+@ti.func
+def sub_areas(p, a0, a1, a2):
+    """Doubled signed areas of the triangles of ``p`` with the edges opposite to each corner."""
+    d, u, v = p - a0, a1 - a0, a2 - a0
+    s2 = cross2(u, d)
+    s1 = cross2(d, v)
+    return vec3(cross2(u, v) - s1 - s2, s1, s2)
+
+
+@ti.func
+def edge_point(p, a, b, inverse_squared):
+    """Parameter in [0, 1] of the point of the segment a-b that is closest to ``p``, and the squared distance."""
+    t = ti.min(ti.max((p - a).dot(b - a) * inverse_squared, 0.0), 1.0)
+    r = p - a - t * (b - a)
+    return t, r.dot(r)
+
+
+@ti.func
+def closest_point(p, a0, a1, a2, inverse_squared, distance, thin):
+    """Barycentrics of the boundary point that is closest to an outside pixel, its squared distance and its edge.
+
+    Only edges that the pixel sees (negative signed distance) can hold it; a thin triangle has none, and all are tried.
+    """
+    b = vec3(0)
+    nearest, edge = 1e30, 0
+    if distance[0] < 0 or thin:
+        t, squared = edge_point(p, a1, a2, inverse_squared[0])
+        b, nearest, edge = vec3(0.0, 1.0 - t, t), squared, 0
+    if distance[1] < 0 or thin:
+        t, squared = edge_point(p, a2, a0, inverse_squared[1])
+        if squared < nearest:
+            b, nearest, edge = vec3(t, 0.0, 1.0 - t), squared, 1
+    if distance[2] < 0 or thin:
+        t, squared = edge_point(p, a0, a1, inverse_squared[2])
+        if squared < nearest:
+            b, nearest, edge = vec3(1.0 - t, t, 0.0), squared, 2
+    return b, nearest, edge
+
+
+@ti.func
+def inside_foot(p, a0, a1, a2, inverse_squared, distance, least):
+    """Barycentrics of the boundary point that is closest to an inside pixel whose ``least`` signed distance is known."""
+    b = vec3(0)
+    if least == distance[0]:
+        t, _ = edge_point(p, a1, a2, inverse_squared[0])
+        b = vec3(0.0, 1.0 - t, t)
+    elif least == distance[1]:
+        t, _ = edge_point(p, a2, a0, inverse_squared[1])
+        b = vec3(t, 0.0, 1.0 - t)
+    else:
+        t, _ = edge_point(p, a0, a1, inverse_squared[2])
+        b = vec3(1.0 - t, t, 0.0)
+    return b
+
+
+@ti.func
+def inside_gap(x):
+    """1 - D of an inside pixel with x = d^2 / sigma."""
+    gap = 0.0
+    if x < SATURATED:
+        gap = 1.0 / (1.0 + ti.exp(x))
+    return gap
+
+
+@ti.func
+def outside_coverage(y):
+    """Coverage D of an outside pixel with y = d^2 / sigma, and -d(log D)/dy."""
+    t = ti.max((y - FADE_START) / (CUT_OFF - FADE_START), 0.0)
+    rest = 1.0 - t
+    sigmoid = 1.0 / (1.0 + ti.exp(y))
+    coverage, rate = 0.0, 0.0
+    if rest > 0:
+        coverage = sigmoid * rest * rest * (1.0 + 2.0 * t)
+        rate = 1.0 - sigmoid + 6.0 * t / (rest * (1.0 + 2.0 * t) * (CUT_OFF - FADE_START))
+    return coverage, rate
+
+
+@ti.func
+def sub_areas_adjoint(p, a0, a1, a2, g):
+    """Adjoint of the three independent ``sub_areas`` (each of its own two corners and p): adjoints of the corners."""
+    r0, r1, r2 = a0 - p, a1 - p, a2 - p
+    return (
+        vec2(-r2[1], r2[0]) * g[1] + vec2(r1[1], -r1[0]) * g[2],
+        vec2(r2[1], -r2[0]) * g[0] + vec2(-r0[1], r0[0]) * g[2],
+        vec2(-r1[1], r1[0]) * g[0] + vec2(r0[1], -r0[0]) * g[1],
+    )
+
+
+@ti.func
+def edge_parameter_adjoint(p, a, b, t, inverse_squared, g):
+    """Adjoint of the parameter t of ``edge_point`` to the two ends (zero where t was clipped)."""
+    a_bar, b_bar = vec2(0), vec2(0)
+    if t > 0 and t < 1:
+        e, r = b - a, p - a
+        b_bar = (r - 2.0 * t * e) * (inverse_squared * g)
+        a_bar = -b_bar - e * (inverse_squared * g)
+    return a_bar, b_bar

@@ -1,0 +1,103 @@
+"""Arrays of any container that a kernel takes: numpy arrays, torch tensors, taichi ndarrays.
+
+The library allocates its results in the container of its inputs, so that a torch program stays in torch without a copy
+and a program without torch never needs it. Torch is recognised by its methods, not imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.base.runtime import require, ti
+
+Array = Any  # numpy.ndarray | torch.Tensor | ti.Ndarray, C-contiguous
+
+
+def zeros_like_family(like: Array, shape: tuple[int, ...]) -> Array:
+    """Real zeros of the working precision in the container and on the device of ``like``.
+
+    Args:
+        like: an array of the wanted container.
+        shape: shape of the result.
+    """
+    runtime = require()
+    if isinstance(like, np.ndarray):
+        return np.zeros(shape, dtype=runtime.numpy_dtype)
+    if isinstance(like, ti.Ndarray):
+        result = ti.ndarray(dtype=ti.f64 if runtime.precision == "f64" else ti.f32, shape=shape)
+        result.fill(0)
+        return result
+    zeros = like.detach().new_zeros(shape)
+    return zeros.double() if runtime.precision == "f64" else zeros.float()
+
+
+def empty_like_family(like: Array, shape: tuple[int, ...]) -> Array:
+    """Like ``zeros_like_family``, with whatever the memory holds: for arrays that a kernel fills."""
+    runtime = require()
+    if isinstance(like, np.ndarray):
+        return np.empty(shape, dtype=runtime.numpy_dtype)
+    if isinstance(like, ti.Ndarray):
+        return ti.ndarray(dtype=ti.f64 if runtime.precision == "f64" else ti.f32, shape=shape)
+    # The dtype of ``like`` is the working precision wherever inputs were checked.
+    return like.detach().new_empty(shape)
+
+
+def int_zeros_like_family(like: Array, shape: tuple[int, ...]) -> Array:
+    """32-bit integer zeros in the container and on the device of ``like``."""
+    if isinstance(like, np.ndarray):
+        return np.zeros(shape, dtype=np.int32)
+    if isinstance(like, ti.Ndarray):
+        result = ti.ndarray(dtype=ti.i32, shape=shape)
+        result.fill(0)
+        return result
+    return like.detach().new_zeros(shape).int()
+
+
+def ints_like_family(like: Array, values: np.ndarray) -> Array:
+    """The integers ``values`` as int32 in the container and on the device of ``like``."""
+    result = int_zeros_like_family(like, values.shape)
+    return _filled(result, np.ascontiguousarray(values, dtype=np.int32))
+
+
+def reals_like_family(like: Array, values: np.ndarray) -> Array:
+    """The numbers ``values`` in the working precision, in the container and on the device of ``like``."""
+    result = zeros_like_family(like, values.shape)
+    return _filled(result, np.ascontiguousarray(values, dtype=require().numpy_dtype))
+
+
+def to_numpy(array: Array) -> np.ndarray:
+    """A numpy view or copy of ``array``."""
+    if isinstance(array, np.ndarray):
+        return array
+    if isinstance(array, ti.Ndarray):
+        return array.to_numpy()
+    return array.detach().cpu().numpy()
+
+
+def _filled(result: Array, values: np.ndarray) -> Array:
+    if isinstance(result, np.ndarray):
+        return values
+    if isinstance(result, ti.Ndarray):
+        if values.size:
+            result.from_numpy(values)
+        return result
+    return result.new_tensor(values)
+
+
+def check_array(array: Array, name: str, shape: tuple[int, ...]) -> None:
+    """Raise a UserError unless ``array`` has this shape and the working precision.
+
+    Args:
+        array: any container.
+        name: what the error calls it.
+        shape: wanted shape.
+    """
+    if tuple(array.shape) != tuple(shape):
+        raise UserError(f"{name} has shape {tuple(array.shape)}, and {tuple(shape)} is needed")
+    precision = require().precision
+    wanted = {"f32": ("float32", "torch.float32", "f32"), "f64": ("float64", "torch.float64", "f64")}[precision]
+    if str(array.dtype) not in wanted:
+        raise UserError(f"{name} is {array.dtype}, and the runtime works in {precision}: convert it, or start the runtime in its precision")

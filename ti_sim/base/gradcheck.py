@@ -1,0 +1,363 @@
+"""Checks of gradients: adjoints against central differences, and forward against reverse derivatives."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+
+__all__ = ["DotProductReport", "GradcheckEntry", "GradcheckReport", "GradientError", "dot_product_test", "gradcheck"]
+
+Point = dict[str, np.ndarray]
+_TINY = np.finfo(np.float64).tiny
+_EPS = np.finfo(np.float64).eps
+
+
+class GradientError(AssertionError):
+    """A gradient is wrong or not finite; the message says where."""
+
+
+@dataclass(frozen=True)
+class GradcheckEntry:
+    """One compared entry of a gradient.
+
+    Attributes:
+        name: of the array.
+        index: of the entry in it.
+        adjoint: the gradient under test.
+        difference: the central difference.
+        relative: ``|adjoint - difference| / max(|difference|, floor)``.
+        status: "ok", "WRONG", "kink" (the one-sided differences disagree), "kink, inside" (and the adjoint lies between
+            them, which was allowed) or "not observable" (both are at most the floor).
+        left: one-sided difference from below, only where the central one disagrees.
+        right: one-sided difference from above, only where the central one disagrees.
+        noise: what roundoff of the loss alone can put into the difference.
+    """
+
+    name: str
+    index: tuple[int, ...]
+    adjoint: float
+    difference: float
+    relative: float
+    status: str
+    left: float | None = None
+    right: float | None = None
+    noise: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """True unless the entry is wrong, or an unallowed kink."""
+        return self.status in ("ok", "kink, inside", "not observable")
+
+
+@dataclass(frozen=True)
+class GradcheckReport:
+    """Every compared entry.
+
+    Attributes:
+        entries: in the order in which they were compared.
+        rtol: allowed relative difference.
+        floor: gradients of at most this size count as not observable.
+        min_observable: how many entries must be observable, so that a gradient of zeros does not pass unseen.
+    """
+
+    entries: list[GradcheckEntry] = field(repr=False)
+    rtol: float
+    floor: float
+    min_observable: int
+
+    @property
+    def observable(self) -> int:
+        """Number of entries of which something can be seen."""
+        return sum(entry.status != "not observable" for entry in self.entries)
+
+    @property
+    def worst(self) -> GradcheckEntry | None:
+        """The failing entry with the largest relative difference, or of all when none fails; None if nothing is observable."""
+        seen = [entry for entry in self.entries if entry.status != "not observable"]
+        return max(seen, key=lambda entry: (not entry.ok, entry.relative), default=None)
+
+    @property
+    def ok(self) -> bool:
+        """True when no entry fails and enough of them are observable."""
+        return all(entry.ok for entry in self.entries) and self.observable >= self.min_observable
+
+    def table(self, *, rows: int = 40) -> str:
+        """A table of the entries, the failing ones first, then by relative difference.
+
+        Args:
+            rows: entries shown at most.
+        """
+        order = sorted(self.entries, key=lambda entry: (entry.ok, entry.status == "not observable", -entry.relative))
+        failing = [entry for entry in self.entries if not entry.ok]
+        lines = [
+            f"gradcheck: {len(self.entries)} entries, {len(failing)} fail, {len(self.entries) - self.observable} not observable "
+            f"(rtol {self.rtol:g}, floor {self.floor:g})"
+        ]
+        width = max([len(_label(entry)) for entry in order[:rows]], default=0)
+        lines += [f"  {'entry':<{width}}  {'adjoint':>16}  {'difference':>16}  {'relative':>9}  status"]
+        lines += [_row(entry, width) for entry in order[:rows]]
+        if len(order) > rows:
+            lines.append(f"  ... and {len(order) - rows} more")
+        if self.observable < self.min_observable:
+            lines.append(f"  {self.observable} entries are observable, and {self.min_observable} must be: choose a point where the loss reacts")
+        noisy = sum(abs(entry.adjoint - entry.difference) <= entry.noise for entry in failing)
+        if noisy:
+            lines.append(f"  {noisy} of the failing entries differ by no more than roundoff of the difference: use a larger step or a floor")
+        return "\n".join(lines)
+
+    def raise_if_wrong(self) -> GradcheckReport:
+        """Return the report, or raise a GradientError with its table when it is not ``ok``."""
+        if not self.ok:
+            raise GradientError(self.table())
+        return self
+
+
+def gradcheck(
+    loss_and_gradient: Callable[[Point], tuple[float, Mapping[str, np.ndarray]]],
+    point: Mapping[str, np.ndarray],
+    *,
+    names: Sequence[str] | None = None,
+    step: float | Mapping[str, float] = 1e-6,
+    rtol: float = 1e-5,
+    floor: float = 0.0,
+    order: int = 4,
+    max_entries: int | None = None,
+    seed: int = 0,
+    allow_kinks: bool = False,
+    min_observable: int = 1,
+    loss: Callable[[Point], float] | None = None,
+) -> GradcheckReport:
+    """Compare an adjoint gradient with central differences, entry by entry, in float64.
+
+    Where the two disagree, one-sided differences of second order are taken from both sides; if they disagree with each
+    other by more than tolerance and roundoff, the loss has a kink (or jump) there, and the entry is marked so.
+
+    Args:
+        loss_and_gradient: from a dict of float64 arrays to the loss and a dict with the gradient of each checked array.
+            It gets its own copy of the point at every call.
+        point: float64 arrays (or plain numbers) by name.
+        names: the arrays to check; None checks all.
+        step: h = step * max(1, |x|); one number, or one for each checked name.
+        rtol: allowed ``|adjoint - difference| / max(|difference|, floor)``.
+        floor: entries of which adjoint and difference are at most this are "not observable".
+        order: 4 takes the five-point stencil (error h^4), 2 the three-point one (error h^2).
+        max_entries: check at most this many entries of each array, drawn with ``seed``.
+        seed: of that draw.
+        allow_kinks: accept an entry at a kink if its adjoint lies between the one-sided differences.
+        min_observable: entries that must be observable for the report to be ok; 0 accepts a gradient of zeros.
+        loss: the loss alone, where it is cheaper than with its gradient; it is used for the differences.
+
+    Returns:
+        The report; ``report.raise_if_wrong()`` turns it into a test.
+
+    Raises:
+        UserError: an array or the gradient is not float64, or an option or a name is unknown.
+        GradientError: a loss or gradient is not finite, or a gradient is missing or has another shape.
+    """
+    point = {name: _double(array, f"point[{name!r}]") for name, array in point.items()}
+    names = _checked_names(names, point)
+    steps = _checked_steps(step, names)
+    if order not in (2, 4):
+        raise UserError(f"gradcheck: order {order!r} is unknown: choose 2 or 4")
+    value, gradient = loss_and_gradient(_copied(point))
+    centre = _finite_loss(value, "at the point itself")
+    adjoints = {name: _checked_gradient(gradient, name, point[name].shape) for name in names}
+    evaluate = loss if loss is not None else lambda at: loss_and_gradient(at)[0]
+    generator = np.random.default_rng(seed)
+    entries = []
+    for name in names:
+        for flat in _chosen(point[name].size, max_entries, generator):
+            index = tuple(int(i) for i in np.unravel_index(flat, point[name].shape))
+            line = _Line(evaluate, point, name, index, steps[name], centre)
+            entries.append(_compared(line, float(adjoints[name][index]), rtol, floor, order, allow_kinks))
+    return GradcheckReport(entries, rtol, floor, min_observable)
+
+
+class _Line:
+    """The loss along one coordinate, each value computed once."""
+
+    def __init__(
+        self, evaluate: Callable[[Point], float], point: Point, name: str, index: tuple[int, ...], step: float, centre: float
+    ) -> None:
+        self.evaluate, self.point, self.name, self.index = evaluate, point, name, index
+        self.x = float(point[name][index])
+        self.h = (self.x + step * max(1.0, abs(self.x))) - self.x  # a step that the addition represents
+        self.values = {0: centre}
+
+    def __call__(self, k: int) -> float:
+        """Loss at x + k h."""
+        if k not in self.values:
+            moved = _copied(self.point)
+            moved[self.name][self.index] = self.x + k * self.h
+            self.values[k] = _finite_loss(self.evaluate(moved), f"at {self.name}{list(self.index)} {k * self.h:+g}")
+        return self.values[k]
+
+    def central(self, order: int) -> float:
+        """Three-point (order 2) or five-point (order 4) central difference."""
+        if order == 2:
+            return (self(1) - self(-1)) / (2 * self.h)
+        return (8 * (self(1) - self(-1)) - (self(2) - self(-2))) / (12 * self.h)
+
+    def one_sided(self, side: int) -> float:
+        """Three-point difference of second order to the right (side 1) or left (-1)."""
+        return side * (4 * self(side) - 3 * self(0) - self(2 * side)) / (2 * self.h)
+
+    def noise(self) -> float:
+        """A bound on what a few units of roundoff in each loss put into a difference."""
+        return 16 * _EPS * max(abs(value) for value in self.values.values()) / self.h
+
+
+def _compared(line: _Line, adjoint: float, rtol: float, floor: float, order: int, allow_kinks: bool) -> GradcheckEntry:
+    difference = line.central(order)
+    relative = abs(adjoint - difference) / max(abs(difference), floor, _TINY)
+    left = right = None
+    if abs(adjoint) <= floor and abs(difference) <= floor:
+        status = "not observable"
+    elif relative <= rtol:
+        status = "ok"
+    else:
+        left, right = line.one_sided(-1), line.one_sided(1)
+        tolerance = rtol * max(abs(left), abs(right), floor) + line.noise()
+        is_kink = abs(left - right) > tolerance
+        inside = min(left, right) - tolerance <= adjoint <= max(left, right) + tolerance
+        status = ("kink, inside" if allow_kinks and inside else "kink") if is_kink else "WRONG"
+    return GradcheckEntry(line.name, line.index, adjoint, difference, relative, status, left, right, line.noise())
+
+
+@dataclass(frozen=True)
+class DotProductReport:
+    """The two sides of <w, J v> = <J^T w, v>.
+
+    Attributes:
+        forward: <w, J v>.
+        reverse: <J^T w, v>.
+        relative: their difference over the larger of them.
+        rtol: allowed relative difference.
+    """
+
+    forward: float
+    reverse: float
+    relative: float
+    rtol: float
+
+    @property
+    def ok(self) -> bool:
+        """True when both agree and are not both zero (zeros would prove nothing)."""
+        return self.relative <= self.rtol and (self.forward != 0.0 or self.reverse != 0.0)
+
+    def raise_if_wrong(self) -> DotProductReport:
+        """Return the report, or raise a GradientError when it is not ``ok``."""
+        if not self.ok:
+            raise GradientError(
+                f"dot-product test: <w, J v> = {self.forward:.12g} and <J^T w, v> = {self.reverse:.12g} "
+                f"differ by {self.relative:.2e} (rtol {self.rtol:g}), or both are zero"
+            )
+        return self
+
+
+def dot_product_test(
+    jvp: Callable[[Point, Point], np.ndarray],
+    vjp: Callable[[Point, np.ndarray], Mapping[str, np.ndarray]],
+    point: Mapping[str, np.ndarray],
+    output_shape: tuple[int, ...],
+    *,
+    seed: int = 0,
+    rtol: float = 1e-10,
+) -> DotProductReport:
+    """Test that forward and reverse derivatives of one function are transposes of each other.
+
+    Args:
+        jvp: from (point, tangent of each array) to J v of ``output_shape``.
+        vjp: from (point, w of ``output_shape``) to J^T w of each array.
+        point: float64 arrays by name.
+        output_shape: of the function's output.
+        seed: of the standard normal v and w.
+        rtol: allowed relative difference.
+
+    Raises:
+        UserError: an array is not float64.
+        GradientError: a result is not finite, is missing or has the wrong shape.
+    """
+    point = {name: _double(array, f"point[{name!r}]") for name, array in point.items()}
+    generator = np.random.default_rng(seed)
+    v = {name: generator.standard_normal(array.shape) for name, array in point.items()}
+    w = generator.standard_normal(output_shape)
+    pushed = _checked_gradient({"J v": jvp(_copied(point), _copied(v))}, "J v", tuple(output_shape))
+    pulled = vjp(_copied(point), w.copy())
+    forward = float(np.sum(w * pushed))
+    reverse = float(sum(np.sum(_checked_gradient(pulled, name, point[name].shape) * v[name]) for name in point))
+    return DotProductReport(forward, reverse, abs(forward - reverse) / max(abs(forward), abs(reverse), _TINY), rtol)
+
+
+def _double(array: np.ndarray, what: str) -> np.ndarray:
+    if isinstance(array, int | float) and not isinstance(array, bool | np.generic):
+        array = np.float64(array)
+    dtype = getattr(array, "dtype", type(array).__name__)
+    if not isinstance(array, np.ndarray | np.generic) or dtype != np.float64:
+        raise UserError(
+            f"gradcheck: {what} is {dtype}, and finite differences need numpy float64: run in f64 precision and pass float64 arrays"
+        )
+    return np.array(array)
+
+
+def _copied(point: Point) -> Point:
+    return {name: array.copy() for name, array in point.items()}
+
+
+def _checked_names(names: Sequence[str] | None, point: Point) -> list[str]:
+    for name in names or ():
+        if name not in point:
+            near = difflib.get_close_matches(name, point) or list(point)
+            raise UserError(f"gradcheck: point has no {name!r}: choose from {', '.join(near)}")
+    return list(point if names is None else names)
+
+
+def _checked_steps(step: float | Mapping[str, float], names: list[str]) -> dict[str, float]:
+    steps = {name: step.get(name) if isinstance(step, Mapping) else step for name in names}
+    for name, size in steps.items():
+        if size is None or not (np.isfinite(size) and size > 0):
+            raise UserError(f"gradcheck: the step of {name!r} is {size}: give a number above zero")
+    return steps
+
+
+def _finite_loss(value: float, where: str) -> float:
+    if str(getattr(value, "dtype", "")).endswith(("float32", "float16")):
+        raise UserError(f"gradcheck: the loss is {value.dtype}, and finite differences need float64: run in f64 precision")  # type: ignore[union-attr]
+    value = float(value)
+    if not np.isfinite(value):
+        raise GradientError(f"gradcheck: the loss {where} is {value}")
+    return value
+
+
+def _checked_gradient(gradient: Mapping[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
+    if name not in gradient:
+        raise GradientError(f"gradcheck: no gradient of {name!r} came back, only of {', '.join(map(repr, gradient)) or 'nothing'}")
+    array = _double(gradient[name], f"the gradient of {name!r}")
+    if array.shape != tuple(shape):
+        raise GradientError(f"gradcheck: the gradient of {name!r} has shape {array.shape}, and {tuple(shape)} is needed")
+    if not np.isfinite(array).all():
+        at = [int(i) for i in np.unravel_index(int(np.argmax(~np.isfinite(array))), array.shape)]
+        raise GradientError(f"gradcheck: the gradient of {name!r} at {at} is {array[tuple(at)]}")
+    return array
+
+
+def _chosen(size: int, most: int | None, generator: np.random.Generator) -> np.ndarray:
+    if most is None or size <= most:
+        return np.arange(size)
+    return np.sort(generator.choice(size, most, replace=False))
+
+
+def _label(entry: GradcheckEntry) -> str:
+    return f"{entry.name}{list(entry.index)}"
+
+
+def _row(entry: GradcheckEntry, width: int) -> str:
+    row = f"  {_label(entry):<{width}}  {entry.adjoint:>16.9g}  {entry.difference:>16.9g}  {entry.relative:>9.1e}  {entry.status}"
+    if entry.left is None or entry.right is None or not entry.status.startswith("kink"):
+        return row
+    return f"{row} (left {entry.left:.6g}, right {entry.right:.6g})"

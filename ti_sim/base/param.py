@@ -1,0 +1,274 @@
+"""Param: a number of a scene, its bounds, and the map between it and what an optimiser moves.
+
+The maps take numpy arrays and torch tensors alike; torch is looked up only when a tensor comes in.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+
+Value = Any  # float, numpy.ndarray or torch.Tensor; results come in the container of the argument
+
+_SCALES = ("linear", "log10")
+_CLIP = 1e-6  # of the range: how far inside its bounds ``to_unbounded`` keeps a value, so that its result is finite
+
+
+@dataclass(frozen=True, eq=False)
+class Param:
+    """A scalar or array of a scene that may be unknown.
+
+    Three coordinates belong to it: the *physical* value (in ``unit``); the *scaled* one, in which errors are stated
+    (log10 of the value for "log10", the value itself for "linear"); and the *unbounded* one, of unit scale, which an
+    optimiser moves freely. With s the scaled and z the unbounded coordinate, and w the distance of the scaled start
+    value from the bound (1 where it lies on it):
+
+    =============  ======================================
+    bounds         s(z)
+    =============  ======================================
+    low and high   low + (high - low) sigmoid(z)
+    low only       low + w softplus(z)
+    high only      high - w softplus(-z)
+    none, linear   value + z
+    none, log10    z
+    =============  ======================================
+
+    s grows with z in all of them (low and high stand for their scaled values).
+
+    Attributes:
+        value: start value, a float or a float64 array, physical units.
+        low: lowest physical value (a number, or an array that broadcasts with ``value``), or None.
+        high: highest physical value, or None.
+        scale: "linear" or "log10".
+        unit: of value, low and high, for tables and plots.
+        frozen: True for a number that is not to be estimated.
+
+    Raises:
+        UserError: a number is not finite, the value lies outside its bounds, ``low`` is not below ``high``, the scale is
+            unknown, or "log10" was asked for with numbers that are not positive.
+    """
+
+    value: Value
+    low: Value = None
+    high: Value = None
+    scale: str = "linear"
+    unit: str = ""
+    frozen: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scale not in _SCALES:
+            raise UserError(f"Param: scale {self.scale!r} is unknown: choose one of {', '.join(_SCALES)}")
+        for name in ("value", "low", "high"):
+            given = getattr(self, name)
+            if given is not None or name == "value":
+                object.__setattr__(self, name, self._number(name, given))
+        self._check_bounds()
+
+    @property
+    def range(self) -> float | np.ndarray | None:
+        """``high - low`` in scaled units (decades for "log10"), or None unless both bounds are given."""
+        if self.low is None or self.high is None:
+            return None
+        return self.to_scaled(self.high) - self.to_scaled(self.low)
+
+    def to_scaled(self, value: Value) -> Value:
+        """The coordinate in which errors are stated: log10(value) for "log10", the value for "linear"."""
+        value = _real(value)
+        return _module_of(value).log10(value) if self.scale == "log10" else value
+
+    def from_scaled(self, scaled: Value) -> Value:
+        """Inverse of ``to_scaled``: the physical value."""
+        scaled = _real(scaled)
+        return 10.0**scaled if self.scale == "log10" else scaled
+
+    def to_physical(self, z: Value) -> Value:
+        """Physical value within the bounds for the unbounded variable z (formulae in the class's docstring).
+
+        Args:
+            z: a float, numpy array or torch tensor of the value's shape, or broadcasting with it.
+
+        Returns:
+            The value in ``unit``, same container and precision, differentiable in torch; never beyond a bound (far
+            out, rounding puts it on the bound).
+        """
+        z = _real(z)
+        low, high, width = self._frame(z)
+        if low is not None and high is not None:
+            scaled = low + (high - low) * _sigmoid(z)
+        elif low is not None:
+            scaled = low + width * _softplus(z)
+        elif high is not None:
+            scaled = high - width * _softplus(-z)
+        else:
+            scaled = z if self.scale == "log10" else z + _constant(self.value, z)
+        return self._clip(self.from_scaled(scaled), self.low, self.high)
+
+    def to_unbounded(self, value: Value) -> Value:
+        """Inverse of ``to_physical``.
+
+        Args:
+            value: physical value; at a bound, or beyond it by rounding, it is taken 1e-6 of the range inside it (1e-6 of
+                the width w with one bound), so that the result is finite.
+
+        Returns:
+            z, same container and precision.
+
+        Raises:
+            UserError: a value lies beyond a bound by more than rounding, or is not positive under "log10".
+        """
+        value = _real(value)
+        self._check_inside(value)
+        if self.scale == "log10" and self.low is not None:  # rounding may carry a value below a tiny bound to zero
+            value = self._clip(value, self.low, None)
+        scaled = self.to_scaled(value)
+        low, high, width = self._frame(scaled)
+        if low is None and high is None:
+            return scaled if self.scale == "log10" else scaled - _constant(self.value, scaled)
+        margin = _CLIP * width
+        module = _module_of(scaled)
+        inner_low = None if low is None else low + margin
+        inner_high = None if high is None else high - margin
+        scaled = self._clip(scaled, inner_low, inner_high)
+        if low is not None and high is not None:
+            return module.log(scaled - low) - module.log(high - scaled)
+        if low is not None:
+            return _inverse_softplus((scaled - low) / width)
+        return -_inverse_softplus((high - scaled) / width)
+
+    def _frame(self, like: Value) -> tuple[Value, Value, Value]:
+        """Scaled bounds (or None) and the width w, in the container of ``like``; w is the range with two bounds."""
+        low = None if self.low is None else self.to_scaled(self.low)
+        high = None if self.high is None else self.to_scaled(self.high)
+        if low is not None and high is not None:
+            width = high - low
+        elif low is None and high is None:
+            width = 1.0
+        else:
+            distance = np.abs(self.to_scaled(self.value) - (low if low is not None else high))
+            width = np.where(distance > 0, distance, 1.0)
+        return tuple(None if part is None else _constant(part, like) for part in (low, high, width))  # type: ignore[return-value]
+
+    @staticmethod
+    def _clip(value: Value, low: Value, high: Value) -> Value:
+        module = _module_of(value)
+        if low is not None:
+            value = module.maximum(value, _constant(low, value))
+        return value if high is None else module.minimum(value, _constant(high, value))
+
+    def _number(self, name: str, given: Value) -> Value:
+        try:
+            plain = given.detach().cpu().numpy() if hasattr(given, "detach") else given
+            number = np.array(plain, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise UserError(f"Param: {name} is {given!r}: give a number or an array of numbers") from None
+        if not np.isfinite(number).all():
+            hint = "" if name == "value" else " (leave it out for no bound)"
+            raise UserError(f"Param: {name} is {given}, which is not finite{hint}")
+        if self.scale == "log10" and (number <= 0).any():
+            raise UserError(f"Param: {name} is {given}, and scale 'log10' needs numbers above zero: use 'linear', or change it")
+        return float(number) if number.ndim == 0 else number
+
+    def _check_bounds(self) -> None:
+        shape = np.shape(self.value)
+        for name in ("low", "high"):
+            bound = getattr(self, name)
+            if bound is not None and not _broadcasts_to(np.shape(bound), shape):
+                raise UserError(f"Param: {name} has shape {np.shape(bound)}, and the value has {shape}: give one number, or the value's shape")
+        if self.low is not None and self.high is not None and not np.all(np.less(self.low, self.high)):
+            raise UserError(f"Param: low {self.low} is not below high {self.high}: swap them, or use frozen=True for a known value")
+        below = np.zeros(shape, bool) if self.low is None else np.less(self.value, self.low)
+        above = np.zeros(shape, bool) if self.high is None else np.greater(self.value, self.high)
+        self._refuse(np.asarray(self.value), below | above, "start value")
+
+    def _check_inside(self, value: Value) -> None:
+        """Raise unless every value lies within the bounds up to rounding in its own precision."""
+        single = str(getattr(value, "dtype", "")).endswith(("float32", "float16"))
+        plain = value.detach().cpu().numpy() if hasattr(value, "detach") else value
+        plain = np.asarray(plain, dtype=np.float64)
+        if self.scale == "log10" and self.low is None:
+            wrong = ~(plain > 0)
+            if wrong.any():
+                raise UserError(f"Param: value {plain[wrong].flat[0]:g} has no logarithm: scale 'log10' needs numbers above zero")
+        size = np.maximum(np.abs(_or(self.low, 0.0)), np.abs(_or(self.high, 0.0)))
+        width = _or(self.high, 0.0) - _or(self.low, 0.0) if self.range is not None else size
+        slack = _CLIP * np.abs(width) + (1e-6 if single else 1e-14) * size
+        inside = (plain >= _or(self.low, -np.inf) - slack) & (plain <= _or(self.high, np.inf) + slack)
+        self._refuse(plain, ~inside, "value")
+
+    def _refuse(self, value: np.ndarray, wrong: np.ndarray, what: str) -> None:
+        if not np.any(wrong):
+            return
+        value, wrong = np.broadcast_arrays(value, wrong)
+        at = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        low, high = (np.broadcast_to(_or(bound, bad), wrong.shape)[at] for bound, bad in ((self.low, -np.inf), (self.high, np.inf)))
+        place = f" at {[int(i) for i in at]}" if at else ""
+        raise UserError(
+            f"Param: {what} {value[at]:.9g}{place} lies outside its bounds [{low:.9g}, {high:.9g}] {self.unit}".rstrip()
+            + ": change the value or the bounds"
+        )
+
+
+def as_param(x: Value) -> Param:
+    """A Param for any number of a scene.
+
+    Args:
+        x: a Param, which is returned as it is, or a plain number or array, which becomes a frozen one without bounds
+            (a number that nobody declared unknown is known).
+    """
+    return x if isinstance(x, Param) else Param(x, frozen=True)
+
+
+def _module_of(x: Value) -> ModuleType:
+    """torch for a tensor, else numpy; a tensor can only exist once torch has been imported."""
+    return sys.modules["torch"] if hasattr(x, "detach") else np
+
+
+def _real(x: Value) -> Value:
+    """Tensors and floating numpy arrays as they are, anything else as float64."""
+    if hasattr(x, "detach") or isinstance(x, np.ndarray | np.generic) and np.issubdtype(x.dtype, np.floating):
+        return x
+    return np.asarray(x, dtype=np.float64)[()]
+
+
+def _constant(value: Value, like: Value) -> Value:
+    """``value`` in the container, precision and place of ``like``."""
+    if hasattr(value, "detach"):
+        return value
+    if hasattr(like, "detach"):
+        return _module_of(like).as_tensor(value, dtype=like.dtype, device=like.device)
+    return np.asarray(value, dtype=like.dtype)[()]
+
+
+def _or(bound: Value, default: float) -> Value:
+    return default if bound is None else bound
+
+
+def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    try:
+        return np.broadcast_shapes(shape, target) == tuple(target)
+    except ValueError:
+        return False
+
+
+def _softplus(z: Value) -> Value:
+    """log(1 + exp(z)) without overflow."""
+    module = _module_of(z)
+    return module.logaddexp(module.zeros_like(z), z)
+
+
+def _sigmoid(z: Value) -> Value:
+    """1 / (1 + exp(-z)) without overflow, accurate relative to itself where it is small."""
+    return _module_of(z).exp(-_softplus(-z))
+
+
+def _inverse_softplus(y: Value) -> Value:
+    """log(exp(y) - 1) without overflow, for y > 0."""
+    module = _module_of(y)
+    return y + module.log(-module.expm1(-y))

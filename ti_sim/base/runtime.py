@@ -1,0 +1,142 @@
+"""The one module that imports taichi: its lazy start, and the settings it runs with.
+
+Importing starts nothing. The runtime begins at the first kernel launch (``require``) or when the user calls ``start``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "0")
+
+import taichi as ti  # noqa: E402  (the banner is switched off first)
+
+from ti_sim.base.errors import UserError  # noqa: E402
+
+__all__ = ["Runtime", "require", "start", "ti"]
+
+_PRECISIONS = ("f32", "f64")
+_DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What the kernels run on.
+
+    Attributes:
+        device: "cpu" or "cuda".
+        precision: "f32" or "f64", the type of every real number in every kernel.
+        adopted: True when the user had started taichi before.
+    """
+
+    device: str
+    precision: str
+    adopted: bool
+
+    @property
+    def numpy_dtype(self) -> type[np.floating]:
+        """numpy type of the working precision."""
+        return np.float64 if self.precision == "f64" else np.float32
+
+
+_runtime: Runtime | None = None
+
+
+def start(*, device: str = "auto", precision: str = "f32", threads: int | None = None) -> Runtime:
+    """Start the runtime, or return the running one if its settings fit.
+
+    Args:
+        device: "auto" (CUDA where a GPU answers, else the CPU), "cpu" or "cuda".
+        precision: "f32" or "f64".
+        threads: CPU threads; None takes every core.
+
+    Returns:
+        The running runtime.
+
+    Raises:
+        UserError: an option is unknown, CUDA was asked for and is absent, or a runtime with other settings already runs.
+    """
+    if device not in _DEVICES:
+        raise UserError(f"device {device!r} is unknown: choose one of {', '.join(_DEVICES)}")
+    if precision not in _PRECISIONS:
+        raise UserError(f"precision {precision!r} is unknown: choose one of {', '.join(_PRECISIONS)}")
+    running = _running()
+    if running is None:
+        return _initialise(device, precision, threads)
+    if running.precision != precision or device not in ("auto", running.device):
+        raise UserError(
+            f"the runtime already runs on {running.device} in {running.precision}, and {device} in {precision} was asked for: "
+            "choose device and precision before the first simulation or picture, or use a new process"
+        )
+    return running
+
+
+def require() -> Runtime:
+    """Return the running runtime, starting it with the defaults (or ``RISP_DEVICE``, ``RISP_PRECISION``) when none runs."""
+    running = _running()
+    if running is not None:
+        return running
+    return start(device=os.environ.get("RISP_DEVICE", "auto"), precision=os.environ.get("RISP_PRECISION", "f32"))
+
+
+def _running() -> Runtime | None:
+    """The current runtime: ours, or one that the user started with ``ti.init`` (adopted after a check)."""
+    global _runtime
+    if ti.lang.impl.get_runtime().prog is None:
+        _runtime = None
+    elif _runtime is None:
+        _runtime = _adopt()
+    return _runtime
+
+
+def _adopt() -> Runtime:
+    config = ti.lang.impl.current_cfg()
+    names = {ti.f32: "f32", ti.f64: "f64"}
+    if config.default_fp not in names:
+        raise UserError(f"taichi was started with default_fp={config.default_fp}: start it with ti.f32 or ti.f64, or let this library start it")
+    if config.arch in (ti.x64, ti.arm64):
+        device = "cpu"
+    elif config.arch == ti.cuda:
+        device = "cuda"
+    else:
+        raise UserError(f"taichi was started on {config.arch}: start it on ti.cpu or ti.cuda, or let this library start it")
+    return Runtime(device=device, precision=names[config.default_fp], adopted=True)
+
+
+def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
+    global _runtime
+    on_cuda = device == "cuda" or (device == "auto" and _cuda_answers())
+    if device == "cuda" and not _cuda_answers():
+        raise UserError("device 'cuda' was asked for and no CUDA device answers: choose device 'cpu', or mend the driver")
+    options: dict[str, object] = {} if threads is None else {"cpu_max_num_threads": threads}
+    with contextlib.redirect_stdout(io.StringIO()):  # taichi prints its architecture
+        ti.init(
+            arch=ti.cuda if on_cuda else ti.cpu,
+            default_fp=ti.f64 if precision == "f64" else ti.f32,
+            log_level=ti.ERROR,
+            offline_cache=True,
+            offline_cache_file_path=str(_cache_folder()),
+            **options,
+        )
+    _runtime = Runtime(device="cuda" if on_cuda else "cpu", precision=precision, adopted=False)
+    return _runtime
+
+
+def _cuda_answers() -> bool:
+    try:
+        ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    except OSError:  # no driver: asking taichi would print a warning
+        return False
+    return bool(ti.lang.misc.is_arch_supported(ti.cuda))
+
+
+def _cache_folder() -> Path:
+    root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return root / "risp-taichi" / "kernels"

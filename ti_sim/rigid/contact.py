@@ -1,0 +1,68 @@
+"""Compliant contact of a point with the ground plane: linear spring and damper, relaxed Coulomb friction."""
+
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3, vec4
+
+
+@ti.func
+def contact_force(height, u, ke, kd, kf, mu):
+    """Force of the ground on one contact point (gradSim, appendix A: f_n and relaxed Coulomb f_f).
+
+    Depth c = -height, normal velocity u_z (positive apart): f_n = max(0, ke c - kd u_z), and tangential
+    -min(mu f_n, kf |u_t|) u_t / |u_t|.
+
+    Args:
+        height: of the point above the plane [m].
+        u: velocity of the point [m/s], 3-vector.
+        ke: contact stiffness [N/m].
+        kd: contact damping [N s/m].
+        kf: tangential (friction) stiffness [N s/m].
+        mu: friction coefficient [1].
+
+    Returns:
+        Force [N], 3-vector.
+    """
+    force = vec3(0.0)
+    if height < 0:
+        normal = -ke * height - kd * u.z
+        if normal > 0:
+            speed = ti.sqrt(u.x * u.x + u.y * u.y)
+            drag = kf
+            if kf * speed > mu * normal:
+                drag = mu * normal / speed
+            force = vec3(-drag * u.x, -drag * u.y, normal)
+    return force
+
+
+@ti.func
+def contact_force_adjoint(height, u, ke, kd, kf, mu, force_bar):
+    """Adjoint of ``contact_force``.
+
+    Returns:
+        (height_bar, u_bar, material_bar) with material_bar the adjoints of (ke, kd, kf, mu).
+    """
+    height_bar = 0.0
+    u_bar = vec3(0.0)
+    material_bar = vec4(0.0)
+    if height < 0:
+        normal = -ke * height - kd * u.z
+        if normal > 0:
+            speed = ti.sqrt(u.x * u.x + u.y * u.y)
+            along = u.x * force_bar.x + u.y * force_bar.y
+            normal_bar = force_bar.z
+            if kf * speed > mu * normal:
+                along /= speed
+                drag = mu * normal / speed
+                normal_bar -= mu * along
+                material_bar.w = -normal * along
+                u_bar.x = -drag * (force_bar.x - u.x / speed * along)
+                u_bar.y = -drag * (force_bar.y - u.y / speed * along)
+            else:
+                material_bar.z = -along
+                u_bar.x = -kf * force_bar.x
+                u_bar.y = -kf * force_bar.y
+            material_bar.x = -height * normal_bar
+            material_bar.y = -u.z * normal_bar
+            height_bar = -ke * normal_bar
+            u_bar.z = -kd * normal_bar
+    return height_bar, u_bar, material_bar

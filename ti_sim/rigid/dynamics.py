@@ -1,0 +1,146 @@
+"""Newton-Euler dynamics of one rigid body and one step of each integrator, with adjoints (Taichi functions).
+
+State of a body: position x of the centre of mass [m], unit quaternion q, velocity v [m/s], angular momentum L about the
+centre of mass in the world frame [kg m2/s]. Carrying L instead of the angular velocity contains the gyroscopic term
+w x I w of gradSim's Eq. 2 exactly: without torque L does not change by a single bit.
+"""
+
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import (
+    angular_velocity,
+    angular_velocity_adjoint,
+    mat3,
+    normalized_adjoint,
+    outer,
+    quaternion_rate,
+    quaternion_rate_adjoint,
+    rotation_matrix,
+    rotation_matrix_adjoint,
+    vec3,
+    vec4,
+)
+from ti_sim.rigid.contact import contact_force, contact_force_adjoint
+
+STATE_SIZE = 13  # x 3, q 4, v 3, L 3
+
+MaterialVector = vec4  # (ke, kd, kf, mu)
+
+
+@ti.func
+def load_vec3(array: ti.template(), b, n):
+    """Row (b, n) of a [B, N, 3] array."""
+    return vec3(array[b, n, 0], array[b, n, 1], array[b, n, 2])
+
+
+@ti.func
+def add_vec3(array: ti.template(), b, n, value):
+    """Add to row (b, n) of a [B, N, 3] array that no other thread writes."""
+    for k in ti.static(range(3)):
+        array[b, n, k] = array[b, n, k] + value[k]
+
+
+@ti.func
+def applied_load(
+    rotation, b, n, step, body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count
+):
+    """Force [N] and torque about the centre of mass [N m] of the applied forces that act on body n in this step."""
+    force, torque = vec3(0.0), vec3(0.0)
+    for a in range(force_count):
+        if force_window[a, 0] == n and force_window[a, 1] <= step and step < force_window[a, 2]:
+            f = load_vec3(body_force, b, a)
+            force += f
+            torque += (rotation @ load_vec3(force_point, b, a)).cross(f)
+    return force, torque
+
+
+@ti.func
+def applied_load_adjoint(
+    rotation, b, n, step, force_bar, torque_bar,
+    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
+    body_force_bar: ti.template(), force_point_bar: ti.template(),
+):  # fmt: skip
+    """Adjoint of ``applied_load``: adds to the force arrays' adjoints, returns (rotation_bar, sum of force · force_bar)."""
+    rotation_bar = mat3(0.0)
+    work = 0.0
+    for a in range(force_count):
+        if force_window[a, 0] == n and force_window[a, 1] <= step and step < force_window[a, 2]:
+            f = load_vec3(body_force, b, a)
+            point = load_vec3(force_point, b, a)
+            arm_bar = f.cross(torque_bar)
+            add_vec3(body_force_bar, b, a, force_bar + torque_bar.cross(rotation @ point))
+            add_vec3(force_point_bar, b, a, rotation.transpose() @ arm_bar)
+            rotation_bar += outer(arm_bar, point)
+            work += f.dot(force_bar)
+    return rotation_bar, work
+
+
+@ti.func
+def contact_load(x, rotation, v, w, material, ground, point: ti.template(), first, last):
+    """Force [N] and torque about the centre of mass [N m] of the ground on the contact points first..last-1."""
+    force, torque = vec3(0.0), vec3(0.0)
+    for p in range(first, last):
+        local = vec3(point[p, 0], point[p, 1], point[p, 2])
+        height = x.z - ground + rotation[2, 0] * local.x + rotation[2, 1] * local.y + rotation[2, 2] * local.z
+        if height < 0:
+            arm = rotation @ local
+            f = contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w)
+            force += f
+            torque += arm.cross(f)
+    return force, torque
+
+
+@ti.func
+def contact_load_adjoint(x, rotation, v, w, material, ground, force_bar, torque_bar, point: ti.template(), first, last):
+    """Adjoint of ``contact_load``: (z_bar, rotation_bar, v_bar, w_bar, material_bar, sum of force · force_bar)."""
+    z_bar, work = 0.0, 0.0
+    rotation_bar = mat3(0.0)
+    v_bar, w_bar = vec3(0.0), vec3(0.0)
+    material_bar = vec4(0.0)
+    for p in range(first, last):
+        local = vec3(point[p, 0], point[p, 1], point[p, 2])
+        height = x.z - ground + rotation[2, 0] * local.x + rotation[2, 1] * local.y + rotation[2, 2] * local.z
+        if height < 0:
+            arm = rotation @ local
+            u = v + w.cross(arm)
+            f = contact_force(height, u, material.x, material.y, material.z, material.w)
+            f_bar = force_bar + torque_bar.cross(arm)
+            height_bar, u_bar, theta_bar = contact_force_adjoint(
+                height, u, material.x, material.y, material.z, material.w, f_bar
+            )
+            arm_bar = f.cross(torque_bar) + u_bar.cross(w)
+            arm_bar.z += height_bar
+            z_bar += height_bar
+            v_bar += u_bar
+            w_bar += arm.cross(u_bar)
+            rotation_bar += outer(arm_bar, local)
+            material_bar += theta_bar
+            work += f.dot(force_bar)
+    return z_bar, rotation_bar, v_bar, w_bar, material_bar, work
+
+
+@ti.func
+def semi_implicit_update(x, q, v, momentum, force, torque, mass, inverse_inertia, gravity, dt):
+    """One semi-implicit Euler step from known loads (gradSim, Eq. 4): velocities first, then positions with the new ones."""
+    v_next = v + dt * (force / mass + gravity)
+    momentum_next = momentum + dt * torque
+    w_next = angular_velocity(rotation_matrix(q), inverse_inertia, momentum_next)
+    return x + dt * v_next, (q + dt * quaternion_rate(w_next, q)).normalized(), v_next, momentum_next
+
+
+@ti.func
+def semi_implicit_update_adjoint(q, momentum_next, mass, inverse_inertia, dt, x_bar, q_bar, v_bar, momentum_bar):
+    """Adjoint of ``semi_implicit_update``, but for the part of the mass that needs the force.
+
+    Returns:
+        (q_bar, rotation_bar, v_next_bar, momentum_next_bar, inverse_inertia_bar); the loads' adjoints are dt / mass *
+        v_next_bar and dt * momentum_next_bar, gravity's is dt * v_next_bar, the mass' -dt / mass2 * force · v_next_bar,
+        and the old x, v and L have the adjoints x_bar, v_next_bar and momentum_next_bar.
+    """
+    rotation = rotation_matrix(q)
+    w_next = angular_velocity(rotation, inverse_inertia, momentum_next)
+    unit_bar = normalized_adjoint(q + dt * quaternion_rate(w_next, q), q_bar)
+    w_bar, rate_q_bar = quaternion_rate_adjoint(w_next, q, dt * unit_bar)
+    rotation_bar, inverse_inertia_bar, w_momentum_bar = angular_velocity_adjoint(
+        rotation, inverse_inertia, momentum_next, w_bar
+    )
+    return unit_bar + rate_q_bar, rotation_bar, v_bar + dt * x_bar, momentum_bar + w_momentum_bar, inverse_inertia_bar

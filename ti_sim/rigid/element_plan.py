@@ -1,0 +1,315 @@
+"""Element-parallel plan: one thread a contact point, several steps unrolled into each launch (semi-implicit Euler).
+
+For few bodies with very many contact points, where one thread a body would leave the machine idle. A step is two parallel
+loops: the loads of the points (atomic sums per body), then the update of the bodies. The results are those of the
+world-parallel plan up to the order of the sums.
+"""
+
+from ti_sim.base.arrays import Array, zeros_like_family
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec3, vec4
+from ti_sim.rigid.contact import contact_force, contact_force_adjoint
+from ti_sim.rigid.dynamics import (
+    applied_load,
+    applied_load_adjoint,
+    load_vec3,
+    semi_implicit_update,
+    semi_implicit_update_adjoint,
+)
+from ti_sim.rigid.state import (
+    add_inertia_adjoint,
+    frame_velocity_adjoint,
+    is_finite,
+    load_frame_adjoint,
+    load_inertia,
+    load_state,
+    store_frame,
+    store_state,
+)
+
+# Compile time grows faster than the steps unrolled (adjoint: 4, 11, 41 s for 1, 2, 4 steps), hence the small numbers.
+UNROLL = 4
+ADJOINT_UNROLL = 2
+MOTION_SIZE = 16  # rotation 9, v 3, w 3, z 1: what a contact point reads of its body
+POINT_BAR_SIZE = 21  # adjoints of rotation 9, v 3, w 3, z 1, material 4, and the work force · force_bar
+
+
+@ti.func
+def store_motion(motion: ti.template(), b, n, rotation, v, w, z):
+    """Write what contact points read of a body into a [B, N, 16] array."""
+    for i, j in ti.static(ti.ndrange(3, 3)):
+        motion[b, n, 3 * i + j] = rotation[i, j]
+    for k in ti.static(range(3)):
+        motion[b, n, 9 + k] = v[k]
+        motion[b, n, 12 + k] = w[k]
+    motion[b, n, 15] = z
+
+
+@ti.func
+def load_motion(motion: ti.template(), b, n):
+    """(rotation, v, w, z) from a [B, N, 16] array."""
+    rotation = mat3(0.0)
+    for i, j in ti.static(ti.ndrange(3, 3)):
+        rotation[i, j] = motion[b, n, 3 * i + j]
+    return (
+        rotation,
+        vec3(motion[b, n, 9], motion[b, n, 10], motion[b, n, 11]),
+        vec3(motion[b, n, 12], motion[b, n, 13], motion[b, n, 14]),
+        motion[b, n, 15],
+    )
+
+
+@ti.func
+def load_material(body_material: ti.template(), b, n):
+    """(ke, kd, kf, mu) of body n of world b."""
+    return vec4(body_material[b, n, 0], body_material[b, n, 1], body_material[b, n, 2], body_material[b, n, 3])
+
+
+@ti.kernel
+def begin_segment(
+    source: ti.types.ndarray(), source_slot: int, states: ti.types.ndarray(), body_inertia: ti.types.ndarray(),
+    motion: ti.types.ndarray(),
+):  # fmt: skip
+    """Copy source [B, S, N, 13] at source_slot to slot 0 of states and write the motion [B, N, 16] that points read."""
+    for b, n in ti.ndrange(motion.shape[0], motion.shape[1]):
+        x, q, v, momentum = load_state(source, b, source_slot, n)
+        store_state(states, b, 0, n, x, q, v, momentum)
+        rotation = rotation_matrix(q)
+        w = angular_velocity(rotation, load_inertia(body_inertia, b, n).inverse(), momentum)
+        store_motion(motion, b, n, rotation, v, w, x.z)
+
+
+@ti.kernel
+def copy_slot(source: ti.types.ndarray(), source_slot: int, states: ti.types.ndarray(), slot: int):
+    """Copy one slot of source [B, S, N, 13] into one slot of states."""
+    for b, n, k in ti.ndrange(states.shape[0], states.shape[2], states.shape[3]):
+        states[b, slot, n, k] = source[b, source_slot, n, k]
+
+
+@ti.kernel
+def advance_unrolled(
+    count: ti.template(), states: ti.types.ndarray(), first_slot: int, motion: ti.types.ndarray(), load: ti.types.ndarray(),
+    body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), write_frames: int, diverged_step: ti.types.ndarray(),
+    body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
+    gravity: ti.types.ndarray(), body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
+    point: ti.types.ndarray(), point_body: ti.types.ndarray(), force_window: ti.types.ndarray(),
+    force_count: int, point_count: int, dt: float, ground: float, first_step: int, substeps: int,
+):  # fmt: skip
+    """Advance by ``count`` steps from slot first_slot of states [B, slots, N, 13], writing the slots after it.
+
+    Reads the bodies' numbers, contact points and force table; keeps motion [B, N, 16] and load [B, N, 6] (force, torque;
+    zero between steps) between its loops. Adjoint: ``advance_unrolled_adjoint``, by hand.
+    """
+    for u in ti.static(range(count)):
+        for b, p in ti.ndrange(body_mass.shape[0], point_count):
+            n = point_body[p]
+            rotation, v, w, z = load_motion(motion, b, n)
+            local = vec3(point[p, 0], point[p, 1], point[p, 2])
+            height = z - ground + rotation[2, 0] * local.x + rotation[2, 1] * local.y + rotation[2, 2] * local.z
+            if height < 0:
+                arm = rotation @ local
+                material = load_material(body_material, b, n)
+                f = contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w)
+                torque = arm.cross(f)
+                for k in ti.static(range(3)):
+                    ti.atomic_add(load[b, n, k], f[k])
+                    ti.atomic_add(load[b, n, 3 + k], torque[k])
+        for b, n in ti.ndrange(body_mass.shape[0], body_mass.shape[1]):
+            if diverged_step[b, n] < 0:
+                step = first_step + u
+                x, q, v, momentum = load_state(states, b, first_slot + u, n)
+                inverse_inertia = load_inertia(body_inertia, b, n).inverse()
+                applied, applied_torque = applied_load(
+                    rotation_matrix(q), b, n, step, body_force, force_point, force_window, force_count
+                )
+                x, q, v, momentum = semi_implicit_update(
+                    x, q, v, momentum,
+                    vec3(load[b, n, 0], load[b, n, 1], load[b, n, 2]) + applied,
+                    vec3(load[b, n, 3], load[b, n, 4], load[b, n, 5]) + applied_torque,
+                    body_mass[b, n], inverse_inertia, vec3(gravity[b, 0], gravity[b, 1], gravity[b, 2]), dt,
+                )  # fmt: skip
+                store_state(states, b, first_slot + u + 1, n, x, q, v, momentum)
+                rotation = rotation_matrix(q)
+                w = angular_velocity(rotation, inverse_inertia, momentum)
+                store_motion(motion, b, n, rotation, v, w, x.z)
+                for k in ti.static(range(6)):
+                    load[b, n, k] = 0
+                if write_frames == 1 and (step + 1) % substeps == 0:
+                    store_frame(body_q, body_qd, b, (step + 1) // substeps, n, x, q, v, w)
+                if is_finite(x, q, v, momentum) == 0:
+                    diverged_step[b, n] = step + 1
+
+
+@ti.kernel
+def advance_unrolled_adjoint(
+    count: ti.template(), states: ti.types.ndarray(), first_slot: int,
+    motion: ti.types.ndarray(), load_bar: ti.types.ndarray(), point_bar: ti.types.ndarray(),
+    diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
+    body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
+    body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
+    body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
+    body_mass_bar: ti.types.ndarray(), body_inertia_bar: ti.types.ndarray(), body_material_bar: ti.types.ndarray(),
+    gravity_bar: ti.types.ndarray(), body_force_bar: ti.types.ndarray(), force_point_bar: ti.types.ndarray(),
+    point: ti.types.ndarray(), point_body: ti.types.ndarray(), force_window: ti.types.ndarray(),
+    force_count: int, point_count: int, dt: float, ground: float, first_step: int, substeps: int,
+):  # fmt: skip
+    """Adjoint of ``advance_unrolled``: its steps backwards, each in three parallel loops.
+
+    The first, over bodies, takes the frame's adjoint and gives the loads' adjoints load_bar [B, N, 6]; the second, over
+    points, sums the points' adjoints into point_bar [B, N, 21]; the third, over bodies, finishes state_bar [B, N, 13] and
+    the adjoints of the bodies' numbers. Reads the states of every step.
+    """
+    for u in ti.static(range(count - 1, -1, -1)):
+        for b, n in ti.ndrange(body_mass.shape[0], body_mass.shape[1]):
+            if diverged_step[b, n] < 0:
+                step = first_step + u
+                inverse_inertia = load_inertia(body_inertia, b, n).inverse()
+                x, q, v, momentum = load_state(states, b, first_slot + u, n)
+                _x, q_next, _v, momentum_next = load_state(states, b, first_slot + u + 1, n)
+                x_bar = load_vec3(state_bar, b, n)
+                q_bar = vec4(state_bar[b, n, 3], state_bar[b, n, 4], state_bar[b, n, 5], state_bar[b, n, 6])
+                v_bar = vec3(state_bar[b, n, 7], state_bar[b, n, 8], state_bar[b, n, 9])
+                momentum_bar = vec3(state_bar[b, n, 10], state_bar[b, n, 11], state_bar[b, n, 12])
+                inverse_inertia_bar = mat3(0.0)
+                if (step + 1) % substeps == 0:
+                    fx_bar, fq_bar, fv_bar, fw_bar = load_frame_adjoint(
+                        body_q_bar, body_qd_bar, b, (step + 1) // substeps, n
+                    )
+                    wq_bar, wl_bar, inverse_inertia_bar = frame_velocity_adjoint(
+                        q_next, momentum_next, inverse_inertia, fw_bar
+                    )
+                    x_bar += fx_bar
+                    q_bar += fq_bar + wq_bar
+                    v_bar += fv_bar
+                    momentum_bar += wl_bar
+                q_bar, rotation_bar, v_bar, momentum_bar, j_bar = semi_implicit_update_adjoint(
+                    q, momentum_next, body_mass[b, n], inverse_inertia, dt, x_bar, q_bar, v_bar, momentum_bar
+                )
+                inverse_inertia_bar += j_bar
+                force_bar, torque_bar = dt / body_mass[b, n] * v_bar, dt * momentum_bar
+                rotation = rotation_matrix(q)
+                applied_bar, work = applied_load_adjoint(
+                    rotation, b, n, step, force_bar, torque_bar,
+                    body_force, force_point, force_window, force_count, body_force_bar, force_point_bar,
+                )  # fmt: skip
+                body_mass_bar[b, n] = body_mass_bar[b, n] - work / body_mass[b, n]
+                q_bar += rotation_matrix_adjoint(q, rotation_bar + applied_bar)
+                add_inertia_adjoint(body_inertia_bar, b, n, inverse_inertia, inverse_inertia_bar)
+                store_motion(motion, b, n, rotation, v, angular_velocity(rotation, inverse_inertia, momentum), x.z)
+                for k in ti.static(range(3)):
+                    ti.atomic_add(gravity_bar[b, k], dt * v_bar[k])
+                    load_bar[b, n, k] = force_bar[k]
+                    load_bar[b, n, 3 + k] = torque_bar[k]
+                    state_bar[b, n, k] = x_bar[k]
+                    state_bar[b, n, 7 + k] = v_bar[k]
+                    state_bar[b, n, 10 + k] = momentum_bar[k]
+                for k in ti.static(range(4)):
+                    state_bar[b, n, 3 + k] = q_bar[k]
+                for k in ti.static(range(POINT_BAR_SIZE)):
+                    point_bar[b, n, k] = 0
+        for b, p in ti.ndrange(body_mass.shape[0], point_count):
+            n = point_body[p]
+            rotation, v, w, z = load_motion(motion, b, n)
+            local = vec3(point[p, 0], point[p, 1], point[p, 2])
+            height = z - ground + rotation[2, 0] * local.x + rotation[2, 1] * local.y + rotation[2, 2] * local.z
+            if height < 0 and diverged_step[b, n] < 0:
+                arm = rotation @ local
+                speed = v + w.cross(arm)
+                m = load_material(body_material, b, n)
+                force_bar = load_vec3(load_bar, b, n)
+                torque_bar = vec3(load_bar[b, n, 3], load_bar[b, n, 4], load_bar[b, n, 5])
+                f = contact_force(height, speed, m.x, m.y, m.z, m.w)
+                height_bar, u_bar, material_bar = contact_force_adjoint(
+                    height, speed, m.x, m.y, m.z, m.w, force_bar + torque_bar.cross(arm)
+                )
+                arm_bar = f.cross(torque_bar) + u_bar.cross(w)
+                arm_bar.z += height_bar
+                rotation_bar = outer(arm_bar, local)
+                w_bar = arm.cross(u_bar)
+                for i, j in ti.static(ti.ndrange(3, 3)):
+                    ti.atomic_add(point_bar[b, n, 3 * i + j], rotation_bar[i, j])
+                for k in ti.static(range(3)):
+                    ti.atomic_add(point_bar[b, n, 9 + k], u_bar[k])
+                    ti.atomic_add(point_bar[b, n, 12 + k], w_bar[k])
+                ti.atomic_add(point_bar[b, n, 15], height_bar)
+                for k in ti.static(range(4)):
+                    ti.atomic_add(point_bar[b, n, 16 + k], material_bar[k])
+                ti.atomic_add(point_bar[b, n, 20], f.dot(force_bar))
+        for b, n in ti.ndrange(body_mass.shape[0], body_mass.shape[1]):
+            if diverged_step[b, n] < 0:
+                _x, q, _v, momentum = load_state(states, b, first_slot + u, n)
+                inverse_inertia = load_inertia(body_inertia, b, n).inverse()
+                rotation_bar, v_bar, w_bar, z_bar = load_motion(point_bar, b, n)
+                wq_bar, wl_bar, j_bar = frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar)
+                q_bar = rotation_matrix_adjoint(q, rotation_bar) + wq_bar
+                add_inertia_adjoint(body_inertia_bar, b, n, inverse_inertia, j_bar)
+                state_bar[b, n, 2] = state_bar[b, n, 2] + z_bar
+                for k in ti.static(range(3)):
+                    state_bar[b, n, 7 + k] = state_bar[b, n, 7 + k] + v_bar[k]
+                    state_bar[b, n, 10 + k] = state_bar[b, n, 10 + k] + wl_bar[k]
+                for k in ti.static(range(4)):
+                    state_bar[b, n, 3 + k] = state_bar[b, n, 3 + k] + q_bar[k]
+                    body_material_bar[b, n, k] = body_material_bar[b, n, k] + point_bar[b, n, 16 + k]
+                body_mass_bar[b, n] = body_mass_bar[b, n] - point_bar[b, n, 20] / body_mass[b, n]
+
+
+def advance(
+    rk4: bool, source: Array, source_slot: int, states: Array, store_every: int,
+    body_q: Array, body_qd: Array, write_frames: int, diverged_step: Array,
+    body_mass: Array, body_inertia: Array, body_material: Array, gravity: Array, body_force: Array, force_point: Array,
+    point: Array, point_body: Array, force_window: Array,
+    force_count: int, point_count: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
+) -> None:  # fmt: skip
+    """Advance by ``steps`` steps with the arguments of ``world_plan.advance`` (points by owner instead of by start)."""
+    assert not rk4, "settings allow the element plan for semi-implicit steps only"
+    b, n = body_mass.shape
+    motion, load = zeros_like_family(body_mass, (b, n, MOTION_SIZE)), zeros_like_family(body_mass, (b, n, 6))
+    keep_all = store_every == 1
+    work = states if keep_all else zeros_like_family(body_mass, (b, UNROLL + 1, n, states.shape[3]))
+    begin_segment(source, source_slot, states, body_inertia, motion)
+    if not keep_all:
+        copy_slot(source, source_slot, work, 0)
+    done = 0
+    while done < steps:
+        to_checkpoint = steps if keep_all else store_every - done % store_every
+        count = block_length(min(steps - done, to_checkpoint), UNROLL)
+        advance_unrolled(
+            count, work, done if keep_all else 0, motion, load, body_q, body_qd, write_frames, diverged_step,
+            body_mass, body_inertia, body_material, gravity, body_force, force_point, point, point_body, force_window,
+            force_count, point_count, dt, ground, first_step + done, substeps,
+        )  # fmt: skip
+        done += count
+        if not keep_all:
+            if done % store_every == 0:
+                copy_slot(work, count, states, done // store_every)
+            copy_slot(work, count, work, 0)
+
+
+def advance_adjoint(
+    rk4: bool, states: Array, diverged_step: Array, state_bar: Array, body_q_bar: Array, body_qd_bar: Array,
+    body_mass: Array, body_inertia: Array, body_material: Array, gravity: Array, body_force: Array, force_point: Array,
+    body_mass_bar: Array, body_inertia_bar: Array, body_material_bar: Array, gravity_bar: Array,
+    body_force_bar: Array, force_point_bar: Array, point: Array, point_body: Array, force_window: Array,
+    force_count: int, point_count: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
+) -> None:  # fmt: skip
+    """Adjoint of ``advance`` over a segment whose every state is in ``states``, as ``world_plan.advance_adjoint``."""
+    assert not rk4, "settings allow the element plan for semi-implicit steps only"
+    b, n = body_mass.shape
+    motion = zeros_like_family(body_mass, (b, n, MOTION_SIZE))
+    load_bar = zeros_like_family(body_mass, (b, n, 6))
+    point_bar = zeros_like_family(body_mass, (b, n, POINT_BAR_SIZE))
+    left = steps
+    while left > 0:
+        count = block_length(left, ADJOINT_UNROLL)
+        left -= count
+        advance_unrolled_adjoint(
+            count, states, left, motion, load_bar, point_bar, diverged_step, state_bar, body_q_bar, body_qd_bar,
+            body_mass, body_inertia, body_material, body_force, force_point,
+            body_mass_bar, body_inertia_bar, body_material_bar, gravity_bar, body_force_bar, force_point_bar,
+            point, point_body, force_window, force_count, point_count, dt, ground, first_step + left, substeps,
+        )  # fmt: skip
+
+
+def block_length(steps: int, unroll: int) -> int:
+    """Steps of the next launch: ``unroll``, or 1 for what is left, so that two kernels serve every length."""
+    return unroll if steps >= unroll else 1

@@ -1,0 +1,147 @@
+"""What a rigid simulation is made of: the immutable model, the numbers of each world, the solver's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+
+from ti_sim.base.arrays import Array, check_array
+from ti_sim.base.errors import UserError
+
+Integrator = Literal["semi_implicit", "rk4"]
+Plan = Literal["auto", "world", "element"]
+
+
+@dataclass(frozen=True)
+class RigidModel:
+    """Bodies, their contact points and the table of applied forces, the same in every world.
+
+    Attributes:
+        body_names: N names, used in errors.
+        contact_points: one [P_n, 3] float64 array per body, positions of its contact points relative to the centre of mass
+            in the body frame [m]; a body with no points meets nothing.
+        force_body: A body indices, the body that each applied force acts on.
+        force_steps: A pairs (first, last): the force acts in the steps first <= step < last.
+        ground_height: z of the ground plane [m].
+    """
+
+    body_names: tuple[str, ...]
+    contact_points: tuple[np.ndarray, ...]
+    force_body: tuple[int, ...] = ()
+    force_steps: tuple[tuple[int, int], ...] = ()
+    ground_height: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.body_names or len(self.contact_points) != len(self.body_names):
+            raise UserError(f"a rigid model needs one array of contact points for each of its {len(self.body_names)} bodies, and at least one body")
+        if len(self.force_body) != len(self.force_steps):
+            raise UserError("a rigid model needs a pair of steps for each applied force")
+        for body, (first, last) in zip(self.force_body, self.force_steps, strict=True):
+            if not 0 <= body < len(self.body_names) or last <= first:
+                raise UserError(f"the applied force on body {body} in steps {first} to {last} is empty or names no body")
+
+    @property
+    def body_count(self) -> int:
+        """Number of bodies N."""
+        return len(self.body_names)
+
+    @property
+    def force_count(self) -> int:
+        """Number of applied forces A."""
+        return len(self.force_body)
+
+    @property
+    def point(self) -> np.ndarray:
+        """All contact points in a row, [max(P, 1), 3] float64, m."""
+        points = np.concatenate([np.reshape(p, (-1, 3)) for p in self.contact_points])
+        return points if len(points) else np.zeros((1, 3))
+
+    @property
+    def point_start(self) -> np.ndarray:
+        """Where each body's points begin in ``point``, [N + 1] int32."""
+        return np.cumsum([0] + [len(p) for p in self.contact_points]).astype(np.int32)
+
+    @property
+    def point_body(self) -> np.ndarray:
+        """Body of each contact point, [max(P, 1)] int32."""
+        owners = np.repeat(np.arange(self.body_count), [len(p) for p in self.contact_points])
+        return (owners if len(owners) else np.zeros(1)).astype(np.int32)
+
+    @property
+    def force_window(self) -> np.ndarray:
+        """Rows (body, first step, last step), [max(A, 1), 3] int32; the row of an empty table acts on body -1."""
+        rows = [(body, *steps) for body, steps in zip(self.force_body, self.force_steps, strict=True)]
+        return np.array(rows or [(-1, 0, 0)], dtype=np.int32)
+
+
+@dataclass(frozen=True)
+class RigidInputs:
+    """Every number that a rollout is differentiable in, for B worlds; also the shape of its adjoint.
+
+    Attributes (contiguous, of the working precision, all in one kind of container):
+        body_q0: [B, N, 7] initial position of the centre of mass [m] and quaternion x, y, z, w (normalised on reading).
+        body_qd0: [B, N, 6] initial velocity [m/s] and angular velocity [rad/s], world frame.
+        body_mass: [B, N] kg.
+        body_inertia: [B, N, 3, 3] about the centre of mass in the body frame [kg m2]; its adjoint is that of nine
+            independent numbers.
+        body_material: [B, N, 4] contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction
+            coefficient mu [1], per contact point.
+        gravity: [B, 3] m/s2.
+        body_force: [B, max(A, 1), 3] applied forces, world frame [N].
+        force_point: [B, max(A, 1), 3] their points of attack relative to the centre of mass, body frame [m].
+    """
+
+    body_q0: Array
+    body_qd0: Array
+    body_mass: Array
+    body_inertia: Array
+    body_material: Array
+    gravity: Array
+    body_force: Array
+    force_point: Array
+
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays in the order of the attributes."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def world_count(self) -> int:
+        """Number of worlds B."""
+        return int(self.body_mass.shape[0])
+
+    def check(self, model: RigidModel) -> None:
+        """Raise a UserError for an array whose shape or precision does not fit the model."""
+        b, n, a = self.world_count, model.body_count, max(model.force_count, 1)
+        shapes = [(b, n, 7), (b, n, 6), (b, n), (b, n, 3, 3), (b, n, 4), (b, 3), (b, a, 3), (b, a, 3)]
+        for field, shape in zip(fields(self), shapes, strict=True):
+            check_array(getattr(self, field.name), field.name, shape)
+
+
+@dataclass(frozen=True)
+class RigidSettings:
+    """Time stepping of a rigid simulation.
+
+    Attributes:
+        dt: physics step [s].
+        substeps: steps in a frame.
+        integrator: "semi_implicit" (Euler; first order, robust in contact) or "rk4" (fourth order between contacts).
+        plan: "world" (one thread a body of a world, whole rollout per launch), "element" (one thread a contact point,
+            several steps per launch; semi-implicit only) or "auto" (by device and size).
+    """
+
+    dt: float
+    substeps: int
+    integrator: Integrator = "semi_implicit"
+    plan: Plan = "auto"
+
+    def __post_init__(self) -> None:
+        if not self.dt > 0 or self.substeps < 1:
+            raise UserError(f"dt={self.dt} s and substeps={self.substeps}: the step must be positive, the substeps at least 1")
+        if self.integrator not in ("semi_implicit", "rk4"):
+            raise UserError(f"integrator {self.integrator!r} is unknown: choose 'semi_implicit' or 'rk4'")
+        if self.plan not in ("auto", "world", "element"):
+            raise UserError(f"plan {self.plan!r} is unknown: choose 'auto', 'world' or 'element'")
+        if self.plan == "element" and self.integrator == "rk4":
+            raise UserError("the element plan steps with 'semi_implicit' only: choose plan 'world' for 'rk4'")

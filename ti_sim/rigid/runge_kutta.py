@@ -1,0 +1,180 @@
+"""Classical fourth-order Runge-Kutta rates of a rigid body, with adjoints (Taichi functions)."""
+
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import (
+    angular_velocity,
+    angular_velocity_adjoint,
+    mat3,
+    normalized_adjoint,
+    quaternion_rate,
+    quaternion_rate_adjoint,
+    rotation_matrix,
+    rotation_matrix_adjoint,
+    vec3,
+    vec4,
+)
+from ti_sim.rigid.dynamics import applied_load, applied_load_adjoint, contact_load, contact_load_adjoint
+
+
+@ti.func
+def rates(
+    x, q, v, momentum, mass, inverse_inertia, material, gravity, ground, b, n, step,
+    point: ti.template(), first, last,
+    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
+):  # fmt: skip
+    """Time derivatives (x', q', v', L') at one stage; q may be off unit length by rounding and stage error."""
+    rotation = rotation_matrix(q.normalized())
+    w = angular_velocity(rotation, inverse_inertia, momentum)
+    force, torque = contact_load(x, rotation, v, w, material, ground, point, first, last)
+    applied, applied_torque = applied_load(
+        rotation, b, n, step, body_force, force_point, force_window, force_count
+    )
+    return v, quaternion_rate(w, q), (force + applied) / mass + gravity, torque + applied_torque
+
+
+@ti.func
+def rates_adjoint(
+    x, q, v, momentum, x_rate_bar, q_rate_bar, v_rate_bar, momentum_rate_bar,
+    mass, inverse_inertia, material, ground, b, n, step,
+    point: ti.template(), first, last,
+    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
+    body_force_bar: ti.template(), force_point_bar: ti.template(),
+):  # fmt: skip
+    """Adjoint of ``rates``.
+
+    Returns:
+        (z_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, material_bar); gravity's is v_rate_bar.
+    """
+    unit = q.normalized()
+    rotation = rotation_matrix(unit)
+    w = angular_velocity(rotation, inverse_inertia, momentum)
+    w_bar, q_bar = quaternion_rate_adjoint(w, q, q_rate_bar)
+    force_bar = v_rate_bar / mass
+    z_bar, rotation_bar, v_bar, contact_w_bar, material_bar, work = contact_load_adjoint(
+        x, rotation, v, w, material, ground, force_bar, momentum_rate_bar, point, first, last
+    )
+    applied_bar, applied_work = applied_load_adjoint(
+        rotation, b, n, step, force_bar, momentum_rate_bar,
+        body_force, force_point, force_window, force_count, body_force_bar, force_point_bar,
+    )  # fmt: skip
+    w_rotation_bar, inverse_inertia_bar, momentum_bar = angular_velocity_adjoint(
+        rotation, inverse_inertia, momentum, w_bar + contact_w_bar
+    )
+    unit_bar = rotation_matrix_adjoint(unit, rotation_bar + applied_bar + w_rotation_bar)
+    q_bar += normalized_adjoint(q, unit_bar)
+    return z_bar, q_bar, v_bar + x_rate_bar, momentum_bar, -(work + applied_work) / mass, inverse_inertia_bar, material_bar
+
+
+@ti.func
+def runge_kutta_step(
+    x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
+    point: ti.template(), first, last,
+    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
+):  # fmt: skip
+    """One classical Runge-Kutta step of (x, q, v, L); the quaternion is normalised at its end."""
+    xs, qs, vs, ls = x, q, v, momentum
+    x_sum, q_sum, v_sum, l_sum = vec3(0.0), vec4(0.0), vec3(0.0), vec3(0.0)
+    for stage in range(4):
+        x_rate, q_rate, v_rate, l_rate = rates(
+            xs, qs, vs, ls, mass, inverse_inertia, material, gravity, ground, b, n, step,
+            point, first, last, body_force, force_point, force_window, force_count,
+        )  # fmt: skip
+        weight, ahead = stage_weight(stage), dt * stage_ahead(stage)
+        x_sum += weight * x_rate
+        q_sum += weight * q_rate
+        v_sum += weight * v_rate
+        l_sum += weight * l_rate
+        xs, qs, vs, ls = x + ahead * x_rate, q + ahead * q_rate, v + ahead * v_rate, momentum + ahead * l_rate
+    return x + dt * x_sum, (q + dt * q_sum).normalized(), v + dt * v_sum, momentum + dt * l_sum
+
+
+@ti.func
+def stage_weight(stage):
+    """Weight of a stage's rates in the step: 1/6, 1/3, 1/3, 1/6."""
+    weight = 1.0 / 6
+    if stage == 1 or stage == 2:
+        weight = 1.0 / 3
+    return weight
+
+
+@ti.func
+def stage_ahead(stage):
+    """Part of dt by which a stage's rates lead to the next stage: 1/2, 1/2, 1, and 0 after the last."""
+    ahead = 0.5
+    if stage == 2:
+        ahead = 1.0
+    if stage == 3:
+        ahead = 0.0
+    return ahead
+
+
+@ti.func
+def stage_state(
+    stage, x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
+    point: ti.template(), first, last,
+    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
+):  # fmt: skip
+    """State at which a stage evaluates the rates, recomputed from the step's start, and the sum of q's weighted rates."""
+    xs, qs, vs, ls = x, q, v, momentum
+    q_sum = vec4(0.0)
+    for earlier in range(stage):
+        x_rate, q_rate, v_rate, l_rate = rates(
+            xs, qs, vs, ls, mass, inverse_inertia, material, gravity, ground, b, n, step,
+            point, first, last, body_force, force_point, force_window, force_count,
+        )  # fmt: skip
+        q_sum += stage_weight(earlier) * q_rate
+        ahead = dt * stage_ahead(earlier)
+        xs, qs, vs, ls = x + ahead * x_rate, q + ahead * q_rate, v + ahead * v_rate, momentum + ahead * l_rate
+    return xs, qs, vs, ls, q_sum
+
+
+@ti.func
+def runge_kutta_step_adjoint(
+    x, q, v, momentum, x_bar, q_bar, v_bar, momentum_bar,
+    mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
+    point: ti.template(), first, last,
+    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
+    body_force_bar: ti.template(), force_point_bar: ti.template(),
+):  # fmt: skip
+    """Adjoint of ``runge_kutta_step``: stages backwards, each one's state recomputed.
+
+    Returns:
+        (x_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, material_bar, gravity_bar).
+    """
+    _x, _q, _v, _l, q_sum = stage_state(
+        4, x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
+        point, first, last, body_force, force_point, force_window, force_count,
+    )  # fmt: skip
+    q_end_bar = normalized_adjoint(q + dt * q_sum, q_bar)
+    x_total, q_total, v_total, l_total = x_bar, q_end_bar, v_bar, momentum_bar
+    xs_bar, qs_bar, vs_bar, ls_bar = vec3(0.0), vec4(0.0), vec3(0.0), vec3(0.0)
+    mass_bar = 0.0
+    inverse_inertia_bar = mat3(0.0)
+    material_bar = vec4(0.0)
+    gravity_bar = vec3(0.0)
+    stage = 3
+    while stage >= 0:
+        xs, qs, vs, ls, _sum = stage_state(
+            stage, x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
+            point, first, last, body_force, force_point, force_window, force_count,
+        )  # fmt: skip
+        weight, ahead = dt * stage_weight(stage), dt * stage_ahead(stage)
+        v_rate_bar = weight * v_bar + ahead * vs_bar
+        z_bar, sq_bar, sv_bar, sl_bar, m_bar, j_bar, theta_bar = rates_adjoint(
+            xs, qs, vs, ls,
+            weight * x_bar + ahead * xs_bar, weight * q_end_bar + ahead * qs_bar, v_rate_bar,
+            weight * momentum_bar + ahead * ls_bar,
+            mass, inverse_inertia, material, ground, b, n, step,
+            point, first, last, body_force, force_point, force_window, force_count, body_force_bar, force_point_bar,
+        )  # fmt: skip
+        gravity_bar += v_rate_bar
+        mass_bar += m_bar
+        inverse_inertia_bar += j_bar
+        material_bar += theta_bar
+        xs_bar, qs_bar, vs_bar, ls_bar = vec3(0.0, 0.0, z_bar), sq_bar, sv_bar, sl_bar
+        x_total += xs_bar
+        q_total += qs_bar
+        v_total += vs_bar
+        l_total += ls_bar
+        stage -= 1
+    return x_total, q_total, v_total, l_total, mass_bar, inverse_inertia_bar, material_bar, gravity_bar

@@ -1,0 +1,195 @@
+"""World-parallel plan: one thread a body of a world, a whole rollout (or checkpoint segment) in one launch.
+
+Bodies of this solver meet only the ground, so each of them is independent of the others.
+"""
+
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import angular_velocity, mat3, rotation_matrix, rotation_matrix_adjoint, vec3, vec4
+from ti_sim.rigid.dynamics import (
+    applied_load,
+    applied_load_adjoint,
+    contact_load,
+    contact_load_adjoint,
+    load_vec3,
+    semi_implicit_update,
+    semi_implicit_update_adjoint,
+)
+from ti_sim.rigid.runge_kutta import runge_kutta_step, runge_kutta_step_adjoint
+from ti_sim.rigid.state import (
+    add_inertia_adjoint,
+    frame_velocity_adjoint,
+    is_finite,
+    load_frame_adjoint,
+    load_inertia,
+    load_state,
+    store_frame,
+    store_state,
+)
+
+
+@ti.kernel
+def advance(
+    rk4: ti.template(),
+    source: ti.types.ndarray(), source_slot: int, states: ti.types.ndarray(), store_every: int,
+    body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), write_frames: int, diverged_step: ti.types.ndarray(),
+    body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
+    gravity: ti.types.ndarray(), body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
+    point: ti.types.ndarray(), point_start: ti.types.ndarray(), force_window: ti.types.ndarray(),
+    force_count: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
+):  # fmt: skip
+    """Advance every body of every world by ``steps`` steps.
+
+    Reads source [B, S, N, 13] at source_slot, the bodies' numbers (see ``RigidInputs``), the contact points and the force
+    table (see ``RigidModel``). Writes states [B, slots, N, 13] at slots 0, 1, ... after every ``store_every`` steps, the
+    frames that fall into the segment, and diverged_step [B, N] (first step with a number that is not finite, else -1).
+    Adjoint: ``advance_adjoint``, by hand.
+    """
+    for b, n in ti.ndrange(body_mass.shape[0], body_mass.shape[1]):
+        if diverged_step[b, n] < 0:
+            x, q, v, momentum = load_state(source, b, source_slot, n)
+            store_state(states, b, 0, n, x, q, v, momentum)
+            mass = body_mass[b, n]
+            inverse_inertia = load_inertia(body_inertia, b, n).inverse()
+            material = vec4(body_material[b, n, 0], body_material[b, n, 1], body_material[b, n, 2], body_material[b, n, 3])
+            g = vec3(gravity[b, 0], gravity[b, 1], gravity[b, 2])
+            first, last = point_start[n], point_start[n + 1]
+            to_store, to_frame = store_every, substeps - first_step % substeps
+            slot, frame = 0, first_step // substeps
+            done = 0
+            while done < steps:
+                step = first_step + done
+                if ti.static(rk4):
+                    x, q, v, momentum = runge_kutta_step(
+                        x, q, v, momentum, mass, inverse_inertia, material, g, dt, ground, b, n, step,
+                        point, first, last, body_force, force_point, force_window, force_count,
+                    )  # fmt: skip
+                else:
+                    rotation = rotation_matrix(q)
+                    w = angular_velocity(rotation, inverse_inertia, momentum)
+                    force, torque = contact_load(x, rotation, v, w, material, ground, point, first, last)
+                    if force_count > 0:
+                        applied, applied_torque = applied_load(
+                            rotation, b, n, step, body_force, force_point, force_window, force_count
+                        )
+                        force += applied
+                        torque += applied_torque
+                    x, q, v, momentum = semi_implicit_update(
+                        x, q, v, momentum, force, torque, mass, inverse_inertia, g, dt
+                    )
+                done += 1
+                to_store -= 1
+                to_frame -= 1
+                if to_store == 0:
+                    to_store = store_every
+                    slot += 1
+                    store_state(states, b, slot, n, x, q, v, momentum)
+                if to_frame == 0:
+                    to_frame = substeps
+                    frame += 1
+                    if write_frames == 1:
+                        w_frame = angular_velocity(rotation_matrix(q), inverse_inertia, momentum)
+                        store_frame(body_q, body_qd, b, frame, n, x, q, v, w_frame)
+                if is_finite(x, q, v, momentum) == 0:
+                    diverged_step[b, n] = step + 1
+                    done = steps
+
+
+@ti.kernel
+def advance_adjoint(
+    rk4: ti.template(),
+    states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
+    body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
+    body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
+    gravity: ti.types.ndarray(), body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
+    body_mass_bar: ti.types.ndarray(), body_inertia_bar: ti.types.ndarray(), body_material_bar: ti.types.ndarray(),
+    gravity_bar: ti.types.ndarray(), body_force_bar: ti.types.ndarray(), force_point_bar: ti.types.ndarray(),
+    point: ti.types.ndarray(), point_start: ti.types.ndarray(), force_window: ti.types.ndarray(),
+    force_count: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
+):  # fmt: skip
+    """Adjoint of ``advance`` over a segment whose every state was stored.
+
+    Reads states [B, steps + 1, N, 13] (slot s holds the state at first_step + s) and the frames' adjoints; turns
+    state_bar [B, N, 13] at the end of the segment into that at its start, and adds to the adjoints of the bodies' numbers.
+    Frame adjoints are taken at the end of the steps that wrote them, so frame 0 is left to ``begin_adjoint``.
+    """
+    for b, n in ti.ndrange(body_mass.shape[0], body_mass.shape[1]):
+        if diverged_step[b, n] < 0:
+            mass = body_mass[b, n]
+            inverse_inertia = load_inertia(body_inertia, b, n).inverse()
+            material = vec4(body_material[b, n, 0], body_material[b, n, 1], body_material[b, n, 2], body_material[b, n, 3])
+            g = vec3(gravity[b, 0], gravity[b, 1], gravity[b, 2])
+            first, last = point_start[n], point_start[n + 1]
+            x_bar = load_vec3(state_bar, b, n)
+            q_bar = vec4(state_bar[b, n, 3], state_bar[b, n, 4], state_bar[b, n, 5], state_bar[b, n, 6])
+            v_bar = vec3(state_bar[b, n, 7], state_bar[b, n, 8], state_bar[b, n, 9])
+            momentum_bar = vec3(state_bar[b, n, 10], state_bar[b, n, 11], state_bar[b, n, 12])
+            mass_bar = 0.0
+            inverse_inertia_bar = mat3(0.0)
+            material_bar = vec4(0.0)
+            g_bar = vec3(0.0)
+            momentum_next = vec3(states[b, steps, n, 10], states[b, steps, n, 11], states[b, steps, n, 12])
+            s = steps - 1
+            while s >= 0:
+                step = first_step + s
+                x, q, v, momentum = load_state(states, b, s, n)
+                if (step + 1) % substeps == 0:
+                    frame = (step + 1) // substeps
+                    q_next = vec4(states[b, s + 1, n, 3], states[b, s + 1, n, 4], states[b, s + 1, n, 5], states[b, s + 1, n, 6])
+                    fx_bar, fq_bar, fv_bar, fw_bar = load_frame_adjoint(body_q_bar, body_qd_bar, b, frame, n)
+                    wq_bar, wl_bar, wj_bar = frame_velocity_adjoint(q_next, momentum_next, inverse_inertia, fw_bar)
+                    x_bar += fx_bar
+                    q_bar += fq_bar + wq_bar
+                    v_bar += fv_bar
+                    momentum_bar += wl_bar
+                    inverse_inertia_bar += wj_bar
+                if ti.static(rk4):
+                    x_bar, q_bar, v_bar, momentum_bar, m_bar, j_bar, theta_bar, step_g_bar = runge_kutta_step_adjoint(
+                        x, q, v, momentum, x_bar, q_bar, v_bar, momentum_bar,
+                        mass, inverse_inertia, material, g, dt, ground, b, n, step,
+                        point, first, last, body_force, force_point, force_window, force_count,
+                        body_force_bar, force_point_bar,
+                    )  # fmt: skip
+                    mass_bar += m_bar
+                    inverse_inertia_bar += j_bar
+                    material_bar += theta_bar
+                    g_bar += step_g_bar
+                else:
+                    rotation = rotation_matrix(q)
+                    w = angular_velocity(rotation, inverse_inertia, momentum)
+                    q_bar, rotation_bar, v_bar, momentum_bar, j_bar = semi_implicit_update_adjoint(
+                        q, momentum_next, mass, inverse_inertia, dt, x_bar, q_bar, v_bar, momentum_bar
+                    )
+                    inverse_inertia_bar += j_bar
+                    g_bar += dt * v_bar
+                    force_bar, torque_bar = dt / mass * v_bar, dt * momentum_bar
+                    z_bar, contact_rotation_bar, contact_v_bar, w_bar, theta_bar, work = contact_load_adjoint(
+                        x, rotation, v, w, material, ground, force_bar, torque_bar, point, first, last
+                    )
+                    rotation_bar += contact_rotation_bar
+                    if force_count > 0:
+                        applied_bar, applied_work = applied_load_adjoint(
+                            rotation, b, n, step, force_bar, torque_bar,
+                            body_force, force_point, force_window, force_count, body_force_bar, force_point_bar,
+                        )  # fmt: skip
+                        rotation_bar += applied_bar
+                        work += applied_work
+                    wq_bar, wl_bar, wj_bar = frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar)
+                    x_bar.z += z_bar
+                    q_bar += rotation_matrix_adjoint(q, rotation_bar) + wq_bar
+                    v_bar += contact_v_bar
+                    momentum_bar += wl_bar
+                    inverse_inertia_bar += wj_bar
+                    mass_bar -= work / mass
+                    material_bar += theta_bar
+                momentum_next = momentum
+                s -= 1
+            for k in ti.static(range(3)):
+                state_bar[b, n, k] = x_bar[k]
+                state_bar[b, n, 7 + k] = v_bar[k]
+                state_bar[b, n, 10 + k] = momentum_bar[k]
+                gravity_bar[b, k] += g_bar[k]
+            for k in ti.static(range(4)):
+                state_bar[b, n, 3 + k] = q_bar[k]
+                body_material_bar[b, n, k] = body_material_bar[b, n, k] + material_bar[k]
+            body_mass_bar[b, n] = body_mass_bar[b, n] + mass_bar
+            add_inertia_adjoint(body_inertia_bar, b, n, inverse_inertia, inverse_inertia_bar)

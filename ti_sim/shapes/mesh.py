@@ -1,0 +1,145 @@
+"""A shape from a mesh file or from arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.shapes.shape import Shape
+from ti_sim.shapes.surface import TriangleMesh, check_arrays, check_solid, ungrouped_mesh
+
+_LINEAR_COLOUR_FILES = (".glb", ".gltf")  # the glTF 2.0 specification stores vertex colours linear
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh(Shape):
+    """A closed mesh from a file (OBJ, STL, PLY, OFF, GLB: what trimesh reads) or from arrays.
+
+    Coordinates are taken as they are, times ``scale``; several geometries in one file become one body. Vertices that a
+    file splits (for colours or normals) stay split in ``mesh()`` and are merged in ``contact_points``. Vertex or face
+    colours of the file are kept, made linear; textures and materials of the file are not read.
+
+    Attributes:
+        path: the file; or None, and then ``vertices`` and ``faces`` are given.
+        vertices: [V, 3].
+        faces: [F, 3] integers, counter-clockwise seen from outside.
+        scale: metres per unit of the file or the vertices.
+        collision: where the contact points come from, in the same frame as this mesh: a file (same ``scale``; it need
+            not be closed), another shape (in m, placed by its own frame), or None for this mesh itself.
+
+    Raises:
+        UserError: the file is missing, unreadable or without faces; the surface is not watertight, not consistently
+            wound, inside-out or degenerate; ``scale`` is not a finite number above zero.
+    """
+
+    path: str | Path | None = None
+    vertices: np.ndarray | None = field(default=None, repr=False)
+    faces: np.ndarray | None = field(default=None, repr=False)
+    scale: float = 1.0
+    collision: str | Path | Shape | None = None
+    _surface: TriangleMesh = field(init=False, repr=False)
+    _collision_vertices: np.ndarray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        name = self._name()
+        try:
+            scale = float(self.scale)
+        except (TypeError, ValueError):
+            raise UserError(f"{name}: scale is {self.scale!r}: give the metres in one unit of the mesh") from None
+        if not (np.isfinite(scale) and scale > 0):
+            raise UserError(f"{name}: scale is {scale:g}: give a finite number above zero (metres in one unit of the mesh)")
+        surface = (read_mesh_file(Path(self.path)) if self.path is not None else self._given(name)).transformed(scale=scale)
+        check_solid(surface.vertices, surface.faces, name)
+        object.__setattr__(self, "scale", scale)
+        object.__setattr__(self, "_surface", surface)
+        object.__setattr__(self, "_collision_vertices", self._read_collision(surface, scale, name))
+
+    def surface(self) -> TriangleMesh:
+        """The mesh in its own frame: the file's axes and origin, in m."""
+        return self._surface.transformed()
+
+    def collision_vertices(self) -> np.ndarray:
+        """Vertices [V, 3] of the collision mesh that its faces use, m, in the mesh's own frame."""
+        return self._collision_vertices.copy()
+
+    def _name(self) -> str:
+        if self.path is not None:
+            if self.vertices is not None or self.faces is not None:
+                raise UserError(f"Mesh: path {str(self.path)!r} and arrays are both given: give one of them")
+            return f"mesh file {self.path}"
+        if self.vertices is None or self.faces is None:
+            raise UserError("Mesh: give a path, or vertices and faces")
+        return f"Mesh of {len(self.vertices)} vertices and {len(self.faces)} faces"
+
+    def _given(self, name: str) -> TriangleMesh:
+        try:
+            vertices, faces = np.array(self.vertices, dtype=np.float64), np.array(self.faces)
+        except (TypeError, ValueError):
+            raise UserError(f"{name}: vertices [V, 3] and faces [F, 3] must be arrays of numbers") from None
+        check_arrays(vertices, faces, name)
+        return ungrouped_mesh(vertices, faces)
+
+    def _read_collision(self, surface: TriangleMesh, scale: float, name: str) -> np.ndarray:
+        if isinstance(self.collision, Shape):
+            return self.collision.collision_vertices()
+        if self.collision is None:
+            return surface.vertices[np.unique(surface.faces)]
+        if not isinstance(self.collision, str | Path):
+            raise UserError(f"{name}: collision is {type(self.collision).__name__}: give a file or a shape")
+        collision = read_mesh_file(Path(self.collision))
+        return scale * collision.vertices[np.unique(collision.faces)]
+
+
+def read_mesh_file(path: Path) -> TriangleMesh:
+    """Read the triangles of a file as they are, all its geometries together.
+
+    Colours are kept when every geometry has the same kind of them.
+
+    Args:
+        path: of the file; its ending says the format.
+
+    Raises:
+        UserError: it is missing, unreadable, has no faces or has faces that make no sense. Closedness is not checked.
+    """
+    if not path.is_file():
+        raise UserError(f"mesh file {path} does not exist (looked for {path.resolve()}): check the path")
+    parts = _triangle_parts(path)
+    if not parts:
+        raise UserError(f"mesh file {path} has no faces: a triangle mesh is needed, not points or lines")
+    offsets = np.cumsum([0] + [len(part.vertices) for part in parts[:-1]])
+    vertices = np.concatenate([np.asarray(part.vertices, dtype=np.float64) for part in parts])
+    faces = np.concatenate([np.asarray(part.faces) + offset for part, offset in zip(parts, offsets, strict=True)])
+    check_arrays(vertices, faces, f"mesh file {path}")
+    linear = path.suffix.lower() in _LINEAR_COLOUR_FILES
+    return ungrouped_mesh(
+        vertices, faces, vertex_colors=_colors(parts, "vertex", linear), face_colors=_colors(parts, "face", linear)
+    )
+
+
+def _triangle_parts(path: Path) -> list[Any]:
+    """The triangle meshes of a file, each moved to its place in the file's scene."""
+    import trimesh  # half a second of import that scenes without mesh files need not pay
+
+    try:
+        scene = trimesh.load_scene(path, process=False)  # process would merge and drop vertices
+        parts = scene.dump()
+    except Exception as error:  # the readers of some twenty formats each raise their own
+        raise UserError(f"mesh file {path} cannot be read ({type(error).__name__}: {error}): save it again, for example as OBJ") from error
+    return [part for part in parts if isinstance(part, trimesh.Trimesh) and len(part.faces)]
+
+
+def _colors(parts: list[Any], kind: str, linear: bool) -> np.ndarray | None:
+    """Linear colours [V or F, 3] of all parts, or None unless each part has colours of this kind."""
+    if any(part.visual.kind != kind for part in parts):
+        return None
+    stored = np.concatenate([getattr(part.visual, f"{kind}_colors")[:, :3] for part in parts]) / 255.0
+    return stored if linear else _srgb_to_linear(stored)
+
+
+def _srgb_to_linear(stored: np.ndarray) -> np.ndarray:
+    """Transfer function of IEC 61966-2-1; values in [0, 1]."""
+    return np.where(stored <= 0.04045, stored / 12.92, ((stored + 0.055) / 1.055) ** 2.4)

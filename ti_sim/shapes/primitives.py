@@ -1,0 +1,197 @@
+"""Boxes and round shapes, all as closed triangle meshes. Lengths in m; every axis of revolution is z."""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.shapes.shape import Shape
+from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
+
+_COUNT_LIMITS = {"sections": (3, 4096), "subdivisions": (0, 7)}
+
+
+class _Sized(Shape):
+    """A shape given by numbers: all are checked when it is made."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            checked = self._count(field.name, value) if field.name in _COUNT_LIMITS else self._length(field.name, value)
+            object.__setattr__(self, field.name, checked)
+
+    def _length(self, name: str, value: float) -> float:
+        try:
+            length = float(value)
+        except (TypeError, ValueError):
+            raise UserError(f"{type(self).__name__}: {name} is {value!r}: give one length in m") from None
+        if not (math.isfinite(length) and length > 0):
+            raise UserError(f"{type(self).__name__}: {name} is {length:g} m: give a finite length above zero")
+        return length
+
+    def _count(self, name: str, value: int) -> int:
+        least, most = _COUNT_LIMITS[name]
+        try:
+            count = operator.index(value)
+        except TypeError:
+            count = least - 1
+        if not least <= count <= most:
+            raise UserError(f"{type(self).__name__}: {name} is {value!r}: give a whole number from {least} to {most}")
+        return count
+
+
+@dataclass(frozen=True)
+class Box(_Sized):
+    """A box about the origin of its own frame.
+
+    Its mesh has 8 vertices and 12 faces, two a side; ``face_groups`` are the sides +x, -x, +y, -y, +z, -z as 0 to 5.
+
+    Attributes:
+        x: full side length along x, m.
+        y: full side length along y, m.
+        z: full side length along z, m.
+    """
+
+    x: float
+    y: float
+    z: float
+
+    def surface(self) -> TriangleMesh:
+        """The twelve triangles; vertex ``4 i + 2 j + k`` has the signs (i, j, k) of its coordinates."""
+        signs = np.array([(i, j, k) for i in (-1, 1) for j in (-1, 1) for k in (-1, 1)], dtype=np.float64)
+        quads = [(4, 6, 7, 5), (0, 1, 3, 2), (2, 3, 7, 6), (0, 4, 5, 1), (1, 5, 7, 3), (0, 2, 6, 4)]
+        faces = np.array([f for a, b, c, d in quads for f in ((a, b, c), (a, c, d))], dtype=np.int32)
+        groups = np.repeat(np.arange(6, dtype=np.int32), 2)
+        return TriangleMesh(0.5 * signs * (self.x, self.y, self.z), faces, groups)
+
+
+@dataclass(frozen=True)
+class Sphere(_Sized):
+    """An icosphere about the origin of its own frame, its vertices on the sphere.
+
+    Attributes:
+        radius: m.
+        subdivisions: 0 is the icosahedron; each one more divides every face in four (2: 162 vertices, 320 faces).
+    """
+
+    radius: float
+    subdivisions: int = 2
+
+    def surface(self) -> TriangleMesh:
+        """The icosphere."""
+        vertices, faces = _icosahedron()
+        for _ in range(self.subdivisions):
+            vertices, faces = _subdivided(vertices, faces)
+        return ungrouped_mesh(self.radius * vertices, faces)
+
+
+@dataclass(frozen=True)
+class Capsule(_Sized):
+    """A cylinder with two half-sphere caps about the origin of its own frame, axis z, its vertices on the capsule.
+
+    Attributes:
+        radius: m.
+        length: of the cylinder without the caps, m; the whole is ``length + 2 radius`` long.
+        sections: vertices around; a cap has ``max(2, sections // 4)`` rings of faces.
+    """
+
+    radius: float
+    length: float
+    sections: int = 16
+
+    def surface(self) -> TriangleMesh:
+        """The capsule as a surface of revolution."""
+        angles = np.linspace(0.0, 0.5 * np.pi, max(2, self.sections // 4) + 1)
+        rho, z = self.radius * np.sin(angles), 0.5 * self.length + self.radius * np.cos(angles)
+        return _revolved(np.concatenate([rho, rho[::-1]])[1:-1], np.concatenate([-z, z[::-1]]), self.sections)
+
+
+@dataclass(frozen=True)
+class Cylinder(_Sized):
+    """A cylinder about the origin of its own frame, axis z: a prism over an inscribed regular polygon.
+
+    Attributes:
+        radius: m.
+        height: m.
+        sections: vertices around.
+    """
+
+    radius: float
+    height: float
+    sections: int = 16
+
+    def surface(self) -> TriangleMesh:
+        """The prism; the two ends are fans about their centres."""
+        low, high = -0.5 * self.height, 0.5 * self.height
+        return _revolved(np.full(2, self.radius), np.array([low, low, high, high]), self.sections)
+
+
+@dataclass(frozen=True)
+class Cone(_Sized):
+    """A cone whose base lies in z = 0 of its own frame and whose tip is at (0, 0, height).
+
+    Attributes:
+        radius: of the base, m.
+        height: m.
+        sections: vertices around.
+    """
+
+    radius: float
+    height: float
+    sections: int = 16
+
+    def surface(self) -> TriangleMesh:
+        """The pyramid over an inscribed regular polygon; the base is a fan about its centre."""
+        return _revolved(np.full(1, self.radius), np.array([0.0, 0.0, self.height]), self.sections)
+
+
+def _revolved(radii: np.ndarray, heights: np.ndarray, sections: int) -> TriangleMesh:
+    """Surface of revolution about z between two poles.
+
+    Args:
+        radii: [R] m, of the rings from bottom to top, all positive.
+        heights: [R + 2] m, of the bottom pole, the rings and the top pole.
+        sections: vertices of a ring.
+    """
+    angles = 2.0 * np.pi * np.arange(sections) / sections
+    circle = np.stack([np.cos(angles), np.sin(angles), np.zeros(sections)], axis=1)
+    rings = [r * circle + (0.0, 0.0, z) for r, z in zip(radii, heights[1:-1], strict=True)]
+    vertices = np.concatenate([[(0.0, 0.0, heights[0])], *rings, [(0.0, 0.0, heights[-1])]])
+    here = np.arange(sections)
+    there = (here + 1) % sections
+    starts = 1 + sections * np.arange(len(radii))
+    faces = [np.stack([np.zeros_like(here), starts[0] + there, starts[0] + here], axis=1)]
+    for low, high in zip(starts[:-1], starts[1:], strict=True):
+        faces.append(np.stack([low + here, low + there, high + there], axis=1))
+        faces.append(np.stack([low + here, high + there, high + here], axis=1))
+    faces.append(np.stack([np.full_like(here, len(vertices) - 1), starts[-1] + here, starts[-1] + there], axis=1))
+    return ungrouped_mesh(vertices, np.concatenate(faces))
+
+
+def _icosahedron() -> tuple[np.ndarray, np.ndarray]:
+    """Vertices [12, 3] on the unit sphere and faces [20, 3]: two poles and two rings of five."""
+    angles = np.arange(10) * np.pi / 5.0
+    height = 1.0 / math.sqrt(5.0)
+    rings = np.stack([2 * height * np.cos(angles), 2 * height * np.sin(angles), height * (-1.0) ** np.arange(10)], axis=1)
+    vertices = np.concatenate([[(0.0, 0.0, 1.0)], rings, [(0.0, 0.0, -1.0)]])
+    faces = []
+    for k in range(0, 10, 2):  # even ring vertices lie above, odd ones below
+        up, down, next_up, next_down = 1 + k, 2 + k, 1 + (k + 2) % 10, 1 + (k + 3) % 10
+        faces += [(0, up, next_up), (up, down, next_up), (next_up, down, next_down), (11, next_down, down)]
+    return vertices, np.array(faces)
+
+
+def _subdivided(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Divide every face of a mesh on the unit sphere in four, with the new vertices on the sphere."""
+    edges = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
+    distinct, index = np.unique(np.sort(edges, axis=1), axis=0, return_inverse=True)
+    middles = vertices[distinct].sum(axis=1)
+    middles /= np.linalg.norm(middles, axis=1, keepdims=True)
+    ab, bc, ca = (len(vertices) + index.reshape(3, -1))[:, :, None]
+    a, b, c = faces[:, 0:1], faces[:, 1:2], faces[:, 2:3]
+    quarters = [np.hstack(face) for face in ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))]
+    return np.concatenate([vertices, middles]), np.concatenate(quarters)

@@ -1,0 +1,51 @@
+"""What every shape offers: a mesh about its centre of mass, mass properties and contact points."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ti_sim.shapes.mass import MassProperties, integrate_surface
+from ti_sim.shapes.surface import TriangleMesh, merge_vertices
+
+
+class Shape:
+    """Base of all shapes: a closed surface in the shape's own frame, from which all else follows."""
+
+    def surface(self) -> TriangleMesh:
+        """The closed mesh in the shape's own frame, vertices in m."""
+        raise NotImplementedError
+
+    def collision_vertices(self) -> np.ndarray:
+        """Vertices [V, 3] of the collision mesh, m, in the shape's own frame; not merged."""
+        return self.surface().vertices
+
+    def mesh(self) -> TriangleMesh:
+        """The render mesh: vertices [V, 3] float64 in m relative to the CENTRE OF MASS, axes of the shape's own frame."""
+        surface = self.surface()
+        return surface.transformed(offset=-integrate_surface(surface).centre_of_mass)
+
+
+def mass_properties(shape: Shape) -> MassProperties:
+    """Volume (m3), centre of mass ([3] m, own frame) and inertia per density ([3, 3] m5) of a shape.
+
+    They belong to the solid inside the shape's triangles, for round shapes too, so that what moves is what is seen: an
+    inscribed polyhedron is a little lighter than the ideal body, and approaches it with the square of the edge length.
+
+    Args:
+        shape: any shape.
+    """
+    return integrate_surface(shape.surface())
+
+
+def contact_points(shape: Shape) -> np.ndarray:
+    """The points at which a shape can touch: the merged vertices of its collision mesh.
+
+    Args:
+        shape: any shape.
+
+    Returns:
+        [P, 3] float64, m, relative to the centre of mass of the solid that has the mass (the render mesh), distinct
+        within 1e-9 of the collision mesh's extent, in the order in which they first appear in the collision mesh.
+    """
+    points, _ = merge_vertices(shape.collision_vertices())
+    return points - mass_properties(shape).centre_of_mass

@@ -1,0 +1,169 @@
+"""Triangle surfaces: the arrays, the merging of equal vertices, and the check that a surface encloses a solid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+
+MERGE_TOLERANCE = 1e-9  # of the longest side of the bounding box: vertices closer than this are one point
+_ZERO_AREA = 1e-14  # of the extent squared: about the roundoff of a cross product in float64
+_ZERO_VOLUME = 1e-12  # of the extent cubed
+
+
+@dataclass(frozen=True, eq=False)
+class TriangleMesh:
+    """A triangle mesh, counter-clockwise seen from outside.
+
+    Attributes:
+        vertices: [V, 3] float64, m.
+        faces: [F, 3] int32, indices of vertices.
+        face_groups: [F] int32; a Box has its six sides in the order +x, -x, +y, -y, +z, -z, everything else has 0.
+        vertex_colors: [V, 3] float64 linear RGB in [0, 1], or None.
+        face_colors: [F, 3] float64 linear RGB in [0, 1], or None.
+    """
+
+    vertices: np.ndarray
+    faces: np.ndarray
+    face_groups: np.ndarray
+    vertex_colors: np.ndarray | None = None
+    face_colors: np.ndarray | None = None
+
+    def transformed(self, *, scale: float = 1.0, offset: np.ndarray | float = 0.0) -> TriangleMesh:
+        """A copy, which shares no array, with vertices ``scale * vertices + offset``.
+
+        Args:
+            scale: positive factor.
+            offset: [3] m, added after scaling.
+        """
+
+        def copied(colors: np.ndarray | None) -> np.ndarray | None:
+            return None if colors is None else colors.copy()
+
+        return TriangleMesh(
+            vertices=scale * self.vertices + offset,
+            faces=self.faces.copy(),
+            face_groups=self.face_groups.copy(),
+            vertex_colors=copied(self.vertex_colors),
+            face_colors=copied(self.face_colors),
+        )
+
+
+def ungrouped_mesh(vertices: np.ndarray, faces: np.ndarray, **colors: np.ndarray | None) -> TriangleMesh:
+    """A TriangleMesh of one face group, with the types that TriangleMesh promises.
+
+    Args:
+        vertices: [V, 3] m.
+        faces: [F, 3] integers.
+        **colors: ``vertex_colors`` and ``face_colors``, as in TriangleMesh.
+    """
+    faces = np.ascontiguousarray(faces, dtype=np.int32)
+    groups = np.zeros(len(faces), dtype=np.int32)
+    return TriangleMesh(np.ascontiguousarray(vertices, dtype=np.float64), faces, groups, **colors)
+
+
+def extent(vertices: np.ndarray) -> float:
+    """Longest side of the bounding box of ``vertices`` [V, 3], in m."""
+    return float(np.ptp(vertices, axis=0).max())
+
+
+def merge_vertices(vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Merge vertices that lie within ``MERGE_TOLERANCE`` of the extent of each other.
+
+    Each coordinate is sorted and cut where a gap is wider than the tolerance, so that no pair is torn apart by the
+    border of a rounding grid.
+
+    Args:
+        vertices: [V, 3] m.
+
+    Returns:
+        The distinct points [P, 3] m in the order of their first appearance, and for each vertex its point [V] int64.
+    """
+    tolerance = MERGE_TOLERANCE * extent(vertices)
+    cells = np.empty(vertices.shape, dtype=np.int64)
+    for axis in range(3):
+        order = np.argsort(vertices[:, axis], kind="stable")
+        gaps = np.diff(vertices[order, axis]) > tolerance
+        cells[order, axis] = np.concatenate([[0], np.cumsum(gaps)])
+    _, first, inverse = np.unique(cells, axis=0, return_index=True, return_inverse=True)
+    by_appearance = np.argsort(first)
+    rank = np.empty_like(by_appearance)
+    rank[by_appearance] = np.arange(len(first))
+    return vertices[first[by_appearance]], rank[inverse.reshape(-1)]
+
+
+def enclosed_volume(vertices: np.ndarray, faces: np.ndarray) -> float:
+    """Signed volume in m3 of a closed surface (divergence theorem); positive when the faces look outwards."""
+    centre = 0.5 * (vertices.min(axis=0) + vertices.max(axis=0))  # keeps the terms small far from the origin
+    a, b, c = np.moveaxis(vertices[faces] - centre, 1, 0)
+    return float(np.einsum("fi,fi->", a, np.cross(b, c)) / 6.0)
+
+
+def check_arrays(vertices: np.ndarray, faces: np.ndarray, name: str) -> None:
+    """Raise a UserError unless the arrays describe triangles: shapes, finite numbers, indices in range, at least one face.
+
+    Args:
+        vertices: [V, 3] m.
+        faces: [F, 3] integers.
+        name: what the error calls the mesh.
+    """
+    if faces.size == 0:
+        raise UserError(f"{name} has no faces: a triangle mesh is needed, not points or lines")
+    if vertices.ndim != 2 or vertices.shape[1] != 3:
+        raise UserError(f"{name}: vertices have shape {vertices.shape}, and [V, 3] is needed")
+    if faces.ndim != 2 or faces.shape[1] != 3 or not np.issubdtype(faces.dtype, np.integer):
+        raise UserError(f"{name}: faces have shape {faces.shape} of {faces.dtype}, and [F, 3] integers are needed")
+    if not np.isfinite(vertices).all():
+        raise UserError(f"{name}: vertex {int(np.argmax(~np.isfinite(vertices).all(axis=1)))} is not finite: mend the mesh")
+    if faces.min() < 0 or faces.max() >= len(vertices):
+        raise UserError(f"{name}: faces name vertices {faces.min()} to {faces.max()}, and there are 0 to {len(vertices) - 1}")
+
+
+def check_solid(vertices: np.ndarray, faces: np.ndarray, name: str) -> None:
+    """Raise a UserError unless the surface is closed, consistently wound, outward looking and free of empty triangles.
+
+    Equal vertices count as one here, so a mesh may be split along its edges. Intersections of the surface with itself
+    are not looked for: what overlaps is counted twice by the mass.
+
+    Args:
+        vertices: [V, 3] m.
+        faces: [F, 3] integers.
+        name: what the error calls the mesh.
+    """
+    check_arrays(vertices, faces, name)
+    points, index = merge_vertices(vertices)
+    triangles = index[faces]
+    size = extent(vertices)
+    a, b, c = np.moveaxis(points[triangles], 1, 0)
+    empty = np.linalg.norm(np.cross(b - a, c - a), axis=1) <= _ZERO_AREA * size**2
+    if empty.any():
+        raise UserError(
+            f"{name} is degenerate: {int(empty.sum())} of its {len(faces)} faces have no area (the first is face "
+            f"{int(np.argmax(empty))}): remove them in a mesh editor"
+        )
+    _check_edges(triangles, name)
+    volume = enclosed_volume(points, triangles)
+    if abs(volume) <= _ZERO_VOLUME * size**3:
+        raise UserError(f"{name} is degenerate: it encloses no volume: give it a thickness")
+    if volume < 0:
+        raise UserError(f"{name} is inside-out (volume {volume:.3g} m3): reverse the vertex order of every face")
+
+
+def _check_edges(triangles: np.ndarray, name: str) -> None:
+    """Every edge must be shared by two faces that run along it in opposite directions."""
+    edges = np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [2, 0]]])
+    forward = edges[:, 0] < edges[:, 1]
+    _, index, count = np.unique(np.sort(edges, axis=1), axis=0, return_inverse=True, return_counts=True)
+    balance = np.bincount(index.reshape(-1), weights=np.where(forward, 1.0, -1.0))
+    # An even number of faces meet along an edge where two closed parts touch; each part must still be closed.
+    open_edges = int((count % 2 == 1).sum())
+    if open_edges:
+        raise UserError(f"{name} is not watertight: {open_edges} edges belong to an odd number of faces: close its holes in a mesh editor")
+    twisted = int((balance != 0).sum())
+    if twisted:
+        raise UserError(
+            f"{name} has faces of opposite winding: the two faces at {twisted} edges disagree about the outside: "
+            "make the normals consistent in a mesh editor (or trimesh.repair.fix_normals) and save it"
+        )
