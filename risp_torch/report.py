@@ -264,6 +264,30 @@ def write_strip(
             axes.set_title(_time_label(int(frame), fps), fontsize=8, loc="center", pad=3)
 
 
+def write_film_strip(path: Path | str, film: Any, *, fps: float | Fraction | None = None, frames: int = 8) -> None:
+    """Write a picture of one row: frames spread over a film, with their times.
+
+    Args:
+        path: picture to write.
+        film: [T, H, W, 3] linear colour.
+        fps: frames per second, for the times; None writes frame numbers.
+        frames: how many columns; the first and the last frame are among them.
+
+    Raises:
+        UserError: the picture cannot be written.
+    """
+    film = _numbers(film)
+    chosen = np.unique(np.linspace(0, len(film) - 1, max(1, frames)).round().astype(int))
+    _, height, width, _ = film.shape
+    with _figure(path, 1.5 * len(chosen), 1.5 * height / width + 0.25) as figure:
+        figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
+        for axes, frame in zip(figure.subplots(1, len(chosen), squeeze=False)[0], chosen, strict=True):
+            axes.imshow(linear_to_srgb(np.clip(film[frame], 0, 1)), interpolation="nearest")
+            axes.set(xticks=[], yticks=[])
+            axes.spines[:].set_visible(False)
+            axes.set_title(_time_label(int(frame), fps), fontsize=8)
+
+
 def comparison_video(path: Path | str, target: Any, estimate: Any, fps: float | Fraction) -> None:
     """Write target, estimate and four times their difference side by side as an mp4, each pixel drawn 2 by 2.
 

@@ -46,7 +46,7 @@ def make_scene(
         impulse: of the push, world frame [N s].
         size: of the square picture [pixels].
     """
-    scene = Scene(frame_dt=0.01, frames=45, substeps=50, gamma=2e-3, name="toss")
+    scene = Scene(frame_dt=0.01, frames=35, substeps=50, gamma=2e-3, name="toss")
     scene.add_ground(
         contact=Contact(
             stiffness=Param(800.0, low=80.0, high=8000.0, scale="log10"),
@@ -70,7 +70,7 @@ def make_scene(
     scene.add_force("push", body="body", impulse=impulse, point=(0.004, -0.008, 0.012), start=0.03, duration=0.02)
     scene.add_camera(
         Camera.look_at(
-            eye=(0.05, -0.62, 0.34), target=(0.02, 0.0, 0.03), vertical_fov=24.0, width=size, height=size, near=0.2, far=1.6
+            eye=(0.03, -0.62, 0.34), target=(0.0, 0.0, 0.03), vertical_fov=24.0, width=size, height=size, near=0.2, far=1.6
         )
     )
     scene.add_light(DirectionalLight(direction=(-0.4, 0.6, -1.0), intensity=0.75))

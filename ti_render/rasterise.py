@@ -12,6 +12,9 @@ calculation for softmax, 2018, eq. 5.) A thread owns a tile: it walks over the t
 of its grown box, so that a pixel is visited by the faces near it only. What a pixel carries from face to face lies in
 pixel_state, which exists for the tiles that have faces; a tile without faces shows the backdrop.
 
+Taichi's CPU scheduler gives at least 512 iterations of a loop to a thread at a time, whatever the loop's settings say. The loop
+over the tiles therefore counts ``spread`` iterations for each tile, of which one does the work.
+
 Adjoint, with I_bar and A_bar the image's adjoint: Cin_bar = A I_bar, a_bar = A_bar + I_bar . (C_in - C_back) (softmax: I_bar and A_bar),
 w_j = D_j e_j / S, G_j = Cin_bar . (c_j - C_in): c_j_bar = w_j Cin_bar, z_j_bar = -w_j G_j / (gamma (far - near)), and for
 x_j = +-d^2 / sigma, x_j_bar = dlog(D_j)/dx_j (w_j G_j + a_bar prod_i (1 - D_i) D_j / (1 - D_j)).
@@ -111,7 +114,7 @@ def _pixel_range(low, high, radius, half, size, first, last):
 def rasterise(
     screen: ti.types.ndarray(), faces: ti.types.ndarray(), lit: ti.types.ndarray(), backdrop: ti.types.ndarray(),
     start: ti.types.ndarray(), slot: ti.types.ndarray(), entries: ti.types.ndarray(),
-    block: ti.template(), width: int, height: int, side: int, strict: int, sigma: float, near: float, background_depth: float, depth_rate: float,
+    spread: int, width: int, height: int, side: int, strict: int, sigma: float, near: float, background_depth: float, depth_rate: float,
     pixel_state: ti.types.ndarray(), images: ti.types.ndarray(),
 ):  # fmt: skip
     """Draw every image.
@@ -126,8 +129,10 @@ def rasterise(
     scale = 1.0 / half
     inverse_sigma = 1.0 / sigma
     radius = ti.sqrt(CUT_OFF * sigma)
-    ti.loop_config(block_dim=block)
-    for tile in range(images.shape[0] * tiles):
+    for index in range(images.shape[0] * tiles * spread):
+        if index % spread > 0:
+            continue
+        tile = index // spread
         m = tile // tiles
         x0, y0 = (tile % tiles) % columns * side, (tile % tiles) // columns * side
         x1, y1 = ti.min(x0 + side, width) - 1, ti.min(y0 + side, height) - 1
@@ -242,7 +247,7 @@ def rasterise(
 def rasterise_adjoint(
     screen: ti.types.ndarray(), faces: ti.types.ndarray(), lit: ti.types.ndarray(), backdrop: ti.types.ndarray(),
     start: ti.types.ndarray(), slot: ti.types.ndarray(), entries: ti.types.ndarray(),
-    block: ti.template(), width: int, height: int, side: int, strict: int, sigma: float, near: float, background_depth: float, depth_rate: float,
+    spread: int, width: int, height: int, side: int, strict: int, sigma: float, near: float, background_depth: float, depth_rate: float,
     pixel_state: ti.types.ndarray(), images_bar: ti.types.ndarray(),
     screen_bar: ti.types.ndarray(), lit_bar: ti.types.ndarray(), backdrop_bar: ti.types.ndarray(),
 ):  # fmt: skip
@@ -257,8 +262,10 @@ def rasterise_adjoint(
     scale = 1.0 / half
     inverse_sigma = 1.0 / sigma
     radius = ti.sqrt(CUT_OFF * sigma)
-    ti.loop_config(block_dim=block)
-    for tile in range(images_bar.shape[0] * tiles):
+    for index in range(images_bar.shape[0] * tiles * spread):
+        if index % spread > 0:
+            continue
+        tile = index // spread
         m = tile // tiles
         x0, y0 = (tile % tiles) % columns * side, (tile % tiles) // columns * side
         x1, y1 = ti.min(x0 + side, width) - 1, ti.min(y0 + side, height) - 1

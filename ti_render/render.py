@@ -52,9 +52,6 @@ class RenderInputs:
     ground: Array | None = None
 
 
-# Tiles that a thread takes at a time (CPU), or threads of a block (CUDA).
-_BLOCK = {"cpu": int(__import__("os").environ.get("BL","4")), "cuda": 64}
-
 REAL_INPUTS = ("vertices_rest", "body_q", "camera", "albedo", "ambient", "light", "background", "ground")
 
 
@@ -200,9 +197,16 @@ def _backdrop_arguments(inputs: RenderInputs, settings: RasterSettings) -> tuple
 
 def _tile_arguments(tiles: Tiles, settings: RasterSettings) -> tuple[Any, ...]:
     return (
-        tiles.start, tiles.slot, tiles.entries, _BLOCK[require().device], settings.width, settings.height, tiles.side,
+        tiles.start, tiles.slot, tiles.entries, _spread(tiles), settings.width, settings.height, tiles.side,
         int(settings.composite == "softmax"), settings.sigma, settings.near, settings.background_depth, settings.depth_rate,
     )  # fmt: skip
+
+
+def _spread(tiles: Tiles) -> int:
+    """Loop iterations per tile that let the CPU's threads share the tiles (see ``rasterise``): about 32 portions of 512."""
+    if require().device != "cpu":
+        return 1
+    return min(max(32 * 512 // tiles.slot.shape[0], 1), 512)
 
 
 def _contiguous(array: Array) -> Array:

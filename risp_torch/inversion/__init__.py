@@ -1,6 +1,6 @@
 """From a film to numbers: search, error bars, the run's folder."""
 
-from risp_torch.inversion.film import film, film_losses, pixel_loss
+from risp_torch.inversion.film import film, film_losses, pixel_loss, simulate_video
 from risp_torch.inversion.invert import Inversion, invert
 from risp_torch.inversion.landscape import landscape
 from risp_torch.inversion.optimise import OptimiseSettings
@@ -9,5 +9,5 @@ from risp_torch.inversion.unknowns import Unknowns
 
 __all__ = [
     "Inversion", "OptimiseSettings", "Uncertainty", "Unknowns", "film", "film_losses", "invert", "landscape", "linearise",
-    "pixel_loss", "uncertainty",
+    "pixel_loss", "simulate_video", "uncertainty",
 ]  # fmt: skip

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 
 from risp_torch.scene import Scene
+from risp_torch.video import write_video
 from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import DivergenceError
 
@@ -60,3 +62,20 @@ def film_losses(
             except DivergenceError:
                 losses.append(target.new_full((count,), torch.inf))
     return torch.cat(losses)
+
+
+def simulate_video(scene: Scene, path: str | Path, *, crf: float = 18) -> Path:
+    """Film the scene with its own numbers into an H.264 file (yuv420p).
+
+    Args:
+        scene: what is filmed.
+        path: of the .mp4.
+        crf: quality, 0 best, 18 good, 28 poor.
+
+    Returns:
+        The path.
+    """
+    with torch.no_grad():
+        pictures, _ = film(scene, {}, worlds=1, frames=scene.frames)
+    write_video(path, pictures[0].cpu().numpy(), fps=1 / scene.frame_dt, crf=crf)
+    return Path(path)

@@ -72,7 +72,7 @@ def invert(
     *,
     starts: int | Sequence[Mapping[str, Any]] = 4,
     settings: OptimiseSettings | None = None,
-    refine: int = 4,
+    refine: int = 15,
     adjoint: Adjoint | None = None,
     seed: int = 0,
     out: str | Path | None = None,

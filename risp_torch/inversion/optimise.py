@@ -33,7 +33,7 @@ class OptimiseSettings:
 
     optimizer: OptimizerName = "adam"
     iterations: int = 60
-    learning_rate: float = 0.15
+    learning_rate: float = 0.1
     first_frames: int | None = None
     growth: float = 0.6
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from types import ModuleType
@@ -35,25 +36,32 @@ def load_scene(scene: str, **overrides: Any) -> Scene:
     Raises:
         UserError: no such scene, a file that does not load, no make_scene in it, or an option that it does not take.
     """
-    module = _load_module(_find(scene))
-    if not callable(getattr(module, "make_scene", None)):
-        raise UserError(f"{module.__file__} has no make_scene: define make_scene(**overrides) that returns a Scene")
-    options = inspect.signature(module.make_scene).parameters
+    make_scene = find_make_scene(scene)
+    options = inspect.signature(make_scene).parameters
     if not any(option.kind is option.VAR_KEYWORD for option in options.values()):
         for name in overrides:
             if name not in options:
                 raise unknown_name_error(f"option of {scene}'s make_scene", name, list(options))
-    made = module.make_scene(**overrides)
+    made = make_scene(**overrides)
     if not isinstance(made, Scene):
-        raise UserError(f"make_scene in {module.__file__} returned {type(made).__name__}: return a Scene")
+        raise UserError(f"make_scene of {scene} returned {type(made).__name__}: return a Scene")
     return made
+
+
+def find_make_scene(scene: str) -> Callable[..., Scene]:
+    """The make_scene function of a scene, by name or path (errors: ``load_scene``)."""
+    module = _load_module(_find(scene))
+    if not callable(getattr(module, "make_scene", None)):
+        raise UserError(f"{module.__file__} has no make_scene: define make_scene(**overrides) that returns a Scene")
+    return module.make_scene
 
 
 def _find(scene: str) -> Path:
     if scene.endswith(".py") or "/" in scene:
         path = Path(scene)
         if not path.is_file():
-            raise UserError(f"scene file {scene} does not exist: give the path of a .py file, or one of {', '.join(scene_names())}")
+            names = ", ".join(scene_names())
+            raise UserError(f"scene file {scene} does not exist: give the path of a .py file, or one of {names}")
         return path
     if scene not in scene_names():
         raise unknown_name_error("scene", scene, list(scene_names()))

@@ -1,4 +1,4 @@
-"""Makes the mesh files of this folder: ``python scenes/assets/make_assets.py``. Deterministic; nothing is drawn at random."""
+"""Makes the mesh files of this folder, always the same ones: ``python scenes/assets/make_assets.py``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ def pebble() -> tuple[np.ndarray, np.ndarray]:
     """
     sphere = trimesh.creation.icosphere(subdivisions=2, radius=1.0)
     x, y, z = sphere.vertices.T
-    bumps = 0.10 * np.sin(1.7 * x + 0.9 * y + 0.4) + 0.07 * np.sin(2.3 * y - 1.1 * z + 1.3) + 0.05 * np.sin(2.9 * z + 1.9 * x - 0.7)
+    bumps = (
+        0.10 * np.sin(1.7 * x + 0.9 * y + 0.4)
+        + 0.07 * np.sin(2.3 * y - 1.1 * z + 1.3)
+        + 0.05 * np.sin(2.9 * z + 1.9 * x - 0.7)
+    )
     vertices = sphere.vertices * (1.0 + bumps)[:, None] * (1.0, 0.75, 0.55)
     return vertices * (PEBBLE_LENGTH / np.ptp(vertices, axis=0).max()), np.asarray(sphere.faces)
 

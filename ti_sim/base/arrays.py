@@ -100,4 +100,6 @@ def check_array(array: Array, name: str, shape: tuple[int, ...]) -> None:
     precision = require().precision
     wanted = {"f32": ("float32", "torch.float32", "f32"), "f64": ("float64", "torch.float64", "f64")}[precision]
     if str(array.dtype) not in wanted:
-        raise UserError(f"{name} is {array.dtype}, and the runtime works in {precision}: convert it, or start the runtime in its precision")
+        raise UserError(
+            f"{name} is {array.dtype}, and the runtime works in {precision}: convert it, or start the runtime in its precision"
+        )

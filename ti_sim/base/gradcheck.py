@@ -77,7 +77,7 @@ class GradcheckReport:
 
     @property
     def worst(self) -> GradcheckEntry | None:
-        """The failing entry with the largest relative difference, or of all when none fails; None if nothing is observable."""
+        """The failing entry with the largest relative difference, or of all if none fails; None if none is observable."""
         seen = [entry for entry in self.entries if entry.status != "not observable"]
         return max(seen, key=lambda entry: (not entry.ok, entry.relative), default=None)
 
@@ -95,8 +95,8 @@ class GradcheckReport:
         order = sorted(self.entries, key=lambda entry: (entry.ok, entry.status == "not observable", -entry.relative))
         failing = [entry for entry in self.entries if not entry.ok]
         lines = [
-            f"gradcheck: {len(self.entries)} entries, {len(failing)} fail, {len(self.entries) - self.observable} not observable "
-            f"(rtol {self.rtol:g}, floor {self.floor:g})"
+            f"gradcheck: {len(self.entries)} entries, {len(failing)} fail, "
+            f"{len(self.entries) - self.observable} not observable (rtol {self.rtol:g}, floor {self.floor:g})"
         ]
         width = max([len(_label(entry)) for entry in order[:rows]], default=0)
         lines += [f"  {'entry':<{width}}  {'adjoint':>16}  {'difference':>16}  {'relative':>9}  status"]
@@ -104,10 +104,16 @@ class GradcheckReport:
         if len(order) > rows:
             lines.append(f"  ... and {len(order) - rows} more")
         if self.observable < self.min_observable:
-            lines.append(f"  {self.observable} entries are observable, and {self.min_observable} must be: choose a point where the loss reacts")
+            lines.append(
+                f"  {self.observable} entries are observable, and {self.min_observable} must be: "
+                "choose a point where the loss reacts"
+            )
         noisy = sum(abs(entry.adjoint - entry.difference) <= entry.noise for entry in failing)
         if noisy:
-            lines.append(f"  {noisy} of the failing entries differ by no more than roundoff of the difference: use a larger step or a floor")
+            lines.append(
+                f"  {noisy} of the failing entries differ by no more than roundoff of the difference: "
+                "use a larger step or a floor"
+            )
         return "\n".join(lines)
 
     def raise_if_wrong(self) -> GradcheckReport:
@@ -182,7 +188,13 @@ class _Line:
     """The loss along one coordinate, each value computed once."""
 
     def __init__(
-        self, evaluate: Callable[[Point], float], point: Point, name: str, index: tuple[int, ...], step: float, centre: float
+        self,
+        evaluate: Callable[[Point], float],
+        point: Point,
+        name: str,
+        index: tuple[int, ...],
+        step: float,
+        centre: float,
     ) -> None:
         self.evaluate, self.point, self.name, self.index = evaluate, point, name, index
         self.x = float(point[name][index])
@@ -300,7 +312,8 @@ def _double(array: np.ndarray, what: str) -> np.ndarray:
     dtype = getattr(array, "dtype", type(array).__name__)
     if not isinstance(array, np.ndarray | np.generic) or dtype != np.float64:
         raise UserError(
-            f"gradcheck: {what} is {dtype}, and finite differences need numpy float64: run in f64 precision and pass float64 arrays"
+            f"gradcheck: {what} is {dtype}, and finite differences need numpy float64: "
+            "run in f64 precision and pass float64 arrays"
         )
     return np.array(array)
 
@@ -327,7 +340,9 @@ def _checked_steps(step: float | Mapping[str, float], names: list[str]) -> dict[
 
 def _finite_loss(value: float, where: str) -> float:
     if str(getattr(value, "dtype", "")).endswith(("float32", "float16")):
-        raise UserError(f"gradcheck: the loss is {value.dtype}, and finite differences need float64: run in f64 precision")  # type: ignore[union-attr]
+        raise UserError(
+            f"gradcheck: the loss is {value.dtype}, and finite differences need float64: run in f64 precision"
+        )  # type: ignore[union-attr]
     value = float(value)
     if not np.isfinite(value):
         raise GradientError(f"gradcheck: the loss {where} is {value}")
@@ -336,10 +351,14 @@ def _finite_loss(value: float, where: str) -> float:
 
 def _checked_gradient(gradient: Mapping[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
     if name not in gradient:
-        raise GradientError(f"gradcheck: no gradient of {name!r} came back, only of {', '.join(map(repr, gradient)) or 'nothing'}")
+        raise GradientError(
+            f"gradcheck: no gradient of {name!r} came back, only of {', '.join(map(repr, gradient)) or 'nothing'}"
+        )
     array = _double(gradient[name], f"the gradient of {name!r}")
     if array.shape != tuple(shape):
-        raise GradientError(f"gradcheck: the gradient of {name!r} has shape {array.shape}, and {tuple(shape)} is needed")
+        raise GradientError(
+            f"gradcheck: the gradient of {name!r} has shape {array.shape}, and {tuple(shape)} is needed"
+        )
     if not np.isfinite(array).all():
         at = [int(i) for i in np.unravel_index(int(np.argmax(~np.isfinite(array))), array.shape)]
         raise GradientError(f"gradcheck: the gradient of {name!r} at {at} is {array[tuple(at)]}")
@@ -357,7 +376,8 @@ def _label(entry: GradcheckEntry) -> str:
 
 
 def _row(entry: GradcheckEntry, width: int) -> str:
-    row = f"  {_label(entry):<{width}}  {entry.adjoint:>16.9g}  {entry.difference:>16.9g}  {entry.relative:>9.1e}  {entry.status}"
+    numbers = f"{entry.adjoint:>16.9g}  {entry.difference:>16.9g}  {entry.relative:>9.1e}"
+    row = f"  {_label(entry):<{width}}  {numbers}  {entry.status}"
     if entry.left is None or entry.right is None or not entry.status.startswith("kink"):
         return row
     return f"{row} (left {entry.left:.6g}, right {entry.right:.6g})"

@@ -5,7 +5,6 @@ The maps take numpy arrays and torch tensors alike; torch is looked up only when
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import dataclass
 from types import ModuleType
@@ -51,8 +50,8 @@ class Param:
         frozen: True for a number that is not to be estimated.
 
     Raises:
-        UserError: a number is not finite, the value lies outside its bounds, ``low`` is not below ``high``, the scale is
-            unknown, or "log10" was asked for with numbers that are not positive.
+        UserError: a number is not finite, the value lies outside its bounds, ``low`` is not below ``high``, the scale
+            is unknown, or "log10" was asked for with numbers that are not positive.
     """
 
     value: Value
@@ -114,8 +113,8 @@ class Param:
         """Inverse of ``to_physical``.
 
         Args:
-            value: physical value; at a bound, or beyond it by rounding, it is taken 1e-6 of the range inside it (1e-6 of
-                the width w with one bound), so that the result is finite.
+            value: physical value; at a bound, or beyond it by rounding, it is taken 1e-6 of the range inside it (1e-6
+                of the width w with one bound), so that the result is finite.
 
         Returns:
             z, same container and precision.
@@ -172,7 +171,9 @@ class Param:
             hint = "" if name == "value" else " (leave it out for no bound)"
             raise UserError(f"Param: {name} is {given}, which is not finite{hint}")
         if self.scale == "log10" and (number <= 0).any():
-            raise UserError(f"Param: {name} is {given}, and scale 'log10' needs numbers above zero: use 'linear', or change it")
+            raise UserError(
+                f"Param: {name} is {given}, and scale 'log10' needs numbers above zero: use 'linear', or change it"
+            )
         return float(number) if number.ndim == 0 else number
 
     def _check_bounds(self) -> None:
@@ -180,9 +181,14 @@ class Param:
         for name in ("low", "high"):
             bound = getattr(self, name)
             if bound is not None and not _broadcasts_to(np.shape(bound), shape):
-                raise UserError(f"Param: {name} has shape {np.shape(bound)}, and the value has {shape}: give one number, or the value's shape")
+                raise UserError(
+                    f"Param: {name} has shape {np.shape(bound)}, and the value has {shape}: "
+                    "give one number, or the value's shape"
+                )
         if self.low is not None and self.high is not None and not np.all(np.less(self.low, self.high)):
-            raise UserError(f"Param: low {self.low} is not below high {self.high}: swap them, or use frozen=True for a known value")
+            raise UserError(
+                f"Param: low {self.low} is not below high {self.high}: swap them, or use frozen=True for a known value"
+            )
         below = np.zeros(shape, bool) if self.low is None else np.less(self.value, self.low)
         above = np.zeros(shape, bool) if self.high is None else np.greater(self.value, self.high)
         self._refuse(np.asarray(self.value), below | above, "start value")
@@ -195,7 +201,9 @@ class Param:
         if self.scale == "log10" and self.low is None:
             wrong = ~(plain > 0)
             if wrong.any():
-                raise UserError(f"Param: value {plain[wrong].flat[0]:g} has no logarithm: scale 'log10' needs numbers above zero")
+                raise UserError(
+                    f"Param: value {plain[wrong].flat[0]:g} has no logarithm: scale 'log10' needs numbers above zero"
+                )
         size = np.maximum(np.abs(_or(self.low, 0.0)), np.abs(_or(self.high, 0.0)))
         width = _or(self.high, 0.0) - _or(self.low, 0.0) if self.range is not None else size
         slack = _CLIP * np.abs(width) + (1e-6 if single else 1e-14) * size
@@ -207,7 +215,10 @@ class Param:
             return
         value, wrong = np.broadcast_arrays(value, wrong)
         at = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-        low, high = (np.broadcast_to(_or(bound, bad), wrong.shape)[at] for bound, bad in ((self.low, -np.inf), (self.high, np.inf)))
+        low, high = (
+            np.broadcast_to(_or(bound, bad), wrong.shape)[at]
+            for bound, bad in ((self.low, -np.inf), (self.high, np.inf))
+        )
         place = f" at {[int(i) for i in at]}" if at else ""
         raise UserError(
             f"Param: {what} {value[at]:.9g}{place} lies outside its bounds [{low:.9g}, {high:.9g}] {self.unit}".rstrip()

@@ -100,7 +100,9 @@ def _adopt() -> Runtime:
     config = ti.lang.impl.current_cfg()
     names = {ti.f32: "f32", ti.f64: "f64"}
     if config.default_fp not in names:
-        raise UserError(f"taichi was started with default_fp={config.default_fp}: start it with ti.f32 or ti.f64, or let this library start it")
+        raise UserError(
+            f"taichi was started with default_fp={config.default_fp}: start it with ti.f32 or ti.f64, or let this library start it"
+        )
     if config.arch in (ti.x64, ti.arm64):
         device = "cpu"
     elif config.arch == ti.cuda:

@@ -5,6 +5,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ti_sim.base.arrays import Array
+from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import require, ti
 
 
@@ -16,13 +17,23 @@ class Tape:
     """
 
     def __init__(self, loss: Array) -> None:
-        """Record calls that lead to ``loss``."""
+        """Record calls that lead to ``loss``.
+
+        Args:
+            loss: 1-element ti.ndarray with ``needs_grad=True``; it is set to zero on entry.
+
+        Raises:
+            UserError: the loss is something else.
+        """
         require()
+        if not isinstance(loss, ti.Ndarray) or loss.shape != (1,) or loss.grad is None:
+            raise UserError("the loss of a Tape must be ti.ndarray(dtype, (1,), needs_grad=True)")
         self.loss = loss
-        self._tape = ti.ad.Tape(loss=None)
+        self._tape = None
 
     def __enter__(self) -> "Tape":
-        self.loss.fill(0.0)
+        self._tape = ti.ad.Tape(loss=self.loss)
+        self._tape.eval_on_exit = False  # our own backward pass below clears gradients first
         self._tape.__enter__()
         return self
 
@@ -33,7 +44,8 @@ class Tape:
                 array.grad.fill(0.0)
             self.loss.grad.fill(1.0)
             for function, arguments in reversed(self._tape.calls):
-                function.grad(*arguments)
+                if hasattr(function, "grad"):  # a write of one element from Python has none
+                    function.grad(*arguments)
 
 
 def _arrays(values: Iterable[Any]) -> Iterator[Array]:

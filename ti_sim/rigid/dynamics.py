@@ -15,7 +15,6 @@ from ti_sim.base.vecmath import (
     quaternion_rate,
     quaternion_rate_adjoint,
     rotation_matrix,
-    rotation_matrix_adjoint,
     vec3,
     vec4,
 )

@@ -35,7 +35,9 @@ class RigidModel:
 
     def __post_init__(self) -> None:
         if not self.body_names or len(self.contact_points) != len(self.body_names):
-            raise UserError(f"a rigid model needs one array of contact points for each of its {len(self.body_names)} bodies, and at least one body")
+            raise UserError(
+                f"a rigid model needs one array of contact points for each of its {len(self.body_names)} bodies, and a body"
+            )
         if len(self.force_body) != len(self.force_steps):
             raise UserError("a rigid model needs a pair of steps for each applied force")
         for body, (first, last) in zip(self.force_body, self.force_steps, strict=True):
@@ -137,7 +139,7 @@ class RigidSettings:
     plan: Plan = "auto"
 
     def __post_init__(self) -> None:
-        if not self.dt > 0 or self.substeps < 1:
+        if not 0 < self.dt < float("inf") or self.substeps < 1:
             raise UserError(f"dt={self.dt} s and substeps={self.substeps}: the step must be positive, the substeps at least 1")
         if self.integrator not in ("semi_implicit", "rk4"):
             raise UserError(f"integrator {self.integrator!r} is unknown: choose 'semi_implicit' or 'rk4'")

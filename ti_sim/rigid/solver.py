@@ -7,7 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ti_sim.adjoint import Adjoint, Checkpoint, StoreAll
-from ti_sim.base.arrays import Array, empty_like_family, ints_like_family, reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.arrays import (
+    Array,
+    check_array,
+    empty_like_family,
+    ints_like_family,
+    reals_like_family,
+    to_numpy,
+    zeros_like_family,
+)
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.runtime import require
 from ti_sim.rigid import element_plan, world_plan
@@ -111,10 +119,12 @@ class RigidSolver:
             Derivatives with respect to every array of ``RigidInputs``; NaN for worlds that diverged, which have none.
 
         Raises:
-            UserError: the rollout kept nothing.
+            UserError: the rollout kept nothing, or shapes or precision do not fit.
         """
         if rollout.states is None:
             raise UserError("this rollout kept no states: run it with adjoint=StoreAll() or Checkpoint(every=k) to differentiate it")
+        check_array(body_q_bar, "body_q_bar", tuple(rollout.body_q.shape))
+        check_array(body_qd_bar, "body_qd_bar", tuple(rollout.body_qd.shape))
         inputs = rollout.inputs
         like = inputs.body_mass
         bars = RigidInputs(*(zeros_like_family(like, tuple(a.shape)) for a in inputs.arrays()))
@@ -244,6 +254,3 @@ def _fill(array: Array, index: tuple) -> None:
         array.from_numpy(values)
     else:
         array[index] = float("nan")
-
-
-

@@ -51,8 +51,12 @@ class Mesh(Shape):
         except (TypeError, ValueError):
             raise UserError(f"{name}: scale is {self.scale!r}: give the metres in one unit of the mesh") from None
         if not (np.isfinite(scale) and scale > 0):
-            raise UserError(f"{name}: scale is {scale:g}: give a finite number above zero (metres in one unit of the mesh)")
-        surface = (read_mesh_file(Path(self.path)) if self.path is not None else self._given(name)).transformed(scale=scale)
+            raise UserError(
+                f"{name}: scale is {scale:g}: give a finite number above zero (metres in one unit of the mesh)"
+            )
+        surface = (read_mesh_file(Path(self.path)) if self.path is not None else self._given(name)).transformed(
+            scale=scale
+        )
         check_solid(surface.vertices, surface.faces, name)
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "_surface", surface)
@@ -128,7 +132,9 @@ def _triangle_parts(path: Path) -> list[Any]:
         scene = trimesh.load_scene(path, process=False)  # process would merge and drop vertices
         parts = scene.dump()
     except Exception as error:  # the readers of some twenty formats each raise their own
-        raise UserError(f"mesh file {path} cannot be read ({type(error).__name__}: {error}): save it again, for example as OBJ") from error
+        raise UserError(
+            f"mesh file {path} cannot be read ({type(error).__name__}: {error}): save it again, for example as OBJ"
+        ) from error
     return [part for part in parts if isinstance(part, trimesh.Trimesh) and len(part.faces)]
 
 

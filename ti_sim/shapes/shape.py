@@ -20,7 +20,7 @@ class Shape:
         return self.surface().vertices
 
     def mesh(self) -> TriangleMesh:
-        """The render mesh: vertices [V, 3] float64 in m relative to the CENTRE OF MASS, axes of the shape's own frame."""
+        """The render mesh: vertices [V, 3] float64 in m relative to the CENTRE OF MASS, axes of the own frame."""
         surface = self.surface()
         return surface.transformed(offset=-integrate_surface(surface).centre_of_mass)
 

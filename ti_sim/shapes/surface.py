@@ -102,7 +102,7 @@ def enclosed_volume(vertices: np.ndarray, faces: np.ndarray) -> float:
 
 
 def check_arrays(vertices: np.ndarray, faces: np.ndarray, name: str) -> None:
-    """Raise a UserError unless the arrays describe triangles: shapes, finite numbers, indices in range, at least one face.
+    """Raise a UserError unless the arrays describe triangles: shapes, finite numbers, indices in range, some face.
 
     Args:
         vertices: [V, 3] m.
@@ -116,9 +116,13 @@ def check_arrays(vertices: np.ndarray, faces: np.ndarray, name: str) -> None:
     if faces.ndim != 2 or faces.shape[1] != 3 or not np.issubdtype(faces.dtype, np.integer):
         raise UserError(f"{name}: faces have shape {faces.shape} of {faces.dtype}, and [F, 3] integers are needed")
     if not np.isfinite(vertices).all():
-        raise UserError(f"{name}: vertex {int(np.argmax(~np.isfinite(vertices).all(axis=1)))} is not finite: mend the mesh")
+        raise UserError(
+            f"{name}: vertex {int(np.argmax(~np.isfinite(vertices).all(axis=1)))} is not finite: mend the mesh"
+        )
     if faces.min() < 0 or faces.max() >= len(vertices):
-        raise UserError(f"{name}: faces name vertices {faces.min()} to {faces.max()}, and there are 0 to {len(vertices) - 1}")
+        raise UserError(
+            f"{name}: faces name vertices {faces.min()} to {faces.max()}, and there are 0 to {len(vertices) - 1}"
+        )
 
 
 def check_solid(vertices: np.ndarray, faces: np.ndarray, name: str) -> None:
@@ -160,7 +164,10 @@ def _check_edges(triangles: np.ndarray, name: str) -> None:
     # An even number of faces meet along an edge where two closed parts touch; each part must still be closed.
     open_edges = int((count % 2 == 1).sum())
     if open_edges:
-        raise UserError(f"{name} is not watertight: {open_edges} edges belong to an odd number of faces: close its holes in a mesh editor")
+        raise UserError(
+            f"{name} is not watertight: {open_edges} edges belong to an odd number of faces: "
+            "close its holes in a mesh editor"
+        )
     twisted = int((balance != 0).sum())
     if twisted:
         raise UserError(

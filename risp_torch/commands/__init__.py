@@ -1,0 +1,16 @@
+"""The commands of ``risp``, one module each with ``add_arguments(parser)`` and ``run(options) -> int``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from typing import Any
+
+
+def add_command(name: str, subparsers: Any) -> None:
+    """Add the command of the module ``risp_torch.commands.<name>`` to a parser."""
+    module = importlib.import_module(f"risp_torch.commands.{name}")
+    summary = (module.__doc__ or "").splitlines()[0]
+    parser: argparse.ArgumentParser = subparsers.add_parser(name, help=summary, description=summary)
+    module.add_arguments(parser)
+    parser.set_defaults(run=module.run)

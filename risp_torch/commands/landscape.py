@@ -1,0 +1,62 @@
+"""Plot the film loss against one or two parameters."""
+
+from __future__ import annotations
+
+import argparse
+
+from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SCENE, --param, --param2, --points, --video, --out."""
+    add_scene_arguments(parser)
+    parser.add_argument("--param", required=True, metavar="NAME", help="parameter along the first axis")
+    parser.add_argument("--param2", metavar="NAME", help="parameter along the second axis")
+    parser.add_argument("--points", type=positive_int, help="grid points along an axis (default 41, with two parameters 15)")
+    parser.add_argument("--video", metavar="FILE", help="target film (default: the scene's own)")
+    parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/landscape-SCENE-TIME)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write landscape.png, landscape.npz, settings.json and result.json."""
+    import numpy as np
+    import torch
+
+    from risp_torch import report
+    from risp_torch.atomic import replacing
+    from risp_torch.commands.simulate import simulation_settings
+    from risp_torch.inversion import film, landscape
+    from risp_torch.inversion.invert import load_target
+    from risp_torch.run_folder import RunFolder, default_run_path
+
+    scene = make_scene(options)
+    names = [options.param] + ([options.param2] if options.param2 else [])
+    params = [scene.table[name] for name in names]
+    settings = simulation_settings(scene, options) | {"params": names, "points": options.points, "video": options.video}
+    if options.video:
+        target = load_target(scene, options.video)
+    else:
+        with torch.no_grad():
+            target = film(scene, {}, worlds=1, frames=scene.frames)[0][0]
+    folder = RunFolder.create(options.out or default_run_path("landscape", scene.name), settings)
+    axes, losses = landscape(scene, target, names, points=options.points or (41 if len(names) == 1 else 15))
+    marks = None if options.video else {"scene": tuple(param.value for param in params)}
+    picture = folder.path / "landscape.png"
+    if len(names) == 1:
+        report.plot_landscape_1d(
+            picture, axes[0], losses, name=names[0], unit=params[0].unit, scale=params[0].scale,
+            marks=None if marks is None else {"scene": params[0].value},
+        )  # fmt: skip
+    else:
+        report.plot_landscape_2d(
+            picture, axes[0], axes[1], losses.T, names=tuple(names), units=tuple(p.unit for p in params),
+            scales=tuple(p.scale for p in params), marks=marks,
+        )  # fmt: skip
+    with replacing(folder.path / "landscape.npz") as temporary, open(temporary, "wb") as file:
+        np.savez(file, loss=losses, **{f"axis{i}": axis for i, axis in enumerate(axes)})
+    at = np.unravel_index(int(np.nanargmin(losses)), losses.shape)
+    lowest = {name: float(axis[i]) for name, axis, i in zip(names, axes, at, strict=True)}
+    folder.write_result({"schema": 1, "scene": scene.name, "lowest": lowest, "loss": float(losses[at])})
+    print(f"lowest loss {losses[at]:.4e} at " + ", ".join(f"{name} = {value:.5g}" for name, value in lowest.items()))
+    print(f"written: {folder.path}/landscape.png, landscape.npz")
+    return 0

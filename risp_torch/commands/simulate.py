@@ -1,0 +1,61 @@
+"""Simulate and film a scene: a video, the states, a strip."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from risp_torch.commands.options import add_scene_arguments, make_scene
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SCENE, --set, --out, --crf."""
+    add_scene_arguments(parser)
+    parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/simulate-SCENE-TIME)")
+    parser.add_argument("--crf", type=float, default=18, help="quality of the H.264 video, 0 best (default 18)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write video.mp4, states.npz, strip.png, settings.json and result.json."""
+    import numpy as np
+    import torch
+
+    from risp_torch import report
+    from risp_torch.atomic import replacing
+    from risp_torch.run_folder import RunFolder, default_run_path
+    from risp_torch.video import write_video
+
+    scene = make_scene(options)
+    folder = RunFolder.create(options.out or default_run_path("simulate", scene.name), simulation_settings(scene, options))
+    began = time.perf_counter()
+    print(f"simulating {scene.name}: {scene.frames} frames of {scene.frame_dt:g} s, {scene.settings.substeps} steps each")
+    with torch.no_grad():
+        states = scene.rollout()
+        pictures = scene.render(states)[0].cpu().numpy()
+    write_video(folder.path / "video.mp4", pictures, fps=1 / scene.frame_dt, crf=options.crf)
+    with replacing(folder.path / "states.npz") as temporary, open(temporary, "wb") as file:
+        np.savez(
+            file, time=np.arange(scene.frames + 1) * scene.frame_dt, body_q=states.body_q[0].cpu().numpy(),
+            body_qd=states.body_qd[0].cpu().numpy(), body_names=np.array([b.name for b in scene.bodies]),
+        )  # fmt: skip
+    report.write_film_strip(folder.path / "strip.png", pictures, fps=1 / scene.frame_dt)
+    seconds = time.perf_counter() - began
+    folder.write_result({"schema": 1, "scene": scene.name, "frames": scene.frames + 1, "seconds": seconds})
+    print(f"written: {folder.path}/video.mp4, states.npz, strip.png ({seconds:.1f} s)")
+    return 0
+
+
+def simulation_settings(scene: object, options: argparse.Namespace) -> dict[str, object]:
+    """What decides a simulation's outcome, for settings.json."""
+    import numpy as np
+
+    return {
+        "scene": scene.name,
+        "frames": scene.frames,
+        "frame_dt": scene.frame_dt,
+        "substeps": scene.settings.substeps,
+        "integrator": scene.settings.integrator,
+        "size": [scene.camera.height, scene.camera.width] if scene.camera else None,
+        "precision": options.precision,
+        "parameters": {name: np.asarray(param.value).tolist() for name, param in scene.parameters.items()},
+    }

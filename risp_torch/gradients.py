@@ -1,0 +1,112 @@
+"""Gradients of torch functions and of whole scenes against central differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from risp_torch.bridge import bridge_dtype
+from risp_torch.inversion.film import film, pixel_loss
+from risp_torch.scene import Scene
+from ti_sim.adjoint import Adjoint
+from ti_sim.base.errors import UserError
+from ti_sim.base.gradcheck import GradcheckReport, gradcheck
+
+SHIFT = 0.05  # of the range: how far the target's unknowns lie from the point of the check
+
+
+@dataclass(frozen=True)
+class FilmGradient:
+    """Derivative of the film loss with respect to one unknown, per allowed range."""
+
+    label: str
+    gradient: float
+    difference: float
+
+
+def loss_and_gradient(
+    function: Callable[[dict[str, torch.Tensor]], torch.Tensor],
+) -> Callable[[Mapping[str, np.ndarray]], tuple[float, dict[str, np.ndarray]]]:
+    """What ``gradcheck`` needs, from a torch function of named tensors that returns a scalar."""
+
+    def evaluate(point: Mapping[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
+        tensors = {name: torch.tensor(value, dtype=bridge_dtype(), requires_grad=True) for name, value in point.items()}
+        loss = function(tensors)
+        gradients = torch.autograd.grad(loss, list(tensors.values()), allow_unused=True)
+        pairs = zip(tensors.items(), gradients, strict=True)
+        return float(loss.detach()), {
+            name: (torch.zeros_like(t) if g is None else g).detach().cpu().numpy() for (name, t), g in pairs
+        }
+
+    return evaluate
+
+
+def check_torch(
+    function: Callable[[dict[str, torch.Tensor]], torch.Tensor], point: Mapping[str, np.ndarray], **options: object
+) -> GradcheckReport:
+    """``gradcheck`` of a torch function of named tensors that returns a scalar (options: those of ``gradcheck``)."""
+    return gradcheck(loss_and_gradient(function), dict(point), **options)
+
+
+def check_film_gradient(
+    scene: Scene, names: Sequence[str], *, frames: int | None = None, step: float = 1e-8, adjoint: Adjoint | None = None
+) -> tuple[list[FilmGradient], float]:
+    """Check d(film loss) / d(unknowns) at the scene's own values, over the whole film.
+
+    The loss is the pixels' mean square difference from a film whose unknowns are moved by 5 % of their ranges. A contact's
+    damping force sets in at full size, so the simulated film jumps a little whenever a parameter moves the onset of a contact
+    into another physics step. The step of the five-point differences is so small (1e-8 of a range, in f64) that no onset
+    moves: they measure the same smooth piece that the adjoint differentiates.
+
+    Args:
+        scene: what is filmed.
+        names: parameters; those without bounds count in units of their own size (at least 1).
+        frames: frame intervals; all by default.
+        step: of the differences, in parts of the range.
+        adjoint: how states are kept.
+
+    Returns:
+        One entry for each number, and the loss.
+
+    Raises:
+        UserError: no names, or the runtime works in f32.
+    """
+    if not names:
+        raise UserError(f"{scene.name} declares nothing unknown: name a parameter with --param")
+    if bridge_dtype() != torch.float64:
+        raise UserError("gradients are checked in f64: start the runtime with precision 'f64'")
+    params = {name: scene.table[name] for name in names}
+    values = {name: np.asarray(param.to_scaled(param.value), dtype=np.float64) for name, param in params.items()}
+    ranges = {name: _range(values[name], params[name].range) for name in names}
+    count = frames or scene.frames
+
+    def physical(units: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {
+            name: params[name].from_scaled(torch.as_tensor(values[name]) + torch.as_tensor(ranges[name]) * unit)
+            for name, unit in units.items()
+        }
+
+    with torch.no_grad():
+        moved = physical({name: torch.full(values[name].shape, SHIFT, dtype=torch.float64) for name in names})
+        target = film(scene, moved, worlds=1, frames=count)[0][0]
+
+    def loss(units: dict[str, torch.Tensor]) -> torch.Tensor:
+        return pixel_loss(film(scene, physical(units), worlds=1, frames=count, adjoint=adjoint)[0], target).sum()
+
+    start = {name: np.zeros(values[name].shape) for name in names}
+    report = check_torch(loss, start, step=step, order=4)
+    entries = [
+        FilmGradient(entry.name + "".join(f"[{i}]" for i in entry.index), entry.adjoint, entry.difference)
+        for entry in report.entries
+    ]
+    with torch.no_grad():
+        return entries, float(loss({name: torch.zeros(v.shape, dtype=torch.float64) for name, v in values.items()}))
+
+
+def _range(value: np.ndarray, given: object) -> np.ndarray:
+    if given is not None:
+        return np.broadcast_to(np.asarray(given, dtype=np.float64), value.shape).copy()
+    return np.maximum(np.abs(value), 1.0)

@@ -1,0 +1,365 @@
+"""Meshes, mass properties and contact points against closed forms; what is refused, and with which words."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+import trimesh
+
+from ti_sim.base.errors import UserError
+from ti_sim.shapes import (
+    Box,
+    Capsule,
+    Cone,
+    Cylinder,
+    Mesh,
+    Sphere,
+    check_inertia,
+    check_mass,
+    contact_points,
+    mass_properties,
+)
+from ti_sim.shapes.surface import check_solid, merge_vertices
+
+ASSETS = Path(__file__).parents[2] / "scenes" / "assets"
+EVERY_SHAPE = [
+    Box(0.1, 0.2, 0.3),
+    Sphere(0.5),
+    Sphere(0.5, subdivisions=0),
+    Capsule(0.1, 0.3),
+    Cylinder(0.2, 0.1),
+    Cone(0.2, 0.5, sections=3),
+    Mesh(ASSETS / "pebble.obj"),
+    Mesh(ASSETS / "wedge.stl"),
+]
+
+
+def rotation(seed: int) -> np.ndarray:
+    q, r = np.linalg.qr(np.random.default_rng(seed).standard_normal((3, 3)))
+    q = q * np.sign(np.diag(r))
+    return q * np.linalg.det(q)  # an odd dimension: the sign of the whole is the sign of the determinant
+
+
+def as_mesh(shape, **changes) -> Mesh:
+    surface = shape.surface()
+    return Mesh(vertices=changes.get("vertices", surface.vertices), faces=changes.get("faces", surface.faces))
+
+
+@pytest.mark.parametrize("shape", EVERY_SHAPE, ids=repr)
+def test_every_shape_is_a_solid_about_its_centre_of_mass(shape):
+    surface, mesh, properties = shape.surface(), shape.mesh(), mass_properties(shape)
+    check_solid(surface.vertices, surface.faces, "shape")
+    np.testing.assert_allclose(mesh.vertices, surface.vertices - properties.centre_of_mass, rtol=0, atol=1e-15)
+    assert (mesh.vertices.dtype, mesh.faces.dtype, mesh.face_groups.dtype) == (np.float64, np.int32, np.int32)
+    assert mesh.face_groups.shape == (len(mesh.faces),)
+    other = trimesh.Trimesh(surface.vertices, surface.faces, process=False)
+    assert properties.volume == pytest.approx(other.volume, rel=1e-12)
+    np.testing.assert_allclose(properties.centre_of_mass, other.center_mass, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(properties.inertia_per_density, other.moment_inertia, rtol=0, atol=1e-12 * properties.volume)
+    check_inertia(properties.inertia_per_density, "shape.inertia")
+
+
+def test_box_closed_forms():
+    x, y, z = 0.04, 0.06, 0.1
+    properties = mass_properties(Box(x, y, z))
+    volume = x * y * z
+    assert properties.volume == pytest.approx(volume, rel=1e-14)
+    np.testing.assert_allclose(properties.centre_of_mass, 0, atol=1e-17)
+    expected = volume / 12 * np.diag([y * y + z * z, x * x + z * z, x * x + y * y])
+    np.testing.assert_allclose(properties.inertia_per_density, expected, rtol=1e-13, atol=1e-20)
+
+
+def test_box_faces_look_outwards_in_the_order_of_the_sides():
+    mesh = Box(1.0, 2.0, 3.0).mesh()
+    assert mesh.vertices.shape == (8, 3) and mesh.faces.shape == (12, 3)
+    a, b, c = np.moveaxis(mesh.vertices[mesh.faces], 1, 0)
+    normals = np.cross(b - a, c - a)
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    sides = np.array([[1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1], [0, 0, -1]])
+    np.testing.assert_array_equal(mesh.face_groups, np.repeat(np.arange(6), 2))
+    np.testing.assert_allclose(normals, sides[mesh.face_groups], atol=1e-15)
+
+
+def ideal(kind: str) -> tuple[float, np.ndarray, float]:
+    """Volume, principal moments per density and height of the centre of mass of the ideal round body."""
+    r, h = 0.3, 0.5
+    if kind == "sphere":
+        v = 4 / 3 * np.pi * r**3
+        return v, 0.4 * v * r * r * np.ones(3), 0.0
+    if kind == "cylinder":
+        v = np.pi * r * r * h
+        return v, v * np.array([(3 * r * r + h * h) / 12, (3 * r * r + h * h) / 12, r * r / 2]), 0.0
+    if kind == "cone":
+        v = np.pi * r * r * h / 3
+        return v, v * np.array([3 * (4 * r * r + h * h) / 80, 3 * (4 * r * r + h * h) / 80, 0.3 * r * r]), h / 4
+    vc, vs = np.pi * r * r * h, 4 / 3 * np.pi * r**3
+    across = vc * (3 * r * r + h * h) / 12 + vs * (0.4 * r * r + h * h / 4 + 3 * h * r / 8)
+    return vc + vs, np.array([across, across, vc * r * r / 2 + 0.4 * vs * r * r]), 0.0
+
+
+FAMILIES = {
+    "sphere": [Sphere(0.3, subdivisions=n) for n in (2, 3, 4)],
+    "cylinder": [Cylinder(0.3, 0.5, sections=n) for n in (16, 32, 64)],
+    "cone": [Cone(0.3, 0.5, sections=n) for n in (16, 32, 64)],
+    "capsule": [Capsule(0.3, 0.5, sections=n) for n in (16, 32, 64)],
+}
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_round_shapes_approach_the_ideal_body_with_the_square_of_the_edge(kind):
+    volume, moments, height = ideal(kind)
+    errors = []
+    for shape in FAMILIES[kind]:
+        properties = mass_properties(shape)
+        np.testing.assert_allclose(properties.centre_of_mass, [0, 0, height], atol=1e-15)
+        inertia = properties.inertia_per_density
+        np.testing.assert_allclose(inertia - np.diag(np.diag(inertia)), 0, atol=1e-15)
+        errors.append(np.concatenate([[1 - properties.volume / volume], 1 - np.diag(inertia) / moments]))
+    errors = np.array(errors)
+    assert (errors > 0).all()  # inscribed
+    rates = np.log2(errors[:-1] / errors[1:])
+    assert np.abs(rates[0] - 2).max() < 0.1 and np.abs(rates[1] - 2).max() < 0.03
+    assert errors[2].max() < 0.01
+
+
+def test_moving_and_turning_a_mesh_follows_the_parallel_axis_theorem():
+    pebble = Mesh(ASSETS / "pebble.obj")
+    surface, here = pebble.surface(), mass_properties(pebble)
+    turn, shift = rotation(3), np.array([0.7, -0.4, 1.1])
+    assert np.linalg.det(turn) == pytest.approx(1.0)
+    there = mass_properties(as_mesh(pebble, vertices=surface.vertices @ turn.T + shift))
+    assert there.volume == pytest.approx(here.volume, rel=1e-10)
+    np.testing.assert_allclose(there.centre_of_mass, turn @ here.centre_of_mass + shift, atol=1e-14)
+    expected = turn @ here.inertia_per_density @ turn.T
+    np.testing.assert_allclose(there.inertia_per_density, expected, atol=1e-10 * np.abs(expected).max())
+
+
+def test_parallel_axis_two_boxes_in_one_mesh():
+    box, gap = Box(0.02, 0.04, 0.06), np.array([0.05, 0.01, -0.03])
+    surface, one = box.surface(), mass_properties(box)
+    both = Mesh(
+        vertices=np.concatenate([surface.vertices - gap, surface.vertices + gap]),
+        faces=np.concatenate([surface.faces, surface.faces + 8]),
+    )
+    properties = mass_properties(both)
+    expected = 2 * one.inertia_per_density + 2 * one.volume * (gap @ gap * np.eye(3) - np.outer(gap, gap))
+    assert properties.volume == pytest.approx(2 * one.volume, rel=1e-13)
+    np.testing.assert_allclose(properties.inertia_per_density, expected, atol=1e-12 * np.abs(expected).max())
+
+
+def test_a_cavity_is_taken_away():
+    outer, inner = Box(0.2, 0.2, 0.2).surface(), Box(0.1, 0.1, 0.1).surface()
+    hollow = Mesh(
+        vertices=np.concatenate([outer.vertices, inner.vertices]),
+        faces=np.concatenate([outer.faces, inner.faces[:, ::-1] + 8]),
+    )
+    assert mass_properties(hollow).volume == pytest.approx(0.008 - 0.001, rel=1e-13)
+
+
+def test_scale_goes_with_the_third_and_fifth_power():
+    one, small = mass_properties(Mesh(ASSETS / "wedge.stl")), mass_properties(Mesh(ASSETS / "wedge.stl", scale=0.1))
+    assert small.volume == pytest.approx(1e-3 * one.volume, rel=1e-12)
+    np.testing.assert_allclose(small.centre_of_mass, 0.1 * one.centre_of_mass, rtol=1e-12)
+    size = np.abs(one.inertia_per_density).max()
+    np.testing.assert_allclose(small.inertia_per_density, 1e-5 * one.inertia_per_density, atol=1e-17 * size)
+
+
+def test_contact_points_of_a_split_box_merge_to_eight():
+    surface = Box(0.1, 0.2, 0.3).surface()
+    vertices = surface.vertices[surface.faces].reshape(-1, 3) + (0.5, 0.0, 0.0)
+    jitter = 1e-12 * np.random.default_rng(0).standard_normal(vertices.shape)
+    split = Mesh(vertices=vertices + jitter, faces=np.arange(36).reshape(12, 3))
+    assert len(split.mesh().vertices) == 36
+    points = contact_points(split)
+    assert points.shape == (8, 3)
+    np.testing.assert_allclose(np.abs(points), np.tile([0.05, 0.1, 0.15], (8, 1)), atol=1e-10)
+
+
+def test_merging_is_not_torn_by_a_rounding_grid_and_keeps_the_order():
+    base = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.5e-9, 1.0, 0.0]])
+    points, index = merge_vertices(np.concatenate([base, base + 0.9e-10, base - 0.9e-10]))
+    np.testing.assert_array_equal(points, base)
+    np.testing.assert_array_equal(index, np.tile([0, 1, 2], 3))
+    assert len(merge_vertices(np.concatenate([base, base + 1e-8]))[0]) == 6
+
+
+def test_collision_mesh_is_placed_by_the_mass_of_the_render_mesh(tmp_path):
+    surface = Cone(0.1, 0.4).surface()
+    separate = Mesh(vertices=surface.vertices, faces=surface.faces, collision=Box(0.2, 0.2, 0.2))
+    com = mass_properties(separate).centre_of_mass
+    np.testing.assert_allclose(com, [0, 0, 0.1], atol=1e-15)
+    np.testing.assert_allclose(contact_points(separate), Box(0.2, 0.2, 0.2).surface().vertices - com, atol=1e-15)
+    path = tmp_path / "points.obj"
+    path.write_text("v 0 0 0\nv 9 9 9\nv 1 0 0\nv 0 1 0\nf 1 3 4\n")  # open, and with a vertex that no face uses
+    from_file = Mesh(vertices=surface.vertices, faces=surface.faces, scale=2.0, collision=path)
+    np.testing.assert_allclose(contact_points(from_file) + 2 * com, 2.0 * np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]]), atol=1e-15)
+
+
+def test_colours_of_a_file_become_linear(tmp_path):
+    surface = Box(1, 1, 1).surface()
+    colours = np.full((8, 4), 255, np.uint8)
+    colours[:, 0] = np.arange(8) * 36
+    trimesh.Trimesh(surface.vertices, surface.faces, vertex_colors=colours, process=False).export(tmp_path / "v.ply")
+    mesh = Mesh(tmp_path / "v.ply").mesh()
+    red = colours[:, 0] / 255
+    expected = np.where(red <= 0.04045, red / 12.92, ((red + 0.055) / 1.055) ** 2.4)
+    np.testing.assert_allclose(mesh.vertex_colors[:, 0], expected, rtol=1e-14)
+    np.testing.assert_allclose(mesh.vertex_colors[:, 1:], 1.0)
+    assert mesh.face_colors is None
+    faces = np.tile(np.array([188, 0, 255, 255], np.uint8), (12, 1))
+    trimesh.Trimesh(surface.vertices, surface.faces, face_colors=faces, process=False).export(tmp_path / "f.ply")
+    mesh = Mesh(tmp_path / "f.ply").mesh()
+    assert mesh.vertex_colors is None
+    np.testing.assert_allclose(mesh.face_colors, np.tile([0.5029, 0.0, 1.0], (12, 1)), atol=1e-4)
+    trimesh.Trimesh(surface.vertices, surface.faces, vertex_colors=colours, process=False).export(tmp_path / "v.glb")
+    np.testing.assert_allclose(Mesh(tmp_path / "v.glb").mesh().vertex_colors[:, 0], red, rtol=1e-14)  # glTF is linear
+
+
+def test_several_geometries_of_a_scene_file_are_one_body_each_in_its_place(tmp_path):
+    scene, surface = trimesh.Scene(), Box(0.1, 0.1, 0.1).surface()
+    for x in (-1.0, 1.0):
+        placed = np.eye(4)
+        placed[0, 3] = x
+        scene.add_geometry(trimesh.Trimesh(surface.vertices, surface.faces, process=False), transform=placed)
+    scene.export(tmp_path / "two.glb")
+    mesh = Mesh(tmp_path / "two.glb")
+    assert len(mesh.mesh().faces) == 24
+    assert mass_properties(mesh).volume == pytest.approx(2e-3, rel=1e-6)
+    assert np.ptp(mesh.mesh().vertices[:, 0]) == pytest.approx(2.1, rel=1e-6)
+
+
+def test_results_share_no_memory():
+    mesh = Mesh(ASSETS / "wedge.stl")
+    before = contact_points(mesh)
+    for array in (mesh.mesh().vertices, mesh.surface().vertices, mesh.collision_vertices(), mesh.mesh().faces):
+        array[:] = 0
+    np.testing.assert_array_equal(contact_points(mesh), before)
+    given = Box(1, 1, 1).surface()
+    own = Mesh(vertices=given.vertices, faces=given.faces)
+    given.vertices[:] = 0
+    assert mass_properties(own).volume == pytest.approx(1.0)
+
+
+def box_arrays() -> tuple[np.ndarray, np.ndarray]:
+    surface = Box(1, 1, 1).surface()
+    return surface.vertices, surface.faces.copy()
+
+
+def test_broken_arrays_are_refused():
+    vertices, faces = box_arrays()
+    with pytest.raises(UserError, match=r"not watertight: 3 edges .* close its holes"):
+        Mesh(vertices=vertices, faces=faces[1:])
+    with pytest.raises(UserError, match="inside-out .* reverse the vertex order"):
+        Mesh(vertices=vertices, faces=faces[:, ::-1])
+    twisted = faces.copy()
+    twisted[0] = twisted[0, ::-1]
+    with pytest.raises(UserError, match="opposite winding: the two faces at 3 edges"):
+        Mesh(vertices=vertices, faces=twisted)
+    with pytest.raises(UserError, match="2 of its 14 faces have no area .the first is face 12"):
+        Mesh(vertices=vertices, faces=np.concatenate([faces, [[0, 0, 1], [2, 3, 3]]]))
+    with pytest.raises(UserError, match="encloses no volume"):
+        Mesh(vertices=[[0, 0, 0], [1, 0, 0], [0, 1, 0]], faces=[[0, 1, 2], [0, 2, 1]])
+    with pytest.raises(UserError, match="faces name vertices 0 to 7, and there are 0 to 6"):
+        Mesh(vertices=vertices[:7], faces=faces)
+    with pytest.raises(UserError, match="vertex 2 is not finite"):
+        Mesh(vertices=np.where(np.arange(8)[:, None] == 2, np.nan, vertices), faces=faces)
+    with pytest.raises(UserError, match="has no faces"):
+        Mesh(vertices=vertices, faces=np.zeros((0, 3), int))
+    with pytest.raises(UserError, match=r"faces have shape .*float64.*integers"):
+        Mesh(vertices=vertices, faces=faces.astype(float))
+    with pytest.raises(UserError, match=r"vertices have shape \(8, 2\)"):
+        Mesh(vertices=vertices[:, :2], faces=faces)
+    with pytest.raises(UserError, match="give a path, or vertices and faces"):
+        Mesh(vertices=vertices)
+    with pytest.raises(UserError, match="both given"):
+        Mesh("a.obj", vertices=vertices, faces=faces)
+    with pytest.raises(UserError, match="collision is int"):
+        Mesh(vertices=vertices, faces=faces, collision=3)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), "big"])
+def test_bad_scale_is_refused(scale):
+    with pytest.raises(UserError, match="wedge.stl: scale is .*metres in one unit"):
+        Mesh(ASSETS / "wedge.stl", scale=scale)
+
+
+def test_broken_files_are_refused_by_name(tmp_path):
+    with pytest.raises(UserError, match=r"mesh file .*absent.obj does not exist .looked for /"):
+        Mesh(tmp_path / "absent.obj")
+    contents = {
+        "noise.stl": b"\x00\x01\x02 not a mesh",
+        "noise.ply": b"ply\nformat nonsense",
+        "words.xyzzy": b"hello",
+        "empty.obj": b"",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UserError, match=rf"mesh file .*{name} (cannot be read|has no faces)"):
+            Mesh(tmp_path / name)
+    (tmp_path / "points.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\n")
+    with pytest.raises(UserError, match=r"points.obj has no faces"):
+        Mesh(tmp_path / "points.obj")
+    (tmp_path / "open.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
+    with pytest.raises(UserError, match=r"open.obj is not watertight: 3 edges"):
+        Mesh(tmp_path / "open.obj")
+    with pytest.raises(UserError, match=r"gone.obj does not exist"):
+        Mesh(ASSETS / "wedge.stl", collision=tmp_path / "gone.obj")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Box(0.1, 0.0, 0.1), "Box: y is 0 m: give a finite length above zero"),
+        (lambda: Box(0.1, 0.1, float("inf")), "Box: z is inf m"),
+        (lambda: Sphere(-1), "Sphere: radius is -1 m"),
+        (lambda: Sphere("a"), "Sphere: radius is 'a': give one length in m"),
+        (lambda: Sphere(1, subdivisions=1.5), "Sphere: subdivisions is 1.5: give a whole number from 0 to 7"),
+        (lambda: Capsule(0.1, -0.2), "Capsule: length is -0.2 m"),
+        (lambda: Cylinder(0.1, float("nan")), "Cylinder: height is nan m"),
+        (lambda: Cone(0.1, 0.1, sections=2), "Cone: sections is 2: give a whole number from 3 to 4096"),
+    ],
+)
+def test_bad_sizes_are_refused(make, words):
+    with pytest.raises(UserError, match=words):
+        make()
+
+
+def test_hand_given_mass_and_inertia_are_checked():
+    assert check_mass(np.float32(2), "die.mass") == 2.0
+    for bad in (0.0, -1.0, float("nan"), float("inf"), None, [1, 2]):
+        with pytest.raises(UserError, match="die.mass is"):
+            check_mass(bad, "die.mass")
+    turn = rotation(1)
+    good = turn @ np.diag([1.0, 2.0, 2.9]) @ turn.T
+    np.testing.assert_allclose(check_inertia(good, "die.inertia"), good, rtol=1e-14)
+    np.testing.assert_allclose(check_inertia(np.diag([1.0, 2.0, 3.0]), "rod"), np.diag([1.0, 2.0, 3.0]))  # a flat body
+    bad = {
+        "breaks the triangle inequality": turn @ np.diag([1.0, 2.0, 3.1]) @ turn.T,
+        "not positive definite": turn @ np.diag([-1.0, 2.0, 2.0]) @ turn.T,
+        "not symmetric": good + np.triu(np.ones((3, 3)), 1),
+        r"has shape \(3,\)": np.ones(3),
+        "not finite": np.full((3, 3), np.nan),
+        "not an array of numbers": "heavy",
+    }
+    for words, inertia in bad.items():
+        with pytest.raises(UserError, match=f"die.inertia.*{words}"):
+            check_inertia(inertia, "die.inertia")
+
+
+def test_assets_are_what_their_script_makes(tmp_path):
+    spec = importlib.util.spec_from_file_location("make_assets", ASSETS / "make_assets.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.main(tmp_path)
+    for name in ("pebble.obj", "wedge.stl"):
+        np.testing.assert_allclose(Mesh(tmp_path / name).surface().vertices, Mesh(ASSETS / name).surface().vertices, atol=2e-6)
+    pebble = Mesh(ASSETS / "pebble.obj")
+    assert pebble.mesh().vertices.shape == (162, 3) and pebble.mesh().faces.shape == (320, 3)
+    assert np.ptp(pebble.mesh().vertices, axis=0).max() == pytest.approx(0.08, rel=1e-4)
+    moments = np.linalg.eigvalsh(mass_properties(pebble).inertia_per_density)
+    assert np.diff(moments).min() > 0.05 * moments[2]  # three distinct axes: its tumbling shows the gyroscopic term
+    lopsided = pebble.mesh().vertices
+    assert np.abs(lopsided.max(axis=0) + lopsided.min(axis=0)).max() > 1e-3
