@@ -35,8 +35,8 @@ class _Rollout(torch.autograd.Function):
         shape = (inputs.world_count, frames + 1, ctx.solver.model.body_count)
         body_q_bar = upstream(body_q_bar, torch.Size((*shape, 7)), like)
         body_qd_bar = upstream(body_qd_bar, torch.Size((*shape, 6)), like)
-        unused = like.new_zeros(1, 1, 1, 1)  # recomputed segments write no frames
-        rollout = RigidRollout(unused, unused, diverged, inputs, frames, adjoint, states)
+        # The frames themselves are not needed again (recomputed segments write none): their adjoints stand in their place.
+        rollout = RigidRollout(body_q_bar, body_qd_bar, diverged, inputs, frames, adjoint, states)
         bars = ctx.solver.rollout_adjoint(rollout, body_q_bar, body_qd_bar)
         return (None, None, None, *bars.arrays())
 

@@ -123,9 +123,11 @@ class RigidSolver:
         """
         if rollout.states is None:
             raise UserError("this rollout kept no states: run it with adjoint=StoreAll() or Checkpoint(every=k) to differentiate it")
-        check_array(body_q_bar, "body_q_bar", tuple(rollout.body_q.shape))
-        check_array(body_qd_bar, "body_qd_bar", tuple(rollout.body_qd.shape))
         inputs = rollout.inputs
+        # From the counts, not from the kept frames, which a caller may have let go of.
+        shape = (inputs.world_count, rollout.frames + 1, self.model.body_count)
+        check_array(body_q_bar, "body_q_bar", (*shape, 7))
+        check_array(body_qd_bar, "body_qd_bar", (*shape, 6))
         like = inputs.body_mass
         bars = RigidInputs(*(zeros_like_family(like, tuple(a.shape)) for a in inputs.arrays()))
         b, n = inputs.world_count, self.model.body_count
