@@ -97,22 +97,6 @@ def closest_point(p, a0, a1, a2, inverse_squared, distance, thin):
 
 
 @ti.func
-def inside_foot(p, a0, a1, a2, inverse_squared, distance, least):
-    """Barycentrics of the boundary point that is closest to an inside pixel whose ``least`` signed distance is known."""
-    b = vec3(0)
-    if least == distance[0]:
-        t, _ = edge_point(p, a1, a2, inverse_squared[0])
-        b = vec3(0.0, 1.0 - t, t)
-    elif least == distance[1]:
-        t, _ = edge_point(p, a2, a0, inverse_squared[1])
-        b = vec3(t, 0.0, 1.0 - t)
-    else:
-        t, _ = edge_point(p, a0, a1, inverse_squared[2])
-        b = vec3(1.0 - t, t, 0.0)
-    return b
-
-
-@ti.func
 def inside_gap(x):
     """1 - D of an inside pixel with x = d^2 / sigma."""
     gap = 0.0
@@ -154,3 +138,83 @@ def edge_parameter_adjoint(p, a, b, t, inverse_squared, g):
         b_bar = (r - 2.0 * t * e) * (inverse_squared * g)
         a_bar = -b_bar - e * (inverse_squared * g)
     return a_bar, b_bar
+
+
+@ti.func
+def fragment(p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma):
+    """A face of ``setup`` at the pixel centre ``p``.
+
+    Returns:
+        coverage D (0 beyond the cut-off), 1 - D, d(log D)/dx for x = +-d^2 / sigma, barycentrics of the closest point of the
+        triangle, the closest edge (0, 1, 2; opposite to that corner), and whether the pixel is inside.
+    """
+    coverage, gap, rate = 0.0, 1.0, 0.0
+    b = vec3(0)
+    edge, inside = 0, 0
+    areas = sub_areas(p, a0, a1, a2)
+    distance = areas * to_distance
+    least = ti.min(distance[0], distance[1], distance[2])
+    thin = inverse_area == 0
+    # The distance to the triangle is at least that to the half-plane of any edge: most pixels of the box end here.
+    if least > -radius:
+        if least >= 0 and not thin:
+            inside = 1
+            gap = inside_gap(least * least * inverse_sigma)
+            coverage = 1.0 - gap
+            rate = gap
+            b = areas * inverse_area
+            if least == distance[1]:
+                edge = 1
+            elif least == distance[2]:
+                edge = 2
+        else:
+            b, squared, edge = closest_point(p, a0, a1, a2, inverse_squared, distance, thin)
+            if squared * inverse_sigma < CUT_OFF:
+                coverage, rate = outside_coverage(squared * inverse_sigma)
+                gap = 1.0 - coverage
+    return coverage, gap, rate, b, edge, inside
+
+
+@ti.func
+def perspective(b, inverse_depths):
+    """Perspective-correct barycentrics and depth z = 1 / sum(b / depths) of the screen barycentrics ``b``."""
+    r = b * inverse_depths
+    z = 1.0 / (r[0] + r[1] + r[2])
+    return r * z, z
+
+
+@ti.func
+def barycentrics_adjoint(p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, b_bar):
+    """Adjoints of the screen corners from the adjoint of the barycentrics of ``fragment``."""
+    g0, g1, g2 = vec2(0), vec2(0), vec2(0)
+    if inside == 1:
+        g0, g1, g2 = sub_areas_adjoint(p, a0, a1, a2, (b_bar - b.dot(b_bar)) * inverse_area)
+    elif edge == 0:
+        g1, g2 = edge_parameter_adjoint(p, a1, a2, b[2], inverse_squared[0], b_bar[2] - b_bar[1])
+    elif edge == 1:
+        g2, g0 = edge_parameter_adjoint(p, a2, a0, b[0], inverse_squared[1], b_bar[0] - b_bar[2])
+    else:
+        g0, g1 = edge_parameter_adjoint(p, a0, a1, b[1], inverse_squared[2], b_bar[1] - b_bar[0])
+    return g0, g1, g2
+
+
+@ti.func
+def distance_adjoint(p, a0, a1, a2, edge, inside, inverse_squared, x_bar, inverse_sigma):
+    """Adjoints of the screen corners from the adjoint of x = +-d^2 / sigma.
+
+    d^2 = |p - q|^2 is least at the boundary point q, so that q's barycentrics count as fixed.
+    """
+    b = vec3(0)
+    if edge == 0:
+        t, _ = edge_point(p, a1, a2, inverse_squared[0])
+        b = vec3(0.0, 1.0 - t, t)
+    elif edge == 1:
+        t, _ = edge_point(p, a2, a0, inverse_squared[1])
+        b = vec3(t, 0.0, 1.0 - t)
+    else:
+        t, _ = edge_point(p, a0, a1, inverse_squared[2])
+        b = vec3(1.0 - t, t, 0.0)
+    offset = (p - a0 * b[0] - a1 * b[1] - a2 * b[2]) * (2.0 * inverse_sigma * x_bar)
+    if inside == 1:
+        offset = -offset
+    return offset * b[0], offset * b[1], offset * b[2]

@@ -33,8 +33,8 @@ def project(
     """Project the vertices of every image.
 
     Reads vertices_world [M, V, 3] [m] and camera [n, 16]. Writes screen [M, V, 3] = (sx, sy, depth [m]) with
-    sx = (u - width / 2) 2 / min(width, height), sy likewise downwards; a vertex that is nearer than ``near`` or not finite gets (0, 0, -1), and
-    the faces that use it are left out. Adjoint: ``project_adjoint``, by hand.
+    sx = (u - width / 2) 2 / min(width, height), sy likewise downwards; a vertex that is nearer than ``near`` or not finite
+    gets (0, 0, -1), and the faces that use it are left out. Adjoint: ``project_adjoint``, by hand.
     """
     scale = 2.0 / ti.min(width, height)
     images = vertices_world.shape[0]

@@ -125,8 +125,8 @@ def render_adjoint(result: RenderResult, images_bar: Array) -> RenderInputs:
         images_bar: [M, H, W, 4], in the container of the images.
 
     Returns:
-        Adjoints in the shapes and the container of the inputs (faces and vertex_body: None; ground: None where the settings have no
-        ground). The softness settings have no adjoint.
+        Adjoints in the shapes and the container of the inputs (faces and vertex_body: None; ground: None where the
+        settings have no ground). The softness settings have no adjoint.
 
     Raises:
         UserError: images_bar has another shape or number type.

@@ -104,8 +104,10 @@ def shade_adjoint(
             for corner, k in ti.static(ti.ndrange(3, 3)):
                 largest = ti.max(largest, ti.abs(lit_bar[m, f, corner, k]))
             if largest > 0:
-                i, j, l = faces[f, 0], faces[f, 1], faces[f, 2]
-                a, b, c = _world_vertex(vertices_world, m, i), _world_vertex(vertices_world, m, j), _world_vertex(vertices_world, m, l)
+                v0, v1, v2 = faces[f, 0], faces[f, 1], faces[f, 2]
+                a = _world_vertex(vertices_world, m, v0)
+                b = _world_vertex(vertices_world, m, v1)
+                c = _world_vertex(vertices_world, m, v2)
                 n, inverse_area = _normal(a, b, c)
                 cosine = ti.max(n.dot(towards), 0.0)
                 received_bar = vec3(0)
@@ -125,9 +127,9 @@ def shade_adjoint(
                     b_bar = (c - a).cross(area_bar)
                     c_bar = area_bar.cross(b - a)
                     for k in ti.static(range(3)):
-                        vertices_world_bar[m, i, k] -= b_bar[k] + c_bar[k]
-                        vertices_world_bar[m, j, k] += b_bar[k]
-                        vertices_world_bar[m, l, k] += c_bar[k]
+                        vertices_world_bar[m, v0, k] -= b_bar[k] + c_bar[k]
+                        vertices_world_bar[m, v1, k] += b_bar[k]
+                        vertices_world_bar[m, v2, k] += c_bar[k]
         for k in ti.static(range(3)):
             ambient_bar[row_ambient, k] += ambient_sum[k]
         add_light(light_bar, row_light, towards, inverse_length, towards_bar, intensity_bar)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.film import film, film_losses
 from risp_torch.inversion.optimise import History, OptimiseSettings, descend
-from risp_torch.inversion.uncertainty import Uncertainty, linearise, newton_step, uncertainty
+from risp_torch.inversion.uncertainty import Uncertainty, compression_shift, linearise, newton_step, uncertainty
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.run_folder import RunFolder, inversion_result
 from risp_torch.scene import Scene
@@ -114,12 +114,18 @@ def invert(
         scene.rollout(unknowns.physical(z))  # raises, and names body and step
         raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
     best = int(np.argmin(losses))
-    bars = uncertainty(linearise(scene, target, unknowns, final[best]), unknowns)
+    at = linearise(scene, target, unknowns, final[best])
+    bars = uncertainty(at, unknowns)
+    status = _status(losses, best)
+    shift = np.zeros(len(bars.sd))
+    if isinstance(video, str | Path) and Path(video).is_file():
+        shift = compression_shift(at, film_at(scene, unknowns, final[best]), unknowns, fps=1 / scene.frame_dt)
+    bars = replace(bars, sd=np.sqrt(bars.sd**2 + _scatter(unknowns, final, status) ** 2 + shift**2))
     result = Inversion(
         unknowns=unknowns,
         values=dict(zip(unknowns.labels, final[best].tolist(), strict=True)),
         sd=dict(zip(unknowns.labels, bars.sd.tolist(), strict=True)),
-        uncertainty=bars, initial=initial, final=final, losses=losses, status=_status(losses, best), best=best,
+        uncertainty=bars, initial=initial, final=final, losses=losses, status=status, best=best,
         history=history, seconds=time.perf_counter() - began, folder=folder.path if folder else None,
     )  # fmt: skip
     if folder is not None:
@@ -159,8 +165,8 @@ def write_report(scene: Scene, target: torch.Tensor, result: Inversion, folder: 
         {label: (low[k], high[k]) for k, label in enumerate(labels)}, dict(zip(labels, unknowns.units, strict=True)),
         None, dict(zip(labels, unknowns.scales, strict=True)), best=result.best,
     )  # fmt: skip
-    estimate = estimate_film(scene, result).cpu().numpy()
-    report.write_strip(folder.path / "strip.png", target.cpu().numpy(), estimate)
+    estimate = film_at(scene, unknowns, result.final[result.best]).cpu().numpy()
+    report.write_strip(folder.path / "strip.png", target.cpu().numpy(), estimate, fps=1 / scene.frame_dt)
     report.comparison_video(folder.path / "comparison.mp4", target.cpu().numpy(), estimate, 1 / scene.frame_dt)
     folder.write_result(
         inversion_result(
@@ -187,11 +193,11 @@ def write_report(scene: Scene, target: torch.Tensor, result: Inversion, folder: 
     )  # fmt: skip
 
 
-def estimate_film(scene: Scene, result: Inversion) -> torch.Tensor:
-    """Film of the scene at the estimate, [T, H, W, 3]."""
-    row = torch.as_tensor(result.unknowns.scaled(result.final[result.best])[None], dtype=bridge_dtype(), device=bridge_device())
+def film_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray) -> torch.Tensor:
+    """Film of the scene with the unknowns at ``physical`` [K], [T, H, W, 3]."""
+    row = torch.as_tensor(unknowns.scaled(physical)[None], dtype=bridge_dtype(), device=bridge_device())
     with torch.no_grad():
-        pictures, _ = film(scene, result.unknowns.from_scaled(row), worlds=1, frames=scene.frames)
+        pictures, _ = film(scene, unknowns.from_scaled(row), worlds=1, frames=scene.frames)
     return pictures[0]
 
 
@@ -249,6 +255,18 @@ def _status(losses: np.ndarray, best: int) -> list[str]:
         else:
             names.append("same minimum" if loss <= SAME_MINIMUM * losses[best] + 1e-9 else "higher loss")
     return names
+
+
+def _scatter(unknowns: Unknowns, final: np.ndarray, status: list[str]) -> np.ndarray:
+    """Standard deviation [K] (scaled units) of the starts that ended in the best one's minimum.
+
+    Contacts that set in a step earlier or later make the loss rough on a small scale; starts caught in different dents of
+    one minimum show how much that matters, which no local Jacobian can.
+    """
+    together = [index for index, name in enumerate(status) if name in ("best", "same minimum")]
+    if len(together) < 2:
+        return np.zeros(final.shape[1])
+    return unknowns.scaled(final[together]).std(axis=0, ddof=1)
 
 
 def _settings_of(

@@ -68,7 +68,8 @@ def _image(row, body_q, faces, vertex_body, settings):
         colour = (inverse * z[..., None]) @ lit
         layers.append((coverage, (settings.far - z) / (settings.far - settings.near), colour))
 
-    backdrop = [(np.ones(u.shape), np.full(u.shape, settings.background_weight), np.broadcast_to(row["background"], (*u.shape, 3)))]
+    background = np.broadcast_to(row["background"], (*u.shape, 3))
+    backdrop = [(np.ones(u.shape), np.full(u.shape, settings.background_weight), background)]
     if settings.ground:
         rays = np.stack([(u - cx) / fx, (v - cy) / fy, np.ones_like(u)], axis=-1) @ rotation
         origin = -rotation.T @ translation

@@ -73,7 +73,8 @@ def inputs_of(vertices, faces, vertex_body, body_q, cameras, *, seed=0, rows=1):
 def scene(name, *, composite="alpha", sigma=4e-3, gamma=5e-3, tile=None):
     """(RenderInputs, RasterSettings) of a scene by its name."""
     rng = np.random.default_rng(abs(hash_of(name)))
-    width, height, ground = {"triangle": (23, 17, False), "outside": (15, 22, True), "sphere": (26, 26, True)}.get(name, (22, 18, True))
+    sizes = {"triangle": (23, 17, False), "outside": (15, 22, True), "sphere": (26, 26, True)}
+    width, height, ground = sizes.get(name, (22, 18, True))
     settings = RasterSettings(
         width=width, height=height, sigma=sigma, gamma=gamma, near=0.4, far=9.0, background_weight=0.01,
         composite=composite, ground=ground, tile=tile,

@@ -130,16 +130,15 @@ class Param:
         low, high, width = self._frame(scaled)
         if low is None and high is None:
             return scaled if self.scale == "log10" else scaled - _constant(self.value, scaled)
-        margin = _CLIP * width
+        # Clipped as fractions of the width: single precision may not resolve the margin beside a large bound.
         module = _module_of(scaled)
-        inner_low = None if low is None else low + margin
-        inner_high = None if high is None else high - margin
-        scaled = self._clip(scaled, inner_low, inner_high)
         if low is not None and high is not None:
-            return module.log(scaled - low) - module.log(high - scaled)
+            above = module.clip((scaled - low) / width, _CLIP, 1.0 - _CLIP)
+            below = module.clip((high - scaled) / width, _CLIP, 1.0 - _CLIP)  # not 1 - above, which would cancel
+            return module.log(above) - module.log(below)
         if low is not None:
-            return _inverse_softplus((scaled - low) / width)
-        return -_inverse_softplus((high - scaled) / width)
+            return _inverse_softplus(module.clip((scaled - low) / width, _CLIP, None))
+        return -_inverse_softplus(module.clip((high - scaled) / width, _CLIP, None))
 
     def _frame(self, like: Value) -> tuple[Value, Value, Value]:
         """Scaled bounds (or None) and the width w, in the container of ``like``; w is the range with two bounds."""
@@ -156,10 +155,11 @@ class Param:
 
     @staticmethod
     def _clip(value: Value, low: Value, high: Value) -> Value:
-        module = _module_of(value)
-        if low is not None:
-            value = module.maximum(value, _constant(low, value))
-        return value if high is None else module.minimum(value, _constant(high, value))
+        """The value within physical bounds; torch's clip, unlike its maximum, keeps the whole gradient on a bound."""
+        if low is None and high is None:
+            return value
+        bounds = (None if bound is None else _constant(bound, value) for bound in (low, high))
+        return _module_of(value).clip(value, *bounds)
 
     def _number(self, name: str, given: Value) -> Value:
         try:
@@ -171,9 +171,7 @@ class Param:
             hint = "" if name == "value" else " (leave it out for no bound)"
             raise UserError(f"Param: {name} is {given}, which is not finite{hint}")
         if self.scale == "log10" and (number <= 0).any():
-            raise UserError(
-                f"Param: {name} is {given}, and scale 'log10' needs numbers above zero: use 'linear', or change it"
-            )
+            raise UserError(f"Param: {name} is {given}, and scale 'log10' needs numbers above zero: use 'linear', or change it")
         return float(number) if number.ndim == 0 else number
 
     def _check_bounds(self) -> None:
@@ -182,8 +180,7 @@ class Param:
             bound = getattr(self, name)
             if bound is not None and not _broadcasts_to(np.shape(bound), shape):
                 raise UserError(
-                    f"Param: {name} has shape {np.shape(bound)}, and the value has {shape}: "
-                    "give one number, or the value's shape"
+                    f"Param: {name} has shape {np.shape(bound)}, and the value has {shape}: give one number, or the value's shape"
                 )
         if self.low is not None and self.high is not None and not np.all(np.less(self.low, self.high)):
             raise UserError(
@@ -201,9 +198,7 @@ class Param:
         if self.scale == "log10" and self.low is None:
             wrong = ~(plain > 0)
             if wrong.any():
-                raise UserError(
-                    f"Param: value {plain[wrong].flat[0]:g} has no logarithm: scale 'log10' needs numbers above zero"
-                )
+                raise UserError(f"Param: value {plain[wrong].flat[0]:g} has no logarithm: scale 'log10' needs numbers above zero")
         size = np.maximum(np.abs(_or(self.low, 0.0)), np.abs(_or(self.high, 0.0)))
         width = _or(self.high, 0.0) - _or(self.low, 0.0) if self.range is not None else size
         slack = _CLIP * np.abs(width) + (1e-6 if single else 1e-14) * size
@@ -216,8 +211,7 @@ class Param:
         value, wrong = np.broadcast_arrays(value, wrong)
         at = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
         low, high = (
-            np.broadcast_to(_or(bound, bad), wrong.shape)[at]
-            for bound, bad in ((self.low, -np.inf), (self.high, np.inf))
+            np.broadcast_to(_or(bound, bad), wrong.shape)[at] for bound, bad in ((self.low, -np.inf), (self.high, np.inf))
         )
         place = f" at {[int(i) for i in at]}" if at else ""
         raise UserError(

@@ -1,7 +1,7 @@
 """The rigid rollout as one call on ``ti.ad.Tape``, its adjoint ours: for programs in Taichi without torch."""
 
 from ti_sim.adjoint import Adjoint, StoreAll
-from ti_sim.base.arrays import Array, check_array
+from ti_sim.base.arrays import Array, check_array, empty_like_family
 from ti_sim.base.errors import UserError
 from ti_sim.base.kernels import accumulate, copy
 from ti_sim.base.runtime import ti
@@ -47,7 +47,7 @@ class _Call:
 @ti.ad.grad_replaced
 def run_rollout(call: _Call, inputs: RigidInputs, body_q: Array, body_qd: Array) -> None:
     """Forward part of ``RolloutTape``; the tape finds its adjoint, ``run_rollout_adjoint``."""
-    call.rollout = call.solver.rollout(inputs, call.frames, adjoint=call.adjoint)
+    call.rollout = call.solver.rollout(without_gradient(inputs), call.frames, adjoint=call.adjoint)
     check_array(body_q, "body_q", tuple(call.rollout.body_q.shape))
     check_array(body_qd, "body_qd", tuple(call.rollout.body_qd.shape))
     copy(call.rollout.body_q, body_q)
@@ -63,3 +63,12 @@ def run_rollout_adjoint(call: _Call, inputs: RigidInputs, body_q: Array, body_qd
     for array, bar in zip(inputs.arrays(), bars.arrays(), strict=True):
         if array.grad is not None:
             accumulate(bar, array.grad)
+
+
+def without_gradient(inputs: RigidInputs) -> RigidInputs:
+    """Copies of the arrays that carry no ``.grad``: with one, taichi would compile every kernel a second time."""
+    copies = []
+    for array in inputs.arrays():
+        copies.append(empty_like_family(array, tuple(array.shape)))
+        copy(array, copies[-1])
+    return RigidInputs(*copies)

@@ -26,6 +26,9 @@ from ti_sim.rigid.state import (
     store_state,
 )
 
+# Steps whose parameter adjoints are summed before they join the sum over the rollout.
+_SUM_STEPS = 128
+
 
 @ti.kernel
 def advance(
@@ -182,14 +185,21 @@ def advance_adjoint(
                     mass_bar -= work / mass
                     material_bar += theta_bar
                 momentum_next = momentum
+                if s % _SUM_STEPS == 0:  # sums of sums: a single one over 1e4 steps would lose two digits of f32
+                    for k in ti.static(range(3)):
+                        gravity_bar[b, k] += g_bar[k]
+                    for k in ti.static(range(4)):
+                        body_material_bar[b, n, k] = body_material_bar[b, n, k] + material_bar[k]
+                    body_mass_bar[b, n] = body_mass_bar[b, n] + mass_bar
+                    add_inertia_adjoint(body_inertia_bar, b, n, inverse_inertia, inverse_inertia_bar)
+                    mass_bar = 0.0
+                    inverse_inertia_bar = mat3(0.0)
+                    material_bar = vec4(0.0)
+                    g_bar = vec3(0.0)
                 s -= 1
             for k in ti.static(range(3)):
                 state_bar[b, n, k] = x_bar[k]
                 state_bar[b, n, 7 + k] = v_bar[k]
                 state_bar[b, n, 10 + k] = momentum_bar[k]
-                gravity_bar[b, k] += g_bar[k]
             for k in ti.static(range(4)):
                 state_bar[b, n, 3 + k] = q_bar[k]
-                body_material_bar[b, n, k] = body_material_bar[b, n, k] + material_bar[k]
-            body_mass_bar[b, n] = body_mass_bar[b, n] + mass_bar
-            add_inertia_adjoint(body_inertia_bar, b, n, inverse_inertia, inverse_inertia_bar)

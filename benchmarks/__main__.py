@@ -1,0 +1,56 @@
+"""``python -m benchmarks rigid raster``: print the tables, and write them with ``--out``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.machine import describe
+from ti_sim.base.errors import UserError
+from ti_sim.base.runtime import start
+
+NAMES = ("rigid", "raster")
+
+PREFACE = """# Benchmarks
+
+Written by `{command}`. Times are wall times, the least of several calls after one to warm up, f32, on torch tensors; k, M
+and G are powers of 1000. Nothing is asserted: speed depends on the machine and on what else runs there.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run benchmarks; return 0, or 2 for a device that does not answer."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure speed and memory of the engine.")
+    parser.add_argument("names", nargs="+", choices=NAMES, metavar="NAME", help=f"one or more of {', '.join(NAMES)}")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and repeats: a look, not a measurement")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where kernels run")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the tables as Markdown too")
+    options = parser.parse_args(arguments)
+    try:
+        start(device=options.device, precision="f32")
+    except UserError as error:
+        print(f"python -m benchmarks: error: {error}", file=sys.stderr)
+        return 2
+    command = " ".join(["python -m benchmarks", *options.names, *(["--quick"] if options.quick else [])])
+    parts = [_shown(PREFACE.format(command=command) + "\n" + describe())]
+    for name in dict.fromkeys(options.names):
+        benchmark = importlib.import_module(f"benchmarks.{name}")
+        parts.append(_shown(f"## {benchmark.TITLE}\n"))
+        parts += [_shown(table.markdown()) for table in benchmark.tables(quick=options.quick)]
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")
+        print(f"written: {options.out}")
+    return 0
+
+
+def _shown(text: str) -> str:
+    print(text, flush=True)
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

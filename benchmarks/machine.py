@@ -1,0 +1,56 @@
+"""On what a benchmark ran."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+from ti_sim.base.runtime import require
+
+
+def describe() -> str:
+    """The machine, the versions and the load as a Markdown list."""
+    runtime = require()
+    rows = {
+        "date": datetime.date.today().isoformat(),
+        "processor": f"{_processor()}, {_cores()} cores for this process",
+        "load before the start": _load(),
+        "system": platform.platform(),
+        "versions": ", ".join(
+            [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in ("taichi", "torch", "numpy"))]
+        ),
+        "kernels": f"{runtime.device}{_gpu(runtime.device)}, {runtime.precision}, every core",
+    }
+    return "\n".join(f"- {name}: {value}" for name, value in rows.items()) + "\n"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    facts = {name.strip(): value.strip() for name, value in fields.items()}
+    name = facts.get("model name", platform.machine())
+    return f"{name} (family {facts['cpu family']}, model {facts['model']})" if "cpu family" in facts else name
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _load() -> str:
+    if not hasattr(os, "getloadavg"):
+        return "unknown"
+    return ", ".join(f"{load:.1f}" for load in os.getloadavg()) + " (1, 5, 15 minutes; this process not included)"
+
+
+def _gpu(device: str) -> str:
+    if device != "cuda":
+        return ""
+    import torch
+
+    return f" ({torch.cuda.get_device_name()})"

@@ -1,0 +1,78 @@
+"""What the machine can do at most: multiply-adds of one core, dependent multiply-adds, copies."""
+
+from dataclasses import dataclass
+
+import torch
+
+from benchmarks.timing import best_time
+from ti_sim.base.runtime import require, ti
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Measured peaks.
+
+    Attributes:
+        flops: of one core, scalar multiply-adds that do not wait for each other, two a multiply-add [1/s].
+        dependent: time of a multiply-add that waits for the one before [s].
+        copy: of an array in memory by all cores, bytes read plus bytes written [1/s].
+    """
+
+    flops: float
+    dependent: float
+    copy: float
+
+
+@ti.kernel
+def one_chain(count: int, factor: ti.types.ndarray(), result: ti.types.ndarray()):
+    """count multiply-adds, each needing the one before. Reads factor [9], writes result [8]. No adjoint: a measurement."""
+    for _ in range(1):
+        a, x, y = factor[0], factor[1], factor[8]
+        for _i in range(count):
+            a = a * x + y
+        result[0] = a
+
+
+@ti.kernel
+def eight_chains(count: int, factor: ti.types.ndarray(), result: ti.types.ndarray()):
+    """As ``one_chain``, eight chains side by side: as many as two scalar units with a latency of four cycles need.
+
+    A compiler that packs the eight into one vector gets no further, for then that vector waits for itself.
+    """
+    for _ in range(1):
+        y = factor[8]
+        a0, a1, a2, a3, a4, a5, a6, a7 = y, y, y, y, y, y, y, y
+        x0, x1, x2, x3 = factor[0], factor[1], factor[2], factor[3]
+        x4, x5, x6, x7 = factor[4], factor[5], factor[6], factor[7]
+        for _i in range(count):
+            a0 = a0 * x0 + y
+            a1 = a1 * x1 + y
+            a2 = a2 * x2 + y
+            a3 = a3 * x3 + y
+            a4 = a4 * x4 + y
+            a5 = a5 * x5 + y
+            a6 = a6 * x6 + y
+            a7 = a7 * x7 + y
+        result[0], result[1], result[2], result[3] = a0, a1, a2, a3
+        result[4], result[5], result[6], result[7] = a4, a5, a6, a7
+
+
+@ti.kernel
+def copy_reals(count: int, source: ti.types.ndarray(), target: ti.types.ndarray()):
+    """target [count] = source [count] by all threads. No adjoint: a measurement."""
+    for i in range(count):
+        target[i] = source[i]
+
+
+def measure(*, quick: bool) -> Peaks:
+    """Measure the peaks; one or two seconds, a tenth of that when ``quick``."""
+    device = require().device
+    count, repeats = (2_000_000, 3) if quick else (20_000_000, 7)
+    factor = torch.linspace(0.5, 0.9, 9, device=device)
+    result = torch.zeros(8, device=device)
+    chain = best_time(lambda: one_chain(count, factor, result), repeats=repeats).wall
+    chains = best_time(lambda: eight_chains(count, factor, result), repeats=repeats).wall
+    source = torch.ones(16_000_000, device=device)
+    target = torch.zeros_like(source)
+    copied = best_time(lambda: copy_reals(source.numel(), source, target), repeats=repeats).wall
+    return Peaks(flops=16 * count / chains, dependent=chain / count, copy=2 * source.nbytes / copied)

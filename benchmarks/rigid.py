@@ -1,0 +1,349 @@
+"""Speed of the rigid solver: steps a second forward and backward, scaling, plans, checkpoints, and what bounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from benchmarks import peaks, startup
+from benchmarks.flops import adjoint_flops, step_flops
+from benchmarks.table import Table, number, times
+from benchmarks.timing import Timing, best_times
+from risp_torch import bridge
+from ti_sim.adjoint import Checkpoint, StoreAll
+from ti_sim.base.runtime import require
+from ti_sim.rigid.dynamics import STATE_SIZE
+from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
+from ti_sim.rigid.solver import RigidSolver
+
+TITLE = "Rigid bodies"
+
+DT = 2e-4  # s
+SUBSTEPS = 25
+HALF = 0.1  # m, half height of every body
+
+FORWARD_TARGET, BACKWARD_TARGET = 5e6, 2e6  # steps/s
+WORLDS_TARGET = 1.8  # 1,024 worlds over one, on two cores
+# Public gradSim: one body with 8 contact points on two cores of the same kind, measured earlier, not in this run. steps/s.
+GRADSIM_FORWARD, GRADSIM_BACKWARD = 24_900.0, 18_300.0
+
+MEGA = 1e-6
+
+
+@dataclass(frozen=True)
+class Case:
+    """A solver with its inputs and a number of frames.
+
+    Attributes:
+        solver: one model and its time stepping.
+        inputs: torch tensors.
+        frames: frame intervals of ``substeps`` steps each.
+    """
+
+    solver: RigidSolver
+    inputs: RigidInputs
+    frames: int
+
+    @property
+    def body_steps(self) -> int:
+        """Steps of single bodies in one rollout, all worlds together."""
+        return self.frames * self.solver.settings.substeps * self.inputs.body_mass.numel()
+
+
+def tables(*, quick: bool) -> Iterator[Table]:
+    """All tables of the rigid solver, as they are measured.
+
+    Args:
+        quick: fewer steps, sizes and repeats.
+    """
+    one_body, rates = one_body_table(quick=quick)
+    yield one_body
+    yield bodies_table(quick=quick)
+    worlds, worlds_rates = worlds_table(quick=quick)
+    yield worlds
+    yield bound_table(rates, worlds_rates, quick=quick)
+    yield plans_table(quick=quick)
+    yield checkpoint_table(quick=quick)
+    yield startup.table(quick=quick)
+
+
+def box_points() -> np.ndarray:
+    """The 8 corners of a cube: lying on a side, 4 of them touch the ground."""
+    return HALF * np.array([(x, y, z) for z in (-1, 1) for y in (-1, 1) for x in (-1, 1)], dtype=np.float64)
+
+
+def plate_points(count: int) -> np.ndarray:
+    """Points spread over the base of a lying disc: all of them touch the ground."""
+    angle, radius = _golden(count)
+    return HALF * np.stack([radius * np.cos(angle), radius * np.sin(angle), np.full(count, -1.0)], axis=1)
+
+
+def sphere_points(count: int) -> np.ndarray:
+    """Points spread over a sphere, as the vertices of a fine mesh are: lying, about one in a hundred touches the ground."""
+    angle, radius = _golden(count)
+    z = 1.0 - 2.0 * radius**2
+    rho = np.sqrt(1.0 - z * z)
+    return HALF * np.stack([rho * np.cos(angle), rho * np.sin(angle), z], axis=1)
+
+
+def _golden(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Angles and radii of a sunflower's points, even on the unit disc."""
+    k = np.arange(count) + 0.5
+    return k * np.pi * (3.0 - np.sqrt(5.0)), np.sqrt(k / count)
+
+
+def make_case(
+    points: np.ndarray, *, frames: int, touching: float, worlds: int = 1, bodies: int = 1, plan: str = "auto"
+) -> Case:
+    """Bodies of 1 kg that lie on the ground, slide a little and roll a little.
+
+    Args:
+        points: [P, 3] contact points of every body [m].
+        frames: frame intervals.
+        touching: points that carry the body; stiffness and damping are shared out among them.
+        worlds, bodies: B and N.
+        plan: of execution.
+    """
+    model = RigidModel(tuple(f"body{i}" for i in range(bodies)), (points,) * bodies)
+    solver = RigidSolver(model, RigidSettings(dt=DT, substeps=SUBSTEPS, plan=plan))
+    real = {"dtype": torch.float32, "device": require().device}
+    shape = (worlds, bodies)
+    body_q0 = torch.tensor([0.0, 0.0, HALF - 1e-3, 0.0, 0.0, 0.0, 1.0], **real).repeat(*shape, 1)
+    body_qd0 = torch.tensor([0.1, 0.05, 0.0, 0.1, 0.2, 0.3], **real).repeat(*shape, 1)
+    material = torch.tensor([1e4 / touching, 40.0 / touching, 40.0 / touching, 0.5], **real).repeat(*shape, 1)
+    inputs = RigidInputs(
+        body_q0=body_q0,
+        body_qd0=body_qd0,
+        body_mass=torch.ones(shape, **real),
+        body_inertia=(4e-3 * torch.eye(3, **real)).repeat(*shape, 1, 1),
+        body_material=material,
+        gravity=torch.tensor([0.0, 0.0, -9.81], **real).repeat(worlds, 1),
+        body_force=torch.zeros(worlds, 1, 3, **real),
+        force_point=torch.zeros(worlds, 1, 3, **real),
+    )
+    return Case(solver, inputs, frames)
+
+
+def timed(cases: dict[str, Case], *, repeats: int, adjoint: StoreAll | Checkpoint | None = None) -> dict[str, dict[str, Timing]]:
+    """Times of each case's "taped" and "free" (without gradient) rollout and of its "backward" pass, all in turns.
+
+    The backward pass gets an adjoint at every frame, as a loss on a film gives it.
+    """
+    functions = {}
+    for name, case in cases.items():
+        kept = case.solver.rollout(case.inputs, case.frames, adjoint=adjoint or StoreAll())
+        if (kept.diverged_step >= 0).any():
+            raise RuntimeError(f"{name} diverged: this measures nothing")
+        bars = torch.ones_like(kept.body_q), torch.ones_like(kept.body_qd)
+        functions[name, "taped"] = lambda case=case: case.solver.rollout(case.inputs, case.frames, adjoint=adjoint or StoreAll())
+        functions[name, "free"] = lambda case=case: case.solver.rollout(case.inputs, case.frames)
+        functions[name, "backward"] = lambda case=case, kept=kept, bars=bars: case.solver.rollout_adjoint(kept, *bars)
+    least = best_times(functions, repeats=repeats)
+    return {name: {kind: least[name, kind] for kind in ("taped", "free", "backward")} for name in cases}
+
+
+def one_body_table(*, quick: bool) -> tuple[Table, dict[str, dict[str, float]]]:
+    """One body with 8 contact points in one world; also the rates [steps/s] by case and kind, for the bound."""
+    frames, repeats = (800, 3) if quick else (8000, 9)
+    cases = {
+        "box, 4 of 8 points touch": make_case(box_points(), frames=frames, touching=4),
+        "plate, 8 of 8 points touch": make_case(plate_points(8), frames=frames, touching=8),
+    }
+    least = timed(cases, repeats=repeats)
+    steps = frames * SUBSTEPS
+    result = Table(
+        f"One body with 8 contact points, one rollout of {steps:,} steps (M steps/s)",
+        ("body", "forward, taped", "forward, no gradient", "backward", "forward / gradSim", "backward / gradSim"),
+    )
+    rates = {name: {kind: steps / timing.wall for kind, timing in kinds.items()} for name, kinds in least.items()}
+    rates_cpu = {name: {kind: steps / timing.cpu for kind, timing in kinds.items()} for name, kinds in least.items()}
+    through_torch = _through_torch(cases["box, 4 of 8 points touch"], repeats)
+    shown = rates | {f"{name}, by CPU time": kinds for name, kinds in rates_cpu.items()}
+    shown["box through torch autograd (`bridge.rollout`)"] = through_torch | {"free": float("nan")}
+    for name, kinds in shown.items():
+        result.add(
+            name, number(kinds["taped"] * MEGA), number(kinds["free"] * MEGA), number(kinds["backward"] * MEGA),
+            times(kinds["taped"] / GRADSIM_FORWARD), times(kinds["backward"] / GRADSIM_BACKWARD),
+        )  # fmt: skip
+    result.remarks.append(
+        f"Targets: {FORWARD_TARGET * MEGA:g} forward (taped) and {BACKWARD_TARGET * MEGA:g} backward. gradSim: {GRADSIM_FORWARD:,.0f} and "
+        f"{GRADSIM_BACKWARD:,.0f} steps/s, its public code on two cores of the same kind, measured earlier, not in this run."
+    )
+    result.remarks.append("Rates by CPU time are what the serial code does when nothing else wants the core.")
+    return result, rates
+
+
+def _through_torch(case: Case, repeats: int) -> dict[str, float]:
+    """Rates of ``bridge.rollout`` and of ``backward()`` with gradients of every input wanted."""
+    inputs = RigidInputs(*(array.clone().requires_grad_() for array in case.inputs.arrays()))
+    body_q, body_qd, _ = bridge.rollout(case.solver, inputs, case.frames)
+    bars = torch.ones_like(body_q), torch.ones_like(body_qd)
+    least = best_times(
+        {
+            "taped": lambda: bridge.rollout(case.solver, inputs, case.frames),
+            "backward": lambda: torch.autograd.grad((body_q, body_qd), inputs.arrays(), bars, retain_graph=True, allow_unused=True),
+        },
+        repeats=repeats,
+    )
+    return {kind: case.body_steps / timing.wall for kind, timing in least.items()}
+
+
+def bodies_table(*, quick: bool) -> Table:
+    """Several bodies in one world."""
+    sizes = {1: 1600, 10: 160} if quick else {1: 8000, 10: 1600, 100: 160}
+    cases = {str(n): make_case(box_points(), frames=frames, touching=4, bodies=n) for n, frames in sizes.items()}
+    result, _ = _scaling_table("Boxes in one world (M body-steps/s in total)", "bodies", cases, quick)
+    return result
+
+
+def worlds_table(*, quick: bool) -> tuple[Table, dict[str, float]]:
+    """Several worlds with one box each; also the rates of the largest batch."""
+    sizes = {1: 1600, 64: 40} if quick else {1: 8000, 64: 320, 1024: 80}
+    cases = {f"{b:,}": make_case(box_points(), frames=frames, touching=4, worlds=b) for b, frames in sizes.items()}
+    result, rates = _scaling_table("Worlds with one box each (M steps/s in total)", "worlds", cases, quick)
+    result.remarks.append(f"Target: {WORLDS_TARGET:g} times one world's rate at 1,024 worlds on two cores.")
+    return result, rates
+
+
+def _scaling_table(title: str, what: str, cases: dict[str, Case], quick: bool) -> tuple[Table, dict[str, float]]:
+    least = timed(cases, repeats=3 if quick else 9)
+    result = Table(
+        title,
+        (what, "steps", "forward, taped", "ratio to 1", "forward, no gradient", "ratio to 1", "backward", "ratio to 1"),
+    )
+    first, rates = None, {}
+    for name, case in cases.items():
+        rates = {kind: case.body_steps / timing.wall for kind, timing in least[name].items()}
+        first = first or rates
+        cells = [cell for kind, rate in rates.items() for cell in (number(rate * MEGA), number(rate / first[kind], 2))]
+        result.add(name, f"{case.frames * SUBSTEPS:,}", *cells)
+    return result, rates
+
+
+def plans_table(*, quick: bool) -> Table:
+    """One body with very many contact points: the world plan against the element plan."""
+    sizes = (1000, 5000) if quick else (1000, 5000, 20_000, 50_000, 200_000)
+    result = Table(
+        "Plans: one body with many contact points, one world (us a step)",
+        ("contact points", "touching", "forward, world", "forward, element", "world / element",
+         "backward, world", "backward, element", "world / element"),
+    )  # fmt: skip
+    for label, points, share in (("1 %", sphere_points, 0.01), ("all", plate_points, 1.0)):
+        ratios = []
+        for count in sizes:
+            least = _plan_times(points(count), count * share, quick)
+            world, element = least["world"], least["element"]
+            ratio = [world[kind] / element[kind] for kind in ("taped", "backward")]
+            both = (world["taped"] + world["backward"]) / (element["taped"] + element["backward"])
+            ratios.append((*ratio, both))
+            cells = [
+                cell for kind, r in zip(("taped", "backward"), ratio, strict=True)
+                for cell in (number(world[kind] * 1e6), number(element[kind] * 1e6), number(r, 2))
+            ]  # fmt: skip
+            result.add(f"{count:,}", label, *cells)
+        crossings = [_crossover(sizes, [row[i] for row in ratios]) for i in range(3)]
+        result.remarks.append(
+            f"{label} of the points touching: the element plan is faster from {crossings[0]} on forward, from {crossings[1]} "
+            f"on backward, from {crossings[2]} on for both together."
+        )
+    return result
+
+
+def _plan_times(points: np.ndarray, touching: float, quick: bool) -> dict[str, dict[str, float]]:
+    """Seconds a step by plan and kind."""
+    frames = max(1, min(40, 200_000 // len(points)))
+    cases = {plan: make_case(points, frames=frames, touching=touching, plan=plan) for plan in ("world", "element")}
+    least = timed(cases, repeats=3 if quick else 7)
+    return {
+        plan: {kind: timing.wall / cases[plan].body_steps for kind, timing in kinds.items()} for plan, kinds in least.items()
+    }
+
+
+def _crossover(sizes: tuple[int, ...], ratios: list[float]) -> str:
+    """Number of points from which the ratio stays above one, between the sizes on log-log axes."""
+    below = [i for i, ratio in enumerate(ratios) if ratio < 1]
+    if not below:
+        return f"fewer than {sizes[0]:,} points"
+    if below[-1] == len(sizes) - 1:
+        return f"more than {sizes[-1]:,} points (if at all)"
+    i = below[-1]
+    part = -np.log(ratios[i]) / np.log(ratios[i + 1] / ratios[i])
+    return f"about {number(sizes[i] * (sizes[i + 1] / sizes[i]) ** part, 2)} points"
+
+
+def checkpoint_table(*, quick: bool) -> Table:
+    """StoreAll against Checkpoint on one rollout."""
+    frames, every = (80, 45) if quick else (800, 141)
+    case = make_case(box_points(), frames=frames, touching=4)
+    steps = frames * SUBSTEPS
+    adjoints = {"StoreAll()": StoreAll(), f"Checkpoint(every={every})": Checkpoint(every)}
+    result = Table(
+        f"Checkpoints: one box, {steps:,} steps", ("adjoint", "states kept, bytes", "forward, ms", "backward, ms", "both / StoreAll's"),
+    )  # fmt: skip
+    least, gradients, functions = {}, {}, {}
+    for name, adjoint in adjoints.items():
+        kept = case.solver.rollout(case.inputs, frames, adjoint=adjoint)
+        bars = torch.ones_like(kept.body_q), torch.ones_like(kept.body_qd)
+        gradients[name] = case.solver.rollout_adjoint(kept, *bars)
+        functions[name, "taped"] = lambda adjoint=adjoint: case.solver.rollout(case.inputs, frames, adjoint=adjoint)
+        functions[name, "backward"] = lambda kept=kept, bars=bars: case.solver.rollout_adjoint(kept, *bars)
+        least[name] = kept.states.nbytes + (0 if adjoint == StoreAll() else (every + 1) * STATE_SIZE * kept.states.itemsize)
+    clock = best_times(functions, repeats=3 if quick else 15)
+    total = {name: clock[name, "taped"].wall + clock[name, "backward"].wall for name in adjoints}
+    first, second = adjoints
+    for name in adjoints:
+        result.add(
+            name, f"{least[name]:,}", number(clock[name, "taped"].wall * 1e3), number(clock[name, "backward"].wall * 1e3),
+            number(total[name] / total[first], 2),
+        )  # fmt: skip
+    result.remarks.append(
+        f"{number(least[first] / least[second], 2)} times less memory (one recomputed segment counted in). Largest difference of the two "
+        f"gradients, relative to the largest entry of its array: {_difference(gradients[first], gradients[second]):.1e}."
+    )
+    return result
+
+
+def _difference(a: RigidInputs, b: RigidInputs) -> float:
+    pairs = zip(a.arrays(), b.arrays(), strict=True)
+    return max(float((x - y).abs().max() / x.abs().max().clamp_min(1e-30)) for x, y in pairs)
+
+
+def bound_table(rates: dict[str, dict[str, float]], worlds_rates: dict[str, float], *, quick: bool) -> Table:
+    """How far the steps are from what the machine can do.
+
+    Args:
+        rates: of one world, by case and kind [steps/s].
+        worlds_rates: of the largest batch of worlds with one box each, by kind [steps/s].
+        quick: shorter measurements of the peaks.
+    """
+    peak = peaks.measure(quick=quick)
+    cores = torch.get_num_threads() if require().device == "cpu" else 1
+    result = Table(
+        "Bound: arithmetic and memory of a step",
+        ("pass", "flops a step", "Gflop/s", "of the scalar peak", "a step in dependent multiply-adds", "state bytes a step", "GB/s", "of the copy rate"),
+    )  # fmt: skip
+    for (name, kinds), touching in zip(rates.items(), (4, 8), strict=True):
+        for kind, flops in (("taped", step_flops(8, touching)), ("backward", adjoint_flops(8, touching))):
+            label = f"{name}: {'forward, taped' if kind == 'taped' else 'backward'}"
+            _add_bound(result, label, kinds[kind], flops, peak.flops, peak, f"{1 / kinds[kind] / peak.dependent:.0f}")
+    for kind, flops in (("taped", step_flops(8, 4)), ("backward", adjoint_flops(8, 4))):
+        label = f"the largest batch of worlds: {'forward, taped' if kind == 'taped' else 'backward'}"
+        _add_bound(result, label, worlds_rates[kind], flops, peak.flops * cores, peak, "")
+    result.remarks.append(
+        f"Measured in this run: {number(peak.flops / 1e9)} Gflop/s of scalar multiply-adds a core ({cores} cores count for the batch), "
+        f"{number(peak.dependent * 1e9)} ns for a multiply-add that waits for the one before, and {number(peak.copy / 1e9)} GB/s copied "
+        "(read plus written). Flops are counted from the code as written (`benchmarks/flops.py`), a square root or a division as one; the "
+        "compiler shares some. A step of one body is a chain: contact point, force, momentum, rotation, quaternion, the next contact point."
+    )
+    return result
+
+
+def _add_bound(result: Table, label: str, rate: float, flops: int, peak_flops: float, peak: peaks.Peaks, chain: str) -> None:
+    bytes_a_step = STATE_SIZE * 4
+    result.add(
+        label, flops, number(rate * flops / 1e9), f"{100 * rate * flops / peak_flops:.0f} %", chain,
+        bytes_a_step, number(rate * bytes_a_step / 1e9), f"{100 * rate * bytes_a_step / peak.copy:.1f} %",
+    )  # fmt: skip
