@@ -28,7 +28,10 @@ TOUCHING_ADJOINT = (
     + (CROSS + 3) + CONTACT_FORCE_ADJOINT
     + (2 * CROSS + 4) + 1 + 3 + (CROSS + 3) + 2 * OUTER + 4 + 6  # arm, z, v, w, rotation, material, work
 )  # fmt: skip
-UPDATE_ADJOINT = ANGULAR_VELOCITY + QUATERNION_RATE + 8 + NORMALIZE_ADJOINT + QUATERNION_RATE_ADJOINT + ANGULAR_VELOCITY_ADJOINT + 13
+UPDATE_ADJOINT = (
+    ANGULAR_VELOCITY + QUATERNION_RATE + 8
+    + NORMALIZE_ADJOINT + QUATERNION_RATE_ADJOINT + ANGULAR_VELOCITY_ADJOINT + 13
+)  # fmt: skip
 # The rest of the loop of advance_adjoint: two adjoints of the velocity and rotation, and the sums.
 REST_ADJOINT = ANGULAR_VELOCITY_ADJOINT + ROTATION_ADJOINT + 61
 

@@ -83,7 +83,10 @@ def _uv_sphere(*, sections: int, rings: int) -> tuple[np.ndarray, np.ndarray]:
     there = (here + 1) % sections
     north, south = rings * sections, rings * sections + 1
     low = (rings - 1) * sections
-    faces = [np.stack([np.full(sections, north), here, there], 1), np.stack([np.full(sections, south), low + there, low + here], 1)]
+    faces = [
+        np.stack([np.full(sections, north), here, there], 1),
+        np.stack([np.full(sections, south), low + there, low + here], 1),
+    ]
     for upper in range(0, low, sections):
         lower = upper + sections
         faces.append(np.stack([upper + here, lower + here, lower + there], 1))
@@ -149,21 +152,24 @@ def _single_tables(sizes: tuple[tuple[int, int], ...], quick: bool) -> Iterator[
         least, result = _timed(inputs, settings, repeats=5 if quick else 25)
         _add_speed(speed, pixels, faces, result, least)
         visited, covered = count_pairs(result)
-        cells = [number(least[kind].wall * 1e9 / covered) for kind in ("forward", "backward")]
         process = "" if quick else f"{_process_memory(pixels, faces, 1):.1f}"
-        bound.add(f"{pixels} x {pixels}", f"{faces:,}", number(array_bytes(result) / 1e6), process, f"{visited:,}", f"{covered:,}", *cells)
+        bound.add(
+            f"{pixels} x {pixels}", f"{faces:,}", number(array_bytes(result) / 1e6), process, f"{visited:,}", f"{covered:,}",
+            *(number(least[kind].wall * 1e9 / covered) for kind in ("forward", "backward")),
+        )  # fmt: skip
     speed.remarks.append(
-        "80 and 5,120 faces: icospheres; 1,008: a UV sphere of 24 x 21. sigma = gamma = 1e-4, tiles of 16 pixels on the CPU. Backward: towards "
-        "vertices, poses, camera, colours, lights and background together."
+        "80 and 5,120 faces: icospheres; 1,008: a UV sphere of 24 x 21. sigma = gamma = 1e-4. Backward: towards vertices, "
+        "poses, camera, colours, lights and background together."
     )
     speed.remarks.append(
-        "P3D: PyTorch3D 0.7.9's CPU rasteriser with SoftPhongShader, least and largest of its figures for 10 and 50 faces a pixel, measured "
-        "EARLIER on two cores of the same kind, not in this run; the ratios are to the least of them."
+        "P3D: PyTorch3D 0.7.9's CPU rasteriser with SoftPhongShader, its figures for 10 and 50 faces a pixel, measured "
+        "EARLIER on two cores of the same kind, not in this run; the ratios are to the smaller of them."
     )
     bound.remarks.append(
-        "Pairs visited: a pixel in the box of a face grown by the cut-off distance; covered: coverage above zero, the work that the result needs. "
-        "Times are wall times of all cores and include posing, projection, shading and binning. Arrays: what one forward and one backward pass "
-        "allocate; process: growth of the resident memory of a process of its own over both."
+        "Pairs visited: a pixel in the box of a face grown by the cut-off distance; covered: coverage above zero, the work "
+        "that the result needs. Times are wall times of all cores and include posing, projection, shading and binning. "
+        "Arrays: what one forward and one backward pass allocate; process: what they add to the peak memory of a process "
+        "of its own that has drawn 8 x 8 pixels before."
     )
     yield speed
     yield bound

@@ -169,8 +169,9 @@ def one_body_table(*, quick: bool) -> tuple[Table, dict[str, dict[str, float]]]:
             times(kinds["taped"] / GRADSIM_FORWARD), times(kinds["backward"] / GRADSIM_BACKWARD),
         )  # fmt: skip
     result.remarks.append(
-        f"Targets: {FORWARD_TARGET * MEGA:g} forward (taped) and {BACKWARD_TARGET * MEGA:g} backward. gradSim: {GRADSIM_FORWARD:,.0f} and "
-        f"{GRADSIM_BACKWARD:,.0f} steps/s, its public code on two cores of the same kind, measured earlier, not in this run."
+        f"Targets: {FORWARD_TARGET * MEGA:g} forward (taped) and {BACKWARD_TARGET * MEGA:g} backward. gradSim: "
+        f"{GRADSIM_FORWARD:,.0f} and {GRADSIM_BACKWARD:,.0f} steps/s, its public code on two cores of the same kind, "
+        "measured EARLIER, not in this run."
     )
     result.remarks.append("Rates by CPU time are what the serial code does when nothing else wants the core.")
     return result, rates
@@ -184,7 +185,7 @@ def _through_torch(case: Case, repeats: int) -> dict[str, float]:
     least = best_times(
         {
             "taped": lambda: bridge.rollout(case.solver, inputs, case.frames),
-            "backward": lambda: torch.autograd.grad((body_q, body_qd), inputs.arrays(), bars, retain_graph=True, allow_unused=True),
+            "backward": lambda: torch.autograd.grad((body_q, body_qd), inputs.arrays(), bars, retain_graph=True),
         },
         repeats=repeats,
     )
@@ -279,10 +280,12 @@ def checkpoint_table(*, quick: bool) -> Table:
     frames, every = (80, 45) if quick else (800, 141)
     case = make_case(box_points(), frames=frames, touching=4)
     steps = frames * SUBSTEPS
+    # As many steps a segment as segments: the least memory.
     adjoints = {"StoreAll()": StoreAll(), f"Checkpoint(every={every})": Checkpoint(every)}
     result = Table(
-        f"Checkpoints: one box, {steps:,} steps", ("adjoint", "states kept, bytes", "forward, ms", "backward, ms", "both / StoreAll's"),
-    )  # fmt: skip
+        f"Checkpoints: one box, {steps:,} steps",
+        ("adjoint", "states kept, bytes", "forward, ms", "backward, ms", "both / StoreAll's"),
+    )
     least, gradients, functions = {}, {}, {}
     for name, adjoint in adjoints.items():
         kept = case.solver.rollout(case.inputs, frames, adjoint=adjoint)
@@ -300,8 +303,9 @@ def checkpoint_table(*, quick: bool) -> Table:
             number(total[name] / total[first], 2),
         )  # fmt: skip
     result.remarks.append(
-        f"{number(least[first] / least[second], 2)} times less memory (one recomputed segment counted in). Largest difference of the two "
-        f"gradients, relative to the largest entry of its array: {_difference(gradients[first], gradients[second]):.1e}."
+        f"{number(least[first] / least[second], 2)} times less memory (one recomputed segment counted in). Largest "
+        "difference of the two gradients, relative to the largest entry of its array: "
+        f"{_difference(gradients[first], gradients[second]):.1e}."
     )
     return result
 
@@ -323,7 +327,8 @@ def bound_table(rates: dict[str, dict[str, float]], worlds_rates: dict[str, floa
     cores = torch.get_num_threads() if require().device == "cpu" else 1
     result = Table(
         "Bound: arithmetic and memory of a step",
-        ("pass", "flops a step", "Gflop/s", "of the scalar peak", "a step in dependent multiply-adds", "state bytes a step", "GB/s", "of the copy rate"),
+        ("pass", "flops a step", "Gflop/s", "of the scalar peak", "a step in dependent multiply-adds", "state bytes a step",
+         "GB/s", "of the copy rate"),
     )  # fmt: skip
     for (name, kinds), touching in zip(rates.items(), (4, 8), strict=True):
         for kind, flops in (("taped", step_flops(8, touching)), ("backward", adjoint_flops(8, touching))):
@@ -333,10 +338,11 @@ def bound_table(rates: dict[str, dict[str, float]], worlds_rates: dict[str, floa
         label = f"the largest batch of worlds: {'forward, taped' if kind == 'taped' else 'backward'}"
         _add_bound(result, label, worlds_rates[kind], flops, peak.flops * cores, peak, "")
     result.remarks.append(
-        f"Measured in this run: {number(peak.flops / 1e9)} Gflop/s of scalar multiply-adds a core ({cores} cores count for the batch), "
-        f"{number(peak.dependent * 1e9)} ns for a multiply-add that waits for the one before, and {number(peak.copy / 1e9)} GB/s copied "
-        "(read plus written). Flops are counted from the code as written (`benchmarks/flops.py`), a square root or a division as one; the "
-        "compiler shares some. A step of one body is a chain: contact point, force, momentum, rotation, quaternion, the next contact point."
+        f"Measured in this run: {number(peak.flops / 1e9)} Gflop/s of scalar multiply-adds a core ({cores} cores count for "
+        f"the batch), {number(peak.dependent * 1e9)} ns for a multiply-add that waits for the one before, and "
+        f"{number(peak.copy / 1e9)} GB/s copied (read plus written). Flops are counted from the code as written "
+        "(`benchmarks/flops.py`), a square root or a division as one; the compiler shares some. A step of one body is a "
+        "chain: contact point, force, momentum, rotation, quaternion, the next contact point."
     )
     return result
 

@@ -37,16 +37,16 @@ def table(*, quick: bool) -> Table:
     repeats = 1 if quick else 5
     simulate = min(_simulate() for _ in range(repeats))
     stages = min((_first_step() for _ in range(repeats)), key=lambda stage: stage[-1])
-    result = Table("Start", ("what", "s", "target, s"))
-    result.add("`risp simulate cube` (41 pictures, 1,000 steps, video), kernels cached", f"{simulate:.1f}", f"{SIMULATE_TARGET:g}")
-    result.add("Python program until its first steps are done, kernels cached", f"{stages[3]:.2f}", f"{FIRST_STEP_TARGET:g}")
+    result = Table("Start", ("what (kernels cached)", "s", "target, s"))
+    result.add("`risp simulate cube` (41 pictures, 1,000 steps, video)", f"{simulate:.1f}", f"{SIMULATE_TARGET:g}")
+    result.add("Python program until its first steps are done", f"{stages[3]:.2f}", f"{FIRST_STEP_TARGET:g}")
     names = ("import torch", "import the engine", "start the runtime", "make the scene, load the kernels, first frame")
     for name, before, after in zip(names, (0.0, *stages), stages, strict=False):
         result.add(f"... of it: {name}", f"{after - before:.2f}", "")
     if not quick:
         with tempfile.TemporaryDirectory() as cache:
-            result.add("`risp simulate cube` the first time on a machine: kernels compiled", f"{_simulate(cache):.1f}", "")
-    result.remarks.append("Each in a process of its own, from its launch to its end or to the first step's; the least of several.")
+            result.add("`risp simulate cube`, nothing cached: all kernels compiled", f"{_simulate(cache):.1f}", "")
+    result.remarks.append("Each in a process of its own, from its launch to its end or to that of its first steps.")
     return result
 
 

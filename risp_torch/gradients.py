@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from risp_torch.bridge import bridge_dtype
 from risp_torch.inversion.film import film, pixel_loss
@@ -52,7 +53,8 @@ def check_torch(
 
 
 def check_film_gradient(
-    scene: Scene, names: Sequence[str], *, frames: int | None = None, step: float = 1e-8, adjoint: Adjoint | None = None
+    scene: Scene, names: Sequence[str], *, frames: int | None = None, step: float = 1e-8, adjoint: Adjoint | None = None,
+    progress: bool = False,
 ) -> tuple[list[FilmGradient], float]:
     """Check d(film loss) / d(unknowns) at the scene's own values, over the whole film.
 
@@ -67,6 +69,7 @@ def check_film_gradient(
         frames: frame intervals; all by default.
         step: of the differences, in parts of the range.
         adjoint: how states are kept.
+        progress: whether the films made are counted on a bar.
 
     Returns:
         One entry for each number, and the loss.
@@ -93,11 +96,15 @@ def check_film_gradient(
         moved = physical({name: torch.full(values[name].shape, SHIFT, dtype=torch.float64) for name in names})
         target = film(scene, moved, worlds=1, frames=count)[0][0]
 
+    bar = tqdm(desc="films", disable=not progress, leave=False)
+
     def loss(units: dict[str, torch.Tensor]) -> torch.Tensor:
+        bar.update()
         return pixel_loss(film(scene, physical(units), worlds=1, frames=count, adjoint=adjoint)[0], target).sum()
 
     start = {name: np.zeros(values[name].shape) for name in names}
-    report = check_torch(loss, start, step=step, order=4)
+    report = check_torch(loss, start, step=step, order=4, min_observable=0)
+    bar.close()
     entries = [
         FilmGradient(entry.name + "".join(f"[{i}]" for i in entry.index), entry.adjoint, entry.difference)
         for entry in report.entries

@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.report import format_table
 
     scene = make_scene(options)
-    checks, loss = check_film_gradient(scene, options.param or scene.unknowns)
+    checks, loss = check_film_gradient(scene, options.param or scene.unknowns, progress=True)
     rows, wrong = [], 0
     for check in checks:
         floor = FLOOR * loss

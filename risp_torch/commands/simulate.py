@@ -7,6 +7,8 @@ import time
 
 from risp_torch.commands.options import add_scene_arguments, make_scene
 
+CHUNK = 64  # frames rendered at once: a long film needs no more memory than a short one
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SCENE, --set, --out, --crf."""
@@ -19,6 +21,7 @@ def run(options: argparse.Namespace) -> int:
     """Write video.mp4, states.npz, strip.png, settings.json and result.json."""
     import numpy as np
     import torch
+    from tqdm import tqdm
 
     from risp_torch import report
     from risp_torch.atomic import replacing
@@ -31,7 +34,9 @@ def run(options: argparse.Namespace) -> int:
     print(f"simulating {scene.name}: {scene.frames} frames of {scene.frame_dt:g} s, {scene.settings.substeps} steps each")
     with torch.no_grad():
         states = scene.rollout()
-        pictures = scene.render(states)[0].cpu().numpy()
+        chunks = range(0, scene.frames + 1, CHUNK)
+        bar = tqdm(chunks, desc="filming", unit_scale=CHUNK, disable=len(chunks) == 1)
+        pictures = np.concatenate([scene.render(states, frames=slice(k, k + CHUNK))[0].cpu().numpy() for k in bar])
     write_video(folder.path / "video.mp4", pictures, fps=1 / scene.frame_dt, crf=options.crf)
     with replacing(folder.path / "states.npz") as temporary, open(temporary, "wb") as file:
         np.savez(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
@@ -109,7 +110,7 @@ def invert(
         folder = RunFolder.open_or_create(out, _settings_of(scene, video, unknown, initial, settings, refine, seed))
     z, history = descend(scene, target, unknowns, z, settings, folder=folder, adjoint=adjoint, progress=progress)
     final = unknowns.vector(unknowns.physical(z)).double().cpu().numpy()
-    final, losses = _refined(scene, target, unknowns, final, refine)
+    final, losses = _refined(scene, target, unknowns, final, refine, progress=progress)
     if not np.isfinite(losses).any():
         scene.rollout(unknowns.physical(z))  # raises, and names body and step
         raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
@@ -202,7 +203,7 @@ def film_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray) -> torch.Ten
 
 
 def _refined(
-    scene: Scene, target: torch.Tensor, unknowns: Unknowns, values: np.ndarray, steps: int
+    scene: Scene, target: torch.Tensor, unknowns: Unknowns, values: np.ndarray, steps: int, *, progress: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gauss-Newton steps from every start's end, each kept only if the loss falls; values [S, K] and losses [S]."""
     frames = target.shape[0] - 1
@@ -217,7 +218,9 @@ def _refined(
 
     losses = losses_at(scaled)
     active = np.isfinite(losses)
-    for _ in range(steps):
+    for _ in tqdm(range(steps), desc="refining", disable=not progress, leave=False):
+        if not active.any():
+            break
         for s in np.flatnonzero(active):
             step = newton_step(linearise(scene, target, unknowns, _physical(unknowns, scaled[s]))) * ranges
             tries = np.clip(scaled[s] + np.array([[1.0], [0.3], [0.05]]) * step, low, high)

@@ -14,7 +14,7 @@ from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.run_folder import RunFolder
 from risp_torch.scene import Scene
 from ti_sim.adjoint import Adjoint
-from ti_sim.base.errors import UserError
+from ti_sim.base.errors import DivergenceError, UserError
 
 OptimizerName = Literal["adam", "rmsprop", "lbfgs"]
 
@@ -145,8 +145,11 @@ def _descend_lbfgs(
                 loss.backward()
                 return loss
 
-            loss = optimizer.step(closure)
-            history.losses.append(loss.detach()[None] / 1e3)
+            try:
+                loss = optimizer.step(closure).detach() / 1e3
+            except DivergenceError:  # this start ends here, marked by its NaN losses; the others go on
+                loss = z.new_tensor(torch.nan)
+            history.losses.append(loss.reshape(1))
             bar.update()
         ends.append(z.detach())
         histories.append(history)
