@@ -3,7 +3,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
 .PHONY: demo test bench clean
 
@@ -19,7 +18,7 @@ test: $(STAMP)
 	exit $$status
 
 bench: $(STAMP)
-	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python $$script; done
+	$(BIN)/python -m benchmarks rigid raster --out docs/benchmarks.md
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.machine import describe
+from benchmarks.machine import describe, load
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import start
 
@@ -16,8 +16,8 @@ NAMES = ("rigid", "raster")
 
 PREFACE = """# Benchmarks
 
-Written by `{command}`. Times are wall times, the least of several calls after one to warm up, f32, on torch tensors; k, M
-and G are powers of 1000. Nothing is asserted: speed depends on the machine and on what else runs there.
+Written by `{command}`. Times are wall times, the least of several calls after one to warm up, f32, on torch
+tensors; M and G are powers of 1000. Nothing is asserted: speed depends on the machine and on what else runs there.
 """
 
 
@@ -34,12 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"python -m benchmarks: error: {error}", file=sys.stderr)
         return 2
-    command = " ".join(["python -m benchmarks", *options.names, *(["--quick"] if options.quick else [])])
+    device = [] if options.device == "auto" else ["--device", options.device]
+    command = " ".join(["python -m benchmarks", *options.names, *(["--quick"] if options.quick else []), *device])
     parts = [_shown(PREFACE.format(command=command) + "\n" + describe())]
     for name in dict.fromkeys(options.names):
         benchmark = importlib.import_module(f"benchmarks.{name}")
         parts.append(_shown(f"## {benchmark.TITLE}\n"))
         parts += [_shown(table.markdown()) for table in benchmark.tables(quick=options.quick)]
+    parts.append(_shown(f"Load after the end: {load()}."))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")

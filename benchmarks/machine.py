@@ -17,7 +17,7 @@ def describe() -> str:
     rows = {
         "date": datetime.date.today().isoformat(),
         "processor": f"{_processor()}, {_cores()} cores for this process",
-        "load before the start": _load(),
+        "load before the start": load(),
         "system": platform.platform(),
         "versions": ", ".join(
             [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in ("taichi", "torch", "numpy"))]
@@ -42,10 +42,11 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _load() -> str:
+def load() -> str:
+    """The system's load averages."""
     if not hasattr(os, "getloadavg"):
         return "unknown"
-    return ", ".join(f"{load:.1f}" for load in os.getloadavg()) + " (1, 5, 15 minutes; this process not included)"
+    return ", ".join(f"{load:.1f}" for load in os.getloadavg()) + " (processes that ran or waited, over 1, 5 and 15 minutes)"
 
 
 def _gpu(device: str) -> str:

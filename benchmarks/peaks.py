@@ -70,9 +70,9 @@ def measure(*, quick: bool) -> Peaks:
     count, repeats = (2_000_000, 3) if quick else (20_000_000, 7)
     factor = torch.linspace(0.5, 0.9, 9, device=device)
     result = torch.zeros(8, device=device)
-    chain = best_time(lambda: one_chain(count, factor, result), repeats=repeats).wall
-    chains = best_time(lambda: eight_chains(count, factor, result), repeats=repeats).wall
+    chain = best_time(lambda: one_chain(count, factor, result), repeats=repeats)
+    chains = best_time(lambda: eight_chains(count, factor, result), repeats=repeats)
     source = torch.ones(16_000_000, device=device)
     target = torch.zeros_like(source)
-    copied = best_time(lambda: copy_reals(source.numel(), source, target), repeats=repeats).wall
+    copied = best_time(lambda: copy_reals(source.numel(), source, target), repeats=repeats)
     return Peaks(flops=16 * count / chains, dependent=chain / count, copy=2 * source.nbytes / copied)

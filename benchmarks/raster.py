@@ -4,15 +4,16 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import torch
 
+from benchmarks.memory import peak_bytes, reset_peak, resident_bytes
 from benchmarks.table import Table, number, times
-from benchmarks.timing import Timing, best_times, peak_memory
+from benchmarks.timing import best_times
 from risp_torch import bridge
 from ti_render import (
     RasterSettings,
@@ -128,12 +129,11 @@ def make_inputs(pixels: int, faces: int, images: int = 1) -> tuple[RenderInputs,
     return inputs, RasterSettings(width=pixels, height=pixels, sigma=1e-4, gamma=1e-4, near=1.0, far=100.0)
 
 
-def _timed(inputs: RenderInputs, settings: RasterSettings, *, repeats: int) -> tuple[dict[str, Timing], RenderResult]:
-    """Times of "forward" and "backward" (towards all inputs), and a result."""
+def _passes(inputs: RenderInputs, settings: RasterSettings) -> tuple[dict[str, Callable[[], object]], RenderResult]:
+    """The "forward" pass and the "backward" pass towards all inputs, and a result."""
     result = render(inputs, settings)
     bar = torch.ones_like(result.images)
-    functions = {"forward": lambda: render(inputs, settings), "backward": lambda: render_adjoint(result, bar)}
-    return best_times(functions, repeats=repeats), result
+    return {"forward": lambda: render(inputs, settings), "backward": lambda: render_adjoint(result, bar)}, result
 
 
 def _single_tables(sizes: tuple[tuple[int, int], ...], quick: bool) -> Iterator[Table]:
@@ -149,13 +149,14 @@ def _single_tables(sizes: tuple[tuple[int, int], ...], quick: bool) -> Iterator[
     )  # fmt: skip
     for pixels, faces in sizes:
         inputs, settings = make_inputs(pixels, faces)
-        least, result = _timed(inputs, settings, repeats=5 if quick else 25)
+        functions, result = _passes(inputs, settings)
+        least = best_times(functions, repeats=5 if quick else 25)
         _add_speed(speed, pixels, faces, result, least)
         visited, covered = count_pairs(result)
-        process = "" if quick else f"{_process_memory(pixels, faces, 1):.1f}"
+        process = _process_memory(pixels, faces, 1, quick)
         bound.add(
             f"{pixels} x {pixels}", f"{faces:,}", number(array_bytes(result) / 1e6), process, f"{visited:,}", f"{covered:,}",
-            *(number(least[kind].wall * 1e9 / covered) for kind in ("forward", "backward")),
+            *(number(least[kind] * 1e9 / covered) for kind in ("forward", "backward")),
         )  # fmt: skip
     speed.remarks.append(
         "80 and 5,120 faces: icospheres; 1,008: a UV sphere of 24 x 21. sigma = gamma = 1e-4. Backward: towards vertices, "
@@ -175,8 +176,8 @@ def _single_tables(sizes: tuple[tuple[int, int], ...], quick: bool) -> Iterator[
     yield bound
 
 
-def _add_speed(table: Table, pixels: int, faces: int, result: RenderResult, least: dict[str, Timing]) -> None:
-    forward, backward = least["forward"].wall, least["backward"].wall
+def _add_speed(table: Table, pixels: int, faces: int, result: RenderResult, least: dict[str, float]) -> None:
+    forward, backward = least["forward"], least["backward"]
     covered = float((result.images[..., 3] > 0.5).float().mean())
     theirs = PYTORCH3D_FORWARD[pixels, faces], PYTORCH3D_BACKWARD[pixels, faces]
     ranges = [" - ".join(dict.fromkeys(f"{1e3 * t:.0f}" for t in (min(peer), max(peer)))) for peer in theirs]
@@ -192,38 +193,38 @@ def _batch_table(quick: bool) -> Table:
         f"Batches at {pixels} x {pixels} pixels, {faces:,} faces",
         ("pictures", "forward, ms", "backward, ms", "pictures/s, both", "ratio to 1", "arrays, MB", "process, MB"),
     )
-    repeats, first = 3 if quick else 15, None
-    for images in (1, 8):
-        inputs, settings = make_inputs(pixels, faces, images)
-        least, rendered = _timed(inputs, settings, repeats=repeats)
-        rate = images / (least["forward"].wall + least["backward"].wall)
-        first = first or rate
-        process = "" if quick else f"{_process_memory(pixels, faces, images):.1f}"
-        cells = [number(least[kind].wall * 1e3) for kind in ("forward", "backward")]
-        result.add(images, *cells, number(rate), number(rate / first, 2), number(array_bytes(rendered) / 1e6), process)
-    batch = least
-    least = _through_torch(inputs, settings, repeats)
-    rate = 8 / (least["forward"].wall + least["backward"].wall)
-    cells = [number(least[kind].wall * 1e3) for kind in ("forward", "backward")]
-    result.add("8, torch autograd (`bridge.render`)", *cells, number(rate), number(rate / first, 2), "", "")
+    single, batch = make_inputs(pixels, faces, 1), make_inputs(pixels, faces, 8)
+    # One picture; eight; eight through torch autograd: all in turns.
+    programs = {"1": _passes(*single), "8": _passes(*batch)}
+    functions = {(name, kind): run for name, program in programs.items() for kind, run in program[0].items()}
+    torch_name = "8, torch autograd (`bridge.render`)"
+    functions |= {(torch_name, kind): run for kind, run in _torch_passes(*batch).items()}
+    least = best_times(functions, repeats=5 if quick else 25)
+    rates = {name: int(name[0]) / (least[name, "forward"] + least[name, "backward"]) for name in (*programs, torch_name)}
+    for name, rate in rates.items():
+        memory = ("", "")
+        if name in programs:
+            memory = number(array_bytes(programs[name][1]) / 1e6), _process_memory(pixels, faces, int(name), quick)
+        cells = [number(least[name, kind] * 1e3) for kind in ("forward", "backward")]
+        result.add(name, *cells, number(rate), number(rate / rates["1"], 2), *memory)
     result.remarks.append(
         f"PyTorch3D (see above; 8 pictures, 10 faces a pixel, EARLIER on such a machine): {1e3 * peer_forward:.0f} ms and "
-        f"{1e3 * peer_backward:,.0f} ms, which is {times(peer_forward / batch['forward'].wall)} and "
-        f"{times(peer_backward / batch['backward'].wall)} the times here."
+        f"{1e3 * peer_backward:,.0f} ms, which is {times(peer_forward / least['8', 'forward'])} and "
+        f"{times(peer_backward / least['8', 'backward'])} the times here."
     )
     return result
 
 
-def _through_torch(inputs: RenderInputs, settings: RasterSettings, repeats: int) -> dict[str, Timing]:
-    wanted = {name: getattr(inputs, name).clone().requires_grad_() for name in ("vertices_rest", "body_q", "camera", "albedo")}
+def _torch_passes(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Callable[[], object]]:
+    names = ("vertices_rest", "body_q", "camera", "albedo", "ambient", "light", "background")
+    wanted = {name: getattr(inputs, name).clone().requires_grad_() for name in names}
     inputs = replace(inputs, **wanted)
     pictures = bridge.render(inputs, settings)
     bar = torch.ones_like(pictures)
-    functions = {
+    return {
         "forward": lambda: bridge.render(inputs, settings),
         "backward": lambda: torch.autograd.grad(pictures, list(wanted.values()), bar, retain_graph=True),
     }
-    return best_times(functions, repeats=repeats)
 
 
 def array_bytes(result: RenderResult) -> int:
@@ -236,12 +237,14 @@ def array_bytes(result: RenderResult) -> int:
     return sum(array.nbytes for array in [*forward, *real, *wanted])
 
 
-def _process_memory(pixels: int, faces: int, images: int) -> float:
+def _process_memory(pixels: int, faces: int, images: int, quick: bool) -> str:
     """MB by which one forward and one backward pass raise the memory of a process that did a small one before."""
+    if quick or not sys.platform.startswith("linux"):
+        return ""
     code = f"from benchmarks.raster import memory_child; memory_child({pixels}, {faces}, {images}, {require().device!r})"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
-    return float(done.stdout) / 1e6
+    return f"{float(done.stdout) / 1e6:.1f}"
 
 
 def memory_child(pixels: int, faces: int, images: int, device: str) -> None:
@@ -250,9 +253,10 @@ def memory_child(pixels: int, faces: int, images: int, device: str) -> None:
     for small in (True, False):
         inputs, settings = make_inputs(8 if small else pixels, faces, 1 if small else images)
         images_bar = torch.ones(inputs.body_q.shape[0], settings.height, settings.width, 4, device=inputs.body_q.device)
-        before = peak_memory()
+        reset_peak()
+        before = resident_bytes()
         render_adjoint(render(inputs, settings), images_bar)
-    print(peak_memory() - before)
+    print(peak_bytes() - before)
 
 
 @ti.kernel

@@ -11,7 +11,7 @@ import torch
 from benchmarks import peaks, startup
 from benchmarks.flops import adjoint_flops, step_flops
 from benchmarks.table import Table, number, times
-from benchmarks.timing import Timing, best_times
+from benchmarks.timing import best_times
 from risp_torch import bridge
 from ti_sim.adjoint import Checkpoint, StoreAll
 from ti_sim.base.runtime import require
@@ -127,7 +127,7 @@ def make_case(
     return Case(solver, inputs, frames)
 
 
-def timed(cases: dict[str, Case], *, repeats: int, adjoint: StoreAll | Checkpoint | None = None) -> dict[str, dict[str, Timing]]:
+def timed(cases: dict[str, Case], *, repeats: int, adjoint: StoreAll | Checkpoint | None = None) -> dict[str, dict[str, float]]:
     """Times of each case's "taped" and "free" (without gradient) rollout and of its "backward" pass, all in turns.
 
     The backward pass gets an adjoint at every frame, as a loss on a film gives it.
@@ -158,22 +158,18 @@ def one_body_table(*, quick: bool) -> tuple[Table, dict[str, dict[str, float]]]:
         f"One body with 8 contact points, one rollout of {steps:,} steps (M steps/s)",
         ("body", "forward, taped", "forward, no gradient", "backward", "forward / gradSim", "backward / gradSim"),
     )
-    rates = {name: {kind: steps / timing.wall for kind, timing in kinds.items()} for name, kinds in least.items()}
-    rates_cpu = {name: {kind: steps / timing.cpu for kind, timing in kinds.items()} for name, kinds in least.items()}
+    rates = {name: {kind: steps / seconds for kind, seconds in kinds.items()} for name, kinds in least.items()}
     through_torch = _through_torch(cases["box, 4 of 8 points touch"], repeats)
-    shown = rates | {f"{name}, by CPU time": kinds for name, kinds in rates_cpu.items()}
-    shown["box through torch autograd (`bridge.rollout`)"] = through_torch | {"free": float("nan")}
+    shown = rates | {"the box through torch autograd (`bridge.rollout`)": through_torch}
     for name, kinds in shown.items():
-        result.add(
-            name, number(kinds["taped"] * MEGA), number(kinds["free"] * MEGA), number(kinds["backward"] * MEGA),
-            times(kinds["taped"] / GRADSIM_FORWARD), times(kinds["backward"] / GRADSIM_BACKWARD),
-        )  # fmt: skip
+        cells = [number(kinds[kind] * MEGA) if kind in kinds else "" for kind in ("taped", "free", "backward")]
+        ratios = kinds["taped"] / GRADSIM_FORWARD, kinds["backward"] / GRADSIM_BACKWARD
+        result.add(name, *cells, *(times(ratio) for ratio in ratios))
     result.remarks.append(
         f"Targets: {FORWARD_TARGET * MEGA:g} forward (taped) and {BACKWARD_TARGET * MEGA:g} backward. gradSim: "
         f"{GRADSIM_FORWARD:,.0f} and {GRADSIM_BACKWARD:,.0f} steps/s, its public code on two cores of the same kind, "
         "measured EARLIER, not in this run."
     )
-    result.remarks.append("Rates by CPU time are what the serial code does when nothing else wants the core.")
     return result, rates
 
 
@@ -189,7 +185,7 @@ def _through_torch(case: Case, repeats: int) -> dict[str, float]:
         },
         repeats=repeats,
     )
-    return {kind: case.body_steps / timing.wall for kind, timing in least.items()}
+    return {kind: case.body_steps / seconds for kind, seconds in least.items()}
 
 
 def bodies_table(*, quick: bool) -> Table:
@@ -217,7 +213,7 @@ def _scaling_table(title: str, what: str, cases: dict[str, Case], quick: bool) -
     )
     first, rates = None, {}
     for name, case in cases.items():
-        rates = {kind: case.body_steps / timing.wall for kind, timing in least[name].items()}
+        rates = {kind: case.body_steps / seconds for kind, seconds in least[name].items()}
         first = first or rates
         cells = [cell for kind, rate in rates.items() for cell in (number(rate * MEGA), number(rate / first[kind], 2))]
         result.add(name, f"{case.frames * SUBSTEPS:,}", *cells)
@@ -259,7 +255,7 @@ def _plan_times(points: np.ndarray, touching: float, quick: bool) -> dict[str, d
     cases = {plan: make_case(points, frames=frames, touching=touching, plan=plan) for plan in ("world", "element")}
     least = timed(cases, repeats=3 if quick else 7)
     return {
-        plan: {kind: timing.wall / cases[plan].body_steps for kind, timing in kinds.items()} for plan, kinds in least.items()
+        plan: {kind: seconds / cases[plan].body_steps for kind, seconds in kinds.items()} for plan, kinds in least.items()
     }
 
 
@@ -277,14 +273,14 @@ def _crossover(sizes: tuple[int, ...], ratios: list[float]) -> str:
 
 def checkpoint_table(*, quick: bool) -> Table:
     """StoreAll against Checkpoint on one rollout."""
-    frames, every = (80, 45) if quick else (800, 141)
+    frames, intervals = (80, (45, 500)) if quick else (800, (141, 1000, 5000))
     case = make_case(box_points(), frames=frames, touching=4)
     steps = frames * SUBSTEPS
-    # As many steps a segment as segments: the least memory.
-    adjoints = {"StoreAll()": StoreAll(), f"Checkpoint(every={every})": Checkpoint(every)}
+    # The first interval is the square root of the steps, which takes the least memory; the others make fewer launches.
+    adjoints = {"StoreAll()": StoreAll()} | {f"Checkpoint(every={every})": Checkpoint(every) for every in intervals}
     result = Table(
         f"Checkpoints: one box, {steps:,} steps",
-        ("adjoint", "states kept, bytes", "forward, ms", "backward, ms", "both / StoreAll's"),
+        ("adjoint", "bytes", "less by", "forward, ms", "backward, ms", "time of both / StoreAll's", "gradient difference"),
     )
     least, gradients, functions = {}, {}, {}
     for name, adjoint in adjoints.items():
@@ -293,21 +289,25 @@ def checkpoint_table(*, quick: bool) -> Table:
         gradients[name] = case.solver.rollout_adjoint(kept, *bars)
         functions[name, "taped"] = lambda adjoint=adjoint: case.solver.rollout(case.inputs, frames, adjoint=adjoint)
         functions[name, "backward"] = lambda kept=kept, bars=bars: case.solver.rollout_adjoint(kept, *bars)
-        least[name] = kept.states.nbytes + (0 if adjoint == StoreAll() else (every + 1) * STATE_SIZE * kept.states.itemsize)
+        least[name] = kept.states.nbytes + _segment_bytes(kept.states, adjoint)
     clock = best_times(functions, repeats=3 if quick else 15)
-    total = {name: clock[name, "taped"].wall + clock[name, "backward"].wall for name in adjoints}
-    first, second = adjoints
+    total = {name: clock[name, "taped"] + clock[name, "backward"] for name in adjoints}
+    first = "StoreAll()"
     for name in adjoints:
         result.add(
-            name, f"{least[name]:,}", number(clock[name, "taped"].wall * 1e3), number(clock[name, "backward"].wall * 1e3),
-            number(total[name] / total[first], 2),
+            name, f"{least[name]:,}", times(least[first] / least[name]), number(clock[name, "taped"] * 1e3),
+            number(clock[name, "backward"] * 1e3), times(total[name] / total[first]),
+            f"{_difference(gradients[first], gradients[name]):.1e}",
         )  # fmt: skip
     result.remarks.append(
-        f"{number(least[first] / least[second], 2)} times less memory (one recomputed segment counted in). Largest "
-        "difference of the two gradients, relative to the largest entry of its array: "
-        f"{_difference(gradients[first], gradients[second]):.1e}."
+        "Bytes: the kept states and, for Checkpoint, one recomputed segment. Gradient difference: the largest of all inputs, "
+        "relative to the largest entry of its array (f32)."
     )
     return result
+
+
+def _segment_bytes(states: torch.Tensor, adjoint: StoreAll | Checkpoint) -> int:
+    return (adjoint.every + 1) * STATE_SIZE * states.itemsize if isinstance(adjoint, Checkpoint) else 0
 
 
 def _difference(a: RigidInputs, b: RigidInputs) -> float:

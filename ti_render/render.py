@@ -17,6 +17,7 @@ from ti_render.shade import shade, shade_adjoint
 from ti_render.tiles import Tiles, bin_faces
 from ti_sim.base.arrays import Array, check_array, to_numpy, zeros_like_family
 from ti_sim.base.errors import UserError
+from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import require, ti
 
 
@@ -197,16 +198,9 @@ def _backdrop_arguments(inputs: RenderInputs, settings: RasterSettings) -> tuple
 
 def _tile_arguments(tiles: Tiles, settings: RasterSettings) -> tuple[Any, ...]:
     return (
-        tiles.start, tiles.slot, tiles.entries, _spread(tiles), settings.width, settings.height, tiles.side,
+        tiles.start, tiles.slot, tiles.entries, spread_of(tiles.slot.shape[0]), settings.width, settings.height, tiles.side,
         int(settings.composite == "softmax"), settings.sigma, settings.near, settings.background_depth, settings.depth_rate,
     )  # fmt: skip
-
-
-def _spread(tiles: Tiles) -> int:
-    """Loop iterations per tile that let the CPU's threads share the tiles (see ``rasterise``): about 32 portions of 512."""
-    if require().device != "cpu":
-        return 1
-    return min(max(32 * 512 // tiles.slot.shape[0], 1), 512)
 
 
 def _contiguous(array: Array) -> Array:

@@ -11,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SCENE, --video, --unknown, and the settings of the search."""
     add_scene_arguments(parser)
     parser.add_argument("--video", required=True, metavar="FILE", help="an .mp4 or a folder of PNG frames")
-    parser.add_argument("--unknown", required=True, nargs="+", metavar="NAME", help="parameters to find")
+    parser.add_argument("--unknown", required=True, nargs="+", action="extend", metavar="NAME", help="parameters to find")
     parser.add_argument("--starts", type=positive_int, default=4, help="guesses spread over the allowed ranges (default 4)")
     parser.add_argument("--iterations", type=positive_int, default=60, help="gradient steps (default 60)")
     parser.add_argument("--optimizer", choices=("adam", "rmsprop", "lbfgs"), default="adam")

@@ -27,19 +27,22 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.commands.simulate import simulation_settings
     from risp_torch.inversion import film, landscape
     from risp_torch.inversion.invert import load_target
+    from risp_torch.inversion.landscape import landscape_unknowns
     from risp_torch.run_folder import RunFolder, default_run_path
 
     scene = make_scene(options)
     names = [options.param] + ([options.param2] if options.param2 else [])
     params = [scene.table[name] for name in names]
-    settings = simulation_settings(scene, options) | {"params": names, "points": options.points, "video": options.video}
+    points = options.points or (41 if len(names) == 1 else 15)
+    landscape_unknowns(scene, names, points=points)  # before anything is written
+    settings = simulation_settings(scene, options) | {"params": names, "points": points, "video": options.video}
     if options.video:
         target = load_target(scene, options.video)
     else:
         with torch.no_grad():
             target = film(scene, {}, worlds=1, frames=scene.frames)[0][0]
     folder = RunFolder.create(options.out or default_run_path("landscape", scene.name), settings)
-    axes, losses = landscape(scene, target, names, points=options.points or (41 if len(names) == 1 else 15))
+    axes, losses = landscape(scene, target, names, points=points)
     marks = None if options.video else {"scene": tuple(param.value for param in params)}
     picture = folder.path / "landscape.png"
     if len(names) == 1:

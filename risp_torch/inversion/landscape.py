@@ -31,11 +31,7 @@ def landscape(
     Raises:
         UserError: not one or two scalar names, or fewer than two points.
     """
-    unknowns = Unknowns.of(scene, names)
-    if not 1 <= len(names) <= 2 or len(unknowns.labels) != len(names):
-        raise UserError(f"a landscape has one or two scalar parameters, and {len(unknowns.labels)} numbers were named")
-    if points < 2:
-        raise UserError(f"points is {points}: at least 2 are needed")
+    unknowns = landscape_unknowns(scene, names, points=points)
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     axes = [np.linspace(a, b, points) for a, b in zip(low, high, strict=True)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(names))
@@ -48,3 +44,13 @@ def landscape(
         np.power(10.0, axis) if scale == "log10" else axis for axis, scale in zip(axes, unknowns.scales, strict=True)
     ]
     return physical, torch.cat(losses).cpu().numpy().reshape([points] * len(names))
+
+
+def landscape_unknowns(scene: Scene, names: list[str], *, points: int) -> Unknowns:
+    """The parameters of a landscape, checked (arguments and errors: ``landscape``)."""
+    unknowns = Unknowns.of(scene, names)
+    if not 1 <= len(names) <= 2 or len(unknowns.labels) != len(names):
+        raise UserError(f"a landscape has one or two different scalar parameters, and {len(unknowns.labels)} numbers were named")
+    if points < 2:
+        raise UserError(f"points is {points}: at least 2 are needed")
+    return unknowns

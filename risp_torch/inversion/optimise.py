@@ -42,6 +42,8 @@ class OptimiseSettings:
             raise UserError(f"optimizer {self.optimizer!r} is unknown: choose adam, rmsprop or lbfgs")
         if self.iterations < 1:
             raise UserError(f"iterations is {self.iterations}: at least 1 is needed")
+        if not 0 < self.learning_rate < math.inf:
+            raise UserError(f"learning_rate is {self.learning_rate}: give a number above zero")
         if self.first_frames is not None and self.first_frames < 1:
             raise UserError(f"first_frames is {self.first_frames}: at least 1 is needed")
 

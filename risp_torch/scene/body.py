@@ -99,9 +99,9 @@ def make_body(
         raise UserError(f"{name}.orientation is {orientation}: give a quaternion (x, y, z, w) that is not zero")
     mesh = shape.mesh()
     if density is not None:
-        table.add(f"{name}.density", density, unit="kg/m3", positive=True)
+        table.add(f"{name}.density", density, unit="kg/m3", sign="positive")
     else:
-        table.add(f"{name}.mass", mass, unit="kg", positive=True)
+        table.add(f"{name}.mass", mass, unit="kg", sign="positive")
     if inertia is not None:
         check_inertia(inertia.value if isinstance(inertia, Param) else inertia, f"{name}.inertia")
         table.add(f"{name}.inertia", inertia, unit="kg m2", shape=(3, 3))
@@ -120,11 +120,8 @@ def make_body(
 def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:
     """Name the four contact parameters under ``prefix``; negative values are errors, and zero stiffness is one."""
     for field, unit in CONTACT_FIELDS.items():
-        value = getattr(contact, field)
-        number = value.value if isinstance(value, Param) else value
-        if np.ndim(number) == 0 and float(number) < 0:
-            raise UserError(f"{prefix}.{field} is {number}: give a number that is not negative")
-        table.add(f"{prefix}.{field}", value, unit=unit, positive=field == "stiffness")
+        sign = "positive" if field == "stiffness" else "not negative"
+        table.add(f"{prefix}.{field}", getattr(contact, field), unit=unit, sign=sign)
 
 
 def _add_surface(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface) -> None:

@@ -34,7 +34,8 @@ def load_scene(scene: str, **overrides: Any) -> Scene:
         overrides: options of make_scene.
 
     Raises:
-        UserError: no such scene, a file that does not load, no make_scene in it, or an option that it does not take.
+        UserError: no such scene, a file that does not load, no make_scene in it, an option that it does not take, or
+            make_scene failed.
     """
     make_scene = find_make_scene(scene)
     options = inspect.signature(make_scene).parameters
@@ -42,7 +43,13 @@ def load_scene(scene: str, **overrides: Any) -> Scene:
         for name in overrides:
             if name not in options:
                 raise unknown_name_error(f"option of {scene}'s make_scene", name, list(options))
-    made = make_scene(**overrides)
+    given = ", ".join(f"{name}={value!r}" for name, value in overrides.items())
+    try:
+        made = make_scene(**overrides)
+    except UserError as error:
+        raise UserError(f"make_scene({given}) of {scene}: {error}") from error
+    except Exception as error:
+        raise UserError(f"make_scene({given}) of {scene} failed: {type(error).__name__}: {error}") from error
     if not isinstance(made, Scene):
         raise UserError(f"make_scene of {scene} returned {type(made).__name__}: return a Scene")
     return made

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param, as_param
 
+Sign = Literal["positive", "not negative"]
+
 
 @dataclass
 class ParameterTable:
@@ -22,11 +24,13 @@ class ParameterTable:
 
     Attributes:
         params: dotted name -> Param, in the order in which the scene named them.
+        signs: dotted name -> "positive" or "not negative", of the numbers that must be so.
     """
 
     params: dict[str, Param]
+    signs: dict[str, Sign] = field(default_factory=dict)
 
-    def add(self, name: str, value: Any, *, unit: str, shape: tuple[int, ...] = (), positive: bool = False) -> None:
+    def add(self, name: str, value: Any, *, unit: str, shape: tuple[int, ...] = (), sign: Sign | None = None) -> None:
         """Name a number of the scene.
 
         Args:
@@ -34,10 +38,10 @@ class ParameterTable:
             value: Param, number or array; one number for a vector means all its entries.
             unit: for tables, unless the Param has its own.
             shape: of the value.
-            positive: whether zero and less are errors.
+            sign: "positive" where zero and less are errors, "not negative" where less than zero is one; else None.
 
         Raises:
-            UserError: the name is taken, the shape is wrong, or a positive number is not.
+            UserError: the name is taken, the shape is wrong, or the sign is.
         """
         if name in self.params:
             raise UserError(f"{name!r} is in the scene already: give the second thing another name")
@@ -46,8 +50,9 @@ class ParameterTable:
             filled = np.broadcast_to(np.asarray(param.value, dtype=np.float64), shape)
         except ValueError:
             raise UserError(f"{name} has shape {np.shape(param.value)}, and {shape} is needed") from None
-        if positive and (filled <= 0).any():
-            raise UserError(f"{name} is {param.value} {unit}: give a number above zero".replace("  ", " "))
+        _check_sign(name, param.value, param.unit or unit, sign)
+        if sign is not None:
+            self.signs[name] = sign
         number = float(filled) if shape == () else filled.copy()
         self.params[name] = replace(param, value=number, unit=param.unit or unit)
 
@@ -60,7 +65,7 @@ class ParameterTable:
         """Give a parameter another value, within its bounds.
 
         Raises:
-            UserError: no such name, wrong shape, or a value outside the bounds.
+            UserError: no such name, wrong shape, wrong sign, or a value outside the bounds.
         """
         param = self[name]
         shape = np.shape(param.value)
@@ -68,6 +73,7 @@ class ParameterTable:
             filled = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
         except (TypeError, ValueError):
             raise UserError(f"{name} is set to {value!r}, and numbers of shape {shape} are needed") from None
+        _check_sign(name, value, param.unit, self.signs.get(name))
         try:
             self.params[name] = replace(param, value=float(filled) if shape == () else filled.copy())
         except UserError as error:
@@ -107,3 +113,12 @@ class ParameterTable:
     def _tensor(self, name: str, value: Any) -> torch.Tensor:
         self[name]  # an unknown name is named as such before anything else
         return torch.as_tensor(value, dtype=bridge_dtype(), device=bridge_device())
+
+
+def _check_sign(name: str, value: Any, unit: str, sign: Sign | None) -> None:
+    """Raise a UserError for a number of the wrong sign."""
+    number = np.asarray(value, dtype=np.float64)
+    wrong = (number <= 0).any() if sign == "positive" else (number < 0).any() if sign == "not negative" else False
+    if wrong:
+        wanted = "above zero" if sign == "positive" else "that is not negative"
+        raise UserError(f"{name} is {value} {unit}: give a number {wanted}".replace(" :", ":"))

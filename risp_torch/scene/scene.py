@@ -68,7 +68,7 @@ class Scene:
         integrator: Integrator = "semi_implicit",
         plan: Plan = "auto",
         sigma: float = 1e-4,
-        gamma: float = 1e-4,
+        gamma: float = 1e-3,
         name: str = "",
     ) -> None:
         """An empty scene.
@@ -208,7 +208,7 @@ class Scene:
         self.camera = camera
         self.table.add("camera.position", camera.position, unit="m", shape=(3,))
         self.table.add("camera.turn", camera.turn, unit="rad", shape=(3,))
-        self.table.add("camera.focal", camera.focal, unit="px", shape=(2,), positive=True)
+        self.table.add("camera.focal", camera.focal, unit="px", shape=(2,), sign="positive")
         self.table.add("camera.center", camera.center, unit="px", shape=(2,))
 
     def resize_camera(self, width: int, height: int) -> None:

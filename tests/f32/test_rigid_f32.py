@@ -14,8 +14,8 @@ from ti_sim.rigid.solver import RigidSolver
 
 METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world")]
 STEPS = {
-    "body_q0": 1e-7, "body_qd0": 1e-6, "body_mass": 1e-7, "body_inertia": 1e-9, "body_material": 1e-5, "gravity": 1e-5,
-    "body_force": 1e-6, "force_point": 1e-7,
+    "body_q0": 1e-7, "body_qd0": 1e-6, "body_mass": 1e-6, "body_inertia": 1e-9, "body_material": 1e-5, "gravity": 1e-5,
+    "body_force": 1e-5, "force_point": 1e-6,
 }  # fmt: skip
 
 
@@ -43,7 +43,11 @@ def test_twenty_thousand_steps_in_a_tenth_of_the_memory(integrator: str) -> None
     wanted, actual = solver.rollout_adjoint(full, *bars), solver.rollout_adjoint(lean, *bars)
     for name, a, w in zip(INPUT_NAMES, actual.arrays(), wanted.arrays(), strict=True):
         assert np.isfinite(w).all() and w.any(), name
-        print(name, np.abs(a-w).max()/np.abs(w).max(), np.abs(w).max())
+        # The terms of the inertia's adjoint cancel: their sizes add up to ninety times the largest entry.
+        rtol = 3e-5 if name == "body_inertia" else 1e-6
+        np.testing.assert_allclose(a, w, rtol=0, atol=rtol * np.abs(w).max(), err_msg=name)
+    for name in ("body_q0", "body_qd0"):  # carried, not summed: the recomputed states are the same to the last bit
+        np.testing.assert_array_equal(getattr(actual, name), getattr(wanted, name))
 
 
 @pytest.mark.parametrize(("integrator", "plan"), METHODS)

@@ -274,8 +274,8 @@ def test_state0_replaces_the_start_and_carries_a_gradient() -> None:
         whole = scene.rollout(frames=4)
     split = scene.rollout(frames=2, state0=(whole.body_q[:, 2], whole.body_qd[:, 2]))
     # The push acts in the first frame of a film; from the second on, two films of half the length are the whole one.
-    assert close(scene.rollout({"push.impulse": torch.zeros(3)}, frames=2, state0=(whole.body_q[:, 2], whole.body_qd[:, 2])).body_q,
-                 whole.body_q[:, 2:], rtol=1e-12)  # fmt: skip
+    unpushed = scene.rollout({"push.impulse": torch.zeros(3)}, frames=2, state0=(whole.body_q[:, 2], whole.body_qd[:, 2]))
+    assert close(unpushed.body_q, whole.body_q[:, 2:], rtol=1e-12)
     assert not close(split.body_q, whole.body_q[:, 2:], rtol=1e-6)
     body_q = whole.body_q[:, 2].clone().requires_grad_()
     scene.rollout(frames=2, state0=(body_q, whole.body_qd[:, 2])).body_qd.sum().backward()

@@ -25,12 +25,12 @@ DT, SUBSTEPS, FRAMES = 5e-4, 7, 6
 STEPS = {
     "body_q0": 1e-7,
     "body_qd0": 1e-6,
-    "body_mass": 1e-7,
+    "body_mass": 1e-6,
     "body_inertia": 1e-9,
     "body_material": 1e-6,
     "gravity": 1e-5,
-    "body_force": 1e-6,
-    "force_point": 1e-7,
+    "body_force": 1e-5,
+    "force_point": 1e-6,
 }
 BRANCHES = {
     "flight": {numpy_rigid.APART},

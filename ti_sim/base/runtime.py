@@ -101,7 +101,7 @@ def _adopt() -> Runtime:
     names = {ti.f32: "f32", ti.f64: "f64"}
     if config.default_fp not in names:
         raise UserError(
-            f"taichi was started with default_fp={config.default_fp}: start it with ti.f32 or ti.f64, or let this library start it"
+            f"taichi was started with default_fp={config.default_fp}: start it with ti.f32 or ti.f64, or leave the start to us"
         )
     if config.arch in (ti.x64, ti.arm64):
         device = "cpu"

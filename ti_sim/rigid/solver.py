@@ -17,6 +17,7 @@ from ti_sim.base.arrays import (
     zeros_like_family,
 )
 from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import require
 from ti_sim.rigid import element_plan, world_plan
 from ti_sim.rigid.dynamics import STATE_SIZE
@@ -122,7 +123,9 @@ class RigidSolver:
             UserError: the rollout kept nothing, or shapes or precision do not fit.
         """
         if rollout.states is None:
-            raise UserError("this rollout kept no states: run it with adjoint=StoreAll() or Checkpoint(every=k) to differentiate it")
+            raise UserError(
+                "this rollout kept no states: run it with adjoint=StoreAll() or Checkpoint(every=k) to differentiate it"
+            )
         inputs = rollout.inputs
         # From the counts, not from the kept frames, which a caller may have let go of.
         shape = (inputs.world_count, rollout.frames + 1, self.model.body_count)
@@ -193,7 +196,8 @@ class RigidSolver:
             body_q, body_qd, int(write_frames), diverged,
             inputs.body_mass, inputs.body_inertia, inputs.body_material, inputs.gravity, inputs.body_force,
             inputs.force_point, *self._table_arguments(tables, run is element_plan.advance),
-            *self._counts(run is element_plan.advance), self.settings.dt, self.model.ground_height, first, steps, self.settings.substeps,
+            *self._counts(run is element_plan.advance, inputs.world_count), self.settings.dt, self.model.ground_height,
+            first, steps, self.settings.substeps,
         )  # fmt: skip
 
     def _advance_adjoint(
@@ -209,7 +213,8 @@ class RigidSolver:
             inputs.body_mass, inputs.body_inertia, inputs.body_material, inputs.gravity, inputs.body_force,
             inputs.force_point, bars.body_mass, bars.body_inertia, bars.body_material, bars.gravity, bars.body_force,
             bars.force_point, *self._table_arguments(tables, element),
-            *self._counts(element), self.settings.dt, self.model.ground_height, first, steps, self.settings.substeps,
+            *self._counts(element, inputs.world_count), self.settings.dt, self.model.ground_height,
+            first, steps, self.settings.substeps,
         )  # fmt: skip
 
     def _tables(self, like: Array) -> ModelArrays:
@@ -223,9 +228,9 @@ class RigidSolver:
             )
         return self._arrays[key]
 
-    def _counts(self, element: bool) -> tuple[int, ...]:
+    def _counts(self, element: bool, world_count: int) -> tuple[int, int]:
         points = sum(len(p) for p in self.model.contact_points)
-        return (self.model.force_count, points) if element else (self.model.force_count,)
+        return self.model.force_count, points if element else spread_of(world_count * self.model.body_count)
 
     @staticmethod
     def _table_arguments(tables: ModelArrays, element: bool) -> tuple[Array, ...]:

@@ -6,7 +6,6 @@ from ti_sim.base.vecmath import (
     angular_velocity_adjoint,
     mat3,
     normalized_adjoint,
-    outer,
     rotation_matrix,
     rotation_matrix_adjoint,
     vec3,
@@ -151,8 +150,3 @@ def add_inertia_adjoint(body_inertia_bar: ti.template(), b, n, inverse_inertia, 
     for i, j in ti.static(ti.ndrange(3, 3)):
         body_inertia_bar[b, n, i, j] = body_inertia_bar[b, n, i, j] + inertia_bar[i, j]
 
-
-__all__ = [
-    "add_inertia_adjoint", "begin", "begin_adjoint", "frame_velocity_adjoint", "is_finite", "load_frame_adjoint",
-    "load_inertia", "load_state", "outer", "store_frame", "store_state",
-]  # fmt: skip

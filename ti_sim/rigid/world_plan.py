@@ -1,6 +1,7 @@
 """World-parallel plan: one thread a body of a world, a whole rollout (or checkpoint segment) in one launch.
 
-Bodies of this solver meet only the ground, so each of them is independent of the others.
+Bodies of this solver meet only the ground, so each of them is independent of the others. The loops count ``spread``
+iterations for each of them (see ``ti_sim.base.parallel``).
 """
 
 from ti_sim.base.runtime import ti
@@ -38,7 +39,7 @@ def advance(
     body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
     gravity: ti.types.ndarray(), body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
     point: ti.types.ndarray(), point_start: ti.types.ndarray(), force_window: ti.types.ndarray(),
-    force_count: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
+    force_count: int, spread: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
 ):  # fmt: skip
     """Advance every body of every world by ``steps`` steps.
 
@@ -47,8 +48,10 @@ def advance(
     frames that fall into the segment, and diverged_step [B, N] (first step with a number that is not finite, else -1).
     Adjoint: ``advance_adjoint``, by hand.
     """
-    for b, n in ti.ndrange(body_mass.shape[0], body_mass.shape[1]):
-        if diverged_step[b, n] < 0:
+    bodies = body_mass.shape[1]
+    for index in range(body_mass.shape[0] * bodies * spread):
+        b, n = index // spread // bodies, index // spread % bodies
+        if index % spread == 0 and diverged_step[b, n] < 0:
             x, q, v, momentum = load_state(source, b, source_slot, n)
             store_state(states, b, 0, n, x, q, v, momentum)
             mass = body_mass[b, n]
@@ -107,7 +110,7 @@ def advance_adjoint(
     body_mass_bar: ti.types.ndarray(), body_inertia_bar: ti.types.ndarray(), body_material_bar: ti.types.ndarray(),
     gravity_bar: ti.types.ndarray(), body_force_bar: ti.types.ndarray(), force_point_bar: ti.types.ndarray(),
     point: ti.types.ndarray(), point_start: ti.types.ndarray(), force_window: ti.types.ndarray(),
-    force_count: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
+    force_count: int, spread: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
 ):  # fmt: skip
     """Adjoint of ``advance`` over a segment whose every state was stored.
 
@@ -115,8 +118,10 @@ def advance_adjoint(
     state_bar [B, N, 13] at the end of the segment into that at its start, and adds to the adjoints of the bodies' numbers.
     Frame adjoints are taken at the end of the steps that wrote them, so frame 0 is left to ``begin_adjoint``.
     """
-    for b, n in ti.ndrange(body_mass.shape[0], body_mass.shape[1]):
-        if diverged_step[b, n] < 0:
+    bodies = body_mass.shape[1]
+    for index in range(body_mass.shape[0] * bodies * spread):
+        b, n = index // spread // bodies, index // spread % bodies
+        if index % spread == 0 and diverged_step[b, n] < 0:
             mass = body_mass[b, n]
             inverse_inertia = load_inertia(body_inertia, b, n).inverse()
             material = vec4(body_material[b, n, 0], body_material[b, n, 1], body_material[b, n, 2], body_material[b, n, 3])

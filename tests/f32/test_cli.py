@@ -1,0 +1,413 @@
+"""The command line: what each command writes, and what it says when it is asked for something wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import trimesh
+
+import risp_torch.gradients
+from risp_torch import load_scene, read_video, simulate_video, write_frames, write_video
+from risp_torch.__main__ import COMMANDS, main
+from risp_torch.gradients import FilmGradient
+from tests.reference import small_scenes
+
+Risp = Callable[..., tuple[int, str, str]]
+FILM = ["video.mp4", "states.npz", "strip.png", "settings.json", "result.json"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with the scene file small.py."""
+    shutil.copy(small_scenes.__file__, tmp_path / "small.py")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def risp(folder: Path, capsys: pytest.CaptureFixture[str]) -> Risp:
+    """Runs the command line in this process: exit status, stdout, stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as stop:  # argparse
+            status = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The film of the small scene."""
+    return simulate_video(small_scenes.make_scene(), tmp_path_factory.mktemp("film") / "film.mp4", crf=10)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder with its bytes."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def assert_refused(risp: Risp, folder: Path, arguments: list[object], culprit: str) -> None:
+    """Exit status 2, one line on stderr with the culprit, and every file as it was before."""
+    before = tree(folder)
+    status, out, err = risp(*arguments)
+    assert status == 2, (status, err)
+    assert len(err.strip().splitlines()) == 1 and "error: " in err, err
+    assert culprit in err, err
+    assert "Traceback" not in out + err
+    assert tree(folder) == before
+
+
+# -- what the commands write ----------------------------------------------------------------------------------------------
+
+
+def test_scenes_lists_what_ships(risp: Risp) -> None:
+    status, out, _ = risp("scenes")
+    assert status == 0
+    assert "cube" in out and "toss" in out and "unknown: ground.contact.stiffness" in out
+
+
+def test_help_of_every_command(risp: Risp) -> None:
+    status, out, _ = risp("--help")
+    assert status == 0 and all(command in out for command in COMMANDS)
+    for command in COMMANDS:
+        status, out, _ = risp(command, "--help")
+        assert status == 0 and "usage: risp" in out
+
+
+def test_simulate_writes_video_states_and_strip(risp: Risp, folder: Path) -> None:
+    changes = ["--set", "block.density=500", "--set", "stiffness=900"]
+    status, out, _ = risp("simulate", "small.py", *changes, "--out", "run", "--crf", 8)
+    assert status == 0 and "run/video.mp4" in out
+    run = folder / "run"
+    assert sorted(path.name for path in run.iterdir()) == sorted(FILM)
+    scene = load_scene("small.py", stiffness=900.0)
+    scene.set("block.density", 500.0)
+    film = scene.render(states := scene.rollout())[0].numpy()
+    written = read_video(run / "video.mp4", fps=200, size=(16, 16), frames=5)
+    assert written.shape == film.shape and np.abs(written - film).mean() < 0.02
+    saved = np.load(run / "states.npz")
+    np.testing.assert_array_equal(saved["body_q"], states.body_q[0].numpy())
+    np.testing.assert_allclose(saved["time"], np.arange(5) * 5e-3)
+    assert saved["body_names"].tolist() == ["block"]
+    result, settings = (json.loads((run / name).read_text()) for name in ("result.json", "settings.json"))
+    assert result["schema"] == 1 and result["scene"] == "small" and result["frames"] == 5 and result["seconds"] > 0
+    assert settings["parameters"]["block.density"] == 500 and settings["parameters"]["ground.contact.stiffness"] == 900
+    assert settings["size"] == [16, 16] and settings["substeps"] == 10 and settings["precision"] == "f32"
+
+
+def test_simulate_takes_size_and_frames_and_names_its_folder(risp: Risp, folder: Path) -> None:
+    assert risp("simulate", "small.py", "--size", 24, "--frames", 2, "--set", "camera.turn=(0, 0, 0.1)")[0] == 0
+    (run,) = (folder / "runs").iterdir()
+    assert run.name.startswith("simulate-small-")
+    assert read_video(run / "video.mp4").shape == (3, 24, 24, 3)
+
+
+def test_simulate_a_scene_that_ships(risp: Risp, folder: Path) -> None:
+    assert risp("simulate", "cube", "--size", 16, "--frames", 2, "--out", "cube")[0] == 0
+    assert json.loads((folder / "cube" / "result.json").read_text())["scene"] == "cube"
+
+
+def test_landscape_of_one_parameter(risp: Risp, folder: Path) -> None:
+    status, out, _ = risp("landscape", "small.py", "--param", "block.density", "--points", 5, "--out", "run")
+    assert status == 0 and "block.density = 800" in out
+    written = {path.name for path in (folder / "run").iterdir()}
+    assert written == {"landscape.npz", "landscape.png", "result.json", "settings.json"}
+    saved = np.load(folder / "run" / "landscape.npz")
+    np.testing.assert_allclose(np.log10(saved["axis0"]), np.linspace(np.log10(80), np.log10(8000), 5), rtol=1e-6)
+    assert saved["loss"].argmin() == 2 and saved["loss"].min() < 1e-10  # f32: the truth, to rounding
+    result = json.loads((folder / "run" / "result.json").read_text())
+    assert result["lowest"] == {"block.density": pytest.approx(800.0, rel=1e-5)} and result["loss"] == saved["loss"].min()
+
+
+def test_landscape_of_two_parameters_against_a_video(risp: Risp, folder: Path, video: Path) -> None:
+    names = ["block.density", "ground.contact.friction"]
+    arguments = ["--param", names[0], "--param2", names[1], "--points", 3, "--video", video, "--out", "run"]
+    assert risp("landscape", "small.py", *arguments)[0] == 0
+    saved = np.load(folder / "run" / "landscape.npz")
+    assert saved["loss"].shape == (3, 3) and np.unravel_index(saved["loss"].argmin(), (3, 3)) == (1, 1)
+    assert (folder / "run" / "landscape.png").stat().st_size > 5000
+
+
+def test_invert_writes_result_plots_strip_and_video(risp: Risp, folder: Path, video: Path) -> None:
+    status, out, err = risp(
+        "invert", "small.py", "--video", video, "--unknown", "block.density", "--unknown", "block.velocity", "--starts", 2,
+        "--iterations", 12, "--learning-rate", 0.05, "--first-frames", 2, "--seed", 3, "--out", "run",
+    )  # fmt: skip
+    assert status == 0, err
+    run = folder / "run"
+    texts, pictures = {"result.json", "settings.json"}, {"loss.png", "parameters.png", "strip.png"}
+    assert {path.name for path in run.iterdir()} == {*texts, *pictures, "checkpoint.safetensors", "comparison.mp4"}
+    result = json.loads((run / "result.json").read_text())
+    assert result["schema"] == 1 and result["scene"] == "small" and result["seed"] == 3 and result["seconds"] > 0
+    assert set(result) >= {"schema", "scene", "version", "seed", "settings", "unknowns", "starts", "best", "seconds"}
+    labels = ["block.density", "block.velocity[0]", "block.velocity[1]", "block.velocity[2]"]
+    assert list(result["unknowns"]) == labels
+    density = result["unknowns"]["block.density"]
+    assert set(density) >= {"value", "unit", "low", "high", "sd", "observable"}
+    assert (density["unit"], density["low"], density["high"]) == ("kg/m3", 80.0, 8000.0) and 80 < density["value"] < 8000
+    assert len(result["starts"]) == 2 and result["starts"][result["best"]]["status"] == "best"
+    for start in result["starts"]:
+        assert set(start) == {"initial", "final", "loss", "status"} and list(start["final"]) == labels
+    assert result["starts"][result["best"]]["final"]["block.density"] == density["value"]
+    assert result["settings"]["search"]["iterations"] == 12 and result["settings"]["search"]["first_frames"] == 2
+    assert all(label in out for label in labels) and "kg/m3" in out and "start" in out
+    assert read_video(run / "comparison.mp4").shape[0] == 5
+
+
+def test_invert_reads_a_folder_of_pictures(risp: Risp, folder: Path) -> None:
+    scene = small_scenes.make_scene()
+    write_frames(folder / "frames", scene.render(scene.rollout())[0].detach(), fps=200)
+    arguments = ["invert", "small.py", "--video", "frames", "--unknown", "block.density", "--iterations", 2, "--starts", 2]
+    assert risp(*arguments, "--optimizer", "rmsprop", "--out", "run")[0] == 0
+    assert (folder / "run" / "result.json").is_file()
+
+
+def test_gradcheck_prints_a_table(risp: Risp, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = [FilmGradient("block.density", 1.0, 1.0), FilmGradient("gravity[2]", 0.0, 1e-12)]
+    monkeypatch.setattr(risp_torch.gradients, "check_film_gradient", lambda scene, names, **options: (checks, 0.5))
+    status, out, _ = risp("gradcheck", "small.py", "--precision", "f32")
+    assert status == 0 and "right" in out and "not observable" in out and "WRONG" not in out
+    checks.append(FilmGradient("block.velocity[1]", 1.0, -1.0))
+    status, out, _ = risp("gradcheck", "small.py", "--precision", "f32")
+    assert status == 1 and "WRONG" in out
+
+
+# -- in a process of its own ----------------------------------------------------------------------------------------------
+
+
+def risp_process(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "risp_torch", *(str(argument) for argument in arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+
+
+def test_gradcheck_in_a_process_of_its_own(folder: Path) -> None:
+    names = ["block.density", "ground.contact.friction", "camera.turn"]
+    done = risp_process("gradcheck", "small.py", *(f"--param={name}" for name in names), "--device", "cpu", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("right") == 5 and all(name in done.stdout for name in names)
+    assert [path.name for path in folder.iterdir() if path.suffix != ".pyc"] == ["small.py"]
+
+
+def test_an_error_in_a_process_of_its_own(folder: Path) -> None:
+    done = risp_process("simulate", "cub", cwd=folder)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.splitlines() == ["risp simulate: error: unknown scene 'cub': did you mean 'cube'? (known: cube, toss)"]
+
+
+# -- what it refuses ------------------------------------------------------------------------------------------------------
+
+SIMULATE = ["simulate", "small.py", "--out", "new"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "culprit"),
+    [
+        (["simulate", "cub", "--out", "new"], "'cub': did you mean 'cube'"),
+        (["simulate", "nowhere", "--out", "new"], "'nowhere': choose one of cube, toss"),
+        (["simulate", "nowhere.py", "--out", "new"], "nowhere.py does not exist"),
+        (["simulate", ".", "--out", "new"], "'.'"),
+        ([*SIMULATE, "--fames", 3], "'--fames': did you mean --frames"),
+        ([*SIMULATE, "--frames", 0], "--frames: 0 is too small"),
+        ([*SIMULATE, "--frames", "few"], "--frames: 'few' is not a whole number"),
+        ([*SIMULATE, "--size", -4], "--size: -4 is too small"),
+        ([*SIMULATE, "--device", "tpu"], "'tpu'"),
+        ([*SIMULATE, "--device", "cuda"], "already runs on cpu"),
+        ([*SIMULATE, "--precision", "f64"], "already runs on cpu in f32"),
+        ([*SIMULATE, "--set", "stiffnes=3"], "'stiffnes': did you mean 'stiffness'"),
+        ([*SIMULATE, "--set", "block.densty=3"], "'block.densty': did you mean 'block.density'"),
+        ([*SIMULATE, "--set", "block.density"], "'block.density' is not NAME=VALUE"),
+        ([*SIMULATE, "--set", "=3"], "'=3' is not NAME=VALUE"),
+        ([*SIMULATE, "--set", "block.density=much"], "block.density is set to 'much'"),
+        ([*SIMULATE, "--set", "block.position=(1, 2)"], "block.position is set to (1, 2)"),
+        ([*SIMULATE, "--set", "block.density=9e9"], "block.density: Param: start value 9e+09 lies outside its bounds [80, 8000]"),
+        ([*SIMULATE, "--set", "block.density=-3"], "block.density is -3 kg/m3"),
+        ([*SIMULATE, "--set", "ground.contact.damping=-1"], "ground.contact.damping is -1"),
+        ([*SIMULATE, "--set", "block.position=nan"], "block.position: Param: value is [nan nan nan]"),
+        ([*SIMULATE, "--set", "density=0"], "make_scene(density=0) of small.py: Param: value is 0"),
+        ([*SIMULATE, "--set", "frames=0"], "frames=0"),
+        ([*SIMULATE, "--set", "size=large"], "make_scene(size='large') of small.py failed: TypeError"),
+        ([*SIMULATE, "--set", "mesh=none.stl"], "none.stl does not exist"),
+        (["simulate", "cube", "--set", "die.density=0", "--out", "new"], "die.density is 0 kg/m3: give a number above zero"),
+        (["simulate", "cube", "--set", "die.color=1", "--out", "new"], "'die.color': did you mean"),
+        (["simulatte", "cube"], "'simulatte'"),
+        (["simulate"], "SCENE"),
+        (["gradcheck", "small.py", "--precision", "f32"], "f64"),
+        (["landscape", "small.py", "--param", "block.densty", "--out", "new"], "'block.densty': did you mean 'block.density'"),
+        (["landscape", "small.py", "--param", "block.position", "--out", "new"], "block.position has no bounds"),
+        (["landscape", "small.py", "--param", "block.velocity", "--out", "new"], "3 numbers were named"),
+        (["landscape", "small.py", "--param", "block.density", "--points", 1, "--out", "new"], "points is 1"),
+        (["landscape", "small.py", "--param", "block.density", "--param2", "block.density", "--out", "new"], "two different"),
+    ],
+)  # fmt: skip
+def test_wrong_input_is_refused(risp: Risp, folder: Path, arguments: list[object], culprit: str) -> None:
+    assert_refused(risp, folder, arguments, culprit)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "culprit"),
+    [
+        ("syntax.py", b"def make_scene(:\n", "syntax.py does not load: SyntaxError"),
+        ("bytes.py", b"\xff\xfe\x00", "bytes.py does not load"),
+        ("imports.py", b"import not_a_module\n", "imports.py does not load: ModuleNotFoundError: No module named 'not_a_module'"),
+        ("empty.py", b"x = 1\n", "empty.py has no make_scene"),
+        ("number.py", b"def make_scene():\n    return 3\n", "number.py returned int"),
+        ("nothing.py", b"def make_scene():\n    pass\n", "nothing.py returned NoneType"),
+        ("raises.py", b"def make_scene():\n    return 1 / 0\n", "raises.py failed: ZeroDivisionError"),
+    ],
+)  # fmt: skip
+def test_a_bad_scene_file_is_refused(risp: Risp, folder: Path, name: str, source: bytes, culprit: str) -> None:
+    (folder / name).write_bytes(source)
+    assert_refused(risp, folder, ["simulate", name, "--out", "new"], culprit)
+
+
+PARTS = {
+    "no bodies": "",
+    "no light": "    scene.add_rigid('block', shape=Box(0.1, 0.1, 0.1), density=1.0)\n",
+    "no camera": "    scene.add_rigid('block', shape=Box(0.1, 0.1, 0.1), density=1.0)\n    scene.add_light(AmbientLight(intensity=1))\n",
+}
+
+
+@pytest.mark.parametrize("culprit", PARTS)
+def test_a_scene_with_something_missing_is_refused(risp: Risp, folder: Path, culprit: str) -> None:
+    head = "from risp_torch import AmbientLight, Box, Scene\ndef make_scene():\n    scene = Scene(frame_dt=1, frames=1, substeps=1)\n"
+    (folder / "part.py").write_text(f"{head}{PARTS[culprit]}    return scene\n")
+    status, _, err = risp("simulate", "part.py", "--out", "new")
+    assert status == 2 and culprit in err and len(err.strip().splitlines()) == 1
+    assert not (folder / "new" / "result.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "culprit"),
+    [
+        ("open.stl", lambda m: m.update_faces(np.arange(len(m.faces)) > 0), "open.stl is not watertight"),
+        ("flat.stl", lambda m: m.apply_scale([1, 1, 0]), "flat.stl is degenerate"),
+        ("inside.stl", lambda m: m.invert(), "inside.stl is inside-out"),
+    ],
+)  # fmt: skip
+def test_a_bad_mesh_is_refused(risp: Risp, folder: Path, name: str, change: Callable, culprit: str) -> None:
+    mesh = trimesh.creation.box((0.05, 0.04, 0.03))
+    change(mesh)
+    mesh.export(folder / name)
+    assert_refused(risp, folder, ["simulate", "small.py", "--set", f"mesh={name}", "--out", "new"], culprit)
+
+
+def test_a_damaged_mesh_file_is_refused(risp: Risp, folder: Path) -> None:
+    (folder / "noise.obj").write_text("this is no mesh\n")
+    assert_refused(risp, folder, ["simulate", "small.py", "--set", "mesh=noise.obj", "--out", "new"], "noise.obj")
+    good = trimesh.creation.box((0.05, 0.04, 0.03))
+    good.export(folder / "good.stl")
+    arguments = ["simulate", "small.py", "--set", "mesh=good.stl", "--set", "scale=0", "--out", "new"]
+    assert_refused(risp, folder, arguments, "good.stl: scale is 0")
+    assert risp("simulate", "small.py", "--set", "mesh=good.stl", "--out", "new")[0] == 0
+
+
+INVERT = ["invert", "small.py", "--iterations", 1, "--out", "new"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "culprit"),
+    [
+        (["--unknown", "block.densty"], "'block.densty': did you mean 'block.density'"),
+        (["--unknown", "block.position"], "block.position has no bounds"),
+        (["--unknown", "block.density", "--size", 24], "16x16 pixels, and 24x24 are needed"),
+        (["--unknown", "block.density", "--frames", 7], "has 5 frames, and the scene needs 8"),
+        (["--unknown", "block.density", "--learning-rate", -1], "learning_rate is -1"),
+        (["--unknown", "block.density", "--starts", 0], "--starts: 0 is too small"),
+        (["--unknown", "block.density", "--optimizer", "sgd"], "'sgd'"),
+        ([], "--unknown"),
+    ],
+)
+def test_a_wrong_inversion_is_refused(risp: Risp, folder: Path, video: Path, arguments: list[object], culprit: str) -> None:
+    assert_refused(risp, folder, [*INVERT, "--video", video, *arguments], culprit)
+
+
+def test_a_bad_video_is_refused(risp: Risp, folder: Path, video: Path) -> None:
+    unknown = ["--unknown", "block.density"]
+    whole = video.read_bytes()
+    (folder / "cut.mp4").write_bytes(whole[: len(whole) // 3])
+    (folder / "cut_later.mp4").write_bytes(whole[: len(whole) - 300])
+    (folder / "empty.mp4").write_bytes(b"")
+    (folder / "folder").mkdir()
+    write_video(folder / "slow.mp4", read_video(video), fps=100)
+    write_video(folder / "short.mp4", read_video(video)[:3], fps=200)
+    for name, culprit in (
+        ("none.mp4", "none.mp4 does not exist"),
+        ("cut.mp4", "cut.mp4 is damaged, cut short"),
+        ("cut_later.mp4", "cut short"),
+        ("empty.mp4", "empty.mp4"),
+        ("folder", "folder holds no PNG picture"),
+        ("slow.mp4", "slow.mp4 has 100 frames per second, and the scene has 200"),
+        ("short.mp4", "short.mp4 has 3 frames, and the scene needs 5"),
+        ("small.py", "small.py"),
+    ):
+        assert_refused(risp, folder, [*INVERT, *unknown, "--video", name], culprit)
+    assert_refused(risp, folder, [*INVERT, *unknown], "--video")
+    landscape = ["landscape", "small.py", "--param", "block.density", "--points", 2, "--out", "new"]
+    assert_refused(risp, folder, [*landscape, "--video", "slow.mp4"], "slow.mp4")
+
+
+def test_a_finished_run_is_never_touched(risp: Risp, folder: Path, video: Path) -> None:
+    assert risp("simulate", "small.py", "--out", "done")[0] == 0
+    commands = (
+        ["simulate", "small.py", "--out", "done"],
+        ["landscape", "small.py", "--param", "block.density", "--points", 2, "--out", "done"],
+        ["invert", "small.py", "--video", video, "--unknown", "block.density", "--iterations", 1, "--out", "done"],
+    )
+    for arguments in commands:
+        assert_refused(risp, folder, arguments, "done already holds a finished run")
+
+
+def test_an_unfinished_run_with_other_settings_is_not_touched(risp: Risp, folder: Path, video: Path) -> None:
+    invert = ["invert", "small.py", "--video", video, "--unknown", "block.density", "--starts", 1, "--out", "run"]
+    assert risp(*invert, "--iterations", 10)[0] == 0
+    (folder / "run" / "result.json").unlink()  # as if it had been killed after its checkpoint
+    culprit = "run has other settings (search.iterations is 10 there and 20 here)"
+    assert_refused(risp, folder, [*invert, "--iterations", 20], culprit)
+
+
+def test_a_place_that_cannot_be_written(risp: Risp, folder: Path) -> None:
+    assert_refused(risp, folder, ["simulate", "small.py", "--out", "small.py"], "small.py is a file")
+    assert_refused(risp, folder, ["simulate", "small.py", "--out", "small.py/run"], "small.py")
+
+
+# -- divergence -----------------------------------------------------------------------------------------------------------
+
+
+def write_stiff_scene(folder: Path, *, low: float) -> None:
+    """stiff.py: the small scene with another range of stiffness, up to 1e38 N/m."""
+    source = (folder / "small.py").read_text()
+    assert "low=40.0, high=4000.0" in source
+    (folder / "stiff.py").write_text(source.replace("low=40.0, high=4000.0", f"low={low}, high=1e38"))
+
+
+def test_divergence_has_its_own_exit_status_and_names_body_and_step(risp: Risp, folder: Path) -> None:
+    write_stiff_scene(folder, low=40.0)
+    status, out, err = risp("simulate", "stiff.py", "--set", "stiffness=1e37", "--out", "run")
+    assert status == 3, err
+    (line,) = err.strip().splitlines()
+    assert "'block' stopped being finite at step " in line and "more substeps" in line
+    assert int(line.split("at step ")[1].split()[0]) > 0
+    assert not (folder / "run" / "result.json").exists() and "Traceback" not in err
+    # The folder is free for another try.
+    assert risp("simulate", "stiff.py", "--out", "run")[0] == 0
+
+
+def test_an_inversion_of_which_every_start_diverges(risp: Risp, folder: Path, video: Path) -> None:
+    write_stiff_scene(folder, low=1e36)
+    arguments = ["invert", "stiff.py", "--set", "stiffness=1e37", "--video", video, "--unknown", "ground.contact.stiffness"]
+    status, _, err = risp(*arguments, "--starts", 2, "--iterations", 2, "--out", "run")
+    assert status == 3, err
+    assert "'block' stopped being finite at step " in err and "Traceback" not in err
