@@ -225,7 +225,7 @@ def _read_file(
     try:
         with av.open(str(path)) as container:
             if not container.streams.video:
-                raise UserError(f"{path} holds no video, or is cut short: give a whole video file or a folder of PNG frames")
+                raise UserError(f"{path} holds no video: give a video file or a folder of PNG frames (or copy it again, if it was cut short)")
             stream = container.streams.video[0]
             _check_size(path, (stream.height, stream.width), size)
             _check_rate(path, stream.average_rate, fps)

@@ -276,14 +276,17 @@ def test_a_bad_scene_file_is_refused(risp: Risp, folder: Path, name: str, source
 PARTS = {
     "no bodies": "",
     "no light": "    scene.add_rigid('block', shape=Box(0.1, 0.1, 0.1), density=1.0)\n",
-    "no camera": "    scene.add_rigid('block', shape=Box(0.1, 0.1, 0.1), density=1.0)\n    scene.add_light(AmbientLight(intensity=1))\n",
+    "no camera": (
+        "    scene.add_rigid('block', shape=Box(0.1, 0.1, 0.1), density=1.0)\n    scene.add_light(AmbientLight(intensity=1))\n"
+    ),
 }
 
 
 @pytest.mark.parametrize("culprit", PARTS)
 def test_a_scene_with_something_missing_is_refused(risp: Risp, folder: Path, culprit: str) -> None:
-    head = "from risp_torch import AmbientLight, Box, Scene\ndef make_scene():\n    scene = Scene(frame_dt=1, frames=1, substeps=1)\n"
-    (folder / "part.py").write_text(f"{head}{PARTS[culprit]}    return scene\n")
+    head = "from risp_torch import AmbientLight, Box, Scene\ndef make_scene():\n"
+    scene = "    scene = Scene(frame_dt=1, frames=1, substeps=1)\n"
+    (folder / "part.py").write_text(f"{head}{scene}{PARTS[culprit]}    return scene\n")
     status, _, err = risp("simulate", "part.py", "--out", "new")
     assert status == 2 and culprit in err and len(err.strip().splitlines()) == 1
     assert not (folder / "new" / "result.json").exists()

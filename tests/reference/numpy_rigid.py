@@ -1,8 +1,8 @@
 """Rigid bodies in compliant contact with the ground, stepped in plain numpy: what the kernels are compared with.
 
 Written from the equations alone: state (x, q, v, L) with L the angular momentum in the world frame, w = R I^-1 R^T L;
-for a contact point at depth c > 0 with velocity u, f_n = max(0, ke c - kd u_n) and friction
--min(mu f_n, kf |u_t|) u_t / |u_t|. Everything is float64 and vectorised over worlds and bodies.
+for a contact point at depth c > 0 with velocity u, f_n = max(0, ke c - kd max(u_n, -c / dt)) (closing no faster than a step
+allows) and friction -min(mu f_n, kf |u_t|) u_t / |u_t|. Everything is float64 and vectorised over worlds and bodies.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ class NumpyRollout:
         body_qd: [B, frames + 1, N, 6] m/s and rad/s.
         momentum: [B, frames + 1, N, 3] angular momentum, world frame [kg m2/s].
         pattern: [evaluations, B, N, P] int8, APART, UNLOADED (deep but f_n = 0), STICKING or SLIDING.
+        onset: [evaluations, B, N, P] bool, where the closing speed is limited to depth / dt.
     """
 
     body_q: np.ndarray
     body_qd: np.ndarray
     momentum: np.ndarray
     pattern: np.ndarray
+    onset: np.ndarray
 
 
 def rotation(q: np.ndarray) -> np.ndarray:
@@ -59,7 +61,8 @@ def unit(q: np.ndarray) -> np.ndarray:
 class _Worlds:
     """The right-hand side of the equations of motion for one set of inputs."""
 
-    def __init__(self, model: RigidModel, inputs: RigidInputs) -> None:
+    def __init__(self, model: RigidModel, inputs: RigidInputs, dt: float) -> None:
+        self.dt = dt
         self.mass, self.material = inputs.body_mass[..., None], inputs.body_material
         self.inverse_inertia = np.linalg.inv(inputs.body_inertia)
         self.gravity, self.height = inputs.gravity[:, None], model.ground_height
@@ -69,6 +72,7 @@ class _Worlds:
         for n, points in enumerate(model.contact_points):
             self.points[n, : len(points)], self.exists[n, : len(points)] = points, True
         self.pattern: list[np.ndarray] = []
+        self.onset: list[np.ndarray] = []
 
     def angular_velocity(self, q: np.ndarray, momentum: np.ndarray) -> np.ndarray:
         r = rotation(q)
@@ -84,12 +88,13 @@ class _Worlds:
         depth = self.height - (x[:, :, None, 2] + arm[..., 2])
         ke, kd, kf, mu = (self.material[..., i, None] for i in range(4))
         deep = (depth > 0) & self.exists
-        normal = np.where(deep, np.maximum(0.0, ke * depth - kd * u[..., 2]), 0.0)
+        normal = np.where(deep, np.maximum(0.0, ke * depth - kd * np.maximum(u[..., 2], -depth / self.dt)), 0.0)
         speed = np.hypot(u[..., 0], u[..., 1])
         sticking = kf * speed <= mu * normal
         factor = np.where(sticking, kf, mu * normal / np.where(speed > 0, speed, 1.0))
         factor = np.where(deep, factor, 0.0)
         contact = np.stack([-factor * u[..., 0], -factor * u[..., 1], normal], -1)
+        self.onset.append(deep & (u[..., 2] < -depth / self.dt))
         self.pattern.append(
             np.where(deep, np.where(normal > 0, np.where(sticking, STICKING, SLIDING), UNLOADED), APART).astype(np.int8)
         )
@@ -131,7 +136,7 @@ class _Worlds:
 
 def rollout(model: RigidModel, settings: RigidSettings, inputs: RigidInputs, frames: int) -> NumpyRollout:
     """Simulate with the equations above; arguments as of the solver under test, arrays in numpy float64."""
-    worlds = _Worlds(model, inputs)
+    worlds = _Worlds(model, inputs, settings.dt)
     advance = worlds.rk4 if settings.integrator == "rk4" else worlds.semi_implicit
     x, q = inputs.body_q0[..., :3], unit(inputs.body_q0[..., 3:])
     r = rotation(q)
@@ -145,4 +150,4 @@ def rollout(model: RigidModel, settings: RigidSettings, inputs: RigidInputs, fra
     poses = np.stack([np.concatenate(s[:2], -1) for s in kept], 1)
     velocities = np.stack([np.concatenate([s[2], worlds.angular_velocity(s[1], s[3])], -1) for s in kept], 1)
     momenta = np.stack([s[3] for s in kept], 1)
-    return NumpyRollout(poses, velocities, momenta, np.stack(worlds.pattern))
+    return NumpyRollout(poses, velocities, momenta, np.stack(worlds.pattern), np.stack(worlds.onset))

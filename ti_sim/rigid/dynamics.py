@@ -74,7 +74,7 @@ def applied_load_adjoint(
 
 
 @ti.func
-def contact_load(x, rotation, v, w, material, ground, point: ti.template(), first, last):
+def contact_load(x, rotation, v, w, material, dt, ground, point: ti.template(), first, last):
     """Force [N] and torque about the centre of mass [N m] of the ground on the contact points first..last-1."""
     force, torque = vec3(0.0), vec3(0.0)
     for p in range(first, last):
@@ -82,14 +82,16 @@ def contact_load(x, rotation, v, w, material, ground, point: ti.template(), firs
         height = x.z - ground + rotation[2, 0] * local.x + rotation[2, 1] * local.y + rotation[2, 2] * local.z
         if height < 0:
             arm = rotation @ local
-            f = contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w)
+            f = contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, dt)
             force += f
             torque += arm.cross(f)
     return force, torque
 
 
 @ti.func
-def contact_load_adjoint(x, rotation, v, w, material, ground, force_bar, torque_bar, point: ti.template(), first, last):
+def contact_load_adjoint(
+    x, rotation, v, w, material, dt, ground, force_bar, torque_bar, point: ti.template(), first, last
+):  # fmt: skip
     """Adjoint of ``contact_load``: (z_bar, rotation_bar, v_bar, w_bar, material_bar, sum of force · force_bar)."""
     z_bar, work = 0.0, 0.0
     rotation_bar = mat3(0.0)
@@ -101,10 +103,10 @@ def contact_load_adjoint(x, rotation, v, w, material, ground, force_bar, torque_
         if height < 0:
             arm = rotation @ local
             u = v + w.cross(arm)
-            f = contact_force(height, u, material.x, material.y, material.z, material.w)
+            f = contact_force(height, u, material.x, material.y, material.z, material.w, dt)
             f_bar = force_bar + torque_bar.cross(arm)
             height_bar, u_bar, theta_bar = contact_force_adjoint(
-                height, u, material.x, material.y, material.z, material.w, f_bar
+                height, u, material.x, material.y, material.z, material.w, dt, f_bar
             )
             arm_bar = f.cross(torque_bar) + u_bar.cross(w)
             arm_bar.z += height_bar

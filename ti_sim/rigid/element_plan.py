@@ -109,7 +109,7 @@ def advance_unrolled(
             if height < 0:
                 arm = rotation @ local
                 material = load_material(body_material, b, n)
-                f = contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w)
+                f = contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, dt)
                 torque = arm.cross(f)
                 for k in ti.static(range(3)):
                     ti.atomic_add(load[b, n, k], f[k])
@@ -218,9 +218,9 @@ def advance_unrolled_adjoint(
                 m = load_material(body_material, b, n)
                 force_bar = load_vec3(load_bar, b, n)
                 torque_bar = vec3(load_bar[b, n, 3], load_bar[b, n, 4], load_bar[b, n, 5])
-                f = contact_force(height, speed, m.x, m.y, m.z, m.w)
+                f = contact_force(height, speed, m.x, m.y, m.z, m.w, dt)
                 height_bar, u_bar, material_bar = contact_force_adjoint(
-                    height, speed, m.x, m.y, m.z, m.w, force_bar + torque_bar.cross(arm)
+                    height, speed, m.x, m.y, m.z, m.w, dt, force_bar + torque_bar.cross(arm)
                 )
                 arm_bar = f.cross(torque_bar) + u_bar.cross(w)
                 arm_bar.z += height_bar

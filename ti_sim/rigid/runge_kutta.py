@@ -18,14 +18,14 @@ from ti_sim.rigid.dynamics import applied_load, applied_load_adjoint, contact_lo
 
 @ti.func
 def rates(
-    x, q, v, momentum, mass, inverse_inertia, material, gravity, ground, b, n, step,
+    x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
     point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
 ):  # fmt: skip
     """Time derivatives (x', q', v', L') at one stage; q may be off unit length by rounding and stage error."""
     rotation = rotation_matrix(q.normalized())
     w = angular_velocity(rotation, inverse_inertia, momentum)
-    force, torque = contact_load(x, rotation, v, w, material, ground, point, first, last)
+    force, torque = contact_load(x, rotation, v, w, material, dt, ground, point, first, last)
     applied, applied_torque = applied_load(
         rotation, b, n, step, body_force, force_point, force_window, force_count
     )
@@ -35,7 +35,7 @@ def rates(
 @ti.func
 def rates_adjoint(
     x, q, v, momentum, x_rate_bar, q_rate_bar, v_rate_bar, momentum_rate_bar,
-    mass, inverse_inertia, material, ground, b, n, step,
+    mass, inverse_inertia, material, dt, ground, b, n, step,
     point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
     body_force_bar: ti.template(), force_point_bar: ti.template(),
@@ -51,7 +51,7 @@ def rates_adjoint(
     w_bar, q_bar = quaternion_rate_adjoint(w, q, q_rate_bar)
     force_bar = v_rate_bar / mass
     z_bar, rotation_bar, v_bar, contact_w_bar, material_bar, work = contact_load_adjoint(
-        x, rotation, v, w, material, ground, force_bar, momentum_rate_bar, point, first, last
+        x, rotation, v, w, material, dt, ground, force_bar, momentum_rate_bar, point, first, last
     )
     applied_bar, applied_work = applied_load_adjoint(
         rotation, b, n, step, force_bar, momentum_rate_bar,
@@ -76,7 +76,7 @@ def runge_kutta_step(
     x_sum, q_sum, v_sum, l_sum = vec3(0.0), vec4(0.0), vec3(0.0), vec3(0.0)
     for stage in range(4):
         x_rate, q_rate, v_rate, l_rate = rates(
-            xs, qs, vs, ls, mass, inverse_inertia, material, gravity, ground, b, n, step,
+            xs, qs, vs, ls, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
             point, first, last, body_force, force_point, force_window, force_count,
         )  # fmt: skip
         weight, ahead = stage_weight(stage), dt * stage_ahead(stage)
@@ -119,7 +119,7 @@ def stage_state(
     q_sum = vec4(0.0)
     for earlier in range(stage):
         x_rate, q_rate, v_rate, l_rate = rates(
-            xs, qs, vs, ls, mass, inverse_inertia, material, gravity, ground, b, n, step,
+            xs, qs, vs, ls, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
             point, first, last, body_force, force_point, force_window, force_count,
         )  # fmt: skip
         q_sum += stage_weight(earlier) * q_rate
@@ -164,7 +164,7 @@ def runge_kutta_step_adjoint(
             xs, qs, vs, ls,
             weight * x_bar + ahead * xs_bar, weight * q_end_bar + ahead * qs_bar, v_rate_bar,
             weight * momentum_bar + ahead * ls_bar,
-            mass, inverse_inertia, material, ground, b, n, step,
+            mass, inverse_inertia, material, dt, ground, b, n, step,
             point, first, last, body_force, force_point, force_window, force_count, body_force_bar, force_point_bar,
         )  # fmt: skip
         gravity_bar += v_rate_bar

@@ -72,7 +72,7 @@ def advance(
                 else:
                     rotation = rotation_matrix(q)
                     w = angular_velocity(rotation, inverse_inertia, momentum)
-                    force, torque = contact_load(x, rotation, v, w, material, ground, point, first, last)
+                    force, torque = contact_load(x, rotation, v, w, material, dt, ground, point, first, last)
                     if force_count > 0:
                         applied, applied_torque = applied_load(
                             rotation, b, n, step, body_force, force_point, force_window, force_count
@@ -171,7 +171,7 @@ def advance_adjoint(
                     g_bar += dt * v_bar
                     force_bar, torque_bar = dt / mass * v_bar, dt * momentum_bar
                     z_bar, contact_rotation_bar, contact_v_bar, w_bar, theta_bar, work = contact_load_adjoint(
-                        x, rotation, v, w, material, ground, force_bar, torque_bar, point, first, last
+                        x, rotation, v, w, material, dt, ground, force_bar, torque_bar, point, first, last
                     )
                     rotation_bar += contact_rotation_bar
                     if force_count > 0:

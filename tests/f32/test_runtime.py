@@ -1,0 +1,181 @@
+"""Importing starts nothing, taichi has one door, the house's arrows point one way; each start in a process of its own."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import risp_torch
+import scenes
+import ti_render
+import ti_sim
+
+ROOMS = {package.__name__: Path(package.__file__).parent for package in (ti_sim, ti_render, risp_torch, scenes)}
+
+
+def python(source: str, *, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own."""
+    settings = {k: v for k, v in os.environ.items() if not k.startswith("RISP_")} | (env or {})
+    return subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=300, env=settings)
+
+
+def printed(source: str, **options: dict[str, str]) -> str:
+    """What a program prints; it must end well and say nothing on stderr."""
+    done = python(source, **options)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("module", ["ti_sim", "ti_render", "risp_torch", "risp_torch.__main__", "scenes.cube"])
+def test_importing_starts_nothing(module: str) -> None:
+    out = printed(
+        f"import sys, {module}\n"
+        "from ti_sim.base.runtime import ti\n"
+        "loaded = [name for name in ('torch', 'matplotlib', 'av', 'trimesh', 'PIL') if name in sys.modules]\n"
+        "print(ti.lang.impl.get_runtime().prog is None, *loaded)"
+    )
+    nothing_started, *loaded = out.split()
+    assert nothing_started == "True"
+    assert set(loaded) <= (set() if module.startswith("ti_") else {"torch"})
+
+
+def test_making_and_listing_scenes_starts_nothing() -> None:
+    out = printed(
+        "from risp_torch import load_scene, scene_names\n"
+        "from ti_sim.base.runtime import ti\n"
+        "names = [load_scene(name).name for name in scene_names()]\n"
+        "print(ti.lang.impl.get_runtime().prog is None, *names)"
+    )
+    assert out.split()[0] == "True" and "cube" in out
+
+
+def test_the_first_simulation_starts_the_runtime() -> None:
+    source = (
+        "import risp_torch\n"
+        "from ti_sim.base.runtime import require\n"
+        "states = risp_torch.load_scene('cube', size=8).rollout(frames=1)\n"
+        "print(require().device, require().precision, require().adopted, states.body_q.dtype)"
+    )
+    assert printed(source, env={"RISP_DEVICE": "cpu"}) == "cpu f32 False torch.float32"
+    assert printed(source, env={"RISP_DEVICE": "cpu", "RISP_PRECISION": "f64"}) == "cpu f64 False torch.float64"
+
+
+def test_a_runtime_that_the_user_started_is_adopted() -> None:
+    out = printed(
+        "import taichi as ti\n"
+        "ti.init(arch=ti.cpu, default_fp=ti.f32, log_level=ti.ERROR)\n"
+        "prog = ti.lang.impl.get_runtime().prog\n"
+        "from ti_sim.base.runtime import require, start\n"
+        "import risp_torch\n"
+        "states = risp_torch.load_scene('cube', size=8).rollout(frames=1)\n"
+        "assert ti.lang.impl.get_runtime().prog is prog\n"
+        "print(start(precision='f32') == require(), require().adopted, require().precision, states.finite.item())"
+    )
+    assert out.splitlines()[-1] == "True True f32 True"
+
+
+def test_a_runtime_of_half_precision_is_refused() -> None:
+    out = printed(
+        "import taichi as ti\n"
+        "ti.init(arch=ti.cpu, default_fp=ti.f16, log_level=ti.ERROR)\n"
+        "import risp_torch\n"
+        "for use in (risp_torch.start, risp_torch.load_scene('cube').rollout):\n"
+        "    try: use()\n"
+        "    except risp_torch.UserError as error: print(error)\n"
+    )
+    lines = out.splitlines()[-2:]
+    assert all(line.startswith("taichi was started with default_fp=f16: start it with ti.f32 or ti.f64") for line in lines), out
+
+
+def test_an_adopted_runtime_of_another_precision_is_an_error() -> None:
+    out = printed(
+        "import taichi as ti\n"
+        "ti.init(arch=ti.cpu, default_fp=ti.f64, log_level=ti.ERROR)\n"
+        "import risp_torch\n"
+        "try: risp_torch.start(precision='f32')\n"
+        "except risp_torch.UserError as error: print(error)\n"
+    )
+    assert out.splitlines()[-1].startswith("the runtime already runs on cpu in f64, and auto in f32 was asked for")
+
+
+def test_starting_twice() -> None:
+    """In this process, which runs in f32."""
+    running = ti_sim.start(precision="f32")
+    assert running is ti_sim.start(device=running.device, precision="f32") and not running.adopted
+    with pytest.raises(ti_sim.UserError, match="already runs on .* in f32, and auto in f64 was asked for: .*new process"):
+        ti_sim.start(precision="f64")
+    with pytest.raises(ti_sim.UserError, match="precision 'f16' is unknown: choose one of f32, f64"):
+        ti_sim.start(precision="f16")
+    with pytest.raises(ti_sim.UserError, match="device 'gpu' is unknown: choose one of auto, cpu, cuda"):
+        ti_sim.start(device="gpu")
+
+
+def test_one_thread_may_be_chosen_and_gives_identical_bits() -> None:
+    out = printed(
+        "import risp_torch, torch\n"
+        "from ti_sim.base.runtime import ti\n"
+        "risp_torch.start(device='cpu', precision='f32', threads=1)\n"
+        "scene = risp_torch.load_scene('toss', size=16)\n"
+        "def gradient():\n"
+        "    x = torch.tensor(600.0, requires_grad=True)\n"
+        "    (scene.rollout({'body.density': x}, frames=14).body_q ** 2).sum().backward()\n"
+        "    return x.grad\n"
+        "same = torch.equal(gradient(), gradient()) and float(gradient()) != 0\n"
+        "print(ti.lang.impl.current_cfg().cpu_max_num_threads, same)"
+    )
+    assert out == "1 True"
+
+
+# -- who imports whom -----------------------------------------------------------------------------------------------------
+
+
+def sources(room: str) -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(ROOMS[room].rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Dotted names of everything that a module imports, at any depth."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def of(names: set[str], *packages: str) -> set[str]:
+    return {name for name in names if name.split(".")[0] in packages}
+
+
+def test_taichi_has_one_door() -> None:
+    doors = [path for room in ROOMS for path, tree in sources(room) if of(imported(tree), "taichi")]
+    assert doors == [ROOMS["ti_sim"] / "base" / "runtime.py"]
+
+
+def test_arrows_point_one_way() -> None:
+    for path, tree in sources("ti_sim"):
+        assert not of(imported(tree), "torch", "ti_render", "risp_torch", "scenes"), path
+        if path.parent.name == "base":
+            outside = {name for name in of(imported(tree), "ti_sim") if not name.startswith("ti_sim.base.")}
+            assert not outside, path
+    for path, tree in sources("ti_render"):
+        assert not of(imported(tree), "torch", "risp_torch", "scenes"), path
+        assert all(name.startswith("ti_sim.base.") for name in of(imported(tree), "ti_sim")), path
+    for path, tree in sources("risp_torch"):
+        assert not of(imported(tree), "scenes"), path
+
+
+def test_public_names_exist_and_are_sorted_out_once() -> None:
+    for package in (ti_sim, ti_render, risp_torch):
+        assert all(hasattr(package, name) for name in package.__all__)
+        assert len(set(package.__all__)) == len(package.__all__)
