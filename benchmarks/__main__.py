@@ -20,6 +20,9 @@ Written by `{command}`. Times are wall times, the least of several calls after o
 tensors; M and G are powers of 1000. Nothing is asserted: speed depends on the machine and on what else runs there.
 """
 
+LOAD_REMARK = """This program alone makes a load of one to the number of cores; above that, other jobs took part of the
+machine, and what needs every core (batches, pictures) is faster than shown."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run benchmarks; return 0, or 2 for a device that does not answer."""
@@ -41,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         benchmark = importlib.import_module(f"benchmarks.{name}")
         parts.append(_shown(f"## {benchmark.TITLE}\n"))
         parts += [_shown(table.markdown()) for table in benchmark.tables(quick=options.quick)]
-    parts.append(_shown(f"Load after the end: {load()}."))
+    parts.append(_shown(f"Load after the end: {load()}. {LOAD_REMARK}"))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")

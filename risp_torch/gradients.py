@@ -58,10 +58,9 @@ def check_film_gradient(
 ) -> tuple[list[FilmGradient], float]:
     """Check d(film loss) / d(unknowns) at the scene's own values, over the whole film.
 
-    The loss is the pixels' mean square difference from a film whose unknowns are moved by 5 % of their ranges. A contact's
-    damping force sets in at full size, so the simulated film jumps a little whenever a parameter moves the onset of a contact
-    into another physics step. The step of the five-point differences is so small (1e-8 of a range, in f64) that no onset
-    moves: they measure the same smooth piece that the adjoint differentiates.
+    The loss is the pixels' mean square difference from a film whose unknowns are moved by 5 % of their ranges. It is
+    continuous, with kinks where a contact begins, ends, slips or sticks in another physics step than before. The step of the
+    five-point differences is so small (1e-8 of a range, in f64) that no contact switches between their points.
 
     Args:
         scene: what is filmed.

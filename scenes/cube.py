@@ -47,7 +47,7 @@ def make_scene(stiffness: float = 1e3, size: int = 128) -> Scene:
     )
     scene.add_camera(
         Camera.look_at(
-            eye=(0.22, -0.26, 0.16), target=(0.03, 0.0, 0.03), vertical_fov=18.0, width=size, height=size, near=0.1, far=1.0
+            eye=(0.22, -0.26, 0.16), target=(0.022, 0.004, 0.038), vertical_fov=19.0, width=size, height=size, near=0.1, far=1.0
         )
     )
     scene.add_light(DirectionalLight(direction=(-0.4, 0.5, -1.0), intensity=0.8))

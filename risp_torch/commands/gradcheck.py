@@ -16,6 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--param", action="append", default=[], metavar="NAME", help="parameter to check (default: every unknown); repeatable"
     )
+    parser.add_argument(
+        "--step", type=float, default=1e-8,
+        help="of the differences, in parts of the range: 1e-8 (default) checks the adjoint, 1e-3 what a search sees",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -24,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.report import format_table
 
     scene = make_scene(options)
-    checks, loss = check_film_gradient(scene, options.param or scene.unknowns, progress=True)
+    checks, loss = check_film_gradient(scene, options.param or scene.unknowns, step=options.step, progress=True)
     rows, wrong = [], 0
     for check in checks:
         floor = FLOOR * loss

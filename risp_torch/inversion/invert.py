@@ -16,7 +16,14 @@ from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.film import film, film_losses
 from risp_torch.inversion.optimise import History, OptimiseSettings, descend
-from risp_torch.inversion.uncertainty import Uncertainty, compression_shift, linearise, newton_step, uncertainty
+from risp_torch.inversion.uncertainty import (
+    Uncertainty,
+    along_weak_directions,
+    compression_shift,
+    linearise,
+    newton_step,
+    uncertainty,
+)
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.run_folder import RunFolder, inversion_result
 from risp_torch.scene import Scene
@@ -110,12 +117,12 @@ def invert(
         folder = RunFolder.open_or_create(out, _settings_of(scene, video, unknown, initial, settings, refine, seed))
     z, history = descend(scene, target, unknowns, z, settings, folder=folder, adjoint=adjoint, progress=progress)
     final = unknowns.vector(unknowns.physical(z)).double().cpu().numpy()
-    final, losses = _refined(scene, target, unknowns, final, refine, progress=progress)
+    final, losses = _refined(scene, target, unknowns, final, refine, history, progress=progress)
     if not np.isfinite(losses).any():
         scene.rollout(unknowns.physical(z))  # raises, and names body and step
         raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
     best = int(np.argmin(losses))
-    at = linearise(scene, target, unknowns, final[best])
+    at = along_weak_directions(scene, unknowns, linearise(scene, target, unknowns, final[best]))
     bars = uncertainty(at, unknowns)
     status = _status(losses, best)
     shift = np.zeros(len(bars.sd))
@@ -159,7 +166,7 @@ def write_report(scene: Scene, target: torch.Tensor, result: Inversion, folder: 
     labels = unknowns.labels
     report.plot_losses(
         folder.path / "loss.png", torch.stack(history.losses).cpu().numpy(),
-        [f"start {i + 1}: {status}" for i, status in enumerate(result.status)], best=result.best,
+        [f"start {i + 1}" + ("" if i == result.best else f": {s}") for i, s in enumerate(result.status)], best=result.best,
     )  # fmt: skip
     report.plot_parameters(
         folder.path / "parameters.png", {label: values[:, :, k] for k, label in enumerate(labels)},
@@ -203,9 +210,13 @@ def film_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray) -> torch.Ten
 
 
 def _refined(
-    scene: Scene, target: torch.Tensor, unknowns: Unknowns, values: np.ndarray, steps: int, *, progress: bool
+    scene: Scene, target: torch.Tensor, unknowns: Unknowns, values: np.ndarray, steps: int, history: History,
+    *, progress: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Newton steps from every start's end, each kept only if the loss falls; values [S, K] and losses [S]."""
+    """Gauss-Newton steps from every start's end, each kept only if the loss falls; values [S, K] and losses [S].
+
+    Every round is added to the history.
+    """
     frames = target.shape[0] - 1
     scaled = unknowns.scaled(values)
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
@@ -231,6 +242,8 @@ def _refined(
                 scaled[s], losses[s] = tries[pick], found[pick]
             else:
                 active[s] = False
+        history.losses.append(torch.as_tensor(losses).to(target))
+        history.values.append(torch.as_tensor(_physical(unknowns, scaled)).to(target))
     return _physical(unknowns, scaled), losses
 
 

@@ -86,6 +86,45 @@ def linearise(
     return Linearisation(residual, jacobian, scaled, tuple(pictures.shape[1:]))
 
 
+def along_weak_directions(
+    scene: Scene, unknowns: Unknowns, at: Linearisation, *, rounds: int = 4, step: float = 1e-3, widest: float = 100.0
+) -> Linearisation:
+    """The same linearisation, its Jacobian measured along its own principal directions instead of along single unknowns.
+
+    A difference errs by a part of what it measures. Where the responses to several unknowns cancel (all masses and contact
+    numbers scaled together move no body), the errors of the single columns remain, and the direction would seem to be seen.
+    So the differences are taken again along the eigenvectors of J^T J, over steps that are the wider the weaker the response,
+    and the eigenvectors anew: subspace iteration, whose weakest direction converges to the one that leaves no trace.
+
+    Args:
+        scene, unknowns: of the inversion.
+        at: from ``linearise``.
+        rounds: of the iteration, each one batch of 2 K worlds.
+        step: of the differences along the strongest direction, in parts of the allowed range (it shrinks near a bound).
+        widest: how many times that step is taken along the weakest direction at most.
+    """
+    count, frames = len(at.scaled), at.shape[0] - 1
+    ranges = unknowns.scaled_range()
+    low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
+    room = np.maximum(np.minimum(at.scaled - low, high - at.scaled) / ranges, 0.1 * step)
+    jacobian = at.jacobian
+    for _ in range(rounds if count > 1 else 0):
+        values, vectors = np.linalg.eigh((jacobian.T.double() @ jacobian.double()).cpu().numpy())
+        response = np.sqrt(np.maximum(values, 1e-30 * max(values.max(), 1e-30)))
+        steps = step * np.clip(response.max() / response, 1.0, widest)
+        steps = np.minimum(steps, (room[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
+        moves = (steps * vectors).T * ranges
+        rows = torch.as_tensor(np.concatenate([at.scaled + moves, at.scaled - moves]), dtype=jacobian.dtype, device=jacobian.device)
+        with torch.no_grad():
+            pictures, finite = film(scene, unknowns.from_scaled(rows), worlds=len(rows), frames=frames)
+        if not finite.all():
+            return at
+        flat = pictures.flatten(1)
+        directional = (flat[:count] - flat[count:]) / torch.as_tensor(2 * steps[:, None], dtype=flat.dtype, device=flat.device)
+        jacobian = directional.T @ torch.as_tensor(vectors.T, dtype=flat.dtype, device=flat.device)
+    return replace(at, jacobian=jacobian)
+
+
 def newton_step(at: Linearisation, *, damping: float = 1e-6) -> np.ndarray:
     """Levenberg-Marquardt step of the unknowns, [K] in parts of their ranges."""
     normal, gradient = _normal_equations(at)
