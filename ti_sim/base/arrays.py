@@ -30,8 +30,18 @@ def zeros_like_family(like: Array, shape: tuple[int, ...]) -> Array:
         result = ti.ndarray(dtype=ti.f64 if runtime.precision == "f64" else ti.f32, shape=shape)
         result.fill(0)
         return result
-    zeros = like.detach().new_zeros(shape)
-    return zeros.double() if runtime.precision == "f64" else zeros.float()
+    like = like.detach().double() if runtime.precision == "f64" else like.detach().float()
+    return _torch_zeros(like, shape)
+
+
+def _torch_zeros(like: Array, shape: tuple[int, ...]) -> Array:
+    """Zeros of the type of a tensor. On the CPU numpy fills them: torch would wake its own threads, which then spin on the
+    cores that the kernels need."""
+    if like.device.type != "cpu":
+        return like.new_zeros(shape)
+    result = like.new_empty(shape)
+    result.numpy().fill(0)
+    return result
 
 
 def empty_like_family(like: Array, shape: tuple[int, ...]) -> Array:

@@ -24,8 +24,8 @@ from ti_sim.rigid.dynamics import STATE_SIZE
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.state import begin, begin_adjoint
 
-# Measured on two cores: below about this many contact points a world, launches cost more than a second thread saves.
-_ELEMENT_POINTS_CPU = 20_000
+# On a CPU one thread walks over a body's points faster than two share them through atomic sums, at every size measured
+# (`python -m benchmarks rigid`); a GPU has threads to fill.
 _ELEMENT_POINTS_CUDA = 64
 _FULL_CUDA_THREADS = 1024
 
@@ -136,18 +136,7 @@ class RigidSolver:
         b, n = inputs.world_count, self.model.body_count
         state_bar = zeros_like_family(like, (b, n, STATE_SIZE))
         steps = rollout.frames * self.settings.substeps
-        every = rollout.adjoint.every if isinstance(rollout.adjoint, Checkpoint) else steps
-        if isinstance(rollout.adjoint, StoreAll):
-            self._advance_adjoint(rollout, rollout.states, state_bar, body_q_bar, body_qd_bar, bars, 0, steps)
-        else:
-            segment = empty_like_family(like, (b, min(every, steps) + 1, n, STATE_SIZE))
-            for first in reversed(range(0, steps, every)):
-                count = min(every, steps - first)
-                self._advance(
-                    inputs, rollout.states, first // every, segment, 1,
-                    rollout.body_q, rollout.body_qd, False, rollout.diverged_step, first, count,
-                )  # fmt: skip
-                self._advance_adjoint(rollout, segment, state_bar, body_q_bar, body_qd_bar, bars, first, count)
+        self._steps_adjoint(rollout, state_bar, body_q_bar, body_qd_bar, bars, steps)
         begin_adjoint(
             inputs.body_q0, inputs.body_qd0, inputs.body_inertia, state_bar, body_q_bar, body_qd_bar,
             bars.body_q0, bars.body_qd0, bars.body_inertia,
@@ -183,7 +172,7 @@ class RigidSolver:
             return "world"
         if require().device == "cuda":
             return "element" if threads < _FULL_CUDA_THREADS and points >= _ELEMENT_POINTS_CUDA else "world"
-        return "element" if threads == 1 and points >= _ELEMENT_POINTS_CPU else "world"
+        return "world"
 
     def _advance(
         self, inputs: RigidInputs, source: Array, source_slot: int, states: Array, store_every: int,
@@ -200,22 +189,37 @@ class RigidSolver:
             first, steps, self.settings.substeps,
         )  # fmt: skip
 
-    def _advance_adjoint(
-        self, rollout: RigidRollout, states: Array, state_bar: Array, body_q_bar: Array, body_qd_bar: Array,
-        bars: RigidInputs, first: int, steps: int,
-    ) -> None:  # fmt: skip
-        inputs = rollout.inputs
-        tables = self._tables(inputs.body_mass)
+    def _steps_adjoint(
+        self, rollout: RigidRollout, state_bar: Array, body_q_bar: Array, body_qd_bar: Array, bars: RigidInputs, steps: int
+    ) -> None:
+        """Adjoint of all steps: one launch in the world plan, one segment after another in the element plan."""
+        inputs, kept = rollout.inputs, rollout.states
+        recompute = isinstance(rollout.adjoint, Checkpoint)
+        every = min(rollout.adjoint.every, steps) if recompute else steps
+        shape = (inputs.world_count, every + 1, self.model.body_count, STATE_SIZE)
+        states = empty_like_family(inputs.body_mass, shape) if recompute else kept
         element = self.plan(inputs.world_count) == "element"
-        run = element_plan.advance_adjoint if element else world_plan.advance_adjoint
-        run(
-            self.settings.integrator == "rk4", states, rollout.diverged_step, state_bar, body_q_bar, body_qd_bar,
-            inputs.body_mass, inputs.body_inertia, inputs.body_material, inputs.gravity, inputs.body_force,
-            inputs.force_point, bars.body_mass, bars.body_inertia, bars.body_material, bars.gravity, bars.body_force,
-            bars.force_point, *self._table_arguments(tables, element),
+        rk4 = self.settings.integrator == "rk4"
+        bodies = (
+            inputs.body_mass, inputs.body_inertia, inputs.body_material, inputs.gravity, inputs.body_force, inputs.force_point,
+            bars.body_mass, bars.body_inertia, bars.body_material, bars.gravity, bars.body_force, bars.force_point,
+            *self._table_arguments(self._tables(inputs.body_mass), element),
             *self._counts(element, inputs.world_count), self.settings.dt, self.model.ground_height,
-            first, steps, self.settings.substeps,
         )  # fmt: skip
+        frames = (rollout.diverged_step, state_bar, body_q_bar, body_qd_bar)
+        if not element:
+            world_plan.advance_adjoint(
+                rk4, kept, states, every, int(recompute), *frames, *bodies, steps, self.settings.substeps
+            )
+            return
+        for first in reversed(range(0, steps, every)):
+            count = min(every, steps - first)
+            if recompute:
+                self._advance(
+                    inputs, kept, first // every, states, 1, rollout.body_q, rollout.body_qd, False,
+                    rollout.diverged_step, first, count,
+                )  # fmt: skip
+            element_plan.advance_adjoint(rk4, states, *frames, *bodies, first, count, self.settings.substeps)
 
     def _tables(self, like: Array) -> ModelArrays:
         key = f"{type(like)} {getattr(like, 'device', '')} {like.dtype}"

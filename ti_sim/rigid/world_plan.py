@@ -31,6 +31,34 @@ from ti_sim.rigid.state import (
 _SUM_STEPS = 128
 
 
+@ti.func
+def step_state(
+    rk4: ti.template(), x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
+    point: ti.template(), first, last,
+    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
+):  # fmt: skip
+    """The state (x, q, v, L) one step later, by either integrator."""
+    if ti.static(rk4):
+        x, q, v, momentum = runge_kutta_step(
+            x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
+            point, first, last, body_force, force_point, force_window, force_count,
+        )  # fmt: skip
+    else:
+        rotation = rotation_matrix(q)
+        w = angular_velocity(rotation, inverse_inertia, momentum)
+        force, torque = contact_load(x, rotation, v, w, material, dt, ground, point, first, last)
+        if force_count > 0:
+            applied, applied_torque = applied_load(
+                rotation, b, n, step, body_force, force_point, force_window, force_count
+            )
+            force += applied
+            torque += applied_torque
+        x, q, v, momentum = semi_implicit_update(
+            x, q, v, momentum, force, torque, mass, inverse_inertia, gravity, dt
+        )
+    return x, q, v, momentum
+
+
 @ti.kernel
 def advance(
     rk4: ti.template(),
@@ -64,24 +92,10 @@ def advance(
             done = 0
             while done < steps:
                 step = first_step + done
-                if ti.static(rk4):
-                    x, q, v, momentum = runge_kutta_step(
-                        x, q, v, momentum, mass, inverse_inertia, material, g, dt, ground, b, n, step,
-                        point, first, last, body_force, force_point, force_window, force_count,
-                    )  # fmt: skip
-                else:
-                    rotation = rotation_matrix(q)
-                    w = angular_velocity(rotation, inverse_inertia, momentum)
-                    force, torque = contact_load(x, rotation, v, w, material, dt, ground, point, first, last)
-                    if force_count > 0:
-                        applied, applied_torque = applied_load(
-                            rotation, b, n, step, body_force, force_point, force_window, force_count
-                        )
-                        force += applied
-                        torque += applied_torque
-                    x, q, v, momentum = semi_implicit_update(
-                        x, q, v, momentum, force, torque, mass, inverse_inertia, g, dt
-                    )
+                x, q, v, momentum = step_state(
+                    rk4, x, q, v, momentum, mass, inverse_inertia, material, g, dt, ground, b, n, step,
+                    point, first, last, body_force, force_point, force_window, force_count,
+                )  # fmt: skip
                 done += 1
                 to_store -= 1
                 to_frame -= 1
@@ -103,19 +117,21 @@ def advance(
 @ti.kernel
 def advance_adjoint(
     rk4: ti.template(),
-    states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
+    kept: ti.types.ndarray(), states: ti.types.ndarray(), every: int, recompute: int,
+    diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
     body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
     gravity: ti.types.ndarray(), body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
     body_mass_bar: ti.types.ndarray(), body_inertia_bar: ti.types.ndarray(), body_material_bar: ti.types.ndarray(),
     gravity_bar: ti.types.ndarray(), body_force_bar: ti.types.ndarray(), force_point_bar: ti.types.ndarray(),
     point: ti.types.ndarray(), point_start: ti.types.ndarray(), force_window: ti.types.ndarray(),
-    force_count: int, spread: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
+    force_count: int, spread: int, dt: float, ground: float, steps: int, substeps: int,
 ):  # fmt: skip
-    """Adjoint of ``advance`` over a segment whose every state was stored.
+    """Adjoint of ``advance`` over a whole rollout, segment by segment of ``every`` steps from the last to the first.
 
-    Reads states [B, steps + 1, N, 13] (slot s holds the state at first_step + s) and the frames' adjoints; turns
-    state_bar [B, N, 13] at the end of the segment into that at its start, and adds to the adjoints of the bodies' numbers.
+    With ``recompute``, kept [B, segments + 1, N, 13] holds the state at the start of each segment, from which the segment is
+    stepped again into states [B, every + 1, N, 13]; without, there is one segment and states holds it. Reads the frames'
+    adjoints; turns state_bar [B, N, 13] at the end into that at the start, and adds to the adjoints of the bodies' numbers.
     Frame adjoints are taken at the end of the steps that wrote them, so frame 0 is left to ``begin_adjoint``.
     """
     bodies = body_mass.shape[1]
@@ -135,10 +151,23 @@ def advance_adjoint(
             inverse_inertia_bar = mat3(0.0)
             material_bar = vec4(0.0)
             g_bar = vec3(0.0)
-            momentum_next = vec3(states[b, steps, n, 10], states[b, steps, n, 11], states[b, steps, n, 12])
-            s = steps - 1
-            while s >= 0:
-                step = first_step + s
+            momentum_next = vec3(0.0)
+            step = steps - 1
+            while step >= 0:
+                segment = step // every
+                s = step - segment * every
+                if step == steps - 1 or s == every - 1:
+                    if recompute == 1:
+                        x, q, v, momentum = load_state(kept, b, segment, n)
+                        store_state(states, b, 0, n, x, q, v, momentum)
+                        for k in range(s + 1):
+                            x, q, v, momentum = step_state(
+                                rk4, x, q, v, momentum, mass, inverse_inertia, material, g, dt, ground,
+                                b, n, segment * every + k,
+                                point, first, last, body_force, force_point, force_window, force_count,
+                            )  # fmt: skip
+                            store_state(states, b, k + 1, n, x, q, v, momentum)
+                    momentum_next = vec3(states[b, s + 1, n, 10], states[b, s + 1, n, 11], states[b, s + 1, n, 12])
                 x, q, v, momentum = load_state(states, b, s, n)
                 if (step + 1) % substeps == 0:
                     frame = (step + 1) // substeps
@@ -190,7 +219,7 @@ def advance_adjoint(
                     mass_bar -= work / mass
                     material_bar += theta_bar
                 momentum_next = momentum
-                if s % _SUM_STEPS == 0:  # sums of sums: a single one over 1e4 steps would lose two digits of f32
+                if step % _SUM_STEPS == 0:  # sums of sums: a single one over 1e4 steps would lose two digits of f32
                     for k in ti.static(range(3)):
                         gravity_bar[b, k] += g_bar[k]
                     for k in ti.static(range(4)):
@@ -201,7 +230,7 @@ def advance_adjoint(
                     inverse_inertia_bar = mat3(0.0)
                     material_bar = vec4(0.0)
                     g_bar = vec3(0.0)
-                s -= 1
+                step -= 1
             for k in ti.static(range(3)):
                 state_bar[b, n, k] = x_bar[k]
                 state_bar[b, n, 7 + k] = v_bar[k]
