@@ -225,7 +225,9 @@ def _read_file(
     try:
         with av.open(str(path)) as container:
             if not container.streams.video:
-                raise UserError(f"{path} holds no video: give a video file or a folder of PNG frames (or copy it again, if it was cut short)")
+                raise UserError(
+                    f"{path} holds no video: give a video file or a folder of PNG frames (or copy it again, if it was cut short)"
+                )
             stream = container.streams.video[0]
             _check_size(path, (stream.height, stream.width), size)
             _check_rate(path, stream.average_rate, fps)

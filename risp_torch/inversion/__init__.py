@@ -8,6 +8,6 @@ from risp_torch.inversion.uncertainty import Uncertainty, along_weak_directions,
 from risp_torch.inversion.unknowns import Unknowns
 
 __all__ = [
-    "Inversion", "OptimiseSettings", "Uncertainty", "Unknowns", "along_weak_directions", "film", "film_losses", "invert", "landscape", "linearise",
-    "pixel_loss", "simulate_video", "uncertainty",
+    "Inversion", "OptimiseSettings", "Uncertainty", "Unknowns", "along_weak_directions", "film", "film_losses", "invert",
+    "landscape", "linearise", "pixel_loss", "simulate_video", "uncertainty",
 ]  # fmt: skip

@@ -114,14 +114,14 @@ def along_weak_directions(
         steps = step * np.clip(response.max() / response, 1.0, widest)
         steps = np.minimum(steps, (room[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
         moves = (steps * vectors).T * ranges
-        rows = torch.as_tensor(np.concatenate([at.scaled + moves, at.scaled - moves]), dtype=jacobian.dtype, device=jacobian.device)
+        rows = torch.as_tensor(np.concatenate([at.scaled + moves, at.scaled - moves])).to(jacobian)
         with torch.no_grad():
             pictures, finite = film(scene, unknowns.from_scaled(rows), worlds=len(rows), frames=frames)
         if not finite.all():
             return at
         flat = pictures.flatten(1)
-        directional = (flat[:count] - flat[count:]) / torch.as_tensor(2 * steps[:, None], dtype=flat.dtype, device=flat.device)
-        jacobian = directional.T @ torch.as_tensor(vectors.T, dtype=flat.dtype, device=flat.device)
+        directional = (flat[:count] - flat[count:]) / torch.as_tensor(2 * steps[:, None]).to(flat)
+        jacobian = directional.T @ torch.as_tensor(vectors.T).to(flat)
     return replace(at, jacobian=jacobian)
 
 

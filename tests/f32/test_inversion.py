@@ -99,9 +99,10 @@ def test_the_scripted_inversion_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "lbfgs"])
 def test_every_optimizer_lowers_the_loss(optimizer: str) -> None:
     scene = small_scenes.make_scene()
-    starts = [{"block.density": 500.0, "ground.contact.friction": 0.2}, {"block.density": 1300.0, "ground.contact.friction": 0.5}]
+    names = ["block.density", "ground.contact.friction"]
+    starts = [dict(zip(names, values, strict=True)) for values in ((500.0, 0.2), (1300.0, 0.5))]
     settings = OptimiseSettings(optimizer=optimizer, iterations=15)
-    result = quick(scene, pictures(scene), ["block.density", "ground.contact.friction"], starts=starts, settings=settings, refine=0)
+    result = quick(scene, pictures(scene), names, starts=starts, settings=settings, refine=0)
     assert len(result.history.losses) == len(result.history.values) == 15
     assert result.history.losses[0].shape == (2,) and result.history.values[0].shape == (2, 2)
     first, last = result.history.losses[0].numpy(), result.losses
@@ -158,9 +159,9 @@ def test_a_diverging_start_is_marked_and_the_others_go_on(optimizer: str) -> Non
     starts = [{STIFFNESS: 1e37}, {STIFFNESS: 500.0}]
     result = quick(scene, pictures(small_scenes.make_scene()), [STIFFNESS], starts=starts, settings=settings)
     assert result.status == ["diverged", "best"] and result.best == 1
-    assert np.isinf(result.losses[0]) and np.isnan(result.history.losses[0][0]) and np.isfinite(result.losses[1])
+    assert np.isinf(result.losses[0]) and np.isnan(float(result.history.losses[0][0])) and np.isfinite(result.losses[1])
     assert abs(result.scaled_error({STIFFNESS: 400.0})[STIFFNESS]) < 0.05
-    assert len(result.history.losses) == len(result.history.values) == 6
+    assert len(result.history.losses) == len(result.history.values) >= 6
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
@@ -231,8 +232,9 @@ def test_the_image_jacobian_is_the_derivative_of_the_film() -> None:
     values = unknowns.from_scaled(z)
     weights = torch.randn(pictures(scene).shape, generator=torch.Generator().manual_seed(2))
     (film(scene, values, worlds=1, frames=scene.frames)[0][0] * weights).sum().backward()
-    expected = z.grad[0].numpy() * unknowns.scaled_range()
-    np.testing.assert_allclose((at.jacobian.T @ weights.flatten()).numpy(), expected, rtol=0.02, atol=0.02 * np.abs(expected).max())
+    error = (at.jacobian.T @ weights.flatten()).numpy() - z.grad[0].numpy() * unknowns.scaled_range()
+    # A random sum of a column is as large as the column is long.
+    assert (np.abs(error) < 0.05 * at.jacobian.norm(dim=0).numpy()).all(), error
     assert at.loss < 1e-10
 
 
@@ -263,7 +265,7 @@ def test_with_the_push_they_are_seen() -> None:
 
 
 def test_a_parameter_without_a_trace_is_reported() -> None:
-    scene = small_scenes.make_scene(height=0.2)  # no contact within the film
+    scene = small_scenes.make_scene(height=0.06)  # no contact within the film
     unknowns = Unknowns.of(scene, ["block.velocity", "ground.contact.friction"])
     bars = uncertainty(linearise(scene, pictures(scene), unknowns, unknowns.current()), unknowns)
     assert bars.observable == [True, True, True, False]
@@ -272,7 +274,7 @@ def test_a_parameter_without_a_trace_is_reported() -> None:
 
 # -- runs that are killed -------------------------------------------------------------------------------------------------
 
-ITERATIONS = 200
+ITERATIONS = 120
 
 
 def test_a_killed_inversion_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -313,7 +315,7 @@ def test_a_killed_inversion_goes_on_where_it_was(tmp_path: Path) -> None:
         assert resumed["unknowns"][name]["value"] == pytest.approx(whole.values[name], rel=1e-3)
     assert resumed["starts"][resumed["best"]]["loss"] == pytest.approx(whole.losses[whole.best], rel=1e-3)
     # The optimiser's memory came back too: the search went the same way, up to the order in which threads add.
-    torch.testing.assert_close(after["losses"], torch.stack(whole.history.losses), rtol=0.02, atol=1e-7)
+    torch.testing.assert_close(after["losses"], torch.stack(whole.history.losses[:ITERATIONS]), rtol=0.02, atol=1e-7)
 
 
 def test_a_finished_search_resumes_at_once(tmp_path: Path) -> None:
@@ -324,6 +326,6 @@ def test_a_finished_search_resumes_at_once(tmp_path: Path) -> None:
     (tmp_path / "run" / "result.json").unlink()  # killed after the search, before the report
     again = quick(scene, target, ["block.density"], **options)
     assert again.values["block.density"] == pytest.approx(first.values["block.density"], rel=1e-5)
-    assert len(again.history.losses) == 10
+    torch.testing.assert_close(torch.stack(again.history.losses[:10]), torch.stack(first.history.losses[:10]))
     with pytest.raises(UserError, match="already holds a finished run"):
         quick(scene, target, ["block.density"], **options)

@@ -58,7 +58,7 @@ def leaves(function: Function, names: tuple[str, ...] | None = None) -> dict[str
 
 
 def weight_of(output: torch.Tensor, seed: int = 0) -> torch.Tensor:
-    return torch.randn(output.shape, generator=torch.Generator().manual_seed(seed), dtype=output.dtype)
+    return torch.randn(output.shape, generator=torch.Generator().manual_seed(seed), dtype=output.dtype).to(output.device)
 
 
 def gradients(function: Function, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -80,7 +80,7 @@ def function(request: pytest.FixtureRequest) -> Function:
 def projected(output: torch.Tensor, count: int = 8) -> torch.Tensor:
     """A few random sums of the output: gradcheck runs one backward pass for each output."""
     weights = torch.randn((count, output.numel()), generator=torch.Generator().manual_seed(1), dtype=output.dtype)
-    return weights @ output.flatten()
+    return weights.to(output.device) @ output.flatten()
 
 
 @pytest.mark.parametrize("kind", [Rollout, Render])
