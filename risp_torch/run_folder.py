@@ -46,19 +46,22 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | str, settings: Mapping[str, Any]) -> RunFolder:
-        """Start a run in ``path``. An unfinished run that is there is forgotten: its checkpoint is removed.
+        """Start a run in ``path``.
 
         Args:
             path: the folder; made when it does not exist.
             settings: everything that decides the run's outcome, in values that JSON can hold (numpy and torch too).
 
         Raises:
-            UserError: the folder holds a finished run, or cannot be written.
+            UserError: the folder holds a run, finished or begun, or cannot be written.
         """
         folder = cls(path=Path(path), settings=_plain(settings))
         folder._refuse_finished()
         if (folder.path / _CHECKPOINT).is_file():
-            (folder.path / _CHECKPOINT).unlink()
+            raise UserError(
+                f"{folder.path} holds an unfinished run that can be resumed ({_CHECKPOINT}): "
+                "choose another folder, or remove this one"
+            )
         write_text(folder.path / _SETTINGS, _to_json(folder.settings))
         return folder
 

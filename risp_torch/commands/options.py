@@ -35,6 +35,17 @@ def positive_int(text: str) -> int:
     return value
 
 
+def quality(text: str) -> float:
+    """A constant rate factor of H.264, 0 to 51, for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not 0 <= value <= 51:
+        raise argparse.ArgumentTypeError(f"{text} is out of range: give 0 (best) to 51")
+    return value
+
+
 def make_scene(options: argparse.Namespace) -> Any:
     """Start the runtime's choice and make the scene that the options describe.
 

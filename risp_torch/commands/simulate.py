@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from risp_torch.commands.options import add_scene_arguments, make_scene
+from risp_torch.commands.options import add_scene_arguments, make_scene, quality
 
 CHUNK = 64  # frames rendered at once: a long film needs no more memory than a short one
 
@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SCENE, --set, --out, --crf."""
     add_scene_arguments(parser)
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/simulate-SCENE-TIME)")
-    parser.add_argument("--crf", type=float, default=18, help="quality of the H.264 video, 0 best (default 18)")
+    parser.add_argument("--crf", type=quality, default=18, help="quality of the H.264 video, 0 best (default 18)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,6 +29,7 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.video import write_video
 
     scene = make_scene(options)
+    check_video_size(scene)
     folder = RunFolder.create(options.out or default_run_path("simulate", scene.name), simulation_settings(scene, options))
     began = time.perf_counter()
     print(f"simulating {scene.name}: {scene.frames} frames of {scene.frame_dt:g} s, {scene.settings.substeps} steps each")
@@ -48,6 +49,19 @@ def run(options: argparse.Namespace) -> int:
     folder.write_result({"schema": 1, "scene": scene.name, "frames": scene.frames + 1, "seconds": seconds})
     print(f"written: {folder.path}/video.mp4, states.npz, strip.png ({seconds:.1f} s)")
     return 0
+
+
+def check_video_size(scene: object) -> None:
+    """Raise a UserError before any work where H.264 (4:2:0) could not hold the scene's pictures."""
+    from ti_sim.base.errors import UserError
+
+    camera = scene.camera
+    if camera is None:
+        raise UserError(f"scene {scene.name} has no camera: add one with add_camera")
+    if camera.width % 2 or camera.height % 2:
+        raise UserError(
+            f"the camera's pictures are {camera.width} x {camera.height} pixels, and H.264 video needs even sides: change --size"
+        )
 
 
 def simulation_settings(scene: object, options: argparse.Namespace) -> dict[str, object]:

@@ -126,7 +126,8 @@ def invert(
     bars = uncertainty(at, unknowns)
     status = _status(losses, best)
     shift = np.zeros(len(bars.sd))
-    if isinstance(video, str | Path) and Path(video).is_file():
+    even = target.shape[1] % 2 == 0 and target.shape[2] % 2 == 0  # what H.264 with 4:2:0 colour can hold
+    if even and isinstance(video, str | Path) and Path(video).is_file():
         shift = compression_shift(at, film_at(scene, unknowns, final[best]), unknowns, fps=1 / scene.frame_dt)
     bars = replace(bars, sd=np.sqrt(bars.sd**2 + _scatter(unknowns, final, status) ** 2 + shift**2))
     result = Inversion(

@@ -20,7 +20,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.rigid.model import Integrator, Plan, RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
-from ti_sim.shapes import Shape
+from ti_sim.shapes import Shape, check_inertia
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class Scene:
             raise UserError(f"{name} needs a force or an impulse: give exactly one of the two")
         first = round(start / self.settings.dt)
         last = round((start + duration) / self.settings.dt)
-        if not 0 <= first < last:
+        if not 0 <= first < last or first >= self.frames * self.settings.substeps:
             raise UserError(f"{name} acts from {start} s for {duration} s: that is no physics step of {self.settings.dt:.3g} s")
         kind, value, unit = ("force", force, "N") if force is not None else ("impulse", impulse, "N s")
         scale = 1.0 if kind == "force" else 1.0 / ((last - first) * self.settings.dt)
@@ -252,6 +252,8 @@ class Scene:
 
     def set(self, name: str, value: Any) -> None:
         """Give a parameter another value within its bounds (UserError otherwise)."""
+        if name.endswith(".inertia") and name in self.table.params:
+            check_inertia(value, name)
         self.table.set(name, value)
 
     # -- running --------------------------------------------------------------------------------------------------------

@@ -414,3 +414,11 @@ def test_an_inversion_of_which_every_start_diverges(risp: Risp, folder: Path, vi
     status, _, err = risp(*arguments, "--starts", 2, "--iterations", 2, "--out", "run")
     assert status == 3, err
     assert "'block' stopped being finite at step " in err and "Traceback" not in err
+
+
+def test_simulate_checks_before_it_works(risp: Risp, folder: Path) -> None:
+    """A picture that H.264 cannot hold and a quality out of range are refused before anything is written."""
+    for arguments, hint in ((["--size", 17], "even sides"), (["--crf", 99], "out of range")):
+        status, _, err = risp("simulate", "small.py", *arguments, "--out", "run")
+        assert status == 2 and hint in err
+        assert not (folder / "run").exists()

@@ -111,9 +111,12 @@ def test_checkpoint_comes_back_bit_by_bit(tmp_path):
     assert metadata["name"] == "k"
 
 
-def test_fresh_start_forgets_the_old_checkpoint(tmp_path):
-    RunFolder.create(tmp_path, SETTINGS).save_checkpoint({"x": torch.zeros(1)}, {})
-    assert RunFolder.create(tmp_path, SETTINGS).load_checkpoint() is None
+def test_fresh_start_destroys_no_unfinished_run(tmp_path):
+    RunFolder.create(tmp_path, SETTINGS).save_checkpoint({"x": torch.ones(1)}, {"iteration": 3})
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(UserError, match="holds an unfinished run that can be resumed"):
+        RunFolder.create(tmp_path, {"another": "run"})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_damaged_files(tmp_path):
