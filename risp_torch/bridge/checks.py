@@ -42,7 +42,7 @@ def kernel_tensor(tensor: torch.Tensor, name: str) -> torch.Tensor:
 
 
 def upstream(gradient: torch.Tensor | None, shape: torch.Size, like: torch.Tensor) -> torch.Tensor:
-    """An upstream gradient as a kernel reads it: contiguous, never the tensor that autograd owns; zeros for None."""
+    """An upstream gradient as a kernel reads it (and only reads it): contiguous; zeros for None."""
     if gradient is None:
         return like.new_zeros(shape)
-    return gradient.detach().to(like.dtype).clone(memory_format=torch.contiguous_format)
+    return gradient.detach().to(like.dtype).contiguous()

@@ -124,6 +124,7 @@ def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
             default_fp=ti.f64 if precision == "f64" else ti.f32,
             log_level=ti.ERROR,
             offline_cache=True,
+            fast_math=False,
             offline_cache_file_path=str(_cache_folder()),
             **options,
         )
