@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     checks, loss = check_film_gradient(scene, options.param or scene.unknowns, step=options.step, progress=True)
     rows, wrong = [], 0
     for check in checks:
-        floor = FLOOR * loss
+        floor = max(FLOOR * loss, 1e-300)  # a film that never changes has no loss
         seen = max(abs(check.gradient), abs(check.difference)) >= floor
         good = abs(check.gradient - check.difference) <= TOLERANCE * max(abs(check.difference), floor)
         wrong += not good

@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--iterations", type=positive_int, default=60, help="gradient steps (default 60)")
     parser.add_argument("--optimizer", choices=("adam", "rmsprop", "lbfgs"), default="adam")
     parser.add_argument("--learning-rate", type=float, default=0.1, help="in unit-scale variables (default 0.1)")
+    parser.add_argument("--refine", type=int, default=15, help="Gauss-Newton rounds after the search (default 15)")
     parser.add_argument("--first-frames", type=positive_int, help="begin with this many frames and let the horizon grow")
     parser.add_argument("--seed", type=int, default=0, help="of the starts (default 0)")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/invert-SCENE-TIME)")
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
 
     scene = make_scene(options)
     result = invert(
-        scene, options.video, options.unknown, starts=options.starts, seed=options.seed,
+        scene, options.video, options.unknown, starts=options.starts, seed=options.seed, refine=options.refine,
         out=options.out or default_run_path("invert", scene.name),
         settings=OptimiseSettings(
             optimizer=options.optimizer, iterations=options.iterations, learning_rate=options.learning_rate,
@@ -49,7 +50,7 @@ def print_inversion(result: object, truth: dict[str, float] | None = None) -> No
     rows = []
     for label, unit, seen in zip(unknowns.labels, unknowns.units, result.uncertainty.observable, strict=True):
         value, sd = result.values[label], result.sd[label]
-        bar = f"± {100 * (10**sd - 1):.2g} %" if logs[label] else f"± {sd:.2g}"
+        bar = f"± {100 * (10 ** min(sd, 9.0) - 1):.2g} %" if logs[label] else f"± {sd:.2g}"
         row = [label, f"{value:.5g} {unit}".strip(), bar if seen else "not observable"]
         if truth:
             error = errors[label]
@@ -60,6 +61,8 @@ def print_inversion(result: object, truth: dict[str, float] | None = None) -> No
     print(format_table(rows, ["unknown", "truth", "estimate", "error bar", "error"] if truth else headers))
     for sentence in result.uncertainty.unseen:
         print(f"not visible in this film: {sentence}")
+    for sentence in result.remarks:
+        print(f"note: {sentence}")
     starts = [
         [str(i + 1), _row(result.initial[i]), _row(result.final[i]), f"{loss:.4e}", status]
         for i, (loss, status) in enumerate(zip(result.losses, result.status, strict=True))

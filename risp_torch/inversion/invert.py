@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
-from risp_torch.inversion.film import film, film_losses
+from risp_torch.inversion.film import film
 from risp_torch.inversion.optimise import History, OptimiseSettings, descend
+from risp_torch.inversion.refine import refined
 from risp_torch.inversion.uncertainty import (
     Uncertainty,
     along_weak_directions,
     compression_shift,
     linearise,
-    newton_step,
     uncertainty,
+    widened,
 )
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.run_folder import RunFolder, inversion_result
@@ -49,6 +51,7 @@ class Inversion:
         status: per start: "best", "same minimum", "higher loss" or "diverged".
         best: index of the best start.
         history: of the search.
+        remarks: sentences about what to doubt.
         seconds: wall-clock time.
         folder: where the run was written, or None.
     """
@@ -63,6 +66,7 @@ class Inversion:
     status: list[str]
     best: int
     history: History
+    remarks: list[str]
     seconds: float
     folder: Path | None
 
@@ -108,16 +112,16 @@ def invert(
     """
     began = time.perf_counter()
     settings = settings or OptimiseSettings()
-    unknowns = Unknowns.of(scene, unknown)
+    unknowns = Unknowns.of(scene, [unknown] if isinstance(unknown, str) else unknown)
     target = load_target(scene, video)
-    initial = unknowns.starts(starts, seed) if isinstance(starts, int) else _given_starts(unknowns, starts)
+    initial = unknowns.starts(int(starts), seed) if isinstance(starts, Integral) else _given_starts(unknowns, starts)
     z = unknowns.unbounded(initial)
     folder = None
     if out is not None:
-        folder = RunFolder.open_or_create(out, _settings_of(scene, video, unknown, initial, settings, refine, seed))
+        folder = RunFolder.open_or_create(out, _settings_of(scene, video, target, unknowns, initial, settings, refine, seed))
     z, history = descend(scene, target, unknowns, z, settings, folder=folder, adjoint=adjoint, progress=progress)
     final = unknowns.vector(unknowns.physical(z)).double().cpu().numpy()
-    final, losses = _refined(scene, target, unknowns, final, refine, history, progress=progress)
+    final, losses = refined(scene, target, unknowns, final, refine, history, progress=progress)
     if not np.isfinite(losses).any():
         scene.rollout(unknowns.physical(z))  # raises, and names body and step
         raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
@@ -129,13 +133,14 @@ def invert(
     even = target.shape[1] % 2 == 0 and target.shape[2] % 2 == 0  # what H.264 with 4:2:0 colour can hold
     if even and isinstance(video, str | Path) and Path(video).is_file():
         shift = compression_shift(at, film_at(scene, unknowns, final[best]), unknowns, fps=1 / scene.frame_dt)
-    bars = replace(bars, sd=np.sqrt(bars.sd**2 + _scatter(unknowns, final, status) ** 2 + shift**2))
+    bars = widened(bars, unknowns, _scatter(unknowns, final, losses), shift)
     result = Inversion(
         unknowns=unknowns,
         values=dict(zip(unknowns.labels, final[best].tolist(), strict=True)),
         sd=dict(zip(unknowns.labels, bars.sd.tolist(), strict=True)),
         uncertainty=bars, initial=initial, final=final, losses=losses, status=status, best=best,
-        history=history, seconds=time.perf_counter() - began, folder=folder.path if folder else None,
+        history=history, remarks=_remarks(unknowns, final[best], status), seconds=time.perf_counter() - began,
+        folder=folder.path if folder else None,
     )  # fmt: skip
     if folder is not None:
         write_report(scene, target, result, folder, seed=seed)
@@ -143,18 +148,27 @@ def invert(
 
 
 def load_target(scene: Scene, video: str | Path | np.ndarray | torch.Tensor) -> torch.Tensor:
-    """The target film [frames + 1, H, W, 3] (linear rgb, working precision), checked against the scene."""
+    """The target film [frames + 1, H, W, 3] (linear rgb, working precision), checked against the scene.
+
+    Raises:
+        UserError: no camera; a video that ``read_video`` refuses; frames of another shape, not finite or outside [0, 1].
+    """
     camera = scene.camera
     if camera is None:
         raise UserError("the scene has no camera: add one with add_camera")
     if isinstance(video, str | Path):
         frames = read_video(video, fps=1 / scene.frame_dt, size=(camera.height, camera.width), frames=scene.frames + 1)
-    else:
-        frames = video
-        wanted = (scene.frames + 1, camera.height, camera.width, 3)
-        if tuple(frames.shape) != wanted:
-            raise UserError(f"the target film has shape {tuple(frames.shape)}, and the scene's films have {wanted}")
-    return torch.as_tensor(frames, dtype=bridge_dtype(), device=bridge_device())
+        return torch.as_tensor(frames, dtype=bridge_dtype(), device=bridge_device())
+    wanted = (scene.frames + 1, camera.height, camera.width, 3)
+    if tuple(video.shape) != wanted:
+        raise UserError(f"the target film has shape {tuple(video.shape)}, and the scene's films have {wanted}")
+    frames = torch.as_tensor(video).detach().to(dtype=bridge_dtype(), device=bridge_device())
+    if not torch.isfinite(frames).all() or frames.min() < -0.01 or frames.max() > 1.01:
+        raise UserError(
+            f"the target film has values from {float(frames.min()):.4g} to {float(frames.max()):.4g}: "
+            "give finite linear colour in [0, 1] (bytes: divide by 255 and undo sRGB)"
+        )
+    return frames
 
 
 def write_report(scene: Scene, target: torch.Tensor, result: Inversion, folder: RunFolder, *, seed: int) -> None:
@@ -198,7 +212,7 @@ def write_report(scene: Scene, target: torch.Tensor, result: Inversion, folder: 
             ],
             best=result.best, seconds=result.seconds,
         )
-        | {"unseen": result.uncertainty.unseen}
+        | {"unseen": result.uncertainty.unseen, "remarks": result.remarks}
     )  # fmt: skip
 
 
@@ -210,56 +224,23 @@ def film_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray) -> torch.Ten
     return pictures[0]
 
 
-def _refined(
-    scene: Scene, target: torch.Tensor, unknowns: Unknowns, values: np.ndarray, steps: int, history: History,
-    *, progress: bool,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Newton steps from every start's end, each kept only if the loss falls; values [S, K] and losses [S].
-
-    Every round is added to the history.
-    """
-    frames = target.shape[0] - 1
-    scaled = unknowns.scaled(values)
-    low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
-    ranges = unknowns.scaled_range()
-
-    def losses_at(points: np.ndarray) -> np.ndarray:
-        rows = torch.as_tensor(points, dtype=target.dtype, device=target.device)
-        given = unknowns.from_scaled(rows)
-        return film_losses(scene, given, target, worlds=len(rows), frames=frames).double().cpu().numpy()
-
-    losses = losses_at(scaled)
-    active = np.isfinite(losses)
-    for _ in tqdm(range(steps), desc="refining", disable=not progress, leave=False):
-        if not active.any():
-            break
-        for s in np.flatnonzero(active):
-            step = newton_step(linearise(scene, target, unknowns, _physical(unknowns, scaled[s]))) * ranges
-            tries = np.clip(scaled[s] + np.array([[1.0], [0.3], [0.05]]) * step, low, high)
-            found = losses_at(tries)
-            pick = int(np.argmin(found))
-            if found[pick] < losses[s]:
-                active[s] = losses[s] - found[pick] > 1e-7 * losses[s]
-                scaled[s], losses[s] = tries[pick], found[pick]
-            else:
-                active[s] = False
-        history.losses.append(torch.as_tensor(losses).to(target))
-        history.values.append(torch.as_tensor(_physical(unknowns, scaled)).to(target))
-    return _physical(unknowns, scaled), losses
-
-
-def _physical(unknowns: Unknowns, scaled: np.ndarray) -> np.ndarray:
-    return np.where(np.array(unknowns.scales) == "log10", 10.0**scaled, scaled)
-
-
 def _given_starts(unknowns: Unknowns, starts: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Rows [S, K] of the guesses that the user gave; what a guess leaves out has the scene's value."""
     rows = []
     for start in starts:
         for name in start:
             if name not in unknowns.params:
                 raise unknown_name_error("unknown", name, list(unknowns.params))
-        rows.append(np.concatenate([np.ravel(start.get(name, p.value)) for name, p in unknowns.params.items()]))
-    return np.array(rows, dtype=np.float64)
+        row = []
+        for name, param in unknowns.params.items():
+            value = np.asarray(start.get(name, param.value), dtype=np.float64)
+            if value.shape != np.shape(param.value):
+                raise UserError(f"start of {name} has shape {value.shape}, and {np.shape(param.value)} is needed")
+            row.append(value.ravel())
+        rows.append(np.concatenate(row))
+    if not rows:
+        raise UserError("no starts were given: give a number of starts, or at least one guess")
+    return np.array(rows)
 
 
 def _status(losses: np.ndarray, best: int) -> list[str]:
@@ -274,29 +255,53 @@ def _status(losses: np.ndarray, best: int) -> list[str]:
     return names
 
 
-def _scatter(unknowns: Unknowns, final: np.ndarray, status: list[str]) -> np.ndarray:
-    """Standard deviation [K] (scaled units) of the starts that ended in the best one's minimum.
+def _scatter(unknowns: Unknowns, final: np.ndarray, losses: np.ndarray) -> np.ndarray:
+    """Standard deviation [K] (scaled units) of the starts that ended about as well as the best.
 
-    Contacts that set in a step earlier or later make the loss rough on a small scale; starts caught in different dents of
-    one minimum show how much that matters, which no local Jacobian can.
+    That is within a fifth of its loss or a grey level of 255 (root mean square), which the simplest flaw of a scene outweighs.
+    The floor of a flat valley has dents (contacts that slip or stick, edges that pass behind others), and where the starts were
+    caught in them shows how much that matters, which no local Jacobian can.
     """
-    together = [index for index, name in enumerate(status) if name in ("best", "same minimum")]
-    if len(together) < 2:
+    together = losses <= 1.2 * losses.min() + (1 / 255) ** 2
+    if together.sum() < 2:
         return np.zeros(final.shape[1])
     return unknowns.scaled(final[together]).std(axis=0, ddof=1)
 
 
+def _remarks(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> list[str]:
+    """What to doubt: a minimum that one start alone found, an estimate on its bound."""
+    remarks = []
+    if len(status) > 1 and "same minimum" not in status:
+        remarks.append(
+            f"only 1 of {len(status)} starts reached the lowest loss: "
+            "more starts, or a growing horizon, would tell whether it is the lowest there is"
+        )
+    low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
+    margin = np.minimum(unknowns.scaled(physical) - low, high - unknowns.scaled(physical)) / (high - low)
+    remarks += [
+        f"the estimate of {label} lies on its bound: widen the bounds"
+        for label, room in zip(unknowns.labels, margin, strict=True)
+        if room < 0.005
+    ]
+    return remarks
+
+
 def _settings_of(
-    scene: Scene, video: Any, unknown: Sequence[str], initial: np.ndarray, settings: OptimiseSettings, refine: int, seed: int
+    scene: Scene, video: Any, target: torch.Tensor, unknowns: Unknowns, initial: np.ndarray, settings: OptimiseSettings,
+    refine: int, seed: int,
 ) -> dict[str, Any]:  # fmt: skip
+    """Everything that decides the outcome: a run resumes only where all of it is the same."""
     return {
-        "scene": scene.name,
+        "scene": scene.description(),
         "video": str(video) if isinstance(video, str | Path) else f"frames {tuple(video.shape)}",
-        "unknown": list(unknown),
+        "video_sha256": sha256(target.float().cpu().numpy().tobytes()).hexdigest(),
+        "unknown": {
+            name: {"low": np.asarray(p.low).tolist(), "high": np.asarray(p.high).tolist(), "scale": p.scale}
+            for name, p in unknowns.params.items()
+        },
         "initial": initial.tolist(),
         "search": asdict(settings),
         "refine": refine,
         "seed": seed,
-        "parameters": {name: np.asarray(param.value).tolist() for name, param in scene.parameters.items()},
         "precision": str(bridge_dtype()),
     }

@@ -132,6 +132,30 @@ def newton_step(at: Linearisation, *, damping: float = 1e-6) -> np.ndarray:
     return np.linalg.solve(normal + ridge * np.eye(len(normal)), gradient)
 
 
+def weakest_direction(at: Linearisation) -> np.ndarray:
+    """Unit direction [K] (in parts of the ranges) that changes the film least."""
+    normal, _ = _normal_equations(at)
+    return np.linalg.eigh(normal)[1][:, 0]
+
+
+def widened(
+    bars: Uncertainty, unknowns: Unknowns, scatter: np.ndarray, shift: np.ndarray
+) -> Uncertainty:
+    """Error bars with what no local Jacobian knows: scatter of the starts and shift by compression, [K] scaled units.
+
+    An unknown whose error bar then is wider than a quarter of its range counts as not observable.
+    """
+    sd = np.sqrt(bars.sd**2 + scatter**2 + shift**2)
+    wide = sd > UNSEEN * unknowns.scaled_range()
+    remarks = [
+        f"{label} is hardly fixed: its error bar is wider than a quarter of its range"
+        for label, much, seen in zip(unknowns.labels, wide, bars.observable, strict=True)
+        if much and seen
+    ]
+    observable = [bool(seen and not much) for seen, much in zip(bars.observable, wide, strict=True)]
+    return replace(bars, sd=sd, observable=observable, unseen=bars.unseen + remarks)
+
+
 def uncertainty(at: Linearisation, unknowns: Unknowns) -> Uncertainty:
     """Error bars at an estimate, to first order.
 

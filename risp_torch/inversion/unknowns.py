@@ -121,6 +121,11 @@ class Unknowns:
         scaled = low + (high - low) * np.stack(columns, axis=1)
         return np.where(np.array(self.scales) == "log10", 10.0**scaled, scaled)
 
+    def physical_values(self, scaled: np.ndarray) -> np.ndarray:
+        """Physical values [..., K] of scaled coordinates [..., K]."""
+        logs = np.array(self.scales) == "log10"
+        return np.where(logs, 10.0 ** np.where(logs, scaled, 0.0), scaled)
+
     def _split(self, rows: torch.Tensor, convert: object) -> dict[str, torch.Tensor]:
         values, start = {}, 0
         for name, param in self.params.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -97,6 +98,10 @@ def make_body(
     quaternion = np.asarray(orientation, dtype=np.float64)
     if quaternion.shape != (4,) or not np.linalg.norm(quaternion) > 0:
         raise UserError(f"{name}.orientation is {orientation}: give a quaternion (x, y, z, w) that is not zero")
+    if not re.fullmatch(r"[A-Za-z_][\w-]*", name):
+        raise UserError(f"a body is called {name!r}: use letters, digits, _ and - (dots separate the parts of parameter names)")
+    if contact is not None and not ground:
+        raise UserError(f"{name} has a contact material and the scene has no ground: call add_ground first")
     mesh = shape.mesh()
     if density is not None:
         table.add(f"{name}.density", density, unit="kg/m3", sign="positive")
@@ -127,21 +132,21 @@ def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:
 def _add_surface(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface) -> None:
     groups = int(mesh.face_groups.max()) + 1
     if surface.vertex_colors is not None:
-        table.add(f"{name}.vertex_colors", surface.vertex_colors, unit="", shape=(len(mesh.vertices), 3))
+        table.add(f"{name}.vertex_colors", surface.vertex_colors, unit="", shape=(len(mesh.vertices), 3), sign="color")
     elif surface.face_colors is not None:
         given = surface.face_colors
         rows = len(given.value if isinstance(given, Param) else given)
         if rows not in (groups, len(mesh.faces)):
             raise UserError(f"{name} has {rows} face colours: give {groups} (one a side) or {len(mesh.faces)} (one a face)")
-        table.add(f"{name}.face_colors", given, unit="", shape=(rows, 3))
+        table.add(f"{name}.face_colors", given, unit="", shape=(rows, 3), sign="color")
     elif surface.color is not None:
-        table.add(f"{name}.color", surface.color, unit="", shape=(3,))
+        table.add(f"{name}.color", surface.color, unit="", shape=(3,), sign="color")
     elif mesh.vertex_colors is not None:
-        table.add(f"{name}.vertex_colors", mesh.vertex_colors, unit="", shape=mesh.vertex_colors.shape)
+        table.add(f"{name}.vertex_colors", mesh.vertex_colors, unit="", shape=mesh.vertex_colors.shape, sign="color")
     elif mesh.face_colors is not None:
-        table.add(f"{name}.face_colors", mesh.face_colors, unit="", shape=mesh.face_colors.shape)
+        table.add(f"{name}.face_colors", mesh.face_colors, unit="", shape=mesh.face_colors.shape, sign="color")
     else:
-        table.add(f"{name}.color", (0.6, 0.6, 0.6), unit="", shape=(3,))
+        table.add(f"{name}.color", (0.6, 0.6, 0.6), unit="", shape=(3,), sign="color")
 
 
 def rotation_quaternion(turn: torch.Tensor) -> torch.Tensor:

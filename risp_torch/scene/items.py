@@ -94,7 +94,8 @@ class Camera:
         focal: fx, fy [pixels].
         center: cx, cy, the principal point [pixels].
         width, height: of the picture [pixels].
-        near, far: depths [m] between which objects are told apart (see ``RasterSettings``).
+        near, far: depths [m] between which objects are drawn: a face with a vertex nearer than ``near`` is left out, what lies
+            beyond ``far`` fades into the background. The softness of the depth order is gamma × (far - near).
     """
 
     position: Vector

@@ -15,7 +15,7 @@ from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param, as_param
 
-Sign = Literal["positive", "not negative"]
+Sign = Literal["positive", "not negative", "color"]
 
 
 @dataclass
@@ -38,7 +38,7 @@ class ParameterTable:
             value: Param, number or array; one number for a vector means all its entries.
             unit: for tables, unless the Param has its own.
             shape: of the value.
-            sign: "positive" where zero and less are errors, "not negative" where less than zero is one; else None.
+            sign: "positive" where zero and less are errors, "not negative" where less than zero is one, "color" outside [0, 1].
 
         Raises:
             UserError: the name is taken, the shape is wrong, or the sign is.
@@ -50,7 +50,9 @@ class ParameterTable:
             filled = np.broadcast_to(np.asarray(param.value, dtype=np.float64), shape)
         except ValueError:
             raise UserError(f"{name} has shape {np.shape(param.value)}, and {shape} is needed") from None
-        _check_sign(name, param.value, param.unit or unit, sign)
+        for number in (param.value, param.low, param.high):
+            if number is not None:
+                _check_sign(name, number, param.unit or unit, sign)
         if sign is not None:
             self.signs[name] = sign
         number = float(filled) if shape == () else filled.copy()
@@ -111,14 +113,25 @@ class ParameterTable:
         return values
 
     def _tensor(self, name: str, value: Any) -> torch.Tensor:
-        self[name]  # an unknown name is named as such before anything else
-        return torch.as_tensor(value, dtype=bridge_dtype(), device=bridge_device())
+        param = self[name]  # an unknown name is named as such before anything else
+        tensor = torch.as_tensor(value, dtype=bridge_dtype(), device=bridge_device())
+        plain = tensor.detach()
+        if not torch.isfinite(plain).all():
+            raise UserError(f"{name} has values that are not finite: give finite numbers")
+        if self.signs.get(name) in ("positive", "not negative"):
+            _check_sign(name, plain.min().item(), param.unit, self.signs[name])
+        return tensor
 
 
 def _check_sign(name: str, value: Any, unit: str, sign: Sign | None) -> None:
-    """Raise a UserError for a number of the wrong sign."""
+    """Raise a UserError for a number of the wrong sign, or a colour outside [0, 1]."""
     number = np.asarray(value, dtype=np.float64)
-    wrong = (number <= 0).any() if sign == "positive" else (number < 0).any() if sign == "not negative" else False
-    if wrong:
-        wanted = "above zero" if sign == "positive" else "that is not negative"
-        raise UserError(f"{name} is {value} {unit}: give a number {wanted}".replace(" :", ":"))
+    wanted = {"positive": "above zero", "not negative": "that is not negative", "color": "from 0 to 1 (linear colour)"}
+    wrong = {
+        None: False,
+        "positive": (number <= 0).any(),
+        "not negative": (number < 0).any(),
+        "color": (number < 0).any() or (number > 1).any(),
+    }
+    if wrong[sign]:
+        raise UserError(f"{name} is {value} {unit}: give a number {wanted[sign]}".replace(" :", ":"))

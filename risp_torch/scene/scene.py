@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -89,6 +92,8 @@ class Scene:
         """
         if not frame_dt > 0 or frames < 1 or substeps < 1:
             raise UserError(f"frame_dt={frame_dt} s, frames={frames}, substeps={substeps}: all three must be positive")
+        if not sigma > 0 or not gamma > 0:
+            raise UserError(f"sigma={sigma}, gamma={gamma}: both must be positive")
         self.name = name
         self.frame_dt = frame_dt
         self.frames = frames
@@ -113,7 +118,7 @@ class Scene:
         if self.bodies:
             raise UserError("the ground comes before the bodies: call add_ground first")
         add_contact(self.table, "ground.contact", contact)
-        self.table.add("ground.color", color, unit="", shape=(3,))
+        self.table.add("ground.color", color, unit="", shape=(3,), sign="color")
         self.ground_height = float(height)
 
     def add_rigid(
@@ -157,6 +162,7 @@ class Scene:
             contact=contact, surface=surface, ground=self.ground_height is not None,
         )  # fmt: skip
         self.bodies.append(body)
+        self._solver = self._mesh = None
 
     def add_force(
         self,
@@ -174,7 +180,7 @@ class Scene:
         Args:
             name: first part of its parameter names ("<name>.force" or "<name>.impulse", and "<name>.point").
             body: name of the body.
-            start, duration: of the window [s]; it covers the physics steps that begin in it, at least one.
+            start, duration: of the window [s]; it covers the physics steps that begin in it.
             force: world frame [N], or
             impulse: world frame [N s], spread evenly over the window.
             point: of attack relative to the centre of mass, body frame [m].
@@ -187,10 +193,13 @@ class Scene:
             raise unknown_name_error("body", body, names)
         if (force is None) == (impulse is None):
             raise UserError(f"{name} needs a force or an impulse: give exactly one of the two")
+        if not (math.isfinite(start) and math.isfinite(duration)):
+            raise UserError(f"{name} acts from {start} s for {duration} s: give finite times")
         first = round(start / self.settings.dt)
         last = round((start + duration) / self.settings.dt)
         if not 0 <= first < last or first >= self.frames * self.settings.substeps:
             raise UserError(f"{name} acts from {start} s for {duration} s: that is no physics step of {self.settings.dt:.3g} s")
+        self._solver = None
         kind, value, unit = ("force", force, "N") if force is not None else ("impulse", impulse, "N s")
         scale = 1.0 if kind == "force" else 1.0 / ((last - first) * self.settings.dt)
         self.table.add(f"{name}.{kind}", value, unit=unit, shape=(3,))
@@ -230,13 +239,16 @@ class Scene:
             if self._directional:
                 raise UserError(f"the scene has the directional light {self._directional[0]!r} already: a scene has one")
             self._directional.append(light.name)
+            direction = light.direction.value if isinstance(light.direction, Param) else light.direction
+            if not np.linalg.norm(direction) > 0:
+                raise UserError(f"light {light.name!r} has direction {direction}: give a vector that is not zero")
             self.table.add(f"light.{light.name}.direction", light.direction, unit="", shape=(3,))
-        self.table.add(f"light.{light.name}.intensity", light.intensity, unit="", shape=(3,))
+        self.table.add(f"light.{light.name}.intensity", light.intensity, unit="", shape=(3,), sign="not negative")
 
     def set_background(self, color: Vector) -> None:
         """Colour behind everything, linear rgb."""
         del self.table.params["background.color"]
-        self.table.add("background.color", color, unit="", shape=(3,))
+        self.table.add("background.color", color, unit="", shape=(3,), sign="color")
 
     # -- numbers --------------------------------------------------------------------------------------------------------
 
@@ -275,7 +287,51 @@ class Scene:
                 ground_height=self.ground_height or 0.0,
             )
             self._solver = RigidSolver(model, self.settings)
+            for sentence in self.step_warnings():
+                warnings.warn(sentence, stacklevel=3)
         return self._solver
+
+    def step_warnings(self) -> list[str]:
+        """Sentences about bodies for which the physics step is too long at the scene's own values.
+
+        A spring of stiffness ke on a mass m needs steps well below sqrt(m / ke), a tangential damper kf steps below m / kf.
+        """
+        values, dt = self.table.values(), self.settings.dt
+        sentences = []
+        for body in self.bodies:
+            mass = float(body.mass(values)[0])
+            ke, kd, kf, _mu = body.contact(values)[0].tolist()
+            if len(body.points) and max(dt * math.sqrt(ke / mass), dt * kd / mass, dt * kf / mass) > 0.5:
+                sentences.append(
+                    f"the step of {dt:.3g} s is too long for the contact of {body.name!r} (mass {mass:.3g} kg, stiffness "
+                    f"{ke:.3g} N/m, damping {kd:.3g} and friction stiffness {kf:.3g} N s/m): take more substeps"
+                )
+        return sentences
+
+    def description(self) -> dict[str, Any]:
+        """Everything that decides a film of this scene, in values that JSON can hold (geometry as a checksum)."""
+        geometry = sha256()
+        for body in self.bodies:
+            for array in (body.mesh.vertices, body.mesh.faces, body.points, body.orientation):
+                geometry.update(np.ascontiguousarray(array).tobytes())
+        camera = self.camera
+        return {
+            "name": self.name,
+            "frame_dt": self.frame_dt,
+            "frames": self.frames,
+            "substeps": self.settings.substeps,
+            "integrator": self.settings.integrator,
+            "sigma": self.sigma,
+            "gamma": self.gamma,
+            "ground_height": self.ground_height,
+            "bodies": [body.name for body in self.bodies],
+            "geometry_sha256": geometry.hexdigest(),
+            "forces": [[f.name, f.body, f.first_step, f.last_step, f.kind] for f in self.forces],
+            "camera": None
+            if camera is None
+            else [camera.width, camera.height, camera.near, camera.far, np.asarray(camera.rotation).tolist()],
+            "parameters": {name: np.asarray(param.value).tolist() for name, param in self.table.params.items()},
+        }
 
     def rigid_inputs(self, values: Values) -> RigidInputs:
         """The solver's arrays from parameter values [B, ...] (``ParameterTable.values``); differentiable."""
@@ -322,7 +378,7 @@ class Scene:
         inputs = self.rigid_inputs(self.table.values(parameters, worlds=worlds))
         if state0 is not None:
             inputs = replace(inputs, body_q0=state0[0], body_qd0=state0[1])
-        body_q, body_qd, diverged = bridge.rollout(solver, inputs, frames or self.frames, adjoint=adjoint)
+        body_q, body_qd, diverged = bridge.rollout(solver, inputs, self.frames if frames is None else frames, adjoint=adjoint)
         if (diverged >= 0).any():
             solver.check_divergence_steps(diverged)
         return States(body_q, body_qd, diverged)
@@ -339,7 +395,7 @@ class Scene:
             alpha: whether a fourth channel holds the objects' coverage.
 
         Returns:
-            [B, T, H, W, 3 or 4] linear rgb in [0, 1].
+            [B, T, H, W, 3 or 4] linear rgb in [0, 1]; NaN for worlds that diverged.
 
         Raises:
             UserError: the scene has no camera or no light, or names and shapes do not fit.
@@ -350,6 +406,8 @@ class Scene:
         camera = self._camera()
         images = bridge.render(inputs, self.raster_settings())
         images = images.reshape(batch, count, camera.height, camera.width, 4)
+        if not states.finite.all():  # a motion that does not exist has no pictures
+            images = torch.where(states.finite[:, None, None, None, None], images, torch.full_like(images, torch.nan))
         return images if alpha else images[..., :3]
 
     def raster_settings(self) -> RasterSettings:

@@ -1,0 +1,99 @@
+"""Gauss-Newton refinement of every start, with long steps along a valley's floor."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from risp_torch.inversion.film import film_losses
+from risp_torch.inversion.optimise import History
+from risp_torch.inversion.uncertainty import linearise, newton_step, weakest_direction
+from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.scene import Scene
+
+DAMPINGS = (1e-6, 1e-3, 3e-2)  # of the normal equations' mean diagonal
+LENGTHS = (1.0, 0.3, 0.05)  # of a step
+VALLEY = (0.001, 0.003, 0.01, 0.03, 0.1)  # of the range: steps along the direction that the film sees least, both ways
+
+
+def refined(
+    scene: Scene, target: torch.Tensor, unknowns: Unknowns, values: np.ndarray, rounds: int, history: History,
+    *, progress: bool,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Levenberg-Marquardt steps from every start's end, each kept only if the loss falls.
+
+    Where none does, the point may lie in a dent of a valley's floor (contacts that begin, end, slip or stick make small
+    ones): longer steps along the weakest direction, each followed by a Gauss-Newton step across the valley, look beyond it.
+
+    Args:
+        scene, target, unknowns: of the inversion.
+        values: physical values of the starts' ends, [S, K].
+        rounds: at most, for each start.
+        history: every round is added to it.
+        progress: whether a bar is shown.
+
+    Returns:
+        Physical values [S, K] and losses over the whole film [S]; infinite where a world diverged.
+    """
+    search = _Refinement(scene, target, unknowns)
+    scaled = unknowns.scaled(values)
+    losses = search.losses(scaled)
+    active = np.isfinite(losses)
+    for _ in tqdm(range(rounds), desc="refining", disable=not progress, leave=False):
+        if not active.any():
+            break
+        for s in np.flatnonzero(active):
+            point, loss = search.round(scaled[s], losses[s])
+            active[s] = losses[s] - loss > 1e-6 * losses[s]
+            scaled[s], losses[s] = point, loss
+        history.losses.append(torch.as_tensor(losses).to(target))
+        history.values.append(torch.as_tensor(unknowns.physical_values(scaled)).to(target))
+    return unknowns.physical_values(scaled), losses
+
+
+class _Refinement:
+    """One film and its unknowns, in scaled coordinates."""
+
+    def __init__(self, scene: Scene, target: torch.Tensor, unknowns: Unknowns) -> None:
+        self.scene, self.target, self.unknowns = scene, target, unknowns
+        self.low, self.high = (unknowns.scaled(bound) for bound in unknowns.bounds())
+        self.ranges = unknowns.scaled_range()
+
+    def losses(self, scaled: np.ndarray) -> np.ndarray:
+        """Losses [S] of the whole film at scaled points [S, K]."""
+        rows = torch.as_tensor(scaled, dtype=self.target.dtype, device=self.target.device)
+        values = self.unknowns.from_scaled(rows)
+        return (
+            film_losses(self.scene, values, self.target, worlds=len(rows), frames=self.target.shape[0] - 1)
+            .double().cpu().numpy()
+        )  # fmt: skip
+
+    def round(self, point: np.ndarray, loss: float) -> tuple[np.ndarray, float]:
+        """The better of the point and what one round of steps finds."""
+        at = linearise(self.scene, self.target, self.unknowns, self.unknowns.physical_values(point))
+        steps = [length * newton_step(at, damping=damping) for damping in DAMPINGS for length in LENGTHS]
+        found, lowest = self._best(point, np.array(steps))
+        if lowest < loss * (1 - 1e-6):
+            return found, lowest
+        direction = weakest_direction(at)
+        along = np.array([sign * length * direction for length in VALLEY for sign in (1, -1)])
+        across = [self._across(point + step * self.ranges) for step in along]
+        found, lowest = self._best(point, np.array(across) + along)
+        return (found, lowest) if lowest < loss else (point, loss)
+
+    def _across(self, point: np.ndarray) -> np.ndarray:
+        """Gauss-Newton step at a point without its part along the weakest direction, in parts of the ranges."""
+        point = np.clip(point, self.low, self.high)
+        at = linearise(self.scene, self.target, self.unknowns, self.unknowns.physical_values(point))
+        if not torch.isfinite(at.residual).all() or not torch.isfinite(at.jacobian).all():
+            return np.zeros(len(point))
+        step, direction = newton_step(at), weakest_direction(at)
+        return step - direction * (step @ direction)
+
+    def _best(self, point: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, float]:
+        """The lowest of the points that the steps [tries, K] (parts of the ranges) lead to."""
+        tries = np.clip(point + steps * self.ranges, self.low, self.high)
+        losses = self.losses(tries)
+        pick = int(np.argmin(losses))
+        return tries[pick], float(losses[pick])
