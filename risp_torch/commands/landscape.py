@@ -60,6 +60,8 @@ def run(options: argparse.Namespace) -> int:
     at = np.unravel_index(int(np.nanargmin(losses)), losses.shape)
     lowest = {name: float(axis[i]) for name, axis, i in zip(names, axes, at, strict=True)}
     folder.write_result({"schema": 1, "scene": scene.name, "lowest": lowest, "loss": float(losses[at])})
+    if not np.ptp(losses[np.isfinite(losses)]) > 0:
+        print(f"the loss is the same everywhere: {' and '.join(names)} leaves no trace in this film")
     print(f"lowest loss {losses[at]:.4e} at " + ", ".join(f"{name} = {value:.5g}" for name, value in lowest.items()))
     print(f"written: {folder.path}/landscape.png, landscape.npz")
     return 0

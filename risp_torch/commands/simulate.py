@@ -56,9 +56,7 @@ def check_video_size(scene: object) -> None:
     from ti_sim.base.errors import UserError
 
     camera = scene.camera
-    if camera is None:
-        raise UserError(f"scene {scene.name} has no camera: add one with add_camera")
-    if camera.width % 2 or camera.height % 2:
+    if camera is not None and (camera.width % 2 or camera.height % 2):
         raise UserError(
             f"the camera's pictures are {camera.width} x {camera.height} pixels, and H.264 video needs even sides: change --size"
         )
