@@ -205,9 +205,9 @@ def worlds_table(*, quick: bool) -> tuple[Table, dict[str, float]]:
     }
     result, rates = _scaling_table("Worlds with one box each (M steps/s in total)", "worlds", cases, quick)
     result.remarks.append(
-        f"Target: {WORLDS_TARGET:g} times one world's rate at 1,024 worlds on two cores. The taped batch of 2,000 steps keeps ten "
-        "times the states of the first row (106 MB), in memory that the system hands out page by page; with 200 steps all rows "
-        "keep about as much."
+        f"Target: {WORLDS_TARGET:g} times one world's rate at 1,024 worlds on two cores. The taped batch of 2,000 steps keeps "
+        "ten times the states of the first row (106 MB), in memory that the system hands out page by page; with 200 steps all "
+        "rows keep about as much."
     )
     return result, rates
 
