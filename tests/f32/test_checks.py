@@ -1,0 +1,153 @@
+"""Wrong input is refused in one sentence, and doubtful results say so."""
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import AmbientLight, Box, Contact, DirectionalLight, OptimiseSettings, Param, Scene, Surface, UserError, invert
+from risp_torch.inversion.invert import _remarks, _scatter, load_target
+from risp_torch.inversion.refine import _Refinement
+from risp_torch.inversion.uncertainty import Uncertainty, widened
+from risp_torch.inversion.unknowns import Unknowns
+from tests.reference.small_scenes import make_scene
+
+CONTACT = Contact(stiffness=100.0, damping=0.1, friction_stiffness=1.0, friction=0.3)
+
+
+def empty() -> Scene:
+    """A scene with a ground only."""
+    scene = Scene(frame_dt=0.01, frames=2, substeps=10)
+    scene.add_ground(contact=CONTACT)
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda s: s.add_rigid("a.b", shape=Box(1, 1, 1), density=1.0), "'a.b'"),
+        (lambda s: s.add_rigid("a", shape=Box(1, 1, 1), density=Param(5.0, low=-1.0, high=9.0)), "a.density is -1.0"),
+        (lambda s: s.add_rigid("a", shape=Box(1, 1, 1), density=1.0, surface=Surface(color=(255, 0, 0))), "a.color"),
+        (lambda s: s.set_background((0.0, -1.0, 0.0)), "background.color"),
+        (lambda s: s.add_light(AmbientLight(intensity=-1.0)), "light.ambient.intensity"),
+        (lambda s: s.add_light(DirectionalLight(direction=(0, 0, 0))), "not zero"),
+        (lambda s: s.add_ground(contact=CONTACT), "already"),
+    ],
+)
+def test_things_that_no_scene_can_have(write: object, message: str) -> None:
+    with pytest.raises(UserError, match=message.replace("(", r"\(")):
+        write(empty())
+
+
+def test_force_windows_are_checked() -> None:
+    scene = empty()
+    scene.add_rigid("a", shape=Box(1, 1, 1), density=1.0)
+    for start, duration in ((100.0, 1.0), (-1.0, 0.5), (0.0, 0.0), (float("nan"), 1.0)):
+        with pytest.raises(UserError, match="push acts from"):
+            scene.add_force("push", body="a", force=(1, 0, 0), start=start, duration=duration)
+    scene.rollout()
+    scene.add_force("push", body="a", force=(1.0, 0, 0), start=0.0, duration=0.01)
+    assert scene.rollout().body_qd[0, -1, 0, 0] > 0  # a force that comes after the first rollout counts
+
+
+def test_values_of_parameters_are_checked() -> None:
+    scene = make_scene()
+    for value, message in ((-700.0, "above zero"), (float("nan"), "not finite")):
+        with pytest.raises(UserError, match=message):
+            scene.rollout({"block.density": torch.tensor(value)})
+    with pytest.raises(UserError, match="frames=0"):
+        scene.rollout(frames=0)
+
+
+def test_a_step_that_is_too_long_is_said() -> None:
+    assert make_scene().step_warnings() == []
+    stiff = make_scene()
+    stiff.table.params["ground.contact.stiffness"] = Param(1e9)
+    (sentence,) = stiff.step_warnings()
+    assert "too long for the contact of 'block'" in sentence
+    with pytest.warns(UserWarning, match="too long"):
+        stiff.solver()
+
+
+def test_worlds_that_diverged_have_no_pictures() -> None:
+    scene = make_scene()
+    scene.table.params["ground.contact.stiffness"] = Param(1e3)
+    states = scene.rollout({"ground.contact.stiffness": torch.tensor([1e3, 1e37])})
+    assert states.finite.tolist() == [True, False]
+    pictures = scene.render(states)
+    assert pictures[0].isfinite().all() and pictures[1].isnan().all()
+
+
+def test_target_films_are_checked() -> None:
+    scene = make_scene()
+    good = scene.render(scene.rollout())[0]
+    assert load_target(scene, good).shape == good.shape
+    for film, message in (
+        (good[:-1], "shape"),
+        ((good * 255).to(torch.uint8), "linear colour"),
+        (torch.full_like(good, torch.nan), "nan"),
+    ):
+        with pytest.raises(UserError, match=message):
+            load_target(scene, film)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"starts": []}, "no starts"),
+        ({"starts": 0}, "at least 1"),
+        ({"starts": [{"block.density": [1.0, 2.0]}]}, "shape"),
+        ({"starts": [{"block.densty": 1.0}]}, "block.density"),
+    ],
+)
+def test_starts_are_checked(options: dict, message: str) -> None:
+    scene = make_scene()
+    film = scene.render(scene.rollout())[0]
+    with pytest.raises(UserError, match=message):
+        invert(scene, film, "block.density", progress=False, **options)
+
+
+def test_another_scene_does_not_go_on_with_a_run(tmp_path) -> None:
+    """A folder's unfinished run resumes only for the same geometry, film and settings."""
+    scene = make_scene()
+    film = scene.render(scene.rollout())[0]
+    options = {"settings": OptimiseSettings(iterations=10), "starts": 2, "out": tmp_path, "progress": False, "refine": 0}
+    invert(scene, film, ["block.density"], **options)
+    (tmp_path / "result.json").unlink()  # as if it had been killed after its checkpoint
+    other = make_scene()
+    other.sigma *= 2
+    with pytest.raises(UserError, match="other settings"):
+        invert(other, film, ["block.density"], **options)
+    with pytest.raises(UserError, match="other settings"):
+        invert(scene, film * 0.99, ["block.density"], **options)
+    invert(scene, film, ["block.density"], **options)
+
+
+def test_doubts_are_spoken() -> None:
+    """A minimum that one start alone found, an estimate on its bound, an error bar as wide as the range."""
+    unknowns = Unknowns({"a": Param(1.0, low=0.0, high=2.0), "b": Param(1.0, low=0.0, high=2.0)})
+    remarks = _remarks(unknowns, np.array([1.0, 2.0]), ["best", "higher loss", "diverged"])
+    assert len(remarks) == 2 and "1 of 3" in remarks[0] and "b lies on its bound" in remarks[1]
+    assert _remarks(unknowns, np.array([1.0, 1.0]), ["best", "same minimum"]) == []
+    bars = Uncertainty(sd=np.array([0.01, 0.01]), correlation=np.eye(2), observable=[True, True], unseen=[])
+    wide = widened(bars, unknowns, np.array([0.0, 0.8]), np.zeros(2))
+    assert wide.observable == [True, False] and "b is hardly fixed" in wide.unseen[0]
+    assert wide.sd[1] == pytest.approx(np.hypot(0.01, 0.8))
+    final = np.array([[1.0, 0.5], [1.2, 0.5], [2.0, 2.0]])
+    scatter = _scatter(unknowns, final, np.array([1e-4, 1.1e-4, 1e-2]))
+    np.testing.assert_allclose(scatter, [np.std([1.0, 1.2], ddof=1), 0.0])
+
+
+def test_refinement_climbs_along_a_valley(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round never raises the loss, and where Gauss-Newton finds nothing it looks along the weakest direction."""
+    scene = make_scene()
+    film = scene.render(scene.rollout())[0]
+    unknowns = Unknowns.of(scene, ["block.density", "ground.contact.friction"])
+    search = _Refinement(scene, film, unknowns)
+    truth = unknowns.scaled(unknowns.current())
+    point = truth + 0.05 * unknowns.scaled_range()
+    loss = float(search.losses(point[None])[0])
+    found, lower = search.round(point, loss)
+    assert lower < loss
+    monkeypatch.setattr("risp_torch.inversion.refine.newton_step", lambda at, damping=0.0: np.zeros(2))
+    along, lowest = search.round(point, loss)
+    assert lowest <= loss and (lowest < loss) == bool((along != point).any())
