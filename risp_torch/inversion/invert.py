@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
@@ -126,6 +128,8 @@ def invert(
         scene.rollout(unknowns.physical(z))  # raises, and names body and step
         raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
     best = int(np.argmin(losses))
+    if progress:
+        tqdm.write("error bars, plots and videos ...", file=sys.stderr)
     at = along_weak_directions(scene, unknowns, linearise(scene, target, unknowns, final[best]))
     bars = uncertainty(at, unknowns)
     status = _status(losses, best)
