@@ -15,7 +15,7 @@ from ti_render.rasterise import STATE_SIZE, rasterise, rasterise_adjoint
 from ti_render.settings import RasterSettings
 from ti_render.shade import shade, shade_adjoint
 from ti_render.tiles import Tiles, bin_faces
-from ti_sim.base.arrays import Array, check_array, to_numpy, zeros_like_family
+from ti_sim.base.arrays import Array, check_array, empty_like_family, to_numpy, zeros_like_family
 from ti_sim.base.errors import UserError
 from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import require, ti
@@ -100,10 +100,10 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     _check(inputs, settings)
     like = inputs.body_q
     images = like.shape[0]
-    vertices_world = _empty_like_family(like, (images, inputs.vertex_body.shape[0], 3))
-    screen = _empty_like_family(like, vertices_world.shape)
-    lit = _empty_like_family(like, (images, inputs.faces.shape[0], 3, 3))
-    behind = _empty_like_family(like, (images, BACKDROP_SIZE))
+    vertices_world = empty_like_family(like, (images, inputs.vertex_body.shape[0], 3))
+    screen = empty_like_family(like, vertices_world.shape)
+    lit = empty_like_family(like, (images, inputs.faces.shape[0], 3, 3))
+    behind = empty_like_family(like, (images, BACKDROP_SIZE))
     pose(inputs.vertices_rest, inputs.vertex_body, inputs.body_q, vertices_world)
     project(vertices_world, inputs.camera, settings.width, settings.height, settings.near, screen)
     shade(vertices_world, inputs.faces, inputs.albedo, inputs.ambient, inputs.light, lit)
@@ -112,8 +112,8 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
         screen, inputs.faces, width=settings.width, height=settings.height,
         side=settings.tile_side(require().device), sigma=settings.sigma,
     )  # fmt: skip
-    pixel_state = _empty_like_family(like, (max(tiles.occupied, 1) * tiles.side**2, STATE_SIZE))
-    pictures = _empty_like_family(like, (images, settings.height, settings.width, 4))
+    pixel_state = empty_like_family(like, (max(tiles.occupied, 1) * tiles.side**2, STATE_SIZE))
+    pictures = empty_like_family(like, (images, settings.height, settings.width, 4))
     rasterise(screen, inputs.faces, lit, behind, *_tile_arguments(tiles, settings), pixel_state, pictures)
     return RenderResult(pictures, inputs, settings, vertices_world, screen, lit, behind, tiles, pixel_state)
 
@@ -250,12 +250,3 @@ def _check_rows(inputs: RenderInputs, name: str, row: tuple[int, ...]) -> None:
     if rows < 1 or images % rows:
         raise UserError(f"{name} has {rows} rows for {images} images: the number of rows must divide the number of images")
     check_array(array, name, (rows, *row))
-
-
-def _empty_like_family(like: Array, shape: tuple[int, ...]) -> Array:
-    """Real numbers not yet written, in the container and on the device of ``like`` (of the working precision)."""
-    if isinstance(like, np.ndarray):
-        return np.empty(shape, dtype=like.dtype)
-    if isinstance(like, ti.Ndarray):
-        return zeros_like_family(like, shape)
-    return like.new_empty(shape)

@@ -1,4 +1,4 @@
-"""The commands of ``risp``, one module each with ``add_arguments(parser)`` and ``run(options) -> int``."""
+"""The commands of ``risp``, one module each with ``run(options) -> int`` and, for its options, ``add_arguments(parser)``."""
 
 from __future__ import annotations
 
@@ -12,5 +12,6 @@ def add_command(name: str, subparsers: Any) -> None:
     module = importlib.import_module(f"risp_torch.commands.{name}")
     summary = (module.__doc__ or "").splitlines()[0]
     parser: argparse.ArgumentParser = subparsers.add_parser(name, help=summary, description=summary)
-    module.add_arguments(parser)
+    if hasattr(module, "add_arguments"):  # a command without options has none to add
+        module.add_arguments(parser)
     parser.set_defaults(run=module.run)

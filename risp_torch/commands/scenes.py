@@ -5,10 +5,6 @@ from __future__ import annotations
 import argparse
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """No options."""
-
-
 def run(options: argparse.Namespace) -> int:
     """Print name and first line of every scene."""
     from risp_torch.scene import load_scene, scene_names

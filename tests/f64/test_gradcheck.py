@@ -235,3 +235,15 @@ def test_dot_product():
         dot_product_test(jvp, vjp, {"x": np.zeros(3, np.float32)}, (4,))
     with pytest.raises(GradientError, match=r"'J v' has shape"):
         dot_product_test(jvp, vjp, POINT, (5,))
+
+
+def test_an_absolute_tolerance_holds_for_every_entry() -> None:
+    """atol accepts what cancellation leaves in a small entry, and no more."""
+    point = {"x": np.array([1.0, 1e-9])}
+
+    def loss_and_gradient(at: dict[str, np.ndarray], error: float) -> tuple[float, dict[str, np.ndarray]]:
+        return float(0.5 * np.sum(at["x"] ** 2)), {"x": at["x"] + np.array([0.0, error])}
+
+    assert not gradcheck(lambda at: loss_and_gradient(at, 1e-7), point).ok
+    assert gradcheck(lambda at: loss_and_gradient(at, 1e-7), point, atol=2e-7).ok
+    assert not gradcheck(lambda at: loss_and_gradient(at, 1e-6), point, atol=2e-7).ok

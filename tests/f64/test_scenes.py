@@ -5,7 +5,7 @@ pixels, measured below 1e-13 of itself, and the step is 1e-6 of a range. Gradien
 (or of the floor below which a number is not observable), plus 1e-7 of the loss, a tenth of that floor.
 
 A film has kinks: a pixel that comes within the cut-off distance of a near face's edge, in front of a farther face, begins at
-once to take the near face's colour (``RasterSettings.composite``), and a contact's damping sets in at full size. The adjoint
+once to take the near face's colour (``RasterSettings.composite``), and a contact that begins, ends, slips or sticks. The adjoint
 differentiates the smooth piece at the point itself. Where a kink lies between the points of a difference, which shows as a
 mismatch, the difference is taken again over smaller steps, with the roundoff that belongs to it.
 """

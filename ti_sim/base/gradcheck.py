@@ -131,6 +131,7 @@ def gradcheck(
     step: float | Mapping[str, float] = 1e-6,
     rtol: float = 1e-5,
     floor: float = 0.0,
+    atol: float = 0.0,
     order: int = 4,
     max_entries: int | None = None,
     seed: int = 0,
@@ -150,6 +151,8 @@ def gradcheck(
         names: the arrays to check; None checks all.
         step: h = step * max(1, |x|); one number, or one for each checked name.
         rtol: allowed ``|adjoint - difference| / max(|difference|, floor)``.
+        atol: ``|adjoint - difference|`` that is allowed whatever the entry's size, for arrays whose entries are sums that
+            cancel.
         floor: entries of which adjoint and difference are at most this are "not observable".
         order: 4 takes the five-point stencil (error h^4), 2 the three-point one (error h^2).
         max_entries: check at most this many entries of each array, drawn with ``seed``.
@@ -180,7 +183,7 @@ def gradcheck(
         for flat in _chosen(point[name].size, max_entries, generator):
             index = tuple(int(i) for i in np.unravel_index(flat, point[name].shape))
             line = _Line(evaluate, point, name, index, steps[name], centre)
-            entries.append(_compared(line, float(adjoints[name][index]), rtol, floor, order, allow_kinks))
+            entries.append(_compared(line, float(adjoints[name][index]), rtol, atol, floor, order, allow_kinks))
     return GradcheckReport(entries, rtol, floor, min_observable)
 
 
@@ -224,17 +227,19 @@ class _Line:
         return 16 * _EPS * max(abs(value) for value in self.values.values()) / self.h
 
 
-def _compared(line: _Line, adjoint: float, rtol: float, floor: float, order: int, allow_kinks: bool) -> GradcheckEntry:
+def _compared(
+    line: _Line, adjoint: float, rtol: float, atol: float, floor: float, order: int, allow_kinks: bool
+) -> GradcheckEntry:
     difference = line.central(order)
     relative = abs(adjoint - difference) / max(abs(difference), floor, _TINY)
     left = right = None
     if abs(adjoint) <= floor and abs(difference) <= floor:
         status = "not observable"
-    elif relative <= rtol:
+    elif relative <= rtol or abs(adjoint - difference) <= atol:
         status = "ok"
     else:
         left, right = line.one_sided(-1), line.one_sided(1)
-        tolerance = rtol * max(abs(left), abs(right), floor) + line.noise()
+        tolerance = max(rtol * max(abs(left), abs(right), floor), atol) + line.noise()
         is_kink = abs(left - right) > tolerance
         inside = min(left, right) - tolerance <= adjoint <= max(left, right) + tolerance
         status = ("kink, inside" if allow_kinks and inside else "kink") if is_kink else "WRONG"

@@ -22,8 +22,6 @@ from ti_sim.rigid.contact import contact_force, contact_force_adjoint
 
 STATE_SIZE = 13  # x 3, q 4, v 3, L 3
 
-MaterialVector = vec4  # (ke, kd, kf, mu)
-
 
 @ti.func
 def load_vec3(array: ti.template(), b, n):

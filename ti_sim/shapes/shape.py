@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 
 from ti_sim.shapes.mass import MassProperties, integrate_surface
 from ti_sim.shapes.surface import TriangleMesh, merge_vertices
 
 
-class Shape:
+class Shape(ABC):
     """Base of all shapes: a closed surface in the shape's own frame, from which all else follows."""
 
+    @abstractmethod
     def surface(self) -> TriangleMesh:
         """The closed mesh in the shape's own frame, vertices in m."""
-        raise NotImplementedError
 
     def collision_vertices(self) -> np.ndarray:
         """Vertices [V, 3] of the collision mesh, m, in the shape's own frame; not merged."""
