@@ -15,6 +15,7 @@ from risp_torch.scene import Scene
 from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import UserError
 from ti_sim.base.gradcheck import GradcheckReport, gradcheck
+from ti_sim.base.param import Param
 
 SHIFT = 0.05  # of the range: how far the target's unknowns lie from the point of the check
 
@@ -64,7 +65,8 @@ def check_film_gradient(
 
     Args:
         scene: what is filmed.
-        names: parameters; those without bounds count in units of their own size (at least 1).
+        names: parameters; those without bounds count in units of their own size (at least 1, but for numbers that are always
+            positive, which may be small).
         frames: frame intervals; all by default.
         step: of the differences, in parts of the range.
         adjoint: how states are kept.
@@ -82,7 +84,7 @@ def check_film_gradient(
         raise UserError("gradients are checked in f64: start the runtime with precision 'f64'")
     params = {name: scene.table[name] for name in names}
     values = {name: np.asarray(param.to_scaled(param.value), dtype=np.float64) for name, param in params.items()}
-    ranges = {name: _range(values[name], params[name].range) for name in names}
+    ranges = {name: _range(values[name], params[name], scene.table.signs.get(name) == "positive") for name in names}
     count = frames or scene.frames
 
     def physical(units: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -112,7 +114,7 @@ def check_film_gradient(
         return entries, float(loss({name: torch.zeros(v.shape, dtype=torch.float64) for name, v in values.items()}))
 
 
-def _range(value: np.ndarray, given: object) -> np.ndarray:
-    if given is not None:
-        return np.broadcast_to(np.asarray(given, dtype=np.float64), value.shape).copy()
-    return np.maximum(np.abs(value), 1.0)
+def _range(value: np.ndarray, param: Param, positive: bool) -> np.ndarray:
+    if param.range is not None:
+        return np.broadcast_to(np.asarray(param.range, dtype=np.float64), value.shape).copy()
+    return np.abs(value) if positive and param.scale == "linear" else np.maximum(np.abs(value), 1.0)

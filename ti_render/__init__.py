@@ -1,19 +1,28 @@
 """What is seen: cameras, meshes, lights, soft rasterisers and their derivatives. Imports neither torch nor the physics."""
 
 from ti_render.camera import intrinsics_from_fov, look_at, pack_camera
-from ti_render.render import RenderInputs, RenderResult, check_topology, render, render_adjoint
-from ti_render.settings import RasterSettings
+from ti_render.inputs import REAL_INPUTS, RenderInputs, given_inputs
+from ti_render.render import RenderResult, render
+from ti_render.render_adjoint import render_adjoint
+from ti_render.render_jvp import render_jvp
+from ti_render.settings import RasterSettings, ShadowSettings
 from ti_render.tape import render_tape
+from ti_render.topology import MeshTopology, mesh_topology
 
 __all__ = [
+    "REAL_INPUTS",
+    "MeshTopology",
     "RasterSettings",
     "RenderInputs",
     "RenderResult",
-    "check_topology",
+    "ShadowSettings",
+    "given_inputs",
     "intrinsics_from_fov",
     "look_at",
+    "mesh_topology",
     "pack_camera",
     "render",
     "render_adjoint",
+    "render_jvp",
     "render_tape",
 ]

@@ -6,11 +6,14 @@ them in [0, 1], and then the perspective correction, whose denominator so stays 
 """
 
 from ti_render.tiles import CUT_OFF
+from ti_sim.base.differentiable import differentiable, smoothstep
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
 # Squared distance / sigma at which the fade begins.
 FADE_START = 6.0
+# A face fades in while its corners' depths go from near to (1 + NEAR_FADE) near.
+NEAR_FADE = 0.25
 # Squared distance / sigma inside a face beyond which its coverage counts as one.
 SATURATED = 40.0
 # Squared (height / longest edge) below which a triangle has no inside.
@@ -23,6 +26,25 @@ vec2 = ti.math.vec2
 def cross2(a, b):
     """The third component of the cross product of two plane vectors."""
     return a[0] * b[1] - a[1] * b[0]
+
+
+@differentiable()
+def near_fade(depths, inverse_near):
+    """Factor of a face's coverage: 0 for a corner at the near plane, 1 for all corners well beyond it, smooth in between."""
+    t = [smoothstep((depths[k] * inverse_near - 1.0) * (1.0 / NEAR_FADE)) for k in range(3)]
+    return t[0] * t[1] * t[2]
+
+
+@ti.func
+def near_fade_rates(depths, inverse_near):
+    """``near_fade``, and its derivatives by the depths over itself (zero where it is zero)."""
+    fade, rates = 1.0, vec3(0)
+    if ti.min(depths[0], depths[1], depths[2]) * inverse_near < 1.0 + NEAR_FADE:
+        fade = near_fade.value(depths, inverse_near)
+        if fade > 0:
+            fade_bar, _near_bar = near_fade.vjp((depths, inverse_near), 1.0 / fade)
+            rates = fade_bar
+    return fade, rates
 
 
 @ti.func
@@ -145,10 +167,10 @@ def fragment(p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, 
     """A face of ``setup`` at the pixel centre ``p``.
 
     Returns:
-        coverage D (0 beyond the cut-off), 1 - D, d(log D)/dx for x = +-d^2 / sigma, barycentrics of the closest point of the
+        coverage D (0 beyond the cut-off), 1 - D, x = +-d^2 / sigma, d(log D)/dx, barycentrics of the closest point of the
         triangle, the closest edge (0, 1, 2; opposite to that corner), and whether the pixel is inside.
     """
-    coverage, gap, rate = 0.0, 1.0, 0.0
+    coverage, gap, rate, signed = 0.0, 1.0, 0.0, 0.0
     b = vec3(0)
     edge, inside = 0, 0
     areas = sub_areas(p, a0, a1, a2)
@@ -159,7 +181,8 @@ def fragment(p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, 
     if least > -radius:
         if least >= 0 and not thin:
             inside = 1
-            gap = inside_gap(least * least * inverse_sigma)
+            signed = least * least * inverse_sigma
+            gap = inside_gap(signed)
             coverage = 1.0 - gap
             rate = gap
             b = areas * inverse_area
@@ -170,9 +193,10 @@ def fragment(p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, 
         else:
             b, squared, edge = closest_point(p, a0, a1, a2, inverse_squared, distance, thin)
             if squared * inverse_sigma < CUT_OFF:
-                coverage, rate = outside_coverage(squared * inverse_sigma)
+                signed = -squared * inverse_sigma
+                coverage, rate = outside_coverage(-signed)
                 gap = 1.0 - coverage
-    return coverage, gap, rate, b, edge, inside
+    return coverage, gap, signed, rate, b, edge, inside
 
 
 @ti.func
@@ -199,11 +223,8 @@ def barycentrics_adjoint(p, a0, a1, a2, b, edge, inside, inverse_area, inverse_s
 
 
 @ti.func
-def distance_adjoint(p, a0, a1, a2, edge, inside, inverse_squared, x_bar, inverse_sigma):
-    """Adjoints of the screen corners from the adjoint of x = +-d^2 / sigma.
-
-    d^2 = |p - q|^2 is least at the boundary point q, so that q's barycentrics count as fixed.
-    """
+def boundary_point(p, a0, a1, a2, edge, inverse_squared):
+    """Barycentrics of the point of the nearest edge that is closest to ``p``."""
     b = vec3(0)
     if edge == 0:
         t, _ = edge_point(p, a1, a2, inverse_squared[0])
@@ -214,7 +235,23 @@ def distance_adjoint(p, a0, a1, a2, edge, inside, inverse_squared, x_bar, invers
     else:
         t, _ = edge_point(p, a0, a1, inverse_squared[2])
         b = vec3(1.0 - t, t, 0.0)
-    offset = (p - a0 * b[0] - a1 * b[1] - a2 * b[2]) * (2.0 * inverse_sigma * x_bar)
+    return b
+
+
+@ti.func
+def distance_gradient(p, a0, a1, a2, edge, inside, inverse_squared, inverse_sigma):
+    """Gradient of x = +-d^2 / sigma by the boundary point (a vector), and that point's barycentrics: x_dot is their product
+    with the corners' tangents, sum b_k gradient . a_k_dot, as d^2 is least at the boundary point."""
+    b = boundary_point(p, a0, a1, a2, edge, inverse_squared)
+    offset = (p - a0 * b[0] - a1 * b[1] - a2 * b[2]) * (2.0 * inverse_sigma)
     if inside == 1:
         offset = -offset
-    return offset * b[0], offset * b[1], offset * b[2]
+    return offset, b
+
+
+@ti.func
+def distance_adjoint(p, a0, a1, a2, edge, inside, inverse_squared, x_bar, inverse_sigma):
+    """Adjoints of the screen corners from the adjoint of x = +-d^2 / sigma."""
+    gradient, b = distance_gradient(p, a0, a1, a2, edge, inside, inverse_squared, inverse_sigma)
+    gradient *= x_bar
+    return gradient * b[0], gradient * b[1], gradient * b[2]

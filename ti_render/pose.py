@@ -1,6 +1,7 @@
 """Rest vertices moved by their bodies: p_world = p + R(q) p_rest (vertices of no body stay)."""
 
 from ti_render.rows import row_of
+from ti_sim.base.differentiable import Vector, differentiable
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec3, vec4
 
@@ -99,3 +100,37 @@ def pose_adjoint(
                 _add_rest_vertex(vertices_rest_bar, m, images, v, g)
         if body >= 0:
             _add_body(body_q_bar, body_q, m, body, position_bar, rotation_bar)
+
+
+@differentiable()
+def rotated(q, x):
+    """R(q) x by the polynomial x + 2 w (v x x) + 2 v x (v x x) of the quaternion (v, w)."""
+    v = Vector([q[0], q[1], q[2]])
+    turn = v.cross(x)
+    return x + turn * (q[3] * 2.0) + v.cross(turn) * 2.0
+
+
+@ti.kernel
+def pose_jvp(
+    vertices_rest: ti.types.ndarray(), vertex_body: ti.types.ndarray(), body_q: ti.types.ndarray(),
+    vertices_rest_dot: ti.types.ndarray(), body_q_dot: ti.types.ndarray(), vertices_world_dot: ti.types.ndarray(),
+):  # fmt: skip
+    """Tangent of ``pose``: writes vertices_world_dot [M, V, K, 3].
+
+    Reads the inputs of ``pose`` and the tangents vertices_rest_dot [K, (n,) V, 3] and body_q_dot [K, M, N, 7].
+    """
+    images, columns = vertices_world_dot.shape[0], vertices_world_dot.shape[2]
+    for m, v, c in ti.ndrange(images, vertices_world_dot.shape[1], columns):
+        x_dot = vec3(0)
+        if ti.static(len(vertices_rest.shape) == 2):
+            x_dot = vec3(vertices_rest_dot[c, v, 0], vertices_rest_dot[c, v, 1], vertices_rest_dot[c, v, 2])
+        else:
+            r = row_of(m, vertices_rest.shape[0], images)
+            x_dot = vec3(vertices_rest_dot[c, r, v, 0], vertices_rest_dot[c, r, v, 1], vertices_rest_dot[c, r, v, 2])
+        n = vertex_body[v]
+        if n >= 0:
+            q_dot = vec4(body_q_dot[c, m, n, 3], body_q_dot[c, m, n, 4], body_q_dot[c, m, n, 5], body_q_dot[c, m, n, 6])
+            x_dot = rotated.jvp((_body_quaternion(body_q, m, n), _rest_vertex(vertices_rest, m, images, v)), (q_dot, x_dot))
+            x_dot += vec3(body_q_dot[c, m, n, 0], body_q_dot[c, m, n, 1], body_q_dot[c, m, n, 2])
+        for k in ti.static(range(3)):
+            vertices_world_dot[m, v, c, k] = x_dot[k]

@@ -106,3 +106,39 @@ def project_adjoint(
                 camera_bar[r, 4 + 3 * i + j] += rotation_bar[i, j]
             for k in ti.static(range(3)):
                 camera_bar[r, 13 + k] += translation_bar[k]
+
+
+@ti.kernel
+def project_jvp(
+    vertices_world: ti.types.ndarray(), camera: ti.types.ndarray(), width: int, height: int, screen: ti.types.ndarray(),
+    vertices_world_dot: ti.types.ndarray(), camera_dot: ti.types.ndarray(), screen_dot: ti.types.ndarray(),
+):  # fmt: skip
+    """Tangent of ``project``: writes screen_dot [M, V, K, 3] (zero for vertices that are not visible).
+
+    Reads the inputs and the result of ``project`` and the tangents vertices_world_dot [M, V, K, 3], camera_dot [K, n, 16].
+    """
+    scale = 2.0 / ti.min(width, height)
+    images, columns = vertices_world.shape[0], screen_dot.shape[2]
+    for m, v, c in ti.ndrange(images, vertices_world.shape[1], columns):
+        r = row_of(m, camera.shape[0], images)
+        result = vec3(0)
+        if screen[m, v, 2] > 0:
+            world = vec3(vertices_world[m, v, 0], vertices_world[m, v, 1], vertices_world[m, v, 2])
+            world_dot = vec3(vertices_world_dot[m, v, c, 0], vertices_world_dot[m, v, c, 1], vertices_world_dot[m, v, c, 2])
+            rotation = camera_rotation(camera, r)
+            p = rotation @ world + camera_translation(camera, r)
+            p_dot = rotation @ world_dot
+            for i in ti.static(range(3)):
+                p_dot[i] += camera_dot[c, r, 13 + i]
+                for j in ti.static(range(3)):
+                    p_dot[i] += camera_dot[c, r, 4 + 3 * i + j] * world[j]
+            inverse_depth = 1.0 / p[2]
+            x, y = p[0] * inverse_depth, p[1] * inverse_depth
+            x_dot, y_dot = (p_dot[0] - x * p_dot[2]) * inverse_depth, (p_dot[1] - y * p_dot[2]) * inverse_depth
+            result = vec3(
+                (camera_dot[c, r, 0] * x + camera[r, 0] * x_dot + camera_dot[c, r, 2]) * scale,
+                (camera_dot[c, r, 1] * y + camera[r, 1] * y_dot + camera_dot[c, r, 3]) * scale,
+                p_dot[2],
+            )
+        for k in ti.static(range(3)):
+            screen_dot[m, v, c, k] = result[k]

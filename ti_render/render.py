@@ -1,252 +1,319 @@
-"""From vertices, poses, camera and lights to images, and from the images' adjoint back to all of them."""
+"""From vertices, poses, camera and lights to pictures: the forward stages, and what their derivatives need."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ti_render.backdrop import BACKDROP_SIZE, backdrop, backdrop_adjoint
-from ti_render.camera import CAMERA_SIZE
-from ti_render.pose import pose, pose_adjoint
-from ti_render.project import project, project_adjoint
-from ti_render.rasterise import STATE_SIZE, rasterise, rasterise_adjoint
+from ti_render.antialias import average_samples
+from ti_render.backdrop import PATTERNS, draw_backdrop
+from ti_render.dibr import DIBR_STATE_SIZE, rasterise_dibr
+from ti_render.inputs import RenderInputs, checked
+from ti_render.lens import DISTORTION_SIZE, undistort_pixels
+from ti_render.light_view import view_from_lights
+from ti_render.normals import find_normals
+from ti_render.pose import pose
+from ti_render.project import project
+from ti_render.rasterise import STATE_SIZE, rasterise
 from ti_render.settings import RasterSettings
-from ti_render.shade import shade, shade_adjoint
+from ti_render.surface import FLAG_COUNT, SHADINGS
 from ti_render.tiles import Tiles, bin_faces
-from ti_sim.base.arrays import Array, check_array, empty_like_family, to_numpy, zeros_like_family
-from ti_sim.base.errors import UserError
+from ti_render.uniforms import GROUND_SIZE, LIGHT_SIZE, LIGHTS, MATERIAL_SIZE, gather_uniforms, uniforms_size
+from ti_sim.base.arrays import Array, empty_like_family, ints_like_family, reals_like_family, to_numpy, zeros_like_family
 from ti_sim.base.parallel import spread_of
-from ti_sim.base.runtime import require, ti
+from ti_sim.base.runtime import compiled_lightly, require
+
+# The soft pictures of shadow maps: softness of their depth order and depth of their background, in radii; no near plane.
+SHADOW_GAMMA, SHADOW_FAR, SHADOW_NEAR = 0.02, 70.0, 1.0
+# Uniforms that the rasteriser reads for a picture of depths.
+SHADOW_UNIFORMS = LIGHTS
 
 
-@dataclass(frozen=True, kw_only=True)
-class RenderInputs:
-    """What a picture is made of. All arrays are of one container (numpy, torch, ti.ndarray) and the working precision.
-
-    M is the number of images. An array marked [n, ...] has n rows, where n divides M, and serves image m with row m n // M:
-    n = 1 is the same for all, n = M one each, and with M = B T images of B worlds, n = B is one for each world.
+@dataclass(frozen=True)
+class Layer:
+    """One soft picture of the mesh: seen from the camera, or from the lights for their shadow maps.
 
     Attributes:
-        vertices_rest: [V, 3] or [n, V, 3] vertices in their body's frame [m].
-        body_q: [M, N, 7] position [m] and unit quaternion (x, y, z, w) of every body; N >= 1.
-        faces: [F, 3] int32 vertex numbers, counter-clockwise seen from outside.
-        vertex_body: [V] int32, the body of every vertex, -1 for vertices that do not move.
-        camera: [n, 16] fx, fy, cx, cy [pixels], R (row-major), t [m] (see ``camera``).
-        albedo: [n, F, 3, 3] linear rgb of every face's corners.
-        ambient: [n, 3] ambient light, linear rgb.
-        light: [n, 6] direction in which the light travels (any length), intensity rgb.
-        background: [n, 3] linear rgb.
-        ground: [n, 4] albedo rgb and height z [m] of the ground plane; None where the settings have no ground.
+        shading: number of what the colour channels hold (``surface``).
+        screen: [M, V, 3] (see ``project``).
+        uniforms: [M, U].
+        tiles: the faces of every tile.
+        pixel_state: what the pixels of the occupied tiles keep for the derivatives.
+        pictures: [M, H, W, 4] (all samples).
+        near, background_depth, depth_range: of the depth order.
+        strict: whether the colour is the softmax alone.
+        hard: whether the layer is drawn by DIB-R.
     """
 
-    vertices_rest: Array
-    body_q: Array
-    faces: Array
-    vertex_body: Array
-    camera: Array
-    albedo: Array
-    ambient: Array
-    light: Array
-    background: Array
-    ground: Array | None = None
+    shading: int
+    screen: Array
+    uniforms: Array
+    tiles: Tiles
+    pixel_state: Array
+    pictures: Array
+    near: float
+    background_depth: float
+    depth_range: float
+    strict: bool
+    hard: bool
 
 
-REAL_INPUTS = ("vertices_rest", "body_q", "camera", "albedo", "ambient", "light", "background", "ground")
+@dataclass(frozen=True)
+class Shadows:
+    """The lights' view of the mesh: layer of shadow maps [M L, R, R, 4], and its ball (see ``shadow_lookup``)."""
+
+    layer: Layer | None
+    maps: Array
+    frame: Array
 
 
 @dataclass(frozen=True)
 class RenderResult:
-    """Images, and what their adjoint needs.
+    """Images, and what their derivatives need.
 
     Attributes:
-        images: [M, H, W, 4] linear rgb and alpha.
+        images: [M, H, W, 4] linear rgb (or depth, or normals) and alpha.
         inputs, settings: what was rendered.
+        gathered: the inputs, with dummies in place of None.
+        flags: [11] int32 (see ``surface``).
         vertices_world: [M, V, 3] [m].
-        screen: [M, V, 3] (see ``project``).
-        lit: [M, F, 3, 3] lit corner colours.
-        backdrop: [M, 9] (see ``backdrop``).
-        tiles: the faces of every tile.
-        pixel_state: [occupied side^2, 10] (see ``rasterise``); the adjoint uses columns 6-9 as its workspace.
+        normals: [M, G + F, 3].
+        centres: [M, H, W, 2] undistorted screen positions of the pixels (a dummy without distortion).
+        shadows: the shadow maps.
+        layer: the picture seen from the camera.
     """
 
     images: Array
     inputs: RenderInputs
     settings: RasterSettings
+    gathered: dict[str, Array]
+    flags: Array
     vertices_world: Array
-    screen: Array
-    lit: Array
-    backdrop: Array
-    tiles: Tiles
-    pixel_state: Array
+    normals: Array
+    centres: Array
+    shadows: Shadows
+    layer: Layer
 
 
+@compiled_lightly
 def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     """Render M images.
 
     Args:
-        inputs: arrays of one container. They are read, and kept by the result for the adjoint: do not change them in between.
-        settings: size, softness, composition.
+        inputs: arrays of one container. They are read, and kept by the result for the derivatives: do not change them in between.
+        settings: size, softness, aggregation, shading.
 
     Returns:
-        The images [M, H, W, 4] in the container of the inputs, and what ``render_adjoint`` needs.
+        The images [M, H, W, 4] in the container of the inputs, and what ``render_adjoint`` and ``render_jvp`` need.
 
     Raises:
-        UserError: a shape, a number of rows or a number type does not fit.
+        UserError: a shape, a number of rows or a number type does not fit, or something that the settings need is missing.
     """
     require()
-    inputs = _plain(inputs, settings)
-    _check(inputs, settings)
-    like = inputs.body_q
+    inputs = checked(inputs, settings)
+    mesh, like = inputs.mesh, inputs.body_q
     images = like.shape[0]
-    vertices_world = empty_like_family(like, (images, inputs.vertex_body.shape[0], 3))
+    gathered = gather_dummies(inputs, settings)
+    vertices_world = empty_like_family(like, (images, mesh.vertex_body.shape[0], 3))
+    pose(inputs.vertices_rest, mesh.vertex_body, inputs.body_q, vertices_world)
     screen = empty_like_family(like, vertices_world.shape)
-    lit = empty_like_family(like, (images, inputs.faces.shape[0], 3, 3))
-    behind = empty_like_family(like, (images, BACKDROP_SIZE))
-    pose(inputs.vertices_rest, inputs.vertex_body, inputs.body_q, vertices_world)
     project(vertices_world, inputs.camera, settings.width, settings.height, settings.near, screen)
-    shade(vertices_world, inputs.faces, inputs.albedo, inputs.ambient, inputs.light, lit)
-    backdrop(*_backdrop_arguments(inputs, settings), behind)
-    tiles = bin_faces(
-        screen, inputs.faces, width=settings.width, height=settings.height,
-        side=settings.tile_side(require().device), sigma=settings.sigma,
+    normals = _normals(inputs, settings, vertices_world)
+    lights = counts(inputs)
+    uniforms = empty_like_family(like, (images, uniforms_size(*lights)))
+    gather_uniforms(
+        *(gathered[name] for name in UNIFORM_INPUTS), *lights, int(settings.ground is not None), settings.width,
+        settings.height, uniforms,
     )  # fmt: skip
-    pixel_state = empty_like_family(like, (max(tiles.occupied, 1) * tiles.side**2, STATE_SIZE))
-    pictures = empty_like_family(like, (images, settings.height, settings.width, 4))
-    rasterise(screen, inputs.faces, lit, behind, *_tile_arguments(tiles, settings), pixel_state, pictures)
-    return RenderResult(pictures, inputs, settings, vertices_world, screen, lit, behind, tiles, pixel_state)
+    flags = ints_like_family(like, make_flags(inputs, settings))
+    centres = _centres(inputs, settings)
+    shadows = draw_shadows(inputs, settings, flags, vertices_world, normals, uniforms, gathered)
+    layer = _draw(inputs, settings, gathered, flags, vertices_world, normals, centres, shadows, screen, uniforms)
+    pictures = layer.pictures
+    if settings.antialias > 1:
+        pictures = empty_like_family(like, (images, settings.height, settings.width, 4))
+        average_samples(layer.pictures, settings.antialias, pictures)
+    return RenderResult(pictures, inputs, settings, gathered, flags, vertices_world, normals, centres, shadows, layer)
 
 
-def render_adjoint(result: RenderResult, images_bar: Array) -> RenderInputs:
-    """Adjoint of ``render``: the derivative of sum(images_bar * images) with respect to every real input.
-
-    Args:
-        result: what ``render`` returned.
-        images_bar: [M, H, W, 4], in the container of the images.
-
-    Returns:
-        Adjoints in the shapes and the container of the inputs (faces and vertex_body: None; ground: None where the
-        settings have no ground). The softness settings have no adjoint.
-
-    Raises:
-        UserError: images_bar has another shape or number type.
-    """
-    require()
-    images_bar = _contiguous(images_bar)
-    check_array(images_bar, "the images' adjoint", tuple(result.images.shape))
-    like = result.images
-    adjoints = {
-        name: zeros_like_family(like, tuple(getattr(result.inputs, name).shape)) for name in REAL_INPUTS
-    }
-    add_render_adjoint(result, images_bar, adjoints)
-    if not result.settings.ground:
-        adjoints["ground"] = None
-    return RenderInputs(faces=None, vertex_body=None, **adjoints)
+UNIFORM_INPUTS = (
+    "camera", "softness", "ambient", "environment", "ground", "background", "directional", "point", "material",
+)  # fmt: skip
 
 
-def add_render_adjoint(result: RenderResult, images_bar: Array, adjoints: dict[str, Array]) -> None:
-    """Add the adjoints of the real inputs, of shapes of the inputs, to the arrays of ``adjoints`` (see ``render_adjoint``)."""
-    inputs, settings, tiles = result.inputs, result.settings, result.tiles
-    screen_bar = zeros_like_family(result.images, tuple(result.screen.shape))
-    lit_bar = zeros_like_family(result.images, tuple(result.lit.shape))
-    backdrop_bar = zeros_like_family(result.images, tuple(result.backdrop.shape))
-    vertices_world_bar = zeros_like_family(result.images, tuple(result.vertices_world.shape))
-    rasterise_adjoint(
-        result.screen, inputs.faces, result.lit, result.backdrop, *_tile_arguments(tiles, settings), result.pixel_state,
-        images_bar, screen_bar, lit_bar, backdrop_bar,
-    )  # fmt: skip
-    backdrop_adjoint(
-        *_backdrop_arguments(inputs, settings), backdrop_bar,
-        adjoints["camera"], adjoints["ambient"], adjoints["light"], adjoints["background"], adjoints["ground"],
-    )  # fmt: skip
-    shade_adjoint(
-        result.vertices_world, inputs.faces, inputs.albedo, inputs.ambient, inputs.light, lit_bar,
-        vertices_world_bar, adjoints["albedo"], adjoints["ambient"], adjoints["light"],
-    )  # fmt: skip
-    project_adjoint(
-        result.vertices_world, inputs.camera, settings.width, settings.height, result.screen, screen_bar,
-        vertices_world_bar, adjoints["camera"],
-    )  # fmt: skip
-    pose_adjoint(
-        inputs.vertices_rest, inputs.vertex_body, inputs.body_q, vertices_world_bar,
-        adjoints["vertices_rest"], adjoints["body_q"],
-    )  # fmt: skip
+def counts(inputs: RenderInputs) -> tuple[int, int, int]:
+    """Numbers of directional lights, point lights and materials."""
+    return tuple(0 if array is None else array.shape[1] for array in (inputs.directional, inputs.point, inputs.material))
 
 
-def check_topology(inputs: RenderInputs) -> None:
-    """Raise a UserError unless the faces name vertices that exist and the vertices name bodies that exist.
-
-    ``render`` does not look into these arrays; call this once for a new mesh.
-    """
-    vertices, bodies = inputs.vertex_body.shape[0], inputs.body_q.shape[1]
-    faces, vertex_body = to_numpy(inputs.faces), to_numpy(inputs.vertex_body)
-    if faces.size and (faces.min() < 0 or faces.max() >= vertices):
-        raise UserError(f"faces name vertices {faces.min()} to {faces.max()}, and there are {vertices}: mend the mesh")
-    if vertex_body.size and (vertex_body.min() < -1 or vertex_body.max() >= bodies):
-        raise UserError(
-            f"vertex_body names bodies {vertex_body.min()} to {vertex_body.max()}, and there are {bodies} (-1 is no body)"
-        )
-
-
-def _backdrop_arguments(inputs: RenderInputs, settings: RasterSettings) -> tuple[Any, ...]:
+def shadows_on(inputs: RenderInputs, settings: RasterSettings) -> bool:
+    """Whether shadow maps are drawn: asked for, with a light that casts them and colours that show them."""
     return (
-        inputs.camera, inputs.ambient, inputs.light, inputs.background, inputs.ground,
-        int(settings.ground), settings.width, settings.height,
+        settings.shadows is not None and inputs.directional is not None and settings.quantity == "color"
+        and settings.shading != "none"
     )  # fmt: skip
 
 
-def _tile_arguments(tiles: Tiles, settings: RasterSettings) -> tuple[Any, ...]:
-    return (
-        tiles.start, tiles.slot, tiles.entries, spread_of(tiles.slot.shape[0]), settings.width, settings.height, tiles.side,
-        int(settings.composite == "softmax"), settings.sigma, settings.near, settings.background_depth, settings.depth_rate,
-    )  # fmt: skip
+def make_flags(inputs: RenderInputs, settings: RasterSettings) -> np.ndarray:
+    """The kernels' flags [11] (see ``surface``)."""
+    directional, point, _materials = counts(inputs)
+    shadows = shadows_on(inputs, settings)
+    position = settings.shading == "phong" or point > 0 or shadows or settings.two_sided
+    flags = [
+        directional, point, inputs.environment is not None, shadows, settings.two_sided, position,
+        inputs.distortion is not None, settings.ground is not None, settings.ground_texture,
+        PATTERNS.get(settings.ground, 0), inputs.background_image is not None,
+    ]  # fmt: skip
+    assert len(flags) == FLAG_COUNT
+    return np.array(flags, dtype=np.int32)
 
 
-def _contiguous(array: Array) -> Array:
-    """``array`` without a torch graph, in C order."""
-    if isinstance(array, np.ndarray):
-        return np.ascontiguousarray(array)
-    if isinstance(array, ti.Ndarray):
-        return array
-    return array.detach().contiguous()
-
-
-def _plain(inputs: RenderInputs, settings: RasterSettings) -> RenderInputs:
-    arrays = {field.name: getattr(inputs, field.name) for field in fields(inputs)}
-    if arrays["ground"] is None:
-        if settings.ground:
-            raise UserError("the settings ask for a ground and RenderInputs.ground is None: give [n, 4], albedo rgb and height")
-        arrays["ground"] = zeros_like_family(inputs.background, (1, 4))
-    return RenderInputs(**{name: _contiguous(array) for name, array in arrays.items()})
-
-
-def _check(inputs: RenderInputs, settings: RasterSettings) -> None:
-    vertices, count = inputs.vertex_body.shape[0], inputs.faces.shape[0]
-    if len(inputs.body_q.shape) != 3 or inputs.body_q.shape[0] < 1 or inputs.body_q.shape[1] < 1:
-        raise UserError(f"body_q has shape {tuple(inputs.body_q.shape)}, and [images, bodies, 7] is needed, at least one of each")
-    if vertices < 1 or count < 1:
-        raise UserError(f"there are {vertices} vertices and {count} faces: give at least one of each")
-    check_array(inputs.body_q, "body_q", (*inputs.body_q.shape[:2], 7))
-    if len(inputs.vertices_rest.shape) == 2:
-        check_array(inputs.vertices_rest, "vertices_rest", (vertices, 3))
-    else:
-        _check_rows(inputs, "vertices_rest", (vertices, 3))
-    _check_rows(inputs, "camera", (CAMERA_SIZE,))
-    _check_rows(inputs, "albedo", (count, 3, 3))
-    _check_rows(inputs, "ambient", (3,))
-    _check_rows(inputs, "light", (6,))
-    _check_rows(inputs, "background", (3,))
-    _check_rows(inputs, "ground", (4,))
-    for name, shape in (("faces", (count, 3)), ("vertex_body", (vertices,))):
+def gather_dummies(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Array]:
+    """The inputs by name, with small zero arrays in place of those that are None (softness: the settings')."""
+    shapes = {
+        "directional": (1, 1, LIGHT_SIZE), "point": (1, 1, LIGHT_SIZE), "environment": (1, 9, 3),
+        "material": (1, 1, MATERIAL_SIZE), "uv": (1, 1, 3, 2), "texels": (1, 1, 3), "background_image": (1, 1, 1, 3),
+        "ground": (1, GROUND_SIZE), "distortion": (1, DISTORTION_SIZE), "softness": (1, 2),
+    }  # fmt: skip
+    gathered = {}
+    for name in (
+        "vertices_rest", "body_q", "camera", "albedo", "ambient", "background", *shapes,
+    ):  # fmt: skip
         array = getattr(inputs, name)
-        if tuple(array.shape) != shape or not str(array.dtype).endswith(("int32", "i32")):
-            raise UserError(f"{name} is {array.dtype} of shape {tuple(array.shape)}, and int32 of shape {shape} is needed")
+        if array is None and name == "softness":
+            array = reals_like_family(inputs.body_q, np.array([[settings.sigma, settings.gamma]]))
+        gathered[name] = zeros_like_family(inputs.body_q, shapes[name]) if array is None else array
+    return gathered
 
 
-def _check_rows(inputs: RenderInputs, name: str, row: tuple[int, ...]) -> None:
-    array, images = getattr(inputs, name), inputs.body_q.shape[0]
-    rows = array.shape[0] if len(array.shape) else 0
-    if rows < 1 or images % rows:
-        raise UserError(f"{name} has {rows} rows for {images} images: the number of rows must divide the number of images")
-    check_array(array, name, (rows, *row))
+def mesh_arguments(
+    shading: int, flags: Array, inputs: RenderInputs, layer_screen: Array, vertices: Array, normals: Array,
+    gathered: dict[str, Array], uniforms: Array, shadows: Shadows, centres: Array, tiles: Tiles,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Arguments that every rasteriser kernel begins with."""
+    mesh = inputs.mesh
+    return (
+        shading, flags, layer_screen, mesh.corners, vertices, normals, gathered["albedo"], gathered["uv"], gathered["texels"],
+        mesh.textures, uniforms, shadows.maps, shadows.frame, centres, tiles.start, tiles.slot, tiles.entries,
+        spread_of(tiles.slot.shape[0]), tiles.side,
+    )  # fmt: skip
+
+
+def layer_arguments(layer: Layer) -> tuple[Any, ...]:
+    """Scalar arguments of a rasteriser kernel after those of the mesh."""
+    if layer.hard:
+        return (layer.near,)
+    return (int(layer.strict), layer.near, layer.background_depth, layer.depth_range)
+
+
+def backdrop_arguments(result: RenderResult) -> tuple[Any, ...]:
+    """Arguments that every backdrop kernel begins with."""
+    layer, gathered = result.layer, result.gathered
+    return (
+        layer.shading, result.flags, gathered["texels"], result.inputs.mesh.textures, layer.uniforms, result.shadows.maps,
+        result.shadows.frame, gathered["background_image"], result.centres, int(layer.hard), layer.near,
+        layer.background_depth, layer.depth_range,
+    )  # fmt: skip
+
+
+def _normals(inputs: RenderInputs, settings: RasterSettings, vertices_world: Array) -> Array:
+    if settings.shown not in ("lambert", "phong", "normal"):
+        return zeros_like_family(vertices_world, (1, 1, 3))
+    mesh = inputs.mesh
+    normals = empty_like_family(vertices_world, (vertices_world.shape[0], mesh.normal_rows, 3))
+    find_normals(vertices_world, mesh.corners, mesh.group_start, mesh.group_faces, normals)
+    return normals
+
+
+def _centres(inputs: RenderInputs, settings: RasterSettings) -> Array:
+    if inputs.distortion is None:
+        return zeros_like_family(inputs.body_q, (1, 1, 1, 2))
+    samples = settings.antialias
+    shape = (inputs.body_q.shape[0], samples * settings.height, samples * settings.width, 2)
+    centres = empty_like_family(inputs.body_q, shape)
+    undistort_pixels(inputs.camera, inputs.distortion, settings.width, settings.height, samples, centres)
+    return centres
+
+
+def no_shadows(like: Array) -> Shadows:
+    """Dummies for pictures without shadows."""
+    return Shadows(None, zeros_like_family(like, (1, 1, 1, 4)), zeros_like_family(like, (6,)))
+
+
+def draw_shadows(
+    inputs: RenderInputs, settings: RasterSettings, flags: Array, vertices_world: Array, normals: Array, uniforms: Array,
+    gathered: dict[str, Array],
+) -> Shadows:  # fmt: skip
+    """Draw the shadow maps of the directional lights."""
+    like = inputs.body_q
+    if not shadows_on(inputs, settings):
+        return no_shadows(like)
+    asked, lights = settings.shadows, inputs.directional.shape[1]
+    frame = reals_like_family(like, np.array([*asked.center, asked.radius, asked.bias, asked.width], dtype=np.float64))
+    count, side = like.shape[0] * lights, asked.resolution
+    screen = empty_like_family(like, (count, vertices_world.shape[1], 3))
+    view_from_lights(vertices_world, uniforms, frame, lights, screen)
+    constants = np.zeros((count, SHADOW_UNIFORMS))
+    constants[:, 15:17] = asked.sigma, SHADOW_GAMMA
+    pictures = np.zeros((count, side, side, 4))
+    pictures[..., :3] = SHADOW_FAR
+    tiles = bin_faces(
+        screen, inputs.mesh.corners, width=side, height=side, side=settings.tile_side(require().device), sigma=asked.sigma
+    )
+    layer = Layer(
+        SHADINGS["depth"], screen, reals_like_family(like, constants), tiles,
+        empty_like_family(like, (max(tiles.occupied, 1) * tiles.side**2, STATE_SIZE)), reals_like_family(like, pictures),
+        SHADOW_NEAR, SHADOW_FAR, 1.0, True, False,
+    )  # fmt: skip
+    rasterise(
+        *shadow_mesh_arguments(inputs, layer, vertices_world, normals, gathered), *layer_arguments(layer), layer.pixel_state,
+        layer.pictures,
+    )  # fmt: skip
+    return Shadows(layer, layer.pictures, frame)
+
+
+def shadow_mesh_arguments(
+    inputs: RenderInputs, layer: Layer, vertices_world: Array, normals: Array, gathered: dict[str, Array]
+) -> tuple[Any, ...]:
+    """``mesh_arguments`` for the shadow maps: a picture of depths without lights, distortion or shadows."""
+    flags = ints_like_family(vertices_world, np.zeros(FLAG_COUNT, dtype=np.int32))
+    dummy = zeros_like_family(vertices_world, (1, 1, 1, 2))
+    return mesh_arguments(
+        layer.shading, flags, inputs, layer.screen, vertices_world, normals, gathered, layer.uniforms,
+        no_shadows(vertices_world), dummy, layer.tiles,
+    )  # fmt: skip
+
+
+def _draw(
+    inputs: RenderInputs, settings: RasterSettings, gathered: dict[str, Array], flags: Array, vertices_world: Array,
+    normals: Array, centres: Array, shadows: Shadows, screen: Array, uniforms: Array,
+) -> Layer:  # fmt: skip
+    like, samples = inputs.body_q, settings.antialias
+    width, height = samples * settings.width, samples * settings.height
+    pictures = empty_like_family(like, (like.shape[0], height, width, 4))
+    hard = settings.aggregation == "dibr"
+    shading = SHADINGS[settings.shown]
+    draw_backdrop(
+        shading, flags, gathered["texels"], inputs.mesh.textures, uniforms, shadows.maps, shadows.frame,
+        gathered["background_image"], centres, int(hard), settings.near, settings.background_depth, settings.depth_range,
+        pictures,
+    )  # fmt: skip
+    tiles = bin_faces(
+        screen, inputs.mesh.corners, width=width, height=height, side=settings.tile_side(require().device),
+        sigma=float(to_numpy(gathered["softness"])[0, 0]), centres=None if inputs.distortion is None else centres,
+    )  # fmt: skip
+    state_size = DIBR_STATE_SIZE if hard else STATE_SIZE
+    layer = Layer(
+        shading, screen, uniforms, tiles, empty_like_family(like, (max(tiles.occupied, 1) * tiles.side**2, state_size)),
+        pictures, settings.near, settings.background_depth, settings.depth_range, settings.composite == "softmax", hard,
+    )  # fmt: skip
+    kernel = rasterise_dibr if hard else rasterise
+    kernel(
+        *mesh_arguments(
+            shading, flags, inputs, screen, vertices_world, normals, gathered, uniforms, shadows, centres, tiles
+        ),
+        *layer_arguments(layer), layer.pixel_state, pictures,
+    )  # fmt: skip
+    return layer

@@ -1,78 +1,155 @@
-"""Simulate and film a scene: a video, the states, a strip."""
+"""Simulate and film a scene: a video, the states, a strip; path-traced with Mitsuba where that is asked for."""
 
 from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from risp_torch.commands.mitsuba_options import add_mitsuba_arguments, check_mitsuba_options, chosen_look, mitsuba_settings
 from risp_torch.commands.options import add_scene_arguments, make_scene, quality
+
+if TYPE_CHECKING:
+    import numpy as np
 
 CHUNK = 64  # frames rendered at once: a long film needs no more memory than a short one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCENE, --set, --out, --crf."""
+    """SCENE, --set, --camera, --out, --crf, --renderer and the options of Mitsuba."""
     add_scene_arguments(parser)
+    parser.add_argument("--camera", metavar="NAME", help="name of the camera (default: the first one)")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/simulate-SCENE-TIME)")
     parser.add_argument("--crf", type=quality, default=18, help="quality of the H.264 video, 0 best (default 18)")
+    add_mitsuba_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write video.mp4, states.npz, strip.png, settings.json and result.json."""
-    import numpy as np
+    """Write video.mp4, states.npz, strip.png, settings.json and result.json; with Mitsuba frames and masks too."""
     import torch
+
+    check_mitsuba_options(options)
+    scene = make_scene(options)
+    check_video_size(chosen_camera(scene, options.camera))
+    began = time.perf_counter()
+    with torch.no_grad():
+        return film_with_mitsuba(scene, options, began) if options.renderer == "mitsuba" else film(scene, options, began)
+
+
+def film(scene: Any, options: argparse.Namespace, began: float) -> int:
+    """Simulate and film with the rasteriser."""
+    import numpy as np
     from tqdm import tqdm
 
-    from risp_torch import report
-    from risp_torch.atomic import replacing
     from risp_torch.run_folder import RunFolder, default_run_path
-    from risp_torch.video import write_video
 
-    scene = make_scene(options)
-    check_video_size(scene)
-    folder = RunFolder.create(options.out or default_run_path("simulate", scene.name), simulation_settings(scene, options))
-    began = time.perf_counter()
-    print(f"simulating {scene.name}: {scene.frames} frames of {scene.frame_dt:g} s, {scene.settings.substeps} steps each")
-    with torch.no_grad():
-        states = scene.rollout()
-        chunks = range(0, scene.frames + 1, CHUNK)
-        bar = tqdm(chunks, desc="filming", unit_scale=CHUNK, disable=len(chunks) == 1)
-        pictures = np.concatenate([scene.render(states, frames=slice(k, k + CHUNK))[0].cpu().numpy() for k in bar])
-    write_video(folder.path / "video.mp4", pictures, fps=1 / scene.frame_dt, crf=options.crf)
-    with replacing(folder.path / "states.npz") as temporary, open(temporary, "wb") as file:
-        np.savez(
-            file, time=np.arange(scene.frames + 1) * scene.frame_dt, body_q=states.body_q[0].cpu().numpy(),
-            body_qd=states.body_qd[0].cpu().numpy(), body_names=np.array([b.name for b in scene.bodies]),
-        )  # fmt: skip
-    report.write_film_strip(folder.path / "strip.png", pictures, fps=1 / scene.frame_dt)
+    settings = simulation_settings(scene, options, camera_name=options.camera)
+    folder = RunFolder.create(options.out or default_run_path("simulate", scene.name), settings)
+    announce(scene)
+    states = scene.rollout()
+    chunks = range(0, scene.frames + 1, CHUNK)
+    bar = tqdm(chunks, desc="filming", unit_scale=CHUNK, disable=len(chunks) == 1)
+    filmed = (scene.render(states, frames=slice(k, k + CHUNK), camera=options.camera)[0] for k in bar)
+    pictures = np.concatenate([part.cpu().numpy() for part in filmed])
+    write_outcome(folder.path, scene, states, pictures, options)
     seconds = time.perf_counter() - began
     folder.write_result({"schema": 1, "scene": scene.name, "frames": scene.frames + 1, "seconds": seconds})
     print(f"written: {folder.path}/video.mp4, states.npz, strip.png ({seconds:.1f} s)")
     return 0
 
 
-def check_video_size(scene: object) -> None:
-    """Raise a UserError before any work where H.264 (4:2:0) could not hold the scene's pictures."""
+def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> int:
+    """Simulate and film with Mitsuba, frame by frame; go on where a killed run with the same settings was."""
+    from risp_torch.atomic import write_text
+    from risp_torch.photoreal import FRAMES, photoreal_film, write_photoreal_frames
+    from risp_torch.run_folder import RunFolder, default_run_path
+    from risp_torch.video import read_video
+    from ti_render.photoreal import choose_variant
+
+    mitsuba = mitsuba_settings(options)
+    look = chosen_look(scene, options, mitsuba)
+    variant = choose_variant(mitsuba.variant)
+    settings = simulation_settings(scene, options, camera_name=options.camera) | {"film": scene.description()}
+    settings["renderer"] = {"name": "mitsuba", **vars(mitsuba), "variant": variant.name, "appearance": look}
+    folder = RunFolder.open_or_create(options.out or default_run_path("simulate", scene.name), settings)
+    announce(scene)
+    states = scene.rollout()
+    path_traced = photoreal_film(scene, states, camera=options.camera, options=mitsuba, look=look, variant=variant)
+    if look is not None:
+        write_text(folder.path / "appearance.json", look.to_json())
+    print(f"path tracing with Mitsuba's variant {variant}, {mitsuba.samples} samples a pixel, into {folder.path}")
+    rendered = write_photoreal_frames(folder.path, path_traced, fps=1 / scene.frame_dt)
+    pictures = read_video(folder.path / FRAMES, frames=scene.frames + 1)
+    write_outcome(folder.path, scene, states, pictures, options)
+    seconds = time.perf_counter() - began
+    result = {"schema": 1, "scene": scene.name, "frames": scene.frames + 1, "seconds": seconds}
+    folder.write_result(result | {"rendered": rendered, "variant": variant.name, "llvm": variant.llvm})
+    print(f"written: {folder.path}/video.mp4, frames, masks, states.npz, strip.png ({rendered} frames in {seconds:.1f} s)")
+    return 0
+
+
+def announce(scene: Any) -> None:
+    """Say what is going to be simulated."""
+    print(f"simulating {scene.name}: {scene.frames} frames of {scene.frame_dt:g} s, {scene.settings.substeps} steps each")
+
+
+def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, options: argparse.Namespace) -> None:
+    """Write video.mp4, states.npz and strip.png."""
+    import numpy as np
+
+    from risp_torch import report
+    from risp_torch.atomic import replacing
+    from risp_torch.video import write_video
+
+    write_video(path / "video.mp4", pictures, fps=1 / scene.frame_dt, crf=options.crf)
+    with replacing(path / "states.npz") as temporary, open(temporary, "wb") as file:
+        np.savez(
+            file, time=np.arange(scene.frames + 1) * scene.frame_dt, body_q=states.body_q[0].cpu().numpy(),
+            body_qd=states.body_qd[0].cpu().numpy(), body_names=np.array([b.name for b in scene.bodies]),
+        )  # fmt: skip
+    report.write_film_strip(path / "strip.png", pictures, fps=1 / scene.frame_dt)
+
+
+def chosen_camera(scene: Any, name: str | None) -> Any:
+    """The camera of a name, the first one for None; None for a scene without cameras.
+
+    Raises:
+        UserError: no camera has that name.
+    """
+    from risp_torch.suggest import unknown_name_error
+
+    if name is None:
+        return scene.camera
+    for camera in scene.cameras:
+        if camera.name == name:
+            return camera
+    raise unknown_name_error("camera", name, [camera.name for camera in scene.cameras if camera.name])
+
+
+def check_video_size(camera: Any) -> None:
+    """Raise a UserError before any work where H.264 (4:2:0) could not hold a camera's pictures."""
     from ti_sim.base.errors import UserError
 
-    camera = scene.camera
     if camera is not None and (camera.width % 2 or camera.height % 2):
         raise UserError(
             f"the camera's pictures are {camera.width} x {camera.height} pixels, and H.264 video needs even sides: change --size"
         )
 
 
-def simulation_settings(scene: object, options: argparse.Namespace) -> dict[str, object]:
+def simulation_settings(scene: Any, options: argparse.Namespace, *, camera_name: str | None = None) -> dict[str, object]:
     """What decides a simulation's outcome, for settings.json."""
     import numpy as np
 
+    camera = chosen_camera(scene, camera_name)
     return {
         "scene": scene.name,
         "frames": scene.frames,
         "frame_dt": scene.frame_dt,
         "substeps": scene.settings.substeps,
         "integrator": scene.settings.integrator,
-        "size": [scene.camera.height, scene.camera.width] if scene.camera else None,
+        "camera": camera_name,
+        "size": [camera.height, camera.width] if camera else None,
         "precision": options.precision,
         "parameters": {name: np.asarray(param.value).tolist() for name, param in scene.parameters.items()},
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +10,14 @@ import numpy as np
 import torch
 
 from risp_torch.scene.items import Contact, Surface
+from risp_torch.scene.look import Look, make_look
+from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.shapes import MassProperties, Shape, TriangleMesh, check_inertia, contact_points, mass_properties
 
 CONTACT_FIELDS = {"stiffness": "N/m", "damping": "N s/m", "friction_stiffness": "N s/m", "friction": ""}
-
-Values = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +26,7 @@ class Body:
 
     Attributes:
         name: its part of parameter names.
-        mesh: render mesh about the centre of mass [m].
+        look: render mesh about the centre of mass [m] and its surface.
         points: [P, 3] contact points relative to the centre of mass [m].
         solid: volume and inertia per density.
         orientation: given quaternion (x, y, z, w), which the parameter "rotation" turns further.
@@ -35,11 +34,16 @@ class Body:
     """
 
     name: str
-    mesh: TriangleMesh
+    look: Look
     points: np.ndarray
     solid: MassProperties
     orientation: np.ndarray
     material: str | None
+
+    @property
+    def mesh(self) -> TriangleMesh:
+        """Render mesh about the centre of mass [m]."""
+        return self.look.mesh
 
     def mass(self, values: Values) -> torch.Tensor:
         """[B] kg."""
@@ -71,26 +75,14 @@ class Body:
             return values[f"{self.name}.position"].new_zeros(values[f"{self.name}.position"].shape[0], 4)
         return torch.stack([values[f"{self.material}.{field}"] for field in CONTACT_FIELDS], dim=-1)
 
-    def albedo(self, values: Values) -> torch.Tensor:
-        """[B, F, 3, 3] linear rgb of every face's corners."""
-        faces = torch.as_tensor(self.mesh.faces.astype(np.int64))
-        if f"{self.name}.color" in values:
-            return values[f"{self.name}.color"][:, None, None, :].expand(-1, len(faces), 3, 3)
-        if f"{self.name}.vertex_colors" in values:
-            colors = values[f"{self.name}.vertex_colors"]
-            return colors[:, faces.to(colors.device)]
-        colors = values[f"{self.name}.face_colors"]
-        if colors.shape[1] != len(faces):
-            colors = colors[:, torch.as_tensor(self.mesh.face_groups.astype(np.int64), device=colors.device)]
-        return colors[:, :, None, :].expand(-1, -1, 3, 3)
-
 
 def make_body(
     table: ParameterTable, name: str, *, shape: Shape, density: Any, mass: Any, inertia: Any, position: Any,
     orientation: Any, rotation: Any, velocity: Any, angular_velocity: Any, contact: Contact | None, surface: Surface | None,
-    ground: bool,
+    ground: bool, phong: bool,
 ) -> Body:  # fmt: skip
-    """Name a body's numbers in the table and return the body (arguments: ``Scene.add_rigid``)."""
+    """Name a body's numbers in the table and return the body (arguments: ``Scene.add_rigid``; the scene has a ground, and
+    its shading has highlights)."""
     if (density is None) == (mass is None):
         raise UserError(f"{name} needs its density or its mass: give exactly one of the two")
     if inertia is not None and mass is None:
@@ -116,10 +108,10 @@ def make_body(
     table.add(f"{name}.angular_velocity", angular_velocity, unit="rad/s", shape=(3,))
     if contact is not None:
         add_contact(table, f"{name}.contact", contact)
-    _add_surface(table, name, mesh, surface or Surface())
+    look = make_look(table, name, mesh, surface or Surface(), phong=phong)
     material = f"{name}.contact" if contact is not None else "ground.contact" if ground else None
     points = contact_points(shape) if material is not None and ground else np.zeros((0, 3))
-    return Body(name, mesh, points, mass_properties(shape), quaternion / np.linalg.norm(quaternion), material)
+    return Body(name, look, points, mass_properties(shape), quaternion / np.linalg.norm(quaternion), material)
 
 
 def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:
@@ -127,26 +119,6 @@ def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:
     for field, unit in CONTACT_FIELDS.items():
         sign = "positive" if field == "stiffness" else "not negative"
         table.add(f"{prefix}.{field}", getattr(contact, field), unit=unit, sign=sign)
-
-
-def _add_surface(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface) -> None:
-    groups = int(mesh.face_groups.max()) + 1
-    if surface.vertex_colors is not None:
-        table.add(f"{name}.vertex_colors", surface.vertex_colors, unit="", shape=(len(mesh.vertices), 3), sign="color")
-    elif surface.face_colors is not None:
-        given = surface.face_colors
-        rows = len(given.value if isinstance(given, Param) else given)
-        if rows not in (groups, len(mesh.faces)):
-            raise UserError(f"{name} has {rows} face colours: give {groups} (one a side) or {len(mesh.faces)} (one a face)")
-        table.add(f"{name}.face_colors", given, unit="", shape=(rows, 3), sign="color")
-    elif surface.color is not None:
-        table.add(f"{name}.color", surface.color, unit="", shape=(3,), sign="color")
-    elif mesh.vertex_colors is not None:
-        table.add(f"{name}.vertex_colors", mesh.vertex_colors, unit="", shape=mesh.vertex_colors.shape, sign="color")
-    elif mesh.face_colors is not None:
-        table.add(f"{name}.face_colors", mesh.face_colors, unit="", shape=mesh.face_colors.shape, sign="color")
-    else:
-        table.add(f"{name}.color", (0.6, 0.6, 0.6), unit="", shape=(3,), sign="color")
 
 
 def rotation_quaternion(turn: torch.Tensor) -> torch.Tensor:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from ti_sim.base.param import Param
 
 Number = float | Param
 Vector = Sequence[float] | np.ndarray | Param
+Picture = str | Path | np.ndarray | Param
+Wrap = Literal["clamp", "repeat"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,23 +40,45 @@ class Contact:
 
 @dataclass(frozen=True, kw_only=True)
 class Surface:
-    """Colours of a mesh, linear rgb in [0, 1].
+    """How a mesh looks. Colours are linear rgb in [0, 1].
 
     Attributes:
         color: one colour for all, or None.
         face_colors: one colour for each side of a box (six rows: +x, -x, +y, -y, +z, -z), or one for each face, or None.
         vertex_colors: one colour for each vertex [V, 3], or None.
+        texture: a picture that multiplies the colour: path of a picture file (sRGB), or linear rgb [h, w, 3], row 0 at the top.
+        wrap: what the texture does beyond its edges: "repeat", as mesh files mean it, or "clamp".
+        uv: texture coordinates of every face's corners [F, 3, 2] or of every vertex [V, 2]; the mesh's own by default.
+        specular: share of light that is mirrored, linear rgb or one number (needs a scene with shading="phong").
+        shininess: exponent of the highlight; the higher, the smaller it is (needs a scene with shading="phong").
+        smooth: whether the shading is smooth across edges instead of flat on each face.
+        crease_angle: with ``smooth``, edges whose faces' normals differ by more than this stay sharp [rad]; None: no edge does.
 
-    Exactly one of the three is given; with none, the mesh's own colours serve, or grey.
+    At most one of the three kinds of colour is given. With none of them and no texture, the mesh file's own texture or colours
+    serve, or else grey. With a texture alone, the colour is white.
     """
 
     color: Vector | None = None
     face_colors: Any = None
     vertex_colors: Any = None
+    texture: Picture | None = None
+    wrap: Wrap = "repeat"
+    uv: Any = None
+    specular: Vector | Number | None = None
+    shininess: Number | None = None
+    smooth: bool = False
+    crease_angle: float | None = None
 
     def __post_init__(self) -> None:
         if sum(given is not None for given in (self.color, self.face_colors, self.vertex_colors)) > 1:
             raise UserError("a Surface takes one of color, face_colors and vertex_colors: leave the others out")
+        if self.wrap not in ("clamp", "repeat"):
+            raise UserError(f"a Surface has wrap {self.wrap!r}: choose clamp or repeat")
+        if self.crease_angle is not None and not (self.smooth and 0 <= self.crease_angle <= math.pi):
+            raise UserError(
+                f"a Surface has the crease angle {self.crease_angle} and smooth={self.smooth}: give an angle from 0 to pi rad, "
+                "with smooth=True"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +97,36 @@ class DirectionalLight:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PointLight:
+    """Light from a point, the same in all directions. A white surface that faces it 1 m away shows its intensity.
+
+    Attributes:
+        position: world frame [m].
+        intensity: linear rgb, or one number for white light; what arrives falls with the square of the distance.
+        name: the light's part of parameter names.
+    """
+
+    position: Vector
+    intensity: Vector | Number = 1.0
+    name: str = "lamp"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentLight:
+    """Light from far away all around: what arrives from every direction, in real spherical harmonics up to degree 2.
+
+    Attributes:
+        coefficients: [9, 3] linear rgb of Y00, Y1-1 (y), Y10 (z), Y11 (x), Y2-2 (xy), Y2-1 (yz), Y20 (3z^2 - 1), Y21 (xz),
+            Y22 (x^2 - y^2), orthonormal on the sphere: uniform light of radiance 1 has Y00 = sqrt(4 pi) = 3.545, and acts like
+            an ambient light of 1 (Ramamoorthi and Hanrahan, An efficient representation for irradiance environment maps, 2001).
+        name: the light's part of parameter names.
+    """
+
+    coefficients: Any
+    name: str = "environment"
+
+
+@dataclass(frozen=True, kw_only=True)
 class AmbientLight:
     """Light from everywhere.
 
@@ -81,6 +137,9 @@ class AmbientLight:
 
     intensity: Vector | Number
     name: str = "ambient"
+
+
+Light = DirectionalLight | PointLight | EnvironmentLight | AmbientLight
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +153,11 @@ class Camera:
         focal: fx, fy [pixels].
         center: cx, cy, the principal point [pixels].
         width, height: of the picture [pixels].
-        near, far: depths [m] between which objects are drawn: a face with a vertex nearer than ``near`` is left out, what lies
-            beyond ``far`` fades into the background. The softness of the depth order is gamma × (far - near).
+        near, far: depths [m] between which objects are drawn: a face with a vertex nearer than ``near`` is left out and fades in
+            up to 1.25 ``near``, what lies beyond ``far`` fades into the background. The softness of the depth order is
+            gamma × (far - near).
+        distortion: k1, k2, p1, p2, k3 of the lens (OpenCV's model), or None for a lens without distortion.
+        name: the camera's part of parameter names ("camera.left.position"); a camera without a name has "camera.position".
     """
 
     position: Vector
@@ -107,6 +169,15 @@ class Camera:
     near: float
     far: float
     turn: Vector = field(default=(0.0, 0.0, 0.0))
+    distortion: Vector | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.width < 1 or self.height < 1:
+            label = f"camera {self.name!r}" if self.name else "the camera"
+            raise UserError(
+                f"{label} takes pictures of {self.width} x {self.height} pixels: give a width and height of at least 1"
+            )
 
     @staticmethod
     def look_at(
@@ -119,31 +190,44 @@ class Camera:
         near: float = 0.1,
         far: float = 10.0,
         up: Sequence[float] = (0.0, 0.0, 1.0),
+        distortion: Vector | None = None,
+        name: str = "",
     ) -> Camera:
         """A camera at ``eye`` that looks at ``target``.
 
         Args:
             eye, target: points [m].
-            vertical_fov: full vertical angle of view [degrees].
+            vertical_fov: full vertical angle of view [degrees], without distortion.
             width, height: of the picture [pixels].
             near, far: see the class.
             up: direction that points up in the picture.
+            distortion, name: see the class.
         """
         position = eye.value if isinstance(eye, Param) else eye
         rotation, _ = look_at(position, target, up)
         fx, fy, cx, cy = intrinsics_from_fov(vertical_fov=math.radians(vertical_fov), width=width, height=height)
         return Camera(
-            position=eye, rotation=rotation, focal=(fx, fy), center=(cx, cy), width=width, height=height, near=near, far=far
-        )
+            position=eye, rotation=rotation, focal=(fx, fy), center=(cx, cy), width=width, height=height, near=near, far=far,
+            distortion=distortion, name=name,
+        )  # fmt: skip
 
-    def resized(self, width: int, height: int) -> Camera:
-        """The same view in another size of picture (focal lengths and principal point scale with it).
+    @staticmethod
+    def from_record(record: Any, *, near: float = 0.1, far: float = 10.0, name: str | None = None) -> Camera:
+        """A camera that ``ti_render.camera_files`` has read from a file.
 
-        Raises:
-            UserError: focal or center is a Param: resize before making it one.
+        Args:
+            record: with name, width, height, intrinsics [4] (fx, fy, cx, cy), rotation [3, 3] and translation [3] (world to
+                camera) and distortion [5]. All zeros are a lens without distortion.
+            near, far: see the class; camera files do not hold them.
+            name: in place of the record's own, which is often the name of a picture file: what cannot stand in a parameter's name
+                becomes "_".
         """
-        if isinstance(self.focal, Param) or isinstance(self.center, Param):
-            raise UserError("the camera's focal lengths or centre are Params: choose the picture's size where they are set")
-        sx, sy = width / self.width, height / self.height
-        focal, center = np.asarray(self.focal) * (sx, sy), np.asarray(self.center) * (sx, sy)
-        return replace(self, width=width, height=height, focal=tuple(focal), center=tuple(center))
+        name = re.sub(r"[^\w-]+", "_", record.name) if name is None else name
+        rotation = np.asarray(record.rotation, dtype=np.float64)
+        fx, fy, cx, cy = np.asarray(record.intrinsics, dtype=np.float64)
+        distortion = np.asarray(record.distortion, dtype=np.float64)
+        return Camera(
+            position=-rotation.T @ np.asarray(record.translation, dtype=np.float64), rotation=rotation, focal=(fx, fy),
+            center=(cx, cy), width=int(record.width), height=int(record.height), near=near, far=far,
+            distortion=distortion if distortion.any() else None, name=name,
+        )  # fmt: skip

@@ -15,6 +15,8 @@ from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param, as_param
 
+_MOST_SHOWN = 64  # numbers of an array that an error writes out
+
 Sign = Literal["positive", "not negative", "color"]
 
 
@@ -81,6 +83,18 @@ class ParameterTable:
         except UserError as error:
             raise UserError(f"{name}: {error}") from None
 
+    def drop(self, *names: str) -> None:
+        """Take numbers out of the table; names that are not in it are passed over."""
+        for name in names:
+            self.params.pop(name, None)
+            self.signs.pop(name, None)
+
+    def scale(self, name: str, factor: np.ndarray) -> None:
+        """Multiply a parameter, and its bounds with it, by positive numbers of its shape: a change of its unit."""
+        param = self[name]
+        low, high = (None if bound is None else bound * factor for bound in (param.low, param.high))
+        self.params[name] = replace(param, value=param.value * factor, low=low, high=high)
+
     def unknowns(self) -> list[str]:
         """Names of the numbers that the scene declares unknown: Params that are not frozen."""
         return [name for name, param in self.params.items() if not param.frozen]
@@ -107,7 +121,9 @@ class ParameterTable:
             if value is None:
                 value = torch.as_tensor(param.value, dtype=bridge_dtype(), device=bridge_device())
             shape = np.shape(param.value)
-            if tuple(value.shape) not in (shape, (batch, *shape)):
+            if value.shape == (batch, *shape):
+                value = value.contiguous()  # a row for each world, whose gradients stay apart: what has stride 0 below is shared
+            elif value.shape != shape:
                 raise UserError(f"{name} has shape {tuple(value.shape)}, and {shape} or {(batch, *shape)} is needed")
             values[name] = value.expand(batch, *shape)
         return values
@@ -134,4 +150,5 @@ def _check_sign(name: str, value: Any, unit: str, sign: Sign | None) -> None:
         "color": (number < 0).any() or (number > 1).any(),
     }
     if wrong[sign]:
-        raise UserError(f"{name} is {value} {unit}: give a number {wanted[sign]}".replace(" :", ":"))
+        shown = value if number.size <= _MOST_SHOWN else f"an array with numbers from {number.min():.4g} to {number.max():.4g}"
+        raise UserError(f"{name} is {shown} {unit}: give a number {wanted[sign]}".replace(" :", ":"))

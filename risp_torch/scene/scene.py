@@ -5,25 +5,33 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from risp_torch import bridge
-from risp_torch.scene.body import Body, Values, add_contact, make_body, rotation_matrix, rotation_quaternion
-from risp_torch.scene.items import AmbientLight, Camera, Contact, DirectionalLight, Surface, Vector
+from risp_torch.scene.backdrop import Backdrop, Pattern
+from risp_torch.scene.body import Body, add_contact, make_body
+from risp_torch.scene.cameras import ALL, Cameras
+from risp_torch.scene.items import Camera, Contact, Light, Picture, Surface, Vector, Wrap
+from risp_torch.scene.lights import Lights
+from risp_torch.scene.numbers import Values, shared_rows
 from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.view import Field, View
 from risp_torch.suggest import unknown_name_error
-from ti_render import RasterSettings, RenderInputs
+from ti_render import MeshTopology, RasterSettings, RenderInputs, ShadowSettings
 from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.rigid.model import Integrator, Plan, RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.shapes import Shape, check_inertia
+
+Quantity = Literal["color", "depth", "normal"]
+_MOST_LISTED = 4096  # numbers of one parameter that a description lists; of larger arrays it holds a checksum
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,13 @@ class Scene:
         gravity: Vector = (0.0, 0.0, -9.81),
         integrator: Integrator = "semi_implicit",
         plan: Plan = "auto",
-        sigma: float = 1e-4,
-        gamma: float = 1e-3,
+        sigma: float | Param = 1e-4,
+        gamma: float | Param = 1e-3,
+        shading: Literal["none", "lambert", "phong"] = "lambert",
+        aggregation: Literal["softras", "dibr"] = "softras",
+        composite: Literal["alpha", "softmax"] = "alpha",
+        antialias: int = 1,
+        two_sided: bool = False,
         name: str = "",
     ) -> None:
         """An empty scene.
@@ -83,43 +96,86 @@ class Scene:
             gravity: [3] m/s2.
             integrator: "semi_implicit" or "rk4".
             plan: execution plan of the solver (``RigidSettings``).
-            sigma: softness of edges in pictures, squared NDC of the shorter side.
-            gamma: softness of depth order in pictures.
+            sigma: softness of edges in pictures, squared NDC of the shorter side ("softness.sigma").
+            gamma: softness of depth order in pictures ("softness.gamma").
+            shading: "none" (colours as they are), "lambert" (matt) or "phong" (with highlights: ``Surface``).
+            aggregation: how faces become a picture, "softras" or "dibr" (``RasterSettings``).
+            composite: how coverage enters the colour, "alpha" or "softmax" (``RasterSettings``).
+            antialias: samples along each side of a pixel.
+            two_sided: whether faces are lit on their inner side too.
             name: what reports call the scene.
 
         Raises:
-            UserError: a time or count is not positive.
+            UserError: a time, count or softness is not positive, or a choice is unknown.
         """
         if not frame_dt > 0 or frames < 1 or substeps < 1:
             raise UserError(f"frame_dt={frame_dt} s, frames={frames}, substeps={substeps}: all three must be positive")
-        if not sigma > 0 or not gamma > 0:
-            raise UserError(f"sigma={sigma}, gamma={gamma}: both must be positive")
         self.name = name
         self.frame_dt = frame_dt
         self.frames = frames
         self.settings = RigidSettings(dt=frame_dt / substeps, substeps=substeps, integrator=integrator, plan=plan)
-        self.sigma, self.gamma = sigma, gamma
+        self.style: dict[str, Any] = {
+            "shading": shading, "aggregation": aggregation, "composite": composite, "antialias": antialias,
+            "two_sided": two_sided,
+        }  # fmt: skip
+        RasterSettings(width=1, height=1, **self.style)  # refuses unknown choices here, where they were made
         self.table = ParameterTable({})
         self.table.add("gravity", gravity, unit="m/s2", shape=(3,))
-        self.table.add("background.color", (0.9, 0.9, 0.92), unit="", shape=(3,))
+        self.table.add("softness.sigma", sigma, unit="", sign="positive")
+        self.table.add("softness.gamma", gamma, unit="", sign="positive")
         self.bodies: list[Body] = []
         self.forces: list[AppliedForce] = []
-        self.camera: Camera | None = None
-        self.ground_height: float | None = None
-        self._ambient: list[str] = []
-        self._directional: list[str] = []
+        self.lights = Lights(self.table)
+        self.backdrop = Backdrop(self.table)
+        self.shadows: ShadowSettings | None = None
+        self._cameras = Cameras(self.table)
         self._solver: RigidSolver | None = None
-        self._mesh: dict[str, torch.Tensor] | None = None
+        self._geometry: tuple[MeshTopology, torch.Tensor] | None = None
 
     # -- writing a scene ------------------------------------------------------------------------------------------------
 
-    def add_ground(self, *, contact: Contact, color: Vector = (0.45, 0.45, 0.45), height: float = 0.0) -> None:
-        """The ground plane z = height [m], with its contact material and colour (linear rgb). Before the bodies."""
+    def add_ground(
+        self,
+        *,
+        contact: Contact,
+        height: float = 0.0,
+        color: Vector | None = None,
+        pattern: Pattern = "plain",
+        second_color: Vector | None = None,
+        cell: float | Param = 0.1,
+        origin: Vector = (0.0, 0.0),
+        texture: Picture | None = None,
+        wrap: Wrap = "repeat",
+    ) -> None:
+        """The ground plane. It comes before the bodies.
+
+        Args:
+            contact: its material.
+            height: z of the plane [m].
+            color: linear rgb, grey by default; with a texture, a tint (white by default).
+            pattern: "plain", "checker" or "texture".
+            second_color: of the checker's other squares.
+            cell: side of a square, or of the texture's picture [m].
+            origin: x and y of a corner of the pattern [m].
+            texture: a picture file, or linear rgb [h, w, 3], row 0 at the top; u grows along x, v along y.
+            wrap: what the texture does beyond its edges, "repeat" or "clamp".
+
+        Raises:
+            UserError: there is a ground or a body already, an option does not fit the pattern, or a picture cannot be read.
+        """
         if self.bodies:
             raise UserError("the ground comes before the bodies: call add_ground first")
         add_contact(self.table, "ground.contact", contact)
-        self.table.add("ground.color", color, unit="", shape=(3,), sign="color")
-        self.ground_height = float(height)
+        self.backdrop.add_ground(
+            height=height, color=color, pattern=pattern, second_color=second_color, cell=cell, origin=origin, texture=texture,
+            wrap=wrap,
+        )  # fmt: skip
+        self._geometry = None
+
+    @property
+    def ground_height(self) -> float | None:
+        """z of the ground plane [m], None without a ground."""
+        return None if self.backdrop.ground is None else self.backdrop.ground.height
 
     def add_rigid(
         self,
@@ -151,7 +207,7 @@ class Scene:
             velocity: m/s.
             angular_velocity: rad/s, world frame.
             contact: material against the ground, the ground's own by default.
-            surface: colours.
+            surface: colours, texture, material.
 
         Raises:
             UserError: a number or mesh is not usable; the message says which.
@@ -159,10 +215,10 @@ class Scene:
         body = make_body(
             self.table, name, shape=shape, density=density, mass=mass, inertia=inertia, position=position,
             orientation=orientation, rotation=rotation, velocity=velocity, angular_velocity=angular_velocity,
-            contact=contact, surface=surface, ground=self.ground_height is not None,
+            contact=contact, surface=surface, ground=self.ground_height is not None, phong=self.style["shading"] == "phong",
         )  # fmt: skip
         self.bodies.append(body)
-        self._solver = self._mesh = None
+        self._solver = self._geometry = None
 
     def add_force(
         self,
@@ -207,48 +263,100 @@ class Scene:
         self.forces.append(AppliedForce(name, names.index(body), first, last, kind, scale))
 
     def add_camera(self, camera: Camera) -> None:
-        """The camera that films the scene (one).
+        """A camera that films the scene. The first one is used where none is named.
 
         Raises:
-            UserError: there is one already.
+            UserError: the name is taken or makes no parameter name; only one camera may have none.
         """
-        if self.camera is not None:
-            raise UserError("the scene has a camera already: a scene has one")
-        self.camera = camera
-        self.table.add("camera.position", camera.position, unit="m", shape=(3,))
-        self.table.add("camera.turn", camera.turn, unit="rad", shape=(3,))
-        self.table.add("camera.focal", camera.focal, unit="px", shape=(2,), sign="positive")
-        self.table.add("camera.center", camera.center, unit="px", shape=(2,))
+        self._cameras.add(camera)
+
+    @property
+    def cameras(self) -> tuple[Camera, ...]:
+        """All cameras, in the order in which they were added."""
+        return tuple(self._cameras.cameras)
+
+    @property
+    def camera(self) -> Camera | None:
+        """The first camera, None where there is none."""
+        return self.cameras[0] if self.cameras else None
 
     def resize_camera(self, width: int, height: int) -> None:
-        """Film with another size of picture, the same view."""
-        camera = self._camera().resized(width, height)
-        self.camera = camera
-        self.table.set("camera.focal", camera.focal)
-        self.table.set("camera.center", camera.center)
-
-    def add_light(self, light: DirectionalLight | AmbientLight) -> None:
-        """A light: any number of ambient ones (they add up), one directional.
+        """Film with another size of picture, the same view (all cameras).
 
         Raises:
-            UserError: a second directional light.
+            UserError: there is no camera, or a side is less than a pixel.
         """
-        if isinstance(light, AmbientLight):
-            self._ambient.append(light.name)
-        else:
-            if self._directional:
-                raise UserError(f"the scene has the directional light {self._directional[0]!r} already: a scene has one")
-            self._directional.append(light.name)
-            direction = light.direction.value if isinstance(light.direction, Param) else light.direction
-            if not np.linalg.norm(direction) > 0:
-                raise UserError(f"light {light.name!r} has direction {direction}: give a vector that is not zero")
-            self.table.add(f"light.{light.name}.direction", light.direction, unit="", shape=(3,))
-        self.table.add(f"light.{light.name}.intensity", light.intensity, unit="", shape=(3,), sign="not negative")
+        self._cameras.chosen(None)
+        self._cameras.resize(width, height)
 
-    def set_background(self, color: Vector) -> None:
-        """Colour behind everything, linear rgb."""
-        del self.table.params["background.color"]
-        self.table.add("background.color", color, unit="", shape=(3,), sign="color")
+    def add_light(self, light: Light) -> None:
+        """A light: any number of each kind. Ambient and environment lights add up.
+
+        Raises:
+            UserError: the name is taken, or a number makes no sense.
+        """
+        self.lights.add(light)
+
+    def set_background(
+        self,
+        color: Vector | None = None,
+        *,
+        top: Vector | None = None,
+        bottom: Vector | None = None,
+        image: Picture | None = None,
+    ) -> None:
+        """What is behind everything: a colour, a vertical gradient or a picture.
+
+        Args:
+            color: linear rgb, or
+            top, bottom: linear rgb at the picture's upper and lower edge, or
+            image: a picture file, or linear rgb [h, w, 3], row 0 at the top, stretched over the picture.
+
+        Raises:
+            UserError: not exactly one of the three, or a picture that cannot be read.
+        """
+        self.backdrop.set_background(color, top, bottom, image)
+
+    def set_shadows(
+        self,
+        *,
+        center: Sequence[float],
+        radius: float,
+        resolution: int = 128,
+        sigma: float = 2e-4,
+        bias: float = 0.04,
+        width: float = 0.01,
+    ) -> None:
+        """Let directional lights cast shadows, of bodies on bodies and on the ground. (``scene.shadows = None`` takes them away.)
+
+        Args:
+            center, radius: of a ball in which all bodies lie through the whole film [m].
+            resolution, sigma, bias, width: see ``ti_render.ShadowSettings``.
+
+        Raises:
+            UserError: a number is out of its range.
+        """
+        self.shadows = ShadowSettings(
+            center=tuple(float(x) for x in center), radius=radius, resolution=resolution, sigma=sigma, bias=bias, width=width
+        )
+
+    @property
+    def sigma(self) -> float:
+        """Softness of edges in pictures, squared NDC of the shorter side."""
+        return self.table["softness.sigma"].value
+
+    @sigma.setter
+    def sigma(self, value: float) -> None:
+        self.table.set("softness.sigma", value)
+
+    @property
+    def gamma(self) -> float:
+        """Softness of depth order in pictures."""
+        return self.table["softness.gamma"].value
+
+    @gamma.setter
+    def gamma(self, value: float) -> None:
+        self.table.set("softness.gamma", value)
 
     # -- numbers --------------------------------------------------------------------------------------------------------
 
@@ -309,29 +417,37 @@ class Scene:
         return sentences
 
     def description(self) -> dict[str, Any]:
-        """Everything that decides a film of this scene, in values that JSON can hold (geometry as a checksum)."""
-        geometry = sha256()
-        for body in self.bodies:
-            for array in (body.mesh.vertices, body.mesh.faces, body.points, body.orientation):
-                geometry.update(np.ascontiguousarray(array).tobytes())
-        camera = self.camera
+        """Everything that decides a film of this scene, in values that JSON can hold (geometry and pictures as checksums)."""
+        ground = self.backdrop.ground
         return {
             "name": self.name,
             "frame_dt": self.frame_dt,
             "frames": self.frames,
             "substeps": self.settings.substeps,
             "integrator": self.settings.integrator,
-            "sigma": self.sigma,
-            "gamma": self.gamma,
-            "ground_height": self.ground_height,
+            "style": self.style,
+            "shadows": None if self.shadows is None else asdict(self.shadows),
+            "ground": None if ground is None else [ground.height, ground.pattern, ground.wrap],
             "bodies": [body.name for body in self.bodies],
-            "geometry_sha256": geometry.hexdigest(),
+            "textures": [[*body.look.textures, body.look.wrap] for body in self.bodies],
+            "lights": [self.lights.ambient, self.lights.directional, self.lights.point, self.lights.environment],
+            "geometry_sha256": self._geometry_checksum(),
             "forces": [[f.name, f.body, f.first_step, f.last_step, f.kind] for f in self.forces],
-            "camera": None
-            if camera is None
-            else [camera.width, camera.height, camera.near, camera.far, np.asarray(camera.rotation).tolist()],
-            "parameters": {name: np.asarray(param.value).tolist() for name, param in self.table.params.items()},
+            "cameras": [
+                [c.name, c.width, c.height, c.near, c.far, np.asarray(c.rotation).tolist()] for c in self.cameras
+            ],
+            "parameters": {name: _listed(param.value) for name, param in self.table.params.items()},
         }
+
+    def _geometry_checksum(self) -> str:
+        checksum = sha256()
+        for body in self.bodies:
+            look = body.look
+            uv = np.zeros(0) if look.uv is None else look.uv
+            look_arrays = (look.corner_normal, look.face_texture, uv)
+            for array in (body.mesh.vertices, body.mesh.faces, body.points, body.orientation, *look_arrays):
+                checksum.update(np.ascontiguousarray(array).tobytes())
+        return checksum.hexdigest()
 
     def rigid_inputs(self, values: Values) -> RigidInputs:
         """The solver's arrays from parameter values [B, ...] (``ParameterTable.values``); differentiable."""
@@ -384,86 +500,131 @@ class Scene:
         return States(body_q, body_qd, diverged)
 
     def render(
-        self, states: States, parameters: Mapping[str, torch.Tensor] | None = None, *, frames: Any = None, alpha: bool = False
+        self,
+        states: States | torch.Tensor,
+        parameters: Mapping[str, torch.Tensor] | None = None,
+        *,
+        frames: Any = None,
+        camera: str | None = None,
+        quantity: Quantity = "color",
+        alpha: bool = False,
+        memory_limit: int | None = None,
     ) -> torch.Tensor:
         """Film a motion.
 
         Args:
-            states: from ``rollout``.
+            states: from ``rollout``, or poses [B, T, N, 7] (m, unit quaternions).
             parameters: values that replace the scene's own; gradients flow through them and through the states.
             frames: slice or list of frame numbers, all by default.
-            alpha: whether a fourth channel holds the objects' coverage.
+            camera: name of the camera, the first one by default; "all" for all cameras (of one size) in one call.
+            quantity: "color"; "depth", camera depth [m], one channel; or "normal", world normals. Of all three what the softness
+                of the edges mixes is a mixture.
+            alpha: whether one more channel holds the objects' coverage.
+            memory_limit: bytes of working memory for rendering (estimate: ``bridge.render``): long films are rendered in parts,
+                and for the gradient rendered again part by part. The states and the pictures themselves come on top.
 
         Returns:
-            [B, T, H, W, 3 or 4] linear rgb in [0, 1]; NaN for worlds that diverged.
+            [B, T, H, W, C], for "all" [B, T, cameras, H, W, C], linear rgb in [0, 1] (C = 3, with alpha 4; of depth 1 and 2); NaN
+            for worlds that diverged.
 
         Raises:
-            UserError: the scene has no camera or no light, or names and shapes do not fit.
+            UserError: the scene has no camera or no light, names and shapes do not fit, or one picture needs more memory.
         """
-        body_q = states.body_q if frames is None else states.body_q[:, frames]
+        body_q = self.poses(states)
+        body_q = body_q if frames is None else body_q[:, frames]
         batch, count = body_q.shape[:2]
-        inputs = self.render_inputs(self.table.values(parameters, worlds=batch), body_q)
-        camera = self._camera()
-        images = bridge.render(inputs, self.raster_settings())
-        images = images.reshape(batch, count, camera.height, camera.width, 4)
-        if not states.finite.all():  # a motion that does not exist has no pictures
-            images = torch.where(states.finite[:, None, None, None, None], images, torch.full_like(images, torch.nan))
+        inputs = self.render_inputs(self.table.values(parameters, worlds=batch), body_q, camera=camera, quantity=quantity)
+        images = bridge.render(inputs, self.raster_settings(camera=camera, quantity=quantity), memory_limit=memory_limit)
+        images = self.film_of(images, batch, count, camera=camera, quantity=quantity, alpha=alpha)
+        if isinstance(states, States) and not states.finite.all():  # a motion that does not exist has no pictures
+            finite = states.finite.reshape(-1, *[1] * (images.ndim - 1))
+            images = torch.where(finite, images, torch.full_like(images, torch.nan))
+        return images
+
+    def poses(self, states: States | torch.Tensor) -> torch.Tensor:
+        """Poses [B, T, N, 7] of a motion, or the given ones.
+
+        Raises:
+            UserError: they have another shape.
+        """
+        body_q = states.body_q if isinstance(states, States) else states
+        if body_q.ndim != 4 or tuple(body_q.shape[2:]) != (len(self.bodies), 7):
+            raise UserError(
+                f"the poses have shape {tuple(body_q.shape)}, and this scene needs [worlds, frames, {len(self.bodies)}, 7]"
+            )
+        return body_q
+
+    def film_of(
+        self, images: torch.Tensor, worlds: int, frames: int, *, camera: str | None, quantity: Quantity, alpha: bool
+    ) -> torch.Tensor:
+        """The renderer's images [M, (K,) H, W, 4] as a film [B, T, (cameras,) (K,) H, W, C] (arguments: ``render``)."""
+        cameras = len(self._cameras.chosen(camera))
+        images = images.unflatten(0, (worlds, cameras, frames)).transpose(1, 2)
+        if camera != ALL:
+            images = images.squeeze(2)
+        if quantity == "depth":  # three equal channels and alpha
+            return images[..., ::3] if alpha else images[..., :1]
         return images if alpha else images[..., :3]
 
-    def raster_settings(self) -> RasterSettings:
-        """Settings of the rasteriser for this scene's camera."""
-        camera = self._camera()
+    def raster_settings(self, *, camera: str | None = None, quantity: Quantity = "color") -> RasterSettings:
+        """Settings of the rasteriser for a camera (arguments: ``render``)."""
+        chosen, ground = self._cameras.chosen(camera)[0], self.backdrop.ground
         return RasterSettings(
-            width=camera.width, height=camera.height, sigma=self.sigma, gamma=self.gamma,
-            near=camera.near, far=camera.far, ground=self.ground_height is not None,
+            width=chosen.width, height=chosen.height, near=chosen.near, far=chosen.far, sigma=self.sigma, gamma=self.gamma,
+            quantity=quantity, ground=None if ground is None else ground.pattern, ground_texture=self._view().ground_texture,
+            shadows=self.shadows, **self.style,
         )  # fmt: skip
 
-    def render_inputs(self, values: Values, body_q: torch.Tensor) -> RenderInputs:
-        """The renderer's arrays from parameter values [B, ...] and poses [B, T, N, 7]; differentiable."""
-        if not self._ambient and not self._directional:
+    def render_inputs(
+        self, values: Values, body_q: torch.Tensor, *, camera: str | None = None, quantity: Quantity = "color"
+    ) -> RenderInputs:
+        """The renderer's arrays from parameter values [B, ...] and poses [B, T, N, 7]; differentiable.
+
+        Args:
+            values: from ``ParameterTable.values``.
+            body_q: poses.
+            camera, quantity: as in ``render``. Images are ordered by world, camera, frame.
+
+        Raises:
+            UserError: there is no camera, no body or no light.
+        """
+        if not self.bodies:
+            raise UserError("the scene has no bodies: add one with add_rigid")
+        if not self.lights and self.style["shading"] != "none" and quantity == "color":
             raise UserError("the scene has no light: add one with add_light")
-        mesh = self._meshes(body_q)
-        camera = self._camera()
-        given = torch.as_tensor(camera.rotation, dtype=body_q.dtype, device=body_q.device)
-        rotation = rotation_matrix(rotation_quaternion(values["camera.turn"])) @ given
-        translation = -(rotation @ values["camera.position"][..., None])[..., 0]
-        black = body_q.new_zeros(body_q.shape[0], 3)
-        ambient = sum((values[f"light.{name}.intensity"] for name in self._ambient), black)
-        down = body_q.new_tensor([0.0, 0.0, -1.0]).expand_as(black)
-        light = torch.cat([down, black], dim=-1)
-        for name in self._directional:
-            light = torch.cat([values[f"light.{name}.direction"], values[f"light.{name}.intensity"]], dim=-1)
-        ground = None
-        if self.ground_height is not None:
-            height = torch.full_like(black[:, :1], self.ground_height)
-            ground = torch.cat([values["ground.color"], height], dim=-1)
-        return RenderInputs(
-            vertices_rest=mesh["vertices"],
-            body_q=body_q.reshape(-1, *body_q.shape[2:]),
-            faces=mesh["faces"],
-            vertex_body=mesh["vertex_body"],
-            camera=torch.cat([values["camera.focal"], values["camera.center"], rotation.flatten(1), translation], dim=-1),
-            albedo=torch.cat([body.albedo(values) for body in self.bodies], dim=1),
-            ambient=ambient,
-            light=light,
-            background=values["background.color"],
-            ground=ground,
+        cameras, worlds = len(self._cameras.chosen(camera)), body_q.shape[0]
+        topology, vertices = self._meshes()
+        rows = shared_rows(values)
+        arrays = {name: field.make(rows) for name, field in self.picture_fields(worlds, camera=camera).items()}
+        repeated = body_q[:, None].expand(-1, cameras, *body_q.shape[1:])
+        return RenderInputs(mesh=topology, vertices_rest=vertices, body_q=repeated.flatten(0, 2), **arrays)
+
+    def picture_fields(self, worlds: int = 1, *, camera: str | None = ALL) -> dict[str, Field]:
+        """The renderer's arrays besides meshes and poses, each with the parameters that it holds."""
+        return self._view().fields(self.cameras if camera == ALL else self._cameras.chosen(camera), worlds)
+
+    @property
+    def picture_parameters(self) -> list[str]:
+        """Names of the numbers that decide how the scene looks, and not how it moves."""
+        names = {name for field in self.picture_fields().values() for name in field.names}
+        return [name for name in self.table.params if name in names]
+
+    def _view(self) -> View:
+        return View(
+            tuple(body.look for body in self.bodies), self.lights, self.backdrop, phong=self.style["shading"] == "phong"
         )
 
-    def _camera(self) -> Camera:
-        if self.camera is None:
-            raise UserError("the scene has no camera: add one with add_camera")
-        return self.camera
+    def _meshes(self) -> tuple[MeshTopology, torch.Tensor]:
+        """All bodies' meshes as one and their vertices [V, 3], made once."""
+        if self._geometry is None or self._geometry[1].dtype != bridge.bridge_dtype():
+            view = self._view()
+            self._geometry = view.topology(), view.vertices()
+        return self._geometry
 
-    def _meshes(self, like: torch.Tensor) -> dict[str, torch.Tensor]:
-        """All bodies' meshes as one: vertices [V, 3], faces [F, 3] and the vertices' bodies [V]."""
-        if self._mesh is None or self._mesh["vertices"].dtype != like.dtype:
-            offsets = np.cumsum([0] + [len(b.mesh.vertices) for b in self.bodies])
-            faces = [b.mesh.faces + offset for b, offset in zip(self.bodies, offsets, strict=False)]
-            owners = [np.full(len(b.mesh.vertices), i) for i, b in enumerate(self.bodies)]
-            self._mesh = {
-                "vertices": like.new_tensor(np.concatenate([b.mesh.vertices for b in self.bodies])),
-                "faces": torch.as_tensor(np.concatenate(faces).astype(np.int32), device=like.device),
-                "vertex_body": torch.as_tensor(np.concatenate(owners).astype(np.int32), device=like.device),
-            }
-        return self._mesh
+
+def _listed(value: Any) -> Any:
+    """A parameter's numbers as lists; the shape and a checksum of many."""
+    array = np.asarray(value)
+    if array.size <= _MOST_LISTED:
+        return array.tolist()
+    return {"shape": list(array.shape), "sha256": sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trimesh
+from PIL import Image
 
 from ti_sim.base.errors import UserError
 from ti_sim.shapes import (
@@ -22,7 +23,7 @@ from ti_sim.shapes import (
     contact_points,
     mass_properties,
 )
-from ti_sim.shapes.surface import check_solid, merge_vertices
+from ti_sim.shapes.surface import check_solid, merge_vertices, smooth_groups
 
 ASSETS = Path(__file__).parents[2] / "scenes" / "assets"
 EVERY_SHAPE = [
@@ -216,6 +217,110 @@ def test_colours_of_a_file_become_linear(tmp_path):
     np.testing.assert_allclose(mesh.face_colors, np.tile([0.5029, 0.0, 1.0], (12, 1)), atol=1e-4)
     trimesh.Trimesh(surface.vertices, surface.faces, vertex_colors=colours, process=False).export(tmp_path / "v.glb")
     np.testing.assert_allclose(Mesh(tmp_path / "v.glb").mesh().vertex_colors[:, 0], red, rtol=1e-14)  # glTF is linear
+
+
+PRIMITIVES = [shape for shape in EVERY_SHAPE if not isinstance(shape, Mesh)]
+
+
+@pytest.mark.parametrize("shape", PRIMITIVES, ids=repr)
+def test_every_primitive_is_unwrapped(shape):
+    mesh = shape.mesh()
+    assert mesh.uv.shape == (*mesh.faces.shape, 2) and np.isfinite(mesh.uv).all()
+    assert mesh.uv.min() >= -1e-12 and mesh.uv[..., 1].max() <= 1 + 1e-12
+    # Seen from outside no face shows its texture mirrored, and none is empty.
+    along, across = mesh.uv[:, 1] - mesh.uv[:, 0], mesh.uv[:, 2] - mesh.uv[:, 0]
+    assert (along[:, 0] * across[:, 1] - along[:, 1] * across[:, 0] > 1e-9).all()
+
+
+def test_box_uv_are_six_upright_sides():
+    mesh = Box(1.0, 2.0, 3.0).mesh()
+    centres = {  # middle of a side -> its place in the picture of three columns and two rows
+        (0.5, 0, 0): (1 / 6, 3 / 4), (-0.5, 0, 0): (3 / 6, 3 / 4), (0, 1, 0): (5 / 6, 3 / 4),
+        (0, -1, 0): (1 / 6, 1 / 4), (0, 0, 1.5): (3 / 6, 1 / 4), (0, 0, -1.5): (5 / 6, 1 / 4),
+    }  # fmt: skip
+    for side, (point, place) in enumerate(centres.items()):
+        faces = mesh.faces[mesh.face_groups == side]
+        uv = mesh.uv[mesh.face_groups == side].reshape(-1, 2)
+        corners = mesh.vertices[faces].reshape(-1, 3)
+        up = np.array([0, 0, 1]) if side < 4 else np.array([0, 1, 0])
+        right = np.cross(up, point)  # seen from outside
+        np.testing.assert_allclose(0.5 * (uv.min(axis=0) + uv.max(axis=0)), place, atol=1e-15)
+        np.testing.assert_allclose(np.ptp(uv, axis=0), [1 / 3, 1 / 2], atol=1e-15)
+        np.testing.assert_array_equal(uv[:, 1] > place[1], corners @ up > 0)
+        np.testing.assert_array_equal(uv[:, 0] > place[0], corners @ right > 0)
+
+
+def test_round_uv_are_angle_and_height():
+    sphere = Sphere(2.0, subdivisions=2).surface()
+    corners = sphere.vertices[sphere.faces] / 2.0
+    np.testing.assert_allclose(np.sin(np.pi * (sphere.uv[..., 1] - 0.5)), corners[..., 2], atol=1e-12)
+    flat = corners[..., 0] + 1j * corners[..., 1]
+    ring = np.abs(flat) > 1e-9  # the poles have no angle
+    np.testing.assert_allclose(np.exp(2j * np.pi * sphere.uv[..., 0])[ring], (flat[ring] / np.abs(flat[ring])), atol=1e-12)
+    assert np.ptp(sphere.uv[..., 0], axis=1).max() < 0.3  # no face runs around the sphere the long way
+    tube = Cylinder(0.5, 2.0, sections=12).surface()
+    corners = tube.vertices[tube.faces]
+    side = (tube.uv[..., 1] > 0.16) & (tube.uv[..., 1] < 0.84)  # the profile: 0.5, 2.0, 0.5
+    np.testing.assert_allclose(tube.uv[..., 1][side], (0.5 + corners[..., 2][side] + 1.0) / 3.0, atol=1e-12)
+
+
+def wrapped_box(folder: Path, *, material: str = "newmtl a\nmap_Kd tex.png\n") -> Path:
+    surface = Box(1, 1, 1).surface()
+    lines = ["mtllib box.mtl", "usemtl a", *(f"v {x} {y} {z}" for x, y, z in surface.vertices)]
+    lines += [f"vt {u} {v}" for u, v in surface.uv.reshape(-1, 2)]
+    lines += [" ".join(["f", *(f"{v + 1}/{3 * f + k + 1}" for k, v in enumerate(face))]) for f, face in enumerate(surface.faces)]
+    (folder / "box.obj").write_text("\n".join(lines) + "\n")
+    (folder / "box.mtl").write_text(material)
+    return folder / "box.obj"
+
+
+def test_uv_and_textures_of_a_file_are_kept(tmp_path):
+    path = wrapped_box(tmp_path)
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 5, 4), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "tex.png")  # with alpha, which is dropped
+    stored = pixels[..., :3] / 255
+    linear = np.where(stored <= 0.04045, stored / 12.92, ((stored + 0.055) / 1.055) ** 2.4)
+    mesh = Mesh(path, scale=2.0).mesh()
+    np.testing.assert_allclose(mesh.uv, Box(1, 1, 1).mesh().uv, atol=1e-12)
+    np.testing.assert_allclose(mesh.textures[0], linear, atol=1e-14)
+    assert len(mesh.textures) == 1 and mesh.face_texture.tolist() == [0] * 12 and mesh.texture_fault == ""
+    trimesh.load_scene(path, process=False).export(tmp_path / "box.glb")  # glTF turns v around, and its reader turns it back
+    again = Mesh(tmp_path / "box.glb").mesh()
+    np.testing.assert_allclose(np.sort(again.uv.reshape(-1, 2), axis=0), np.sort(mesh.uv.reshape(-1, 2), axis=0), atol=1e-6)
+    np.testing.assert_allclose(again.textures[0], linear, atol=1e-14)
+    Image.fromarray(pixels[..., 0].astype(np.uint16) * 257).save(tmp_path / "tex.png")  # 16 bits of grey
+    np.testing.assert_allclose(Mesh(path).mesh().textures[0], np.repeat(linear[..., :1], 3, axis=2), atol=1e-14)
+    assert Mesh(ASSETS / "pebble.obj").mesh().uv is None and Mesh(ASSETS / "pebble.obj").mesh().textures == ()
+
+
+def test_textures_that_cannot_be_read_are_a_note_on_the_mesh(tmp_path):
+    path = wrapped_box(tmp_path)
+    mesh = Mesh(path).mesh()  # whoever paints the body otherwise does not need the picture
+    assert mesh.textures == () and mesh.uv is not None
+    assert "tex.png does not exist" in mesh.texture_fault
+    (tmp_path / "tex.png").write_bytes(b"no picture")
+    assert "tex.png is damaged, cut short or no picture" in Mesh(path).mesh().texture_fault
+    wrapped_box(tmp_path, material="newmtl a\nKd 1 0 0\n")
+    assert Mesh(path).mesh().texture_fault == "" and Mesh(path).mesh().textures == ()
+    (tmp_path / "box.mtl").unlink()
+    assert Mesh(path).mesh().texture_fault == "" and Mesh(path).mesh().textures == ()
+
+
+def test_smooth_groups_join_corners_at_a_point_and_keep_creases():
+    box = Box(1, 1, 1).surface()
+    groups = smooth_groups(box.vertices, box.faces)
+    assert groups.max() + 1 == 8 and groups.dtype == np.int32
+    split = box.vertices[box.faces].reshape(-1, 3)  # no two faces share a vertex
+    again = smooth_groups(split, np.arange(36).reshape(12, 3)).reshape(-1)
+    np.testing.assert_array_equal(again[:, None] == again, groups.reshape(-1)[:, None] == groups.reshape(-1))
+    creased = smooth_groups(box.vertices, box.faces, crease_angle=1.0)
+    assert creased.max() + 1 == 24  # every side by itself, its two faces together
+    for side in range(6):
+        assert len(np.unique(creased[box.face_groups == side])) == 4
+    assert smooth_groups(box.vertices, box.faces, crease_angle=1.6).max() + 1 == 8  # more than a right angle
+    tube = Cylinder(0.5, 1.0, sections=16).surface()
+    assert smooth_groups(tube.vertices, tube.faces, crease_angle=0.6).max() + 1 == 32 + 32 + 2  # sharp rims, smooth side
+    assert smooth_groups(tube.vertices, tube.faces, crease_angle=0.0).max() + 1 == 16 * 4 + 2 * (16 + 1)
 
 
 def test_several_geometries_of_a_scene_file_are_one_body_each_in_its_place(tmp_path):

@@ -13,13 +13,19 @@ def adjoint_report(
     x: np.ndarray,
     adjoint: np.ndarray,
     *,
-    rtol: float,
-    max_entries: int | None = None,
+    rtol: float = 1e-5,
+    entries: int | None = None,
+    directions: int = 0,
+    step: float = 1e-6,
+    order: int = 4,
     seed: int = 0,
 ) -> GradcheckReport:
-    """Compare an adjoint with central differences of ``loss``.
+    """Compare an adjoint with central differences of ``loss``, entry by entry and along dense random directions.
 
-    Every entry may be off by ``rtol`` of itself, or by a thousandth of that of the array's largest: entries add up
+    The entry with the largest adjoint is always compared, then entries drawn half among those whose adjoint is not zero and
+    half among all. A direction moves every entry of the array at once, so that no entry goes unseen.
+
+    Every derivative may be off by ``rtol`` of itself, or by a thousandth of that of the array's largest entry: entries add up
     contributions of many pixels that cancel, and differences of the whole loss carry its roundoff.
 
     Args:
@@ -28,10 +34,44 @@ def adjoint_report(
         x: float64 array.
         adjoint: derivative of the loss with respect to x, under test.
         rtol: see above.
-        max_entries: check at most this many entries, drawn with ``seed``.
-        seed: of that draw.
+        entries: how many entries to compare; None compares all.
+        directions: how many dense directions to compare.
+        step: of the differences (see ``gradcheck``).
+        order: of the differences.
+        seed: of the draws.
     """
+    assert adjoint.shape == x.shape, f"the adjoint of {name} has shape {adjoint.shape}, and {x.shape} is needed"
+    rng = np.random.default_rng(seed)
+    vectors, at, slopes = {}, {}, {}
+    for flat in _chosen(adjoint, entries, rng):
+        index = tuple(int(i) for i in np.unravel_index(flat, x.shape))
+        vector = np.zeros(x.shape)
+        vector[index] = 1.0
+        label = f"{name}{list(index)}"
+        vectors[label], at[label], slopes[label] = vector, x[index], np.float64(adjoint[index])
+    for k in range(directions):
+        label = f"{name} along direction {k}"
+        vectors[label] = rng.standard_normal(x.shape)
+        at[label], slopes[label] = np.float64(0.0), np.float64(np.sum(vectors[label] * adjoint))
+
+    def moved_loss(point):
+        moved = x.copy()
+        for label, value in point.items():
+            if value != at[label]:
+                moved = moved + (value - at[label]) * vectors[label]
+        return loss(moved)
+
     return gradcheck(
-        lambda at: (loss(at[name]), {name: adjoint}), {name: x}, loss=lambda at: loss(at[name]),
-        order=2, rtol=rtol, atol=1e-3 * rtol * float(np.abs(adjoint).max()), max_entries=max_entries, seed=seed,
+        lambda point: (moved_loss(point), slopes), at, loss=moved_loss, step=step, order=order, rtol=rtol,
+        atol=1e-3 * rtol * float(np.abs(adjoint).max()),
     )  # fmt: skip
+
+
+def _chosen(adjoint, entries, rng):
+    if entries is None or adjoint.size <= entries:
+        return np.arange(adjoint.size)
+    flat = np.abs(adjoint).ravel()
+    seen = np.flatnonzero(flat)
+    some = rng.choice(seen, min(len(seen), entries // 2), replace=False) if len(seen) else seen
+    others = rng.choice(flat.size, entries - entries // 2, replace=False)
+    return np.unique(np.concatenate([[flat.argmax()], some, others]).astype(int))

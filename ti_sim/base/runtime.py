@@ -9,8 +9,11 @@ import contextlib
 import ctypes
 import io
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -20,7 +23,10 @@ import taichi as ti  # noqa: E402  (the banner is switched off first)
 
 from ti_sim.base.errors import UserError  # noqa: E402
 
-__all__ = ["Runtime", "require", "start", "ti"]
+__all__ = ["Runtime", "compiled_lightly", "require", "start", "ti"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _PRECISIONS = ("f32", "f64")
 _DEVICES = ("auto", "cpu", "cuda")
@@ -143,3 +149,24 @@ def _cuda_answers() -> bool:
 def _cache_folder() -> Path:
     root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     return root / "risp-taichi" / "kernels"
+
+
+def compiled_lightly(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator for functions that launch our kernels: they are compiled without Taichi's control-flow pass.
+
+    The pass takes two thirds of the compilation of a large kernel, and its result runs no faster. Taichi's own autodiff needs it
+    (without it, gradients are NaN), so that it stays on for the kernels of users; ours have derivatives of their own.
+    """
+
+    @wraps(function)
+    def light(*args: P.args, **kwargs: P.kwargs) -> R:
+        require()
+        config = ti.lang.impl.current_cfg()
+        before = config.cfg_optimization
+        config.cfg_optimization = False
+        try:
+            return function(*args, **kwargs)
+        finally:
+            config.cfg_optimization = before
+
+    return light

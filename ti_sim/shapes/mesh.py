@@ -21,7 +21,8 @@ class Mesh(Shape):
 
     Coordinates are taken as they are, times ``scale``; several geometries in one file become one body. Vertices that a
     file splits (for colours or normals) stay split in ``mesh()`` and are merged in ``contact_points``. Vertex or face
-    colours of the file are kept, made linear; textures and materials of the file are not read.
+    colours of the file are kept, made linear, and so are its texture coordinates and its texture pictures (an OBJ file's
+    map_Kd, a glTF file's base colour texture); nothing else of its materials is read.
 
     Attributes:
         path: the file; or None, and then ``vertices`` and ``faces`` are given.
@@ -119,9 +120,11 @@ def read_mesh_file(path: Path) -> TriangleMesh:
     faces = np.concatenate([np.asarray(part.faces) + offset for part, offset in zip(parts, offsets, strict=True)])
     check_arrays(vertices, faces, f"mesh file {path}")
     linear = path.suffix.lower() in _LINEAR_COLOUR_FILES
+    textures, face_texture = _textures(parts)
     return ungrouped_mesh(
-        vertices, faces, vertex_colors=_colors(parts, "vertex", linear), face_colors=_colors(parts, "face", linear)
-    )
+        vertices, faces, vertex_colors=_colors(parts, "vertex", linear), face_colors=_colors(parts, "face", linear),
+        uv=_uv(parts), textures=textures, face_texture=face_texture, texture_fault=_texture_fault(path),
+    )  # fmt: skip
 
 
 def _triangle_parts(path: Path) -> list[Any]:
@@ -144,6 +147,83 @@ def _colors(parts: list[Any], kind: str, linear: bool) -> np.ndarray | None:
         return None
     stored = np.concatenate([getattr(part.visual, f"{kind}_colors")[:, :3] for part in parts]) / 255.0
     return stored if linear else _srgb_to_linear(stored)
+
+
+def _uv(parts: list[Any]) -> np.ndarray | None:
+    """Texture coordinates [F, 3, 2] of all parts, NaN for parts without; None where no part has some."""
+    found = [_uv_of(part) for part in parts]
+    if all(uv is None for uv in found):
+        return None
+    empty = [np.full((len(part.faces), 3, 2), np.nan) for part in parts]
+    return np.concatenate([none if uv is None else uv for uv, none in zip(found, empty, strict=True)])
+
+
+def _uv_of(part: Any) -> np.ndarray | None:
+    uv = getattr(part.visual, "uv", None) if part.visual.kind == "texture" else None
+    if uv is None or len(uv) != len(part.vertices):
+        return None
+    return np.asarray(uv, dtype=np.float64)[:, :2][np.asarray(part.faces)]
+
+
+def _textures(parts: list[Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
+    """Distinct texture pictures of the parts, and which of them each face wears (-1 for none)."""
+    pictures: list[np.ndarray] = []
+    worn = []
+    for part in parts:
+        image = _texture_image(part)
+        number = -1
+        if image is not None and _uv_of(part) is not None:
+            picture = linear_picture(image)
+            number = next((k for k, other in enumerate(pictures) if np.array_equal(other, picture)), len(pictures))
+            pictures += [picture] * (number == len(pictures))
+        worn.append(np.full(len(part.faces), number, dtype=np.int32))
+    return tuple(pictures), np.concatenate(worn) if pictures else None
+
+
+def _texture_image(part: Any) -> Any:
+    """The picture of a part's material, or None."""
+    if part.visual.kind != "texture":
+        return None
+    material = part.visual.material
+    if hasattr(material, "baseColorTexture"):
+        return material.baseColorTexture
+    image = getattr(material, "image", None)
+    # A part that names a material which is not there gets a blank picture of 2 x 2 pixels from trimesh.
+    return None if image is None or (image.size == (2, 2) and not image.info) else image
+
+
+def _texture_fault(path: Path) -> str:
+    """Why a picture that the material files of an OBJ file name cannot be read ("" where all can): trimesh does not say."""
+    from PIL import Image
+
+    if path.suffix.lower() != ".obj":
+        return ""
+    for library in _named_files(path, "mtllib"):
+        # Without its material file nothing says that there is a texture: such meshes are often passed around.
+        for picture in _named_files(library, "map_Kd") if library.is_file() else ():
+            try:
+                with Image.open(picture) as image:
+                    image.load()
+            except FileNotFoundError:
+                return f"its texture {picture} does not exist"
+            except (OSError, SyntaxError, ValueError):
+                return f"its texture {picture} is damaged, cut short or no picture"
+    return ""
+
+
+def _named_files(path: Path, keyword: str) -> list[Path]:
+    """The files that the lines ``keyword <file>`` of a text file name, relative to its folder."""
+    lines = (line.split(maxsplit=1) for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
+    return [path.parent / line[1].strip() for line in lines if len(line) == 2 and line[0].lower() == keyword.lower()]
+
+
+def linear_picture(image: Any) -> np.ndarray:
+    """A PIL picture (sRGB, 8 or 16 bits; alpha is dropped) as linear colour [h, w, 3] float64 in [0, 1], row 0 at the top."""
+    if image.mode.startswith("I"):  # 16 bits of grey, which PIL's own conversion would cut off at 255
+        stored = np.repeat(np.asarray(image, dtype=np.float64)[..., None] / 65535.0, 3, axis=2).clip(0.0, 1.0)
+    else:
+        stored = np.asarray(image.convert("RGB"), dtype=np.float64) / 255.0
+    return _srgb_to_linear(stored)
 
 
 def _srgb_to_linear(stored: np.ndarray) -> np.ndarray:

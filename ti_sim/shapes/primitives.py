@@ -49,6 +49,8 @@ class Box(_Sized):
     """A box about the origin of its own frame.
 
     Its mesh has 8 vertices and 12 faces, two a side; ``face_groups`` are the sides +x, -x, +y, -y, +z, -z as 0 to 5.
+    A texture is a picture of three columns and two rows, which show the sides +x, -x, +y and below them -y, +z, -z, each seen
+    from outside with z upwards (+z and -z with y upwards).
 
     Attributes:
         x: full side length along x, m.
@@ -66,7 +68,7 @@ class Box(_Sized):
         quads = [(4, 6, 7, 5), (0, 1, 3, 2), (2, 3, 7, 6), (0, 4, 5, 1), (1, 5, 7, 3), (0, 2, 6, 4)]
         faces = np.array([f for a, b, c, d in quads for f in ((a, b, c), (a, c, d))], dtype=np.int32)
         groups = np.repeat(np.arange(6, dtype=np.int32), 2)
-        return TriangleMesh(0.5 * signs * (self.x, self.y, self.z), faces, groups)
+        return TriangleMesh(0.5 * signs * (self.x, self.y, self.z), faces, groups, uv=_box_uv(signs[faces], groups))
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,9 @@ class Sphere(_Sized):
     Attributes:
         radius: m.
         subdivisions: 0 is the icosahedron; each one more divides every face in four (2: 162 vertices, 320 faces).
+
+    A texture is a map of the sphere: u is the longitude (0 at +x, growing towards +y), v the latitude (1 at +z). Faces across
+    the meridian u = 0 go on beyond u = 1, so that the texture must repeat.
     """
 
     radius: float
@@ -86,7 +91,7 @@ class Sphere(_Sized):
         vertices, faces = _icosahedron()
         for _ in range(self.subdivisions):
             vertices, faces = _subdivided(vertices, faces)
-        return ungrouped_mesh(self.radius * vertices, faces)
+        return ungrouped_mesh(self.radius * vertices, faces, uv=_sphere_uv(vertices[faces]))
 
 
 @dataclass(frozen=True)
@@ -152,6 +157,9 @@ class Cone(_Sized):
 def _revolved(radii: np.ndarray, heights: np.ndarray, sections: int) -> TriangleMesh:
     """Surface of revolution about z between two poles.
 
+    Its texture is wound around it: u is the angle about z (0 at +x, growing towards +y), v the length along the profile from
+    the bottom pole (0) to the top pole (1).
+
     Args:
         radii: [R] m, of the rings from bottom to top, all positive.
         heights: [R + 2] m, of the bottom pole, the rings and the top pole.
@@ -169,7 +177,46 @@ def _revolved(radii: np.ndarray, heights: np.ndarray, sections: int) -> Triangle
         faces.append(np.stack([low + here, low + there, high + there], axis=1))
         faces.append(np.stack([low + here, high + there, high + here], axis=1))
     faces.append(np.stack([np.full_like(here, len(vertices) - 1), starts[-1] + here, starts[-1] + there], axis=1))
-    return ungrouped_mesh(vertices, np.concatenate(faces))
+    return ungrouped_mesh(vertices, np.concatenate(faces), uv=_revolved_uv(radii, heights, sections))
+
+
+def _revolved_uv(radii: np.ndarray, heights: np.ndarray, sections: int) -> np.ndarray:
+    """uv [F, 3, 2] of the faces of ``_revolved``, in their order; a pole takes the angle in the middle of its face."""
+    profile = np.concatenate([[0.0], radii, [0.0]])
+    length = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(profile), np.diff(heights)))])
+    v = length / length[-1]
+    left, right = np.arange(sections) / sections, (1.0 + np.arange(sections)) / sections
+    middle = 0.5 * (left + right)
+
+    def corner(u: np.ndarray, row: int) -> np.ndarray:
+        return np.stack([u, np.full_like(u, v[row])], axis=1)
+
+    uv = [np.stack([corner(middle, 0), corner(right, 1), corner(left, 1)], axis=1)]
+    for row in range(1, len(radii)):
+        uv.append(np.stack([corner(left, row), corner(right, row), corner(right, row + 1)], axis=1))
+        uv.append(np.stack([corner(left, row), corner(right, row + 1), corner(left, row + 1)], axis=1))
+    uv.append(np.stack([corner(middle, -1), corner(left, -2), corner(right, -2)], axis=1))
+    return np.concatenate(uv)
+
+
+def _box_uv(signs: np.ndarray, sides: np.ndarray) -> np.ndarray:
+    """uv [F, 3, 2] of a box from its corners' signs [F, 3, 3] and the faces' sides [F]."""
+    right = np.array([(0, 1, 0), (0, -1, 0), (-1, 0, 0), (1, 0, 0), (1, 0, 0), (-1, 0, 0)])
+    up = np.array([(0, 0, 1)] * 4 + [(0, 1, 0)] * 2)
+    across, along = (0.5 + 0.5 * np.einsum("fki,fi->fk", signs, axes[sides]) for axes in (right, up))
+    column, row = (sides % 3)[:, None], (sides // 3)[:, None]
+    return np.stack([(column + across) / 3.0, (1 - row + along) / 2.0], axis=-1)
+
+
+def _sphere_uv(corners: np.ndarray) -> np.ndarray:
+    """uv [F, 3, 2] of faces with their corners [F, 3, 3] on the unit sphere; a pole takes the mean angle of its face."""
+    u = np.arctan2(corners[..., 1], corners[..., 0]) / (2.0 * np.pi) % 1.0
+    pole = np.hypot(corners[..., 0], corners[..., 1]) < 1e-9
+    low, high = np.where(pole, np.inf, u).min(axis=1), np.where(pole, -np.inf, u).max(axis=1)
+    u = u + ((high - low > 0.5)[:, None] & (u < 0.5))
+    mean = np.where(pole, 0.0, u).sum(axis=1) / (~pole).sum(axis=1)
+    v = 0.5 + np.arcsin(np.clip(corners[..., 2], -1.0, 1.0)) / np.pi
+    return np.stack([np.where(pole, mean[:, None], u), v], axis=-1)
 
 
 def _icosahedron() -> tuple[np.ndarray, np.ndarray]:

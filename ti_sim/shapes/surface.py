@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 
 from ti_sim.base.errors import UserError
 
@@ -23,6 +27,11 @@ class TriangleMesh:
         face_groups: [F] int32; a Box has its six sides in the order +x, -x, +y, -y, +z, -z, everything else has 0.
         vertex_colors: [V, 3] float64 linear RGB in [0, 1], or None.
         face_colors: [F, 3] float64 linear RGB in [0, 1], or None.
+        uv: [F, 3, 2] float64 texture coordinates of every face's corners, u to the right, v upwards in the picture, (0, 0) and
+            (1, 1) its lower left and upper right corners; NaN for faces without any; or None where no face has some.
+        textures: pictures [h, w, 3] float64 linear RGB in [0, 1], row 0 at the top, that came with the mesh.
+        face_texture: [F] int32, which of ``textures`` a face wears, -1 for none; None where there are no textures.
+        texture_fault: why a texture that the mesh names could not be read, "" where all is well.
     """
 
     vertices: np.ndarray
@@ -30,6 +39,10 @@ class TriangleMesh:
     face_groups: np.ndarray
     vertex_colors: np.ndarray | None = None
     face_colors: np.ndarray | None = None
+    uv: np.ndarray | None = None
+    textures: tuple[np.ndarray, ...] = ()
+    face_texture: np.ndarray | None = None
+    texture_fault: str = ""
 
     def transformed(self, *, scale: float = 1.0, offset: np.ndarray | float = 0.0) -> TriangleMesh:
         """A copy, which shares no array, with vertices ``scale * vertices + offset``.
@@ -39,8 +52,8 @@ class TriangleMesh:
             offset: [3] m, added after scaling.
         """
 
-        def copied(colors: np.ndarray | None) -> np.ndarray | None:
-            return None if colors is None else colors.copy()
+        def copied(array: np.ndarray | None) -> np.ndarray | None:
+            return None if array is None else array.copy()
 
         return TriangleMesh(
             vertices=scale * self.vertices + offset,
@@ -48,20 +61,24 @@ class TriangleMesh:
             face_groups=self.face_groups.copy(),
             vertex_colors=copied(self.vertex_colors),
             face_colors=copied(self.face_colors),
+            uv=copied(self.uv),
+            textures=tuple(picture.copy() for picture in self.textures),
+            face_texture=copied(self.face_texture),
+            texture_fault=self.texture_fault,
         )
 
 
-def ungrouped_mesh(vertices: np.ndarray, faces: np.ndarray, **colors: np.ndarray | None) -> TriangleMesh:
+def ungrouped_mesh(vertices: np.ndarray, faces: np.ndarray, **looks: Any) -> TriangleMesh:
     """A TriangleMesh of one face group, with the types that TriangleMesh promises.
 
     Args:
         vertices: [V, 3] m.
         faces: [F, 3] integers.
-        **colors: ``vertex_colors`` and ``face_colors``, as in TriangleMesh.
+        **looks: colours, uv and textures, as in TriangleMesh.
     """
     faces = np.ascontiguousarray(faces, dtype=np.int32)
     groups = np.zeros(len(faces), dtype=np.int32)
-    return TriangleMesh(np.ascontiguousarray(vertices, dtype=np.float64), faces, groups, **colors)
+    return TriangleMesh(np.ascontiguousarray(vertices, dtype=np.float64), faces, groups, **looks)
 
 
 def extent(vertices: np.ndarray) -> float:
@@ -92,6 +109,48 @@ def merge_vertices(vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rank = np.empty_like(by_appearance)
     rank[by_appearance] = np.arange(len(first))
     return vertices[first[by_appearance]], rank[inverse.reshape(-1)]
+
+
+def smooth_groups(vertices: np.ndarray, faces: np.ndarray, *, crease_angle: float | None = None) -> np.ndarray:
+    """Which corners of a mesh share a normal when it is shaded smoothly.
+
+    Corners at one point (merged as in ``merge_vertices``) share it when a chain of neighbouring faces about the point joins
+    them, each two of which meet at an edge that is not a crease.
+
+    Args:
+        vertices: [V, 3] m.
+        faces: [F, 3] integers.
+        crease_angle: an edge whose faces' normals differ by more than this is a crease [rad]; with None there are no creases,
+            and all corners at a point share one normal.
+
+    Returns:
+        [F, 3] int32 numbers of the groups, from 0 on.
+    """
+    _, index = merge_vertices(vertices)
+    corners = index[faces]
+    if crease_angle is None:
+        return np.unique(corners, return_inverse=True)[1].reshape(corners.shape).astype(np.int32)
+    a, b, c = np.moveaxis(vertices[faces], 1, 0)
+    normals = np.cross(b - a, c - a)
+    normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
+    links = []
+    for (face, start), (other, end) in _edge_neighbours(corners):
+        if normals[face] @ normals[other] >= np.cos(crease_angle) - 1e-12:
+            links += [(3 * face + k, 3 * other + m) for k in start for m in end if corners[face, k] == corners[other, m]]
+    rows, columns = np.array(links, dtype=np.int64).reshape(-1, 2).T
+    graph = coo_matrix((np.ones(len(rows)), (rows, columns)), shape=(corners.size, corners.size))
+    return connected_components(graph, directed=False)[1].reshape(corners.shape).astype(np.int32)
+
+
+def _edge_neighbours(corners: np.ndarray) -> Iterator[tuple[tuple[int, tuple[int, int]], tuple[int, tuple[int, int]]]]:
+    """Pairs of faces that share an edge, each with the two corners at which it does."""
+    ends = ((0, 1), (1, 2), (2, 0))
+    edges = np.sort(np.concatenate([corners[:, end] for end in ends]), axis=1)
+    order = np.lexsort((edges[:, 1], edges[:, 0]))
+    same = (np.diff(edges[order], axis=0) == 0).all(axis=1)
+    count = len(corners)
+    for one, other in zip(order[:-1][same], order[1:][same], strict=True):
+        yield (int(one % count), ends[one // count]), (int(other % count), ends[other // count])
 
 
 def enclosed_volume(vertices: np.ndarray, faces: np.ndarray) -> float:

@@ -1,0 +1,94 @@
+"""Memory that pictures and their derivatives take above the inputs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from benchmarks.memory import peak_bytes, reset_peak, resident_bytes
+from benchmarks.raster.scenes import make_inputs, on_numpy, sphere
+from ti_render import RasterSettings, RenderInputs, given_inputs, render, render_adjoint
+from ti_sim.base.runtime import require, start
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes above the inputs.
+
+    Attributes:
+        held: by what ``render`` returns, pictures included.
+        forward: the most while the picture is drawn.
+        backward: the most while its adjoint is computed, what is held and the adjoints included; without the pictures' own
+            adjoint, which the caller has.
+        adjoints: of the inputs, which are the result of the backward pass.
+    """
+
+    held: int
+    forward: int
+    backward: int
+    adjoints: int
+
+
+def measure(inputs: RenderInputs, settings: RasterSettings) -> Footprint:
+    """Count what numpy allocates (``tracemalloc``) while one picture and its adjoint are computed on numpy arrays.
+
+    Args:
+        inputs: torch tensors.
+        settings: of the pictures.
+    """
+    arrays = on_numpy(inputs)
+    bar = np.ones((len(arrays.body_q), settings.height, settings.width, 4), dtype=np.float32)
+    render_adjoint(render(arrays, settings), bar)
+    tracemalloc.start()
+    try:
+        result, held, forward = _traced(lambda: render(arrays, settings))
+        adjoint, _kept, backward = _traced(lambda: render_adjoint(result, bar))
+    finally:
+        tracemalloc.stop()
+    adjoints = sum(getattr(adjoint, name).nbytes for name in given_inputs(adjoint))
+    return Footprint(held=held, forward=forward, backward=held + backward, adjoints=adjoints)
+
+
+def _traced(function: Callable[[], object]) -> tuple[object, int, int]:
+    """Result of a function, bytes that it leaves behind and the most that it took on the way."""
+    gc.collect()
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    result = function()
+    _now, peak = tracemalloc.get_traced_memory()
+    gc.collect()
+    return result, tracemalloc.get_traced_memory()[0] - before, peak - before
+
+
+def process_growth(pixels: int, faces: int, images: int, aggregation: str) -> int | None:
+    """Bytes by which one forward and one backward pass raise the peak memory of a process of its own that has drawn 8 x 8 pixels
+    before; None where the system does not tell."""
+    if not sys.platform.startswith("linux"):
+        return None
+    call = f"print_growth({pixels}, {faces}, {images}, {aggregation!r}, {require().device!r})"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    code = f"from benchmarks.raster.footprint import print_growth; {call}"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    return int(done.stdout.split()[-1])
+
+
+def print_growth(pixels: int, faces: int, images: int, aggregation: str, device: str) -> None:
+    """Body of that process: print the growth of its peak memory in bytes."""
+    start(device=device, precision="f32")
+    for small in (True, False):
+        inputs, settings = make_inputs(
+            sphere(faces), 8 if small else pixels, images=1 if small else images, aggregation=aggregation
+        )
+        images_bar = torch.ones(inputs.body_q.shape[0], settings.height, settings.width, 4, device=inputs.body_q.device)
+        reset_peak()
+        before = resident_bytes()
+        render_adjoint(render(inputs, settings), images_bar)
+    print(peak_bytes() - before)

@@ -1,0 +1,88 @@
+"""The options of ``risp simulate`` that choose the renderer and set up Mitsuba."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from risp_torch.commands.options import positive_int
+from ti_sim.base.errors import UserError
+
+if TYPE_CHECKING:
+    from ti_render.photoreal import Appearance, MitsubaSettings
+
+MITSUBA_OPTIONS = ("look", "seed", "spp", "variant", "colors", "appearance")
+
+
+def add_mitsuba_arguments(parser: argparse.ArgumentParser) -> None:
+    """--renderer and the options of Mitsuba."""
+    parser.add_argument(
+        "--renderer", choices=("soft", "mitsuba"), default="soft",
+        help="the differentiable rasteriser (default), or Mitsuba 3's path tracer (extra 'photoreal')",
+    )  # fmt: skip
+    group = parser.add_argument_group("with --renderer mitsuba")
+    group.add_argument(
+        "--look", choices=("photoreal", "match"),
+        help="drawn materials, lamps, sky and ground (default), or the scene's own lights and colours, all surfaces diffuse",
+    )  # fmt: skip
+    group.add_argument("--seed", type=whole_number, metavar="N", help="of the drawn look and of the noise (default 0)")
+    group.add_argument("--spp", type=positive_int, metavar="N", help="light paths for each pixel (default 64)")
+    group.add_argument(
+        "--variant", choices=("auto", "scalar_rgb", "llvm_ad_rgb"), help="of Mitsuba; auto (default) takes the fastest that works"
+    )
+    group.add_argument("--colors", choices=("keep", "draw"), help="colours of the bodies: their own (default), or drawn ones")
+    group.add_argument("--appearance", metavar="FILE", help="appearance.json of another run, instead of a drawn look")
+
+
+def whole_number(text: str) -> int:
+    """A number from 0 to 2^32 - 1, for argparse."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if not 0 <= value < 2**32:
+        raise argparse.ArgumentTypeError(f"{value} is out of range: give 0 to {2**32 - 1}")
+    return value
+
+
+def check_mitsuba_options(options: argparse.Namespace) -> None:
+    """Raise a UserError for options of Mitsuba that would be without effect."""
+    given = [f"--{name}" for name in MITSUBA_OPTIONS if getattr(options, name) is not None]
+    if options.renderer != "mitsuba" and given:
+        raise UserError(f"{given[0]} is an option of Mitsuba: add --renderer mitsuba, or leave {' and '.join(given)} out")
+    without_look = [f"--{name}" for name in ("colors", "appearance") if getattr(options, name) is not None]
+    if options.look == "match" and without_look:
+        raise UserError(f"{without_look[0]} has no effect with --look match: leave one of the two out")
+    if options.appearance is not None and options.colors is not None:
+        raise UserError("--appearance says itself whether colours are kept or drawn: leave --colors out")
+
+
+def mitsuba_settings(options: argparse.Namespace) -> MitsubaSettings:
+    """Mitsuba's settings from the options."""
+    from ti_render.photoreal import MitsubaSettings
+
+    names = {"look": "look", "seed": "seed", "samples": "spp", "variant": "variant"}
+    return MitsubaSettings(**{name: getattr(options, o) for name, o in names.items() if getattr(options, o) is not None})
+
+
+def chosen_look(scene: Any, options: argparse.Namespace, mitsuba: MitsubaSettings) -> Appearance | None:
+    """The look that the options ask for: from a file, or drawn; None for pictures without one.
+
+    Raises:
+        UserError: the file cannot be read or is no look for the scene's bodies.
+    """
+    from ti_render.photoreal import Appearance, draw_appearance
+
+    if mitsuba.look != "photoreal":
+        return None
+    bodies = [body.name for body in scene.bodies]
+    if options.appearance is None:
+        return draw_appearance(bodies, seed=mitsuba.seed, colors=options.colors or "keep")
+    try:
+        text = Path(options.appearance).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"appearance {options.appearance} cannot be read ({error}): give the appearance.json of a run") from error
+    look = Appearance.from_json(text, name=options.appearance)
+    look.check(bodies, name=options.appearance)
+    return look

@@ -1,0 +1,160 @@
+"""Render one frame of a scene: a picture, or a contact sheet of its random appearances."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+
+QUANTITIES = ("color", "depth", "normal", "alpha")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SCENE, --frame, --psi, --seed, --quantity, --camera, --out."""
+    add_scene_arguments(parser)
+    parser.add_argument("--frame", type=_whole_number, default=0, metavar="K", help="frame to render (default 0, the start)")
+    parser.add_argument(
+        "--psi", type=_appearances, default=0, metavar="default|random:N",
+        help="the scene's own appearance (default), or N drawn at random: lights, colours, materials",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=_whole_number, default=0, help="of the random appearances (default 0)")
+    parser.add_argument("--quantity", choices=QUANTITIES, default="color", help="what the picture shows (default color)")
+    parser.add_argument("--camera", metavar="NAME", help="name of the camera, or all (default: the first one)")
+    parser.add_argument("--out", metavar="FILE", help="PNG file to write (default: runs/render-SCENE-TIME.png)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the sheet, and beside it, for random appearances, a JSON file with their numbers."""
+    import torch
+
+    from risp_torch.atomic import write_text
+    from risp_torch.psi import contact_sheet, default_psi
+    from risp_torch.run_folder import default_run_path
+
+    scene = make_scene(options)
+    out = options.out or f"{default_run_path('render', scene.name)}.png"
+    _check(scene, options, out)
+    parameters = default_psi(scene) if options.psi else None
+    with torch.no_grad():
+        psi = parameters.sample(options.psi, seed=options.seed) if parameters else None
+        pictures = _pictures(scene, options, parameters.values(psi) if parameters else {})
+        shown, remarks = _shown(pictures, options.quantity)
+    contact_sheet(out, shown, _captions(scene, options, remarks))
+    print(f"written: {out}")
+    if parameters:
+        beside = re.sub(r"\.png$", ".json", out, flags=re.IGNORECASE)
+        write_text(beside, _record(scene, options, parameters, psi))
+        print(f"written: {beside} ({parameters.size} numbers of each appearance)")
+    return 0
+
+
+def _check(scene: Any, options: argparse.Namespace, out: str) -> None:
+    """Refuse before any work what would fail after it."""
+    from ti_sim.base.errors import UserError
+
+    if options.frame > scene.frames:
+        raise UserError(f"frame {options.frame} was asked for, and {scene.name} has frames 0 to {scene.frames}: change --frame")
+    if not out.lower().endswith(".png"):
+        raise UserError(f"--out {out} is not a .png file: give the picture a name that ends in .png")
+    scene.raster_settings(camera=options.camera)
+
+
+def _pictures(scene: Any, options: argparse.Namespace, values: dict[str, Any]) -> Any:
+    """[n, H, W, C + 1] of the frame: n appearances, each of all wanted cameras in turn."""
+    poses = _poses(scene, options.frame)
+    poses = poses.expand(max(options.psi, 1), -1, -1, -1)
+    quantity = "color" if options.quantity == "alpha" else options.quantity
+    pictures = scene.render(poses, values, camera=options.camera, quantity=quantity, alpha=True)
+    return pictures.flatten(0, -4).cpu().numpy()
+
+
+def _poses(scene: Any, frame: int) -> Any:
+    """Poses [1, 1, N, 7] of a frame."""
+    if frame == 0:
+        return scene.rigid_inputs(scene.table.values()).body_q0[:, None]
+    return scene.rollout(frames=frame).body_q[:, -1:]
+
+
+def _shown(pictures: Any, quantity: str) -> tuple[Any, list[str]]:
+    """Linear rgb [n, H, W, 3] to look at, and a remark on what each shows."""
+    import numpy as np
+
+    from risp_torch.video import srgb_to_linear
+
+    colors, alpha = pictures[..., :-1], pictures[..., -1:]
+    remarks = [""] * len(pictures)
+    if quantity == "color":
+        return colors, remarks
+    if quantity == "normal":
+        grey = 0.5 + 0.5 * colors
+    elif quantity == "alpha":
+        grey = alpha.repeat(3, axis=-1)
+    else:
+        ends = [_depth_range(depth[..., 0], mask[..., 0]) for depth, mask in zip(colors, alpha, strict=True)]
+        low, high = (np.array(end).reshape(-1, 1, 1, 1) for end in zip(*ends, strict=True))
+        grey = ((high - colors) / (high - low)).clip(0.0, 1.0).repeat(3, axis=-1)
+        remarks = [f"\n{near:.3g} m white, {far:.3g} m black" for near, far in ends]
+    return srgb_to_linear(grey), remarks  # in the file, equal steps of the quantity are equal steps of grey
+
+
+def _depth_range(depth: Any, alpha: Any) -> tuple[float, float]:
+    """Depths [m] that are shown white and black: nearly all of those of the objects, or of everything where there are none.
+
+    At soft edges the depth is a mixture with that of the background, which is left out.
+    """
+    import numpy as np
+
+    seen = depth[alpha > 0.9] if (alpha > 0.9).any() else depth
+    low, high = (float(value) for value in np.percentile(seen, (2, 98)))
+    return low, high if high > low else low + 1.0
+
+
+def _captions(scene: Any, options: argparse.Namespace, remarks: list[str]) -> list[str]:
+    names = [camera.name for camera in scene.cameras] if options.camera == "all" else [options.camera or ""]
+    captions = []
+    for index, remark in enumerate(remarks):
+        number, name = index // len(names) + 1, names[index % len(names)]
+        appearance = f"appearance {number}" if options.psi else scene.name
+        captions.append(", ".join(filter(None, [appearance, name, f"frame {options.frame}"])) + remark)
+    return captions
+
+
+def _record(scene: Any, options: argparse.Namespace, parameters: Any, psi: Any) -> str:
+    """The appearances in numbers: what psi means, and its values."""
+    import json
+
+    values = parameters.values(psi.double())
+    record = {
+        "schema": 1,
+        "scene": scene.name,
+        "frame": options.frame,
+        "seed": options.seed,
+        "parameters": parameters.to_json(),
+        "labels": parameters.labels,
+        "psi": psi.double().tolist(),
+        "values": [{name: value[i].tolist() for name, value in values.items()} for i in range(options.psi)],
+    }
+    return json.dumps(record, indent=1) + "\n"
+
+
+def _whole_number(text: str) -> int:
+    """A number that is not negative, for argparse."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{value} is negative: give 0 or more")
+    return value
+
+
+def _appearances(text: str) -> int:
+    """"default" as 0, "random:N" as N, for argparse."""
+    if text == "default":
+        return 0
+    kind, colon, count = text.partition(":")
+    if kind != "random" or not colon:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither default nor random:N (for example random:8)")
+    return positive_int(count)

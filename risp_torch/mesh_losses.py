@@ -1,0 +1,178 @@
+"""Losses for shapes that are found from pictures: what keeps a mesh smooth, and how well silhouettes agree.
+
+All are torch functions with gradients. Meshes are closed or open surfaces with consistently turned faces; vertices that a file
+splits (for texture coordinates) must be merged first, or nothing holds the two sides of such a seam together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ti_sim.base.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class MeshNeighbours:
+    """Which vertices and faces of a mesh are neighbours (``mesh_neighbours`` makes it). int64 tensors.
+
+    Attributes:
+        faces: [F, 3] vertices of the faces.
+        edges: [E, 2] vertices of the distinct edges.
+        face_pairs: [P, 2] faces that share an edge; edges at the rim of an open surface have no pair.
+        valence: [V] number of edges at every vertex.
+    """
+
+    faces: torch.Tensor
+    edges: torch.Tensor
+    face_pairs: torch.Tensor
+    valence: torch.Tensor
+
+
+def mesh_neighbours(
+    faces: np.ndarray | torch.Tensor, vertex_count: int, *, device: torch.device | str | None = None
+) -> MeshNeighbours:
+    """Find the neighbours in a mesh. Once for a mesh.
+
+    Args:
+        faces: [F, 3] integers, vertices of the faces, all turned the same way.
+        vertex_count: V.
+        device: of the result; that of ``faces`` (or the CPU) by default.
+
+    Raises:
+        UserError: ``faces`` is no such array, names vertices that do not exist, or two faces run along an edge in the same
+            direction (they are turned differently, or more than two faces share the edge).
+    """
+    if isinstance(faces, torch.Tensor):
+        device = faces.device if device is None else device
+        faces = faces.detach().cpu().numpy()
+    faces = np.asarray(faces)
+    if faces.ndim != 2 or faces.shape[1] != 3 or len(faces) == 0 or not np.issubdtype(faces.dtype, np.integer):
+        raise UserError(f"faces is {faces.dtype} of shape {faces.shape}: give integers [F, 3] of at least one face")
+    if faces.min() < 0 or faces.max() >= vertex_count:
+        raise UserError(f"faces name vertices {faces.min()} to {faces.max()} of {vertex_count}: mend the mesh")
+    edges, pairs = _edges_and_pairs(faces.astype(np.int64))
+    valence = np.bincount(edges.reshape(-1), minlength=vertex_count)
+    arrays = (faces.astype(np.int64), edges, pairs, valence.astype(np.int64))
+    return MeshNeighbours(*(torch.as_tensor(array, device=device) for array in arrays))
+
+
+def _edges_and_pairs(faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct edges [E, 2], and the two faces [P, 2] at each edge that has two."""
+    directed = np.stack([faces, np.roll(faces, -1, axis=1)], axis=-1).reshape(-1, 2)
+    owner = np.repeat(np.arange(len(faces)), 3)
+    distinct, count = np.unique(directed, axis=0, return_counts=True)
+    if count.max() > 1:
+        a, b = distinct[int(np.argmax(count))]
+        raise UserError(
+            f"{count.max()} faces run along the edge from vertex {a} to vertex {b} in the same direction: turn all faces the "
+            "same way, and let no more than two share an edge"
+        )
+    edges, index = np.unique(np.sort(directed, axis=1), axis=0, return_inverse=True)
+    order = np.argsort(index.reshape(-1), kind="stable")
+    shared = np.flatnonzero(np.diff(index.reshape(-1)[order]) == 0)
+    return edges, np.stack([owner[order[shared]], owner[order[shared + 1]]], axis=1)
+
+
+def laplacian_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch.Tensor:
+    """Mean squared distance of the vertices from the middle of their neighbours.
+
+    delta_i = x_i - (1 / d_i) sum_j x_j over the d_i neighbours j of vertex i: the Laplacian with uniform weights (Nealen,
+    Igarashi, Sorkine and Alexa, Laplacian mesh optimization, 2006); the loss is the mean of |delta_i|^2. It pulls vertices
+    together, too: of smooth meshes the evenly spread ones have the least. Vertices without an edge do not count.
+
+    Args:
+        vertices: [..., V, 3] m.
+        neighbours: of the mesh.
+
+    Returns:
+        [...] m2.
+    """
+    _check_vertices(vertices, neighbours)
+    flat = vertices.reshape(-1, *vertices.shape[-2:])
+    a, b = neighbours.edges.unbind(dim=1)
+    sums = torch.zeros_like(flat).index_add(1, a, flat[:, b]).index_add(1, b, flat[:, a])
+    valence = neighbours.valence
+    used = (valence > 0).to(flat.dtype)
+    delta = (flat - sums / valence.clamp_min(1).to(flat.dtype)[:, None]) * used[:, None]
+    return ((delta * delta).sum(dim=(1, 2)) / used.sum()).reshape(vertices.shape[:-2])
+
+
+def flattening_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch.Tensor:
+    """How far from flat neighbouring faces meet.
+
+    The mean of (cos theta + 1)^2 over all edges with two faces, where theta is the angle between the faces: pi where they lie
+    in one plane (Kato, Ushiku and Harada, Neural 3D mesh renderer, 2018). With unit normals n, cos theta = -n_1 . n_2. A face
+    without area has no normal: it counts as standing at right angles to its neighbours, and gets no gradient from them.
+
+    Args:
+        vertices: [..., V, 3] m.
+        neighbours: of the mesh.
+
+    Returns:
+        [...], from 0 (flat) to 4 (folded).
+
+    Raises:
+        UserError: no two faces share an edge, or the vertices do not fit the mesh.
+    """
+    _check_vertices(vertices, neighbours)
+    if len(neighbours.face_pairs) == 0:
+        raise UserError("no two faces of the mesh share an edge: merge its vertices before asking how flat it is")
+    a, b, c = (vertices[..., neighbours.faces[:, k], :] for k in range(3))
+    cross = torch.linalg.cross(b - a, c - a)
+    squared = (cross * cross).sum(dim=-1, keepdim=True)
+    # Of both branches of a where() the gradient is taken: it must be finite in the one that is not used, too.
+    has_area = squared > torch.finfo(vertices.dtype).tiny
+    normals = torch.where(has_area, cross / torch.sqrt(torch.where(has_area, squared, torch.ones_like(squared))), 0.0 * cross)
+    one, other = (normals[..., neighbours.face_pairs[:, k], :] for k in range(2))
+    return ((1.0 - (one * other).sum(dim=-1)) ** 2).mean(dim=-1)
+
+
+def edge_length_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch.Tensor:
+    """Mean squared length of the edges (Wang et al., Pixel2Mesh, 2018): keeps single vertices from flying away.
+
+    Args:
+        vertices: [..., V, 3] m.
+        neighbours: of the mesh.
+
+    Returns:
+        [...] m2.
+    """
+    _check_vertices(vertices, neighbours)
+    a, b = (vertices[..., neighbours.edges[:, k], :] for k in range(2))
+    return ((a - b) ** 2).sum(dim=-1).mean(dim=-1)
+
+
+def silhouette_iou(first: torch.Tensor, second: torch.Tensor, *, threshold: float | None = None) -> torch.Tensor:
+    """Intersection over union of two silhouettes.
+
+    sum(a b) / sum(a + b - a b) over the pixels, differentiable in both (the silhouette loss of Kato et al. 2018 and of Liu et
+    al., Soft rasterizer, 2019, is 1 minus this).
+
+    Args:
+        first, second: [..., H, W] coverage in [0, 1].
+        threshold: None, or a coverage from which on a pixel counts as covered, wholly; there is no gradient then.
+
+    Returns:
+        [...] in [0, 1]; 1 where both are empty.
+
+    Raises:
+        UserError: the shapes differ.
+    """
+    if first.shape != second.shape or first.ndim < 2:
+        shapes = f"{tuple(first.shape)} and {tuple(second.shape)}"
+        raise UserError(f"the silhouettes have shapes {shapes}: give two of one shape [..., H, W]")
+    if threshold is not None:
+        first, second = ((coverage >= threshold).to(coverage.dtype) for coverage in (first, second))
+    common = (first * second).sum(dim=(-2, -1))
+    union = (first + second).sum(dim=(-2, -1)) - common
+    empty = union <= 0
+    return torch.where(empty, torch.ones_like(union), common / torch.where(empty, torch.ones_like(union), union))
+
+
+def _check_vertices(vertices: torch.Tensor, neighbours: MeshNeighbours) -> None:
+    count = len(neighbours.valence)
+    if vertices.ndim < 2 or tuple(vertices.shape[-2:]) != (count, 3):
+        raise UserError(f"the vertices have shape {tuple(vertices.shape)}: give [..., {count}, 3], those of the mesh")

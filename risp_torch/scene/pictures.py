@@ -1,0 +1,62 @@
+"""Pictures that a scene uses as textures and backgrounds: from files, arrays or Params."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from risp_torch.scene.items import Picture
+from risp_torch.scene.parameters import ParameterTable
+from ti_sim.base.errors import UserError
+from ti_sim.base.param import Param
+from ti_sim.shapes.mesh import linear_picture
+
+
+def add_picture(table: ParameterTable, name: str, picture: Picture) -> None:
+    """Name a picture's texels in the table.
+
+    Args:
+        table: of the scene.
+        name: of the parameter.
+        picture: path of a picture file (sRGB), or linear rgb [h, w, 3] in [0, 1], row 0 at the top.
+
+    Raises:
+        UserError: the file cannot be read, or the array is no picture.
+    """
+    texels = read_picture(picture, name) if isinstance(picture, str | Path) else picture
+    shape = np.shape(texels.value if isinstance(texels, Param) else texels)
+    if len(shape) != 3 or shape[2] != 3 or 0 in shape:
+        raise UserError(f"{name} has shape {shape}: give a picture file, or linear rgb of shape [height, width, 3]")
+    table.add(name, texels, unit="", shape=shape, sign="color")
+
+
+def read_picture(path: str | Path, name: str) -> np.ndarray:
+    """Read a picture file as linear colour.
+
+    Args:
+        path: PNG, JPEG or whatever else pillow reads; sRGB, transparency is left out.
+        name: what the error calls it.
+
+    Returns:
+        [h, w, 3] float64 in [0, 1], row 0 at the top.
+
+    Raises:
+        UserError: the file does not exist, or is no picture.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return linear_picture(image)
+    except FileNotFoundError:
+        raise UserError(f"{name}: picture {path} does not exist (looked for {Path(path).resolve()}): check the path") from None
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UserError(
+            f"{name}: picture {path} cannot be read ({_first_line(error)}): save it again, for example as PNG"
+        ) from error
+
+
+def _first_line(error: Any) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

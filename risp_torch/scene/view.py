@@ -1,0 +1,163 @@
+"""From a scene's numbers to the renderer's arrays: which parameters each array holds, and the arrays themselves.
+
+The arrays are kept apart, so that derivatives with respect to a few parameters touch the few arrays that hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from risp_torch.scene.backdrop import Backdrop
+from risp_torch.scene.cameras import camera_names, camera_rows, distortion_names, distortion_rows
+from risp_torch.scene.items import Camera
+from risp_torch.scene.lights import Lights
+from risp_torch.scene.look import Look
+from risp_torch.scene.numbers import Values, constant, joined
+from ti_render import MeshTopology, mesh_topology
+from ti_sim.base.errors import UserError
+
+
+@dataclass(frozen=True)
+class Field:
+    """One array of ``RenderInputs``.
+
+    Attributes:
+        names: parameters that it holds.
+        make: the array from parameter values (with rows that worlds share only once), or None.
+    """
+
+    names: tuple[str, ...]
+    make: Callable[[Values], torch.Tensor | None]
+
+
+@dataclass(frozen=True)
+class View:
+    """What a picture of a scene shows, besides the poses.
+
+    Attributes:
+        looks: of the bodies, in their order.
+        lights: of the scene.
+        backdrop: its background and ground.
+        phong: whether surfaces have highlights.
+    """
+
+    looks: tuple[Look, ...]
+    lights: Lights
+    backdrop: Backdrop
+    phong: bool
+
+    def fields(self, cameras: Sequence[Camera], worlds: int) -> dict[str, Field]:
+        """Every array besides meshes and poses.
+
+        Args:
+            cameras: that take the pictures.
+            worlds: B; several cameras have a row for each world and camera.
+        """
+        names, own = self._names, self.backdrop.names
+        textured = [look for look in self.looks if look.textures]
+        lights = self.lights
+        return {
+            "camera": Field(camera_names(cameras), lambda v: camera_rows(cameras, v, worlds)),
+            "distortion": Field(distortion_names(cameras), lambda v: distortion_rows(cameras, v, worlds)),
+            "albedo": Field(names("color", "vertex_colors", "face_colors"), self._albedo),
+            "material": Field(names("specular", "shininess") if self.phong else (), self._material),
+            "uv": Field(tuple(f"{look.name}.uv" for look in textured if look.uv is None), self._uv),
+            "texels": Field(self._texture_names(), self._texels),
+            "ambient": Field(lights.names("ambient"), lights.ambient_rows),
+            "directional": Field(lights.names("directional"), lights.directional_rows),
+            "point": Field(lights.names("point"), lights.point_rows),
+            "environment": Field(lights.names("environment"), lights.environment_rows),
+            "background": Field(own("background"), self.backdrop.background_rows),
+            "background_image": Field(("background.image",), lambda v: v.get("background.image")),
+            "ground": Field(own("ground"), self.backdrop.ground_rows),
+            "softness": Field(("softness.sigma", "softness.gamma"), softness_rows),
+        }
+
+    def vertices(self) -> torch.Tensor:
+        """[V, 3] vertices of all bodies, each in its body's frame [m]."""
+        return constant(np.concatenate([look.mesh.vertices for look in self.looks]))
+
+    def topology(self) -> MeshTopology:
+        """All bodies' meshes as one, with their materials, textures and smooth normals; body number i is the i-th look."""
+        offsets = np.cumsum([0] + [len(look.mesh.vertices) for look in self.looks])[:-1]
+        owners = [np.full(len(look.mesh.vertices), i) for i, look in enumerate(self.looks)]
+        materials = [np.full(len(look.mesh.faces), i) for i, look in enumerate(self.looks)]
+        textured = bool(self._texture_names())
+        return mesh_topology(
+            np.concatenate([look.mesh.faces + offset for look, offset in zip(self.looks, offsets, strict=True)]),
+            np.concatenate(owners),
+            face_material=np.concatenate(materials) if self.phong else None,
+            face_texture=self._face_texture() if textured else None,
+            corner_normal=self._corner_normal(),
+            textures=self._texture_table() if textured else None,
+            like=constant(np.zeros(1)),
+        )
+
+    @property
+    def ground_texture(self) -> int:
+        """Number of the ground's texture among all."""
+        return sum(len(look.textures) for look in self.looks)
+
+    def _names(self, *kinds: str) -> tuple[str, ...]:
+        names = (f"{look.name}.{kind}" for look in self.looks for kind in kinds)
+        return tuple(name for name in names if name in self.backdrop.table.params)
+
+    def _texture_names(self) -> tuple[str, ...]:
+        ground = ("ground.texture",) if "ground.texture" in self.backdrop.table.params else ()
+        return tuple(name for look in self.looks for name in look.textures) + ground
+
+    def _texture_table(self) -> np.ndarray:
+        """[T, 4] first texel, width, height and wrap of every texture."""
+        rows, first = [], 0
+        wraps = [look.wrap for look in self.looks for _ in look.textures]
+        wraps += [self.backdrop.ground.wrap] if "ground.texture" in self._texture_names() else []
+        for name, wrap in zip(self._texture_names(), wraps, strict=True):
+            height, width, _ = np.shape(self.backdrop.table[name].value)
+            rows.append((first, width, height, int(wrap == "repeat")))
+            first += width * height
+        return np.array(rows)
+
+    def _face_texture(self) -> np.ndarray:
+        parts, first = [], 0
+        for look in self.looks:
+            parts.append(np.where(look.face_texture >= 0, look.face_texture + first, -1))
+            first += len(look.textures)
+        return np.concatenate(parts)
+
+    def _corner_normal(self) -> np.ndarray | None:
+        parts, first = [], 0
+        for look in self.looks:
+            parts.append(np.where(look.corner_normal >= 0, look.corner_normal + first, -1))
+            first += int(look.corner_normal.max()) + 1
+        return np.concatenate(parts) if first else None
+
+    def _albedo(self, values: Values) -> torch.Tensor:
+        return joined([look.albedo(values) for look in self.looks], dim=1)
+
+    def _material(self, values: Values) -> torch.Tensor | None:
+        return joined([look.material(values)[:, None] for look in self.looks], dim=1) if self.phong else None
+
+    def _uv(self, values: Values) -> torch.Tensor | None:
+        if not any(look.textures for look in self.looks):
+            return None
+        return joined([look.uv_rows(values) for look in self.looks], dim=1)
+
+    def _texels(self, values: Values) -> torch.Tensor | None:
+        names = self._texture_names()
+        return joined([values[name].flatten(1, 2) for name in names], dim=1) if names else None
+
+
+def softness_rows(values: Values) -> torch.Tensor:
+    """[1, 2] sigma and gamma.
+
+    Raises:
+        UserError: they differ between worlds.
+    """
+    rows = joined([values["softness.sigma"][:, None], values["softness.gamma"][:, None]], dim=1)
+    if len(rows) > 1 and bool((rows.detach() != rows.detach()[:1]).any()):
+        raise UserError("softness.sigma or softness.gamma differ between worlds: pictures of one call share their softness")
+    return rows.mean(dim=0, keepdim=True) if len(rows) > 1 else rows

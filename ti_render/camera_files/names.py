@@ -1,0 +1,23 @@
+"""A file tells its cameras apart by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ti_render.camera_files.record import CameraRecord
+from ti_sim.base.errors import UserError
+
+
+def check_names(cameras: Sequence[CameraRecord]) -> None:
+    """Check that there is a camera, and that no two share a name.
+
+    Raises:
+        UserError: the list is empty, or a name stands twice.
+    """
+    if not cameras:
+        raise UserError("there are no cameras: at least one is needed")
+    seen: set[str] = set()
+    for camera in cameras:
+        if camera.name in seen:
+            raise UserError(f"two cameras are named {camera.name!r}: give each camera its own name")
+        seen.add(camera.name)

@@ -1,0 +1,102 @@
+"""Reading any of the camera files: what the path is and what the file holds say which format it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from ti_render.camera_files.checks import located
+from ti_render.camera_files.colmap_text import CAMERAS, IMAGES, cameras_from_colmap
+from ti_render.camera_files.names import check_names
+from ti_render.camera_files.opencv_json import cameras_from_opencv
+from ti_render.camera_files.record import CameraRecord
+from ti_render.camera_files.text import read_json
+from ti_render.camera_files.transforms_json import cameras_from_transforms
+from ti_sim.base.errors import UserError
+
+_TRANSFORMS = "transforms.json"
+
+
+def read_cameras(
+    path: str | Path,
+    *,
+    world_from_file: Any = None,
+    pixel_centers: Literal["integer", "half"] | None = None,
+    original_world: bool = False,
+) -> list[CameraRecord]:
+    """Read the cameras of a file, in the axes and pixel coordinates of the renderer.
+
+    Args:
+        path: OpenCV JSON or a nerfstudio transforms.json (told apart by their keys); a folder with a transforms.json or
+            with COLMAP's cameras.txt and images.txt; or one of these two, its fellow beside it.
+        world_from_file: p_world = M p_file, a similarity [4, 4] (or a rotation [3, 3]), for example ``z_up_from("y")``;
+            None keeps the file's world.
+        pixel_centers: for OpenCV JSON only: "integer" if the centre of the first pixel is (0, 0), so that cx and cy grow
+            by 0.5; "half" if it is (0.5, 0.5). None takes what the file says under ``pixel_centers``, and "integer",
+            OpenCV's own convention, where it says nothing.
+        original_world: for transforms.json only: undo the file's applied_transform and applied_scale, so that the cameras
+            stand in the world of the model that the file was made from. ``world_from_file`` comes after it.
+
+    Returns:
+        One record a camera (OpenCV) or image (the others), in the order of the file, with different names.
+
+    Raises:
+        UserError: the path is missing or has no known format; a key is missing or wrong; a camera makes no sense; an
+            option does not belong to the format. The message names the file, the camera and the remedy.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"camera file {path} does not exist (looked for {path.resolve()}): check the path")
+    source = _source(path)
+    if source.is_dir():
+        _refuse_options(source, "a COLMAP model", pixel_centers=pixel_centers, original_world=original_world)
+        cameras = cameras_from_colmap(source)
+    else:
+        cameras = _read_json_cameras(source, pixel_centers=pixel_centers, original_world=original_world)
+    with located(f"camera file {source}"):
+        check_names(cameras)
+    if world_from_file is None:
+        return cameras
+    with located("world_from_file"):
+        return [camera.in_world(world_from_file) for camera in cameras]
+
+
+def _source(path: Path) -> Path:
+    """The JSON file to read, or the folder of the COLMAP model."""
+    if path.name in (CAMERAS, IMAGES):
+        return path.parent
+    if path.suffix.lower() == ".txt":
+        raise UserError(f"camera file {path} has no known format: give a folder with {CAMERAS} and {IMAGES}")
+    if not path.is_dir():
+        return path
+    transforms, colmap = path / _TRANSFORMS, (path / CAMERAS).exists() or (path / IMAGES).exists()
+    if transforms.exists() and colmap:
+        raise UserError(f"folder {path} holds {_TRANSFORMS} and a COLMAP model: give the path of {_TRANSFORMS} or {IMAGES}")
+    if transforms.exists():
+        return transforms
+    if colmap:
+        return path
+    if (path / "images.bin").exists():
+        raise UserError(f"folder {path} holds a binary COLMAP model: convert it (colmap model_converter --output_type TXT)")
+    raise UserError(f"folder {path} holds no cameras: {_TRANSFORMS}, or {CAMERAS} and {IMAGES}, are looked for")
+
+
+def _read_json_cameras(path: Path, *, pixel_centers: Any, original_world: bool) -> list[CameraRecord]:
+    data = read_json(path)
+    if isinstance(data, Mapping) and "frames" in data:
+        _refuse_options(path, "a transforms.json", pixel_centers=pixel_centers)
+        with located(f"camera file {path}"):
+            return cameras_from_transforms(data, original_world=original_world)
+    if isinstance(data, list) or (isinstance(data, Mapping) and ("K" in data or "cameras" in data)):
+        _refuse_options(path, "an OpenCV file", original_world=original_world)
+        with located(f"camera file {path}"):
+            return cameras_from_opencv(data, pixel_centers=pixel_centers)
+    raise UserError(f"camera file {path} has none of the keys 'K', 'cameras' (OpenCV) and 'frames' (nerfstudio): add one")
+
+
+def _refuse_options(path: Path, kind: str, **options: Any) -> None:
+    """Refuse options that would have no effect."""
+    for name, value in options.items():
+        if value:
+            raise UserError(f"camera file {path} is {kind}, for which there is no option {name}: leave it out")

@@ -1,0 +1,146 @@
+"""Cameras of a nerfstudio ``transforms.json`` (the format of Instant NGP, with OpenCV's lens coefficients).
+
+fl_x, fl_y, cx, cy, w, h [pixels], k1, k2, p1, p2, k3 and camera_model stand at the top or in a frame, and the frame's
+value goes first. Each frame has a file_path and a transform_matrix: camera to world, [4, 4], in OpenGL axes (x right,
+y up, z back). The centre of the first pixel is (0.5, 0.5). The cameras have gone through applied_transform and
+applied_scale already: p_file = scale (A p_original).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ti_render.camera_files.checks import located, number, numbers, required, rotation
+from ti_render.camera_files.names import check_names
+from ti_render.camera_files.record import CameraRecord
+from ti_render.camera_files.text import write_json
+from ti_render.camera_files.world import similarity
+from ti_sim.base.errors import UserError
+
+# All of them are the same formula: the coefficients that a model lacks are not in the file.
+_MODELS = ("SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV")
+_INTRINSICS = {
+    "fl_x": "the focal length in x [pixels]",
+    "fl_y": "the focal length in y [pixels]",
+    "cx": "the principal point in x [pixels]",
+    "cy": "the principal point in y [pixels]",
+}
+_DISTORTION = ("k1", "k2", "p1", "p2", "k3")
+_HIGHER = ("k4", "k5", "k6")
+_OPENCV_FROM_OPENGL = np.diag([1.0, -1.0, -1.0])  # y and z turn round
+
+
+def cameras_from_transforms(data: Mapping[str, Any], *, original_world: bool) -> list[CameraRecord]:
+    """The cameras of a transforms.json, one a frame, in the order of the file.
+
+    Args:
+        data: what the file holds.
+        original_world: undo the file's applied_transform and applied_scale.
+
+    Raises:
+        UserError: a key is missing or wrong, the camera model is not supported, or ``original_world`` is asked for and
+            the file has neither applied_transform nor applied_scale.
+    """
+    frames = required(data, "frames", "a list of frames")
+    if not isinstance(frames, list) or not frames:
+        raise UserError("'frames' is not a list with at least one frame")
+    cameras = [_camera(frame, index, data) for index, frame in enumerate(frames)]
+    if not original_world:
+        return cameras
+    original_from_file = _undo_applied(data)
+    return [camera.in_world(original_from_file) for camera in cameras]
+
+
+def write_transforms_json(path: str | Path, cameras: Sequence[CameraRecord]) -> None:
+    """Write cameras as a nerfstudio transforms.json; a camera's name becomes its file_path.
+
+    Intrinsics that all cameras share stand at the top, others in the frames: nerfstudio does not look into the frames
+    for what stands at the top.
+
+    Args:
+        path: the file; its folders are made.
+        cameras: with different names.
+
+    Raises:
+        UserError: there are no cameras, two share a name, or the place cannot be written to.
+    """
+    check_names(cameras)
+    lenses = [_lens(camera) for camera in cameras]
+    shared = lenses[0] if all(lens == lenses[0] for lens in lenses) else None
+    frames = [
+        {"file_path": camera.name, **({} if shared else lens), "transform_matrix": _camera_to_world(camera).tolist()}
+        for camera, lens in zip(cameras, lenses, strict=True)
+    ]
+    write_json(Path(path), {"camera_model": "OPENCV", **(shared or {}), "frames": frames})
+
+
+def _camera(frame: Any, index: int, data: Mapping[str, Any]) -> CameraRecord:
+    if not isinstance(frame, Mapping):
+        raise UserError(f"frame {index} is {type(frame).__name__}: give an object with file_path and transform_matrix")
+    with located(f"frame {index}"):
+        name = required(frame, "file_path", "the image of the frame")
+    values = {**data, **frame}
+    with located(f"frame {name!r}"):
+        _check_model(values)
+        rotation_gl, eye = _pose(required(frame, "transform_matrix", "the 4 x 4 camera-to-world matrix"))
+        world_to_camera = _OPENCV_FROM_OPENGL @ rotation_gl.T
+        record = {
+            "intrinsics": np.array([number(required(values, key, text), key) for key, text in _INTRINSICS.items()]),
+            "rotation": world_to_camera,
+            "translation": -world_to_camera @ eye,
+            "distortion": np.array([number(values.get(key, 0.0), key) for key in _DISTORTION]),
+            "width": required(values, "w", "the width of the image in pixels"),
+            "height": required(values, "h", "the height of the image in pixels"),
+        }
+    return CameraRecord(name=name, **record)
+
+
+def _check_model(values: Mapping[str, Any]) -> None:
+    """Check that the lens is one of those that OpenCV's five coefficients describe."""
+    model = "OPENCV_FISHEYE" if values.get("is_fisheye") else values.get("camera_model", "OPENCV")
+    if model not in _MODELS:
+        raise UserError(f"camera_model {model!r} is not supported: undistort the images, or use one of {', '.join(_MODELS)}")
+    for key in _HIGHER:
+        if number(values.get(key, 0.0), key) != 0:
+            raise UserError(f"{key} is {values[key]:g}: calibrate with k1, k2, p1, p2, k3 only")
+
+
+def _pose(value: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Camera-to-world rotation (OpenGL axes) and position of a transform_matrix; its last row may be left out."""
+    matrix = numbers(value, "transform_matrix")
+    if matrix.shape not in ((4, 4), (3, 4)):
+        raise UserError(f"transform_matrix has shape {list(matrix.shape)}: [4, 4] is needed")
+    if not np.allclose(matrix[3:], (0.0, 0.0, 0.0, 1.0), rtol=0.0, atol=1e-9):
+        raise UserError(f"transform_matrix has the last row {matrix[3].tolist()}: 0, 0, 0, 1 is needed")
+    return rotation(matrix[:3, :3], "R of transform_matrix"), matrix[:3, 3]
+
+
+def _undo_applied(data: Mapping[str, Any]) -> np.ndarray:
+    """p_original = M p_file, [4, 4]."""
+    if "applied_transform" not in data and "applied_scale" not in data:
+        raise UserError("original_world was asked for, and there is no applied_transform: leave the option out")
+    scale, turn, shift = similarity(data.get("applied_transform", np.eye(4)), "applied_transform")
+    applied_scale = number(data.get("applied_scale", 1.0), "applied_scale")
+    if applied_scale <= 0:
+        raise UserError(f"applied_scale is {applied_scale:g}: a number above zero is needed")
+    undo = np.eye(4)
+    undo[:3, :3] = turn.T / (scale * applied_scale)
+    undo[:3, 3] = -turn.T @ shift / scale
+    return undo
+
+
+def _lens(camera: CameraRecord) -> dict[str, Any]:
+    values = dict(zip(_INTRINSICS, camera.intrinsics.tolist(), strict=True))
+    distortion = dict(zip(_DISTORTION, camera.distortion.tolist(), strict=True))
+    return {**values, "w": camera.width, "h": camera.height, **distortion}
+
+
+def _camera_to_world(camera: CameraRecord) -> np.ndarray:
+    matrix = np.eye(4)
+    matrix[:3, :3] = camera.rotation.T @ _OPENCV_FROM_OPENGL
+    matrix[:3, 3] = camera.position()
+    return matrix

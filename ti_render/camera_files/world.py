@@ -1,0 +1,66 @@
+"""Changes of the world: files keep their own axes and unit, the engine wants z up and metres."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from ti_render.camera_files.checks import located, number, numbers, rotation
+from ti_sim.base.errors import UserError
+
+_Z_UP_FROM = {
+    "y": ((1.0, 0.0, 0.0), (0.0, 0.0, -1.0), (0.0, 1.0, 0.0)),
+    "-y": ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, -1.0, 0.0)),
+}
+
+
+def z_up_from(up: Literal["y", "-y"], *, scale: float = 1.0) -> np.ndarray:
+    """The change from a world whose up is y or -y to one with z up; x stays x.
+
+    Args:
+        up: the axis of the file's world that points up: "y" (glTF, OpenGL scenes), or "-y" for y down (a world that
+            has the axes of an upright OpenCV camera, as COLMAP's often nearly has).
+        scale: metres in one unit of the file.
+
+    Returns:
+        p_world = M p_file, shape [4, 4], float64: an argument for ``read_cameras(..., world_from_file=M)``.
+
+    Raises:
+        UserError: the axis is another, or the scale is not a finite number above zero.
+    """
+    if up not in _Z_UP_FROM:
+        raise UserError(f"up is {up!r}: choose one of {', '.join(map(repr, _Z_UP_FROM))}")
+    scale = number(scale, "scale")
+    if scale <= 0:
+        raise UserError(f"scale is {scale:g}: give the metres in one unit of the file, above zero")
+    matrix = np.eye(4)
+    matrix[:3, :3] = scale * np.array(_Z_UP_FROM[up])
+    return matrix
+
+
+def similarity(matrix: Any, what: str) -> tuple[float, np.ndarray, np.ndarray]:
+    """Scale, rotation and shift of a similarity: p_new = scale rotation p_old + shift.
+
+    Args:
+        matrix: [4, 4], [3, 4] without the last row, or [3, 3] without a shift.
+        what: its name in messages.
+
+    Returns:
+        scale, rotation [3, 3], shift [3]; float64.
+
+    Raises:
+        UserError: it has another shape, its last row is not 0 0 0 1, or it is singular, sheared or a reflection.
+    """
+    matrix = numbers(matrix, what)
+    if matrix.shape not in ((4, 4), (3, 4), (3, 3)):
+        raise UserError(f"{what} has shape {list(matrix.shape)}: [4, 4], [3, 4] or [3, 3] is needed")
+    if matrix.shape == (4, 4) and not np.allclose(matrix[3], (0.0, 0.0, 0.0, 1.0), rtol=0.0, atol=1e-9):
+        raise UserError(f"{what} has the last row {matrix[3].tolist()}: 0, 0, 0, 1 is needed")
+    linear = matrix[:3, :3]
+    scale = float(np.cbrt(abs(np.linalg.det(linear))))
+    if not scale > 1e-12 * np.abs(linear).max():  # the zero matrix has no scale either
+        raise UserError(f"{what} is singular: give a rotation, or a rotation times one scale")
+    with located(f"{what}, divided by its scale {scale:g}"):
+        turn = rotation(linear / scale, "the 3 x 3 part")
+    return scale, turn, matrix[:3, 3].copy() if matrix.shape[1] == 4 else np.zeros(3)

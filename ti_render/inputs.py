@@ -1,0 +1,156 @@
+"""What a picture is made of: the renderer's arrays and their checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from ti_render.camera import CAMERA_SIZE
+from ti_render.lens import DISTORTION_SIZE
+from ti_render.settings import RasterSettings, check_softness
+from ti_render.topology import MeshTopology
+from ti_render.uniforms import GROUND_SIZE, LIGHT_SIZE, MATERIAL_SIZE
+from ti_sim.base.arrays import Array, check_array, to_numpy
+from ti_sim.base.errors import UserError
+from ti_sim.base.runtime import ti
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderInputs:
+    """What a picture is made of. All arrays are of one container (numpy, torch, ti.ndarray) and the working precision.
+
+    M is the number of images. An array marked [n, ...] has n rows, where n divides M, and serves image m with row m n // M:
+    n = 1 is the same for all, n = M one each, and with M = B T images of B worlds, n = B is one for each world. What is None is
+    not there.
+
+    Attributes:
+        mesh: integers of the mesh (``mesh_topology``): F faces, V vertices.
+        vertices_rest: [V, 3] or [n, V, 3] vertices in their body's frame [m].
+        body_q: [M, N, 7] position [m] and unit quaternion (x, y, z, w) of every body; N >= 1.
+        camera: [n, 16] fx, fy, cx, cy [pixels], R (row-major), t [m] (see ``camera``).
+        albedo: [n, F, 3, 3] linear rgb of every face's corners; it tints the texture of faces that have one.
+        ambient: [n, 3] ambient light, linear rgb.
+        background: [n, 2, 3] linear rgb at the picture's top and bottom edge.
+        directional: [n, L, 6] direction in which each light travels (any length), intensity rgb.
+        point: [n, P, 6] position [m] and intensity rgb of each light, which falls as 1 / r^2.
+        environment: [n, 9, 3] spherical-harmonics coefficients of the incoming radiance (see ``lighting``).
+        material: [n, Q, 4] specular rgb and shininess; needed by shading "phong".
+        uv: [n, F, 3, 2] texture place of every face's corners; needed where a face has a texture.
+        texels: [n, X, 3] linear rgb of all textures; needed where there is a texture.
+        background_image: [n, h, w, 3] linear rgb, stretched over the picture, in place of ``background``.
+        ground: [n, 10] albedo rgb, height z [m], second albedo rgb, cell [m], origin x, y [m] of the ground plane; needed where
+            the settings have a ground.
+        distortion: [n, 5] k1, k2, p1, p2, k3 of the lens.
+        softness: [1, 2] sigma and gamma, in place of the settings' and with derivatives.
+    """
+
+    mesh: MeshTopology
+    vertices_rest: Array
+    body_q: Array
+    camera: Array
+    albedo: Array
+    ambient: Array
+    background: Array
+    directional: Array | None = None
+    point: Array | None = None
+    environment: Array | None = None
+    material: Array | None = None
+    uv: Array | None = None
+    texels: Array | None = None
+    background_image: Array | None = None
+    ground: Array | None = None
+    distortion: Array | None = None
+    softness: Array | None = None
+
+
+REAL_INPUTS = tuple(field.name for field in fields(RenderInputs) if field.name != "mesh")
+
+
+def given_inputs(inputs: RenderInputs) -> list[str]:
+    """Names of the real inputs that are there."""
+    return [name for name in REAL_INPUTS if getattr(inputs, name) is not None]
+
+
+def contiguous(array: Array) -> Array:
+    """``array`` without a torch graph, in C order."""
+    if isinstance(array, np.ndarray):
+        return np.ascontiguousarray(array)
+    if isinstance(array, ti.Ndarray):
+        return array
+    return array.detach().contiguous()
+
+
+def checked(inputs: RenderInputs, settings: RasterSettings) -> RenderInputs:
+    """The inputs in C order.
+
+    Raises:
+        UserError: a shape, a number of rows or a number type does not fit, or something is missing.
+    """
+    inputs = replace(inputs, **{name: contiguous(getattr(inputs, name)) for name in given_inputs(inputs)})
+    if len(inputs.body_q.shape) != 3 or inputs.body_q.shape[0] < 1 or inputs.body_q.shape[1] < 1:
+        raise UserError(f"body_q has shape {tuple(inputs.body_q.shape)}, and [images, bodies, 7] is needed, at least one of each")
+    check_array(inputs.body_q, "body_q", (*inputs.body_q.shape[:2], 7))
+    mesh = inputs.mesh
+    if mesh.bodies > inputs.body_q.shape[1]:
+        raise UserError(f"the mesh names {mesh.bodies} bodies and body_q has {inputs.body_q.shape[1]}: give all of them")
+    _check_needs(inputs, settings)
+    vertices, faces = mesh.vertex_body.shape[0], mesh.face_count
+    if len(inputs.vertices_rest.shape) == 2:
+        check_array(inputs.vertices_rest, "vertices_rest", (vertices, 3))
+    else:
+        _check_rows(inputs, "vertices_rest", (vertices, 3))
+    rows = {
+        "camera": (CAMERA_SIZE,), "albedo": (faces, 3, 3), "ambient": (3,), "background": (2, 3), "environment": (9, 3),
+        "uv": (faces, 3, 2), "ground": (GROUND_SIZE,), "distortion": (DISTORTION_SIZE,),
+        "directional": (None, LIGHT_SIZE), "point": (None, LIGHT_SIZE), "material": (None, MATERIAL_SIZE),
+        "texels": (None, 3), "background_image": (None, None, 3),
+    }  # fmt: skip
+    for name, row in rows.items():
+        if getattr(inputs, name) is not None:
+            _check_rows(inputs, name, row)
+    if inputs.softness is not None:
+        check_array(inputs.softness, "softness", (1, 2))
+        check_softness(*(float(x) for x in to_numpy(inputs.softness)[0]))
+    _check_counts(inputs, settings)
+    return inputs
+
+
+def _check_needs(inputs: RenderInputs, settings: RasterSettings) -> None:
+    textured = inputs.mesh.textured or settings.ground == "texture"
+    if inputs.mesh.textured and inputs.uv is None:
+        raise UserError("faces of the mesh have a texture and RenderInputs.uv is None: give [n, F, 3, 2], or no texture")
+    if textured and inputs.texels is None:
+        raise UserError("there is a texture and RenderInputs.texels is None: give [n, X, 3], or no texture")
+    if settings.shading == "phong" and settings.quantity == "color" and inputs.material is None:
+        raise UserError("shading is 'phong' and RenderInputs.material is None: give [n, Q, 4], specular rgb and shininess")
+    if settings.ground is not None and inputs.ground is None:
+        raise UserError("the settings ask for a ground and RenderInputs.ground is None: give [n, 10], or ground=None")
+
+
+def _check_counts(inputs: RenderInputs, settings: RasterSettings) -> None:
+    mesh = inputs.mesh
+    if inputs.material is not None and inputs.material.shape[1] < mesh.materials:
+        raise UserError(f"the mesh names {mesh.materials} materials and material has {inputs.material.shape[1]}: give all")
+    if inputs.texels is not None and inputs.texels.shape[1] < mesh.texels:
+        raise UserError(f"the textures need {mesh.texels} texels and texels has {inputs.texels.shape[1]}: give all of them")
+    if settings.ground == "texture" and (mesh.texels == 0 or not 0 <= settings.ground_texture < mesh.textures.shape[0]):
+        count = mesh.textures.shape[0] if mesh.texels else 0
+        raise UserError(f"ground_texture is {settings.ground_texture} and the mesh has {count} textures: name one of them")
+    if inputs.ground is not None and settings.ground in ("checker", "texture"):
+        cells = to_numpy(inputs.ground)[:, 7]
+        if not (cells > 0).all():
+            raise UserError(f"a cell of the ground is {cells.min()} m: give a size above zero")
+
+
+def _check_rows(inputs: RenderInputs, name: str, row: tuple[int | None, ...]) -> None:
+    array, images = getattr(inputs, name), inputs.body_q.shape[0]
+    rows = array.shape[0] if len(array.shape) else 0
+    if rows < 1 or images % rows:
+        raise UserError(f"{name} has {rows} rows for {images} images: the number of rows must divide the number of images")
+    if len(array.shape) != 1 + len(row):
+        raise UserError(f"{name} has shape {tuple(array.shape)}, and [n, {', '.join(str(x or 'any') for x in row)}] is needed")
+    wanted = tuple(array.shape[1 + i] if size is None else size for i, size in enumerate(row))
+    if 0 in wanted:
+        raise UserError(f"{name} has shape {tuple(array.shape)}: give None where there is nothing")
+    check_array(array, name, (rows, *wanted))

@@ -1,0 +1,175 @@
+"""Lens distortion (OpenCV's k1, k2, p1, p2, k3; Brown, Decentering distortion of lenses, 1966).
+
+The rasteriser works in the undistorted picture plane: every pixel centre is taken there, so that straight edges become curves
+exactly. The inverse of the distortion is found by Newton's method; its derivatives follow from the implicit function theorem. A
+model that folds back within the picture has no inverse there: such pixels look at nothing but the backdrop far outside of the
+picture, and have no derivatives.
+"""
+
+from ti_render.rows import row_of
+from ti_sim.base.differentiable import differentiable
+from ti_sim.base.runtime import ti
+
+NEWTON_STEPS = 12
+# Least determinant of the distortion's derivative, and largest squared residual, of a place that counts as found.
+LEAST_DETERMINANT, LARGEST_RESIDUAL = 1e-3, 1e-8
+# Screen position of pixels whose place was not found.
+NOWHERE = 1e6
+DISTORTION_SIZE = 5
+
+vec2 = ti.math.vec2
+
+
+@differentiable()
+def distorted(x, y, k):
+    """Distorted place of (x, y) in the plane at depth 1."""
+    squared = x * x + y * y
+    radial = squared * (squared * (squared * k[4] + k[1]) + k[0]) + 1.0
+    both = x * y * 2.0
+    return (
+        x * radial + k[2] * both + k[3] * (squared + x * x * 2.0),
+        y * radial + k[2] * (squared + y * y * 2.0) + k[3] * both,
+    )
+
+
+@ti.func
+def _coefficients(distortion: ti.template(), r):
+    return ti.Vector([distortion[r, i] for i in range(5)])
+
+
+@ti.func
+def _jacobian(x, y, k):
+    """Columns of the derivative of the distorted by the undistorted place."""
+    at = distorted.linearize(x, y, k)
+    xx, yx = at.jvp((1.0, 0.0, 0.0))
+    xy, yy = at.jvp((0.0, 1.0, 0.0))
+    return xx, xy, yx, yy
+
+
+@ti.func
+def _undistorted(place, k):
+    x, y = place[0], place[1]
+    for _ in range(NEWTON_STEPS):
+        fx, fy = distorted.value(x, y, k)
+        xx, xy, yx, yy = _jacobian(x, y, k)
+        determinant = xx * yy - xy * yx
+        if determinant > LEAST_DETERMINANT:
+            x -= ((fx - place[0]) * yy - (fy - place[1]) * xy) / determinant
+            y -= ((fy - place[1]) * xx - (fx - place[0]) * yx) / determinant
+    fx, fy = distorted.value(x, y, k)
+    xx, xy, yx, yy = _jacobian(x, y, k)
+    residual = (fx - place[0]) ** 2 + (fy - place[1]) ** 2
+    found = residual < LARGEST_RESIDUAL and xx * yy - xy * yx > LEAST_DETERMINANT
+    return vec2(x, y), found
+
+
+@ti.func
+def _place(camera: ti.template(), r, column, row, samples):
+    """Place of a (sub)pixel's centre in the distorted plane at depth 1."""
+    u, v = (column + 0.5) / samples, (row + 0.5) / samples
+    return vec2((u - camera[r, 2]) / camera[r, 0], (v - camera[r, 3]) / camera[r, 1])
+
+
+@ti.kernel
+def undistort_pixels(
+    camera: ti.types.ndarray(), distortion: ti.types.ndarray(), width: int, height: int, samples: int,
+    centres: ti.types.ndarray(),
+):  # fmt: skip
+    """Find the screen positions of the pixels' centres in the undistorted plane.
+
+    Reads camera [n, 16], distortion [n, 5], the size of the picture [pixels] and the samples per pixel side. Writes centres
+    [M, samples height, samples width, 2]. Adjoint: ``undistort_pixels_adjoint``; tangent: ``undistort_pixels_jvp``.
+    """
+    scale = 2.0 / ti.min(width, height)
+    images = centres.shape[0]
+    for m, i, j in ti.ndrange(images, centres.shape[1], centres.shape[2]):
+        r = row_of(m, camera.shape[0], images)
+        k = _coefficients(distortion, row_of(m, distortion.shape[0], images))
+        p, found = _undistorted(_place(camera, r, j, i, samples), k)
+        centre = vec2(NOWHERE, NOWHERE)
+        if found:
+            centre = scale * vec2(
+                camera[r, 0] * p[0] + camera[r, 2] - 0.5 * width, camera[r, 1] * p[1] + camera[r, 3] - 0.5 * height
+            )
+        centres[m, i, j, 0] = centre[0]
+        centres[m, i, j, 1] = centre[1]
+
+
+@ti.func
+def _plane_place(camera: ti.template(), r, centres: ti.template(), m, i, j, width, height, scale):
+    """The undistorted place of a pixel from its screen position."""
+    return vec2(
+        (centres[m, i, j, 0] / scale + 0.5 * width - camera[r, 2]) / camera[r, 0],
+        (centres[m, i, j, 1] / scale + 0.5 * height - camera[r, 3]) / camera[r, 1],
+    )
+
+
+@ti.kernel
+def undistort_pixels_adjoint(
+    camera: ti.types.ndarray(), distortion: ti.types.ndarray(), width: int, height: int, samples: int,
+    centres: ti.types.ndarray(), centres_bar: ti.types.ndarray(), camera_bar: ti.types.ndarray(),
+    distortion_bar: ti.types.ndarray(),
+):  # fmt: skip
+    """Adjoint of ``undistort_pixels``: adds to camera_bar and distortion_bar, once for each row of pixels."""
+    scale = 2.0 / ti.min(width, height)
+    images = centres.shape[0]
+    for m, i in ti.ndrange(images, centres.shape[1]):
+        r = row_of(m, camera.shape[0], images)
+        k_row = row_of(m, distortion.shape[0], images)
+        k = _coefficients(distortion, k_row)
+        intrinsics_bar, k_sum = ti.math.vec4(0), ti.Vector([0.0, 0.0, 0.0, 0.0, 0.0])
+        for j in range(centres.shape[2]):
+            gx, gy = centres_bar[m, i, j, 0] * scale, centres_bar[m, i, j, 1] * scale
+            if (gx != 0 or gy != 0) and centres[m, i, j, 0] != NOWHERE:
+                p = _plane_place(camera, r, centres, m, i, j, width, height, scale)
+                place = _place(camera, r, j, i, samples)
+                xx, xy, yx, yy = _jacobian(p[0], p[1], k)
+                determinant = xx * yy - xy * yx
+                px, py = gx * camera[r, 0], gy * camera[r, 1]
+                # The inverse transposed Jacobian times the adjoint of the undistorted place.
+                place_bar = vec2((px * yy - py * yx) / determinant, (py * xx - px * xy) / determinant)
+                _x, _y, more = distorted.vjp((p[0], p[1], k), (-place_bar[0], -place_bar[1]))
+                k_sum += more
+                intrinsics_bar += ti.math.vec4(
+                    gx * p[0] - place_bar[0] * place[0] / camera[r, 0], gy * p[1] - place_bar[1] * place[1] / camera[r, 1],
+                    gx - place_bar[0] / camera[r, 0], gy - place_bar[1] / camera[r, 1],
+                )  # fmt: skip
+        for n in ti.static(range(4)):
+            camera_bar[r, n] += intrinsics_bar[n]
+        for n in ti.static(range(5)):
+            distortion_bar[k_row, n] += k_sum[n]
+
+
+@ti.kernel
+def undistort_pixels_jvp(
+    camera: ti.types.ndarray(), distortion: ti.types.ndarray(), width: int, height: int, samples: int,
+    centres: ti.types.ndarray(), camera_dot: ti.types.ndarray(), distortion_dot: ti.types.ndarray(),
+    centres_dot: ti.types.ndarray(),
+):  # fmt: skip
+    """Tangent of ``undistort_pixels``: writes centres_dot [M, K, H, W, 2] from camera_dot [K, n, 16] and
+    distortion_dot [K, n, 5]."""
+    scale = 2.0 / ti.min(width, height)
+    images = centres.shape[0]
+    for m, c, i, j in ti.ndrange(images, centres_dot.shape[1], centres.shape[1], centres.shape[2]):
+        r = row_of(m, camera.shape[0], images)
+        k_row = row_of(m, distortion.shape[0], images)
+        k = _coefficients(distortion, k_row)
+        k_dot = ti.Vector([distortion_dot[c, k_row, n] for n in range(5)])
+        p = _plane_place(camera, r, centres, m, i, j, width, height, scale)
+        place = _place(camera, r, j, i, samples)
+        bent_x, bent_y = distorted.jvp((p[0], p[1], k), (0.0, 0.0, k_dot))
+        right = vec2(
+            -(camera_dot[c, r, 2] + place[0] * camera_dot[c, r, 0]) / camera[r, 0] - bent_x,
+            -(camera_dot[c, r, 3] + place[1] * camera_dot[c, r, 1]) / camera[r, 1] - bent_y,
+        )
+        xx, xy, yx, yy = _jacobian(p[0], p[1], k)
+        determinant = xx * yy - xy * yx
+        result = vec2(0)
+        if centres[m, i, j, 0] != NOWHERE:
+            x_dot, y_dot = (right[0] * yy - right[1] * xy) / determinant, (right[1] * xx - right[0] * yx) / determinant
+            result = scale * vec2(
+                camera_dot[c, r, 0] * p[0] + camera[r, 0] * x_dot + camera_dot[c, r, 2],
+                camera_dot[c, r, 1] * p[1] + camera[r, 1] * y_dot + camera_dot[c, r, 3],
+            )
+        for n in ti.static(range(2)):
+            centres_dot[m, c, i, j, n] = result[n]

@@ -1,0 +1,87 @@
+"""The scene seen from its directional lights: screen positions and depths of the vertices for the shadow maps."""
+
+from ti_render.normals import vertex3
+from ti_render.rows import is_finite
+from ti_render.shadow_lookup import CENTRE, RADIUS, light_space
+from ti_render.uniforms import LIGHT_SIZE, LIGHTS, uniform3
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+
+
+@ti.func
+def _ball(frame: ti.template()):
+    return vec3(frame[CENTRE], frame[CENTRE + 1], frame[CENTRE + 2]), 1.0 / frame[RADIUS]
+
+
+@ti.kernel
+def view_from_lights(
+    vertices_world: ti.types.ndarray(), uniforms: ti.types.ndarray(), frame: ti.types.ndarray(), lights: int,
+    screen: ti.types.ndarray(),
+):  # fmt: skip
+    """Project the vertices along the lights.
+
+    Reads vertices_world [M, V, 3], the lights of uniforms [M, U] and the frame, writes screen [M L, V, 3] (depth -1 for vertices
+    that are not finite). Adjoint: ``view_from_lights_adjoint``; tangent: ``view_from_lights_jvp``.
+    """
+    for i, v in ti.ndrange(screen.shape[0], screen.shape[1]):
+        m, light = i // lights, i % lights
+        centre, inverse_radius = _ball(frame)
+        place = light_space.value(
+            vertex3(vertices_world, m, v), uniform3(uniforms, m, LIGHTS + LIGHT_SIZE * light), centre, inverse_radius
+        )
+        if not (is_finite(place[0]) and is_finite(place[1]) and is_finite(place[2])) or place[2] < 2.0:
+            place = vec3(0.0, 0.0, -1.0)
+        for k in ti.static(range(3)):
+            screen[i, v, k] = place[k]
+
+
+@ti.kernel
+def view_from_lights_adjoint(
+    vertices_world: ti.types.ndarray(), uniforms: ti.types.ndarray(), frame: ti.types.ndarray(), lights: int,
+    screen: ti.types.ndarray(), screen_bar: ti.types.ndarray(), vertices_world_bar: ti.types.ndarray(),
+    uniforms_bar: ti.types.ndarray(),
+):  # fmt: skip
+    """Adjoint of ``view_from_lights``: adds to vertices_world_bar [M, V, 3] and uniforms_bar [M, U]."""
+    for i in range(screen.shape[0]):
+        m, light = i // lights, i % lights
+        centre, inverse_radius = _ball(frame)
+        towards = uniform3(uniforms, m, LIGHTS + LIGHT_SIZE * light)
+        total = vec3(0)
+        for v in range(screen.shape[1]):
+            place_bar = vertex3(screen_bar, i, v)
+            if screen[i, v, 2] > 0 and (place_bar[0] != 0 or place_bar[1] != 0 or place_bar[2] != 0):
+                vertex_bar, towards_bar, _c, _r = light_space.vjp(
+                    (vertex3(vertices_world, m, v), towards, centre, inverse_radius), place_bar
+                )
+                total += towards_bar
+                for k in ti.static(range(3)):
+                    vertices_world_bar[m, v, k] += vertex_bar[k]
+        for k in ti.static(range(3)):
+            uniforms_bar[m, LIGHTS + LIGHT_SIZE * light + k] += total[k]
+
+
+@ti.kernel
+def view_from_lights_jvp(
+    vertices_world: ti.types.ndarray(), uniforms: ti.types.ndarray(), frame: ti.types.ndarray(), lights: int,
+    screen: ti.types.ndarray(), vertices_world_dot: ti.types.ndarray(), uniforms_dot: ti.types.ndarray(),
+    screen_dot: ti.types.ndarray(),
+):  # fmt: skip
+    """Tangent of ``view_from_lights``: writes screen_dot [M L, V, K, 3].
+
+    Reads the tangents vertices_world_dot [M, V, K, 3] and uniforms_dot [M K, U].
+    """
+    for i, v, c in ti.ndrange(screen.shape[0], screen.shape[1], screen_dot.shape[2]):
+        m, column = i // lights, LIGHTS + LIGHT_SIZE * (i % lights)
+        r = m * screen_dot.shape[2] + c
+        centre, inverse_radius = _ball(frame)
+        result = vec3(0)
+        if screen[i, v, 2] > 0:
+            result = light_space.jvp(
+                (vertex3(vertices_world, m, v), uniform3(uniforms, m, column), centre, inverse_radius),
+                (
+                    vec3(vertices_world_dot[m, v, c, 0], vertices_world_dot[m, v, c, 1], vertices_world_dot[m, v, c, 2]),
+                    vec3(uniforms_dot[r, column], uniforms_dot[r, column + 1], uniforms_dot[r, column + 2]), 0.0, 0.0,
+                ),
+            )  # fmt: skip
+        for k in ti.static(range(3)):
+            screen_dot[i, v, c, k] = result[k]

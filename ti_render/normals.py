@@ -1,0 +1,135 @@
+"""Unit normals of the faces and of groups of corners that are shaded smoothly.
+
+Row g < G of an image's normals is that of group g: the normalised sum of the area-weighted normals of the faces with a corner in
+the group; row G + f is the normal of face f. A corner of a face names the row that it uses.
+"""
+
+from ti_sim.base.differentiable import differentiable, normalize
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+
+# Squared doubled area [m4] at and below which a face, or the sum of a group, has no normal.
+DEGENERATE = 1e-32
+
+
+@differentiable()
+def doubled_area(a, b, c):
+    """Normal of a triangle times its doubled area."""
+    return (b - a).cross(c - a)
+
+
+@differentiable()
+def unit_normal(area):
+    """``area`` scaled to length one, or zero where it has none."""
+    return normalize(area, least_squared=DEGENERATE)
+
+
+@ti.func
+def vertex3(vertices: ti.template(), m, v):
+    """A vertex of image ``m``."""
+    return vec3(vertices[m, v, 0], vertices[m, v, 1], vertices[m, v, 2])
+
+
+@ti.func
+def _corner(vertices: ti.template(), corners: ti.template(), m, f, k):
+    return vertex3(vertices, m, corners[f, k])
+
+
+@ti.func
+def _area(vertices: ti.template(), corners: ti.template(), m, f):
+    return doubled_area.value(
+        _corner(vertices, corners, m, f, 0), _corner(vertices, corners, m, f, 1), _corner(vertices, corners, m, f, 2)
+    )
+
+
+@ti.func
+def _row_area(vertices: ti.template(), corners: ti.template(), group_start: ti.template(), group_faces: ti.template(), m, i):
+    """Area vector of row ``i`` of the normals; rows that are not finite count as having none."""
+    groups = group_start.shape[0] - 1
+    area = vec3(0)
+    if i >= groups:
+        area = _area(vertices, corners, m, i - groups)
+    else:
+        for j in range(group_start[i], group_start[i + 1]):
+            area += _area(vertices, corners, m, group_faces[j])
+    squared = area.dot(area)
+    if ti.math.isnan(squared) or ti.math.isinf(squared):
+        area = vec3(0)
+    return area
+
+
+@ti.kernel
+def find_normals(
+    vertices_world: ti.types.ndarray(), corners: ti.types.ndarray(), group_start: ti.types.ndarray(),
+    group_faces: ti.types.ndarray(), normals: ti.types.ndarray(),
+):  # fmt: skip
+    """Find the normals of every image.
+
+    Reads vertices_world [M, V, 3] [m], corners [F, 8] (``MeshTopology``), and the groups' faces (group_start [G + 1],
+    group_faces). Writes normals [M, G + F, 3]. Adjoint: ``find_normals_adjoint``; tangent: ``find_normals_jvp``.
+    """
+    for m, i in ti.ndrange(vertices_world.shape[0], normals.shape[1]):
+        normal = unit_normal.value(_row_area(vertices_world, corners, group_start, group_faces, m, i))
+        for k in ti.static(range(3)):
+            normals[m, i, k] = normal[k]
+
+
+@ti.func
+def _add_area(vertices: ti.template(), corners: ti.template(), m, f, area_bar, vertices_bar: ti.template()):
+    bars = doubled_area.vjp(
+        (_corner(vertices, corners, m, f, 0), _corner(vertices, corners, m, f, 1), _corner(vertices, corners, m, f, 2)),
+        area_bar,
+    )
+    for corner, k in ti.static(ti.ndrange(3, 3)):
+        vertices_bar[m, corners[f, corner], k] += bars[corner][k]
+
+
+@ti.kernel
+def find_normals_adjoint(
+    vertices_world: ti.types.ndarray(), corners: ti.types.ndarray(), group_start: ti.types.ndarray(),
+    group_faces: ti.types.ndarray(), normals_bar: ti.types.ndarray(), vertices_world_bar: ti.types.ndarray(),
+):  # fmt: skip
+    """Adjoint of ``find_normals``: adds to vertices_world_bar [M, V, 3]. Rows whose adjoint is zero are passed over."""
+    groups = group_start.shape[0] - 1
+    for m, i in ti.ndrange(vertices_world.shape[0], normals_bar.shape[1]):
+        normal_bar = vertex3(normals_bar, m, i)
+        if normal_bar[0] != 0 or normal_bar[1] != 0 or normal_bar[2] != 0:
+            area_bar = unit_normal.vjp(_row_area(vertices_world, corners, group_start, group_faces, m, i), normal_bar)
+            if i >= groups:
+                _add_area(vertices_world, corners, m, i - groups, area_bar, vertices_world_bar)
+            else:
+                for j in range(group_start[i], group_start[i + 1]):
+                    _add_area(vertices_world, corners, m, group_faces[j], area_bar, vertices_world_bar)
+
+
+@ti.func
+def _area_tangent(vertices: ti.template(), dots: ti.template(), corners: ti.template(), m, f, c):
+    a, b, d = corners[f, 0], corners[f, 1], corners[f, 2]
+    return doubled_area.jvp(
+        (vertex3(vertices, m, a), vertex3(vertices, m, b), vertex3(vertices, m, d)),
+        (
+            vec3(dots[m, a, c, 0], dots[m, a, c, 1], dots[m, a, c, 2]),
+            vec3(dots[m, b, c, 0], dots[m, b, c, 1], dots[m, b, c, 2]),
+            vec3(dots[m, d, c, 0], dots[m, d, c, 1], dots[m, d, c, 2]),
+        ),
+    )
+
+
+@ti.kernel
+def find_normals_jvp(
+    vertices_world: ti.types.ndarray(), corners: ti.types.ndarray(), group_start: ti.types.ndarray(),
+    group_faces: ti.types.ndarray(), vertices_world_dot: ti.types.ndarray(), normals_dot: ti.types.ndarray(),
+):  # fmt: skip
+    """Tangent of ``find_normals``: reads vertices_world_dot [M, V, K, 3], writes normals_dot [M, G + F, K, 3]."""
+    groups = group_start.shape[0] - 1
+    for m, i, c in ti.ndrange(vertices_world.shape[0], normals_dot.shape[1], normals_dot.shape[2]):
+        area = _row_area(vertices_world, corners, group_start, group_faces, m, i)
+        area_dot = vec3(0)
+        if i >= groups:
+            area_dot = _area_tangent(vertices_world, vertices_world_dot, corners, m, i - groups, c)
+        else:
+            for j in range(group_start[i], group_start[i + 1]):
+                area_dot += _area_tangent(vertices_world, vertices_world_dot, corners, m, group_faces[j], c)
+        result = unit_normal.jvp(area, area_dot)
+        for k in ti.static(range(3)):
+            normals_dot[m, i, c, k] = result[k]

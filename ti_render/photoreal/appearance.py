@@ -1,0 +1,170 @@
+"""A random look: materials, lamps, sky and ground, as named numbers that can be written down and used again."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+
+SCHEMA = 1
+COLORS = ("keep", "draw")
+SKIES = ("day", "overcast", "studio")
+PATTERNS = ("checker", "tiles", "planks", "concrete")
+
+BODY_RANGES: Mapping[str, tuple[float, float]] = {
+    "roughness": (0.15, 0.7),
+    "metallic": (0.0, 0.3),
+    "specular": (0.2, 0.8),
+    "clearcoat": (0.0, 0.6),
+    "red": (0.05, 0.9),
+    "green": (0.05, 0.9),
+    "blue": (0.05, 0.9),
+}
+RANGES: Mapping[str, tuple[float, float]] = {
+    "key.azimuth": (-math.pi, math.pi),
+    "key.elevation": (0.7, 1.3),
+    "key.size": (0.1, 0.4),
+    "key.intensity": (0.5, 0.85),
+    "key.warmth": (-1.0, 1.0),
+    "fill.azimuth": (-math.pi, math.pi),
+    "fill.elevation": (0.3, 0.9),
+    "fill.size": (0.4, 0.9),
+    "fill.intensity": (0.05, 0.2),
+    "fill.warmth": (-1.0, 1.0),
+    "sky.azimuth": (-math.pi, math.pi),
+    "sky.intensity": (0.2, 0.45),
+    "sky.warmth": (-0.5, 0.5),
+    "ground.grey": (0.15, 0.55),
+    "ground.warmth": (-1.0, 1.0),
+    "ground.contrast": (0.25, 0.7),
+    "ground.cell": (0.2, 0.6),
+    "ground.turn": (-math.pi, math.pi),
+    "ground.roughness": (0.3, 0.9),
+}
+CHOICES: Mapping[str, tuple[str, ...]] = {"sky.kind": SKIES, "ground.pattern": PATTERNS}
+
+
+@dataclass(frozen=True)
+class Appearance:
+    """A drawn look.
+
+    Attributes:
+        seed: what it was drawn with; textures and skies are drawn with it too.
+        numbers: the numbers of ``RANGES``, and for each body "<body>.<name>" with the names of ``BODY_RANGES``. Angles in rad;
+            "size" of a lamp as a share of its distance; "intensity" in units in which a white surface that faces the light (for
+            the sky: upwards) shows 1; "cell" of the ground's pattern in radii of the scene; "warmth" from bluish to reddish;
+            red, green and blue are used where colours are drawn.
+        choices: "sky.kind", one of ``SKIES``, and "ground.pattern", one of ``PATTERNS``.
+        colors: "keep" for the bodies' own colours and textures, "draw" for one drawn colour for each body.
+    """
+
+    seed: int
+    numbers: Mapping[str, float]
+    choices: Mapping[str, str]
+    colors: str = "keep"
+
+    def to_json(self) -> str:
+        """The look as JSON text, from which ``from_json`` makes an equal one."""
+        content = {"schema": SCHEMA, "seed": self.seed, "colors": self.colors, "choices": self.choices, "numbers": self.numbers}
+        return json.dumps(content, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, name: str = "the appearance") -> Appearance:
+        """The look that ``to_json`` wrote.
+
+        Args:
+            text: JSON.
+            name: what errors call it.
+
+        Raises:
+            UserError: the text is no look, or one of another schema; a number or a choice is missing or wrong.
+        """
+        try:
+            content = json.loads(text)
+            schema, seed, colors = content["schema"], int(content["seed"]), str(content["colors"])
+            numbers = {str(key): float(value) for key, value in content["numbers"].items()}
+            choices = {str(key): str(value) for key, value in content["choices"].items()}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UserError(f"{name} is no drawn look ({error!r}): give an appearance.json that a run has written") from error
+        if schema != SCHEMA:
+            raise UserError(f"{name} has schema {schema} and {SCHEMA} is needed: draw a new look with --seed")
+        look = cls(seed, numbers, choices, colors)
+        look.check(sorted({key.rpartition(".")[0] for key in numbers} - {key.partition(".")[0] for key in RANGES}), name=name)
+        return look
+
+    def check(self, bodies: Sequence[str], *, name: str = "the appearance") -> None:
+        """Raise a UserError unless every number and choice for these bodies is there and can be used."""
+        if self.colors not in COLORS:
+            raise UserError(f"{name} has colors {self.colors!r}: choose one of {', '.join(COLORS)}")
+        for key, options in CHOICES.items():
+            if self.choices.get(key) not in options:
+                raise UserError(f"{name} has {key} {self.choices.get(key)!r}: choose one of {', '.join(options)}")
+        for key in (*RANGES, *(f"{body}.{entry}" for body in bodies for entry in BODY_RANGES)):
+            if key not in self.numbers:
+                raise UserError(f"{name} has no number {key!r}: draw a look for this scene with --seed")
+            if not math.isfinite(self.numbers[key]):
+                raise UserError(f"{name} has {key} {self.numbers[key]}: give a finite number")
+
+    def body(self, name: str) -> dict[str, float]:
+        """The numbers of one body, with the names of ``BODY_RANGES``."""
+        return {entry: self.numbers[f"{name}.{entry}"] for entry in BODY_RANGES}
+
+
+def draw_appearance(
+    bodies: Sequence[str], *, seed: int, ranges: Mapping[str, tuple[float, float]] | None = None, colors: str = "keep"
+) -> Appearance:
+    """Draw a look. Each number depends on its name and the seed only, so that another body changes no other number.
+
+    Args:
+        bodies: names of the bodies.
+        seed: any whole number that is not negative.
+        ranges: name -> (low, high) in place of the ranges of ``RANGES`` and ``BODY_RANGES``; "<body>.roughness" is the range of
+            one body, "roughness" that of all of them. Equal ends fix a number.
+        colors: "keep" or "draw", see ``Appearance``.
+
+    Raises:
+        UserError: a range has an unknown name, ends that are not finite, or its high end below its low one.
+    """
+    if seed < 0:
+        raise UserError(f"seed is {seed}: give a whole number that is not negative")
+    ranges = dict(ranges or {})
+    known = [*RANGES, *BODY_RANGES, *(f"{body}.{entry}" for body in bodies for entry in BODY_RANGES)]
+    for name, (low, high) in ranges.items():
+        if name not in known:
+            near = get_close_matches(name, known, n=2)
+            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose among {', '.join(known)}"
+            raise UserError(f"unknown number of an appearance {name!r}: {hint}")
+        if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+            raise UserError(f"the range of {name!r} is {low} to {high}: give two finite ends, the lower one first")
+    numbers = {name: _draw(seed, name, ranges.get(name, span)) for name, span in RANGES.items()}
+    for body in bodies:
+        for entry, span in BODY_RANGES.items():
+            name = f"{body}.{entry}"
+            numbers[name] = _draw(seed, name, ranges.get(name, ranges.get(entry, span)))
+    choices = {name: options[int(generator(seed, name).integers(len(options)))] for name, options in CHOICES.items()}
+    look = Appearance(seed, numbers, choices, colors)
+    look.check(bodies)
+    return look
+
+
+def generator(seed: int, name: str) -> np.random.Generator:
+    """The random numbers that belong to a name."""
+    return np.random.default_rng([seed, crc32(name.encode())])
+
+
+def tint(warmth: float) -> np.ndarray:
+    """Linear rgb [3] of a light or a grey of some warmth: bluish at -1, white at 0, reddish at 1; green is 1 always."""
+    return np.array([1 + 0.2 * warmth, 1.0, 1 - 0.25 * warmth])
+
+
+def _draw(seed: int, name: str, span: Any) -> float:
+    low, high = span
+    return float(generator(seed, name).uniform(low, high))

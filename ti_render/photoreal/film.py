@@ -1,0 +1,246 @@
+"""Path-traced pictures of what the soft rasteriser draws: the same vertices, the same camera, the same motion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ti_render.photoreal.appearance import Appearance, draw_appearance
+from ti_render.photoreal.camera import Film, develop, eye_of, film_of, sensor_dict, spread_count
+from ti_render.photoreal.geometry import Part, ball_of, body_name, parts_of, present_bodies, row, texels_of
+from ti_render.photoreal.ground import Ground, ground_of
+from ti_render.photoreal.lamps import lamps_of
+from ti_render.photoreal.lights import emitters_of, environment_map
+from ti_render.photoreal.patterns import PATTERN_CELLS, ground_texels
+from ti_render.photoreal.settings import MitsubaSettings
+from ti_render.photoreal.sky import sky_radiance
+from ti_render.photoreal.surfaces import color_source, diffuse, ground_object, part_object, principled
+from ti_render.photoreal.variant import Variant, choose_variant, load_mitsuba
+from ti_sim.base.errors import UserError
+
+if TYPE_CHECKING:
+    from ti_render.inputs import RenderInputs
+    from ti_render.settings import RasterSettings
+
+_GROUND_RADII = 60.0  # half side of a drawn ground, in radii of the scene
+_SPARKLE_PASSES = 4
+_SPARKLE = 2.0  # of the median, the most that one of the passes may show
+_LAMP_DISTANCE = 2.0  # of the lamps, in distances of the camera: a lamp never stands between the camera and the scene
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One path-traced picture.
+
+    Attributes:
+        color: [H, W, 3] float32 linear rgb, row 0 at the top; highlights exceed 1.
+        masks: body name -> [H, W] float32 share of each pixel that shows the body, what hides it taken away.
+    """
+
+    color: np.ndarray
+    masks: Mapping[str, np.ndarray]
+
+
+class MitsubaFilm:
+    """Makes the pictures of one set of inputs, each when it is asked for."""
+
+    def __init__(
+        self,
+        inputs: RenderInputs,
+        settings: RasterSettings,
+        *,
+        options: MitsubaSettings | None = None,
+        bodies: Sequence[str] = (),
+        look: Appearance | None = None,
+        variant: Variant | None = None,
+    ) -> None:
+        """Choose a variant and prepare what all pictures share.
+
+        Args:
+            inputs, settings: what the soft rasteriser would be given; the arrays may be numpy, torch or ti.ndarray.
+            options: samples, path length, variant; ``MitsubaSettings()`` by default.
+            bodies: their names, for masks and materials; "body0", "body1" ... by default.
+            look: for "photoreal" pictures; drawn with the seed of the options by default.
+            variant: from ``choose_variant``; chosen as the options say by default.
+
+        Raises:
+            UserError: Mitsuba is not installed or the wanted variant does not run, the settings ask for depth or normals, the
+                look lacks a number, or there is one for pictures that match.
+        """
+        if settings.quantity != "color":
+            raise UserError(f"quantity {settings.quantity!r} was asked for: Mitsuba makes pictures of colour only")
+        self.inputs, self.settings, self._names = inputs, settings, tuple(bodies)
+        self.options = options or MitsubaSettings()
+        self.bodies = [body_name(number, bodies) for number in present_bodies(inputs)]
+        self.look: Appearance | None = None
+        if look is not None and self.options.look != "photoreal":
+            raise UserError("a drawn look was given for pictures that match the scene: leave it out, or take look='photoreal'")
+        if self.options.look == "photoreal":
+            self.look = look or draw_appearance(self.bodies, seed=self.options.seed)
+            self.look.check(self.bodies)
+        self.variant = variant or choose_variant(self.options.variant)
+        self._ball = ball_of(inputs)
+        self._sky: Any = None
+        self._floor: Any = None
+
+    def __len__(self) -> int:
+        """How many pictures there are."""
+        return len(self.inputs.body_q)
+
+    def picture(self, image: int) -> Picture:
+        """Render one picture. The same number gives the same picture, whatever was rendered before.
+
+        Args:
+            image: its number.
+
+        Raises:
+            UserError: the motion is not finite there, or its textures cannot be turned into Mitsuba's.
+        """
+        mitsuba = load_mitsuba(self.variant)
+        camera = row(self.inputs.camera, image, len(self))
+        distortion = None if self.inputs.distortion is None else row(self.inputs.distortion, image, len(self))
+        film = film_of(camera, distortion, self.settings.width, self.settings.height)
+        bodies = {}
+        content: dict[str, Any] = {"type": "scene"}
+        for number, part in enumerate(parts_of(self.inputs, image)):
+            name = body_name(part.body, self._names)
+            bodies[f"part{number}"] = name
+            content[f"part{number}"] = part_object(mitsuba, name, part, mitsuba.load_dict(self._material(mitsuba, part, image)))
+        content |= self._surroundings(mitsuba, image, camera, film)
+        scene = mitsuba.load_dict(content)
+        return Picture(self._color(mitsuba, scene, image, camera, film), self._masks(mitsuba, scene, image, camera, film, bodies))
+
+    def _material(self, mitsuba: Any, part: Part, image: int) -> dict[str, Any]:
+        """The material of a part."""
+        tint, texels, repeat = None, None, True
+        if part.texture >= 0:
+            texels, repeat = texels_of(self.inputs, image, part.texture)
+            texels = texels * part.colors[0, 0]
+        if self.look is None:
+            source = color_source(mitsuba, texels=texels, repeat=repeat)
+            return diffuse(source, two_sided=self.settings.two_sided)
+        numbers = self.look.body(body_name(part.body, self._names))
+        if self.look.colors == "draw":
+            tint, texels = np.array([numbers["red"], numbers["green"], numbers["blue"]]), None
+        return principled(color_source(mitsuba, color=tint, texels=texels, repeat=repeat), numbers, two_sided=True)
+
+    def _surroundings(self, mitsuba: Any, image: int, camera: np.ndarray, film: Film) -> dict[str, Any]:
+        """Ground and lights of one picture."""
+        if self.look is None:
+            content = emitters_of(mitsuba, self.inputs, image)
+            ground = ground_of(self.inputs, self.settings, image, camera=camera, film=film)
+            if ground is not None:
+                source = color_source(mitsuba, color=ground.color, texels=ground.texels, repeat=ground.repeat)
+                content["ground"] = ground_object(mitsuba, ground, mitsuba.load_dict(diffuse(source)))
+            return content
+        center, radius = self._ball
+        distance = _LAMP_DISTANCE * max(float(np.linalg.norm(eye_of(camera) - center)), 2 * radius)
+        content = lamps_of(mitsuba, self.look, center=center, distance=distance)
+        if self._sky is None:
+            self._sky = mitsuba.load_dict(environment_map(mitsuba, sky_radiance(self.look)))
+        content["sky"] = self._sky
+        if self.settings.ground is not None:
+            content["ground"] = self._drawn_ground(mitsuba, image)
+        return content
+
+    def _drawn_ground(self, mitsuba: Any, image: int) -> Any:
+        """A large ground at the scene's height with the pattern of the look."""
+        look, (center, radius) = self.look, self._ball
+        if self._floor is None:
+            source = color_source(mitsuba, texels=ground_texels(look))
+            self._floor = mitsuba.load_dict(principled(source, {"roughness": look.numbers["ground.roughness"]}))
+        height = row(self.inputs.ground, image, len(self))[3]
+        square = _GROUND_RADII * radius * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
+        turn, cell = look.numbers["ground.turn"], look.numbers["ground.cell"] * radius
+        turned = square @ np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+        corners = np.column_stack([square + center[:2], np.full(4, height)])
+        return ground_object(mitsuba, Ground(corners, turned / (cell * PATTERN_CELLS), np.ones(3), None, True), self._floor)
+
+    def _color(self, mitsuba: Any, scene: Any, image: int, camera: np.ndarray, film: Film) -> np.ndarray:
+        """Colour [H, W, 3] of one picture."""
+        match = self.look is None
+        depth = 2 if match else self.options.depth
+        path = mitsuba.load_dict({"type": "path", "max_depth": depth, "hide_emitters": match})
+        samples = self._film_samples(film)
+        if match or samples < _SPARKLE_PASSES:
+            exposed = self._exposed(mitsuba, scene, image, camera, film, path, samples, finer=1)
+        else:
+            share = -(-samples // _SPARKLE_PASSES)
+            passes = [
+                self._exposed(mitsuba, scene, image, camera, film, path, share, finer=1, number=k) for k in range(_SPARKLE_PASSES)
+            ]
+            exposed = without_sparkles(np.stack(passes))
+        picture = develop(film, exposed)
+        if match:
+            picture[..., :3] += (1 - picture[..., 3:4]) * self._background(image)
+        return np.ascontiguousarray(picture[..., :3], dtype=np.float32)
+
+    def _masks(
+        self, mitsuba: Any, scene: Any, image: int, camera: np.ndarray, film: Film, bodies: Mapping[str, str]
+    ) -> dict[str, np.ndarray]:
+        """Visible share [H, W] of every body: a picture of shape numbers on a film so fine that it needs one sample a pixel."""
+        finer = -(-self.options.mask_side * self.settings.width // film.width)
+        numbers = mitsuba.load_dict({"type": "aov", "aovs": "number:shape_index"})
+        exposed = self._exposed(mitsuba, scene, image, camera, film, numbers, 1, finer=finer)
+        seen = np.rint(exposed[..., 0]).astype(int)  # 0 for nothing, else the place of the shape in the scene
+        owner = ["", *(bodies.get(shape.id(), "") for shape in scene.shapes())]
+        masks = {}
+        for name in self.bodies:
+            shown = np.isin(seen, [k for k, body in enumerate(owner) if body == name]).astype(np.float32)
+            shown = shown.reshape(film.height, finer, film.width, finer).mean(axis=(1, 3))
+            masks[name] = develop(film, shown[..., None])[..., 0].astype(np.float32)
+        return masks
+
+    def _exposed(
+        self, mitsuba: Any, scene: Any, image: int, camera: np.ndarray, film: Film, integrator: Any, samples: int, *, finer: int,
+        number: int = 0,
+    ) -> np.ndarray:  # fmt: skip
+        """What Mitsuba puts on the film, [rows, columns, channels] float64."""
+        far = 100 * self.settings.far
+        sensor = mitsuba.load_dict(sensor_dict(mitsuba, camera, film, near=self.settings.near, far=far, finer=finer))
+        seed = int(np.random.SeedSequence([self.options.seed, image, finer, number]).generate_state(1)[0])
+        shown = mitsuba.render(scene, sensor=sensor, integrator=integrator, spp=spread_count(samples), seed=seed)
+        return np.array(shown, dtype=np.float64)
+
+    def _film_samples(self, film: Film) -> int:
+        """Samples for each film pixel, such that a pixel of the picture gets the wanted number."""
+        if film.taps is None:
+            return self.options.samples
+        share = self.settings.width * self.settings.height / (film.width * film.height)
+        return max(1, round(self.options.samples * share))
+
+    def _background(self, image: int) -> np.ndarray:
+        """The scene's own background [H, W, 3] behind one picture."""
+        height, width = self.settings.height, self.settings.width
+        if self.inputs.background_image is not None:
+            return _stretched(row(self.inputs.background_image, image, len(self)), height, width)
+        top, bottom = row(self.inputs.background, image, len(self))
+        share = ((np.arange(height) + 0.5) / height)[:, None, None]
+        return np.broadcast_to(top + (bottom - top) * share, (height, width, 3))
+
+
+def without_sparkles(passes: np.ndarray) -> np.ndarray:
+    """Mean [...] of renderings [K, ...] of one picture without the few paths that carry far too much light.
+
+    A rendering that is much brighter in a pixel than the median of all of them is cut there. It darkens caustics a little and
+    takes away single bright pixels, which would need many more samples to average out.
+
+    Args:
+        passes: the renderings, equal but for their random numbers.
+    """
+    return np.minimum(passes, _SPARKLE * np.median(passes, axis=0) + 0.1).mean(axis=0)
+
+
+def _stretched(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+    """A picture [h, w, 3] in another size, bilinear between the centres of its pixels and constant beyond them."""
+    for axis, size in ((0, height), (1, width)):
+        count = picture.shape[axis]
+        place = np.clip((np.arange(size) + 0.5) * count / size - 0.5, 0, count - 1)
+        low = np.minimum(np.floor(place).astype(int), max(count - 2, 0))
+        high = np.minimum(low + 1, count - 1)
+        part = (place - low).reshape((-1, 1) if axis == 1 else (-1, 1, 1))
+        picture = picture.take(low, axis=axis) * (1 - part) + picture.take(high, axis=axis) * part
+    return picture

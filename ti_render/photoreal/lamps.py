@@ -1,0 +1,38 @@
+"""The area lights of a drawn look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ti_render.photoreal.appearance import Appearance, tint
+
+LAMPS = ("key", "fill")
+
+
+def lamps_of(mitsuba: Any, look: Appearance, *, center: np.ndarray, distance: float) -> dict[str, Any]:
+    """Mitsuba's descriptions of the lamps: square, turned to the scene, of the intensity that the look asks for there.
+
+    Args:
+        mitsuba: the module.
+        look: gives azimuth, elevation, size, intensity and warmth of each lamp.
+        center: [3] of the scene [m].
+        distance: of the lamps from it [m].
+    """
+    return {name: _lamp(mitsuba, look, name, center, distance) for name in LAMPS}
+
+
+def _lamp(mitsuba: Any, look: Appearance, name: str, center: np.ndarray, distance: float) -> dict[str, Any]:
+    azimuth, elevation, size, intensity, warmth = (
+        look.numbers[f"{name}.{entry}"] for entry in ("azimuth", "elevation", "size", "intensity", "warmth")
+    )
+    away = np.array([np.cos(azimuth) * np.cos(elevation), np.sin(azimuth) * np.cos(elevation), np.sin(elevation)])
+    # A small lamp of radiance L and area A gives the irradiance L A / distance^2, of which a white surface shows 1 / pi.
+    radiance = np.pi * intensity / size**2 * tint(warmth)
+    place = mitsuba.ScalarTransform4f().look_at((center + distance * away).tolist(), center.tolist(), [0.1, 0.2, 0.97])
+    return {
+        "type": "rectangle",
+        "to_world": place @ mitsuba.ScalarTransform4f().scale(0.5 * size * distance),
+        "emitter": {"type": "area", "radiance": {"type": "rgb", "value": radiance.tolist()}},
+    }

@@ -1,0 +1,92 @@
+"""The scene's own lights as Mitsuba's emitters, in its units.
+
+A white, ideally diffuse surface that faces a directional light of intensity 1 shows 1: that light has an irradiance of pi. A
+point light of intensity I shows I / r^2: its radiant intensity is pi I. Ambient light of intensity A is a radiance of A from
+everywhere. All of them cast true shadows here; in the rasteriser only directional lights do, where shadows are switched on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ti_render.photoreal.geometry import row
+from ti_sim.base.arrays import to_numpy
+
+if TYPE_CHECKING:
+    from ti_render.inputs import RenderInputs
+
+ENVIRONMENT_SIZE = (64, 128)  # rows and columns of the map of a spherical-harmonics light
+
+
+def emitters_of(mitsuba: Any, inputs: RenderInputs, image: int) -> dict[str, Any]:
+    """Mitsuba's descriptions of the lights of one picture.
+
+    Args:
+        mitsuba: the module.
+        inputs: what the pictures are made of.
+        image: number of the picture.
+    """
+    images = len(inputs.body_q)
+    emitters: dict[str, Any] = {}
+    for k, light in enumerate(_rows(inputs.directional, image, images)):
+        if light[3:].any():
+            irradiance = {"type": "rgb", "value": (np.pi * light[3:]).tolist()}
+            emitters[f"sun{k}"] = {"type": "directional", "direction": light[:3].tolist(), "irradiance": irradiance}
+    for k, light in enumerate(_rows(inputs.point, image, images)):
+        intensity = {"type": "rgb", "value": (np.pi * light[3:]).tolist()}
+        emitters[f"lamp{k}"] = {"type": "point", "position": light[:3].tolist(), "intensity": intensity}
+    ambient = row(inputs.ambient, image, images)
+    if inputs.environment is not None:
+        radiance = harmonic_radiance(row(inputs.environment, image, images), environment_directions(*ENVIRONMENT_SIZE))
+        # Radiance cannot be negative, and a short series can be: that part of the sky is black.
+        emitters["sky"] = environment_map(mitsuba, np.maximum(radiance + ambient, 0.0))
+    elif ambient.any():
+        emitters["sky"] = {"type": "constant", "radiance": {"type": "rgb", "value": ambient.tolist()}}
+    return emitters
+
+
+def environment_directions(height: int, width: int) -> np.ndarray:
+    """Unit directions [height, width, 3] that the pixels of an environment map stand for, in the world (z up).
+
+    Row 0 is the zenith; the columns turn about z.
+    """
+    polar = np.pi * np.arange(height) / (height - 1)  # Mitsuba's first and last rows are the poles themselves
+    turn = 2 * np.pi * (np.arange(width) + 0.5) / width
+    sine, cosine = np.sin(polar)[:, None], np.cos(polar)[:, None]
+    return np.stack([sine * np.sin(turn), sine * np.cos(turn), cosine * np.ones(width)], axis=-1)
+
+
+def environment_map(mitsuba: Any, radiance: np.ndarray) -> dict[str, Any]:
+    """Mitsuba's description of light from everywhere.
+
+    Args:
+        mitsuba: the module.
+        radiance: [height, width, 3] in the directions of ``environment_directions``.
+    """
+    # Mitsuba's map has its poles on y; a quarter turn about x puts them on z.
+    upright = mitsuba.ScalarTransform4f().rotate([1, 0, 0], 90)
+    bitmap = mitsuba.Bitmap(np.ascontiguousarray(radiance, dtype=np.float32))
+    return {"type": "envmap", "bitmap": bitmap, "to_world": upright}
+
+
+def harmonic_radiance(coefficients: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Radiance [..., 3] of nine spherical-harmonics coefficients [9, 3] in unit directions [..., 3].
+
+    The real basis in the order Y00, Y1-1, Y10, Y11, Y2-2, Y2-1, Y20, Y21, Y22 (Ramamoorthi & Hanrahan, 2001).
+    """
+    x, y, z = np.moveaxis(directions, -1, 0)
+    zero, one, mixed, zonal, sectoral = (
+        0.5 * np.sqrt(factor / np.pi) for factor in (1.0, 3.0, 15.0, 5.0 / 4.0, 15.0 / 4.0)
+    )
+    basis = [
+        np.full_like(x, zero), one * y, one * z, one * x,
+        mixed * x * y, mixed * y * z, zonal * (3 * z * z - 1), mixed * x * z, sectoral * (x * x - y * y),
+    ]  # fmt: skip
+    return np.stack(basis, axis=-1) @ coefficients
+
+
+def _rows(lights: object, image: int, images: int) -> np.ndarray:
+    """Lights [L, 6] of one picture; none for None."""
+    return np.zeros((0, 6)) if lights is None or 0 in to_numpy(lights).shape else row(lights, image, images)

@@ -1,0 +1,82 @@
+"""Textures of the ground, made by formulas and random numbers; all of them repeat without a seam."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ti_render.photoreal.appearance import Appearance, generator, tint
+
+PATTERN_TEXELS = 512
+PATTERN_CELLS = 8  # cells of the pattern along one side of the texture
+
+
+def ground_texels(look: Appearance) -> np.ndarray:
+    """One period of the ground's pattern [h, w, 3], linear rgb, ``PATTERN_CELLS`` cells wide.
+
+    Args:
+        look: gives the pattern, its grey, warmth and contrast.
+    """
+    make = {"checker": _checker, "tiles": _tiles, "planks": _planks, "concrete": _concrete}[look.choices["ground.pattern"]]
+    shade = make(generator(look.seed, "ground.texture"))  # about -1 to 1
+    grey = look.numbers["ground.grey"] * (1 + look.numbers["ground.contrast"] * shade)
+    return np.clip(grey[..., None] * tint(look.numbers["ground.warmth"]), 0.02, 0.9)
+
+
+def value_noise(random: np.random.Generator, cells: tuple[int, int], size: int = PATTERN_TEXELS) -> np.ndarray:
+    """Smooth noise [size, size] in [-1, 1] that repeats: random values on a grid of cells, joined by cubic steps.
+
+    Args:
+        random: source of the values.
+        cells: of the grid along rows and columns.
+        size: texels a side.
+    """
+    grid = random.uniform(-1, 1, cells)
+    index, weight = zip(*(_cubic_steps(count, size) for count in cells), strict=True)
+    (top, left), (down, across) = index, weight
+    bottom, right = (top + 1) % cells[0], (left + 1) % cells[1]
+    upper = grid[top][:, left] * (1 - across) + grid[top][:, right] * across
+    lower = grid[bottom][:, left] * (1 - across) + grid[bottom][:, right] * across
+    return upper * (1 - down[:, None]) + lower * down[:, None]
+
+
+def _cubic_steps(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    place = (np.arange(size) + 0.5) * count / size
+    index = np.floor(place).astype(int)
+    part = place - index
+    return index % count, part * part * (3 - 2 * part)
+
+
+def _layers(random: np.random.Generator, coarsest: tuple[int, int], octaves: int) -> np.ndarray:
+    """Noise of several sizes, each half as strong as the one before."""
+    return sum(value_noise(random, (coarsest[0] << k, coarsest[1] << k)) * 0.5**k for k in range(octaves)) / 2
+
+
+def _cells() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number of every texel's cell along one axis [size], and where it lies in it along rows and columns, 0 to 1."""
+    place = (np.arange(PATTERN_TEXELS) + 0.5) * PATTERN_CELLS / PATTERN_TEXELS
+    index = np.floor(place).astype(int)
+    return index, (place - index)[:, None], (place - index)[None, :]
+
+
+def _checker(random: np.random.Generator) -> np.ndarray:
+    index, _, _ = _cells()
+    return np.where((index[:, None] + index[None, :]) % 2 == 0, 0.8, -0.8) + 0.2 * _layers(random, (16, 16), 3)
+
+
+def _tiles(random: np.random.Generator) -> np.ndarray:
+    index, down, across = _cells()
+    shade = random.uniform(-0.4, 0.6, (PATTERN_CELLS, PATTERN_CELLS))[index][:, index]
+    joint = np.minimum(np.minimum(down, 1 - down), np.minimum(across, 1 - across)) < 0.03
+    return np.where(joint, -0.95, shade + 0.25 * _layers(random, (16, 16), 4))
+
+
+def _planks(random: np.random.Generator) -> np.ndarray:
+    index, down, _ = _cells()
+    shade = random.uniform(-0.5, 0.5, PATTERN_CELLS)[index][:, None]
+    grain = _layers(random, (64, 4), 3)
+    joint = np.minimum(down, 1 - down) < 0.025
+    return np.where(joint, -0.9, shade + 0.7 * grain)
+
+
+def _concrete(random: np.random.Generator) -> np.ndarray:
+    return 1.3 * _layers(random, (6, 6), 6)

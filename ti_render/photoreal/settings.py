@@ -1,0 +1,50 @@
+"""How Mitsuba renders: samples, path length, variant, what the masks are made with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ti_sim.base.errors import UserError
+
+LOOKS = ("photoreal", "match")
+VARIANTS = ("auto", "scalar_rgb", "llvm_ad_rgb")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MitsubaSettings:
+    """Settings of a path-traced picture.
+
+    Attributes:
+        look: "photoreal" lights the scene with area lights and an environment map, gives the bodies principled materials and
+            the ground a texture, all drawn at random (``Appearance``). "match" keeps the lights, colours and background of
+            the scene and makes every surface ideally diffuse (highlights are left out), for comparisons with the rasteriser.
+        samples: light paths for each pixel; rounded up to what can be spread evenly, 50 to 56 for example.
+        depth: longest path, counted in segments: 2 is direct light only. "match" always takes 2.
+        variant: "scalar_rgb", which works everywhere; "llvm_ad_rgb", faster, which needs LLVM 17 or newer; "auto", which takes
+            the second where it has been seen to work.
+        mask_side: the masks are made with ``mask_side`` x ``mask_side`` samples for each pixel.
+        seed: of the noise; picture k of a film is rendered with a seed of its own that follows from this one and k.
+
+    Raises:
+        UserError: a setting is out of its range.
+    """
+
+    look: str = "photoreal"
+    samples: int = 64
+    depth: int = 6
+    variant: str = "auto"
+    mask_side: int = 4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.look not in LOOKS:
+            raise UserError(f"look {self.look!r} is unknown: choose one of {', '.join(LOOKS)}")
+        if self.variant not in VARIANTS:
+            raise UserError(f"variant {self.variant!r} is unknown: choose one of {', '.join(VARIANTS)}")
+        for name in ("samples", "mask_side"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} is {getattr(self, name)}: at least 1 is needed for a picture")
+        if self.depth < 2:
+            raise UserError(f"depth is {self.depth}: a light path needs at least 2 segments to show a lit surface")
+        if not 0 <= self.seed < 2**32:
+            raise UserError(f"seed is {self.seed}: give a whole number from 0 to {2**32 - 1}")

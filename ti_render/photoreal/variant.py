@@ -1,0 +1,178 @@
+"""Loading Mitsuba, and finding out in which variant it can run here.
+
+The variant that is compiled at run time needs LLVM. Versions 15 and 16 load but end the whole process on some instructions, so
+nothing is loaded into this process before a process of its own has rendered a picture with it.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import functools
+import glob
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from ti_sim.base.errors import UserError
+
+OLDEST_LLVM = 17
+LLVM_PATH_VARIABLE = "DRJIT_LIBLLVM_PATH"
+_PLACES = (
+    "/usr/lib/*/libLLVM*.so*", "/usr/lib64/libLLVM*.so*", "/usr/lib/libLLVM*.so*", "/usr/lib/llvm-*/lib/libLLVM*.so*",
+    "/usr/lib64/llvm*/lib*/libLLVM*.so*", "/usr/local/lib/libLLVM*.so*", "/opt/homebrew/opt/llvm*/lib/libLLVM*.dylib",
+    "/usr/local/opt/llvm*/lib/libLLVM*.dylib",
+)  # fmt: skip
+_PROBE_SECONDS = 120
+_AT_MOST = 3  # libraries that are tried
+
+# Runs in a process of its own. LLVMGetVersion came with LLVM 16, so that its absence tells an unfit library too.
+_PROBE = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+version = [ctypes.c_uint() for _ in range(3)]
+library.LLVMGetVersion(*(ctypes.byref(number) for number in version))
+if version[0].value < int(sys.argv[2]):
+    sys.exit(3)
+import mitsuba as mi
+mi.set_variant("llvm_ad_rgb")
+ball = {"type": "sphere", "bsdf": {"type": "principled", "roughness": 0.3, "clearcoat": 0.5}}
+lamp = {"type": "rectangle", "to_world": mi.ScalarTransform4f().translate([0, 0, 5]), "light": {"type": "area"}}
+film = {"type": "hdrfilm", "width": 8, "height": 8}
+eye = mi.ScalarTransform4f().look_at([0, 0, 4], [0, 0, 0], [0, 1, 0])
+scene = {"type": "scene", "path": {"type": "path"}, "ball": ball, "lamp": lamp, "sky": {"type": "constant"},
+         "eye": {"type": "perspective", "to_world": eye, "film": film}}
+image = mi.TensorXf(mi.render(mi.load_dict(scene), spp=4))
+print("mean", float(sum(image.array) / len(image.array)))
+"""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way in which Mitsuba runs here.
+
+    Attributes:
+        name: of the variant, as Mitsuba calls it.
+        llvm: path of the LLVM library that it uses, None for the scalar one.
+        reason: why this one, in a few words.
+    """
+
+    name: str
+    llvm: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.reason})"
+
+
+def choose_variant(wanted: str) -> Variant:
+    """The variant to use.
+
+    Args:
+        wanted: "auto", "scalar_rgb" or "llvm_ad_rgb" (see ``MitsubaSettings``).
+
+    Returns:
+        The variant; Mitsuba itself has not been loaded yet.
+
+    Raises:
+        UserError: Mitsuba is not installed, or "llvm_ad_rgb" was asked for and no LLVM library works.
+    """
+    if importlib.util.find_spec("mitsuba") is None:
+        raise _not_installed("no module of that name")
+    if wanted == "scalar_rgb":
+        return Variant("scalar_rgb", None, "as asked for")
+    # Mitsuba takes the first LLVM it finds when it is imported, and keeps it.
+    loaded = _loaded_llvm()
+    if loaded is not None and loaded[0] >= OLDEST_LLVM:
+        return Variant("llvm_ad_rgb", None, f"with the LLVM {loaded[0]} that is loaded already")
+    path = find_llvm() if loaded is None else None
+    if path is not None:
+        return Variant("llvm_ad_rgb", path, f"with {path}")
+    found = f"LLVM {loaded[0]} is loaded already" if loaded and loaded[0] > 0 else "none was found to work"
+    if wanted == "llvm_ad_rgb":
+        raise UserError(
+            f"variant llvm_ad_rgb needs an LLVM library of version {OLDEST_LLVM} or newer, and {found}: "
+            f"install one (Debian: libllvm19), name its file in {LLVM_PATH_VARIABLE}, or take --variant scalar_rgb"
+        )
+    return Variant("scalar_rgb", None, f"the faster llvm_ad_rgb needs LLVM {OLDEST_LLVM} or newer, and {found}")
+
+
+def load_mitsuba(variant: Variant) -> Any:
+    """The module ``mitsuba`` with its variant set.
+
+    Args:
+        variant: from ``choose_variant``.
+
+    Raises:
+        UserError: Mitsuba is not installed, or another LLVM than that of the variant has been loaded since it was chosen.
+    """
+    if variant.llvm is not None:
+        os.environ[LLVM_PATH_VARIABLE] = variant.llvm
+    try:
+        import mitsuba
+    except ImportError as error:
+        raise _not_installed(str(error)) from error
+    if variant.name.startswith("llvm"):
+        loaded = _loaded_llvm() or (0,)
+        if loaded[0] < OLDEST_LLVM:
+            raise UserError(
+                f"Mitsuba has loaded LLVM {loaded[0]} and {OLDEST_LLVM} or newer is needed: choose the variant before "
+                "anything else imports Mitsuba, or take scalar_rgb"
+            )
+    if mitsuba.variant() != variant.name:
+        mitsuba.set_variant(variant.name)
+    return mitsuba
+
+
+@functools.lru_cache(maxsize=1)
+def find_llvm() -> str | None:
+    """Path of an LLVM library with which a process of its own has rendered a picture, None if there is none.
+
+    The library that the environment variable DRJIT_LIBLLVM_PATH names is the only one tried where it is set.
+    """
+    named = os.environ.get(LLVM_PATH_VARIABLE)
+    candidates = [named] if named else _candidates()
+    return next((path for path in candidates[:_AT_MOST] if _works(path)), None)
+
+
+def _candidates() -> list[str]:
+    """Libraries whose file names tell a version that is new enough, the newest first, each file once."""
+    found: dict[str, tuple[int, str]] = {}
+    names = [path for place in _PLACES for path in sorted(glob.glob(place))]
+    loader = ctypes.util.find_library("LLVM")
+    for path in [*names, *([loader] if loader and os.path.isabs(loader) else [])]:
+        version = _version_in(path)
+        if version >= OLDEST_LLVM:
+            found.setdefault(os.path.realpath(path), (version, path))
+    return [path for _, path in sorted(found.values(), key=lambda entry: -entry[0])]
+
+
+def _version_in(path: str) -> int:
+    """The version that a library's path tells, such as 19 of libLLVM.so.19.1 or llvm-18/lib/libLLVM.so; 0 for none."""
+    match = re.search(r"libLLVM(?:-|\.so\.|\.)(\d+)", os.path.basename(path)) or re.search(r"llvm[-@]?(\d+)", path)
+    return int(match.group(1)) if match else 0
+
+
+def _works(path: str) -> bool:
+    environment = {**os.environ, LLVM_PATH_VARIABLE: path}
+    command = [sys.executable, "-c", _PROBE, path, str(OLDEST_LLVM)]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_PROBE_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and done.stdout.startswith("mean")
+
+
+def _loaded_llvm() -> tuple[int, ...] | None:
+    """Version of the LLVM that this process has loaded for Mitsuba, -1 where it found none, None where it has not looked yet."""
+    return tuple(sys.modules["drjit"].detail.llvm_version()) if "drjit" in sys.modules else None
+
+
+def _not_installed(reason: str) -> UserError:
+    return UserError(
+        f"Mitsuba is not installed ({reason}): install it with pip install 'risp-taichi[photoreal]', "
+        "or leave --renderer mitsuba out"
+    )

@@ -1,0 +1,230 @@
+"""Tangent of the soft rasteriser: the derivatives of every picture along K directions in one pass.
+
+In the terms of ``rasterise_adjoint``, each fragment adds to every column
+
+    rgb:  A w_j (c_j_dot + (c_j - C_in) (log D_j_dot + (zmin - z_j) rate_dot - rate z_j_dot)) + A_j_dot (C_in - C_back)
+    alpha:  A_j_dot = prod_i (1 - D_i) D_j / (1 - D_j) log D_j_dot
+
+(composite "softmax": factor 1 instead of A, no second term), and so does the backdrop. Fragments are found once for all columns.
+"""
+
+from ti_render.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
+from ti_render.fragment import distance_gradient, fragment, near_fade_rates, perspective, setup, vec2
+from ti_render.fragment_tangent import barycentrics_tangent
+from ti_render.lighting import COLOUR_DOT, LOG_DOT, MOVING_COLUMN, R_DOT, SCRATCH_SIZE, Z_DOT, add3, put3
+from ti_render.rasterise import (
+    BACK,
+    COLOUR,
+    GAP,
+    LEAST_DEPTH,
+    NO_COVERAGE,
+    WEIGHT,
+    face_screen,
+    pixel_range,
+    tile_box,
+)
+from ti_render.rasterise_adjoint import OPAQUE
+from ti_render.surface import (
+    DISTORTED,
+    FACE_DOT_SIZE,
+    SCREEN_PART,
+    TEXTURE,
+    face_attributes,
+    gather_face_tangents,
+    material_column,
+    surface_colour,
+    surface_columns,
+)
+from ti_render.tiles import CUT_OFF
+from ti_render.uniforms import PLANE, SOFTNESS, uniform3
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+
+
+@ti.func
+def pixel_tangent(flags: ti.template(), centres_dot: ti.template(), m, c, y, x):
+    """Tangent of a pixel centre's screen position."""
+    result = vec2(0)
+    if flags[DISTORTED] == 1:
+        result = vec2(centres_dot[m, c, y, x, 0], centres_dot[m, c, y, x, 1])
+    return result
+
+
+@ti.func
+def _state_vector(pixel_state: ti.template(), i, first):
+    return vec3(pixel_state[i, first], pixel_state[i, first + 1], pixel_state[i, first + 2])
+
+
+@ti.func
+def corner_tangents(face_dot: ti.template(), row, c, p_dot):
+    """Tangents of a face's screen corners relative to the pixel, and of its depths."""
+    first = c * FACE_DOT_SIZE + SCREEN_PART
+    return (
+        vec2(face_dot[row, first], face_dot[row, first + 1]) - p_dot,
+        vec2(face_dot[row, first + 3], face_dot[row, first + 4]) - p_dot,
+        vec2(face_dot[row, first + 6], face_dot[row, first + 7]) - p_dot,
+        vec3(face_dot[row, first + 2], face_dot[row, first + 5], face_dot[row, first + 8]),
+    )
+
+
+@ti.func
+def perspective_tangent(b, r, z, inverse_depths, b_dot, depths_dot):
+    """Tangents of the perspective-correct barycentrics ``r`` and of the depth ``z``."""
+    ratio_dot = (b_dot - b * inverse_depths * depths_dot) * inverse_depths
+    z_dot = -z * z * ratio_dot.sum()
+    return ratio_dot * z + r * (z_dot / z), z_dot
+
+
+@ti.kernel
+def rasterise_jvp(
+    shading: ti.template(), flags: ti.types.ndarray(), screen: ti.types.ndarray(), corners: ti.types.ndarray(),
+    vertices: ti.types.ndarray(), normals: ti.types.ndarray(), albedo: ti.types.ndarray(), uv: ti.types.ndarray(),
+    texels: ti.types.ndarray(), textures: ti.types.ndarray(), uniforms: ti.types.ndarray(), maps: ti.types.ndarray(),
+    frame: ti.types.ndarray(), centres: ti.types.ndarray(), start: ti.types.ndarray(), slot: ti.types.ndarray(),
+    entries: ti.types.ndarray(), spread: int, side: int, strict: int, near: float, background_depth: float,
+    depth_range: float, pixel_state: ti.types.ndarray(), active: ti.types.ndarray(), screen_dot: ti.types.ndarray(),
+    vertices_dot: ti.types.ndarray(), normals_dot: ti.types.ndarray(), albedo_dot: ti.types.ndarray(),
+    uv_dot: ti.types.ndarray(), texels_dot: ti.types.ndarray(), uniforms_dot: ti.types.ndarray(),
+    maps_dot: ti.types.ndarray(), centres_dot: ti.types.ndarray(), scratch: ti.types.ndarray(), face_dot: ti.types.ndarray(),
+    pixel_dot: ti.types.ndarray(), pictures_dot: ti.types.ndarray(),
+):  # fmt: skip
+    """Turn pictures_dot [M, K, H, W, 4], which hold the backdrop's tangents, into those of the pictures.
+
+    Reads the inputs of ``rasterise``, its pixel_state, active [K] (bits of what each column changes, ``lighting``) and the
+    tangents screen_dot, vertices_dot [M, V, K, 3], normals_dot [M, G + F, K, 3], albedo_dot [K, n, F, 3, 3], uv_dot
+    [K, n, F, 3, 2], texels_dot [K, n, X, 3], uniforms_dot [M K, U], maps_dot [M L, K, R, R, 4], centres_dot [M, K, H, W, 2].
+    Workspace of the tiles: scratch [occupied, 20 K], face_dot [occupied, 42 K], pixel_dot [occupied side^2, 4 K].
+    """
+    images, columns, height, width = (
+        pictures_dot.shape[0], pictures_dot.shape[1], pictures_dot.shape[2], pictures_dot.shape[3],
+    )  # fmt: skip
+    half = 0.5 * ti.min(width, height)
+    for index in range(slot.shape[0] * spread):
+        if index % spread > 0 or slot[index // spread] < 0:
+            continue
+        tile = index // spread
+        m, x0, y0, x1, y1 = tile_box(tile, width, height, side)
+        row = slot[tile]
+        base = row * side * side
+        inverse_sigma = 1.0 / uniforms[m, SOFTNESS]
+        radius = ti.sqrt(CUT_OFF * uniforms[m, SOFTNESS])
+        rate = depth_rate(uniforms, m, depth_range)
+        for y in range(y0, y1 + 1):
+            for x in range(x0, x1 + 1):
+                i = base + (y - y0) * side + x - x0
+                p = pixel_centre(flags, centres, m, x, y, width, height)
+                inverse_depth = inverse_ground_depth(uniforms, m, p)
+                depth, e_ground, e_background = backdrop_weights(inverse_depth, near, background_depth, rate, 0)
+                mix = 1.0 - pixel_state[i, GAP]
+                if strict == 1:
+                    mix = 1.0
+                share, t = 0.0, (pixel_state[i, LEAST_DEPTH] - depth) * rate
+                if t > ti.static(negligible()):
+                    share = ti.exp(t) / pixel_state[i, WEIGHT]
+                contrast = _state_vector(pixel_state, i, BACK) - _state_vector(pixel_state, i, COLOUR)
+                for c in range(columns):
+                    dots = m * columns + c
+                    rate_dot = -rate * uniforms_dot[dots, SOFTNESS + 1] / uniforms[m, SOFTNESS + 1]
+                    weight_dot = e_background * (pixel_state[i, LEAST_DEPTH] - background_depth) * rate_dot
+                    if e_ground > 0:
+                        z = 1.0 / inverse_depth
+                        p_dot = pixel_tangent(flags, centres_dot, m, c, y, x)
+                        z_dot = -z * z * (
+                            uniforms_dot[dots, PLANE + 2] + uniforms_dot[dots, PLANE] * p[0]
+                            + uniforms_dot[dots, PLANE + 1] * p[1] + uniforms[m, PLANE] * p_dot[0]
+                            + uniforms[m, PLANE + 1] * p_dot[1]
+                        )  # fmt: skip
+                        weight_dot += e_ground * ((pixel_state[i, LEAST_DEPTH] - z) * rate_dot - rate * z_dot)
+                    for k in ti.static(range(3)):
+                        pixel_dot[i, 4 * c + k] = (
+                            pictures_dot[m, c, y, x, k] * (1.0 - mix + mix * share * (e_ground + e_background))
+                            + mix * share * weight_dot * contrast[k]
+                        )
+                    pixel_dot[i, 4 * c + 3] = 0.0
+        for entry in range(start[tile], start[tile + 1]):
+            f = entries[entry]
+            a0, a1, a2, depths = face_screen(screen, corners, m, f)
+            inverse_depths = 1.0 / depths
+            fade, fade_rates = near_fade_rates(depths, 1.0 / near)
+            base_c, place_c, mix_c, points_c = face_attributes(
+                shading, flags, corners, vertices, normals, albedo, uv, m, images, f
+            )
+            texture, material = corners[f, TEXTURE], material_column(flags, corners, f)
+            gather_face_tangents(
+                shading, flags, corners, m, images, f, active, screen_dot, vertices_dot, normals_dot, albedo_dot, uv_dot,
+                face_dot, row,
+            )  # fmt: skip
+            inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
+            begin_x, end_x = pixel_range(flags, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
+            begin_y, end_y = pixel_range(flags, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
+            for y in range(begin_y, end_y + 1):
+                for x in range(begin_x, end_x + 1):
+                    p = pixel_centre(flags, centres, m, x, y, width, height)
+                    bare, bare_gap, signed, log_rate, b, edge, inside = fragment(
+                        p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
+                    )
+                    coverage = bare * fade
+                    if coverage > NO_COVERAGE:
+                        i = base + (y - y0) * side + x - x0
+                        gap = 1.0 - fade + fade * bare_gap
+                        alpha_rate = 0.0
+                        if gap > OPAQUE:
+                            alpha_rate = pixel_state[i, GAP] * coverage / gap
+                        r, z = perspective(b, inverse_depths)
+                        t = (pixel_state[i, LEAST_DEPTH] - z) * rate
+                        share = 0.0
+                        c_in = _state_vector(pixel_state, i, COLOUR)
+                        mix, over = 1.0, vec3(0)
+                        if strict == 0:
+                            mix = 1.0 - pixel_state[i, GAP]
+                            over = c_in - _state_vector(pixel_state, i, BACK)
+                        contrast = vec3(0)
+                        if t > ti.static(negligible()):
+                            share = mix * coverage * ti.exp(t) / pixel_state[i, WEIGHT]
+                            if share > 0:
+                                contrast = surface_colour(
+                                    shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material,
+                                    base_c, place_c, mix_c, points_c, r, z,
+                                ) - c_in  # fmt: skip
+                        gradient, q = distance_gradient(p, a0, a1, a2, edge, inside, inverse_squared, inverse_sigma)
+                        for c in range(columns):
+                            log_dot = -log_rate * signed * inverse_sigma * uniforms_dot[m * columns + c, SOFTNESS]
+                            r_dot, z_dot = vec3(0), 0.0
+                            if active[c] & MOVING_COLUMN != 0:
+                                p_dot = pixel_tangent(flags, centres_dot, m, c, y, x)
+                                d0, d1, d2, depths_dot = corner_tangents(face_dot, row, c, p_dot)
+                                log_dot += log_rate * gradient.dot(d0 * q[0] + d1 * q[1] + d2 * q[2])
+                                log_dot += fade_rates.dot(depths_dot)
+                                if share > 0:
+                                    b_dot = barycentrics_tangent(
+                                        p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, d0, d1, d2
+                                    )
+                                    r_dot, z_dot = perspective_tangent(b, r, z, inverse_depths, b_dot, depths_dot)
+                            here = c * SCRATCH_SIZE
+                            put3(scratch, row, here + R_DOT, r_dot)
+                            scratch[row, here + Z_DOT] = z_dot
+                            scratch[row, here + LOG_DOT] = log_dot
+                        if share > 0:
+                            surface_columns(
+                                shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material, base_c,
+                                place_c, mix_c, points_c, r, active, face_dot, texels_dot, uniforms_dot, maps_dot, scratch, row,
+                            )  # fmt: skip
+                        for c in range(columns):
+                            here = c * SCRATCH_SIZE
+                            alpha_dot = alpha_rate * scratch[row, here + LOG_DOT]
+                            result = over * alpha_dot
+                            if share > 0:
+                                rate_dot = (
+                                    -rate * uniforms_dot[m * columns + c, SOFTNESS + 1] / uniforms[m, SOFTNESS + 1]
+                                )
+                                log_share = scratch[row, here + LOG_DOT] - rate * scratch[row, here + Z_DOT]
+                                log_share += (pixel_state[i, LEAST_DEPTH] - z) * rate_dot
+                                result += share * (uniform3(scratch, row, here + COLOUR_DOT) + contrast * log_share)
+                            add3(pixel_dot, i, 4 * c, result)
+                            pixel_dot[i, 4 * c + 3] = pixel_dot[i, 4 * c + 3] + alpha_dot
+        for y in range(y0, y1 + 1):
+            for x in range(x0, x1 + 1):
+                i = base + (y - y0) * side + x - x0
+                for c in range(columns):
+                    for k in ti.static(range(4)):
+                        pictures_dot[m, c, y, x, k] = pixel_dot[i, 4 * c + k]

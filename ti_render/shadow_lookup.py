@@ -1,0 +1,139 @@
+"""How much of a directional light reaches a point: a soft lookup in the light's shadow map.
+
+Williams, Casting curved shadows on curved surfaces (1978), filtered as in Reeves, Salesin and Cook (1987) over the four
+texels around the point, with a soft depth test, so that the result is continuous and differentiable in everything.
+"""
+
+from ti_sim.base.differentiable import Vector, differentiable, inverse, sigmoid, where
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+
+# Depth of the ball's centre in a shadow map, in radii: far enough that the perspective mean of depths is nearly the plain one.
+CENTRE_DEPTH = 64.0
+# Entries of the frame: centre of the ball (3), radius [m], bias and width of the depth test [radii].
+CENTRE, RADIUS, BIAS, TEST_WIDTH = 0, 3, 4, 5
+DEPTH_CHANNEL, ALPHA_CHANNEL = 2, 3
+
+
+@differentiable(constant=("centre", "inverse_radius"))
+def light_space(point, towards, centre, inverse_radius):
+    """Place of a point in the map of a light, (x, y) in [-1, 1] within the ball, and its depth in radii.
+
+    The axes are the orthonormal basis of Duff et al., Building an orthonormal basis, revisited (JCGT 2017).
+    """
+    x, y, z = (towards[i] for i in range(3))
+    sign = where(z < 0.0, -1.0, 1.0)
+    k = -inverse(sign + z)
+    c = x * y * k
+    first = Vector([sign * x * x * k + 1.0, sign * c, -(sign * x)])
+    second = Vector([c, sign + y * y * k, -y])
+    d = (point - centre) * inverse_radius
+    return Vector([d.dot(first), d.dot(second), -d.dot(towards) + CENTRE_DEPTH])
+
+
+@differentiable(constant=("bias", "inverse_width"))
+def occlusion(alpha, map_depth, depth, bias, inverse_width):
+    """Part of the light that a texel of the map keeps from a point at ``depth``."""
+    return alpha * sigmoid((depth - map_depth - bias) * inverse_width)
+
+
+@ti.func
+def map_taps(place, side):
+    """Column and row of the texel up and left of a place in the map, and the fractions of the way to the next ones."""
+    x, y = (place[0] + 1.0) * 0.5 * side - 0.5, (place[1] + 1.0) * 0.5 * side - 0.5
+    # Points far outside the map: any place there that no tap reaches.
+    x, y = ti.min(ti.max(x, -3.0), side + 3.0), ti.min(ti.max(y, -3.0), side + 3.0)
+    left, upper = ti.floor(x), ti.floor(y)
+    return ti.cast(left, ti.i32), ti.cast(upper, ti.i32), x - left, y - upper
+
+
+@ti.func
+def _frame(frame: ti.template()):
+    return vec3(frame[CENTRE], frame[CENTRE + 1], frame[CENTRE + 2]), 1.0 / frame[RADIUS], frame[BIAS], 1.0 / frame[TEST_WIDTH]
+
+
+@ti.func
+def _weight(dx, dy, fx, fy):
+    """Bilinear weight of the tap (dx, dy), each 0 or 1, and its derivatives by fx and fy."""
+    wx, wy = 1.0 - fx, 1.0 - fy
+    sx, sy = -1.0, -1.0
+    if dx == 1:
+        wx, sx = fx, 1.0
+    if dy == 1:
+        wy, sy = fy, 1.0
+    return wx * wy, sx * wy, wx * sy
+
+
+@ti.func
+def visibility(maps: ti.template(), frame: ti.template(), i, point, towards):
+    """Fraction of light ``i`` (a row of the maps [M L, R, R, 4]) that reaches ``point``."""
+    centre, inverse_radius, bias, inverse_width = _frame(frame)
+    place = light_space.value(point, towards, centre, inverse_radius)
+    side = maps.shape[1]
+    column, row, fx, fy = map_taps(place, side)
+    visible = 1.0
+    for dy in range(2):
+        for dx in range(2):
+            x, y = column + dx, row + dy
+            if x >= 0 and y >= 0 and x < side and y < side:
+                alpha = maps[i, y, x, ALPHA_CHANNEL]
+                if alpha > 0:
+                    part = occlusion.value(alpha, maps[i, y, x, DEPTH_CHANNEL], place[2], bias, inverse_width)
+                    weight, _x, _y = _weight(dx, dy, fx, fy)
+                    visible -= weight * part
+    return visible
+
+
+@ti.func
+def visibility_adjoint(maps: ti.template(), frame: ti.template(), i, point, towards, visible_bar, maps_bar: ti.template()):
+    """Adjoint of ``visibility``: adds to maps_bar, returns the adjoints of the point and of the direction."""
+    centre, inverse_radius, bias, inverse_width = _frame(frame)
+    at = light_space.linearize(point, towards, centre, inverse_radius)
+    place = at.value
+    side = maps.shape[1]
+    column, row, fx, fy = map_taps(place, side)
+    place_bar = vec3(0)
+    for dy in range(2):
+        for dx in range(2):
+            x, y = column + dx, row + dy
+            if x >= 0 and y >= 0 and x < side and y < side:
+                alpha = maps[i, y, x, ALPHA_CHANNEL]
+                if alpha > 0:
+                    tap = occlusion.linearize(alpha, maps[i, y, x, DEPTH_CHANNEL], place[2], bias, inverse_width)
+                    part = tap.value
+                    weight, along_x, along_y = _weight(dx, dy, fx, fy)
+                    alpha_bar, map_depth_bar, depth_bar, _b, _w = tap.vjp(-weight * visible_bar)
+                    maps_bar[i, y, x, ALPHA_CHANNEL] += alpha_bar
+                    maps_bar[i, y, x, DEPTH_CHANNEL] += map_depth_bar
+                    place_bar -= vec3(along_x * part, along_y * part, 0.0) * (0.5 * side * visible_bar)
+                    place_bar[2] += depth_bar
+    point_bar, towards_bar, _c, _r = at.vjp(place_bar)
+    return point_bar, towards_bar
+
+
+@ti.func
+def visibility_jvp(
+    maps: ti.template(), frame: ti.template(), i, point, towards, point_dot, towards_dot, maps_dot: ti.template(), c
+):
+    """``visibility`` and its tangent; maps_dot [M L, K, R, R, 4], column ``c``."""
+    centre, inverse_radius, bias, inverse_width = _frame(frame)
+    at = light_space.linearize(point, towards, centre, inverse_radius)
+    place = at.value
+    place_dot = at.jvp((point_dot, towards_dot, 0.0, 0.0))
+    side = maps.shape[1]
+    column, row, fx, fy = map_taps(place, side)
+    visible, visible_dot = 1.0, 0.0
+    for dy in range(2):
+        for dx in range(2):
+            x, y = column + dx, row + dy
+            if x >= 0 and y >= 0 and x < side and y < side:
+                alpha = maps[i, y, x, ALPHA_CHANNEL]
+                alpha_dot = maps_dot[i, c, y, x, ALPHA_CHANNEL]
+                if alpha > 0 or alpha_dot != 0:
+                    tap = occlusion.linearize(alpha, maps[i, y, x, DEPTH_CHANNEL], place[2], bias, inverse_width)
+                    part = tap.value
+                    part_dot = tap.jvp((alpha_dot, maps_dot[i, c, y, x, DEPTH_CHANNEL], place_dot[2], 0.0, 0.0))
+                    weight, along_x, along_y = _weight(dx, dy, fx, fy)
+                    visible -= weight * part
+                    visible_dot -= weight * part_dot + part * 0.5 * side * (along_x * place_dot[0] + along_y * place_dot[1])
+    return visible, visible_dot

@@ -1,0 +1,81 @@
+"""Bilinear lookup in texture images, differentiable in the texels and in the place of the lookup.
+
+u runs to the right and v upwards; texel (row, column) of a w x h image has its centre at u = (column + 1/2) / w,
+v = 1 - (row + 1/2) / h. Indices beyond the image are held at its edge or wrap around.
+"""
+
+from ti_render.rows import is_finite, row_of
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+
+# Columns of the table of textures: first texel, width, height, wrap (1) or clamp (0).
+FIRST, WIDTH, HEIGHT, WRAP = 0, 1, 2, 3
+
+
+@ti.func
+def _index(i, size, wrap):
+    result = ti.min(ti.max(i, 0), size - 1)
+    if wrap == 1:
+        result = i - ti.cast(ti.floor(ti.cast(i, float) / size), ti.i32) * size
+        result = ti.min(ti.max(result, 0), size - 1)
+    return result
+
+
+@ti.func
+def texture_taps(textures: ti.template(), t, u, v):
+    """The four texels around (u, v) of texture ``t`` (upper left, upper right, lower left, lower right), and the fractions
+    of the way from the left and the upper ones to their opposites."""
+    width, height, wrap = textures[t, WIDTH], textures[t, HEIGHT], textures[t, WRAP]
+    x, y = u * width - 0.5, (1.0 - v) * height - 0.5
+    # Far beyond the image the integers would overflow: nothing there can be told apart.
+    if not (is_finite(x) and is_finite(y) and ti.abs(x) < 1e8 and ti.abs(y) < 1e8):
+        x, y = 0.0, 0.0
+    left, upper = ti.floor(x), ti.floor(y)
+    i0, j0 = ti.cast(left, ti.i32), ti.cast(upper, ti.i32)
+    x0, x1 = _index(i0, width, wrap), _index(i0 + 1, width, wrap)
+    y0, y1 = _index(j0, height, wrap), _index(j0 + 1, height, wrap)
+    first = textures[t, FIRST]
+    taps = ti.math.ivec4(first + y0 * width + x0, first + y0 * width + x1, first + y1 * width + x0, first + y1 * width + x1)
+    return taps, x - left, y - upper
+
+
+@ti.func
+def _texel(texels: ti.template(), r, i):
+    return vec3(texels[r, i, 0], texels[r, i, 1], texels[r, i, 2])
+
+
+@ti.func
+def sample_texture(texels: ti.template(), textures: ti.template(), m, images, t, u, v):
+    """Colour of texture ``t`` at (u, v), and its derivatives by u and v."""
+    taps, fx, fy = texture_taps(textures, t, u, v)
+    r = row_of(m, texels.shape[0], images)
+    c00, c10 = _texel(texels, r, taps[0]), _texel(texels, r, taps[1])
+    c01, c11 = _texel(texels, r, taps[2]), _texel(texels, r, taps[3])
+    upper, lower = c00 + (c10 - c00) * fx, c01 + (c11 - c01) * fx
+    along_x = (c10 - c00) * (1.0 - fy) + (c11 - c01) * fy
+    return upper + (lower - upper) * fy, along_x * textures[t, WIDTH], (upper - lower) * textures[t, HEIGHT]
+
+
+@ti.func
+def add_texels(texels_bar: ti.template(), textures: ti.template(), m, images, t, u, v, colour_bar):
+    """Adds the adjoint of a looked-up colour to the four texels."""
+    taps, fx, fy = texture_taps(textures, t, u, v)
+    r = row_of(m, texels_bar.shape[0], images)
+    for k in ti.static(range(3)):
+        texels_bar[r, taps[0], k] += colour_bar[k] * (1.0 - fx) * (1.0 - fy)
+        texels_bar[r, taps[1], k] += colour_bar[k] * fx * (1.0 - fy)
+        texels_bar[r, taps[2], k] += colour_bar[k] * (1.0 - fx) * fy
+        texels_bar[r, taps[3], k] += colour_bar[k] * fx * fy
+
+
+@ti.func
+def texels_tangent(texels_dot: ti.template(), textures: ti.template(), column, m, images, t, u, v):
+    """Tangent of a looked-up colour by the texels' tangents [K, n, X, 3] of this column."""
+    taps, fx, fy = texture_taps(textures, t, u, v)
+    r = row_of(m, texels_dot.shape[1], images)
+    result = vec3(0)
+    for k in ti.static(range(3)):
+        result[k] = (
+            texels_dot[column, r, taps[0], k] * (1.0 - fx) + texels_dot[column, r, taps[1], k] * fx
+        ) * (1.0 - fy) + (texels_dot[column, r, taps[2], k] * (1.0 - fx) + texels_dot[column, r, taps[3], k] * fx) * fy
+    return result
