@@ -27,8 +27,8 @@ UNLIT, LAMBERT, PHONG = 0, 1, 2
 R_DOT, Z_DOT, COLOUR_DOT, NORMAL_DOT, POINT_DOT, BASE_DOT, VIEW_DOT, LOG_DOT = 0, 3, 4, 7, 10, 13, 16, 19
 SCRATCH_SIZE = 20
 # What a column of tangents changes (bits): vertices or camera; light, material or (always with the first) what is lit; albedo or
-# texture.
-MOVING_COLUMN, LIT_COLUMN, ALBEDO_COLUMN = 1, 2, 4
+# texture; sigma or gamma. Entries of scratch that a column does not need stay zero.
+MOVING_COLUMN, LIT_COLUMN, ALBEDO_COLUMN, SOFT_COLUMN = 1, 2, 4, 8
 # Cosine of the light's angle below which a highlight fades out.
 TERMINATOR = 0.1
 # Squared distance [m2] that a point light keeps at least.
@@ -225,7 +225,8 @@ def light_columns(
     else:
         received, shine = uniform3(uniforms, m, AMBIENT), vec3(0)
         for c in range(columns):
-            put3(scratch, row, c * SCRATCH_SIZE + COLOUR_DOT, albedo * uniform3(dots, m * columns + c, AMBIENT))
+            if active[c] & LIT_COLUMN != 0:
+                put3(scratch, row, c * SCRATCH_SIZE + COLOUR_DOT, albedo * uniform3(dots, m * columns + c, AMBIENT))
         if environment == 1:
             basis_at = environment_basis.linearize(normal)
             basis = basis_at.value
@@ -245,12 +246,11 @@ def light_columns(
             view_at = view_direction.linearize(point, uniform3(uniforms, m, EYE))
             view = view_at.value
             for c in range(columns):
-                view_dot = vec3(0)
                 if active[c] & MOVING_COLUMN != 0:
                     view_dot = view_at.jvp(
                         (uniform3(scratch, row, c * SCRATCH_SIZE + POINT_DOT), uniform3(dots, m * columns + c, EYE))
                     )
-                put3(scratch, row, c * SCRATCH_SIZE + VIEW_DOT, view_dot)
+                    put3(scratch, row, c * SCRATCH_SIZE + VIEW_DOT, view_dot)
         for i in range(directionals + points):
             column = LIGHTS + LIGHT_SIZE * i
             light = uniform3(uniforms, m, column)
@@ -294,7 +294,12 @@ def light_columns(
                         result = power * (strength * answer_dot + strength_dot * answer)
                         add3(scratch, row, here + COLOUR_DOT, result + uniform3(dots, r, column + 3) * (strength * answer))
         for c in range(columns):
-            result = uniform3(scratch, row, c * SCRATCH_SIZE + BASE_DOT) * received
-            if ti.static(shading == PHONG):
-                result += uniform3(dots, m * columns + c, material) * shine
-            add3(scratch, row, c * SCRATCH_SIZE + COLOUR_DOT, result)
+            result, here = vec3(0), c * SCRATCH_SIZE
+            if active[c] & (MOVING_COLUMN | ALBEDO_COLUMN) != 0:
+                result = uniform3(scratch, row, here + BASE_DOT) * received
+            if active[c] & LIT_COLUMN != 0:
+                result += uniform3(scratch, row, here + COLOUR_DOT)
+                if ti.static(shading == PHONG):
+                    result += uniform3(dots, m * columns + c, material) * shine
+            if active[c] != 0:
+                put3(scratch, row, here + COLOUR_DOT, result)

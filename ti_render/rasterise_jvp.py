@@ -11,7 +11,7 @@ In the terms of ``rasterise_adjoint``, each fragment adds to every column
 from ti_render.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
 from ti_render.fragment import distance_gradient, fragment, near_fade_rates, perspective, setup, vec2
 from ti_render.fragment_tangent import barycentrics_tangent
-from ti_render.lighting import COLOUR_DOT, LOG_DOT, MOVING_COLUMN, R_DOT, SCRATCH_SIZE, Z_DOT, add3, put3
+from ti_render.lighting import COLOUR_DOT, LOG_DOT, MOVING_COLUMN, R_DOT, SCRATCH_SIZE, SOFT_COLUMN, Z_DOT, add3, put3
 from ti_render.rasterise import (
     BACK,
     COLOUR,
@@ -39,6 +39,9 @@ from ti_render.tiles import CUT_OFF
 from ti_render.uniforms import PLANE, SOFTNESS, uniform3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
+
+# Columns in which coverage and depth order change.
+GEOMETRY_COLUMN = MOVING_COLUMN | SOFT_COLUMN
 
 
 @ti.func
@@ -188,40 +191,43 @@ def rasterise_jvp(
                                 ) - c_in  # fmt: skip
                         gradient, q = distance_gradient(p, a0, a1, a2, edge, inside, inverse_squared, inverse_sigma)
                         for c in range(columns):
-                            log_dot = -log_rate * signed * inverse_sigma * uniforms_dot[m * columns + c, SOFTNESS]
-                            r_dot, z_dot = vec3(0), 0.0
-                            if active[c] & MOVING_COLUMN != 0:
-                                p_dot = pixel_tangent(flags, centres_dot, m, c, y, x)
-                                d0, d1, d2, depths_dot = corner_tangents(face_dot, row, c, p_dot)
-                                log_dot += log_rate * gradient.dot(d0 * q[0] + d1 * q[1] + d2 * q[2])
-                                log_dot += fade_rates.dot(depths_dot)
-                                if share > 0:
-                                    b_dot = barycentrics_tangent(
-                                        p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, d0, d1, d2
-                                    )
-                                    r_dot, z_dot = perspective_tangent(b, r, z, inverse_depths, b_dot, depths_dot)
-                            here = c * SCRATCH_SIZE
-                            put3(scratch, row, here + R_DOT, r_dot)
-                            scratch[row, here + Z_DOT] = z_dot
-                            scratch[row, here + LOG_DOT] = log_dot
+                            if active[c] & GEOMETRY_COLUMN != 0:
+                                here = c * SCRATCH_SIZE
+                                log_dot = -log_rate * signed * inverse_sigma * uniforms_dot[m * columns + c, SOFTNESS]
+                                if active[c] & MOVING_COLUMN != 0:
+                                    p_dot = pixel_tangent(flags, centres_dot, m, c, y, x)
+                                    d0, d1, d2, depths_dot = corner_tangents(face_dot, row, c, p_dot)
+                                    log_dot += log_rate * gradient.dot(d0 * q[0] + d1 * q[1] + d2 * q[2])
+                                    log_dot += fade_rates.dot(depths_dot)
+                                    if share > 0:
+                                        b_dot = barycentrics_tangent(
+                                            p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, d0, d1, d2
+                                        )
+                                        r_dot, z_dot = perspective_tangent(b, r, z, inverse_depths, b_dot, depths_dot)
+                                        put3(scratch, row, here + R_DOT, r_dot)
+                                        scratch[row, here + Z_DOT] = z_dot
+                                scratch[row, here + LOG_DOT] = log_dot
                         if share > 0:
                             surface_columns(
                                 shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material, base_c,
                                 place_c, mix_c, points_c, r, active, face_dot, texels_dot, uniforms_dot, maps_dot, scratch, row,
                             )  # fmt: skip
                         for c in range(columns):
-                            here = c * SCRATCH_SIZE
-                            alpha_dot = alpha_rate * scratch[row, here + LOG_DOT]
-                            result = over * alpha_dot
-                            if share > 0:
+                            here, result = c * SCRATCH_SIZE, vec3(0)
+                            if active[c] & GEOMETRY_COLUMN != 0:
+                                alpha_dot = alpha_rate * scratch[row, here + LOG_DOT]
+                                result = over * alpha_dot
+                                pixel_dot[i, 4 * c + 3] = pixel_dot[i, 4 * c + 3] + alpha_dot
                                 rate_dot = (
                                     -rate * uniforms_dot[m * columns + c, SOFTNESS + 1] / uniforms[m, SOFTNESS + 1]
                                 )
                                 log_share = scratch[row, here + LOG_DOT] - rate * scratch[row, here + Z_DOT]
                                 log_share += (pixel_state[i, LEAST_DEPTH] - z) * rate_dot
-                                result += share * (uniform3(scratch, row, here + COLOUR_DOT) + contrast * log_share)
-                            add3(pixel_dot, i, 4 * c, result)
-                            pixel_dot[i, 4 * c + 3] = pixel_dot[i, 4 * c + 3] + alpha_dot
+                                result += share * log_share * contrast
+                            if active[c] != 0:
+                                if share > 0:
+                                    result += share * uniform3(scratch, row, here + COLOUR_DOT)
+                                add3(pixel_dot, i, 4 * c, result)
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
                 i = base + (y - y0) * side + x - x0

@@ -13,7 +13,7 @@ from ti_render.dibr import rasterise_dibr_jvp
 from ti_render.inputs import contiguous, given_inputs
 from ti_render.lens import undistort_pixels_jvp
 from ti_render.light_view import view_from_lights_jvp
-from ti_render.lighting import ALBEDO_COLUMN, LIT_COLUMN, MOVING_COLUMN, SCRATCH_SIZE
+from ti_render.lighting import ALBEDO_COLUMN, LIT_COLUMN, MOVING_COLUMN, SCRATCH_SIZE, SOFT_COLUMN
 from ti_render.normals import find_normals_jvp
 from ti_render.pose import pose_jvp
 from ti_render.project import project_jvp
@@ -39,7 +39,7 @@ from ti_sim.base.runtime import compiled_lightly, require
 GEOMETRY = ("vertices_rest", "body_q", "camera", "distortion")
 # Inputs that change the light on surfaces (the ground moves under it), and those that change the surfaces' own colour.
 LIGHT = ("ambient", "environment", "directional", "point", "material", "ground")
-ALBEDO = ("albedo", "uv", "texels")
+ALBEDO = ("albedo", "uv", "texels", "ground")
 
 
 @compiled_lightly
@@ -63,7 +63,7 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
     dots = {name: tangents[name] if name in tangents else _no_tangent(result, name, columns) for name in result.gathered}
     moves = _moving(tangents, columns, GEOMETRY)
     active = moves * (MOVING_COLUMN | LIT_COLUMN) | _moving(tangents, columns, LIGHT) * LIT_COLUMN
-    active |= _moving(tangents, columns, ALBEDO) * ALBEDO_COLUMN
+    active |= _moving(tangents, columns, ALBEDO) * ALBEDO_COLUMN | _moving(tangents, columns, ("softness",)) * SOFT_COLUMN
     vertices_dot, screen_dot, normals_dot = _geometry(result, dots, columns, bool(moves.any()))
     uniforms_dot = empty_like_family(like, (like.shape[0] * columns, result.layer.uniforms.shape[1]))
     gather_uniforms_jvp(
@@ -169,12 +169,13 @@ def _shadow_tangents(
 
 
 def _workspace(layer: Layer, columns: int) -> tuple[Array, ...]:
-    """Workspace of the occupied tiles: of a fragment, of a face, and (softras) of the pixels."""
+    """Workspace of the occupied tiles: of a fragment (zero at first), of a face, and (softras) of the pixels."""
     like, occupied = layer.screen, max(layer.tiles.occupied, 1)
-    sizes = [(occupied, columns * SCRATCH_SIZE), (occupied, columns * FACE_DOT_SIZE)]
-    if not layer.hard:
-        sizes.append((layer.pixel_state.shape[0], 4 * columns))
-    return tuple(empty_like_family(like, size) for size in sizes)
+    fragment_dot = zeros_like_family(like, (occupied, columns * SCRATCH_SIZE))
+    face_dot = empty_like_family(like, (occupied, columns * FACE_DOT_SIZE))
+    if layer.hard:
+        return fragment_dot, face_dot
+    return fragment_dot, face_dot, empty_like_family(like, (layer.pixel_state.shape[0], 4 * columns))
 
 
 def _picture_tangents(
@@ -187,7 +188,7 @@ def _picture_tangents(
     columns_active = ints_like_family(like, active)
     draw_backdrop_jvp(
         *backdrop_arguments(result), spread_of(images * height), columns_active, dots["texels"], uniforms_dot, maps_dot,
-        dots["background_image"], centres_dot, empty_like_family(like, (images * height, columns * SCRATCH_SIZE)), pictures_dot,
+        dots["background_image"], centres_dot, zeros_like_family(like, (images * height, columns * SCRATCH_SIZE)), pictures_dot,
     )  # fmt: skip
     arguments: tuple[Any, ...] = mesh_arguments(
         layer.shading, result.flags, result.inputs, layer.screen, result.vertices_world, result.normals, result.gathered,

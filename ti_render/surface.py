@@ -244,16 +244,16 @@ def surface_columns(
             sign = _side(flags, uniforms, m, normal_at.value, point)
             normal = normal_at.value * sign
             for c in range(columns):
-                normal_dot, point_dot, here = vec3(0), vec3(0), c * SCRATCH_SIZE
                 if active[c] & MOVING_COLUMN != 0:
+                    here = c * SCRATCH_SIZE
                     r_dot = uniform3(scratch, row, here + R_DOT)
                     normal_dot = sign * normal_at.jvp(
                         mix @ r_dot + corner_mix(face_dot, row, c * FACE_DOT_SIZE + NORMAL_PART, r)
                     )
+                    put3(scratch, row, here + NORMAL_DOT, normal_dot)
                     if flags[WITH_POSITION] == 1:
                         point_dot = points @ r_dot + corner_mix(face_dot, row, c * FACE_DOT_SIZE + POINT_PART, r)
-                put3(scratch, row, here + NORMAL_DOT, normal_dot)
-                put3(scratch, row, here + POINT_DOT, point_dot)
+                        put3(scratch, row, here + POINT_DOT, point_dot)
         if ti.static(shading == NORMAL):
             for c in range(columns):
                 put3(scratch, row, c * SCRATCH_SIZE + COLOUR_DOT, uniform3(scratch, row, c * SCRATCH_SIZE + NORMAL_DOT))
@@ -264,13 +264,13 @@ def surface_columns(
                 texel, _u, _v = sample_texture(texels, textures, m, images, texture, at[0], at[1])
                 own *= texel
             for c in range(columns):
-                own_dot, here = vec3(0), c * SCRATCH_SIZE
                 if active[c] & (MOVING_COLUMN | ALBEDO_COLUMN) != 0:
+                    here = c * SCRATCH_SIZE
                     own_dot = _albedo_tangent(
                         texels, textures, m, images, texture, base, place, r, uniform3(scratch, row, here + R_DOT), active[c],
                         face_dot, row, texels_dot, c,
                     )  # fmt: skip
-                put3(scratch, row, here + BASE_DOT, own_dot)
+                    put3(scratch, row, here + BASE_DOT, own_dot)
             light_columns(
                 shading, uniforms, maps, frame, m, flags[DIRECTIONALS], flags[POINTS], flags[WITH_ENVIRONMENT],
                 flags[WITH_SHADOWS], normal, point, own, material, active, uniforms_dot, maps_dot, scratch, row,

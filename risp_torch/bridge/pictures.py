@@ -68,6 +68,7 @@ class _Call:
         return _joined([render_jvp(self.again(chunk, tensors), self.tangent_parts(chunk, tangents)) for chunk in self.chunks])
 
     def tangent_parts(self, chunk: Chunk, tangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The rows of the tangents that belong to a chunk."""
         parts = {}
         for name, tangent in tangents.items():
             parts[name] = chunk.part(name, kernel_tensor(tangent, f"tangent of {name}"), axis=1).contiguous()

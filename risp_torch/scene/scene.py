@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from risp_torch import bridge
 from risp_torch.scene.backdrop import Backdrop, Pattern
 from risp_torch.scene.body import Body, add_contact, make_body
 from risp_torch.scene.cameras import ALL, Cameras
+from risp_torch.scene.description import describe
 from risp_torch.scene.items import Camera, Contact, Light, Picture, Surface, Vector, Wrap
 from risp_torch.scene.lights import Lights
 from risp_torch.scene.numbers import Values, shared_rows
@@ -31,7 +30,6 @@ from ti_sim.rigid.solver import RigidSolver
 from ti_sim.shapes import Shape, check_inertia
 
 Quantity = Literal["color", "depth", "normal"]
-_MOST_LISTED = 4096  # numbers of one parameter that a description lists; of larger arrays it holds a checksum
 
 
 @dataclass(frozen=True)
@@ -418,36 +416,7 @@ class Scene:
 
     def description(self) -> dict[str, Any]:
         """Everything that decides a film of this scene, in values that JSON can hold (geometry and pictures as checksums)."""
-        ground = self.backdrop.ground
-        return {
-            "name": self.name,
-            "frame_dt": self.frame_dt,
-            "frames": self.frames,
-            "substeps": self.settings.substeps,
-            "integrator": self.settings.integrator,
-            "style": self.style,
-            "shadows": None if self.shadows is None else asdict(self.shadows),
-            "ground": None if ground is None else [ground.height, ground.pattern, ground.wrap],
-            "bodies": [body.name for body in self.bodies],
-            "textures": [[*body.look.textures, body.look.wrap] for body in self.bodies],
-            "lights": [self.lights.ambient, self.lights.directional, self.lights.point, self.lights.environment],
-            "geometry_sha256": self._geometry_checksum(),
-            "forces": [[f.name, f.body, f.first_step, f.last_step, f.kind] for f in self.forces],
-            "cameras": [
-                [c.name, c.width, c.height, c.near, c.far, np.asarray(c.rotation).tolist()] for c in self.cameras
-            ],
-            "parameters": {name: _listed(param.value) for name, param in self.table.params.items()},
-        }
-
-    def _geometry_checksum(self) -> str:
-        checksum = sha256()
-        for body in self.bodies:
-            look = body.look
-            uv = np.zeros(0) if look.uv is None else look.uv
-            look_arrays = (look.corner_normal, look.face_texture, uv)
-            for array in (body.mesh.vertices, body.mesh.faces, body.points, body.orientation, *look_arrays):
-                checksum.update(np.ascontiguousarray(array).tobytes())
-        return checksum.hexdigest()
+        return describe(self)
 
     def rigid_inputs(self, values: Values) -> RigidInputs:
         """The solver's arrays from parameter values [B, ...] (``ParameterTable.values``); differentiable."""
@@ -620,11 +589,3 @@ class Scene:
             view = self._view()
             self._geometry = view.topology(), view.vertices()
         return self._geometry
-
-
-def _listed(value: Any) -> Any:
-    """A parameter's numbers as lists; the shape and a checksum of many."""
-    array = np.asarray(value)
-    if array.size <= _MOST_LISTED:
-        return array.tolist()
-    return {"shape": list(array.shape), "sha256": sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}

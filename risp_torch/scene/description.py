@@ -1,0 +1,57 @@
+"""The fingerprint of a film: everything that decides it, to tell whether a run belongs to a scene."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from risp_torch.scene.body import Body
+    from risp_torch.scene.scene import Scene
+
+MOST_LISTED = 4096  # numbers of one parameter that are listed; of larger arrays, such as textures, there is a checksum
+
+
+def describe(scene: Scene) -> dict[str, Any]:
+    """Everything that decides a film of a scene, in values that JSON can hold (geometry and pictures as checksums)."""
+    ground, lights = scene.backdrop.ground, scene.lights
+    return {
+        "name": scene.name,
+        "frame_dt": scene.frame_dt,
+        "frames": scene.frames,
+        "substeps": scene.settings.substeps,
+        "integrator": scene.settings.integrator,
+        "style": dict(scene.style),
+        "shadows": None if scene.shadows is None else asdict(scene.shadows) | {"center": list(scene.shadows.center)},
+        "ground": None if ground is None else [ground.height, ground.pattern, ground.wrap],
+        "bodies": [body.name for body in scene.bodies],
+        "textures": [[*body.look.textures, body.look.wrap] for body in scene.bodies],
+        "lights": [list(lights.ambient), list(lights.directional), list(lights.point), list(lights.environment)],
+        "geometry_sha256": _geometry_checksum(scene.bodies),
+        "forces": [[f.name, f.body, f.first_step, f.last_step, f.kind] for f in scene.forces],
+        "cameras": [[c.name, c.width, c.height, c.near, c.far, np.asarray(c.rotation).tolist()] for c in scene.cameras],
+        "parameters": {name: _listed(param.value) for name, param in scene.parameters.items()},
+    }
+
+
+def _geometry_checksum(bodies: Iterable[Body]) -> str:
+    checksum = sha256()
+    for body in bodies:
+        look = body.look
+        uv = np.zeros(0) if look.uv is None else look.uv
+        shape = (body.mesh.vertices, body.mesh.faces, body.points, body.orientation)
+        for array in (*shape, look.corner_normal, look.face_texture, uv):
+            checksum.update(np.ascontiguousarray(array).tobytes())
+    return checksum.hexdigest()
+
+
+def _listed(value: Any) -> Any:
+    """A parameter's numbers as lists; the shape and a checksum of many."""
+    array = np.asarray(value)
+    if array.size <= MOST_LISTED:
+        return array.tolist()
+    return {"shape": list(array.shape), "sha256": sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}
