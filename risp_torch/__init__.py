@@ -2,13 +2,27 @@
 
 from risp_torch.gradients import check_film_gradient, check_torch
 from risp_torch.inversion import Inversion, OptimiseSettings, film, invert, landscape, pixel_loss, simulate_video
-from risp_torch.scene import AmbientLight, Camera, Contact, DirectionalLight, Scene, States, Surface, load_scene, scene_names
+from risp_torch.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
+from risp_torch.scene import (
+    AmbientLight,
+    Camera,
+    Contact,
+    DirectionalLight,
+    EnvironmentLight,
+    PointLight,
+    Scene,
+    States,
+    Surface,
+    load_scene,
+    scene_names,
+)
 from risp_torch.video import read_video, write_frames, write_video
 from ti_sim import Box, Capsule, Checkpoint, Cone, Cylinder, DivergenceError, Mesh, Param, Sphere, StoreAll, UserError, start
 
 __all__ = [
-    "AmbientLight", "Box", "Camera", "Capsule", "Checkpoint", "Cone", "Contact", "Cylinder", "DirectionalLight",
-    "DivergenceError", "Inversion", "Mesh", "OptimiseSettings", "Param", "Scene", "Sphere", "States", "StoreAll", "Surface",
-    "UserError", "check_film_gradient", "check_torch", "film", "invert", "landscape", "load_scene", "pixel_loss", "read_video",
+    "AmbientLight", "Box", "Camera", "Capsule", "Checkpoint", "Cone", "Contact", "Cylinder", "Direction", "DirectionalLight",
+    "DivergenceError", "EnvironmentLight", "Factor", "Inversion", "Mesh", "OptimiseSettings", "Param", "PointLight", "Range",
+    "RenderingParameters", "Scene", "Sphere", "States", "StoreAll", "Surface", "UserError", "check_film_gradient", "check_torch",
+    "contact_sheet", "default_psi", "film", "image_jacobian", "invert", "landscape", "load_scene", "pixel_loss", "read_video",
     "scene_names", "simulate_video", "start", "write_frames", "write_video",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import NoReturn
 from risp_torch.suggest import near_names
 from ti_sim.base.errors import DivergenceError, UserError
 
-COMMANDS = ("scenes", "simulate", "gradcheck", "landscape", "invert")
+COMMANDS = ("scenes", "simulate", "render", "gradcheck", "landscape", "invert")
 
 
 class _Parser(argparse.ArgumentParser):

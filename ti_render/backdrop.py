@@ -17,9 +17,8 @@ from ti_render.lighting import (
     light_columns,
     light_surface,
     light_surface_adjoint,
-    put3,
 )
-from ti_render.rows import row_of
+from ti_render.rows import put3, row_of
 from ti_render.surface import (
     BACKGROUND_IMAGE,
     DEPTH,
@@ -388,15 +387,15 @@ def draw_backdrop_jvp(
 ):  # fmt: skip
     """Tangent of ``draw_backdrop``: writes pictures_dot [M, K, H, W, 4] (last channel 0) from the inputs' tangents
     (texels_dot [K, n, X, 3], uniforms_dot [M K, U], maps_dot [M L, K, R, R, 4], image_dot [K, n, h, w, 3], centres_dot
-    [M, K, H, W, 2]) and active [K]. scratch [M H, 20 K] is the workspace of the rows of pixels."""
+    [M, K, H, W, 2]) and active [K]. scratch [M H K 20] is the workspace of the rows of pixels."""
     images, columns, height, width = (
         pictures_dot.shape[0], pictures_dot.shape[1], pictures_dot.shape[2], pictures_dot.shape[3],
     )  # fmt: skip
     for index in range(images * height * spread):
         if index % spread > 0:
             continue
-        row = index // spread
-        m, y = row // height, row % height
+        row = index // spread * columns * SCRATCH_SIZE
+        m, y = index // spread // height, index // spread % height
         rate = depth_rate(uniforms, m, depth_range)
         for x in range(width):
             p = pixel_centre(flags, centres, m, x, y, width, height)
@@ -439,9 +438,9 @@ def draw_backdrop_jvp(
                             flags, uniforms, texels, textures, m, images, point, point_dot, uniforms_dot, dots, texels_dot, c
                         )
                         albedo = own
-                        put3(scratch, row, here + NORMAL_DOT, vec3(0))
-                        put3(scratch, row, here + POINT_DOT, point_dot)
-                        put3(scratch, row, here + BASE_DOT, own_dot)
+                        put3(scratch, row + here + NORMAL_DOT, vec3(0))
+                        put3(scratch, row + here + POINT_DOT, point_dot)
+                        put3(scratch, row + here + BASE_DOT, own_dot)
                 for k in ti.static(range(3)):
                     pictures_dot[m, c, y, x, k] = result[k]
                 pictures_dot[m, c, y, x, 3] = 0.0
@@ -455,7 +454,7 @@ def draw_backdrop_jvp(
                     for c in range(columns):
                         for k in ti.static(range(3)):
                             pictures_dot[m, c, y, x, k] = (
-                                pictures_dot[m, c, y, x, k] + share * scratch[row, c * SCRATCH_SIZE + COLOUR_DOT + k]
+                                pictures_dot[m, c, y, x, k] + share * scratch[row + c * SCRATCH_SIZE + COLOUR_DOT + k]
                             )
 
 

@@ -19,13 +19,15 @@ from ti_render.fragment import (
     vec2,
 )
 from ti_render.fragment_tangent import barycentrics_tangent
-from ti_render.lighting import COLOUR_DOT, MOVING_COLUMN, R_DOT, SCRATCH_SIZE, Z_DOT, put3
+from ti_render.lighting import COLOUR_DOT, MOVING_COLUMN, R_DOT, SCRATCH_SIZE, Z_DOT
 from ti_render.rasterise import NO_COVERAGE, face_screen, pixel_range, tile_box
 from ti_render.rasterise_adjoint import OPAQUE, add_attributes, add_screen
 from ti_render.rasterise_jvp import corner_tangents, perspective_tangent, pixel_tangent
+from ti_render.rows import put3
 from ti_render.surface import (
     DEPTH,
     DISTORTED,
+    FACE_DOT_SIZE,
     TEXTURE,
     face_attributes,
     gather_face_tangents,
@@ -61,9 +63,9 @@ def _silhouette(signed, inside):
 @ti.func
 def _seen(pixel_state: ti.template(), uniforms: ti.template(), i, m, p):
     """Number of the face that a pixel shows, -1 for the backdrop."""
-    f = ti.cast(pixel_state[i, FACE], ti.i32)
+    f = ti.cast(pixel_state[i * DIBR_STATE_SIZE + FACE], ti.i32)
     inverse_depth = inverse_ground_depth(uniforms, m, p)
-    if f >= 0 and inverse_depth > 1e-30 and inverse_depth * pixel_state[i, NEAREST] >= 1.0:
+    if f >= 0 and inverse_depth > 1e-30 and inverse_depth * pixel_state[i * DIBR_STATE_SIZE + NEAREST] >= 1.0:
         f = -1
     return f
 
@@ -79,7 +81,7 @@ def rasterise_dibr(
 ):  # fmt: skip
     """Draw the faces into pictures [M, H, W, 4] that hold the backdrop.
 
-    Reads what ``rasterise`` reads. Writes pixel_state [occupied side^2, 3] (face numbers as reals: at most 2^24 in f32) and
+    Reads what ``rasterise`` reads. Writes pixel_state [occupied side^2 3] (face numbers as reals: at most 2^24 in f32) and
     pictures. Adjoint: ``rasterise_dibr_adjoint``; tangent: ``rasterise_dibr_jvp``; both by hand.
     """
     images, height, width = pictures.shape[0], pictures.shape[1], pictures.shape[2]
@@ -93,9 +95,9 @@ def rasterise_dibr(
         inverse_sigma = 1.0 / uniforms[m, SOFTNESS]
         radius = ti.sqrt(CUT_OFF * uniforms[m, SOFTNESS])
         for i in range(base, base + side * side):
-            pixel_state[i, NEAREST] = 1e30
-            pixel_state[i, FACE] = -1.0
-            pixel_state[i, GAP] = 1.0
+            pixel_state[i * DIBR_STATE_SIZE + NEAREST] = 1e30
+            pixel_state[i * DIBR_STATE_SIZE + FACE] = -1.0
+            pixel_state[i * DIBR_STATE_SIZE + GAP] = 1.0
         for entry in range(start[tile], start[tile + 1]):
             f = entries[entry]
             a0, a1, a2, depths = face_screen(screen, corners, m, f)
@@ -113,12 +115,12 @@ def rasterise_dibr(
                     if bare * fade > NO_COVERAGE:
                         i = base + (y - y0) * side + x - x0
                         value, _r = _silhouette(signed, inside)
-                        pixel_state[i, GAP] = pixel_state[i, GAP] * (1.0 - fade * value)
+                        pixel_state[i * DIBR_STATE_SIZE + GAP] = pixel_state[i * DIBR_STATE_SIZE + GAP] * (1.0 - fade * value)
                         if inside == 1:
                             _r3, z = perspective(b, inverse_depths)
-                            if z < pixel_state[i, NEAREST]:
-                                pixel_state[i, NEAREST] = z
-                                pixel_state[i, FACE] = ti.cast(f, float)
+                            if z < pixel_state[i * DIBR_STATE_SIZE + NEAREST]:
+                                pixel_state[i * DIBR_STATE_SIZE + NEAREST] = z
+                                pixel_state[i * DIBR_STATE_SIZE + FACE] = ti.cast(f, float)
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
                 i = base + (y - y0) * side + x - x0
@@ -140,7 +142,7 @@ def rasterise_dibr(
                     )  # fmt: skip
                     for k in ti.static(range(3)):
                         pictures[m, y, x, k] = colour[k]
-                pictures[m, y, x, 3] = 1.0 - pixel_state[i, GAP]
+                pictures[m, y, x, 3] = 1.0 - pixel_state[i * DIBR_STATE_SIZE + GAP]
 
 
 @ti.kernel
@@ -222,9 +224,10 @@ def rasterise_dibr_adjoint(
                             p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                         )
                         i = base + (y - y0) * side + x - x0
-                        if bare * fade > NO_COVERAGE and pixel_state[i, GAP] > OPAQUE:
+                        if bare * fade > NO_COVERAGE and pixel_state[i * DIBR_STATE_SIZE + GAP] > OPAQUE:
                             value, log_rate = _silhouette(signed, inside)
-                            log_bar = pictures_bar[m, y, x, 3] * pixel_state[i, GAP] * fade * value / (1.0 - fade * value)
+                            others = pixel_state[i * DIBR_STATE_SIZE + GAP] / (1.0 - fade * value)
+                            log_bar = pictures_bar[m, y, x, 3] * others * fade * value
                             fade_bar += log_bar
                             x_bar = log_rate * log_bar
                             if x_bar != 0:
@@ -264,8 +267,8 @@ def rasterise_dibr_jvp(
             continue
         tile = index // spread
         m, x0, y0, x1, y1 = tile_box(tile, width, height, side)
-        row = slot[tile]
-        base = row * side * side
+        row, face_row = slot[tile] * columns * SCRATCH_SIZE, slot[tile] * columns * FACE_DOT_SIZE
+        base = slot[tile] * side * side
         inverse_sigma = 1.0 / uniforms[m, SOFTNESS]
         radius = ti.sqrt(CUT_OFF * uniforms[m, SOFTNESS])
         for y in range(y0, y1 + 1):
@@ -285,28 +288,28 @@ def rasterise_dibr_jvp(
                     )
                     gather_face_tangents(
                         shading, flags, corners, m, images, f, active, screen_dot, vertices_dot, normals_dot, albedo_dot, uv_dot,
-                        face_dot, row,
+                        face_dot, face_row,
                     )  # fmt: skip
                     for c in range(columns):
                         r_dot, z_dot = vec3(0), 0.0
                         if active[c] & MOVING_COLUMN != 0:
                             d0, d1, d2, depths_dot = corner_tangents(
-                                face_dot, row, c, pixel_tangent(flags, centres_dot, m, c, y, x)
+                                face_dot, face_row, c, pixel_tangent(flags, centres_dot, m, c, y, x)
                             )
                             b_dot = barycentrics_tangent(
                                 p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, d0, d1, d2
                             )
                             r_dot, z_dot = perspective_tangent(b, r, z, inverse_depths, b_dot, depths_dot)
-                        put3(scratch, row, c * SCRATCH_SIZE + R_DOT, r_dot)
-                        scratch[row, c * SCRATCH_SIZE + Z_DOT] = z_dot
+                        put3(scratch, row + c * SCRATCH_SIZE + R_DOT, r_dot)
+                        scratch[row + c * SCRATCH_SIZE + Z_DOT] = z_dot
                     surface_columns(
                         shading, flags, texels, textures, uniforms, maps, frame, m, images, corners[f, TEXTURE],
-                        material_column(flags, corners, f), base_c, place_c, mix_c, points_c, r, active, face_dot, texels_dot,
-                        uniforms_dot, maps_dot, scratch, row,
+                        material_column(flags, corners, f), base_c, place_c, mix_c, points_c, r, active, face_dot, face_row,
+                        texels_dot, uniforms_dot, maps_dot, scratch, row,
                     )  # fmt: skip
                     for c in range(columns):
                         for k in ti.static(range(3)):
-                            pictures_dot[m, c, y, x, k] = scratch[row, c * SCRATCH_SIZE + COLOUR_DOT + k]
+                            pictures_dot[m, c, y, x, k] = scratch[row + c * SCRATCH_SIZE + COLOUR_DOT + k]
         for entry in range(start[tile], start[tile + 1]):
             f = entries[entry]
             a0, a1, a2, depths = face_screen(screen, corners, m, f)
@@ -314,7 +317,7 @@ def rasterise_dibr_jvp(
             inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
             gather_face_tangents(
                 DEPTH, flags, corners, m, images, f, active, screen_dot, vertices_dot, normals_dot, albedo_dot, uv_dot, face_dot,
-                row,
+                face_row,
             )  # fmt: skip
             begin_x, end_x = pixel_range(flags, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
             begin_y, end_y = pixel_range(flags, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
@@ -325,15 +328,15 @@ def rasterise_dibr_jvp(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
                     i = base + (y - y0) * side + x - x0
-                    if bare * fade > NO_COVERAGE and pixel_state[i, GAP] > OPAQUE:
+                    if bare * fade > NO_COVERAGE and pixel_state[i * DIBR_STATE_SIZE + GAP] > OPAQUE:
                         value, log_rate = _silhouette(signed, inside)
-                        alpha_rate = pixel_state[i, GAP] * fade * value / (1.0 - fade * value)
+                        alpha_rate = pixel_state[i * DIBR_STATE_SIZE + GAP] * fade * value / (1.0 - fade * value)
                         gradient, q = distance_gradient(p, a0, a1, a2, edge, inside, inverse_squared, inverse_sigma)
                         for c in range(columns):
                             log_dot = -log_rate * signed * inverse_sigma * uniforms_dot[m * columns + c, SOFTNESS]
                             if active[c] & MOVING_COLUMN != 0:
                                 d0, d1, d2, depths_dot = corner_tangents(
-                                    face_dot, row, c, pixel_tangent(flags, centres_dot, m, c, y, x)
+                                    face_dot, face_row, c, pixel_tangent(flags, centres_dot, m, c, y, x)
                                 )
                                 log_dot += log_rate * gradient.dot(d0 * q[0] + d1 * q[1] + d2 * q[2])
                                 log_dot += fade_rates.dot(depths_dot)

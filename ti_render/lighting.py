@@ -6,6 +6,7 @@ the terminator, so that the picture is continuous). Environment: Ramamoorthi and
 irradiance environment maps (2001), eq. 7-8, over pi.
 """
 
+from ti_render.rows import add_to3, get3, put3
 from ti_render.shadow_lookup import visibility, visibility_adjoint, visibility_jvp
 from ti_render.uniforms import AMBIENT, ENVIRONMENT, EYE, LIGHT_SIZE, LIGHTS, uniform3
 from ti_sim.base.differentiable import (
@@ -201,13 +202,6 @@ def light_surface_adjoint(
 
 
 @ti.func
-def put3(target: ti.template(), row, column, v):
-    """Write three neighbouring entries of a row."""
-    for k in ti.static(range(3)):
-        target[row, column + k] = v[k]
-
-
-@ti.func
 def light_columns(
     shading: ti.template(), uniforms: ti.template(), maps: ti.template(), frame: ti.template(), m, directionals, points,
     environment, shadows, normal, point, albedo, material, active: ti.template(), dots: ti.template(), maps_dot: ti.template(),
@@ -215,18 +209,18 @@ def light_columns(
 ):  # fmt: skip
     """Tangents of ``light_surface`` in all columns.
 
-    Reads NORMAL_DOT, POINT_DOT and BASE_DOT (of the albedo) of scratch[row] and the uniforms' tangents ``dots`` [M K, U], writes
-    COLOUR_DOT. Gradients are found once for all columns.
+    Reads NORMAL_DOT, POINT_DOT and BASE_DOT (of the albedo) of scratch, which begins at ``row``, and the uniforms' tangents
+    ``dots`` [M K, U], writes COLOUR_DOT. Gradients are found once for all columns.
     """
     columns = active.shape[0]
     if ti.static(shading == UNLIT):
         for c in range(columns):
-            put3(scratch, row, c * SCRATCH_SIZE + COLOUR_DOT, uniform3(scratch, row, c * SCRATCH_SIZE + BASE_DOT))
+            put3(scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, get3(scratch, row + c * SCRATCH_SIZE + BASE_DOT))
     else:
         received, shine = uniform3(uniforms, m, AMBIENT), vec3(0)
         for c in range(columns):
             if active[c] & LIT_COLUMN != 0:
-                put3(scratch, row, c * SCRATCH_SIZE + COLOUR_DOT, albedo * uniform3(dots, m * columns + c, AMBIENT))
+                put3(scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, albedo * uniform3(dots, m * columns + c, AMBIENT))
         if environment == 1:
             basis_at = environment_basis.linearize(normal)
             basis = basis_at.value
@@ -234,12 +228,12 @@ def light_columns(
                 received += uniform3(uniforms, m, ENVIRONMENT + 3 * k) * basis[k]
             for c in range(columns):
                 if active[c] & LIT_COLUMN != 0:
-                    basis_dot = basis_at.jvp(uniform3(scratch, row, c * SCRATCH_SIZE + NORMAL_DOT))
+                    basis_dot = basis_at.jvp(get3(scratch, row + c * SCRATCH_SIZE + NORMAL_DOT))
                     light_dot = vec3(0)
                     for k in ti.static(range(9)):
                         light_dot += uniform3(uniforms, m, ENVIRONMENT + 3 * k) * basis_dot[k]
                         light_dot += uniform3(dots, m * columns + c, ENVIRONMENT + 3 * k) * basis[k]
-                    add3(scratch, row, c * SCRATCH_SIZE + COLOUR_DOT, albedo * light_dot)
+                    add_to3(scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, albedo * light_dot)
         view, gloss = vec3(0), vec3(0)
         if ti.static(shading == PHONG):
             gloss = uniform3(uniforms, m, material)
@@ -248,9 +242,9 @@ def light_columns(
             for c in range(columns):
                 if active[c] & MOVING_COLUMN != 0:
                     view_dot = view_at.jvp(
-                        (uniform3(scratch, row, c * SCRATCH_SIZE + POINT_DOT), uniform3(dots, m * columns + c, EYE))
+                        (get3(scratch, row + c * SCRATCH_SIZE + POINT_DOT), uniform3(dots, m * columns + c, EYE))
                     )
-                    put3(scratch, row, c * SCRATCH_SIZE + VIEW_DOT, view_dot)
+                    put3(scratch, row + c * SCRATCH_SIZE + VIEW_DOT, view_dot)
         for i in range(directionals + points):
             column = LIGHTS + LIGHT_SIZE * i
             light = uniform3(uniforms, m, column)
@@ -277,8 +271,8 @@ def light_columns(
                     if active[c] & LIT_COLUMN != 0:
                         here, r = c * SCRATCH_SIZE, m * columns + c
                         towards_dot, strength_dot = uniform3(dots, r, column), 0.0
-                        point_dot = uniform3(scratch, row, here + POINT_DOT)
-                        normal_dot = uniform3(scratch, row, here + NORMAL_DOT)
+                        point_dot = get3(scratch, row + here + POINT_DOT)
+                        normal_dot = get3(scratch, row + here + NORMAL_DOT)
                         if i >= directionals:
                             towards_dot, strength_dot = towards_point.jvp((point, light), (point_dot, towards_dot))
                         elif shadows == 1:
@@ -288,18 +282,18 @@ def light_columns(
                         answer_dot = albedo * (normal_dot.dot(towards) + normal.dot(towards_dot))
                         if ti.static(shading == PHONG):
                             answer_dot += gloss * (
-                                by_normal.dot(normal_dot) + by_view.dot(uniform3(scratch, row, here + VIEW_DOT))
+                                by_normal.dot(normal_dot) + by_view.dot(get3(scratch, row + here + VIEW_DOT))
                                 + by_light.dot(towards_dot) + by_shininess * dots[r, material + 3]
                             )  # fmt: skip
                         result = power * (strength * answer_dot + strength_dot * answer)
-                        add3(scratch, row, here + COLOUR_DOT, result + uniform3(dots, r, column + 3) * (strength * answer))
+                        add_to3(scratch, row + here + COLOUR_DOT, result + uniform3(dots, r, column + 3) * (strength * answer))
         for c in range(columns):
             result, here = vec3(0), c * SCRATCH_SIZE
             if active[c] & (MOVING_COLUMN | ALBEDO_COLUMN) != 0:
-                result = uniform3(scratch, row, here + BASE_DOT) * received
+                result = get3(scratch, row + here + BASE_DOT) * received
             if active[c] & LIT_COLUMN != 0:
-                result += uniform3(scratch, row, here + COLOUR_DOT)
+                result += get3(scratch, row + here + COLOUR_DOT)
                 if ti.static(shading == PHONG):
                     result += uniform3(dots, m * columns + c, material) * shine
             if active[c] != 0:
-                put3(scratch, row, here + COLOUR_DOT, result)
+                put3(scratch, row + here + COLOUR_DOT, result)

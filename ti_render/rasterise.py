@@ -74,20 +74,20 @@ def pixel_range(flags: ti.template(), a, b, c, radius, half, size, first, last):
 @ti.func
 def _blend(pixel_state: ti.template(), i, coverage, z, colour, rate):
     """Take a fragment into a pixel's running softmax; a nearer one than all before rescales what is there."""
-    t = (pixel_state[i, LEAST_DEPTH] - z) * rate
+    t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate
     if t > 0:
         keep = 0.0
         if -t > ti.static(negligible()):
             keep = ti.exp(-t)
-        pixel_state[i, LEAST_DEPTH] = z
-        pixel_state[i, WEIGHT] = pixel_state[i, WEIGHT] * keep + coverage
+        pixel_state[i * STATE_SIZE + LEAST_DEPTH] = z
+        pixel_state[i * STATE_SIZE + WEIGHT] = pixel_state[i * STATE_SIZE + WEIGHT] * keep + coverage
         for k in ti.static(range(3)):
-            pixel_state[i, COLOUR + k] = pixel_state[i, COLOUR + k] * keep + coverage * colour[k]
+            pixel_state[i * STATE_SIZE + COLOUR + k] = pixel_state[i * STATE_SIZE + COLOUR + k] * keep + coverage * colour[k]
     else:
         weight = coverage * ti.exp(t)
-        pixel_state[i, WEIGHT] = pixel_state[i, WEIGHT] + weight
+        pixel_state[i * STATE_SIZE + WEIGHT] = pixel_state[i * STATE_SIZE + WEIGHT] + weight
         for k in ti.static(range(3)):
-            pixel_state[i, COLOUR + k] = pixel_state[i, COLOUR + k] + weight * colour[k]
+            pixel_state[i * STATE_SIZE + COLOUR + k] = pixel_state[i * STATE_SIZE + COLOUR + k] + weight * colour[k]
 
 
 @ti.func
@@ -96,25 +96,25 @@ def _begin(pixel_state: ti.template(), i, uniforms: ti.template(), m, p, near, b
         inverse_ground_depth(uniforms, m, p), near, background_depth, rate, 0
     )
     weight = e_ground + e_background
-    pixel_state[i, LEAST_DEPTH] = depth
-    pixel_state[i, WEIGHT] = weight
-    pixel_state[i, GAP] = 1.0
+    pixel_state[i * STATE_SIZE + LEAST_DEPTH] = depth
+    pixel_state[i * STATE_SIZE + WEIGHT] = weight
+    pixel_state[i * STATE_SIZE + GAP] = 1.0
     for k in ti.static(range(3)):
-        pixel_state[i, COLOUR + k] = weight * c_back[k]
-        pixel_state[i, BACK + k] = c_back[k]
+        pixel_state[i * STATE_SIZE + COLOUR + k] = weight * c_back[k]
+        pixel_state[i * STATE_SIZE + BACK + k] = c_back[k]
 
 
 @ti.func
 def _finish(pixel_state: ti.template(), i, pictures: ti.template(), m, y, x, strict):
-    alpha = 1.0 - pixel_state[i, GAP]
+    alpha = 1.0 - pixel_state[i * STATE_SIZE + GAP]
     mix = alpha
     if strict == 1:
         mix = 1.0
-    inverse_weight = 1.0 / pixel_state[i, WEIGHT]
+    inverse_weight = 1.0 / pixel_state[i * STATE_SIZE + WEIGHT]
     for k in ti.static(range(3)):
-        c_in = pixel_state[i, COLOUR + k] * inverse_weight
-        pixel_state[i, COLOUR + k] = c_in
-        pictures[m, y, x, k] = mix * c_in + (1.0 - mix) * pixel_state[i, BACK + k]
+        c_in = pixel_state[i * STATE_SIZE + COLOUR + k] * inverse_weight
+        pixel_state[i * STATE_SIZE + COLOUR + k] = c_in
+        pictures[m, y, x, k] = mix * c_in + (1.0 - mix) * pixel_state[i * STATE_SIZE + BACK + k]
     pictures[m, y, x, 3] = alpha
 
 
@@ -131,7 +131,7 @@ def rasterise(
 
     Reads the flags, screen [M, V, 3], corners [F, 8], vertices [M, V, 3] (world), normals [M, G + F, 3], albedo [n, F, 3, 3],
     uv [n, F, 3, 2], texels, textures, uniforms [M, U], shadow maps and frame, pixel centres, the tiles' start, slot, entries and
-    the settings (strict = 1: composite "softmax"; near = 0: no near fade). Writes pixel_state [occupied side^2, 9] and pictures.
+    the settings (strict = 1: composite "softmax"; near = 0: no near fade). Writes pixel_state [occupied side^2 9] and pictures.
     Adjoint: ``rasterise_adjoint``; tangent: ``rasterise_jvp``; both by hand.
     """
     images, height, width = pictures.shape[0], pictures.shape[1], pictures.shape[2]
@@ -174,11 +174,11 @@ def rasterise(
                     coverage = bare * fade
                     if coverage > NO_COVERAGE:
                         i = base + (y - y0) * side + x - x0
-                        pixel_state[i, GAP] = pixel_state[i, GAP] * (1.0 - fade + fade * bare_gap)
+                        pixel_state[i * STATE_SIZE + GAP] = pixel_state[i * STATE_SIZE + GAP] * (1.0 - fade + fade * bare_gap)
                         # A face that is deeper than the pixel by the softmax's reach only covers.
-                        if (pixel_state[i, LEAST_DEPTH] - face_depth) * rate > ti.static(negligible()):
+                        if (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - face_depth) * rate > ti.static(negligible()):
                             r, z = perspective(b, inverse_depths)
-                            if (pixel_state[i, LEAST_DEPTH] - z) * rate > ti.static(negligible()):
+                            if (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate > ti.static(negligible()):
                                 colour = surface_colour(
                                     shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material,
                                     base_c, place_c, mix_c, points_c, r, z,

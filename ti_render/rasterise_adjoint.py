@@ -27,12 +27,13 @@ from ti_render.rasterise import (
     GAP,
     LEAST_DEPTH,
     NO_COVERAGE,
+    STATE_SIZE,
     WEIGHT,
     face_screen,
     pixel_range,
     tile_box,
 )
-from ti_render.rows import row_of
+from ti_render.rows import get3, row_of
 from ti_render.surface import (
     DEPTH,
     DISTORTED,
@@ -58,22 +59,22 @@ OPAQUE = 1e-20
 
 
 @ti.func
-def _pixel_vector(array: ti.template(), i, first):
-    return vec3(array[i, first], array[i, first + 1], array[i, first + 2])
+def _pixel_vector(pixel_state: ti.template(), i, first):
+    return get3(pixel_state, i * STATE_SIZE + first)
 
 
 @ti.func
 def _split(pixel_state: ti.template(), pixel_bar: ti.template(), i, colour_bar, alpha_bar, strict):
     """Split a pixel's adjoint: keeps Cin_bar and a_bar prod (1 - D) for its faces, returns Cin_bar and C_back_bar."""
-    gap = pixel_state[i, GAP]
+    gap = pixel_state[i * STATE_SIZE + GAP]
     in_bar, back_bar, whole_bar = colour_bar, vec3(0), alpha_bar
     if strict == 0:
         whole_bar += colour_bar.dot(_pixel_vector(pixel_state, i, COLOUR) - _pixel_vector(pixel_state, i, BACK))
         in_bar = colour_bar * (1.0 - gap)
         back_bar = colour_bar * gap
     for k in ti.static(range(3)):
-        pixel_bar[i, COLOUR_BAR + k] = in_bar[k]
-    pixel_bar[i, GAP_BAR] = whole_bar * gap
+        pixel_bar[i * PIXEL_BAR_SIZE + COLOUR_BAR + k] = in_bar[k]
+    pixel_bar[i * PIXEL_BAR_SIZE + GAP_BAR] = whole_bar * gap
     return in_bar, back_bar
 
 
@@ -92,7 +93,7 @@ def rasterise_adjoint(
 ):  # fmt: skip
     """Adjoint of ``rasterise`` from pictures_bar [M, H, W, 4].
 
-    Reads the inputs of ``rasterise`` and its pixel_state. Writes pixel_bar [occupied side^2, 4] (workspace) and backdrop_bar
+    Reads the inputs of ``rasterise`` and its pixel_state. Writes pixel_bar [occupied side^2 4] (workspace) and backdrop_bar
     [M, H, W, 3]. Adds to screen_bar, vertices_bar, normals_bar, albedo_bar, uv_bar, texels_bar, maps_bar, centres_bar (shapes of
     their inputs) and to bars [occupied, U], a row of uniforms' adjoints for each tile that has faces.
     """
@@ -120,17 +121,17 @@ def rasterise_adjoint(
                     p = pixel_centre(flags, centres, m, x, y, width, height)
                     inverse_depth = inverse_ground_depth(uniforms, m, p)
                     depth, e_ground, e_background = backdrop_weights(inverse_depth, near, background_depth, rate, 0)
-                    t = (pixel_state[i, LEAST_DEPTH] - depth) * rate
+                    t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - depth) * rate
                     if t > ti.static(negligible()):
-                        share = ti.exp(t) / pixel_state[i, WEIGHT]
+                        share = ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
                         back_bar += in_bar * (share * (e_ground + e_background))
                         contrast = share * in_bar.dot(
                             _pixel_vector(pixel_state, i, BACK) - _pixel_vector(pixel_state, i, COLOUR)
                         )
-                        rate_bar += contrast * e_background * (pixel_state[i, LEAST_DEPTH] - background_depth)
+                        rate_bar += contrast * e_background * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - background_depth)
                         if e_ground > 0:
                             z = 1.0 / inverse_depth
-                            rate_bar += contrast * e_ground * (pixel_state[i, LEAST_DEPTH] - z)
+                            rate_bar += contrast * e_ground * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z)
                             inverse_bar = contrast * e_ground * rate * z * z
                             plane_bar += vec3(p[0], p[1], 1.0) * inverse_bar
                             if flags[DISTORTED] == 1:
@@ -167,13 +168,13 @@ def rasterise_adjoint(
                             gap = 1.0 - fade + fade * bare_gap
                             log_bar = 0.0
                             if gap > OPAQUE:
-                                log_bar = pixel_bar[i, GAP_BAR] * coverage / gap
+                                log_bar = pixel_bar[i * PIXEL_BAR_SIZE + GAP_BAR] * coverage / gap
                             r, z = perspective(b, inverse_depths)
-                            t = (pixel_state[i, LEAST_DEPTH] - z) * rate
+                            t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate
                             g0, g1, g2 = vec2(0), vec2(0), vec2(0)
                             if t > ti.static(negligible()):
-                                share = coverage * ti.exp(t) / pixel_state[i, WEIGHT]
-                                in_bar = _pixel_vector(pixel_bar, i, COLOUR_BAR)
+                                share = coverage * ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
+                                in_bar = get3(pixel_bar, i * PIXEL_BAR_SIZE + COLOUR_BAR)
                                 if share > 0 and (in_bar[0] != 0 or in_bar[1] != 0 or in_bar[2] != 0):
                                     colour = surface_colour(
                                         shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material,
@@ -181,7 +182,7 @@ def rasterise_adjoint(
                                     )  # fmt: skip
                                     contrast = share * in_bar.dot(colour - _pixel_vector(pixel_state, i, COLOUR))
                                     log_bar += contrast
-                                    rate_bar += contrast * (pixel_state[i, LEAST_DEPTH] - z)
+                                    rate_bar += contrast * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z)
                                     r_bar, base_bar, place_bar, mix_bar, point_bar, z_bar = surface_adjoint(
                                         shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material,
                                         base_c, place_c, mix_c, points_c, r, in_bar * share, bars, row, maps_bar, texels_bar,

@@ -11,19 +11,21 @@ In the terms of ``rasterise_adjoint``, each fragment adds to every column
 from ti_render.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
 from ti_render.fragment import distance_gradient, fragment, near_fade_rates, perspective, setup, vec2
 from ti_render.fragment_tangent import barycentrics_tangent
-from ti_render.lighting import COLOUR_DOT, LOG_DOT, MOVING_COLUMN, R_DOT, SCRATCH_SIZE, SOFT_COLUMN, Z_DOT, add3, put3
+from ti_render.lighting import COLOUR_DOT, LOG_DOT, MOVING_COLUMN, R_DOT, SCRATCH_SIZE, SOFT_COLUMN, Z_DOT
 from ti_render.rasterise import (
     BACK,
     COLOUR,
     GAP,
     LEAST_DEPTH,
     NO_COVERAGE,
+    STATE_SIZE,
     WEIGHT,
     face_screen,
     pixel_range,
     tile_box,
 )
 from ti_render.rasterise_adjoint import OPAQUE
+from ti_render.rows import add_to3, get3, put3
 from ti_render.surface import (
     DISTORTED,
     FACE_DOT_SIZE,
@@ -36,7 +38,7 @@ from ti_render.surface import (
     surface_columns,
 )
 from ti_render.tiles import CUT_OFF
-from ti_render.uniforms import PLANE, SOFTNESS, uniform3
+from ti_render.uniforms import PLANE, SOFTNESS
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
@@ -55,18 +57,18 @@ def pixel_tangent(flags: ti.template(), centres_dot: ti.template(), m, c, y, x):
 
 @ti.func
 def _state_vector(pixel_state: ti.template(), i, first):
-    return vec3(pixel_state[i, first], pixel_state[i, first + 1], pixel_state[i, first + 2])
+    return get3(pixel_state, i * STATE_SIZE + first)
 
 
 @ti.func
-def corner_tangents(face_dot: ti.template(), row, c, p_dot):
+def corner_tangents(face_dot: ti.template(), face_row, c, p_dot):
     """Tangents of a face's screen corners relative to the pixel, and of its depths."""
-    first = c * FACE_DOT_SIZE + SCREEN_PART
+    first = face_row + c * FACE_DOT_SIZE + SCREEN_PART
     return (
-        vec2(face_dot[row, first], face_dot[row, first + 1]) - p_dot,
-        vec2(face_dot[row, first + 3], face_dot[row, first + 4]) - p_dot,
-        vec2(face_dot[row, first + 6], face_dot[row, first + 7]) - p_dot,
-        vec3(face_dot[row, first + 2], face_dot[row, first + 5], face_dot[row, first + 8]),
+        vec2(face_dot[first], face_dot[first + 1]) - p_dot,
+        vec2(face_dot[first + 3], face_dot[first + 4]) - p_dot,
+        vec2(face_dot[first + 6], face_dot[first + 7]) - p_dot,
+        vec3(face_dot[first + 2], face_dot[first + 5], face_dot[first + 8]),
     )
 
 
@@ -96,7 +98,7 @@ def rasterise_jvp(
     Reads the inputs of ``rasterise``, its pixel_state, active [K] (bits of what each column changes, ``lighting``) and the
     tangents screen_dot, vertices_dot [M, V, K, 3], normals_dot [M, G + F, K, 3], albedo_dot [K, n, F, 3, 3], uv_dot
     [K, n, F, 3, 2], texels_dot [K, n, X, 3], uniforms_dot [M K, U], maps_dot [M L, K, R, R, 4], centres_dot [M, K, H, W, 2].
-    Workspace of the tiles: scratch [occupied, 20 K], face_dot [occupied, 42 K], pixel_dot [occupied side^2, 4 K].
+    Workspace of the tiles: scratch [occupied K 20], face_dot [occupied K 42], pixel_dot [occupied side^2 K 4].
     """
     images, columns, height, width = (
         pictures_dot.shape[0], pictures_dot.shape[1], pictures_dot.shape[2], pictures_dot.shape[3],
@@ -107,28 +109,32 @@ def rasterise_jvp(
             continue
         tile = index // spread
         m, x0, y0, x1, y1 = tile_box(tile, width, height, side)
-        row = slot[tile]
-        base = row * side * side
+        row, face_row = slot[tile] * columns * SCRATCH_SIZE, slot[tile] * columns * FACE_DOT_SIZE
+        base = slot[tile] * side * side
         inverse_sigma = 1.0 / uniforms[m, SOFTNESS]
         radius = ti.sqrt(CUT_OFF * uniforms[m, SOFTNESS])
         rate = depth_rate(uniforms, m, depth_range)
+        weights_change = 0
+        for c in range(columns):
+            if active[c] & GEOMETRY_COLUMN != 0:
+                weights_change = 1
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
                 i = base + (y - y0) * side + x - x0
                 p = pixel_centre(flags, centres, m, x, y, width, height)
                 inverse_depth = inverse_ground_depth(uniforms, m, p)
                 depth, e_ground, e_background = backdrop_weights(inverse_depth, near, background_depth, rate, 0)
-                mix = 1.0 - pixel_state[i, GAP]
+                mix = 1.0 - pixel_state[i * STATE_SIZE + GAP]
                 if strict == 1:
                     mix = 1.0
-                share, t = 0.0, (pixel_state[i, LEAST_DEPTH] - depth) * rate
+                share, t = 0.0, (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - depth) * rate
                 if t > ti.static(negligible()):
-                    share = ti.exp(t) / pixel_state[i, WEIGHT]
+                    share = ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
                 contrast = _state_vector(pixel_state, i, BACK) - _state_vector(pixel_state, i, COLOUR)
                 for c in range(columns):
                     dots = m * columns + c
                     rate_dot = -rate * uniforms_dot[dots, SOFTNESS + 1] / uniforms[m, SOFTNESS + 1]
-                    weight_dot = e_background * (pixel_state[i, LEAST_DEPTH] - background_depth) * rate_dot
+                    weight_dot = e_background * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - background_depth) * rate_dot
                     if e_ground > 0:
                         z = 1.0 / inverse_depth
                         p_dot = pixel_tangent(flags, centres_dot, m, c, y, x)
@@ -137,13 +143,13 @@ def rasterise_jvp(
                             + uniforms_dot[dots, PLANE + 1] * p[1] + uniforms[m, PLANE] * p_dot[0]
                             + uniforms[m, PLANE + 1] * p_dot[1]
                         )  # fmt: skip
-                        weight_dot += e_ground * ((pixel_state[i, LEAST_DEPTH] - z) * rate_dot - rate * z_dot)
+                        weight_dot += e_ground * ((pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate_dot - rate * z_dot)
                     for k in ti.static(range(3)):
-                        pixel_dot[i, 4 * c + k] = (
+                        pixel_dot[4 * (i * columns + c) + k] = (
                             pictures_dot[m, c, y, x, k] * (1.0 - mix + mix * share * (e_ground + e_background))
                             + mix * share * weight_dot * contrast[k]
                         )
-                    pixel_dot[i, 4 * c + 3] = 0.0
+                    pixel_dot[4 * (i * columns + c) + 3] = 0.0
         for entry in range(start[tile], start[tile + 1]):
             f = entries[entry]
             a0, a1, a2, depths = face_screen(screen, corners, m, f)
@@ -155,7 +161,7 @@ def rasterise_jvp(
             texture, material = corners[f, TEXTURE], material_column(flags, corners, f)
             gather_face_tangents(
                 shading, flags, corners, m, images, f, active, screen_dot, vertices_dot, normals_dot, albedo_dot, uv_dot,
-                face_dot, row,
+                face_dot, face_row,
             )  # fmt: skip
             inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
             begin_x, end_x = pixel_range(flags, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
@@ -172,19 +178,19 @@ def rasterise_jvp(
                         gap = 1.0 - fade + fade * bare_gap
                         alpha_rate = 0.0
                         if gap > OPAQUE:
-                            alpha_rate = pixel_state[i, GAP] * coverage / gap
+                            alpha_rate = pixel_state[i * STATE_SIZE + GAP] * coverage / gap
                         r, z = perspective(b, inverse_depths)
-                        t = (pixel_state[i, LEAST_DEPTH] - z) * rate
+                        t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate
                         share = 0.0
                         c_in = _state_vector(pixel_state, i, COLOUR)
                         mix, over = 1.0, vec3(0)
                         if strict == 0:
-                            mix = 1.0 - pixel_state[i, GAP]
+                            mix = 1.0 - pixel_state[i * STATE_SIZE + GAP]
                             over = c_in - _state_vector(pixel_state, i, BACK)
                         contrast = vec3(0)
                         if t > ti.static(negligible()):
-                            share = mix * coverage * ti.exp(t) / pixel_state[i, WEIGHT]
-                            if share > 0:
+                            share = mix * coverage * ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
+                            if share > 0 and weights_change == 1:
                                 contrast = surface_colour(
                                     shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material,
                                     base_c, place_c, mix_c, points_c, r, z,
@@ -196,7 +202,7 @@ def rasterise_jvp(
                                 log_dot = -log_rate * signed * inverse_sigma * uniforms_dot[m * columns + c, SOFTNESS]
                                 if active[c] & MOVING_COLUMN != 0:
                                     p_dot = pixel_tangent(flags, centres_dot, m, c, y, x)
-                                    d0, d1, d2, depths_dot = corner_tangents(face_dot, row, c, p_dot)
+                                    d0, d1, d2, depths_dot = corner_tangents(face_dot, face_row, c, p_dot)
                                     log_dot += log_rate * gradient.dot(d0 * q[0] + d1 * q[1] + d2 * q[2])
                                     log_dot += fade_rates.dot(depths_dot)
                                     if share > 0:
@@ -204,33 +210,34 @@ def rasterise_jvp(
                                             p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, d0, d1, d2
                                         )
                                         r_dot, z_dot = perspective_tangent(b, r, z, inverse_depths, b_dot, depths_dot)
-                                        put3(scratch, row, here + R_DOT, r_dot)
-                                        scratch[row, here + Z_DOT] = z_dot
-                                scratch[row, here + LOG_DOT] = log_dot
+                                        put3(scratch, row + here + R_DOT, r_dot)
+                                        scratch[row + here + Z_DOT] = z_dot
+                                scratch[row + here + LOG_DOT] = log_dot
                         if share > 0:
                             surface_columns(
                                 shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material, base_c,
-                                place_c, mix_c, points_c, r, active, face_dot, texels_dot, uniforms_dot, maps_dot, scratch, row,
+                                place_c, mix_c, points_c, r, active, face_dot, face_row, texels_dot, uniforms_dot, maps_dot,
+                                scratch, row,
                             )  # fmt: skip
                         for c in range(columns):
                             here, result = c * SCRATCH_SIZE, vec3(0)
                             if active[c] & GEOMETRY_COLUMN != 0:
-                                alpha_dot = alpha_rate * scratch[row, here + LOG_DOT]
+                                alpha_dot = alpha_rate * scratch[row + here + LOG_DOT]
                                 result = over * alpha_dot
-                                pixel_dot[i, 4 * c + 3] = pixel_dot[i, 4 * c + 3] + alpha_dot
+                                pixel_dot[4 * (i * columns + c) + 3] = pixel_dot[4 * (i * columns + c) + 3] + alpha_dot
                                 rate_dot = (
                                     -rate * uniforms_dot[m * columns + c, SOFTNESS + 1] / uniforms[m, SOFTNESS + 1]
                                 )
-                                log_share = scratch[row, here + LOG_DOT] - rate * scratch[row, here + Z_DOT]
-                                log_share += (pixel_state[i, LEAST_DEPTH] - z) * rate_dot
+                                log_share = scratch[row + here + LOG_DOT] - rate * scratch[row + here + Z_DOT]
+                                log_share += (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate_dot
                                 result += share * log_share * contrast
                             if active[c] != 0:
                                 if share > 0:
-                                    result += share * uniform3(scratch, row, here + COLOUR_DOT)
-                                add3(pixel_dot, i, 4 * c, result)
+                                    result += share * get3(scratch, row + here + COLOUR_DOT)
+                                add_to3(pixel_dot, 4 * (i * columns + c), result)
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
                 i = base + (y - y0) * side + x - x0
                 for c in range(columns):
                     for k in ti.static(range(4)):
-                        pictures_dot[m, c, y, x, k] = pixel_dot[i, 4 * c + k]
+                        pictures_dot[m, c, y, x, k] = pixel_dot[4 * (i * columns + c) + k]

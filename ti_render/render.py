@@ -264,7 +264,7 @@ def draw_shadows(
     )
     layer = Layer(
         SHADINGS["depth"], screen, reals_like_family(like, constants), tiles,
-        empty_like_family(like, (max(tiles.occupied, 1) * tiles.side**2, STATE_SIZE)), reals_like_family(like, pictures),
+        empty_like_family(like, (max(tiles.occupied, 1) * tiles.side**2 * STATE_SIZE,)), reals_like_family(like, pictures),
         SHADOW_NEAR, SHADOW_FAR, 1.0, True, False,
     )  # fmt: skip
     rasterise(
@@ -306,7 +306,7 @@ def _draw(
     )  # fmt: skip
     state_size = DIBR_STATE_SIZE if hard else STATE_SIZE
     layer = Layer(
-        shading, screen, uniforms, tiles, empty_like_family(like, (max(tiles.occupied, 1) * tiles.side**2, state_size)),
+        shading, screen, uniforms, tiles, empty_like_family(like, (max(tiles.occupied, 1) * tiles.side**2 * state_size,)),
         pictures, settings.near, settings.background_depth, settings.depth_range, settings.composite == "softmax", hard,
     )  # fmt: skip
     kernel = rasterise_dibr if hard else rasterise

@@ -11,6 +11,7 @@ from ti_render.light_view import view_from_lights_adjoint
 from ti_render.normals import find_normals_adjoint
 from ti_render.pose import pose_adjoint
 from ti_render.project import project_adjoint
+from ti_render.rasterise import STATE_SIZE
 from ti_render.rasterise_adjoint import PIXEL_BAR_SIZE, rasterise_adjoint
 from ti_render.render import (
     RenderResult,
@@ -118,7 +119,7 @@ def _add_picture(
     if layer.hard:
         rasterise_dibr_adjoint(*arguments, *layer_arguments(layer), layer.pixel_state, *outputs)
     else:
-        pixel_bar = empty_like_family(pictures_bar, (layer.pixel_state.shape[0], PIXEL_BAR_SIZE))
+        pixel_bar = empty_like_family(pictures_bar, (layer.pixel_state.shape[0] // STATE_SIZE * PIXEL_BAR_SIZE,))
         rasterise_adjoint(*arguments, *layer_arguments(layer), layer.pixel_state, pixel_bar, *outputs)
     add_tile_sums(tile_bars, layer.tiles.slot, uniforms_bar)
     row_bars = zeros_like_family(pictures_bar, (images * height, columns))
@@ -137,7 +138,7 @@ def _add_shadows(result: RenderResult, maps_bar: Array, vertices_bar: Array, uni
     shape = tuple(layer.pictures.shape[:3])
     rasterise_adjoint(
         *shadow_mesh_arguments(inputs, layer, result.vertices_world, result.normals, result.gathered), *layer_arguments(layer),
-        layer.pixel_state, empty_like_family(maps_bar, (layer.pixel_state.shape[0], PIXEL_BAR_SIZE)), maps_bar,
+        layer.pixel_state, empty_like_family(maps_bar, (layer.pixel_state.shape[0] // STATE_SIZE * PIXEL_BAR_SIZE,)), maps_bar,
         empty_like_family(maps_bar, (*shape, 3)), screen_bar, _zeros(result, result.vertices_world),
         _zeros(result, result.normals), dummies["albedo"], dummies["uv"], dummies["texels"],
         zeros_like_family(maps_bar, (max(layer.tiles.occupied, 1), layer.uniforms.shape[1])),

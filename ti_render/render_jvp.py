@@ -17,6 +17,7 @@ from ti_render.lighting import ALBEDO_COLUMN, LIT_COLUMN, MOVING_COLUMN, SCRATCH
 from ti_render.normals import find_normals_jvp
 from ti_render.pose import pose_jvp
 from ti_render.project import project_jvp
+from ti_render.rasterise import STATE_SIZE
 from ti_render.rasterise_jvp import rasterise_jvp
 from ti_render.render import (
     UNIFORM_INPUTS,
@@ -171,11 +172,11 @@ def _shadow_tangents(
 def _workspace(layer: Layer, columns: int) -> tuple[Array, ...]:
     """Workspace of the occupied tiles: of a fragment (zero at first), of a face, and (softras) of the pixels."""
     like, occupied = layer.screen, max(layer.tiles.occupied, 1)
-    fragment_dot = zeros_like_family(like, (occupied, columns * SCRATCH_SIZE))
-    face_dot = empty_like_family(like, (occupied, columns * FACE_DOT_SIZE))
+    fragment_dot = zeros_like_family(like, (occupied * columns * SCRATCH_SIZE,))
+    face_dot = empty_like_family(like, (occupied * columns * FACE_DOT_SIZE,))
     if layer.hard:
         return fragment_dot, face_dot
-    return fragment_dot, face_dot, empty_like_family(like, (layer.pixel_state.shape[0], 4 * columns))
+    return fragment_dot, face_dot, empty_like_family(like, (layer.pixel_state.shape[0] // STATE_SIZE * columns * 4,))
 
 
 def _picture_tangents(
@@ -188,7 +189,7 @@ def _picture_tangents(
     columns_active = ints_like_family(like, active)
     draw_backdrop_jvp(
         *backdrop_arguments(result), spread_of(images * height), columns_active, dots["texels"], uniforms_dot, maps_dot,
-        dots["background_image"], centres_dot, zeros_like_family(like, (images * height, columns * SCRATCH_SIZE)), pictures_dot,
+        dots["background_image"], centres_dot, zeros_like_family(like, (images * height * columns * SCRATCH_SIZE,)), pictures_dot,
     )  # fmt: skip
     arguments: tuple[Any, ...] = mesh_arguments(
         layer.shading, result.flags, result.inputs, layer.screen, result.vertices_world, result.normals, result.gathered,

@@ -1,6 +1,7 @@
 """Which row of an input serves which image: an input of n rows (n divides the M images) serves image m with row m n // M."""
 
 from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
 
 
 @ti.func
@@ -13,3 +14,23 @@ def row_of(m, n, images):
 def is_finite(x):
     """Whether ``x`` is neither nan nor infinite."""
     return not (ti.math.isnan(x) or ti.math.isinf(x))
+
+
+@ti.func
+def get3(array: ti.template(), i):
+    """Three neighbouring entries of a flat array."""
+    return vec3(array[i], array[i + 1], array[i + 2])
+
+
+@ti.func
+def put3(array: ti.template(), i, v):
+    """Write three neighbouring entries of a flat array."""
+    for k in ti.static(range(3)):
+        array[i + k] = v[k]
+
+
+@ti.func
+def add_to3(array: ti.template(), i, v):
+    """Add to three neighbouring entries of a flat array that no other thread writes."""
+    for k in ti.static(range(3)):
+        array[i + k] = array[i + k] + v[k]

@@ -20,10 +20,9 @@ from ti_render.lighting import (
     light_columns,
     light_surface,
     light_surface_adjoint,
-    put3,
 )
 from ti_render.normals import unit_normal
-from ti_render.rows import row_of
+from ti_render.rows import get3, put3, row_of
 from ti_render.texture import add_texels, sample_texture, texels_tangent
 from ti_render.uniforms import EYE, LIGHT_SIZE, LIGHTS, MATERIAL_SIZE, uniform3
 from ti_sim.base.runtime import ti
@@ -164,52 +163,52 @@ def surface_adjoint(
 def gather_face_tangents(
     shading: ti.template(), flags: ti.template(), corners: ti.template(), m, images, f, active: ti.template(),
     screen_dot: ti.template(), vertices_dot: ti.template(), normals_dot: ti.template(), albedo_dot: ti.template(),
-    uv_dot: ti.template(), face_dot: ti.template(), row,
+    uv_dot: ti.template(), face_dot: ti.template(), face_row,
 ):  # fmt: skip
-    """Copy the tangents of a face's corners to face_dot[row] [K 42]: screen, position, normal, albedo, texture place, corner by
-    corner, so that its fragments find them side by side."""
+    """Copy the tangents of a face's corners to the 42 K entries of face_dot from ``face_row``.
+
+    Screen, position, normal, albedo, texture place, corner by corner: the face's fragments find them side by side.
+    """
     for c in range(active.shape[0]):
         first = c * FACE_DOT_SIZE
         for k in ti.static(range(3)):
             if active[c] & MOVING_COLUMN != 0:
                 v = corners[f, VERTEX + k]
                 for i in ti.static(range(3)):
-                    face_dot[row, first + SCREEN_PART + 3 * k + i] = screen_dot[m, v, c, i]
+                    face_dot[face_row + first + SCREEN_PART + 3 * k + i] = screen_dot[m, v, c, i]
                 if ti.static(shading != DEPTH and shading != UNLIT):
                     n = corners[f, NORMAL_ROW + k]
                     for i in ti.static(range(3)):
-                        face_dot[row, first + NORMAL_PART + 3 * k + i] = normals_dot[m, n, c, i]
+                        face_dot[face_row + first + NORMAL_PART + 3 * k + i] = normals_dot[m, n, c, i]
                     if flags[WITH_POSITION] == 1:
                         for i in ti.static(range(3)):
-                            face_dot[row, first + POINT_PART + 3 * k + i] = vertices_dot[m, v, c, i]
+                            face_dot[face_row + first + POINT_PART + 3 * k + i] = vertices_dot[m, v, c, i]
             if ti.static(shading != DEPTH and shading != NORMAL):
                 if active[c] & ALBEDO_COLUMN != 0:
                     r = row_of(m, albedo_dot.shape[1], images)
                     for i in ti.static(range(3)):
-                        face_dot[row, first + ALBEDO_PART + 3 * k + i] = albedo_dot[c, r, f, k, i]
+                        face_dot[face_row + first + ALBEDO_PART + 3 * k + i] = albedo_dot[c, r, f, k, i]
                     if corners[f, TEXTURE] >= 0:
                         s = row_of(m, uv_dot.shape[1], images)
                         for i in ti.static(range(2)):
-                            face_dot[row, first + UV_PART + 2 * k + i] = uv_dot[c, s, f, k, i]
+                            face_dot[face_row + first + UV_PART + 2 * k + i] = uv_dot[c, s, f, k, i]
 
 
 @ti.func
-def corner_mix(face_dot: ti.template(), row, first, r):
+def corner_mix(face_dot: ti.template(), first, r):
     """Mix of the tangents of three corners."""
-    return uniform3(face_dot, row, first) * r[0] + uniform3(face_dot, row, first + 3) * r[1] + uniform3(
-        face_dot, row, first + 6
-    ) * r[2]
+    return get3(face_dot, first) * r[0] + get3(face_dot, first + 3) * r[1] + get3(face_dot, first + 6) * r[2]
 
 
 @ti.func
 def _albedo_tangent(
-    texels: ti.template(), textures: ti.template(), m, images, texture, base, place, r, r_dot, bits, face_dot: ti.template(), row,
-    texels_dot: ti.template(), c,
+    texels: ti.template(), textures: ti.template(), m, images, texture, base, place, r, r_dot, bits, face_dot: ti.template(),
+    face_row, texels_dot: ti.template(), c,
 ):  # fmt: skip
     """Tangent of the albedo of a fragment, texture included."""
     own_dot = base @ r_dot
     if bits & ALBEDO_COLUMN != 0:
-        own_dot += corner_mix(face_dot, row, c * FACE_DOT_SIZE + ALBEDO_PART, r)
+        own_dot += corner_mix(face_dot, face_row + c * FACE_DOT_SIZE + ALBEDO_PART, r)
     if texture >= 0:
         at, at_dot = place @ r, place @ r_dot
         texel, along_u, along_v = sample_texture(texels, textures, m, images, texture, at[0], at[1])
@@ -217,7 +216,7 @@ def _albedo_tangent(
         if bits & ALBEDO_COLUMN != 0:
             first = c * FACE_DOT_SIZE + UV_PART
             for k in ti.static(range(3)):
-                at_dot += vec3(face_dot[row, first + 2 * k], face_dot[row, first + 2 * k + 1], 0.0) * r[k]
+                at_dot += vec3(face_dot[face_row + first + 2 * k], face_dot[face_row + first + 2 * k + 1], 0.0) * r[k]
             texel_dot = texels_tangent(texels_dot, textures, c, m, images, texture, at[0], at[1])
         texel_dot += along_u * at_dot[0] + along_v * at_dot[1]
         own_dot = own_dot * texel + (base @ r) * texel_dot
@@ -228,14 +227,14 @@ def _albedo_tangent(
 def surface_columns(
     shading: ti.template(), flags: ti.template(), texels: ti.template(), textures: ti.template(), uniforms: ti.template(),
     maps: ti.template(), frame: ti.template(), m, images, texture, material, base, place, mix, points, r, active: ti.template(),
-    face_dot: ti.template(), texels_dot: ti.template(), uniforms_dot: ti.template(), maps_dot: ti.template(),
+    face_dot: ti.template(), face_row, texels_dot: ti.template(), uniforms_dot: ti.template(), maps_dot: ti.template(),
     scratch: ti.template(), row,
 ):  # fmt: skip
-    """Tangents of ``surface_colour`` in all columns: reads R_DOT, Z_DOT of scratch[row] and face_dot[row], writes COLOUR_DOT."""
+    """Tangents of ``surface_colour`` in all columns: reads R_DOT, Z_DOT of scratch and face_dot, writes COLOUR_DOT."""
     columns = active.shape[0]
     if ti.static(shading == DEPTH):
         for c in range(columns):
-            put3(scratch, row, c * SCRATCH_SIZE + COLOUR_DOT, vec3(scratch[row, c * SCRATCH_SIZE + Z_DOT]))
+            put3(scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, vec3(scratch[row + c * SCRATCH_SIZE + Z_DOT]))
     else:
         normal, point = vec3(0), vec3(0)
         if ti.static(shading != UNLIT):
@@ -246,17 +245,17 @@ def surface_columns(
             for c in range(columns):
                 if active[c] & MOVING_COLUMN != 0:
                     here = c * SCRATCH_SIZE
-                    r_dot = uniform3(scratch, row, here + R_DOT)
+                    r_dot = get3(scratch, row + here + R_DOT)
                     normal_dot = sign * normal_at.jvp(
-                        mix @ r_dot + corner_mix(face_dot, row, c * FACE_DOT_SIZE + NORMAL_PART, r)
+                        mix @ r_dot + corner_mix(face_dot, face_row + c * FACE_DOT_SIZE + NORMAL_PART, r)
                     )
-                    put3(scratch, row, here + NORMAL_DOT, normal_dot)
+                    put3(scratch, row + here + NORMAL_DOT, normal_dot)
                     if flags[WITH_POSITION] == 1:
-                        point_dot = points @ r_dot + corner_mix(face_dot, row, c * FACE_DOT_SIZE + POINT_PART, r)
-                        put3(scratch, row, here + POINT_DOT, point_dot)
+                        point_dot = points @ r_dot + corner_mix(face_dot, face_row + c * FACE_DOT_SIZE + POINT_PART, r)
+                        put3(scratch, row + here + POINT_DOT, point_dot)
         if ti.static(shading == NORMAL):
             for c in range(columns):
-                put3(scratch, row, c * SCRATCH_SIZE + COLOUR_DOT, uniform3(scratch, row, c * SCRATCH_SIZE + NORMAL_DOT))
+                put3(scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, get3(scratch, row + c * SCRATCH_SIZE + NORMAL_DOT))
         else:
             own = base @ r
             if texture >= 0:
@@ -267,10 +266,10 @@ def surface_columns(
                 if active[c] & (MOVING_COLUMN | ALBEDO_COLUMN) != 0:
                     here = c * SCRATCH_SIZE
                     own_dot = _albedo_tangent(
-                        texels, textures, m, images, texture, base, place, r, uniform3(scratch, row, here + R_DOT), active[c],
-                        face_dot, row, texels_dot, c,
+                        texels, textures, m, images, texture, base, place, r, get3(scratch, row + here + R_DOT), active[c],
+                        face_dot, face_row, texels_dot, c,
                     )  # fmt: skip
-                    put3(scratch, row, here + BASE_DOT, own_dot)
+                    put3(scratch, row + here + BASE_DOT, own_dot)
             light_columns(
                 shading, uniforms, maps, frame, m, flags[DIRECTIONALS], flags[POINTS], flags[WITH_ENVIRONMENT],
                 flags[WITH_SHADOWS], normal, point, own, material, active, uniforms_dot, maps_dot, scratch, row,

@@ -1,14 +1,22 @@
-"""Launches of kernels inside a function: how many, which, and how long each runs."""
+"""Launches of kernels inside a function: how many, which, how long each runs, and what a launch costs."""
 
-from __future__ import annotations
-
+# No postponed annotations here: a kernel's must be types.
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from types import FrameType
 from typing import Any
+
+import torch
+
+from benchmarks.timing import best_time
+from ti_sim.base.runtime import require, ti
+
+ARRAYS = 8  # arguments of the kernel that tells what an array costs
+CALLS = 50
 
 
 @dataclass(frozen=True)
@@ -18,10 +26,12 @@ class Launches:
     Attributes:
         counts: launches by name of kernel.
         seconds: time inside the kernels by name, the least of several calls.
+        arrays: arguments that are arrays, of all launches.
     """
 
     counts: dict[str, int]
     seconds: dict[str, float]
+    arrays: int
 
     @property
     def number(self) -> int:
@@ -33,9 +43,14 @@ class Launches:
         """Seconds inside all kernels."""
         return sum(self.seconds.values())
 
+    def least(self, other: "Launches") -> "Launches":
+        """The launches of both, which are of the same function, with the lesser times."""
+        seconds = {name: min(time_, other.seconds.get(name, time_)) for name, time_ in self.seconds.items()}
+        return Launches(self.counts, seconds, self.arrays)
+
 
 def watch_launches(function: Callable[[], object], *, repeats: int) -> Launches:
-    """Call a function several times and watch its launches; on the CPU, where a launch returns when the kernel is done.
+    """Call a function several times and watch its launches.
 
     Python reports the calls of the compiled launcher (``sys.setprofile``), so that the time of a kernel is that from its call to
     its return, without what Python does about it.
@@ -44,27 +59,27 @@ def watch_launches(function: Callable[[], object], *, repeats: int) -> Launches:
         function: what to call, warm.
         repeats: calls.
     """
-    counts: dict[str, int] = {}
-    least: dict[str, float] = {}
+    watched = []
     for _ in range(repeats):
-        watch = _Watch()
+        watch = _Watch(wait=require().device == "cuda")
         before = sys.getprofile()
         sys.setprofile(watch)
         try:
             function()
         finally:
             sys.setprofile(before)
-        counts = dict(watch.counts)
-        least = {name: min(least.get(name, float("inf")), seconds) for name, seconds in watch.seconds.items()}
-    return Launches(counts, least)
+        watched.append(Launches(dict(watch.counts), dict(watch.seconds), watch.arrays))
+    return reduce(Launches.least, watched)
 
 
 class _Watch:
-    """The profile function: adds up the calls of the launcher."""
+    """The profile function: adds up the calls of the launcher. ``wait``: until the kernel of a GPU is done."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, wait: bool) -> None:
+        self._wait = wait
         self.counts: Counter[str] = Counter()
         self.seconds: Counter[str] = Counter()
+        self.arrays = 0
         self._began = 0.0
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
@@ -72,7 +87,60 @@ class _Watch:
             if event == "c_call":
                 self._began = time.perf_counter()
                 return
+            if self._wait:
+                ti.sync()
             spent = time.perf_counter() - self._began
             name = frame.f_locals["self"].func.__name__
             self.counts[name] += 1
             self.seconds[name] += spent
+            self.arrays += sum(hasattr(value, "shape") for value in frame.f_locals["args"])
+
+
+@dataclass(frozen=True)
+class LaunchCost:
+    """What a launch costs besides the kernel's work.
+
+    Attributes:
+        launch: of a kernel without arrays [s].
+        array: of each argument that is a torch tensor [s].
+    """
+
+    launch: float
+    array: float
+
+    def of(self, launches: Launches) -> float:
+        """Of all launches of a call [s]."""
+        return self.launch * launches.number + self.array * launches.arrays
+
+
+@ti.kernel
+def without_arrays(count: int):
+    """Nothing. No adjoint: a measurement."""
+    for _ in range(count):
+        pass
+
+
+@ti.kernel
+def with_arrays(
+    count: int, a: ti.types.ndarray(), b: ti.types.ndarray(), c: ti.types.ndarray(), d: ti.types.ndarray(),
+    e: ti.types.ndarray(), f: ti.types.ndarray(), g: ti.types.ndarray(), h: ti.types.ndarray(),
+):  # fmt: skip
+    """Adds the first entries of a to g [1] to that of h [1]. No adjoint: a measurement."""
+    for _ in range(count):
+        h[0] += a[0] + b[0] + c[0] + d[0] + e[0] + f[0] + g[0]
+
+
+def launch_cost(*, repeats: int) -> LaunchCost:
+    """Measure it with kernels that do nothing."""
+    arrays = [torch.zeros(1, device=require().device) for _ in range(ARRAYS)]
+
+    def many(launch: Callable[[], object]) -> Callable[[], None]:
+        def run() -> None:
+            for _ in range(CALLS):
+                launch()
+
+        return run
+
+    bare = best_time(many(lambda: without_arrays(1)), repeats=repeats) / CALLS
+    full = best_time(many(lambda: with_arrays(1, *arrays)), repeats=repeats) / CALLS
+    return LaunchCost(bare, max(full - bare, 0.0) / ARRAYS)

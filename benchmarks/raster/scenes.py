@@ -84,7 +84,7 @@ def tetrahedra_box(columns: int, rows: int, layers: int) -> tuple[np.ndarray, np
 
 
 def surface_of(vertices: np.ndarray, tetrahedra: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices [V, 3] and faces [F, 3] of the surface of tetrahedra [E, 4]: the faces that belong to one only, turned outwards."""
+    """Vertices [V, 3] and faces [F, 3] of the surface of tetrahedra [E, 4]: the faces of one only, turned outwards."""
     opposite = [(3, (0, 1, 2)), (2, (0, 1, 3)), (1, (0, 2, 3)), (0, (1, 2, 3))]
     faces = np.concatenate([tetrahedra[:, triple] for _, triple in opposite])
     inner = np.concatenate([tetrahedra[:, fourth] for fourth, _ in opposite])

@@ -139,8 +139,6 @@ def check_video_size(camera: Any) -> None:
 
 def simulation_settings(scene: Any, options: argparse.Namespace, *, camera_name: str | None = None) -> dict[str, object]:
     """What decides a simulation's outcome, for settings.json."""
-    import numpy as np
-
     camera = chosen_camera(scene, camera_name)
     return {
         "scene": scene.name,
@@ -151,5 +149,5 @@ def simulation_settings(scene: Any, options: argparse.Namespace, *, camera_name:
         "camera": camera_name,
         "size": [camera.height, camera.width] if camera else None,
         "precision": options.precision,
-        "parameters": {name: np.asarray(param.value).tolist() for name, param in scene.parameters.items()},
+        "parameters": scene.description()["parameters"],
     }

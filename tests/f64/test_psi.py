@@ -206,7 +206,9 @@ def test_forward_and_reverse_agree(scene: Scene, poses: torch.Tensor) -> None:
     """<u, J v> = <J^T u, v>, J by image_jacobian, J^T by backward through render."""
     parameters = RenderingParameters(scene, SPREADS)
     psi = parameters.sample(1, seed=6)[0]
-    images, jacobian = image_jacobian(scene, poses, psi, parameters, memory_limit=10**6)
+    inputs = scene.render_inputs(scene.table.values(worlds=2), poses)
+    limit = 3 * image_bytes(inputs, scene.raster_settings(), columns=parameters.size)
+    images, jacobian = image_jacobian(scene, poses, psi, parameters, memory_limit=limit)
     weight = torch.randn(images.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     leaf = psi.clone().requires_grad_()
     (scene.render(poses, parameters.values(leaf)) * weight).sum().backward()

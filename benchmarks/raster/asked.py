@@ -1,0 +1,60 @@
+"""What was asked of the rasteriser beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchmarks.raster.footprint import Footprint
+from benchmarks.raster.mitsuba import Comparison
+from benchmarks.raster.speed import AGGREGATIONS, Speed
+from benchmarks.table import Table, number
+
+FORWARD, BACKWARD = 3.0, 8.0  # ms
+LARGER, BATCH, JACOBIAN = 4.0, 8.0, 3.0  # times
+PIXEL_BYTES = 64.0
+MITSUBA = 3.0  # times faster
+
+
+def asked_table(
+    small: Mapping[str, Speed], large: Mapping[str, Speed], eight: Mapping[str, Speed], memory: Mapping[str, Footprint],
+    pixels: int, comparison: Comparison,
+) -> Table:  # fmt: skip
+    """The targets.
+
+    Args:
+        small, large: times at 128 and at 256 pixels, by aggregation.
+        eight: times of eight pictures of 128 pixels.
+        memory: of one picture of ``pixels`` x ``pixels``.
+        pixels: side of that picture.
+        comparison: with Mitsuba.
+    """
+    result = Table(
+        "Asked and measured: 1,008 faces, 128 x 128 pixels, Phong",
+        ("what", "at most", *(cell for label in AGGREGATIONS.values() for cell in (label, "of the limit"))),
+    )
+    rows = {
+        "forward, ms": (FORWARD, lambda n: small[n].forward * 1e3),
+        "backward, ms": (BACKWARD, lambda n: small[n].backward * 1e3),
+        "forward at 256 px / at 128 px": (LARGER, lambda n: large[n].forward / small[n].forward),
+        "backward at 256 px / at 128 px": (LARGER, lambda n: large[n].backward / small[n].backward),
+        "forward of 8 / of one": (BATCH, lambda n: eight[n].forward / small[n].forward),
+        "backward of 8 / of one": (BATCH, lambda n: eight[n].backward / small[n].backward),
+        "picture and 8 looks / picture": (JACOBIAN, lambda n: small[n].jacobian("looks")),
+        "8 looks alone / picture": (JACOBIAN, lambda n: small[n].looks / small[n].forward),
+        "picture and 8 of geometry / picture": (JACOBIAN, lambda n: small[n].jacobian("geometry")),
+        "8 of geometry alone / picture": (JACOBIAN, lambda n: small[n].geometry / small[n].forward),
+        f"forward, bytes a pixel at {pixels} px": (PIXEL_BYTES, lambda n: memory[n].forward / pixels**2),
+        f"forward and backward, bytes a pixel at {pixels} px": (PIXEL_BYTES, lambda n: memory[n].backward / pixels**2),
+    }
+    for what, (limit, measured) in rows.items():
+        cells = [cell for name in AGGREGATIONS for cell in _cells(measured(name), limit)]
+        result.add(what, f"{limit:g}", *cells)
+    for kind, ratio in (("forward", comparison.forward), ("backward", comparison.backward)):
+        # Asked is at least so much: the limit is turned round, so that below one is good in every row.
+        cells = ("not measured", "") if ratio is None else _cells(1 / ratio, 1 / MITSUBA)
+        result.add(f"{kind} / Mitsuba's prb with 16 samples", number(1 / MITSUBA, 2), *cells, "", "")
+    return result
+
+
+def _cells(value: float, limit: float) -> tuple[str, str]:
+    return number(value), f"{100 * value / limit:.0f} %"

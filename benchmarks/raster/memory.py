@@ -1,0 +1,49 @@
+"""Table of the memory that pictures take above the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.raster.footprint import Footprint, measure, process_growth
+from benchmarks.raster.scenes import make_inputs, sphere
+from benchmarks.raster.speed import AGGREGATIONS
+from benchmarks.table import Table, number
+
+Scene = tuple[int, int, int]  # pixels, faces, pictures
+OWN_PROCESS_PIXELS = 60_000  # pixels from which the growth of a process shows more than its pages
+
+
+def memory_table(scenes: Sequence[Scene], *, quick: bool) -> tuple[Table, dict[tuple[Scene, str], Footprint]]:
+    """Bytes a pixel; also the footprints by scene and aggregation.
+
+    Args:
+        scenes: pixels, faces and number of pictures of each.
+        quick: no processes of their own.
+    """
+    result = Table(
+        "Memory above the inputs (bytes a pixel)",
+        ("pixels", "faces", "pictures", "aggregation", "kept by the result", "forward, most", "backward, most",
+         "of it adjoints of the inputs", "process", "all, MB"),
+    )  # fmt: skip
+    footprints = {}
+    for scene in scenes:
+        pixels, faces, images = scene
+        total = pixels * pixels * images
+        for name, label in AGGREGATIONS.items():
+            found = measure(*make_inputs(sphere(faces), pixels, images=images, aggregation=name))
+            footprints[scene, name] = found
+            growth = None
+            if not quick and total >= OWN_PROCESS_PIXELS and faces == 1008:
+                growth = process_growth(pixels, faces, images, name)
+            result.add(
+                f"{pixels} x {pixels}", f"{faces:,}", images, label,
+                *(number(part / total) for part in (found.held, found.forward, found.backward, found.adjoints)),
+                "" if growth is None else number(growth / total), number(found.backward / 1e6),
+            )  # fmt: skip
+    result.remarks.append(
+        "Counted exactly (numpy's allocations, `tracemalloc`), pictures of 16 bytes a pixel included. Backward, most: with what "
+        "the result keeps and the adjoints of the inputs, without the pictures' own adjoint, which the caller brings. Faces and "
+        "vertices take a share of their own, which small pictures show. Process: growth of the peak memory of a process of its "
+        "own that has drawn 8 x 8 pixels before; it rounds to pages and uses again what is free."
+    )
+    return result, footprints

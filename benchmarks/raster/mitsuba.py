@@ -1,0 +1,177 @@
+"""The soft rasteriser against Mitsuba 3 in the same run, on the same scene."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.raster.passes import make_passes
+from benchmarks.raster.scenes import make_inputs, sphere
+from benchmarks.raster.speed import AGGREGATIONS
+from benchmarks.table import Table, number, times
+from benchmarks.timing import best_times
+from ti_render import RasterSettings, RenderInputs, render
+from ti_render.photoreal import Variant, choose_variant
+from ti_render.photoreal.camera import film_of, sensor_dict
+from ti_render.photoreal.geometry import parts_of, row
+from ti_render.photoreal.lights import emitters_of
+from ti_render.photoreal.surfaces import color_source, diffuse, part_object
+from ti_render.photoreal.variant import load_mitsuba
+from ti_sim.base.errors import UserError
+
+SAMPLES = 16
+COLOUR = 0.8  # of the sphere, so that the two pictures can be compared
+WANTED = ("part0.vertex_positions", "part0.vertex_normals", "part0.vertex_color", "sun0.irradiance.value")
+# Direct light only; what the gradients of each leave out.
+INTEGRATORS = {
+    "prb": ({"type": "prb", "max_depth": 2, "hide_emitters": True}, "without silhouettes"),
+    "direct": ({"type": "direct", "hide_emitters": True}, "without silhouettes"),
+    "prb_projective, no guiding": (
+        {"type": "prb_projective", "max_depth": 2, "hide_emitters": True, "guiding": "none", "sppc": SAMPLES, "sppp": SAMPLES,
+         "sppi": 0}, "with silhouettes"),
+}  # fmt: skip
+PEER = "prb"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The table, and how many times longer Mitsuba's prb takes than SoftRas with Phong (None: not measured)."""
+
+    table: Table
+    forward: float | None
+    backward: float | None
+
+
+def compare(pixels: int, faces: int, *, repeats: int, quick: bool) -> Comparison:
+    """Times of both renderers.
+
+    Args:
+        pixels, faces: of the scene: a sphere of one colour under one directional light.
+        repeats: timed calls of each.
+        quick: prb only.
+    """
+    table = Table(
+        f"Against Mitsuba 3, {SAMPLES} samples a pixel: {pixels} x {pixels} pixels, {faces:,} faces, one directional light",
+        ("renderer", "gradients", "forward, ms", "to SoftRas, Phong", "backward, ms", "to SoftRas, Phong"),
+    )
+    inputs, settings = make_inputs(sphere(faces), pixels, shading="lambert")
+    inputs = replace(inputs, ambient=0.0 * inputs.ambient, albedo=0.0 * inputs.albedo + COLOUR)
+    try:
+        variant = choose_variant("auto")
+        mitsuba = load_mitsuba(variant)
+    except UserError as error:
+        table.remarks.append(f"Not measured: {error}.")
+        return Comparison(table, None, None)
+    ours = _our_times(inputs, settings, repeats)
+    scene = _scene(mitsuba, inputs, settings)
+    names = [PEER] if quick or not variant.name.startswith("llvm") else list(INTEGRATORS)
+    theirs = {name: _mitsuba_times(mitsuba, variant, scene, INTEGRATORS[name][0], repeats) for name in names}
+    again = _our_times(inputs, settings, repeats)  # other load meets both sides
+    ours = {key: min(seconds, again[key]) for key, seconds in ours.items()}
+    base = {kind: ours["softras", "phong", kind] for kind in ("forward", "backward")}
+    for shading in ("phong", "lambert"):
+        for name, label in AGGREGATIONS.items():
+            kinds = {kind: ours[name, shading, kind] for kind in base}
+            _add(table, f"{label}, {shading.capitalize()}", "all inputs", kinds, base)
+    for name, kinds in theirs.items():
+        _add(table, f"Mitsuba {name}", INTEGRATORS[name][1] if "backward" in kinds else "none", kinds, base)
+    _remark(table, variant, mitsuba.__version__, _difference(mitsuba, scene, inputs, settings))
+    ratios = {kind: seconds / base[kind] for kind, seconds in theirs[PEER].items()}
+    return Comparison(table, ratios["forward"], ratios.get("backward"))
+
+
+def _add(table: Table, name: str, gradients: str, kinds: Mapping[str, float], base: Mapping[str, float]) -> None:
+    cells = []
+    for kind in base:
+        cells += [number(kinds[kind] * 1e3), times(kinds[kind] / base[kind])] if kind in kinds else ["", ""]
+    table.add(name, gradients, *cells)
+
+
+def _shown(variant: Variant) -> str:
+    """The variant, with its library without a path."""
+    return f"{variant.name} (with {Path(variant.llvm).name})" if variant.llvm else str(variant)
+
+
+def _remark(table: Table, variant: Variant, version: str, difference: float) -> None:
+    table.remarks.append(
+        f"Mitsuba {version}, variant {_shown(variant)}. The sphere is ideally diffuse and one-coloured, convex, without ground: "
+        "nothing casts a shadow on anything. Mitsuba has no highlights here; Phong's are computed. Not timed on Mitsuba's side: "
+        "building the scene and its acceleration structure, which moved vertices ask for anew. Its gradients: positions, normals "
+        "and colours of the corners, and the light's intensity; here: every input. "
+        f"On the sphere, the pictures (SoftRas, Lambert, 3 x 3 samples) differ by {100 * difference:.1f} % of their mean."
+    )
+    if not variant.name.startswith("llvm"):
+        table.remarks.append(
+            f"Forward only: gradients need a variant with automatic differentiation, and Mitsuba runs as {_shown(variant)}."
+        )
+
+
+def _our_times(inputs: RenderInputs, settings: RasterSettings, repeats: int) -> dict[tuple[str, str, str], float]:
+    functions: dict[tuple[str, str, str], Callable[[], object]] = {}
+    for shading in ("phong", "lambert"):
+        for name in AGGREGATIONS:
+            changed = replace(settings, shading=shading, aggregation=name)
+            passes = make_passes(inputs, changed, columns=False)
+            functions |= {(name, shading, kind): run for kind, run in passes.items()}
+    return best_times(functions, repeats=repeats)
+
+
+def _scene(mitsuba: Any, inputs: RenderInputs, settings: RasterSettings) -> Any:
+    """The same scene, loaded."""
+    mitsuba.set_log_level(mitsuba.LogLevel.Error)
+    camera = row(inputs.camera, 0, 1)
+    film = film_of(camera, None, settings.width, settings.height)
+    content: dict[str, Any] = {"type": "scene"}
+    for index, part in enumerate(parts_of(inputs, 0)):
+        material = mitsuba.load_dict(diffuse(color_source(mitsuba)))
+        content[f"part{index}"] = part_object(mitsuba, f"part{index}", part, material)
+    content |= emitters_of(mitsuba, inputs, 0)
+    content["sensor"] = mitsuba.load_dict(sensor_dict(mitsuba, camera, film, near=settings.near, far=settings.far))
+    return mitsuba.load_dict(content)
+
+
+def _mitsuba_times(mitsuba: Any, variant: Variant, scene: Any, integrator: Mapping[str, Any], repeats: int) -> dict[str, float]:
+    """Least times of the picture ("forward") and, where the variant differentiates, of its gradients ("backward") [s]."""
+    integrator = mitsuba.load_dict(dict(integrator))
+    if "_ad_" not in variant.name:
+        picture = lambda: np.array(mitsuba.render(scene, integrator=integrator, spp=SAMPLES))  # noqa: E731
+        return {"forward": best_times({"": picture}, repeats=repeats)[""]}
+    import drjit
+
+    parameters = mitsuba.traverse(scene)
+    least = {"forward": float("inf"), "backward": float("inf")}
+    for seed in range(repeats + 2):  # two to compile and to warm up
+        for name in WANTED:
+            drjit.enable_grad(parameters[name])
+        parameters.update()
+        drjit.sync_thread()
+        began = time.perf_counter()
+        picture = mitsuba.render(scene, parameters, integrator=integrator, spp=SAMPLES, seed=seed)
+        drjit.eval(picture)
+        drjit.sync_thread()
+        drawn = time.perf_counter()
+        drjit.backward(drjit.sum(picture.array))
+        drjit.eval([drjit.grad(parameters[name]) for name in WANTED])
+        drjit.sync_thread()
+        ended = time.perf_counter()
+        for name in WANTED:
+            drjit.disable_grad(parameters[name])
+        if seed >= 2:
+            least = {
+                "forward": min(least["forward"], drawn - began), "backward": min(least["backward"], ended - drawn),
+            }  # fmt: skip
+    return least
+
+
+def _difference(mitsuba: Any, scene: Any, inputs: RenderInputs, settings: RasterSettings) -> float:
+    """Mean difference of the two pictures where the sphere is, over their mean there."""
+    path = mitsuba.load_dict(dict(INTEGRATORS["direct"][0]))
+    theirs = np.array(mitsuba.render(scene, integrator=path, spp=4 * SAMPLES))[..., :3]
+    images = render(inputs, replace(settings, antialias=3)).images[0].cpu().numpy()
+    shown = images[..., 3] > 0.99
+    return float(np.abs(theirs - images[..., :3])[shown].mean() / images[..., :3][shown].mean())

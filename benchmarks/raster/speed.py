@@ -1,0 +1,171 @@
+"""Times of pictures, adjoints and forward derivatives of spheres, one by one and in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from benchmarks.raster.earlier import PYTORCH3D_BACKWARD, PYTORCH3D_BATCH, PYTORCH3D_FORWARD
+from benchmarks.raster.passes import COLUMNS, make_passes
+from benchmarks.raster.scenes import make_inputs, sphere
+from benchmarks.table import Table, number, times
+from benchmarks.timing import best_times
+from risp_torch import bridge
+from ti_render import RasterSettings, RenderInputs, given_inputs, render
+
+AGGREGATIONS = {"softras": "SoftRas", "dibr": "DIB-R"}
+BATCH = 8
+
+Key = tuple[int, int, str]  # pixels, faces, aggregation
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Times of one scene [s].
+
+    Attributes:
+        forward, backward: of the pictures and of their adjoint.
+        looks, geometry: of the derivatives along eight directions, without the pictures (zero where not measured).
+        covered: share of the picture that shows the sphere.
+    """
+
+    forward: float
+    backward: float
+    looks: float
+    geometry: float
+    covered: float
+
+    def jacobian(self, kind: str) -> float:
+        """Time of the picture and its 8 columns over the time of the picture; ``kind`` is "looks" or "geometry"."""
+        return 1.0 + getattr(self, kind) / self.forward
+
+
+def measure_sizes(sizes: Sequence[tuple[int, int]], *, repeats: int) -> dict[Key, Speed]:
+    """Times of single pictures of all sizes (pixels, faces), Phong, both aggregations in turns."""
+    speeds: dict[Key, Speed] = {}
+    for pixels, faces in sizes:
+        speeds |= _measured({name: (pixels, faces, 1) for name in AGGREGATIONS}, repeats)
+    return speeds
+
+
+def measure_batch(pixels: int, faces: int, *, repeats: int) -> dict[str, Speed]:
+    """Times of eight pictures, by aggregation."""
+    speeds = _measured({name: (pixels, faces, BATCH) for name in AGGREGATIONS}, repeats, columns=False)
+    return {name: speed for (_pixels, _faces, name), speed in speeds.items()}
+
+
+def _measured(programs: Mapping[str, tuple[int, int, int]], repeats: int, *, columns: bool = True) -> dict[Key, Speed]:
+    functions: dict[tuple[str, str], Callable[[], object]] = {}
+    covered = {}
+    for name, (pixels, faces, images) in programs.items():
+        inputs, settings = make_inputs(sphere(faces), pixels, images=images, aggregation=name)
+        covered[name] = float((render(inputs, settings).images[..., 3] > 0.5).float().mean())
+        functions |= {(name, kind): run for kind, run in make_passes(inputs, settings, columns=columns).items()}
+    least = best_times(functions, repeats=repeats)
+    speeds = {}
+    for name, (pixels, faces, _images) in programs.items():
+        kinds = (least.get((name, kind), 0.0) for kind in ("forward", "backward", "looks", "geometry"))
+        speeds[pixels, faces, name] = Speed(*kinds, covered[name])
+    return speeds
+
+
+def speed_table(speeds: Mapping[Key, Speed]) -> Table:
+    """Single pictures."""
+    result = Table(
+        "One picture of a sphere, Phong: colour and alpha",
+        ("pixels", "faces", "covered", "aggregation", "forward, ms", "backward, ms", "pictures/s, both", "8 looks, ms",
+         "with picture / forward", "8 of geometry, ms", "with picture / forward"),
+    )  # fmt: skip
+    for (pixels, faces, name), speed in speeds.items():
+        result.add(
+            f"{pixels} x {pixels}", f"{faces:,}", f"{100 * speed.covered:.0f} %", AGGREGATIONS[name],
+            number(speed.forward * 1e3), number(speed.backward * 1e3), number(1 / (speed.forward + speed.backward)),
+            number(speed.looks * 1e3), times(speed.jacobian("looks")), number(speed.geometry * 1e3),
+            times(speed.jacobian("geometry")),
+        )  # fmt: skip
+    result.remarks.append(
+        "80 and 5,120 faces: icospheres; 1,008: a UV sphere of 24 x 21; smooth normals. sigma = gamma = 1e-4. Backward: towards "
+        "vertices, poses, camera, colours, lights, materials and background together."
+    )
+    result.remarks.append(
+        f"Derivatives along {COLUMNS} directions in one pass of `render_jvp`. Looks: ambient light, direction (2) and intensity "
+        "of the light, red and green of the body, specular, shininess. Geometry: position (3) and rotation (3) of the body, "
+        "focal length and distance of the camera. With picture: (picture + columns) / picture."
+    )
+    return result
+
+
+def pytorch3d_table(speeds: Mapping[Key, Speed]) -> Table:
+    """SoftRas beside PyTorch3D's earlier figures."""
+    result = Table(
+        "Beside PyTorch3D's CPU rasteriser (EARLIER figures, not of this run)",
+        ("pixels", "faces", "forward, ms", "P3D, ms", "P3D / forward", "backward, ms", "P3D, ms", "P3D / backward"),
+    )
+    for (pixels, faces, name), speed in speeds.items():
+        if name == "softras":
+            forward, backward = PYTORCH3D_FORWARD[pixels, faces], PYTORCH3D_BACKWARD[pixels, faces]
+            result.add(
+                f"{pixels} x {pixels}", f"{faces:,}", number(speed.forward * 1e3), _span(forward),
+                times(min(forward) / speed.forward), number(speed.backward * 1e3), _span(backward),
+                times(min(backward) / speed.backward),
+            )  # fmt: skip
+    result.remarks.append(
+        "P3D: PyTorch3D 0.7.9 with SoftPhongShader, sigma = gamma = 1e-4, 38 % covered, its figures for 10 and 50 faces a pixel, "
+        "measured EARLIER on two cores of the same kind; the ratios are to the smaller of them."
+    )
+    return result
+
+
+def _span(seconds: Sequence[float]) -> str:
+    return " - ".join(dict.fromkeys(f"{1e3 * t:,.0f}" for t in (min(seconds), max(seconds))))
+
+
+def batch_table(one: Mapping[str, Speed], eight: Mapping[str, Speed], pixels: int, faces: int, *, repeats: int) -> Table:
+    """Eight pictures in one call.
+
+    Args:
+        one, eight: times by aggregation.
+        pixels, faces: of the scene.
+        repeats: of what is measured here.
+    """
+    result = Table(
+        f"Batches at {pixels} x {pixels} pixels, {faces:,} faces, Phong",
+        ("pictures", "aggregation", "forward, ms", "to one", "backward, ms", "to one", "pictures/s, both"),
+    )
+    for name, label in AGGREGATIONS.items():
+        _add_batch(result, "1", label, 1, one[name].forward, one[name].backward, one[name])
+        _add_batch(result, f"{BATCH}", label, BATCH, eight[name].forward, eight[name].backward, one[name])
+    inputs, settings = make_inputs(sphere(faces), pixels, images=BATCH)
+    least = best_times(_torch_passes(inputs, settings), repeats=repeats)
+    _add_batch(
+        result, f"{BATCH}, torch autograd", AGGREGATIONS["softras"], BATCH, least["forward"], least["backward"], one["softras"]
+    )
+    if (pixels, faces) == PYTORCH3D_BATCH[0]:
+        forward, backward = PYTORCH3D_BATCH[1:]
+        result.remarks.append(
+            f"PyTorch3D ({BATCH} pictures, 10 faces a pixel, EARLIER on two cores of the same kind): {1e3 * forward:.0f} ms and "
+            f"{1e3 * backward:,.0f} ms, which is {times(forward / eight['softras'].forward)} and "
+            f"{times(backward / eight['softras'].backward)} the times of SoftRas here."
+        )
+    return result
+
+
+def _add_batch(table: Table, title: str, label: str, images: int, forward: float, backward: float, one: Speed) -> None:
+    table.add(
+        title, label, number(forward * 1e3), times(forward / one.forward), number(backward * 1e3),
+        times(backward / one.backward), number(images / (forward + backward)),
+    )  # fmt: skip
+
+
+def _torch_passes(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Callable[[], object]]:
+    """``bridge.render`` and its gradients towards every input."""
+    wanted = {name: getattr(inputs, name).clone().requires_grad_() for name in given_inputs(inputs)}
+    inputs = replace(inputs, **wanted)
+    pictures = bridge.render(inputs, settings)
+    bar = torch.ones_like(pictures)
+    return {
+        "forward": lambda: bridge.render(inputs, settings),
+        "backward": lambda: torch.autograd.grad(pictures, list(wanted.values()), bar, retain_graph=True),
+    }
