@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test bench clean
+.PHONY: demo test bench sheets clean
 
 demo: $(STAMP)
 	$(BIN)/python -m scenes.demo
@@ -19,6 +19,10 @@ test: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks rigid raster --out docs/benchmarks.md
+
+# Contact sheets of the renderer's features, docs/figures/render_*.png.
+sheets: $(STAMP)
+	$(BIN)/python -m scenes.sheets
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache

@@ -33,10 +33,10 @@ from risp_torch.suggest import unknown_name_error
 from risp_torch.video import srgb_to_linear
 
 SIZE = 192  # pixels of a picture's sides
-SAMPLES = 48  # light paths a pixel of the path-traced pictures
+SAMPLES = 64  # light paths a pixel of the path-traced pictures
 SIX_COLORS = [(0.8, 0.1, 0.1), (0.1, 0.5, 0.75), (0.95, 0.75, 0.1), (0.15, 0.6, 0.2), (0.9, 0.9, 0.85), (0.45, 0.15, 0.6)]
 ORANGE, TEAL, WHITE, SKY = (0.85, 0.35, 0.1), (0.1, 0.45, 0.5), (0.9, 0.9, 0.9), (0.75, 0.85, 0.95)
-# Every light is told by where it comes from, as seen by the camera, which looks along +y with x to the right.
+# Directions in which lights travel, named by where they come from: the camera looks along +y, x is to its right.
 FROM_LEFT, FROM_RIGHT = (1.0, 0.5, -1.0), (-1.0, 0.5, -1.0)
 CONTACT = Contact(stiffness=1e3, damping=1.0, friction_stiffness=10.0, friction=0.5)
 BALL_RADIUS, BOX_SIDE = 0.035, 0.05
@@ -71,7 +71,7 @@ def empty_stage(
         style: options of ``Scene``.
     """
     usual = {"sigma": 1e-4 * (128 / size) ** 2, "gamma": 1e-3}  # edges as soft, in pixels, at every size
-    scene = Scene(frame_dt=0.01, frames=1, substeps=1, **(usual | style))
+    scene = Scene(frame_dt=0.01, frames=1, substeps=20, **(usual | style))
     scene.add_ground(contact=CONTACT, **({"color": (0.5, 0.48, 0.45)} | dict(ground or {})))
     view = {"eye": (0.0, -0.5, 0.26), "target": (0.0, 0.0, 0.03), "vertical_fov": 18.0, "near": 0.2, "far": 1.5}
     scene.add_camera(Camera.look_at(width=size, height=size, **(view | dict(camera or {}))))
@@ -114,7 +114,7 @@ def stage(
 
 def with_shadows(scene: Scene, **settings: Any) -> Scene:
     """The scene with shadows of its directional lights."""
-    scene.set_shadows(**({"center": (0.0, 0.0, 0.03), "radius": 0.12} | settings))
+    scene.set_shadows(**({"center": (0.0, 0.0, 0.03), "radius": 0.14} | settings))
     return scene
 
 
@@ -155,10 +155,9 @@ def letters(words: Sequence[str], *, columns: int, side: int = 48) -> np.ndarray
 
 def aggregation_sheet(size: int) -> Sheet:
     """SoftRas with several softnesses, its two ways to composite, DIB-R, and antialiasing."""
-    unit = (128 / size) ** 2  # the softness of an edge in pixels is the same at every size
     pictures = {}
     for sigma in (1e-5, 1e-4, 1e-3, 1e-2):
-        pictures[f"SoftRas, sigma {sigma:.0e}"] = shot(stage(size, sigma=sigma * unit))
+        pictures[f"SoftRas, sigma {sigma:.0e}"] = shot(stage(size, sigma=sigma))
     for gamma in (1e-4, 1e-2, 1e-1, 1.0):
         pictures[f"SoftRas, gamma {gamma:.0e}"] = shot(stage(size, gamma=gamma))
     for name, style in {
@@ -166,14 +165,14 @@ def aggregation_sheet(size: int) -> Sheet:
         "SoftRas, composite softmax": {"composite": "softmax"},
         "DIB-R": {"aggregation": "dibr"},
     }.items():
-        pictures[f"{name},\nsigma 1e-3"] = shot(stage(size, sigma=1e-3 * unit, **style))
-    alpha = shot(stage(size, sigma=1e-3 * unit, aggregation="dibr"), alpha=True)[..., 3]
+        pictures[f"{name},\nsigma 1e-3"] = shot(stage(size, sigma=1e-3, **style))
+    alpha = shot(stage(size, sigma=1e-3, aggregation="dibr"), alpha=True)[..., 3]
     pictures["DIB-R, alpha,\nsigma 1e-3"] = grey(alpha)
+    small = max(8, size // 4)
     for count in (1, 2, 4):
-        scene = stage(max(8, size // 4), sigma=1e-7, antialias=count)
+        scene = stage(small, sigma=1e-7, antialias=count)
         pictures[f"antialias {count}, sigma 1e-7,\nenlarged four times"] = enlarged(shot(scene), size)
-    scene = stage(max(8, size // 4), sigma=1e-4 * 16 * unit)
-    pictures["antialias 1, edges one pixel\nsoft, enlarged four times"] = enlarged(shot(scene), size)
+    pictures["antialias 1, edges one pixel\nsoft, enlarged four times"] = enlarged(shot(stage(small)), size)
     return Sheet(pictures)
 
 
@@ -268,11 +267,12 @@ def light_sheet(size: int) -> Sheet:
     """Ambient, directional and point lights, several lights, and the bands of an environment."""
     white = {"ball": Surface(color=WHITE, smooth=True), "box": Surface(color=WHITE)}
     ambient = AmbientLight(intensity=0.15)
-    lamp = PointLight(position=(0.0, -0.02, 0.1), intensity=0.006)
+    lamp = PointLight(position=(0.0, -0.02, 0.1), intensity=0.0035)
     several = [
         DirectionalLight(direction=FROM_LEFT, intensity=(0.8, 0.2, 0.1), name="red"),
         DirectionalLight(direction=FROM_RIGHT, intensity=(0.1, 0.3, 0.8), name="blue"),
-        replace(lamp, intensity=(0.001, 0.004, 0.001)),
+        replace(lamp, intensity=(0.0005, 0.002, 0.0005)),
+        AmbientLight(intensity=0.05),
     ]
     pictures = {
         "ambient": [AmbientLight(intensity=0.6)],
@@ -314,18 +314,18 @@ def shadow_sheet(size: int) -> Sheet:
             "no shadows": shot(stage(size)),
             "sharp: resolution 512,\nsigma 5e-6": shot(with_shadows(stage(size), resolution=512, sigma=5e-6, width=0.003)),
             "usual: resolution 128,\nsigma 2e-4": shot(with_shadows(stage(size))),
-            "soft: sigma 4e-3": shot(with_shadows(stage(size), sigma=4e-3)),
+            "soft: sigma 2e-3, bias 0.1": shot(with_shadows(stage(size), sigma=2e-3, bias=0.1)),
             "of one body on another": shot(with_shadows(stage(size, lights=[low, ambient]))),
             "two lights": shot(with_shadows(stage(size, lights=two))),
-            "bias 0.2: the shadow begins\nbehind the body": shot(with_shadows(stage(size), bias=0.2)),
-            "the ball of the shadows is\ntoo small": shot(with_shadows(stage(size), radius=0.05)),
+            "in a ball around the orange\nbody only": shot(with_shadows(stage(size), center=BALL_PLACE, radius=0.038)),
+            "sigma 4e-3 with bias 0.04: too\nsoft, the box shades itself": shot(with_shadows(stage(size), sigma=4e-3)),
         }
     )
 
 
 def background_sheet(size: int) -> Sheet:
     """A colour, a gradient and an image behind the bodies."""
-    picture = letters(["one", "two", "three", "four", "five", "six"], columns=3, side=96)
+    picture = letters(["sea", "sun", "sky", "ice", "oak", "elm"], columns=3, side=96)
     kinds = {
         "color": {"color": (0.9, 0.6, 0.4)},
         "top and bottom": {"top": (0.2, 0.4, 0.8), "bottom": (0.95, 0.9, 0.8)},
@@ -333,7 +333,8 @@ def background_sheet(size: int) -> Sheet:
     }
     pictures = {}
     for name, background in kinds.items():
-        scene = stage(size, camera={"eye": (0.0, -0.5, 0.12), "target": (0.0, 0.0, 0.07)})
+        view = {"eye": (0.0, -0.5, 0.12), "target": (0.0, 0.0, 0.1), "vertical_fov": 26.0}
+        scene = stage(size, camera=view)
         scene.set_background(**background)
         pictures[name] = shot(scene)
     return Sheet(pictures, columns=3)
@@ -342,7 +343,7 @@ def background_sheet(size: int) -> Sheet:
 def ground_sheet(size: int) -> Sheet:
     """Plain, checkered and textured ground."""
     words, checker = letters(["a", "b", "c", "d"], columns=2), {"pattern": "checker", "color": (0.15, 0.15, 0.2)}
-    texture = {"pattern": "texture", "texture": words, "cell": 0.1}
+    texture = {"pattern": "texture", "texture": words, "cell": 0.1, "color": (1.0, 1.0, 1.0)}
     grounds = {
         "plain": {},
         "checker, cell 5 cm: as wide\nas the box": checker | {"cell": BOX_SIDE},
@@ -353,24 +354,25 @@ def ground_sheet(size: int) -> Sheet:
         "texture, clamp": texture | {"wrap": "clamp", "origin": (-0.05, -0.05)},
         "texture times color": texture | {"color": (0.4, 0.7, 1.0)},
     }
-    return Sheet({name: shot(with_shadows(stage(size, ground=ground))) for name, ground in grounds.items()})
+    return Sheet({name: shot(with_shadows(stage(size, ground=ground, antialias=2))) for name, ground in grounds.items()})
 
 
 def camera_sheet(size: int) -> Sheet:
     """Pinholes and lenses over a checkered ground, which shows what they do to straight lines."""
     lenses = {
         "pinhole": None,
-        "barrel: k1 = -0.6": (-0.6, 0.0, 0.0, 0.0, 0.0),
+        "barrel: k1 = -0.25": (-0.25, 0.0, 0.0, 0.0, 0.0),
         "pincushion: k1 = 0.9": (0.9, 0.0, 0.0, 0.0, 0.0),
         "tangential: p1 = 0.1": (0.0, 0.0, 0.1, 0.0, 0.0),
         "tangential: p2 = 0.1": (0.0, 0.0, 0.0, 0.1, 0.0),
+        "k1 = -0.8 folds: nothing is\nseen beyond the fold": (-0.8, 0.0, 0.0, 0.0, 0.0),
     }
     pictures = {name: shot(over_checker(size, distortion=lens)) for name, lens in lenses.items()}
     scene = over_checker(size)
     pictures["principal point a quarter of\nthe picture to the right"] = shot(moved(scene, "camera.center", (0.25 * size, 0.0)))
-    pictures["turned by 0.3 rad about the\naxis of view"] = shot(moved(over_checker(size), "camera.turn", (0.0, 0.0, 0.3)))
+    pictures["camera.turn (0, 0, 0.3)"] = shot(moved(over_checker(size), "camera.turn", (0.0, 0.0, 0.3)))
     pictures["from afar, small angle of view"] = shot(over_checker(size, eye=(0.0, -0.9, 1.5), vertical_fov=10.3, far=3.0))
-    return Sheet(pictures)
+    return Sheet(pictures, columns=3)
 
 
 def over_checker(size: int, **camera: Any) -> Scene:
@@ -388,7 +390,7 @@ def moved(scene: Scene, name: str, step: Sequence[float]) -> Scene:
 
 def derivative_sheet(size: int) -> Sheet:
     """Columns of the image Jacobian: red where the picture gets brighter, blue where it gets darker."""
-    scene = with_shadows(stage(size, shading="phong", ground={"pattern": "checker", "cell": 0.05}))
+    scene = with_shadows(stage(size, shading="phong", ground={"pattern": "checker", "cell": 0.05}), bias=0.08)
     own = {name: np.asarray(param.value) for name, param in scene.parameters.items()}
     psi = RenderingParameters(
         scene,
@@ -405,21 +407,21 @@ def derivative_sheet(size: int) -> Sheet:
         },
     )
     columns = {
-        "light.key.direction[azimuth]": "light, from the left towards\nthe camera",
+        "light.key.direction[azimuth]": "light, on its way from the left\nto the camera's side",
         "light.key.direction[elevation]": "light, higher",
         "light.key.intensity": "light, brighter",
         "ball.color": "ball, lighter",
         "ball.shininess": "ball, smaller highlight",
-        "camera.turn[1]": "camera, turned to the right",
-        "camera.turn[2]": "camera, rolled clockwise",
+        "camera.turn[1]": "camera.turn[1], turned to the left",
+        "camera.turn[2]": "camera.turn[2], rolled\nanticlockwise",
         "camera.position[2]": "camera, higher",
         "camera.focal": "camera, longer focal length",
         "softness.sigma": "edges, softer",
         "ground.cell": "checker, larger squares",
     }
-    image, jacobian = image_jacobian(scene, start_of(scene)[0, 0], torch.zeros(psi.size), psi, columns=list(columns))
-    pictures = {"the picture": image.cpu().numpy()}
-    for caption, column in zip(columns.values(), jacobian.cpu().numpy(), strict=True):
+    image, jacobian = image_jacobian(scene, start_of(scene)[:, 0], torch.zeros(1, psi.size), psi, columns=list(columns))
+    pictures = {"the picture": image[0].cpu().numpy()}
+    for caption, column in zip(columns.values(), jacobian[0].cpu().numpy(), strict=True):
         pictures[caption] = red_and_blue(column.mean(axis=-1))
     return Sheet(pictures)
 
@@ -432,8 +434,9 @@ def red_and_blue(values: np.ndarray) -> np.ndarray:
 
 
 def psi_sheet(size: int) -> Sheet:
-    """Eight random appearances of the thrown pebble, half a second after the start."""
+    """Eight random appearances of the thrown pebble, 0.12 s after the start, from near by."""
     scene = load_scene("toss", size=size)
+    scene.set("camera.focal", 2.0 * np.asarray(scene.parameters["camera.focal"].value))
     scene.sigma *= (128 / size) ** 2
     with torch.no_grad():
         poses = scene.rollout(frames=12).body_q[:, -1:]
@@ -447,18 +450,18 @@ def mitsuba_sheet(size: int, samples: int = SAMPLES) -> Sheet:
     from risp_torch.photoreal import photoreal_film
     from ti_render.photoreal import MitsubaSettings
 
-    scene = with_shadows(stage(size, box=Surface(face_colors=SIX_COLORS), antialias=2), bias=0.02, width=0.003)
+    scene = with_shadows(stage(size, box=Surface(face_colors=SIX_COLORS), antialias=2), resolution=256, sigma=2e-5)
     states = scene.rollout(frames=1)
     pictures = {"rasterised": shot(scene)}
     for name, look, seed in (
         ("path-traced, look match", "match", 0),
-        *((f"path-traced, look photoreal,\nseed {seed}", "photoreal", seed) for seed in (1, 2, 3, 4, 5)),
+        *((f"path-traced, look photoreal,\nseed {seed}", "photoreal", seed) for seed in (1, 2, 3)),
     ):
         options = MitsubaSettings(look=look, seed=seed, samples=samples)
         picture = photoreal_film(scene, states, options=options).picture(0)
         pictures[name] = picture.color
     pictures["mask of the ball"] = grey(picture.masks["ball"])
-    return Sheet(pictures)
+    return Sheet(pictures, columns=3)
 
 
 SHEETS: Mapping[str, Callable[[int], Sheet]] = {

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from ti_render.camera import CAMERA_SIZE
-from ti_render.lens import DISTORTION_SIZE
+from ti_render.geometry.lens import DISTORTION_SIZE
 from ti_render.settings import RasterSettings, check_softness
+from ti_render.shading.uniforms import GROUND_SIZE, LIGHT_SIZE, MATERIAL_SIZE
 from ti_render.topology import MeshTopology
-from ti_render.uniforms import GROUND_SIZE, LIGHT_SIZE, MATERIAL_SIZE
 from ti_sim.base.arrays import Array, check_array, to_numpy
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import ti

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ti_render.antialias import average_samples
-from ti_render.backdrop import PATTERNS, draw_backdrop
-from ti_render.dibr import DIBR_STATE_SIZE, rasterise_dibr
+from ti_render.backdrop.backdrop import PATTERNS, draw_backdrop
+from ti_render.geometry.lens import DISTORTION_SIZE, undistort_pixels
+from ti_render.geometry.normals import find_normals
+from ti_render.geometry.pose import pose
+from ti_render.geometry.project import project
 from ti_render.inputs import RenderInputs, checked
-from ti_render.lens import DISTORTION_SIZE, undistort_pixels
-from ti_render.light_view import view_from_lights
-from ti_render.normals import find_normals
-from ti_render.pose import pose
-from ti_render.project import project
-from ti_render.rasterise import STATE_SIZE, rasterise
+from ti_render.raster.antialias import average_samples
+from ti_render.raster.dibr import DIBR_STATE_SIZE, rasterise_dibr
+from ti_render.raster.softras import STATE_SIZE, rasterise
+from ti_render.raster.tiles import Tiles, bin_faces
 from ti_render.settings import RasterSettings
-from ti_render.surface import FLAG_COUNT, SHADINGS
-from ti_render.tiles import Tiles, bin_faces
-from ti_render.uniforms import GROUND_SIZE, LIGHT_SIZE, LIGHTS, MATERIAL_SIZE, gather_uniforms, uniforms_size
+from ti_render.shading.light_view import view_from_lights
+from ti_render.shading.surface import FLAG_COUNT, SHADINGS
+from ti_render.shading.uniforms import GROUND_SIZE, LIGHT_SIZE, LIGHTS, MATERIAL_SIZE, gather_uniforms, uniforms_size
 from ti_sim.base.arrays import Array, empty_like_family, ints_like_family, reals_like_family, to_numpy, zeros_like_family
 from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import compiled_lightly, require
@@ -216,6 +216,19 @@ def backdrop_arguments(result: RenderResult) -> tuple[Any, ...]:
         result.shadows.frame, gathered["background_image"], result.centres, int(layer.hard), layer.near,
         layer.background_depth, layer.depth_range,
     )  # fmt: skip
+
+
+def draw_backdrop_again(result: RenderResult) -> Array:
+    """The backdrop [M, H, W, 3] of all samples, which the pictures no longer hold."""
+    shape = tuple(result.layer.pictures.shape[:3])
+    backdrop = empty_like_family(result.vertices_world, (*shape, 3))
+    draw_backdrop(*backdrop_arguments(result), backdrop)
+    return backdrop
+
+
+def shadow_backdrop(layer: Layer) -> Array:
+    """The backdrop [M L, R, R, 3] of the shadow maps: the depth of nothing."""
+    return reals_like_family(layer.screen, np.full((*layer.pictures.shape[:3], 3), layer.background_depth))
 
 
 def _normals(inputs: RenderInputs, settings: RasterSettings, vertices_world: Array) -> Array:

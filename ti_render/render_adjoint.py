@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from ti_render.antialias import spread_samples
-from ti_render.backdrop import draw_backdrop_adjoint
-from ti_render.dibr import rasterise_dibr_adjoint
+from ti_render.backdrop.backdrop_adjoint import draw_backdrop_adjoint
+from ti_render.geometry.lens import undistort_pixels_adjoint
+from ti_render.geometry.normals import find_normals_adjoint
+from ti_render.geometry.pose import pose_adjoint
+from ti_render.geometry.project import project_adjoint
 from ti_render.inputs import RenderInputs, contiguous, given_inputs
-from ti_render.lens import undistort_pixels_adjoint
-from ti_render.light_view import view_from_lights_adjoint
-from ti_render.normals import find_normals_adjoint
-from ti_render.pose import pose_adjoint
-from ti_render.project import project_adjoint
-from ti_render.rasterise import STATE_SIZE
-from ti_render.rasterise_adjoint import PIXEL_BAR_SIZE, rasterise_adjoint
+from ti_render.raster.antialias import spread_samples
+from ti_render.raster.dibr_adjoint import rasterise_dibr_adjoint
+from ti_render.raster.row_sums import add_row_sums, add_tile_sums
+from ti_render.raster.softras import STATE_SIZE
+from ti_render.raster.softras_adjoint import PIXEL_BAR_SIZE, rasterise_adjoint
 from ti_render.render import (
     RenderResult,
     backdrop_arguments,
     counts,
+    draw_backdrop_again,
     layer_arguments,
     mesh_arguments,
+    shadow_backdrop,
     shadow_mesh_arguments,
 )
-from ti_render.row_sums import add_row_sums, add_tile_sums
-from ti_render.uniforms import gather_uniforms_adjoint
+from ti_render.shading.light_view import view_from_lights_adjoint
+from ti_render.shading.uniforms import gather_uniforms_adjoint
 from ti_sim.base.arrays import Array, check_array, empty_like_family, zeros_like_family
 from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import compiled_lightly, require
@@ -106,12 +108,15 @@ def _add_picture(
     layer = result.layer
     images, height, width = layer.pictures.shape[:3]
     columns = layer.uniforms.shape[1]
-    backdrop_bar = empty_like_family(pictures_bar, (images, height, width, 3))
     tile_bars = zeros_like_family(pictures_bar, (max(layer.tiles.occupied, 1), columns))
     arguments = mesh_arguments(
         layer.shading, result.flags, result.inputs, layer.screen, result.vertices_world, result.normals, result.gathered,
         layer.uniforms, result.shadows, result.centres, layer.tiles,
     )  # fmt: skip
+    if layer.hard:
+        backdrop_bar = empty_like_family(pictures_bar, (images, height, width, 3))
+    else:
+        backdrop_bar = draw_backdrop_again(result)
     outputs = (
         pictures_bar, backdrop_bar, screen_bar, vertices_bar, normals_bar, bars["albedo"], bars["uv"], bars["texels"], tile_bars,
         maps_bar, centres_bar,
@@ -135,11 +140,10 @@ def _add_shadows(result: RenderResult, maps_bar: Array, vertices_bar: Array, uni
     layer, inputs = result.shadows.layer, result.inputs
     screen_bar = _zeros(result, layer.screen)
     dummies = {name: _zeros(result, result.gathered[name]) for name in ("albedo", "uv", "texels")}
-    shape = tuple(layer.pictures.shape[:3])
     rasterise_adjoint(
         *shadow_mesh_arguments(inputs, layer, result.vertices_world, result.normals, result.gathered), *layer_arguments(layer),
         layer.pixel_state, empty_like_family(maps_bar, (layer.pixel_state.shape[0] // STATE_SIZE * PIXEL_BAR_SIZE,)), maps_bar,
-        empty_like_family(maps_bar, (*shape, 3)), screen_bar, _zeros(result, result.vertices_world),
+        shadow_backdrop(layer), screen_bar, _zeros(result, result.vertices_world),
         _zeros(result, result.normals), dummies["albedo"], dummies["uv"], dummies["texels"],
         zeros_like_family(maps_bar, (max(layer.tiles.occupied, 1), layer.uniforms.shape[1])),
         zeros_like_family(maps_bar, (1, 1, 1, 4)), zeros_like_family(maps_bar, (1, 1, 1, 2)),

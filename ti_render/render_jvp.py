@@ -7,30 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from ti_render.antialias import average_columns
-from ti_render.backdrop import draw_backdrop_jvp
-from ti_render.dibr import rasterise_dibr_jvp
+from ti_render.backdrop.backdrop_jvp import draw_backdrop_jvp
+from ti_render.geometry.lens import undistort_pixels_jvp
+from ti_render.geometry.normals import find_normals_jvp
+from ti_render.geometry.pose import pose_jvp
+from ti_render.geometry.project import project_jvp
 from ti_render.inputs import contiguous, given_inputs
-from ti_render.lens import undistort_pixels_jvp
-from ti_render.light_view import view_from_lights_jvp
-from ti_render.lighting import ALBEDO_COLUMN, LIT_COLUMN, MOVING_COLUMN, SCRATCH_SIZE, SOFT_COLUMN
-from ti_render.normals import find_normals_jvp
-from ti_render.pose import pose_jvp
-from ti_render.project import project_jvp
-from ti_render.rasterise import STATE_SIZE
-from ti_render.rasterise_jvp import rasterise_jvp
+from ti_render.raster.antialias import average_columns
+from ti_render.raster.dibr_jvp import rasterise_dibr_jvp
+from ti_render.raster.softras import STATE_SIZE
+from ti_render.raster.softras_jvp import rasterise_jvp
 from ti_render.render import (
     UNIFORM_INPUTS,
     Layer,
     RenderResult,
     backdrop_arguments,
     counts,
+    draw_backdrop_again,
     layer_arguments,
     mesh_arguments,
+    shadow_backdrop,
     shadow_mesh_arguments,
 )
-from ti_render.surface import FACE_DOT_SIZE
-from ti_render.uniforms import gather_uniforms_jvp
+from ti_render.shading.light_view import view_from_lights_jvp
+from ti_render.shading.lighting import ALBEDO_COLUMN, LIT_COLUMN, MOVING_COLUMN, SCRATCH_SIZE, SOFT_COLUMN
+from ti_render.shading.surface import FACE_DOT_SIZE
+from ti_render.shading.uniforms import gather_uniforms_jvp
 from ti_sim.base.arrays import Array, check_array, empty_like_family, ints_like_family, to_numpy, zeros_like_family
 from ti_sim.base.errors import UserError
 from ti_sim.base.parallel import spread_of
@@ -161,10 +163,9 @@ def _shadow_tangents(
     dummy = zeros_like_family(like, (1, 1, 1, 3))
     rasterise_jvp(
         *shadow_mesh_arguments(inputs, layer, like, result.normals, result.gathered), *layer_arguments(layer),
-        layer.pixel_state, ints_like_family(like, moves * MOVING_COLUMN), screen_dot, dummy, dummy, dots["albedo"], dots["uv"],
-        dots["texels"],
-        constants_dot, zeros_like_family(like, (1, 1, 1, 1, 4)), zeros_like_family(like, (1, 1, 1, 1, 2)),
-        *_workspace(layer, columns), maps_dot,
+        layer.pixel_state, shadow_backdrop(layer), ints_like_family(like, moves * MOVING_COLUMN), screen_dot, dummy, dummy,
+        dots["albedo"], dots["uv"], dots["texels"], constants_dot, zeros_like_family(like, (1, 1, 1, 1, 4)),
+        zeros_like_family(like, (1, 1, 1, 1, 2)), *_workspace(layer, columns), maps_dot,
     )  # fmt: skip
     return maps_dot
 
@@ -196,8 +197,9 @@ def _picture_tangents(
         layer.uniforms, result.shadows, result.centres, layer.tiles,
     )  # fmt: skip
     kernel = rasterise_dibr_jvp if layer.hard else rasterise_jvp
+    behind = () if layer.hard else (draw_backdrop_again(result),)
     kernel(
-        *arguments, *layer_arguments(layer), layer.pixel_state, columns_active, screen_dot, vertices_dot,
+        *arguments, *layer_arguments(layer), layer.pixel_state, *behind, columns_active, screen_dot, vertices_dot,
         normals_dot, dots["albedo"], dots["uv"], dots["texels"], uniforms_dot, maps_dot, centres_dot,
         *_workspace(layer, columns), pictures_dot,
     )  # fmt: skip

@@ -52,7 +52,7 @@ def asked_table(
     for kind, ratio in (("forward", comparison.forward), ("backward", comparison.backward)):
         # Asked is at least so much: the limit is turned round, so that below one is good in every row.
         cells = ("not measured", "") if ratio is None else _cells(1 / ratio, 1 / MITSUBA)
-        result.add(f"{kind} / Mitsuba's prb with 16 samples", number(1 / MITSUBA, 2), *cells, "", "")
+        result.add(f"{kind} / Mitsuba's with 16 samples", number(1 / MITSUBA, 2), *cells, "", "")
     return result
 
 

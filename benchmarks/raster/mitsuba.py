@@ -36,11 +36,13 @@ INTEGRATORS = {
          "sppi": 0}, "with silhouettes"),
 }  # fmt: skip
 PEER = "prb"
+# Its pictures, for a variant without derivatives, which has no prb.
+PLAIN = ("path", {"type": "path", "max_depth": 2, "hide_emitters": True})
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The table, and how many times longer Mitsuba's prb takes than SoftRas with Phong (None: not measured)."""
+    """The table, and how many times longer Mitsuba takes than SoftRas with Phong (None: not measured)."""
 
     table: Table
     forward: float | None
@@ -69,8 +71,8 @@ def compare(pixels: int, faces: int, *, repeats: int, quick: bool) -> Comparison
         return Comparison(table, None, None)
     ours = _our_times(inputs, settings, repeats)
     scene = _scene(mitsuba, inputs, settings)
-    names = [PEER] if quick or not variant.name.startswith("llvm") else list(INTEGRATORS)
-    theirs = {name: _mitsuba_times(mitsuba, variant, scene, INTEGRATORS[name][0], repeats) for name in names}
+    peer, integrators = _integrators(variant, quick)
+    theirs = {name: _mitsuba_times(mitsuba, variant, scene, options, repeats) for name, options in integrators.items()}
     again = _our_times(inputs, settings, repeats)  # other load meets both sides
     ours = {key: min(seconds, again[key]) for key, seconds in ours.items()}
     base = {kind: ours["softras", "phong", kind] for kind in ("forward", "backward")}
@@ -81,8 +83,19 @@ def compare(pixels: int, faces: int, *, repeats: int, quick: bool) -> Comparison
     for name, kinds in theirs.items():
         _add(table, f"Mitsuba {name}", INTEGRATORS[name][1] if "backward" in kinds else "none", kinds, base)
     _remark(table, variant, mitsuba.__version__, _difference(mitsuba, scene, inputs, settings))
-    ratios = {kind: seconds / base[kind] for kind, seconds in theirs[PEER].items()}
+    ratios = {kind: seconds / base[kind] for kind, seconds in theirs[peer].items()}
     return Comparison(table, ratios["forward"], ratios.get("backward"))
+
+
+def _differentiates(variant: Variant) -> bool:
+    return "_ad_" in variant.name
+
+
+def _integrators(variant: Variant, quick: bool) -> tuple[str, dict[str, Mapping[str, Any]]]:
+    """Name of the integrator that is compared with, and all that are timed."""
+    if not _differentiates(variant):
+        return PLAIN[0], dict([PLAIN])
+    return PEER, {name: options for name, (options, _gradients) in INTEGRATORS.items() if name == PEER or not quick}
 
 
 def _add(table: Table, name: str, gradients: str, kinds: Mapping[str, float], base: Mapping[str, float]) -> None:
@@ -105,9 +118,9 @@ def _remark(table: Table, variant: Variant, version: str, difference: float) -> 
         "and colours of the corners, and the light's intensity; here: every input. "
         f"On the sphere, the pictures (SoftRas, Lambert, 3 x 3 samples) differ by {100 * difference:.1f} % of their mean."
     )
-    if not variant.name.startswith("llvm"):
+    if not _differentiates(variant):
         table.remarks.append(
-            f"Forward only: gradients need a variant with automatic differentiation, and Mitsuba runs as {_shown(variant)}."
+            f"Forward only: gradients need a variant with automatic differentiation, which {variant.name} is not."
         )
 
 
@@ -138,7 +151,7 @@ def _scene(mitsuba: Any, inputs: RenderInputs, settings: RasterSettings) -> Any:
 def _mitsuba_times(mitsuba: Any, variant: Variant, scene: Any, integrator: Mapping[str, Any], repeats: int) -> dict[str, float]:
     """Least times of the picture ("forward") and, where the variant differentiates, of its gradients ("backward") [s]."""
     integrator = mitsuba.load_dict(dict(integrator))
-    if "_ad_" not in variant.name:
+    if not _differentiates(variant):
         picture = lambda: np.array(mitsuba.render(scene, integrator=integrator, spp=SAMPLES))  # noqa: E731
         return {"forward": best_times({"": picture}, repeats=repeats)[""]}
     import drjit
@@ -170,7 +183,7 @@ def _mitsuba_times(mitsuba: Any, variant: Variant, scene: Any, integrator: Mappi
 
 def _difference(mitsuba: Any, scene: Any, inputs: RenderInputs, settings: RasterSettings) -> float:
     """Mean difference of the two pictures where the sphere is, over their mean there."""
-    path = mitsuba.load_dict(dict(INTEGRATORS["direct"][0]))
+    path = mitsuba.load_dict(PLAIN[1])
     theirs = np.array(mitsuba.render(scene, integrator=path, spp=4 * SAMPLES))[..., :3]
     images = render(inputs, replace(settings, antialias=3)).images[0].cpu().numpy()
     shown = images[..., 3] > 0.99

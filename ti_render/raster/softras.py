@@ -16,20 +16,20 @@ are far behind what is there already are not computed.
 Taichi's CPU scheduler gives at least 512 iterations of a loop to a thread at a time, whatever the loop's settings say. The loop
 over the tiles therefore counts ``spread`` iterations for each tile, of which one does the work.
 
-The adjoint is in ``rasterise_adjoint``, the tangent in ``rasterise_jvp``.
+The adjoint is in ``softras_adjoint``, the tangent in ``softras_jvp``.
 """
 
-from ti_render.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
-from ti_render.fragment import fragment, near_fade_rates, perspective, setup, vec2
-from ti_render.surface import DISTORTED, TEXTURE, face_attributes, material_column, surface_colour
-from ti_render.tiles import CUT_OFF
-from ti_render.uniforms import SOFTNESS
+from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
+from ti_render.raster.fragment import fragment, near_fade_rates, perspective, setup, vec2
+from ti_render.raster.tiles import CUT_OFF
+from ti_render.shading.surface import DISTORTED, TEXTURE, face_attributes, material_column, surface_colour
+from ti_render.shading.uniforms import SOFTNESS
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
-# Columns of pixel_state: least depth, S, sum (after the pass: C_in), prod (1 - D), C_back.
-LEAST_DEPTH, WEIGHT, COLOUR, GAP, BACK = 0, 1, 2, 5, 6
-STATE_SIZE = 9
+# Columns of pixel_state: least depth, S, sum (after the pass: C_in), prod (1 - D).
+LEAST_DEPTH, WEIGHT, COLOUR, GAP = 0, 1, 2, 5
+STATE_SIZE = 6
 # A coverage below this is none (its square must stay above the least f32).
 NO_COVERAGE = 1e-17
 
@@ -101,7 +101,6 @@ def _begin(pixel_state: ti.template(), i, uniforms: ti.template(), m, p, near, b
     pixel_state[i * STATE_SIZE + GAP] = 1.0
     for k in ti.static(range(3)):
         pixel_state[i * STATE_SIZE + COLOUR + k] = weight * c_back[k]
-        pixel_state[i * STATE_SIZE + BACK + k] = c_back[k]
 
 
 @ti.func
@@ -114,7 +113,7 @@ def _finish(pixel_state: ti.template(), i, pictures: ti.template(), m, y, x, str
     for k in ti.static(range(3)):
         c_in = pixel_state[i * STATE_SIZE + COLOUR + k] * inverse_weight
         pixel_state[i * STATE_SIZE + COLOUR + k] = c_in
-        pictures[m, y, x, k] = mix * c_in + (1.0 - mix) * pixel_state[i * STATE_SIZE + BACK + k]
+        pictures[m, y, x, k] = mix * c_in + (1.0 - mix) * pictures[m, y, x, k]
     pictures[m, y, x, 3] = alpha
 
 
@@ -131,7 +130,7 @@ def rasterise(
 
     Reads the flags, screen [M, V, 3], corners [F, 8], vertices [M, V, 3] (world), normals [M, G + F, 3], albedo [n, F, 3, 3],
     uv [n, F, 3, 2], texels, textures, uniforms [M, U], shadow maps and frame, pixel centres, the tiles' start, slot, entries and
-    the settings (strict = 1: composite "softmax"; near = 0: no near fade). Writes pixel_state [occupied side^2 9] and pictures.
+    the settings (strict = 1: composite "softmax"; near = 0: no near fade). Writes pixel_state [occupied side^2 6] and pictures.
     Adjoint: ``rasterise_adjoint``; tangent: ``rasterise_jvp``; both by hand.
     """
     images, height, width = pictures.shape[0], pictures.shape[1], pictures.shape[2]

@@ -4,7 +4,9 @@ Attributes (albedo, texture place, normal, world position) are mixed with the fr
 "colour" means is the ``shading``: UNLIT, LAMBERT or PHONG light (``lighting``), DEPTH the camera depth, NORMAL the unit normal.
 """
 
-from ti_render.lighting import (
+from ti_render.geometry.normals import unit_normal
+from ti_render.rows import get3, put3, row_of
+from ti_render.shading.lighting import (
     ALBEDO_COLUMN,
     BASE_DOT,
     COLOUR_DOT,
@@ -21,10 +23,8 @@ from ti_render.lighting import (
     light_surface,
     light_surface_adjoint,
 )
-from ti_render.normals import unit_normal
-from ti_render.rows import get3, put3, row_of
-from ti_render.texture import add_texels, sample_texture, texels_tangent
-from ti_render.uniforms import EYE, LIGHT_SIZE, LIGHTS, MATERIAL_SIZE, uniform3
+from ti_render.shading.texture import add_texels, sample_texture, texels_tangent
+from ti_render.shading.uniforms import EYE, LIGHT_SIZE, LIGHTS, MATERIAL_SIZE, uniform3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
 

@@ -7,8 +7,8 @@ irradiance environment maps (2001), eq. 7-8, over pi.
 """
 
 from ti_render.rows import add_to3, get3, put3
-from ti_render.shadow_lookup import visibility, visibility_adjoint, visibility_jvp
-from ti_render.uniforms import AMBIENT, ENVIRONMENT, EYE, LIGHT_SIZE, LIGHTS, uniform3
+from ti_render.shading.shadow_lookup import visibility, visibility_adjoint, visibility_jvp
+from ti_render.shading.uniforms import AMBIENT, ENVIRONMENT, EYE, LIGHT_SIZE, LIGHTS, uniform3
 from ti_sim.base.differentiable import (
     differentiable,
     exp,

@@ -5,7 +5,7 @@ with a smooth fade to zero at the cut-off. Depth and colour use barycentrics of 
 them in [0, 1], and then the perspective correction, whose denominator so stays between the corners' inverse depths.
 """
 
-from ti_render.tiles import CUT_OFF
+from ti_render.raster.tiles import CUT_OFF
 from ti_sim.base.differentiable import differentiable, smoothstep
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3

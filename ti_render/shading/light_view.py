@@ -1,9 +1,9 @@
 """The scene seen from its directional lights: screen positions and depths of the vertices for the shadow maps."""
 
-from ti_render.normals import vertex3
+from ti_render.geometry.normals import vertex3
 from ti_render.rows import is_finite
-from ti_render.shadow_lookup import CENTRE, RADIUS, light_space
-from ti_render.uniforms import LIGHT_SIZE, LIGHTS, uniform3
+from ti_render.shading.shadow_lookup import CENTRE, RADIUS, light_space
+from ti_render.shading.uniforms import LIGHT_SIZE, LIGHTS, uniform3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 

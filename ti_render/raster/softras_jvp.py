@@ -1,6 +1,6 @@
 """Tangent of the soft rasteriser: the derivatives of every picture along K directions in one pass.
 
-In the terms of ``rasterise_adjoint``, each fragment adds to every column
+In the terms of ``softras_adjoint``, each fragment adds to every column
 
     rgb:  A w_j (c_j_dot + (c_j - C_in) (log D_j_dot + (zmin - z_j) rate_dot - rate z_j_dot)) + A_j_dot (C_in - C_back)
     alpha:  A_j_dot = prod_i (1 - D_i) D_j / (1 - D_j) log D_j_dot
@@ -8,12 +8,10 @@ In the terms of ``rasterise_adjoint``, each fragment adds to every column
 (composite "softmax": factor 1 instead of A, no second term), and so does the backdrop. Fragments are found once for all columns.
 """
 
-from ti_render.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
-from ti_render.fragment import distance_gradient, fragment, near_fade_rates, perspective, setup, vec2
-from ti_render.fragment_tangent import barycentrics_tangent
-from ti_render.lighting import COLOUR_DOT, LOG_DOT, MOVING_COLUMN, R_DOT, SCRATCH_SIZE, SOFT_COLUMN, Z_DOT
-from ti_render.rasterise import (
-    BACK,
+from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
+from ti_render.raster.fragment import distance_gradient, fragment, near_fade_rates, perspective, setup, vec2
+from ti_render.raster.fragment_tangent import barycentrics_tangent
+from ti_render.raster.softras import (
     COLOUR,
     GAP,
     LEAST_DEPTH,
@@ -24,9 +22,11 @@ from ti_render.rasterise import (
     pixel_range,
     tile_box,
 )
-from ti_render.rasterise_adjoint import OPAQUE
+from ti_render.raster.softras_adjoint import OPAQUE
+from ti_render.raster.tiles import CUT_OFF
 from ti_render.rows import add_to3, get3, put3
-from ti_render.surface import (
+from ti_render.shading.lighting import COLOUR_DOT, LOG_DOT, MOVING_COLUMN, R_DOT, SCRATCH_SIZE, SOFT_COLUMN, Z_DOT
+from ti_render.shading.surface import (
     DISTORTED,
     FACE_DOT_SIZE,
     SCREEN_PART,
@@ -37,8 +37,7 @@ from ti_render.surface import (
     surface_colour,
     surface_columns,
 )
-from ti_render.tiles import CUT_OFF
-from ti_render.uniforms import PLANE, SOFTNESS
+from ti_render.shading.uniforms import PLANE, SOFTNESS
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
@@ -87,7 +86,8 @@ def rasterise_jvp(
     texels: ti.types.ndarray(), textures: ti.types.ndarray(), uniforms: ti.types.ndarray(), maps: ti.types.ndarray(),
     frame: ti.types.ndarray(), centres: ti.types.ndarray(), start: ti.types.ndarray(), slot: ti.types.ndarray(),
     entries: ti.types.ndarray(), spread: int, side: int, strict: int, near: float, background_depth: float,
-    depth_range: float, pixel_state: ti.types.ndarray(), active: ti.types.ndarray(), screen_dot: ti.types.ndarray(),
+    depth_range: float, pixel_state: ti.types.ndarray(), backdrop: ti.types.ndarray(), active: ti.types.ndarray(),
+    screen_dot: ti.types.ndarray(),
     vertices_dot: ti.types.ndarray(), normals_dot: ti.types.ndarray(), albedo_dot: ti.types.ndarray(),
     uv_dot: ti.types.ndarray(), texels_dot: ti.types.ndarray(), uniforms_dot: ti.types.ndarray(),
     maps_dot: ti.types.ndarray(), centres_dot: ti.types.ndarray(), scratch: ti.types.ndarray(), face_dot: ti.types.ndarray(),
@@ -95,10 +95,11 @@ def rasterise_jvp(
 ):  # fmt: skip
     """Turn pictures_dot [M, K, H, W, 4], which hold the backdrop's tangents, into those of the pictures.
 
-    Reads the inputs of ``rasterise``, its pixel_state, active [K] (bits of what each column changes, ``lighting``) and the
-    tangents screen_dot, vertices_dot [M, V, K, 3], normals_dot [M, G + F, K, 3], albedo_dot [K, n, F, 3, 3], uv_dot
-    [K, n, F, 3, 2], texels_dot [K, n, X, 3], uniforms_dot [M K, U], maps_dot [M L, K, R, R, 4], centres_dot [M, K, H, W, 2].
-    Workspace of the tiles: scratch [occupied K 20], face_dot [occupied K 42], pixel_dot [occupied side^2 K 4].
+    Reads the inputs of ``rasterise``, its pixel_state, the backdrop [M, H, W, 3], active [K] (bits of what each column changes,
+    ``lighting``) and the tangents screen_dot, vertices_dot [M, V, K, 3], normals_dot [M, G + F, K, 3], albedo_dot
+    [K, n, F, 3, 3], uv_dot [K, n, F, 3, 2], texels_dot [K, n, X, 3], uniforms_dot [M K, U], maps_dot [M L, K, R, R, 4],
+    centres_dot [M, K, H, W, 2]. Workspace of the tiles: scratch [occupied K 20], face_dot [occupied K 42], pixel_dot
+    [occupied side^2 K 4].
     """
     images, columns, height, width = (
         pictures_dot.shape[0], pictures_dot.shape[1], pictures_dot.shape[2], pictures_dot.shape[3],
@@ -130,7 +131,8 @@ def rasterise_jvp(
                 share, t = 0.0, (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - depth) * rate
                 if t > ti.static(negligible()):
                     share = ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
-                contrast = _state_vector(pixel_state, i, BACK) - _state_vector(pixel_state, i, COLOUR)
+                c_back = vec3(backdrop[m, y, x, 0], backdrop[m, y, x, 1], backdrop[m, y, x, 2])
+                contrast = c_back - _state_vector(pixel_state, i, COLOUR)
                 for c in range(columns):
                     dots = m * columns + c
                     rate_dot = -rate * uniforms_dot[dots, SOFTNESS + 1] / uniforms[m, SOFTNESS + 1]
@@ -186,7 +188,7 @@ def rasterise_jvp(
                         mix, over = 1.0, vec3(0)
                         if strict == 0:
                             mix = 1.0 - pixel_state[i * STATE_SIZE + GAP]
-                            over = c_in - _state_vector(pixel_state, i, BACK)
+                            over = c_in - vec3(backdrop[m, y, x, 0], backdrop[m, y, x, 1], backdrop[m, y, x, 2])
                         contrast = vec3(0)
                         if t > ti.static(negligible()):
                             share = mix * coverage * ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]

@@ -1,6 +1,6 @@
 """Tangents of what ``fragment`` finds: barycentrics, +-d^2 / sigma, depth."""
 
-from ti_render.fragment import cross2
+from ti_render.raster.fragment import cross2
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 

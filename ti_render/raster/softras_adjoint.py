@@ -10,8 +10,8 @@ with x_j = +-d^2 / sigma; the backdrop takes part with weight (e_g + e_b) / S. F
 summed over the tile's pixels before they are added to memory that tiles share.
 """
 
-from ti_render.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
-from ti_render.fragment import (
+from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
+from ti_render.raster.fragment import (
     barycentrics_adjoint,
     distance_adjoint,
     fragment,
@@ -20,9 +20,7 @@ from ti_render.fragment import (
     setup,
     vec2,
 )
-from ti_render.lighting import UNLIT, add3
-from ti_render.rasterise import (
-    BACK,
+from ti_render.raster.softras import (
     COLOUR,
     GAP,
     LEAST_DEPTH,
@@ -33,8 +31,10 @@ from ti_render.rasterise import (
     pixel_range,
     tile_box,
 )
+from ti_render.raster.tiles import CUT_OFF
 from ti_render.rows import get3, row_of
-from ti_render.surface import (
+from ti_render.shading.lighting import UNLIT, add3
+from ti_render.shading.surface import (
     DEPTH,
     DISTORTED,
     NORMAL,
@@ -46,8 +46,7 @@ from ti_render.surface import (
     surface_adjoint,
     surface_colour,
 )
-from ti_render.tiles import CUT_OFF
-from ti_render.uniforms import PLANE, SOFTNESS
+from ti_render.shading.uniforms import PLANE, SOFTNESS
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, vec3
 
@@ -64,12 +63,12 @@ def _pixel_vector(pixel_state: ti.template(), i, first):
 
 
 @ti.func
-def _split(pixel_state: ti.template(), pixel_bar: ti.template(), i, colour_bar, alpha_bar, strict):
+def _split(pixel_state: ti.template(), pixel_bar: ti.template(), i, c_back, colour_bar, alpha_bar, strict):
     """Split a pixel's adjoint: keeps Cin_bar and a_bar prod (1 - D) for its faces, returns Cin_bar and C_back_bar."""
     gap = pixel_state[i * STATE_SIZE + GAP]
     in_bar, back_bar, whole_bar = colour_bar, vec3(0), alpha_bar
     if strict == 0:
-        whole_bar += colour_bar.dot(_pixel_vector(pixel_state, i, COLOUR) - _pixel_vector(pixel_state, i, BACK))
+        whole_bar += colour_bar.dot(_pixel_vector(pixel_state, i, COLOUR) - c_back)
         in_bar = colour_bar * (1.0 - gap)
         back_bar = colour_bar * gap
     for k in ti.static(range(3)):
@@ -93,9 +92,10 @@ def rasterise_adjoint(
 ):  # fmt: skip
     """Adjoint of ``rasterise`` from pictures_bar [M, H, W, 4].
 
-    Reads the inputs of ``rasterise`` and its pixel_state. Writes pixel_bar [occupied side^2 4] (workspace) and backdrop_bar
-    [M, H, W, 3]. Adds to screen_bar, vertices_bar, normals_bar, albedo_bar, uv_bar, texels_bar, maps_bar, centres_bar (shapes of
-    their inputs) and to bars [occupied, U], a row of uniforms' adjoints for each tile that has faces.
+    Reads the inputs of ``rasterise`` and its pixel_state. Writes pixel_bar [occupied side^2 4] (workspace) and turns
+    backdrop_bar [M, H, W, 3], which holds the backdrop's colours, into their adjoint. Adds to screen_bar, vertices_bar,
+    normals_bar, albedo_bar, uv_bar, texels_bar, maps_bar, centres_bar (shapes of their inputs) and to bars [occupied, U], a row of
+    uniforms' adjoints for each tile that has faces.
     """
     images, height, width = pictures_bar.shape[0], pictures_bar.shape[1], pictures_bar.shape[2]
     half = 0.5 * ti.min(width, height)
@@ -115,7 +115,10 @@ def rasterise_adjoint(
                 back_bar = vec3(pictures_bar[m, y, x, 0], pictures_bar[m, y, x, 1], pictures_bar[m, y, x, 2])
                 if row >= 0:
                     i = base + (y - y0) * side + x - x0
-                    in_bar, rest_bar = _split(pixel_state, pixel_bar, i, back_bar, pictures_bar[m, y, x, 3], strict)
+                    c_back = vec3(backdrop_bar[m, y, x, 0], backdrop_bar[m, y, x, 1], backdrop_bar[m, y, x, 2])
+                    in_bar, rest_bar = _split(
+                        pixel_state, pixel_bar, i, c_back, back_bar, pictures_bar[m, y, x, 3], strict
+                    )
                     back_bar = rest_bar
                     # The backdrop's part in the softmax over everything.
                     p = pixel_centre(flags, centres, m, x, y, width, height)
@@ -125,9 +128,7 @@ def rasterise_adjoint(
                     if t > ti.static(negligible()):
                         share = ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
                         back_bar += in_bar * (share * (e_ground + e_background))
-                        contrast = share * in_bar.dot(
-                            _pixel_vector(pixel_state, i, BACK) - _pixel_vector(pixel_state, i, COLOUR)
-                        )
+                        contrast = share * in_bar.dot(c_back - _pixel_vector(pixel_state, i, COLOUR))
                         rate_bar += contrast * e_background * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - background_depth)
                         if e_ground > 0:
                             z = 1.0 / inverse_depth

@@ -1,6 +1,6 @@
 """World points to the screen: pinhole projection into NDC of the shorter image side."""
 
-from ti_render.pose import CHUNK
+from ti_render.geometry.pose import CHUNK
 from ti_render.rows import is_finite, row_of
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, vec3

@@ -1,0 +1,1 @@
+"""What is behind all faces: ground and background, their adjoint and their tangent."""

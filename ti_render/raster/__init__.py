@@ -1,0 +1,1 @@
+"""How faces become pixels: fragments, tiles, the two rasterisers, their adjoints and tangents."""
