@@ -69,7 +69,8 @@ def image_jacobian(
 
     with torch.no_grad():
         derivatives, made = torch.func.jacfwd(arrays, has_aux=True)(psi.new_zeros(len(steps)))
-        tangents = {name: derivative.movedim(-1, 0) for name, derivative in derivatives.items()}
+        # Forward mode gives a float64 tangent to a float32 number without axes that met a Python number.
+        tangents = {name: derivative.movedim(-1, 0).to(made[name].dtype) for name, derivative in derivatives.items()}
         values = scene.table.values({**(given or {}), **parameters.values(psi)}, worlds=worlds)
         inputs = scene.render_inputs(values, body_q.detach(), camera=camera, quantity=quantity)
         inputs = replace(inputs, **made)  # with rows as in the tangents

@@ -23,6 +23,7 @@ LINES = [line.strip() for line in TEXT.splitlines()]
 COMMANDS = [line for line in LINES if re.match(r"risp (simulate|invert) my_scene\.py", line)]
 SHEETS = [line for line in LINES if line.startswith("risp render ")]
 PATH_TRACED = [line for line in LINES if line.startswith("risp simulate ") and "--renderer mitsuba" in line]
+FILES = re.findall(r"`(\w+/[\w/]+\.py)`", TEXT + PAGE)
 LINKS = re.findall(r"\]\(([^)#]+)", TEXT) + [f"docs/{link}" for link in re.findall(r"\]\(([^)#]+)", PAGE)]
 
 
@@ -135,8 +136,8 @@ def test_every_check_has_its_block() -> None:
     assert len(BLOCKS) == 1 + len(CHECKS)
 
 
-@pytest.mark.parametrize("link", sorted({link for link in LINKS if "://" not in link}))
-def test_links_lead_somewhere(link: str) -> None:
+@pytest.mark.parametrize("link", sorted({link for link in LINKS if "://" not in link} | set(FILES)))
+def test_links_and_named_files_lead_somewhere(link: str) -> None:
     assert (ROOT / link).is_file()
 
 

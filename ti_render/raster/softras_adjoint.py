@@ -94,8 +94,8 @@ def rasterise_adjoint(
 
     Reads the inputs of ``rasterise`` and its pixel_state. Writes pixel_bar [occupied side^2 4] (workspace) and turns
     backdrop_bar [M, H, W, 3], which holds the backdrop's colours, into their adjoint. Adds to screen_bar, vertices_bar,
-    normals_bar, albedo_bar, uv_bar, texels_bar, maps_bar, centres_bar (shapes of their inputs) and to bars [occupied, U], a row of
-    uniforms' adjoints for each tile that has faces.
+    normals_bar, albedo_bar, uv_bar, texels_bar, maps_bar, centres_bar (shapes of their inputs) and to bars [occupied, U], a row
+    of uniforms' adjoints for each tile that has faces.
     """
     images, height, width = pictures_bar.shape[0], pictures_bar.shape[1], pictures_bar.shape[2]
     half = 0.5 * ti.min(width, height)
