@@ -222,7 +222,7 @@ def draw_backdrop_again(result: RenderResult) -> Array:
     """The backdrop [M, H, W, 3] of all samples, which the pictures no longer hold."""
     shape = tuple(result.layer.pictures.shape[:3])
     backdrop = empty_like_family(result.vertices_world, (*shape, 3))
-    draw_backdrop(*backdrop_arguments(result), backdrop)
+    draw_backdrop(*backdrop_arguments(result), spread_of(shape[0] * shape[1]), backdrop)
     return backdrop
 
 
@@ -311,7 +311,7 @@ def _draw(
     draw_backdrop(
         shading, flags, gathered["texels"], inputs.mesh.textures, uniforms, shadows.maps, shadows.frame,
         gathered["background_image"], centres, int(hard), settings.near, settings.background_depth, settings.depth_range,
-        pictures,
+        spread_of(like.shape[0] * height), pictures,
     )  # fmt: skip
     tiles = bin_faces(
         screen, inputs.mesh.corners, width=width, height=height, side=settings.tile_side(require().device),

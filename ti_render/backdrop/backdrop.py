@@ -188,7 +188,7 @@ def far_colour(
 def draw_backdrop(
     shading: ti.template(), flags: ti.types.ndarray(), texels: ti.types.ndarray(), textures: ti.types.ndarray(),
     uniforms: ti.types.ndarray(), maps: ti.types.ndarray(), frame: ti.types.ndarray(), image: ti.types.ndarray(),
-    centres: ti.types.ndarray(), hard: int, near: float, background_depth: float, depth_range: float,
+    centres: ti.types.ndarray(), hard: int, near: float, background_depth: float, depth_range: float, spread: int,
     pictures: ti.types.ndarray(),
 ):  # fmt: skip
     """Draw ground and background into every picture [M, H, W, 3 or 4], alpha (where there is one) 0.
@@ -198,23 +198,28 @@ def draw_backdrop(
     ``draw_backdrop_jvp``.
     """
     images, height, width = pictures.shape[0], pictures.shape[1], pictures.shape[2]
-    for m, y, x in ti.ndrange(images, height, width):
-        p = pixel_centre(flags, centres, m, x, y, width, height)
-        inverse_depth = inverse_ground_depth(uniforms, m, p)
-        _d, e_ground, e_background = backdrop_weights(
-            inverse_depth, near, background_depth, depth_rate(uniforms, m, depth_range), hard
-        )
-        share = e_ground / (e_ground + e_background)
-        colour = vec3(0)
-        if share < 1:
-            colour = far_colour(
-                shading, flags, uniforms, image, m, images, x, y, width, height, background_depth
-            ) * (1.0 - share)
-        if share > 0:
-            colour += share * ground_colour(
-                shading, flags, texels, textures, uniforms, maps, frame, m, images, p, 1.0 / inverse_depth
+    for index in range(images * height * spread):
+        if index % spread > 0:
+            continue
+        m, y = index // spread // height, index // spread % height
+        rate = depth_rate(uniforms, m, depth_range)
+        for x in range(width):
+            p = pixel_centre(flags, centres, m, x, y, width, height)
+            inverse_depth = inverse_ground_depth(uniforms, m, p)
+            _d, e_ground, e_background = backdrop_weights(
+                inverse_depth, near, background_depth, rate, hard
             )
-        for k in ti.static(range(3)):
-            pictures[m, y, x, k] = colour[k]
-        if pictures.shape[3] == 4:
-            pictures[m, y, x, 3] = 0.0
+            share = e_ground / (e_ground + e_background)
+            colour = vec3(0)
+            if share < 1:
+                colour = far_colour(
+                    shading, flags, uniforms, image, m, images, x, y, width, height, background_depth
+                ) * (1.0 - share)
+            if share > 0:
+                colour += share * ground_colour(
+                    shading, flags, texels, textures, uniforms, maps, frame, m, images, p, 1.0 / inverse_depth
+                )
+            for k in ti.static(range(3)):
+                pictures[m, y, x, k] = colour[k]
+            if pictures.shape[3] == 4:
+                pictures[m, y, x, 3] = 0.0

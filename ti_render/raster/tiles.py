@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ti_sim.base.arrays import Array, empty_like_family, int_zeros_like_family, to_numpy
+from ti_sim.base.arrays import Array, empty_like_family, int_empty_like_family, to_numpy
 from ti_sim.base.runtime import ti
 
 # Cut-off of the coverage: squared distance / sigma beyond which an outside pixel sees nothing of a face, log(1e4 - 1).
@@ -215,19 +215,19 @@ def bin_faces(
     columns, rows = -(-width // side), -(-height // side)
     tiles = columns * rows * screen.shape[0]
     radius = float((CUT_OFF * sigma) ** 0.5)
-    start = int_zeros_like_family(screen, (tiles + 1,))
-    slot = int_zeros_like_family(screen, (tiles,))
-    totals = int_zeros_like_family(screen, (2,))
+    start = int_empty_like_family(screen, (tiles + 1,))
+    slot = int_empty_like_family(screen, (tiles,))
+    totals = int_empty_like_family(screen, (2,))
     boxes = empty_like_family(screen, (1 if centres is None else tiles, 4))
     if centres is not None:
         tile_boxes(centres, side, boxes)
     where = (width, height, side, radius, int(centres is not None), boxes)
-    order = int_zeros_like_family(screen, (screen.shape[0], corners.shape[0]))
+    order = int_empty_like_family(screen, (screen.shape[0], corners.shape[0]))
     count_faces(
-        screen, corners, *where, int_zeros_like_family(screen, (screen.shape[0], BUCKETS + 1)), order, start, slot, totals
+        screen, corners, *where, int_empty_like_family(screen, (screen.shape[0], BUCKETS + 1)), order, start, slot, totals
     )
     total, occupied = (int(number) for number in to_numpy(totals))
-    entries = int_zeros_like_family(screen, (max(total, 1),))
+    entries = int_empty_like_family(screen, (max(total, 1),))
     if total:
         fill_tiles(screen, corners, *where, order, start, entries)
     return Tiles(side, columns, rows, start, slot, entries, occupied)

@@ -6,6 +6,7 @@ and a program without torch never needs it. Torch is recognised by its methods, 
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,16 @@ def int_zeros_like_family(like: Array, shape: tuple[int, ...]) -> Array:
         result = ti.ndarray(dtype=ti.i32, shape=shape)
         result.fill(0)
         return result
-    return like.detach().new_zeros(shape).int()
+    return like.detach().new_zeros(shape, dtype=sys.modules["torch"].int32)
+
+
+def int_empty_like_family(like: Array, shape: tuple[int, ...]) -> Array:
+    """Like ``int_zeros_like_family``, with whatever the memory holds: for arrays that a kernel fills."""
+    if isinstance(like, np.ndarray):
+        return np.empty(shape, dtype=np.int32)
+    if isinstance(like, ti.Ndarray):
+        return ti.ndarray(dtype=ti.i32, shape=shape)
+    return like.detach().new_empty(shape, dtype=sys.modules["torch"].int32)
 
 
 def ints_like_family(like: Array, values: np.ndarray) -> Array:
