@@ -11,7 +11,7 @@ from ti_render.geometry.lens import DISTORTION_SIZE
 from ti_render.settings import RasterSettings, check_softness
 from ti_render.shading.uniforms import GROUND_SIZE, LIGHT_SIZE, MATERIAL_SIZE
 from ti_render.topology import MeshTopology
-from ti_sim.base.arrays import Array, check_array, to_numpy
+from ti_sim.base.arrays import Array, check_array, kernel_view, to_numpy
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import ti
 
@@ -73,16 +73,16 @@ def given_inputs(inputs: RenderInputs) -> list[str]:
 
 
 def contiguous(array: Array) -> Array:
-    """``array`` without a torch graph, in C order."""
+    """``array`` in C order and without a torch graph, as kernels take it (``kernel_view``)."""
     if isinstance(array, np.ndarray):
         return np.ascontiguousarray(array)
     if isinstance(array, ti.Ndarray):
         return array
-    return array.detach().contiguous()
+    return kernel_view(array.detach().contiguous())
 
 
 def checked(inputs: RenderInputs, settings: RasterSettings) -> RenderInputs:
-    """The inputs in C order.
+    """The inputs in C order, as kernels take them.
 
     Raises:
         UserError: a shape, a number of rows or a number type does not fit, or something is missing.

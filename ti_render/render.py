@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,29 @@ from ti_render.settings import RasterSettings
 from ti_render.shading.light_view import view_from_lights
 from ti_render.shading.surface import FLAG_COUNT, SHADINGS
 from ti_render.shading.uniforms import GROUND_SIZE, LIGHT_SIZE, LIGHTS, MATERIAL_SIZE, gather_uniforms, uniforms_size
-from ti_sim.base.arrays import Array, empty_like_family, ints_like_family, reals_like_family, to_numpy, zeros_like_family
-from ti_sim.base.parallel import spread_of
+from ti_sim.base.arrays import (
+    Array,
+    empty_like_family,
+    ints_like_family,
+    like_family,
+    reals_like_family,
+    to_numpy,
+    zeros_like_family,
+)
+from ti_sim.base.parallel import serial_for, spread_of
 from ti_sim.base.runtime import compiled_lightly, require
 
 # The soft pictures of shadow maps: softness of their depth order and depth of their background, in radii; no near plane.
 SHADOW_GAMMA, SHADOW_FAR, SHADOW_NEAR = 0.02, 70.0, 1.0
 # Uniforms that the rasteriser reads for a picture of depths.
 SHADOW_UNIFORMS = LIGHTS
+
+
+@dataclass(frozen=True)
+class ShapeOnly:
+    """Stands for an array of which only the shape is needed."""
+
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -73,8 +88,10 @@ class Shadows:
 class RenderResult:
     """Images, and what their derivatives need.
 
+    Arrays other than the images are as kernels take them (torch tensors on the CPU are numpy arrays here).
+
     Attributes:
-        images: [M, H, W, 4] linear rgb (or depth, or normals) and alpha.
+        images: [M, H, W, 4] linear rgb (or depth, or normals) and alpha, in the container of the inputs.
         inputs, settings: what was rendered.
         gathered: the inputs, with dummies in place of None.
         flags: [11] int32 (see ``surface``).
@@ -96,6 +113,11 @@ class RenderResult:
     shadows: Shadows
     layer: Layer
 
+    def without_pictures(self) -> RenderResult:
+        """The same for the derivatives only, which need no more of the pictures than their shape: the memory is not held."""
+        layer = replace(self.layer, pictures=ShapeOnly(tuple(self.layer.pictures.shape)))
+        return replace(self, images=ShapeOnly(tuple(self.images.shape)), layer=layer)
+
 
 @compiled_lightly
 def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
@@ -112,20 +134,21 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
         UserError: a shape, a number of rows or a number type does not fit, or something that the settings need is missing.
     """
     require()
-    inputs = checked(inputs, settings)
+    given, inputs = inputs.body_q, checked(inputs, settings)
     mesh, like = inputs.mesh, inputs.body_q
     images = like.shape[0]
     gathered = gather_dummies(inputs, settings)
     vertices_world = empty_like_family(like, (images, mesh.vertex_body.shape[0], 3))
-    pose(inputs.vertices_rest, mesh.vertex_body, inputs.body_q, vertices_world)
+    few = serial_for(images * mesh.vertex_body.shape[0])
+    pose(few, inputs.vertices_rest, mesh.vertex_body, inputs.body_q, vertices_world)
     screen = empty_like_family(like, vertices_world.shape)
-    project(vertices_world, inputs.camera, settings.width, settings.height, settings.near, screen)
+    project(few, vertices_world, inputs.camera, settings.width, settings.height, settings.near, screen)
     normals = _normals(inputs, settings, vertices_world)
     lights = counts(inputs)
     uniforms = empty_like_family(like, (images, uniforms_size(*lights)))
     gather_uniforms(
-        *(gathered[name] for name in UNIFORM_INPUTS), *lights, int(settings.ground is not None), settings.width,
-        settings.height, uniforms,
+        serial_for(images), *(gathered[name] for name in UNIFORM_INPUTS), *lights, int(settings.ground is not None),
+        settings.width, settings.height, uniforms,
     )  # fmt: skip
     flags = ints_like_family(like, make_flags(inputs, settings))
     centres = _centres(inputs, settings)
@@ -135,7 +158,9 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     if settings.antialias > 1:
         pictures = empty_like_family(like, (images, settings.height, settings.width, 4))
         average_samples(layer.pictures, settings.antialias, pictures)
-    return RenderResult(pictures, inputs, settings, gathered, flags, vertices_world, normals, centres, shadows, layer)
+    return RenderResult(
+        like_family(given, pictures), inputs, settings, gathered, flags, vertices_world, normals, centres, shadows, layer
+    )
 
 
 UNIFORM_INPUTS = (
@@ -236,7 +261,8 @@ def _normals(inputs: RenderInputs, settings: RasterSettings, vertices_world: Arr
         return zeros_like_family(vertices_world, (1, 1, 3))
     mesh = inputs.mesh
     normals = empty_like_family(vertices_world, (vertices_world.shape[0], mesh.normal_rows, 3))
-    find_normals(vertices_world, mesh.corners, mesh.group_start, mesh.group_faces, normals)
+    few = serial_for(vertices_world.shape[0] * mesh.normal_rows)
+    find_normals(few, vertices_world, mesh.corners, mesh.group_start, mesh.group_faces, normals)
     return normals
 
 

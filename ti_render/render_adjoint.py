@@ -25,8 +25,8 @@ from ti_render.render import (
 )
 from ti_render.shading.light_view import view_from_lights_adjoint
 from ti_render.shading.uniforms import gather_uniforms_adjoint
-from ti_sim.base.arrays import Array, check_array, empty_like_family, zeros_like_family
-from ti_sim.base.parallel import spread_of
+from ti_sim.base.arrays import Array, check_array, empty_like_family, like_family, zeros_like_family
+from ti_sim.base.parallel import serial_for, spread_of
 from ti_sim.base.runtime import compiled_lightly, require
 
 
@@ -44,13 +44,13 @@ def render_adjoint(result: RenderResult, images_bar: Array) -> RenderInputs:
         UserError: images_bar has another shape or number type.
     """
     require()
-    images_bar = contiguous(images_bar)
+    given, images_bar = images_bar, contiguous(images_bar)
     settings = result.settings
     check_array(images_bar, "the images' adjoint", (result.layer.pictures.shape[0], settings.height, settings.width, 4))
     names = given_inputs(result.inputs)
     adjoints = {name: _zeros(result, getattr(result.inputs, name)) for name in names}
     add_render_adjoint(result, images_bar, adjoints)
-    return RenderInputs(mesh=result.inputs.mesh, **adjoints)
+    return RenderInputs(mesh=result.inputs.mesh, **{name: like_family(given, array) for name, array in adjoints.items()})
 
 
 def _zeros(result: RenderResult, like: Array) -> Array:
@@ -76,8 +76,10 @@ def add_render_adjoint(result: RenderResult, images_bar: Array, adjoints: dict[s
     if result.shadows.layer is not None:
         _add_shadows(result, maps_bar, vertices_bar, uniforms_bar)
     lights = counts(inputs)
+    few = serial_for(result.normals.shape[0] * result.normals.shape[1])
     gather_uniforms_adjoint(
-        inputs.camera, result.gathered["ground"], result.gathered["directional"], *lights, int(settings.ground is not None),
+        serial_for(uniforms_bar.shape[0]), inputs.camera, result.gathered["ground"], result.gathered["directional"], *lights,
+        int(settings.ground is not None),
         settings.width, settings.height, layer.uniforms, uniforms_bar, bars["camera"], bars["softness"], bars["ambient"],
         bars["environment"], bars["ground"], bars["background"], bars["directional"], bars["point"], bars["material"],
     )  # fmt: skip
@@ -88,15 +90,15 @@ def add_render_adjoint(result: RenderResult, images_bar: Array, adjoints: dict[s
         )  # fmt: skip
     if result.normals.shape[1] == inputs.mesh.normal_rows:
         find_normals_adjoint(
-            result.vertices_world, inputs.mesh.corners, inputs.mesh.group_start, inputs.mesh.group_faces, normals_bar,
+            few, result.vertices_world, inputs.mesh.corners, inputs.mesh.group_start, inputs.mesh.group_faces, normals_bar,
             vertices_bar,
         )
     project_adjoint(
-        result.vertices_world, inputs.camera, settings.width, settings.height, layer.screen, screen_bar, vertices_bar,
+        few, result.vertices_world, inputs.camera, settings.width, settings.height, layer.screen, screen_bar, vertices_bar,
         bars["camera"],
     )  # fmt: skip
     pose_adjoint(
-        inputs.vertices_rest, inputs.mesh.vertex_body, inputs.body_q, vertices_bar, bars["vertices_rest"], bars["body_q"]
+        few, inputs.vertices_rest, inputs.mesh.vertex_body, inputs.body_q, vertices_bar, bars["vertices_rest"], bars["body_q"]
     )
 
 
@@ -126,13 +128,14 @@ def _add_picture(
     else:
         pixel_bar = empty_like_family(pictures_bar, (layer.pixel_state.shape[0] // STATE_SIZE * PIXEL_BAR_SIZE,))
         rasterise_adjoint(*arguments, *layer_arguments(layer), layer.pixel_state, pixel_bar, *outputs)
-    add_tile_sums(tile_bars, layer.tiles.slot, uniforms_bar)
+    few = serial_for(uniforms_bar.shape[0] * columns)
+    add_tile_sums(few, tile_bars, layer.tiles.slot, uniforms_bar)
     row_bars = zeros_like_family(pictures_bar, (images * height, columns))
     draw_backdrop_adjoint(
         *backdrop_arguments(result), spread_of(images * height), backdrop_bar, row_bars, bars["texels"], maps_bar,
         bars["background_image"], centres_bar,
     )  # fmt: skip
-    add_row_sums(row_bars, uniforms_bar)
+    add_row_sums(few, row_bars, uniforms_bar)
 
 
 def _add_shadows(result: RenderResult, maps_bar: Array, vertices_bar: Array, uniforms_bar: Array) -> None:

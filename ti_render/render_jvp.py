@@ -33,7 +33,15 @@ from ti_render.shading.light_view import view_from_lights_jvp
 from ti_render.shading.lighting import ALBEDO_COLUMN, LIT_COLUMN, MOVING_COLUMN, SCRATCH_SIZE, SOFT_COLUMN
 from ti_render.shading.surface import FACE_DOT_SIZE
 from ti_render.shading.uniforms import gather_uniforms_jvp
-from ti_sim.base.arrays import Array, check_array, empty_like_family, ints_like_family, to_numpy, zeros_like_family
+from ti_sim.base.arrays import (
+    Array,
+    check_array,
+    empty_like_family,
+    ints_like_family,
+    like_family,
+    to_numpy,
+    zeros_like_family,
+)
 from ti_sim.base.errors import UserError
 from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import compiled_lightly, require
@@ -60,7 +68,7 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
         UserError: no tangent, an unknown name, one of an input that is None, or a shape or number type that does not fit.
     """
     require()
-    tangents = {name: contiguous(array) for name, array in tangents.items()}
+    given, tangents = tangents, {name: contiguous(array) for name, array in tangents.items()}
     columns = _columns(result, tangents)
     inputs, settings, like = result.inputs, result.settings, result.vertices_world
     dots = {name: tangents[name] if name in tangents else _no_tangent(result, name, columns) for name in result.gathered}
@@ -82,9 +90,10 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
             dots["camera"], dots["distortion"], centres_dot,
         )  # fmt: skip
     maps_dot = _shadow_tangents(result, dots, tangents, columns, vertices_dot, uniforms_dot)
-    return _picture_tangents(
+    pictures_dot = _picture_tangents(
         result, dots, columns, active, vertices_dot, screen_dot, normals_dot, uniforms_dot, maps_dot, centres_dot
     )
+    return like_family(next(iter(given.values())), pictures_dot)
 
 
 def _columns(result: RenderResult, tangents: Mapping[str, Array]) -> int:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ti_sim.base.arrays import Array, ints_like_family, to_numpy
+from ti_sim.base.arrays import Array, ints_like_family, kernel_view, to_numpy
 from ti_sim.base.errors import UserError
 
 
 @dataclass(frozen=True, eq=False)
 class MeshTopology:
-    """What ``mesh_topology`` makes; int32 arrays of one container.
+    """What ``mesh_topology`` makes; int32 arrays as kernels take them.
 
     Attributes:
         corners: [F, 8] the faces' three vertices (counter-clockwise from outside), material, texture (-1: none), and the rows of
@@ -88,6 +88,7 @@ def mesh_topology(
     group_count = int(groups.max()) + 1
     rows = np.where(groups >= 0, groups, group_count + np.arange(count)[:, None])
     start, members = _group_members(groups, group_count)
+    like = kernel_view(like)
     corners = np.concatenate([faces, material[:, None], texture[:, None], rows], axis=1)
     return MeshTopology(
         corners=ints_like_family(like, corners),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,7 +33,8 @@ class _Call:
         """All images [M, H, W, 4]."""
         if len(self.chunks) == 1:
             result = self.result(self.chunks[0], tensors)
-            self.kept = _without_pictures(result)
+            # The pictures are what is returned, and their graph must not hold itself.
+            self.kept = result.without_pictures()
             return result.images
         return _joined([self.result(chunk, tensors).images for chunk in self.chunks])
 
@@ -165,17 +165,6 @@ def _one_by_one(function: Any, info: Any, in_dims: tuple[Any, ...], arguments: t
     if isinstance(rows[0], tuple):
         return tuple(map(torch.stack, zip(*rows, strict=True))), (0,) * len(rows[0])
     return torch.stack(rows), 0
-
-
-def _without_pictures(result: RenderResult) -> RenderResult:
-    """The result with pictures of no memory: they are what is returned, and their graph must not hold itself. Derivatives need
-    their shape only."""
-
-    def emptied(pictures: torch.Tensor) -> torch.Tensor:
-        return pictures.detach().new_empty(()).expand(pictures.shape)
-
-    layer = replace(result.layer, pictures=emptied(result.layer.pictures))
-    return replace(result, images=emptied(result.images), layer=layer)
 
 
 def _joined(parts: list[torch.Tensor]) -> torch.Tensor:

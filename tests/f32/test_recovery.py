@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 import torch
 
 from risp_torch import AmbientLight, Camera, DirectionalLight, Mesh, Scene, Surface

@@ -49,12 +49,12 @@ def test_pose(rest_rows):
 
     def stage(rest, body_q):
         world = np.empty((4, 80, 3))
-        pose(rest, vertex_body, body_q, world)
+        pose(True, rest, vertex_body, body_q, world)
         return world
 
     def adjoints(bar):
         found = zeros(inputs)
-        pose_adjoint(rest, vertex_body, inputs["body_q"], bar, *found.values())
+        pose_adjoint(True, rest, vertex_body, inputs["body_q"], bar, *found.values())
         return found
 
     def tangent(dots):
@@ -77,12 +77,12 @@ def test_project(rows):
 
     def stage(world, camera):
         screen = np.empty(world.shape)
-        project(world, camera, 20, 14, 0.1, screen)
+        project(True, world, camera, 20, 14, 0.1, screen)
         return screen
 
     def adjoints(bar):
         found = zeros(inputs)
-        project_adjoint(*inputs.values(), 20, 14, stage(**inputs), bar, *found.values())
+        project_adjoint(True, *inputs.values(), 20, 14, stage(**inputs), bar, *found.values())
         return found
 
     def tangent(dots):
@@ -106,12 +106,12 @@ def test_normals():
 
     def stage(world):
         normals = np.empty((3, mesh.normal_rows, 3))
-        find_normals(world, *arguments, normals)
+        find_normals(True, world, *arguments, normals)
         return normals
 
     def adjoints(bar):
         found = zeros(inputs)
-        find_normals_adjoint(inputs["world"], *arguments, bar, found["world"])
+        find_normals_adjoint(True, inputs["world"], *arguments, bar, found["world"])
         return found
 
     def tangent(dots):

@@ -60,7 +60,7 @@ def _row_area(vertices: ti.template(), corners: ti.template(), group_start: ti.t
 
 @ti.kernel
 def find_normals(
-    vertices_world: ti.types.ndarray(), corners: ti.types.ndarray(), group_start: ti.types.ndarray(),
+    serial: ti.template(), vertices_world: ti.types.ndarray(), corners: ti.types.ndarray(), group_start: ti.types.ndarray(),
     group_faces: ti.types.ndarray(), normals: ti.types.ndarray(),
 ):  # fmt: skip
     """Find the normals of every image.
@@ -68,6 +68,7 @@ def find_normals(
     Reads vertices_world [M, V, 3] [m], corners [F, 8] (``MeshTopology``), and the groups' faces (group_start [G + 1],
     group_faces). Writes normals [M, G + F, 3]. Adjoint: ``find_normals_adjoint``; tangent: ``find_normals_jvp``.
     """
+    ti.loop_config(serialize=serial)
     for m, i in ti.ndrange(vertices_world.shape[0], normals.shape[1]):
         normal = unit_normal.value(_row_area(vertices_world, corners, group_start, group_faces, m, i))
         for k in ti.static(range(3)):
@@ -86,11 +87,12 @@ def _add_area(vertices: ti.template(), corners: ti.template(), m, f, area_bar, v
 
 @ti.kernel
 def find_normals_adjoint(
-    vertices_world: ti.types.ndarray(), corners: ti.types.ndarray(), group_start: ti.types.ndarray(),
+    serial: ti.template(), vertices_world: ti.types.ndarray(), corners: ti.types.ndarray(), group_start: ti.types.ndarray(),
     group_faces: ti.types.ndarray(), normals_bar: ti.types.ndarray(), vertices_world_bar: ti.types.ndarray(),
 ):  # fmt: skip
     """Adjoint of ``find_normals``: adds to vertices_world_bar [M, V, 3]. Rows whose adjoint is zero are passed over."""
     groups = group_start.shape[0] - 1
+    ti.loop_config(serialize=serial)
     for m, i in ti.ndrange(vertices_world.shape[0], normals_bar.shape[1]):
         normal_bar = vertex3(normals_bar, m, i)
         if normal_bar[0] != 0 or normal_bar[1] != 0 or normal_bar[2] != 0:

@@ -47,7 +47,7 @@ def _add_body(body_q_bar: ti.template(), body_q: ti.template(), m, n, position_b
 
 @ti.kernel
 def pose(
-    vertices_rest: ti.types.ndarray(), vertex_body: ti.types.ndarray(), body_q: ti.types.ndarray(),
+    serial: ti.template(), vertices_rest: ti.types.ndarray(), vertex_body: ti.types.ndarray(), body_q: ti.types.ndarray(),
     vertices_world: ti.types.ndarray(),
 ):  # fmt: skip
     """Move the vertices of every image.
@@ -56,6 +56,7 @@ def pose(
     xyzw of unit length; the rotation is the polynomial I + 2 w [v]x + 2 [v]x^2 and nothing is normalised).
     Writes vertices_world [M, V, 3] [m]. Adjoint: ``pose_adjoint``, by hand.
     """
+    ti.loop_config(serialize=serial)
     for m, v in ti.ndrange(vertices_world.shape[0], vertices_world.shape[1]):
         x = _rest_vertex(vertices_rest, m, vertices_world.shape[0], v)
         n = vertex_body[v]
@@ -69,7 +70,7 @@ def pose(
 
 @ti.kernel
 def pose_adjoint(
-    vertices_rest: ti.types.ndarray(), vertex_body: ti.types.ndarray(), body_q: ti.types.ndarray(),
+    serial: ti.template(), vertices_rest: ti.types.ndarray(), vertex_body: ti.types.ndarray(), body_q: ti.types.ndarray(),
     vertices_world_bar: ti.types.ndarray(), vertices_rest_bar: ti.types.ndarray(), body_q_bar: ti.types.ndarray(),
 ):  # fmt: skip
     """Adjoint of ``pose``: adds to vertices_rest_bar and body_q_bar (shapes of their inputs).
@@ -79,6 +80,7 @@ def pose_adjoint(
     not finite and not seen leaves the others' adjoints alone.
     """
     images, vertices = vertices_world_bar.shape[0], vertices_world_bar.shape[1]
+    ti.loop_config(serialize=serial)
     for m, chunk in ti.ndrange(images, (vertices + CHUNK - 1) // CHUNK):
         body = -1
         position_bar = vec3(0)

@@ -27,7 +27,7 @@ def camera_translation(camera: ti.template(), r):
 
 @ti.kernel
 def project(
-    vertices_world: ti.types.ndarray(), camera: ti.types.ndarray(), width: int, height: int, near: float,
+    serial: ti.template(), vertices_world: ti.types.ndarray(), camera: ti.types.ndarray(), width: int, height: int, near: float,
     screen: ti.types.ndarray(),
 ):  # fmt: skip
     """Project the vertices of every image.
@@ -38,6 +38,7 @@ def project(
     """
     scale = 2.0 / ti.min(width, height)
     images = vertices_world.shape[0]
+    ti.loop_config(serialize=serial)
     for m, v in ti.ndrange(images, vertices_world.shape[1]):
         r = row_of(m, camera.shape[0], images)
         p = camera_rotation(camera, r) @ vec3(
@@ -59,6 +60,7 @@ def project(
 
 @ti.kernel
 def project_adjoint(
+    serial: ti.template(),
     vertices_world: ti.types.ndarray(), camera: ti.types.ndarray(), width: int, height: int, screen: ti.types.ndarray(),
     screen_bar: ti.types.ndarray(), vertices_world_bar: ti.types.ndarray(), camera_bar: ti.types.ndarray(),
 ):  # fmt: skip
@@ -69,6 +71,7 @@ def project_adjoint(
     """
     scale = 2.0 / ti.min(width, height)
     images, vertices = vertices_world.shape[0], vertices_world.shape[1]
+    ti.loop_config(serialize=serial)
     for m, chunk in ti.ndrange(images, (vertices + CHUNK - 1) // CHUNK):
         r = row_of(m, camera.shape[0], images)
         rotation = camera_rotation(camera, r)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ti_sim.base.arrays import Array, empty_like_family, int_empty_like_family, to_numpy
+from ti_sim.base.parallel import serial_for
 from ti_sim.base.runtime import ti
 
 # Cut-off of the coverage: squared distance / sigma beyond which an outside pixel sees nothing of a face, log(1e4 - 1).
@@ -121,8 +122,8 @@ def _order_faces(
 
 @ti.kernel
 def count_faces(
-    screen: ti.types.ndarray(), corners: ti.types.ndarray(), width: int, height: int, side: int, radius: float,
-    with_boxes: int, boxes: ti.types.ndarray(), buckets: ti.types.ndarray(), order: ti.types.ndarray(),
+    serial: ti.template(), screen: ti.types.ndarray(), corners: ti.types.ndarray(), width: int, height: int, side: int,
+    radius: float, with_boxes: int, boxes: ti.types.ndarray(), buckets: ti.types.ndarray(), order: ti.types.ndarray(),
     start: ti.types.ndarray(), slot: ti.types.ndarray(), totals: ti.types.ndarray(),
 ):  # fmt: skip
     """Order the faces of every image by depth, count those of every tile, and lay the tiles out.
@@ -134,6 +135,7 @@ def count_faces(
     images = screen.shape[0]
     columns = (width + side - 1) // side
     tiles = columns * ((height + side - 1) // side)
+    ti.loop_config(serialize=serial)
     for m in range(images):
         _order_faces(screen, corners, buckets, order, m)
         for tile in range(m * tiles, (m + 1) * tiles):
@@ -147,6 +149,7 @@ def count_faces(
                     tile = m * tiles + row * columns + column
                     if _reaches(screen, corners, m, f, boxes, tile, radius, with_boxes):
                         slot[tile] = slot[tile] + 1
+    ti.loop_config(serialize=serial)
     for _ in range(1):
         entries, occupied = 0, 0
         for tile in range(images * tiles):
@@ -164,8 +167,9 @@ def count_faces(
 
 @ti.kernel
 def fill_tiles(
-    screen: ti.types.ndarray(), corners: ti.types.ndarray(), width: int, height: int, side: int, radius: float,
-    with_boxes: int, boxes: ti.types.ndarray(), order: ti.types.ndarray(), start: ti.types.ndarray(), entries: ti.types.ndarray(),
+    serial: ti.template(), screen: ti.types.ndarray(), corners: ti.types.ndarray(), width: int, height: int, side: int,
+    radius: float, with_boxes: int, boxes: ti.types.ndarray(), order: ti.types.ndarray(), start: ti.types.ndarray(),
+    entries: ti.types.ndarray(),
 ):  # fmt: skip
     """Write the face ids of every tile.
 
@@ -176,6 +180,7 @@ def fill_tiles(
     images = screen.shape[0]
     columns = (width + side - 1) // side
     tiles = columns * ((height + side - 1) // side)
+    ti.loop_config(serialize=serial)
     for m in range(images):
         for rank in range(corners.shape[0]):
             f = order[m, rank]
@@ -189,6 +194,7 @@ def fill_tiles(
                         entries[start[tile]] = f
                         start[tile] = start[tile] + 1
     # Now start[tile] is the next tile's first entry: move the numbers back by one tile.
+    ti.loop_config(serialize=serial)
     for _ in range(1):
         for i in range(images * tiles):
             tile = images * tiles - i
@@ -222,12 +228,13 @@ def bin_faces(
     if centres is not None:
         tile_boxes(centres, side, boxes)
     where = (width, height, side, radius, int(centres is not None), boxes)
+    few = serial_for(screen.shape[0])
     order = int_empty_like_family(screen, (screen.shape[0], corners.shape[0]))
     count_faces(
-        screen, corners, *where, int_empty_like_family(screen, (screen.shape[0], BUCKETS + 1)), order, start, slot, totals
+        few, screen, corners, *where, int_empty_like_family(screen, (screen.shape[0], BUCKETS + 1)), order, start, slot, totals
     )
     total, occupied = (int(number) for number in to_numpy(totals))
     entries = int_empty_like_family(screen, (max(total, 1),))
     if total:
-        fill_tiles(screen, corners, *where, order, start, entries)
+        fill_tiles(few, screen, corners, *where, order, start, entries)
     return Tiles(side, columns, rows, start, slot, entries, occupied)

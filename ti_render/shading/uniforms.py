@@ -79,6 +79,7 @@ def _put(target: ti.template(), m, column, v):
 
 @ti.kernel
 def gather_uniforms(
+    serial: ti.template(),
     camera: ti.types.ndarray(), softness: ti.types.ndarray(), ambient: ti.types.ndarray(), environment: ti.types.ndarray(),
     ground: ti.types.ndarray(), background: ti.types.ndarray(), directional: ti.types.ndarray(), point: ti.types.ndarray(),
     material: ti.types.ndarray(), directionals: int, points: int, materials: int, with_ground: int, width: int, height: int,
@@ -90,6 +91,7 @@ def gather_uniforms(
     Writes uniforms [M, U]. Adjoint: ``gather_uniforms_adjoint``; tangent: ``gather_uniforms_jvp``.
     """
     images = uniforms.shape[0]
+    ti.loop_config(serialize=serial)
     for m in range(images):
         intrinsics, row0, row1, row2, translation = _camera_parts(camera, row_of(m, camera.shape[0], images))
         eye, ray, ray_x, ray_y = camera_frame.value(
@@ -132,6 +134,7 @@ def gather_uniforms(
 
 @ti.kernel
 def gather_uniforms_adjoint(
+    serial: ti.template(),
     camera: ti.types.ndarray(), ground: ti.types.ndarray(), directional: ti.types.ndarray(), directionals: int, points: int,
     materials: int, with_ground: int, width: int, height: int, uniforms: ti.types.ndarray(), uniforms_bar: ti.types.ndarray(),
     camera_bar: ti.types.ndarray(), softness_bar: ti.types.ndarray(), ambient_bar: ti.types.ndarray(),
@@ -140,6 +143,7 @@ def gather_uniforms_adjoint(
 ):  # fmt: skip
     """Adjoint of ``gather_uniforms``: adds to the adjoints of its inputs (their shapes). Reads uniforms_bar [M, U]."""
     images = uniforms.shape[0]
+    ti.loop_config(serialize=serial)
     for m in range(images):
         r = row_of(m, camera.shape[0], images)
         g = row_of(m, ground.shape[0], images)

@@ -13,3 +13,8 @@ def spread_of(tasks: int) -> int:
     if require().device != "cpu":
         return 1
     return min(max(32 * PORTION // max(tasks, 1), 1), PORTION)
+
+
+def serial_for(iterations: int) -> bool:
+    """Whether a loop of so few, light iterations is better run by one thread than by waking the others (on the CPU)."""
+    return require().device == "cpu" and iterations <= 8 * PORTION
