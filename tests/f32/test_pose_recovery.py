@@ -1,7 +1,7 @@
-"""What pictures alone give back: a pose, a texture, a light's direction, a focal length and a shape.
+"""The pose of a body from one picture.
 
-The pictures to explain are made with sharper edges and more samples than the search uses, and go through 8-bit sRGB, as a photograph
-would. The search sees them and what is said to be known, and starts far away. The figures are in docs/recovery.md.
+The pictures to explain are made with sharper edges and more samples than the search uses, and go through 8-bit sRGB, as a
+photograph would. The search sees them and what is said to be known, and starts far away.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def test_a_pose_from_one_picture() -> None:
     change, losses = searched(around.repeat(cases, 1), 7, 20, 4.5, size=56, sigma=3e-4, gamma=1e-2, antialias=1)
     best = losses.reshape(cases, 7).argmin(dim=1)
     change = change.reshape(cases, 7, 6)[torch.arange(cases), best]
-    for blur, sigma, gamma, antialias in ((3.0, 2e-4, 1e-2, 1), (1.0, 1e-4, 3e-3, 1), (0.7, 3e-6, 1e-3, 4)):
+    for blur, sigma, gamma, antialias in ((3.0, 2e-4, 1e-2, 1), (1.0, 1e-4, 3e-3, 1), (0.7, 3e-6, 1e-3, 4), (0.7, 1e-6, 2e-4, 6)):
         change, losses = searched(change, 1, 12, blur, size=112, sigma=sigma, gamma=gamma, antialias=antialias)
     pose = moved_pose(change, position, turn)[:, 0, 0]
     cosine = (pose[:, 3:].double() * true_turn.double()).sum(dim=1).abs().clamp(max=1.0)
