@@ -26,7 +26,8 @@ def directions(count: int, *, offset: float) -> np.ndarray:
 def cameras(count: int, *, offset: float) -> torch.Tensor:
     """Cameras [count, 16] 2.6 m from the middle."""
     intrinsics = intrinsics_from_fov(vertical_fov=0.72, width=SIZE, height=SIZE)
-    return constant(np.array([pack_camera(intrinsics, *look_at(2.6 * way, (0, 0, 0))) for way in directions(count, offset=offset)]))
+    ways = directions(count, offset=offset)
+    return constant(np.array([pack_camera(intrinsics, *look_at(2.6 * way, (0, 0, 0))) for way in ways]))
 
 
 def silhouettes(
