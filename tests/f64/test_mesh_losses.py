@@ -145,7 +145,7 @@ def test_gradients_of_mesh_losses(loss: Loss) -> None:
         moved = torch.tensor(at["vertices"], requires_grad=True)
         value = loss(moved, neighbours)
         value.backward()
-        return float(value), {"vertices": moved.grad.numpy()}
+        return value.item(), {"vertices": moved.grad.numpy()}
 
     report = gradcheck(loss_and_gradient, {"vertices": point}, rtol=1e-7, step=1e-4, min_observable=36)
     report.raise_if_wrong()
@@ -160,7 +160,7 @@ def test_gradients_of_the_overlap() -> None:
         pair = {name: torch.tensor(array, requires_grad=True) for name, array in at.items()}
         value = (silhouette_iou(pair["first"], pair["second"]) * torch.tensor([1.0, -2.0], dtype=torch.float64)).sum()
         value.backward()
-        return float(value), {name: tensor.grad.numpy() for name, tensor in pair.items()}
+        return value.item(), {name: tensor.grad.numpy() for name, tensor in pair.items()}
 
     report = gradcheck(loss_and_gradient, point, rtol=1e-7, step=1e-4, min_observable=48)
     report.raise_if_wrong()
