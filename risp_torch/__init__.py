@@ -16,13 +16,14 @@ from risp_torch.scene import (
     load_scene,
     scene_names,
 )
+from risp_torch.task import RispTask, load_task
 from risp_torch.video import read_video, write_frames, write_video
 from ti_sim import Box, Capsule, Checkpoint, Cone, Cylinder, DivergenceError, Mesh, Param, Sphere, StoreAll, UserError, start
 
 __all__ = [
     "AmbientLight", "Box", "Camera", "Capsule", "Checkpoint", "Cone", "Contact", "Cylinder", "Direction", "DirectionalLight",
     "DivergenceError", "EnvironmentLight", "Factor", "Inversion", "Mesh", "OptimiseSettings", "Param", "PointLight", "Range",
-    "RenderingParameters", "Scene", "Sphere", "States", "StoreAll", "Surface", "UserError", "check_film_gradient", "check_torch",
-    "contact_sheet", "default_psi", "film", "image_jacobian", "invert", "landscape", "load_scene", "pixel_loss", "read_video",
-    "scene_names", "simulate_video", "start", "write_frames", "write_video",
+    "RenderingParameters", "RispTask", "Scene", "Sphere", "States", "StoreAll", "Surface", "UserError", "check_film_gradient",
+    "check_torch", "contact_sheet", "default_psi", "film", "image_jacobian", "invert", "landscape", "load_scene", "load_task",
+    "pixel_loss", "read_video", "scene_names", "simulate_video", "start", "write_frames", "write_video",
 ]  # fmt: skip

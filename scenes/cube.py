@@ -7,7 +7,10 @@ start makes the loss have one minimum over the whole range; over longer films th
 
 import math
 
-from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Param, Scene, Surface
+from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Param, RispTask, Scene, Surface, default_psi
+from risp_torch.domains import Domains
+from risp_torch.psi import RenderingParameters
+from risp_torch.state_heads import RigidPoseHead
 
 # +x, -x, +y, -y, +z, -z: six colours that stay apart in grey values too.
 SIX_COLORS = [(0.85, 0.1, 0.1), (0.1, 0.55, 0.75), (0.95, 0.75, 0.1), (0.15, 0.6, 0.2), (0.9, 0.9, 0.85), (0.45, 0.15, 0.6)]
@@ -53,3 +56,14 @@ def make_scene(stiffness: float = 1e3, size: int = 128) -> Scene:
     scene.add_light(DirectionalLight(direction=(-0.4, 0.5, -1.0), intensity=0.8))
     scene.add_light(AmbientLight(intensity=0.25))
     return scene
+
+
+def make_task(scene: Scene) -> RispTask:
+    """RISP reads the die's pose, in the surroundings of all its motions, whatever light, tint and ground are."""
+    head = RigidPoseHead(
+        "die", low=(-0.02, -0.03, 0.015), high=(0.065, 0.03, 0.07), yaw=(-0.6, 0.6), pitch=(-0.6, 0.9), roll=(-0.5, 1.1)
+    )
+    usual = default_psi(scene).spreads
+    # The ground fills the picture: no background is seen.
+    psi = RenderingParameters(scene, {name: spread for name, spread in usual.items() if name != "background.color"})
+    return RispTask(head, Domains.usual(scene, psi), gamma=20.0)

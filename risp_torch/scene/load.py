@@ -14,6 +14,11 @@ from risp_torch.scene.scene import Scene
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 
+_SIGNATURES = {
+    "make_scene": "make_scene(**overrides) that returns a Scene",
+    "make_task": "make_task(scene) that returns a RispTask",
+}
+
 
 def scene_names() -> dict[str, str]:
     """Name -> first line of the docstring, for every scene that ships."""
@@ -57,10 +62,15 @@ def load_scene(scene: str, **overrides: Any) -> Scene:
 
 def find_make_scene(scene: str) -> Callable[..., Scene]:
     """The make_scene function of a scene, by name or path (errors: ``load_scene``)."""
+    return find_function(scene, "make_scene")
+
+
+def find_function(scene: str, name: str) -> Callable[..., Any]:
+    """A function of a scene's file, by the scene's name or path (errors: ``load_scene``)."""
     module = _load_module(_find(scene))
-    if not callable(getattr(module, "make_scene", None)):
-        raise UserError(f"{module.__file__} has no make_scene: define make_scene(**overrides) that returns a Scene")
-    return module.make_scene
+    if not callable(getattr(module, name, None)):
+        raise UserError(f"{module.__file__} has no {name}: define {_SIGNATURES[name]}")
+    return getattr(module, name)
 
 
 def _find(scene: str) -> Path:

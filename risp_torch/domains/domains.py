@@ -1,0 +1,76 @@
+"""Settings of the three rendering domains of a scene."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from risp_torch.psi import RenderingParameters
+
+if TYPE_CHECKING:
+    from risp_torch.scene import Scene
+
+
+@dataclass(frozen=True)
+class RasteriserDomain:
+    """Pictures of the differentiable rasteriser.
+
+    Attributes:
+        parameters: what varies, and how far.
+        psi: [K] one fixed appearance; None where appearances are drawn, uniformly in [-1, 1]^K.
+    """
+
+    parameters: RenderingParameters
+    psi: tuple[float, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Ranges and the fixed appearance in values that JSON can hold."""
+        return {"renderer": "rasteriser", "parameters": self.parameters.to_json(), "psi": self.psi}
+
+
+@dataclass(frozen=True)
+class PhotorealDomain:
+    """Pictures of Mitsuba's path tracer with drawn materials, lamps, sky and ground.
+
+    Attributes:
+        ranges: of the drawn numbers in place of the usual ones (``ti_render.photoreal.draw_appearance``).
+        colors: "keep" for the bodies' own colours, "draw" for one drawn colour for each body.
+        samples: light paths for each pixel.
+    """
+
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    colors: str = "keep"
+    samples: int = 32
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings in values that JSON can hold."""
+        ranges = {name: list(span) for name, span in self.ranges.items()}
+        return {"renderer": "mitsuba", "ranges": ranges, "colors": self.colors, "samples": self.samples}
+
+
+@dataclass(frozen=True)
+class Domains:
+    """The three domains of RISP (ICLR 2022, section 4.1).
+
+    Attributes:
+        training: what the network learns from; appearances are drawn.
+        loop: what the inversion renders; one fixed appearance.
+        target: what the given film shows, unseen in training.
+    """
+
+    training: RasteriserDomain
+    loop: RasteriserDomain
+    target: PhotorealDomain
+
+    @staticmethod
+    def usual(scene: Scene, parameters: RenderingParameters, *, target: PhotorealDomain | None = None) -> Domains:
+        """Appearances over all of psi for training, its middle for the loop, and Mitsuba's usual looks as the target."""
+        middle = (0.0,) * parameters.size
+        return Domains(
+            RasteriserDomain(parameters), RasteriserDomain(parameters, middle), target or PhotorealDomain()
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All three in values that JSON can hold."""
+        return {name: getattr(self, name).to_json() for name in ("training", "loop", "target")}

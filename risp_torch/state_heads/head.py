@@ -1,0 +1,76 @@
+"""What every state head offers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+
+from ti_sim.base.errors import UserError
+
+if TYPE_CHECKING:
+    from risp_torch.scene import Scene
+
+HEADS: dict[str, type[StateHead]] = {}
+
+
+class StateHead(ABC):
+    """The outputs of a RISP network for a scene: numbers of order one, made from its state and turned back into it.
+
+    A new kind of head derives from this class with ``kind=`` its name in files, as a frozen dataclass of plain values.
+    """
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, *, kind: str) -> None:
+        cls.kind = kind
+        HEADS[kind] = cls
+
+    @property
+    @abstractmethod
+    def labels(self) -> list[str]:
+        """S names of the outputs."""
+
+    @property
+    def size(self) -> int:
+        """S, the number of outputs."""
+        return len(self.labels)
+
+    @abstractmethod
+    def check(self, scene: Scene) -> None:
+        """Raise a UserError where the scene lacks what the head reads."""
+
+    @abstractmethod
+    def sample(self, scene: Scene, random: np.random.Generator) -> torch.Tensor:
+        """Draw one state of the training distribution: poses [N, 7] of the scene's bodies (m, unit quaternions)."""
+
+    @abstractmethod
+    def outputs(self, scene: Scene, body_q: torch.Tensor) -> torch.Tensor:
+        """Normalised outputs [..., S] of poses [..., N, 7]; differentiable."""
+
+    @abstractmethod
+    def physical(self, outputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Physical values of outputs [..., S] by name: what the table of a run shows (m, rad)."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """The head in values that JSON can hold, with its kind."""
+
+
+def head_from_json(data: Mapping[str, Any]) -> StateHead:
+    """The head that ``StateHead.to_json`` wrote.
+
+    Raises:
+        UserError: the kind is unknown, or an entry is missing or too much.
+    """
+    given = dict(data)
+    kind = given.pop("kind", None)
+    if kind not in HEADS:
+        raise UserError(f"the state head is of kind {kind!r}: the kinds are {', '.join(HEADS)}")
+    try:
+        return HEADS[kind](**given)
+    except TypeError as error:
+        raise UserError(f"the entries do not describe a state head of kind {kind}: {error}") from None
