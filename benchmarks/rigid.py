@@ -176,7 +176,7 @@ def one_body_table(*, quick: bool) -> tuple[Table, dict[str, dict[str, float]]]:
 def _through_torch(case: Case, repeats: int) -> dict[str, float]:
     """Rates of ``bridge.rollout`` and of ``backward()`` with gradients of every input wanted."""
     inputs = RigidInputs(*(array.clone().requires_grad_() for array in case.inputs.arrays()))
-    body_q, body_qd, _ = bridge.rollout(case.solver, inputs, case.frames)
+    body_q, body_qd, *_ = bridge.rollout(case.solver, inputs, case.frames)
     bars = torch.ones_like(body_q), torch.ones_like(body_qd)
     least = best_times(
         {

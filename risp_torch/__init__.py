@@ -1,7 +1,19 @@
 """What is learnt: the torch bridge, scenes, inversion, reports and the command line."""
 
 from risp_torch.gradients import check_film_gradient, check_torch
-from risp_torch.inversion import Inversion, OptimiseSettings, film, invert, landscape, pixel_loss, simulate_video
+from risp_torch.inversion import (
+    Inversion,
+    OptimiseSettings,
+    PerceptualLoss,
+    PixelLoss,
+    RispLoss,
+    StateLoss,
+    film,
+    invert,
+    landscape,
+    pixel_loss,
+    simulate_video,
+)
 from risp_torch.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
 from risp_torch.scene import (
     AmbientLight,
@@ -22,8 +34,9 @@ from ti_sim import Box, Capsule, Checkpoint, Cone, Cylinder, DivergenceError, Me
 
 __all__ = [
     "AmbientLight", "Box", "Camera", "Capsule", "Checkpoint", "Cone", "Contact", "Cylinder", "Direction", "DirectionalLight",
-    "DivergenceError", "EnvironmentLight", "Factor", "Inversion", "Mesh", "OptimiseSettings", "Param", "PointLight", "Range",
-    "RenderingParameters", "RispTask", "Scene", "Sphere", "States", "StoreAll", "Surface", "UserError", "check_film_gradient",
-    "check_torch", "contact_sheet", "default_psi", "film", "image_jacobian", "invert", "landscape", "load_scene", "load_task",
-    "pixel_loss", "read_video", "scene_names", "simulate_video", "start", "write_frames", "write_video",
+    "DivergenceError", "EnvironmentLight", "Factor", "Inversion", "Mesh", "OptimiseSettings", "Param", "PerceptualLoss",
+    "PixelLoss", "PointLight", "Range", "RenderingParameters", "RispLoss", "RispTask", "Scene", "Sphere", "StateLoss", "States",
+    "StoreAll", "Surface", "UserError", "check_film_gradient", "check_torch", "contact_sheet", "default_psi", "film",
+    "image_jacobian", "invert", "landscape", "load_scene", "load_task", "pixel_loss", "read_video", "scene_names",
+    "simulate_video", "start", "write_frames", "write_video",
 ]  # fmt: skip

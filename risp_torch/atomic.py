@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,7 +11,13 @@ from pathlib import Path
 
 from ti_sim.base.errors import UserError
 
-__all__ = ["replacing", "write_text"]
+__all__ = ["DiskFullError", "remove_leftovers", "replacing", "write_text"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class DiskFullError(UserError):
+    """A file could not be written for want of room on the disk, or because a limit of the user's was reached."""
 
 
 @contextmanager
@@ -24,6 +31,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
 
     Raises:
         UserError: the place cannot be written to.
+        DiskFullError: there is no room for it.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -34,6 +42,10 @@ def replacing(path: Path | str) -> Iterator[Path]:
         os.replace(temporary, path)
     except (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError) as error:
         raise UserError(f"{path} cannot be written ({error.strerror}): choose another place for it") from error
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise DiskFullError(f"{path} cannot be written ({error.strerror}): make room, or choose another place") from error
     finally:
         _remove(temporary)
 
@@ -46,6 +58,25 @@ def write_text(path: Path | str, text: str) -> None:
     """
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def remove_leftovers(path: Path | str) -> None:
+    """Take away what killed processes have left of their attempts to write ``path``; those of running processes stay."""
+    path = Path(path)
+    for temporary in path.parent.glob(f".{path.name}.*.tmp"):
+        process = temporary.name.removeprefix(f".{path.name}.").removesuffix(".tmp")
+        if process.isdecimal() and (int(process) == os.getpid() or not _runs(int(process))):
+            _remove(temporary)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def _remove(path: Path) -> None:

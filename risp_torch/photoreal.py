@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ _DESCRIPTION = "video.json"  # read by ``read_video``
 
 def photoreal_film(
     scene: Scene,
-    states: States,
+    states: States | torch.Tensor,
     parameters: Mapping[str, torch.Tensor] | None = None,
     *,
     camera: str | None = None,
@@ -40,7 +40,7 @@ def photoreal_film(
 
     Args:
         scene: with a camera.
-        states: from ``scene.rollout``.
+        states: from ``scene.rollout``, or poses [B, T, N, 7] (m, unit quaternions).
         parameters: values that replace the scene's own.
         camera: name of the camera, the first one by default.
         options: samples, path length, variant; ``MitsubaSettings()`` by default.
@@ -53,17 +53,17 @@ def photoreal_film(
     import torch
 
     with torch.no_grad():
-        body_q = states.body_q[:1]
+        body_q = scene.poses(states)[:1]
         inputs = scene.render_inputs(scene.table.values(parameters, worlds=1), body_q, camera=camera)
     names = [body.name for body in scene.bodies]
     settings = scene.raster_settings(camera=camera)
     return MitsubaFilm(_numpy(inputs), settings, options=options, bodies=names, look=look, variant=variant)
 
 
-def write_photoreal_frames(folder: Path | str, film: MitsubaFilm, *, fps: float) -> int:
+def write_photoreal_frames(folder: Path | str, film: MitsubaFilm, *, fps: float, masks: bool = True) -> int:
     """Render the pictures that are not there yet, each into files that are whole or absent.
 
-    Writes ``frames/00012.png`` (8-bit sRGB), ``frames/video.json`` (for ``read_video``) and for every body
+    Writes ``frames/00012.png`` (8-bit sRGB), ``frames/video.json`` (for ``read_video``) and, with masks, for every body
     ``masks/<body>/00012.png`` (8-bit share of the pixel that shows the body). A picture whose files are all there and can be
     read is not rendered again: the caller sees to it that they belong to this film.
 
@@ -71,6 +71,7 @@ def write_photoreal_frames(folder: Path | str, film: MitsubaFilm, *, fps: float)
         folder: of the run.
         film: what is rendered.
         fps: pictures per second.
+        masks: whether masks are written, too.
 
     Returns:
         How many pictures were rendered.
@@ -84,12 +85,11 @@ def write_photoreal_frames(folder: Path | str, film: MitsubaFilm, *, fps: float)
     height, width = film.settings.height, film.settings.width
     description = {"fps": float(fps), "width": width, "height": height, "frames": len(film)}
     write_text(folder / FRAMES / _DESCRIPTION, json.dumps(description, indent=2) + "\n")
-    missing = [
-        k for k in range(len(film)) if not all(_whole(path, width, height) for path in _files(folder, film, k).values())
-    ]
+    files = [_files(folder, film.bodies if masks else (), k) for k in range(len(film))]
+    missing = [k for k, paths in enumerate(files) if not all(_whole(path, width, height) for path in paths.values())]
     bar = tqdm(missing, desc="path tracing", unit="frame", initial=len(film) - len(missing), total=len(film))
     for k in bar:
-        _write_picture(_files(folder, film, k), film.picture(k))
+        _write_picture(files[k], film.picture(k, masks=masks))
     return len(missing)
 
 
@@ -100,10 +100,10 @@ def _write_picture(files: Mapping[str, Path], picture: Picture) -> None:
     _write_png(files[""], np.round(255 * linear_to_srgb(np.clip(picture.color, 0, 1))))
 
 
-def _files(folder: Path, film: MitsubaFilm, frame: int) -> dict[str, Path]:
+def _files(folder: Path, bodies: Iterable[str], frame: int) -> dict[str, Path]:
     """Files of one frame: by the bodies' names their masks, by "" the picture."""
     name = f"{frame:05d}.png"
-    return {**{body: folder / MASKS / body / name for body in film.bodies}, "": folder / FRAMES / name}
+    return {**{body: folder / MASKS / body / name for body in bodies}, "": folder / FRAMES / name}
 
 
 def _write_png(path: Path, levels: np.ndarray) -> None:

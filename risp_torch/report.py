@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "comparison_video",
     "format_table",
+    "plot_entries",
     "plot_landscape_1d",
     "plot_landscape_2d",
     "plot_losses",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 _DIFFERENCE_GAIN = 4.0
+_MOST_LISTED = 12  # lines that a legend names
 _BEST, _TRUTH, _BOUNDS = "#0b6e99", "#c8452f", "#555555"
 _OTHERS = ("#8fb8a8", "#d9a777", "#b59ac9", "#d98c8c", "#a3b566", "#8aa4cf", "#b0a090", "#d9c05f")
 _MARKS = ("#c8452f", "#0b6e99", "#e0a100", "#5b8c3a", "#7b5aa6")
@@ -80,7 +82,7 @@ def plot_losses(path: Path | str, losses: Any, labels: Sequence[str], *, best: i
         axes.set_xlabel("iteration")
         axes.set_ylabel("loss")
         axes.set_xlim(left=0)
-        if losses.shape[1] <= 12:
+        if losses.shape[1] <= _MOST_LISTED:
             _legend_beside(axes)
 
 
@@ -132,6 +134,36 @@ def plot_parameters(
         }
         if handles:
             figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles))
+
+
+def plot_entries(
+    path: Path | str, parameters: Mapping[str, tuple[Any, Any]], units: Mapping[str, str] | None = None
+) -> None:
+    """Plot the numbers of long parameters (a sequence of actions) before and after a search, one panel a parameter.
+
+    Args:
+        path: picture to write.
+        parameters: name -> (start, estimate), each [N] or [N, R]; every column is one line along the first axis, thin and
+            dashed at the start.
+        units: name -> unit.
+
+    Raises:
+        UserError: there is no parameter, or the picture cannot be written.
+    """
+    if not parameters:
+        raise UserError(f"there is no parameter to plot in {path}: choose at least one unknown")
+    with _figure(path, 7.4, 2.9 * len(parameters) + 0.3) as figure:
+        for (name, pair), axes in zip(parameters.items(), figure.subplots(len(parameters), 1, squeeze=False).flat, strict=True):
+            start, estimate = (_numbers(numbers).reshape(len(numbers), -1) for numbers in pair)
+            for column, color in zip(range(estimate.shape[1]), _cycled((_BEST, *_OTHERS)), strict=False):
+                label = f"[{column}]" if estimate.shape[1] > 1 else "estimate"
+                axes.plot(estimate[:, column], color=color, linewidth=1.8, label=label if column < _MOST_LISTED else None)
+                axes.plot(start[:, column], color=color, linewidth=0.8, linestyle="--")
+            axes.plot([], [], color=_BOUNDS, linewidth=0.8, linestyle="--", label="start")
+            axes.set_title(name)
+            axes.set_xlabel("entry")
+            axes.set_ylabel(_with_unit("value", (units or {}).get(name, "")))
+            _legend_beside(axes)
 
 
 def plot_landscape_1d(

@@ -25,7 +25,7 @@ from ti_sim.base.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["RESULT_SCHEMA", "RunFolder", "default_run_path", "inversion_result"]
+__all__ = ["RESULT_SCHEMA", "RunFolder", "default_run_path", "first_difference", "inversion_result", "plain"]
 
 RESULT_SCHEMA = 1
 _SETTINGS, _RESULT, _CHECKPOINT = "settings.json", "result.json", "checkpoint.safetensors"
@@ -55,7 +55,7 @@ class RunFolder:
         Raises:
             UserError: the folder holds a run, finished or begun, or cannot be written.
         """
-        folder = cls(path=Path(path), settings=_plain(settings))
+        folder = cls(path=Path(path), settings=plain(settings))
         folder._refuse_finished()
         if (folder.path / _CHECKPOINT).is_file():
             raise UserError(
@@ -76,11 +76,11 @@ class RunFolder:
         Raises:
             UserError: the run there is finished, or has other settings (the first that differs is named).
         """
-        folder = cls(path=Path(path), settings=_plain(settings))
+        folder = cls(path=Path(path), settings=plain(settings))
         folder._refuse_finished()
         if not (folder.path / _SETTINGS).is_file():
             return cls.create(path, settings)
-        difference = _first_difference(_read_json(folder.path / _SETTINGS), folder.settings)
+        difference = first_difference(_read_json(folder.path / _SETTINGS), folder.settings)
         if difference is not None:
             raise UserError(
                 f"the run in {folder.path} has other settings ({difference}): "
@@ -99,7 +99,7 @@ class RunFolder:
         Args:
             result: for an inversion, what ``inversion_result`` returns.
         """
-        write_text(self.path / _RESULT, _to_json(_plain(result)))
+        write_text(self.path / _RESULT, _to_json(plain(result)))
 
     def read_result(self) -> dict[str, Any]:
         """Read ``result.json``.
@@ -126,7 +126,7 @@ class RunFolder:
         # safetensors refuses tensors that share memory or have gaps, so each is copied out.
         separate = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
         with replacing(self.path / _CHECKPOINT) as temporary:
-            save_file(separate, temporary, metadata={_METADATA_KEY: json.dumps(_plain(metadata, keep_nan=True))})
+            save_file(separate, temporary, metadata={_METADATA_KEY: json.dumps(plain(metadata, keep_nan=True))})
 
     def load_checkpoint(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
         """Load the last checkpoint: (tensors on the CPU, metadata), or None when there is none.
@@ -230,7 +230,7 @@ def _version() -> str:
         return "unknown"
 
 
-def _plain(value: Any, *, keep_nan: bool = False) -> Any:
+def plain(value: Any, *, keep_nan: bool = False) -> Any:
     """``value`` in the types that JSON has; NaN and infinities become None unless ``keep_nan``."""
     if isinstance(value, float | np.floating):
         return float(value) if keep_nan or math.isfinite(value) else None
@@ -243,11 +243,11 @@ def _plain(value: Any, *, keep_nan: bool = False) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item, keep_nan=keep_nan) for key, item in value.items()}
+        return {str(key): plain(item, keep_nan=keep_nan) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, keep_nan=keep_nan) for item in value]
+        return [plain(item, keep_nan=keep_nan) for item in value]
     if hasattr(value, "tolist"):  # numpy arrays and scalars, torch tensors
-        return _plain(value.tolist(), keep_nan=keep_nan)
+        return plain(value.tolist(), keep_nan=keep_nan)
     raise TypeError(f"{type(value).__name__} {value!r} cannot be written as JSON")
 
 
@@ -265,7 +265,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _first_difference(there: Any, wanted: Any, name: str = "") -> str | None:
+def first_difference(there: Any, wanted: Any, name: str = "") -> str | None:
     """The first setting that differs, as text: its dotted name and both values; None when all are equal."""
     if isinstance(there, dict) and isinstance(wanted, dict):
         for key in [*there, *(key for key in wanted if key not in there)]:
@@ -274,7 +274,7 @@ def _first_difference(there: Any, wanted: Any, name: str = "") -> str | None:
                 return f"{dotted} is not set there and {json.dumps(wanted[key])} here"
             if key not in wanted:
                 return f"{dotted} is {json.dumps(there[key])} there and not set here"
-            difference = _first_difference(there[key], wanted[key], dotted)
+            difference = first_difference(there[key], wanted[key], dotted)
             if difference is not None:
                 return difference
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from risp_torch.domains import Domains
 from risp_torch.scene import Scene
-from risp_torch.scene.load import find_function
+from risp_torch.scene.load import find_function, load_scene
 from risp_torch.state_heads import StateHead
 from ti_sim.base.errors import UserError
 
@@ -46,3 +46,38 @@ def load_task(name: str, scene: Scene) -> RispTask:
         raise UserError(f"make_task of {name} returned {type(task).__name__}: return a RispTask")
     task.head.check(scene)
     return task
+
+
+def training_scene(name: str, size: int, **overrides: Any) -> Scene:
+    """A scene whose pictures are the network's: square, of this size (``resize_pictures``).
+
+    Args:
+        name: as for ``load_scene``.
+        size: side of the pictures [pixels].
+        overrides: options of make_scene.
+
+    Raises:
+        UserError: as ``load_scene``, or the scene has no camera.
+    """
+    scene = load_scene(name, **overrides)
+    scene.name = scene.name or name
+    resize_pictures(scene, size)
+    return scene
+
+
+def resize_pictures(scene: Scene, size: int) -> None:
+    """Film with square pictures of this size.
+
+    sigma, which is an area, changes in proportion to the size: edges become a little sharper in pixels where pictures shrink,
+    and stay nearer to a film's, whose edges are a pixel wide at any size.
+
+    Args:
+        scene: which is changed.
+        size: side of the pictures [pixels].
+
+    Raises:
+        UserError: the scene has no camera, or the size is less than a pixel.
+    """
+    before = scene.camera
+    scene.resize_camera(size, size)
+    scene.sigma *= min(before.width, before.height) / size

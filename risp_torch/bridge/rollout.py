@@ -19,17 +19,19 @@ _NAMES = tuple(field.name for field in fields(RigidInputs))
 class _Rollout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, solver: RigidSolver, frames: int, adjoint: Adjoint | None, *tensors: torch.Tensor) -> Any:
-        inputs = RigidInputs(*(kernel_tensor(t, name) for t, name in zip(tensors, _NAMES, strict=True)))
+        # The last two are None, and not among the tensors, in a model that is not driven.
+        inputs = RigidInputs(*(kernel_tensor(t, name) for t, name in zip(tensors, _NAMES, strict=False)))
         result = solver.rollout(inputs, frames, adjoint=adjoint)
         ctx.solver = solver
         # Frames are returned, so the kept rollout must not hold them: that would be a cycle through the graph.
         ctx.kept = (frames, adjoint, inputs, result.states, result.diverged_step)
-        ctx.mark_non_differentiable(result.diverged_step)
-        return result.body_q, result.body_qd, result.diverged_step
+        left_region = torch.as_tensor(result.left_region)
+        ctx.mark_non_differentiable(result.diverged_step, left_region)
+        return result.body_q, result.body_qd, result.diverged_step, left_region
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, body_q_bar: Any, body_qd_bar: Any, _diverged: Any) -> Any:
+    def backward(ctx: Any, body_q_bar: Any, body_qd_bar: Any, _diverged: Any, _left: Any) -> Any:
         frames, adjoint, inputs, states, diverged = ctx.kept
         like = inputs.body_mass
         shape = (inputs.world_count, frames + 1, ctx.solver.model.body_count)
@@ -43,7 +45,7 @@ class _Rollout(torch.autograd.Function):
 
 def rollout(
     solver: RigidSolver, inputs: RigidInputs, frames: int, *, adjoint: Adjoint | None = None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Simulate, differentiable in every tensor of ``inputs``.
 
     Args:
@@ -54,8 +56,8 @@ def rollout(
             input requires a gradient, nothing is kept.
 
     Returns:
-        body_q [B, frames + 1, N, 7] (m, quaternion), body_qd [B, frames + 1, N, 6] (m/s, rad/s) and diverged_step [B, N]
-        int32 (-1 where all went well).
+        body_q [B, frames + 1, N, 7] (m, quaternion), body_qd [B, frames + 1, N, 6] (m/s, rad/s), diverged_step [B, N] int32
+        (-1 where all went well) and left_region [B, N] bool (on the CPU; whether it was the distance that ended a motion).
 
     Raises:
         UserError: a tensor has the wrong device, precision or shape. A second derivative raises torch's own error.

@@ -3,20 +3,55 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+from ti_sim.base.errors import UserError
+
+MOST_ROWS = 12  # numbers of one parameter that the table lists one by one
+MOST_SHOWN = 6  # numbers of a start that a row shows
+
+# Option -> the loss that it belongs to.
+_OPTION_OF = {"network": "risp", "weights": "perceptual", "states": "state"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCENE, --video, --unknown, and the settings of the search."""
+    """SCENE, --video, --unknown, --bounds, the loss with its files, and the settings of the search."""
     add_scene_arguments(parser)
-    parser.add_argument("--video", required=True, metavar="FILE", help="an .mp4 or a folder of PNG frames")
-    parser.add_argument("--unknown", required=True, nargs="+", action="extend", metavar="NAME", help="parameters to find")
-    parser.add_argument("--starts", type=positive_int, default=4, help="guesses spread over the allowed ranges (default 4)")
+    parser.add_argument("--video", metavar="FILE", help="an .mp4 or a folder of PNG frames (not needed with --loss state)")
+    parser.add_argument(
+        "--unknown", required=True, nargs="+", action="extend", metavar="NAME",
+        help="parameters to find; psi for all rendering parameters of the scene's task",
+    )  # fmt: skip
+    parser.add_argument(
+        "--bounds", action="append", default=[], metavar="NAME=LOW:HIGH",
+        help="range of an unknown that has none in the scene, or another one; LOW:HIGH:log10 for a logarithmic scale; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--loss", choices=("pixel", "perceptual", "risp", "state"), default="pixel",
+        help="what is compared: colours, VGG-16's features, what a RISP network reads, or true states (default pixel)",
+    )  # fmt: skip
+    parser.add_argument("--network", metavar="FILE", help="of --loss risp: network.safetensors of 'risp train'")
+    parser.add_argument(
+        "--weights", metavar="FILE", help="of --loss perceptual: VGG-16's weights, .safetensors or .pth (default: torchvision's)"
+    )
+    parser.add_argument("--states", metavar="FILE", help="of --loss state: states.npz of 'risp simulate'")
+    parser.add_argument(
+        "--sampling", default="all", metavar="WHICH",
+        help="frames that are compared: all, first+last, first+middle or every:K (default all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--starts", type=_starts, default=4,
+        help="guesses spread over the allowed ranges, or 'scene' for one guess at the scene's own values (default 4)",
+    )  # fmt: skip
     parser.add_argument("--iterations", type=positive_int, default=60, help="gradient steps (default 60)")
     parser.add_argument("--optimizer", choices=("adam", "rmsprop", "lbfgs"), default="adam")
     parser.add_argument("--learning-rate", type=float, default=0.1, help="in unit-scale variables (default 0.1)")
     parser.add_argument("--refine", type=int, default=15, help="Gauss-Newton rounds after the search (default 15)")
+    parser.add_argument(
+        "--linearise-up-to", type=positive_int, metavar="N",
+        help="most unknowns with Gauss-Newton steps and error bars (default 40, with --loss state 400)",
+    )  # fmt: skip
     parser.add_argument("--first-frames", type=positive_int, help="begin with this many frames and let the horizon grow")
     parser.add_argument("--seed", type=int, default=0, help="of the starts (default 0)")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/invert-SCENE-TIME)")
@@ -27,9 +62,14 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.inversion import OptimiseSettings, invert
     from risp_torch.run_folder import default_run_path
 
-    scene = make_scene(options)
+    check_loss_options(options)
+    bounds = dict(_bounds(text) for text in options.bounds)
+    scene = _scene(options)
     result = invert(
-        scene, options.video, options.unknown, starts=options.starts, seed=options.seed, refine=options.refine,
+        scene, options.video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
+        refine=options.refine, linearise_up_to=options.linearise_up_to, loss=make_loss(options, scene),
+        sampling=options.sampling, bounds=bounds,
+        psi=_psi(options, scene) if "psi" in options.unknown else None,
         out=options.out or default_run_path("invert", scene.name),
         settings=OptimiseSettings(
             optimizer=options.optimizer, iterations=options.iterations, learning_rate=options.learning_rate,
@@ -40,7 +80,71 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def print_inversion(result: object, truth: dict[str, float] | None = None) -> None:
+def check_loss_options(options: argparse.Namespace) -> None:
+    """Raise a UserError unless the given files are those that the loss needs."""
+    for option, loss in _OPTION_OF.items():
+        given = getattr(options, option) is not None
+        if given and options.loss != loss:
+            raise UserError(f"--{option} belongs to --loss {loss}, not to {options.loss}: choose that loss, or leave it out")
+        if not given and options.loss == loss and loss != "perceptual":
+            raise UserError(f"--loss {loss} needs --{option} FILE")
+    if options.video is None and options.loss != "state":
+        raise UserError(f"--loss {options.loss} needs the target's film: give --video FILE")
+
+
+def make_loss(options: argparse.Namespace, scene: Any) -> Any:
+    """The loss that the options describe (errors: its class)."""
+    from risp_torch.inversion import PerceptualLoss, PixelLoss, RispLoss, StateLoss
+    from risp_torch.task import load_task
+
+    if options.loss == "risp":
+        return RispLoss(options.network, task=load_task(options.scene, scene))
+    if options.loss == "state":
+        return StateLoss(load_task(options.scene, scene).head, options.states)
+    return PerceptualLoss(options.weights) if options.loss == "perceptual" else PixelLoss()
+
+
+def _psi(options: argparse.Namespace, scene: Any) -> Any:
+    """The rendering parameters of the scene's task; None, for the usual ones, where its file has no task."""
+    from risp_torch.scene.load import has_function
+    from risp_torch.task import load_task
+
+    return load_task(options.scene, scene).domains.training.parameters if has_function(options.scene, "make_task") else None
+
+
+def _scene(options: argparse.Namespace) -> Any:
+    """The scene; for a network with pictures of its size, and edges as soft as in those that it was trained with."""
+    if options.loss != "risp":
+        return make_scene(options)
+    from risp_torch.network import load_network
+    from risp_torch.task import resize_pictures
+
+    size = options.size or load_network(options.network)[0].settings.size
+    options.size = None
+    scene = make_scene(options)
+    resize_pictures(scene, size)
+    return scene
+
+
+def _bounds(text: str) -> tuple[str, tuple]:
+    name, equals, numbers = text.partition("=")
+    parts = numbers.split(":")
+    try:
+        if not equals or not name.strip() or len(parts) not in (2, 3):
+            raise ValueError
+        return name.strip(), (float(parts[0]), float(parts[1]), *parts[2:])
+    except ValueError:
+        raise UserError(
+            f"--bounds {text!r} is not NAME=LOW:HIGH: write for example --bounds die.position=-0.1:0.1 (and :log10 for a "
+            "logarithmic scale)"
+        ) from None
+
+
+def _starts(text: str) -> int | str:
+    return text if text == "scene" else positive_int(text)
+
+
+def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
     """Print estimates with error bars (and errors, where the truth is known), unseen directions and starts."""
     from risp_torch.report import format_table
 
@@ -48,19 +152,25 @@ def print_inversion(result: object, truth: dict[str, float] | None = None) -> No
     logs = dict(zip(unknowns.labels, (scale == "log10" for scale in unknowns.scales), strict=True))
     errors = result.scaled_error(truth) if truth else {}
     rows = []
-    for label, unit, seen in zip(unknowns.labels, unknowns.units, result.uncertainty.observable, strict=True):
-        value, sd = result.values[label], result.sd[label]
-        bar = f"± {100 * (10 ** min(sd, 9.0) - 1):.2g} %" if logs[label] else f"± {sd:.2g}"
-        row = [label, f"{value:.5g} {unit}".strip(), bar if seen else "not observable"]
-        if truth:
-            error = errors[label]
-            row[1:1] = [f"{truth[label]:.5g} {unit}".strip()]
-            row.append(f"{100 * (10**error - 1):+.2f} % ({error:+.4f} in log10)" if logs[label] else f"{error:+.2g}")
-        rows.append(row)
+    for name, part in unknowns.groups.items():
+        if part.stop - part.start > MOST_ROWS:
+            rows.append(_row_of_many(result, name, part, truth))
+            continue
+        for k in range(part.start, part.stop):
+            label, unit, seen = unknowns.labels[k], unknowns.units[k], result.uncertainty.observable[k]
+            value = result.values[label]
+            row = [label, f"{value:.5g} {unit}".strip(), _bar(result.sd[label], logs[label]) if seen else "not observable"]
+            if truth:
+                error = errors[label]
+                row[1:1] = [f"{truth[label]:.5g} {unit}".strip()]
+                row.append(f"{100 * (10**error - 1):+.2f} % ({error:+.4f} in log10)" if logs[label] else f"{error:+.2g}")
+            rows.append(row)
     headers = ["unknown", "estimate", "error bar"]
     print(format_table(rows, ["unknown", "truth", "estimate", "error bar", "error"] if truth else headers))
-    for sentence in result.uncertainty.unseen:
+    for sentence in result.uncertainty.unseen[:MOST_ROWS]:
         print(f"not visible in this film: {sentence}")
+    if len(result.uncertainty.unseen) > MOST_ROWS:
+        print(f"not visible in this film: {len(result.uncertainty.unseen) - MOST_ROWS} combinations more")
     for sentence in result.remarks:
         print(f"note: {sentence}")
     starts = [
@@ -72,5 +182,34 @@ def print_inversion(result: object, truth: dict[str, float] | None = None) -> No
         print(f"pictures and numbers: {result.folder} ({result.seconds:.0f} s)")
 
 
-def _row(values: object) -> str:
-    return ", ".join(f"{value:.5g}" for value in values)
+def _row_of_many(result: Any, name: str, part: slice, truth: dict[str, float] | None) -> list[str]:
+    """One row for a parameter of many numbers: their span, and the middle one of their error bars."""
+    import numpy as np
+
+    unknowns = result.unknowns
+    labels = unknowns.labels[part]
+    values, bars = (np.array([column[label] for label in labels]) for column in (result.values, result.sd))
+    unseen = len(labels) - sum(result.uncertainty.observable[part])
+    bar = _bar(float(np.median(bars)), unknowns.scales[part.start] == "log10")
+    row = [f"{name} ({len(labels)} numbers)", _span(values, unknowns.units[part.start]), bar]
+    row[2] += f" (median), {unseen} not observable" if unseen else " (median)" if np.isfinite(bars).all() else ""
+    if truth:
+        known = np.array([truth[label] for label in labels])
+        row[1:1] = [_span(known, unknowns.units[part.start])]
+        row.append(f"{np.sqrt(np.mean((values - known) ** 2)):.2g} (root mean square)")
+    return row
+
+
+def _span(values: Any, unit: str) -> str:
+    return f"{min(values):.4g} to {max(values):.4g} {unit}".strip()
+
+
+def _bar(sd: float, log: bool) -> str:
+    if sd != sd:
+        return "-"
+    return f"± {100 * (10 ** min(sd, 9.0) - 1):.2g} %" if log else f"± {sd:.2g}"
+
+
+def _row(values: Any) -> str:
+    shown = ", ".join(f"{value:.5g}" for value in values[:MOST_SHOWN])
+    return shown if len(values) <= MOST_SHOWN else f"{shown}, ... ({len(values)} numbers)"

@@ -11,9 +11,12 @@ from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 
 
-def add_scene_arguments(parser: argparse.ArgumentParser, *, precision: str = "f32") -> None:
-    """SCENE, --set, --size, --frames, --device, --precision."""
-    parser.add_argument("scene", metavar="SCENE", help="name of a scene (see 'risp scenes') or path of a .py file")
+def add_scene_arguments(parser: argparse.ArgumentParser, *, precision: str = "f32", optional: bool = False) -> None:
+    """SCENE (which may lack where it is optional), --set, --size, --frames, --device, --precision."""
+    parser.add_argument(
+        "scene", metavar="SCENE", nargs="?" if optional else None,
+        help="name of a scene (see 'risp scenes') or path of a .py file",
+    )  # fmt: skip
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="settings",
         help="another value for a parameter (dotted name) or an option of make_scene; repeatable",

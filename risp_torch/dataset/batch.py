@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -27,7 +27,17 @@ class Batch:
 
 
 class Source(Protocol):
-    """Where training pictures come from: shards on a disk, or the renderer itself. Both give the same pictures."""
+    """Where training pictures come from: shards on a disk, or the renderer itself. Both give the same pictures.
+
+    Attributes:
+        size: side of the square pictures [pixels].
+        record: everything that decides the pictures, in values that JSON can hold; the same for both kinds of source.
+        concurrent: whether ``batch`` may be called from another thread, while the network is trained.
+    """
+
+    size: int
+    record: dict[str, Any]
+    concurrent: bool
 
     def __len__(self) -> int:
         """How many pictures there are."""

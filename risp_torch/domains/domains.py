@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from risp_torch.psi import RenderingParameters
+from risp_torch.scene.numbers import constant
 
 if TYPE_CHECKING:
-    from risp_torch.scene import Scene
+    import torch
+
+    from risp_torch.scene import Scene, States
+    from ti_render.photoreal import MitsubaFilm
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,12 @@ class RasteriserDomain:
 
     parameters: RenderingParameters
     psi: tuple[float, ...] | None = None
+
+    def appearances(self, count: int, *, seed: int) -> torch.Tensor:
+        """Appearances psi [count, K]: drawn with this seed, or the fixed one again and again."""
+        if self.psi is None:
+            return self.parameters.sample(count, seed=seed)
+        return constant(self.psi).expand(count, -1)
 
     def to_json(self) -> dict[str, Any]:
         """Ranges and the fixed appearance in values that JSON can hold."""
@@ -41,7 +51,24 @@ class PhotorealDomain:
 
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     colors: str = "keep"
-    samples: int = 32
+    samples: int = 64
+
+    def film(self, scene: Scene, states: States | torch.Tensor, *, seed: int) -> MitsubaFilm:
+        """The film of a motion (or of poses [1, T, N, 7]) in one drawn look; its pictures are made when they are asked for.
+
+        Args:
+            scene: with a camera.
+            states: the motion.
+            seed: of the look and of the noise, 0 to 2^32 - 1.
+
+        Raises:
+            UserError: Mitsuba is not installed, or as ``photoreal_film``.
+        """
+        from risp_torch.photoreal import photoreal_film
+        from ti_render.photoreal import MitsubaSettings, draw_appearance
+
+        look = draw_appearance([body.name for body in scene.bodies], seed=seed, ranges=self.ranges, colors=self.colors)
+        return photoreal_film(scene, states, options=MitsubaSettings(samples=self.samples, seed=seed), look=look)
 
     def to_json(self) -> dict[str, Any]:
         """The settings in values that JSON can hold."""

@@ -1,13 +1,16 @@
-"""From a film to numbers: search, error bars, the run's folder."""
+"""From a film to numbers: losses, search, error bars, the run's folder."""
 
-from risp_torch.inversion.film import film, film_losses, pixel_loss, simulate_video
+from risp_torch.inversion.comparison import Comparison, film_losses, sampled_frames
+from risp_torch.inversion.film import film, pixel_loss, simulate_video
 from risp_torch.inversion.invert import Inversion, invert
 from risp_torch.inversion.landscape import landscape
+from risp_torch.inversion.losses import Loss, PerceptualLoss, PictureLoss, PixelLoss, RispLoss, StateLoss
 from risp_torch.inversion.optimise import OptimiseSettings
 from risp_torch.inversion.uncertainty import Uncertainty, along_weak_directions, linearise, uncertainty
 from risp_torch.inversion.unknowns import Unknowns
 
 __all__ = [
-    "Inversion", "OptimiseSettings", "Uncertainty", "Unknowns", "along_weak_directions", "film", "film_losses", "invert",
-    "landscape", "linearise", "pixel_loss", "simulate_video", "uncertainty",
+    "Comparison", "Inversion", "Loss", "OptimiseSettings", "PerceptualLoss", "PictureLoss", "PixelLoss", "RispLoss", "StateLoss",
+    "Uncertainty", "Unknowns", "along_weak_directions", "film", "film_losses", "invert", "landscape", "linearise", "pixel_loss",
+    "sampled_frames", "simulate_video", "uncertainty",
 ]  # fmt: skip

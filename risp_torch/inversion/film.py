@@ -1,4 +1,4 @@
-"""From unknowns to films, and the loss between a film and its target."""
+"""From parameter values to films, and the plain loss between two films."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 
+from risp_torch.inversion.losses.loss import mean_square
 from risp_torch.scene import Scene
 from risp_torch.video import write_video
 from ti_sim.adjoint import Adjoint
-from ti_sim.base.errors import DivergenceError
 
 
 def film(
@@ -42,26 +42,7 @@ def pixel_loss(pictures: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     Returns:
         [B].
     """
-    difference = pictures - target[: pictures.shape[1]]
-    return (difference * difference).flatten(1).mean(dim=1)
-
-
-def film_losses(
-    scene: Scene, values: Mapping[str, torch.Tensor], target: torch.Tensor, *, worlds: int, frames: int, chunk: int = 8
-) -> torch.Tensor:
-    """Losses of many worlds without gradients, a few worlds at a time; infinite for worlds that diverged, [B]."""
-    losses = []
-    for first in range(0, worlds, chunk):
-        part = {name: value[first : first + chunk] for name, value in values.items()}
-        count = min(chunk, worlds - first)
-        with torch.no_grad():
-            try:
-                pictures, finite = film(scene, part, worlds=count, frames=frames)
-                loss = pixel_loss(pictures, target)
-                losses.append(torch.where(finite, loss, torch.full_like(loss, torch.inf)))
-            except DivergenceError:
-                losses.append(target.new_full((count,), torch.inf))
-    return torch.cat(losses)
+    return mean_square(pictures, target)
 
 
 def simulate_video(scene: Scene, path: str | Path, *, crf: float = 18) -> Path:

@@ -17,7 +17,9 @@ from tqdm import tqdm
 
 from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
+from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.film import film
+from risp_torch.inversion.losses import Loss, PictureLoss, PixelLoss
 from risp_torch.inversion.optimise import History, OptimiseSettings, descend
 from risp_torch.inversion.refine import refined
 from risp_torch.inversion.uncertainty import (
@@ -27,8 +29,10 @@ from risp_torch.inversion.uncertainty import (
     linearise,
     uncertainty,
     widened,
+    without_error_bars,
 )
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.unknowns import Bounds, Unknowns
+from risp_torch.psi import RenderingParameters
 from risp_torch.run_folder import RunFolder, inversion_result
 from risp_torch.scene import Scene
 from risp_torch.suggest import unknown_name_error
@@ -36,6 +40,9 @@ from risp_torch.video import read_video
 from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import DivergenceError, UserError
 
+# Unknowns with Gauss-Newton steps and error bars, each of which takes two films for every unknown; and where nothing is rendered.
+MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
+MOST_PANELS = 12  # numbers of one parameter that are plotted and listed one by one
 SAME_MINIMUM = 1.05  # a start belongs to the best one's minimum when its loss is at most this many times the lowest
 
 
@@ -46,10 +53,10 @@ class Inversion:
     Attributes:
         unknowns: what was looked for.
         values: label -> estimate, physical units.
-        sd: label -> standard deviation in scaled units (decades for log10).
+        sd: label -> standard deviation in scaled units (decades for log10); NaN where there is none.
         uncertainty: error bars and unseen directions.
         initial, final: [S, K] physical values of the starts.
-        losses: [S] final losses over the whole film.
+        losses: [S] final losses over all frames that count.
         status: per start: "best", "same minimum", "higher loss" or "diverged".
         best: index of the best start.
         history: of the search.
@@ -81,12 +88,17 @@ class Inversion:
 
 def invert(
     scene: Scene,
-    video: str | Path | np.ndarray | torch.Tensor,
+    video: str | Path | np.ndarray | torch.Tensor | None,
     unknown: Sequence[str],
     *,
+    loss: Loss | None = None,
+    sampling: str = "all",
+    bounds: Bounds | None = None,
+    psi: RenderingParameters | None = None,
     starts: int | Sequence[Mapping[str, Any]] = 4,
     settings: OptimiseSettings | None = None,
     refine: int = 15,
+    linearise_up_to: int | None = None,
     adjoint: Adjoint | None = None,
     seed: int = 0,
     out: str | Path | None = None,
@@ -96,58 +108,70 @@ def invert(
 
     Args:
         scene: the scene; its own values of the unknowns are not used.
-        video: an .mp4, a folder of PNG frames, or linear frames [T, H, W, 3].
-        unknown: parameter names with bounds.
-        starts: how many guesses spread over the allowed ranges, or the guesses themselves (name -> value).
+        video: an .mp4, a folder of PNG frames, or linear frames [T, H, W, 3]; None for a loss that needs no film.
+        unknown: parameter names with bounds, and "psi" for all rendering parameters together.
+        loss: what films are compared by, ``PixelLoss()`` by default.
+        sampling: frames that count: "all", "first+last", "first+middle" or "every:K".
+        bounds: name -> (low, high) of unknowns that have none in the scene, or others.
+        psi: what the unknown "psi" stands for, the scene's usual appearances by default.
+        starts: how many guesses spread over the allowed ranges, or the guesses themselves (name -> value; what a guess leaves out
+            has the scene's value).
         settings: of the search.
         refine: Gauss-Newton steps after the search, taken while they lower the loss.
+        linearise_up_to: number of unknowns up to which there are Gauss-Newton steps and error bars, each of which takes two films
+            for every unknown; 40 by default, and 400 for losses that need no film.
         adjoint: how rollouts keep states.
         seed: of the starts' pairing.
         out: folder for settings, result, plots, strip and video; an unfinished run in it goes on where it was killed.
         progress: whether bars are shown.
 
     Returns:
-        Estimates with error bars.
+        Estimates with error bars (NaN beyond ``linearise_up_to``).
 
     Raises:
-        UserError: a name, start or video is not usable. DivergenceError: no start could be simulated.
+        UserError: a name, start, video or loss is not usable. DivergenceError: no start could be simulated.
     """
     began = time.perf_counter()
-    settings = settings or OptimiseSettings()
-    unknowns = Unknowns.of(scene, [unknown] if isinstance(unknown, str) else unknown)
-    target = load_target(scene, video)
+    settings, loss = settings or OptimiseSettings(), loss or PixelLoss()
+    unknowns = Unknowns.of(scene, [unknown] if isinstance(unknown, str) else unknown, bounds=bounds, psi=psi)
+    loss.check(scene)
+    pictures = None if video is None else load_target(scene, video)
+    comparison = Comparison.of(scene, loss, pictures, sampling)
     initial = unknowns.starts(int(starts), seed) if isinstance(starts, Integral) else _given_starts(unknowns, starts)
     z = unknowns.unbounded(initial)
     folder = None
     if out is not None:
-        folder = RunFolder.open_or_create(out, _settings_of(scene, video, target, unknowns, initial, settings, refine, seed))
-    z, history = descend(scene, target, unknowns, z, settings, folder=folder, adjoint=adjoint, progress=progress)
-    final = unknowns.vector(unknowns.physical(z)).double().cpu().numpy()
-    final, losses = refined(scene, target, unknowns, final, refine, history, progress=progress)
+        asked = _settings_of(scene, video, pictures, unknowns, initial, settings, refine, seed)
+        asked |= {"loss": loss.to_json(), "sampling": sampling, "linearise_up_to": linearise_up_to}
+        folder = RunFolder.open_or_create(out, asked)
+    z, history = descend(scene, comparison, unknowns, z, settings, folder=folder, adjoint=adjoint, progress=progress)
+    final = unknowns.vector(z).double().cpu().numpy()
+    most = linearise_up_to or (MOST_LINEARISED if loss.needs_film else MOST_WITHOUT_PICTURES)
+    linear = len(unknowns.labels) <= most
+    final, losses = refined(scene, comparison, unknowns, final, refine if linear else 0, history, progress=progress)
     if not np.isfinite(losses).any():
         scene.rollout(unknowns.physical(z))  # raises, and names body and step
         raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
     best = int(np.argmin(losses))
     if progress:
         tqdm.write("error bars, plots and videos ...", file=sys.stderr)
-    at = along_weak_directions(scene, unknowns, linearise(scene, target, unknowns, final[best]))
-    bars = uncertainty(at, unknowns)
     status = _status(losses, best)
-    shift = np.zeros(len(bars.sd))
-    even = target.shape[1] % 2 == 0 and target.shape[2] % 2 == 0  # what H.264 with 4:2:0 colour can hold
-    if even and isinstance(video, str | Path) and Path(video).is_file():
-        shift = compression_shift(at, film_at(scene, unknowns, final[best]), unknowns, fps=1 / scene.frame_dt)
-    bars = widened(bars, unknowns, _scatter(unknowns, final, losses), shift)
+    bars = without_error_bars(len(unknowns.labels))
+    if linear:
+        bars = _error_bars(scene, comparison, unknowns, final, losses, compressed=_is_file(video))
+    remarks = _remarks(unknowns, final[best], status)
+    if not linear:
+        remarks.insert(0, f"{len(unknowns.labels)} unknowns: no Gauss-Newton steps, no error bars (--linearise-up-to is {most})")
     result = Inversion(
         unknowns=unknowns,
         values=dict(zip(unknowns.labels, final[best].tolist(), strict=True)),
         sd=dict(zip(unknowns.labels, bars.sd.tolist(), strict=True)),
         uncertainty=bars, initial=initial, final=final, losses=losses, status=status, best=best,
-        history=history, remarks=_remarks(unknowns, final[best], status), seconds=time.perf_counter() - began,
+        history=history, remarks=remarks, seconds=time.perf_counter() - began,
         folder=folder.path if folder else None,
     )  # fmt: skip
     if folder is not None:
-        write_report(scene, target, result, folder, seed=seed)
+        write_report(scene, loss.pictures(scene) if pictures is None else pictures, result, folder, seed=seed, loss=loss)
     return result
 
 
@@ -175,8 +199,19 @@ def load_target(scene: Scene, video: str | Path | np.ndarray | torch.Tensor) -> 
     return frames
 
 
-def write_report(scene: Scene, target: torch.Tensor, result: Inversion, folder: RunFolder, *, seed: int) -> None:
-    """Write result.json, the plots of the search, and a strip and a video of target | estimate | difference."""
+def write_report(
+    scene: Scene, target: torch.Tensor | None, result: Inversion, folder: RunFolder, *, seed: int, loss: Loss
+) -> None:
+    """Write result.json, the plots of the search, and a strip and a video of target | estimate | difference.
+
+    Args:
+        scene: what was filmed.
+        target: film [T, H, W, 3], or None where there is nothing to see.
+        result: of the inversion.
+        folder: of the run.
+        seed: of the starts.
+        loss: whose appearance the estimate is shown in.
+    """
     from risp_torch import report
 
     unknowns, history = result.unknowns, result.history
@@ -187,14 +222,27 @@ def write_report(scene: Scene, target: torch.Tensor, result: Inversion, folder: 
         folder.path / "loss.png", torch.stack(history.losses).cpu().numpy(),
         [f"start {i + 1}" + ("" if i == result.best else f": {s}") for i, s in enumerate(result.status)], best=result.best,
     )  # fmt: skip
-    report.plot_parameters(
-        folder.path / "parameters.png", {label: values[:, :, k] for k, label in enumerate(labels)},
-        {label: (low[k], high[k]) for k, label in enumerate(labels)}, dict(zip(labels, unknowns.units, strict=True)),
-        None, dict(zip(labels, unknowns.scales, strict=True)), best=result.best,
-    )  # fmt: skip
-    estimate = film_at(scene, unknowns, result.final[result.best]).cpu().numpy()
-    report.write_strip(folder.path / "strip.png", target.cpu().numpy(), estimate, fps=1 / scene.frame_dt)
-    report.comparison_video(folder.path / "comparison.mp4", target.cpu().numpy(), estimate, 1 / scene.frame_dt)
+    sizes = {name: part.stop - part.start for name, part in unknowns.groups.items()}
+    listed = [k for name, part in unknowns.groups.items() if sizes[name] <= MOST_PANELS for k in range(part.start, part.stop)]
+    if listed:
+        report.plot_parameters(
+            folder.path / "parameters.png", {labels[k]: values[:, :, k] for k in listed},
+            {labels[k]: (low[k], high[k]) for k in listed}, dict(zip(labels, unknowns.units, strict=True)),
+            None, dict(zip(labels, unknowns.scales, strict=True)), best=result.best,
+        )  # fmt: skip
+    long = {
+        name: tuple(
+            rows[result.best, part].reshape(np.shape(unknowns.params[name].value)) for rows in (result.initial, result.final)
+        )
+        for name, part in unknowns.groups.items()
+        if sizes[name] > MOST_PANELS
+    }
+    if long:
+        report.plot_entries(folder.path / "entries.png", long, {name: unknowns.params[name].unit for name in long})
+    if target is not None:
+        shown = film_at(scene, unknowns, result.final[result.best], loss).cpu().numpy()
+        report.write_strip(folder.path / "strip.png", target.cpu().numpy(), shown, fps=1 / scene.frame_dt)
+        report.comparison_video(folder.path / "comparison.mp4", target.cpu().numpy(), shown, 1 / scene.frame_dt)
     folder.write_result(
         inversion_result(
             scene=scene.name, seed=seed, settings=folder.settings,
@@ -220,12 +268,36 @@ def write_report(scene: Scene, target: torch.Tensor, result: Inversion, folder: 
     )  # fmt: skip
 
 
-def film_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray) -> torch.Tensor:
-    """Film of the scene with the unknowns at ``physical`` [K], [T, H, W, 3]."""
+def film_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray, loss: Loss) -> torch.Tensor:
+    """Film of the scene with the unknowns at ``physical`` [K], in the loss's appearance, [T, H, W, 3]."""
     row = torch.as_tensor(unknowns.scaled(physical)[None], dtype=bridge_dtype(), device=bridge_device())
     with torch.no_grad():
-        pictures, _ = film(scene, unknowns.from_scaled(row), worlds=1, frames=scene.frames)
+        pictures, _ = film(scene, {**loss.appearance(), **unknowns.from_scaled(row)}, worlds=1, frames=scene.frames)
     return pictures[0]
+
+
+def _is_file(video: object) -> bool:
+    return isinstance(video, str | Path) and Path(video).is_file()
+
+
+def _error_bars(
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, final: np.ndarray, losses: np.ndarray, *, compressed: bool
+) -> Uncertainty:
+    """Error bars at the best of the starts' ends ``final`` [S, K], for a film that was compressed or not."""
+    best, loss = int(np.argmin(losses)), comparison.loss
+    at = along_weak_directions(scene, unknowns, linearise(scene, comparison, unknowns, final[best]))
+    if not isinstance(loss, PictureLoss):
+        estimate = at.residual.new_zeros((0, 0, 0, 3))
+    else:
+        estimate = film_at(scene, unknowns, final[best], loss)
+    floor = loss.floor(estimate[list(comparison.frames)[:MOST_PANELS]]) if len(estimate) else loss.floor(estimate)
+    bars = uncertainty(at, unknowns, floor=floor)
+    shift = np.zeros(len(bars.sd))
+    even = len(estimate) and estimate.shape[1] % 2 == 0 and estimate.shape[2] % 2 == 0  # what H.264 with 4:2:0 colour can hold
+    if even and compressed and not loss.lasting:
+        shift = compression_shift(at, estimate, unknowns, fps=1 / scene.frame_dt)
+    # Twelve times the variance of rounding is the square of a whole step, a grey level of 255 for pixels.
+    return widened(bars, unknowns, _scatter(unknowns, final, losses, near=12 * floor), shift)
 
 
 def _given_starts(unknowns: Unknowns, starts: Sequence[Mapping[str, Any]]) -> np.ndarray:
@@ -259,14 +331,14 @@ def _status(losses: np.ndarray, best: int) -> list[str]:
     return names
 
 
-def _scatter(unknowns: Unknowns, final: np.ndarray, losses: np.ndarray) -> np.ndarray:
+def _scatter(unknowns: Unknowns, final: np.ndarray, losses: np.ndarray, *, near: float) -> np.ndarray:
     """Standard deviation [K] (scaled units) of the starts that ended about as well as the best.
 
-    That is within a fifth of its loss or a grey level of 255 (root mean square), which the simplest flaw of a scene outweighs.
+    That is within a fifth of its loss or ``near`` (a grey level of 255, squared), which the simplest flaw of a scene outweighs.
     The floor of a flat valley has dents (contacts that slip or stick, edges that pass behind others), and where the starts were
     caught in them shows how much that matters, which no local Jacobian can.
     """
-    together = losses <= 1.2 * losses.min() + (1 / 255) ** 2
+    together = losses <= 1.2 * losses.min() + near
     if together.sum() < 2:
         return np.zeros(final.shape[1])
     return unknowns.scaled(final[together]).std(axis=0, ddof=1)
@@ -282,27 +354,32 @@ def _remarks(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> lis
         )
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     margin = np.minimum(unknowns.scaled(physical) - low, high - unknowns.scaled(physical)) / (high - low)
-    remarks += [
-        f"the estimate of {label} lies on its bound: widen the bounds"
-        for label, room in zip(unknowns.labels, margin, strict=True)
-        if room < 0.005
-    ]
+    labels = unknowns.labels
+    for name, part in unknowns.groups.items():
+        bound = [labels[k] for k in range(part.start, part.stop) if margin[k] < 0.005]
+        if len(bound) > MOST_PANELS:
+            remarks.append(
+                f"{len(bound)} of the {part.stop - part.start} numbers of {name} lie on their bounds: widen the bounds"
+            )
+        else:
+            remarks += [f"the estimate of {label} lies on its bound: widen the bounds" for label in bound]
     return remarks
 
 
 def _settings_of(
-    scene: Scene, video: Any, target: torch.Tensor, unknowns: Unknowns, initial: np.ndarray, settings: OptimiseSettings,
+    scene: Scene, video: Any, target: torch.Tensor | None, unknowns: Unknowns, initial: np.ndarray, settings: OptimiseSettings,
     refine: int, seed: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Everything that decides the outcome: a run resumes only where all of it is the same."""
     return {
         "scene": scene.description(),
-        "video": str(video) if isinstance(video, str | Path) else f"frames {tuple(video.shape)}",
-        "video_sha256": sha256(target.float().cpu().numpy().tobytes()).hexdigest(),
+        "video": str(video) if isinstance(video, str | Path) else None if video is None else f"frames {tuple(video.shape)}",
+        "video_sha256": None if target is None else sha256(target.float().cpu().numpy().tobytes()).hexdigest(),
         "unknown": {
             name: {"low": np.asarray(p.low).tolist(), "high": np.asarray(p.high).tolist(), "scale": p.scale}
             for name, p in unknowns.params.items()
         },
+        "psi": None if unknowns.appearance is None else unknowns.appearance.to_json(),
         "initial": initial.tolist(),
         "search": asdict(settings),
         "refine": refine,

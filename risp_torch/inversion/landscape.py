@@ -6,20 +6,22 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from risp_torch.inversion.film import film_losses
+from risp_torch.bridge import bridge_dtype
+from risp_torch.bridge.checks import bridge_device
+from risp_torch.inversion.comparison import Comparison, film_losses
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
 from ti_sim.base.errors import UserError
 
 
 def landscape(
-    scene: Scene, target: torch.Tensor, names: list[str], *, points: int = 41, progress: bool = True
+    scene: Scene, target: torch.Tensor | Comparison, names: list[str], *, points: int = 41, progress: bool = True
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Loss on a grid that spans the parameters' allowed ranges, evenly in their scales.
 
     Args:
         scene: what was filmed; its other numbers hold.
-        target: [T, H, W, 3] linear rgb.
+        target: [T, H, W, 3] linear rgb to compare by pixels, or any comparison.
         names: one or two scalar parameters with bounds.
         points: grid points along each.
         progress: whether a bar is shown.
@@ -35,11 +37,10 @@ def landscape(
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     axes = [np.linspace(a, b, points) for a, b in zip(low, high, strict=True)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(names))
-    losses = []
+    comparison, losses = Comparison.of_film(target), []
     for first in tqdm(range(0, len(grid), 8), desc="landscape", disable=not progress):
-        rows = torch.as_tensor(grid[first : first + 8], dtype=target.dtype, device=target.device)
-        values = unknowns.from_scaled(rows)
-        losses.append(film_losses(scene, values, target, worlds=len(rows), frames=target.shape[0] - 1))
+        rows = torch.as_tensor(grid[first : first + 8], dtype=bridge_dtype(), device=bridge_device())
+        losses.append(film_losses(scene, unknowns.from_scaled(rows), comparison, worlds=len(rows)))
     physical = [
         np.power(10.0, axis) if scale == "log10" else axis for axis, scale in zip(axes, unknowns.scales, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Gradient descent on the pixels of a batch of starts, with a horizon that may grow; killed runs resume."""
+"""Gradient descent on the loss of a batch of starts, with a horizon that may grow; killed runs resume."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from tqdm import tqdm
 
-from risp_torch.inversion.film import film, pixel_loss
+from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.run_folder import RunFolder
 from risp_torch.scene import Scene
@@ -68,14 +68,14 @@ class History:
 
 
 def descend(
-    scene: Scene, target: torch.Tensor, unknowns: Unknowns, z: torch.Tensor, settings: OptimiseSettings,
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.Tensor, settings: OptimiseSettings,
     *, folder: RunFolder | None = None, adjoint: Adjoint | None = None, progress: bool = True,
 ) -> tuple[torch.Tensor, History]:  # fmt: skip
     """Descend from the starts z [S, K].
 
     Args:
         scene: what was filmed.
-        target: [T, H, W, 3] linear rgb.
+        comparison: loss and target.
         unknowns: the map from z to parameter values.
         z: unbounded variables of the starts.
         settings: optimiser, iterations, horizon.
@@ -87,7 +87,7 @@ def descend(
         Final z [S, K] and the history.
     """
     if settings.optimizer == "lbfgs":
-        return _descend_lbfgs(scene, target, unknowns, z, settings, adjoint=adjoint, progress=progress)
+        return _descend_lbfgs(scene, comparison, unknowns, z, settings, adjoint=adjoint, progress=progress)
     z = z.clone().requires_grad_()
     if settings.optimizer == "adam":
         optimizer = torch.optim.Adam([z], lr=settings.learning_rate, betas=(0.8, 0.95))
@@ -95,16 +95,16 @@ def descend(
         optimizer = torch.optim.RMSprop([z], lr=settings.learning_rate, alpha=0.9, momentum=0.5)
     history = History()
     first = _resume(folder, z, optimizer, history)
-    frames = target.shape[0] - 1
+    frames = comparison.last
     bar = tqdm(total=settings.iterations, initial=first, desc="inverting", disable=not progress, mininterval=0.5)
     for iteration in range(first, settings.iterations):
         for group in optimizer.param_groups:
             group["lr"] = settings.rate(iteration)
         optimizer.zero_grad()
-        losses = _losses(scene, target, unknowns, z, settings.horizon(iteration, frames), adjoint)
+        losses = _losses(scene, comparison, unknowns, z, settings.horizon(iteration, frames), adjoint)
         torch.where(torch.isfinite(losses), losses, torch.zeros_like(losses)).sum().backward()
         history.losses.append(losses.detach().clone())
-        history.values.append(unknowns.vector(unknowns.physical(z)).detach())
+        history.values.append(unknowns.vector(z).detach())
         z.grad[~torch.isfinite(losses.detach())] = 0  # a start that diverged stays where it is, marked by its NaN loss
         optimizer.step()
         bar.set_postfix(loss=f"{_smallest(losses):.3e}")
@@ -116,20 +116,18 @@ def descend(
 
 
 def _losses(
-    scene: Scene, target: torch.Tensor, unknowns: Unknowns, z: torch.Tensor, frames: int, adjoint: Adjoint | None
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.Tensor, frames: int, adjoint: Adjoint | None
 ) -> torch.Tensor:
     """Loss of every start [S], NaN where its world diverged."""
-    pictures, finite = film(scene, unknowns.physical(z), worlds=len(z), frames=frames, adjoint=adjoint)
-    losses = pixel_loss(pictures, target)
-    return torch.where(finite, losses, torch.full_like(losses, torch.nan))
+    return comparison.losses(scene, unknowns.physical(z), worlds=len(z), horizon=frames, adjoint=adjoint)
 
 
 def _descend_lbfgs(
-    scene: Scene, target: torch.Tensor, unknowns: Unknowns, starts: torch.Tensor, settings: OptimiseSettings,
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, starts: torch.Tensor, settings: OptimiseSettings,
     *, adjoint: Adjoint | None, progress: bool,
 ) -> tuple[torch.Tensor, History]:  # fmt: skip
     """Each start by itself: a line search cannot share its step length."""
-    frames = target.shape[0] - 1
+    frames = comparison.last
     ends, histories = [], []
     bar = tqdm(total=settings.iterations * len(starts), desc="inverting", disable=not progress, mininterval=0.5)
     for start in starts:
@@ -138,12 +136,12 @@ def _descend_lbfgs(
         history = History()
         for iteration in range(settings.iterations):
             horizon = settings.horizon(iteration, frames)
-            history.values.append(unknowns.vector(unknowns.physical(z)).detach())
+            history.values.append(unknowns.vector(z).detach())
 
             def closure(z: torch.Tensor = z, optimizer: torch.optim.LBFGS = optimizer, horizon: int = horizon) -> torch.Tensor:
                 optimizer.zero_grad()
-                # The pixels' mean square is tiny; LBFGS stops at absolute thresholds, so it sees a larger number.
-                loss = 1e3 * _losses(scene, target, unknowns, z, horizon, adjoint).sum()
+                # A mean square is tiny; LBFGS stops at absolute thresholds, so it sees a larger number.
+                loss = 1e3 * _losses(scene, comparison, unknowns, z, horizon, adjoint).sum()
                 loss.backward()
                 return loss
 

@@ -6,7 +6,9 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from risp_torch.inversion.film import film_losses
+from risp_torch.bridge import bridge_dtype
+from risp_torch.bridge.checks import bridge_device
+from risp_torch.inversion.comparison import Comparison, film_losses
 from risp_torch.inversion.optimise import History
 from risp_torch.inversion.uncertainty import linearise, newton_step, weakest_direction
 from risp_torch.inversion.unknowns import Unknowns
@@ -18,7 +20,7 @@ VALLEY = (0.001, 0.003, 0.01, 0.03, 0.1)  # of the range: steps along the direct
 
 
 def refined(
-    scene: Scene, target: torch.Tensor, unknowns: Unknowns, values: np.ndarray, rounds: int, history: History,
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, rounds: int, history: History,
     *, progress: bool,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Levenberg-Marquardt steps from every start's end, each kept only if the loss falls.
@@ -27,7 +29,7 @@ def refined(
     ones): longer steps along the weakest direction, each followed by a Gauss-Newton step across the valley, look beyond it.
 
     Args:
-        scene, target, unknowns: of the inversion.
+        scene, comparison, unknowns: of the inversion.
         values: physical values of the starts' ends, [S, K].
         rounds: at most, for each start.
         history: every round is added to it.
@@ -36,7 +38,7 @@ def refined(
     Returns:
         Physical values [S, K] and losses over the whole film [S]; infinite where a world diverged.
     """
-    search = _Refinement(scene, target, unknowns)
+    search = _Refinement(scene, comparison, unknowns)
     scaled = unknowns.scaled(values)
     losses = search.losses(scaled)
     active = np.isfinite(losses)
@@ -47,31 +49,28 @@ def refined(
             point, loss = search.round(scaled[s], losses[s])
             active[s] = losses[s] - loss > 1e-6 * losses[s]
             scaled[s], losses[s] = point, loss
-        history.losses.append(torch.as_tensor(losses).to(target))
-        history.values.append(torch.as_tensor(unknowns.physical_values(scaled)).to(target))
+        history.losses.append(torch.as_tensor(losses).to(comparison.target))
+        history.values.append(torch.as_tensor(unknowns.physical_values(scaled)).to(comparison.target))
     return unknowns.physical_values(scaled), losses
 
 
 class _Refinement:
     """One film and its unknowns, in scaled coordinates."""
 
-    def __init__(self, scene: Scene, target: torch.Tensor, unknowns: Unknowns) -> None:
-        self.scene, self.target, self.unknowns = scene, target, unknowns
+    def __init__(self, scene: Scene, comparison: Comparison, unknowns: Unknowns) -> None:
+        self.scene, self.comparison, self.unknowns = scene, comparison, unknowns
         self.low, self.high = (unknowns.scaled(bound) for bound in unknowns.bounds())
         self.ranges = unknowns.scaled_range()
 
     def losses(self, scaled: np.ndarray) -> np.ndarray:
         """Losses [S] of the whole film at scaled points [S, K]."""
-        rows = torch.as_tensor(scaled, dtype=self.target.dtype, device=self.target.device)
+        rows = torch.as_tensor(scaled, dtype=bridge_dtype(), device=bridge_device())
         values = self.unknowns.from_scaled(rows)
-        return (
-            film_losses(self.scene, values, self.target, worlds=len(rows), frames=self.target.shape[0] - 1)
-            .double().cpu().numpy()
-        )  # fmt: skip
+        return film_losses(self.scene, values, self.comparison, worlds=len(rows)).double().cpu().numpy()
 
     def round(self, point: np.ndarray, loss: float) -> tuple[np.ndarray, float]:
         """The better of the point and what one round of steps finds."""
-        at = linearise(self.scene, self.target, self.unknowns, self.unknowns.physical_values(point))
+        at = linearise(self.scene, self.comparison, self.unknowns, self.unknowns.physical_values(point))
         steps = [length * newton_step(at, damping=damping) for damping in DAMPINGS for length in LENGTHS]
         found, lowest = self._best(point, np.array(steps))
         if lowest < loss * (1 - 1e-6):
@@ -85,7 +84,7 @@ class _Refinement:
     def _across(self, point: np.ndarray) -> np.ndarray:
         """Gauss-Newton step at a point without its part along the weakest direction, in parts of the ranges."""
         point = np.clip(point, self.low, self.high)
-        at = linearise(self.scene, self.target, self.unknowns, self.unknowns.physical_values(point))
+        at = linearise(self.scene, self.comparison, self.unknowns, self.unknowns.physical_values(point))
         if not torch.isfinite(at.residual).all() or not torch.isfinite(at.jacobian).all():
             return np.zeros(len(point))
         step, direction = newton_step(at), weakest_direction(at)

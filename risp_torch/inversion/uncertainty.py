@@ -1,4 +1,4 @@
-"""How well a film fixes the unknowns: image Jacobian, error bars, directions that cannot be seen; Gauss-Newton steps."""
+"""How well a film fixes the unknowns: Jacobian, error bars, directions that cannot be seen; Gauss-Newton steps."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from risp_torch.inversion.film import film
+from risp_torch.bridge import bridge_dtype
+from risp_torch.bridge.checks import bridge_device
+from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
 from risp_torch.video import read_video, write_video
 
-BLOCK = 16  # pixels: side of a macroblock of H.264, within which compression errors hang together
-BLOCK_FRAMES = 4
+BLOCK_FRAMES = 4  # over which compression errors hang together
+MOST_NAMED = 12  # unknowns that a sentence lists
 UNSEEN = 0.25  # of the allowed range: a direction with a larger standard deviation is called unseen
 
 
 @dataclass(frozen=True)
 class Linearisation:
-    """A film near one set of unknowns.
+    """The observations of a film near one set of unknowns.
 
     Attributes:
-        residual: target - film, [P] (P = frames × pixels × 3).
-        jacobian: [P, K] derivative of the film with respect to the scaled unknowns divided by their ranges.
+        residual: target - simulation, [P] (with the pixel loss, P = frames × pixels × 3).
+        jacobian: [P, K] derivative of the observations with respect to the scaled unknowns divided by their ranges.
         scaled: [K] scaled coordinates of the point.
-        shape: (T, H, W, 3) of the film.
+        comparison: what was observed.
     """
 
     residual: torch.Tensor
     jacobian: torch.Tensor
     scaled: np.ndarray
-    shape: tuple[int, ...]
+    comparison: Comparison
 
     @property
     def loss(self) -> float:
@@ -59,31 +61,40 @@ class Uncertainty:
 
 
 def linearise(
-    scene: Scene, target: torch.Tensor, unknowns: Unknowns, physical: np.ndarray, *, step: float = 1e-3, frames: int | None = None
+    scene: Scene, target: torch.Tensor | Comparison, unknowns: Unknowns, physical: np.ndarray, *, step: float = 1e-3
 ) -> Linearisation:
-    """Residual and image Jacobian at ``physical`` [K], by central differences over one batch of 2 K + 1 worlds.
+    """Residual and Jacobian of the observations at ``physical`` [K], by central differences over 2 K + 1 worlds.
 
     Args:
-        scene, target, unknowns: of the inversion.
+        scene, unknowns: of the inversion.
+        target: a film [T, H, W, 3] to compare by pixels, or any comparison.
         physical: values of the unknowns.
         step: of the differences, in parts of the allowed range (it shrinks near a bound).
-        frames: frame intervals; the whole target by default.
     """
+    comparison = Comparison.of_film(target)
     scaled = unknowns.scaled(physical)
     ranges = unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     steps = np.minimum(step * ranges, np.maximum(np.minimum(scaled - low, high - scaled), 0.1 * step * ranges))
     points = np.concatenate([scaled[None], scaled + np.diag(steps), scaled - np.diag(steps)])
     count = len(scaled)
-    frames = frames or target.shape[0] - 1
+    observed, _ = _observed(scene, comparison, unknowns, points)
+    jacobian = (observed[1 : 1 + count] - observed[1 + count :]).T
+    jacobian = jacobian * torch.as_tensor(ranges / (2 * steps)).to(jacobian)
+    return Linearisation(comparison.target.flatten() - observed[0], jacobian, scaled, comparison)
+
+
+def _observed(
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Observations [M, P] at scaled points [M, K], as many at a time as fit into memory, and which stayed finite [M]."""
+    rows = torch.as_tensor(scaled, dtype=bridge_dtype(), device=bridge_device())
+    parts = []
     with torch.no_grad():
-        rows = torch.as_tensor(points, dtype=target.dtype, device=target.device)
-        pictures, _ = film(scene, unknowns.from_scaled(rows), worlds=len(rows), frames=frames)
-        flat = pictures.flatten(1)
-        jacobian = (flat[1 : 1 + count] - flat[1 + count :]).T
-        jacobian = jacobian * torch.as_tensor(ranges / (2 * steps), dtype=target.dtype, device=target.device)
-        residual = (target[: frames + 1] - pictures[0]).flatten()
-    return Linearisation(residual, jacobian, scaled, tuple(pictures.shape[1:]))
+        for some in rows.split(comparison.worlds_at_once):
+            observed, finite = comparison.observe(scene, unknowns.from_scaled(some), worlds=len(some))
+            parts.append((observed.flatten(1), finite))
+    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
 
 def along_weak_directions(
@@ -103,7 +114,7 @@ def along_weak_directions(
         step: of the differences along the strongest direction, in parts of the allowed range (it shrinks near a bound).
         widest: how many times that step is taken along the weakest direction at most.
     """
-    count, frames = len(at.scaled), at.shape[0] - 1
+    count = len(at.scaled)
     ranges = unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     room = np.maximum(np.minimum(at.scaled - low, high - at.scaled) / ranges, 0.1 * step)
@@ -114,12 +125,10 @@ def along_weak_directions(
         steps = step * np.clip(response.max() / response, 1.0, widest)
         steps = np.minimum(steps, (room[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
         moves = (steps * vectors).T * ranges
-        rows = torch.as_tensor(np.concatenate([at.scaled + moves, at.scaled - moves])).to(jacobian)
-        with torch.no_grad():
-            pictures, finite = film(scene, unknowns.from_scaled(rows), worlds=len(rows), frames=frames)
+        points = np.concatenate([at.scaled + moves, at.scaled - moves])
+        flat, finite = _observed(scene, at.comparison, unknowns, points)
         if not finite.all():
             return at
-        flat = pictures.flatten(1)
         directional = (flat[:count] - flat[count:]) / torch.as_tensor(2 * steps[:, None]).to(flat)
         jacobian = directional.T @ torch.as_tensor(vectors.T).to(flat)
     return replace(at, jacobian=jacobian)
@@ -156,17 +165,28 @@ def widened(
     return replace(bars, sd=sd, observable=observable, unseen=bars.unseen + remarks)
 
 
-def uncertainty(at: Linearisation, unknowns: Unknowns) -> Uncertainty:
+def uncertainty(at: Linearisation, unknowns: Unknowns, *, floor: float | None = None) -> Uncertainty:
     """Error bars at an estimate, to first order.
 
     The residual noise gives the covariance s2 (J^T J)^-1; compression errors hang together within macroblocks, so the
     covariance is also summed over blocks of 16 × 16 pixels and 4 frames (the cluster-robust form (J^T J)^-1 (sum_c g_c g_c^T)
     (J^T J)^-1 with block scores g_c = J_c^T r_c; Liang and Zeger, 1986), and the larger error bar of the two holds. What
     compression does alike everywhere is not in it: see ``compression_shift``.
+
+    What a network errs by in one frame it errs by in the next, too. For losses whose errors last, the first covariance therefore
+    counts only as many frames as are independent, by the residual's correlation over time (``_lasting``), and the blocks of the
+    second are the single outputs.
+
+    Args:
+        at: linearisation at the estimate.
+        unknowns: of the inversion.
+        floor: variance of the observations below which no target is exact (``Loss.floor``); eight-bit pictures' by default.
     """
     normal, _ = _normal_equations(at)
     count = len(normal)
-    noise = float((at.residual.double() ** 2).sum()) / max(1, len(at.residual) - count)
+    floor = _QUANTISATION if floor is None else floor
+    together = _lasting(at) if at.comparison.loss.lasting else 1.0
+    noise = together * float((at.residual.double() ** 2).sum()) / max(1.0, len(at.residual) - together * count)
     values, vectors = np.linalg.eigh(normal)
     values = np.maximum(values, 1e-30 * max(values.max(), 1e-30))
     inverse = (vectors / values) @ vectors.T
@@ -175,7 +195,7 @@ def uncertainty(at: Linearisation, unknowns: Unknowns) -> Uncertainty:
     robust = inverse @ (scores.T @ scores) @ inverse
     sd = np.sqrt(np.maximum(np.diag(plain), np.diag(robust)))
     scale = np.sqrt(np.maximum(np.diag(plain), 1e-300))
-    direction_sd = np.sqrt(np.maximum(noise, _QUANTISATION) / values)
+    direction_sd = np.sqrt(np.maximum(noise, floor) / values)
     weak = [vectors[:, k] for k in range(count) if direction_sd[k] > UNSEEN]
     loose = np.zeros(count) if not weak else np.max(np.abs(np.stack(weak)), axis=0)
     return Uncertainty(
@@ -186,6 +206,12 @@ def uncertainty(at: Linearisation, unknowns: Unknowns) -> Uncertainty:
     )
 
 
+def without_error_bars(count: int) -> Uncertainty:
+    """What stands for error bars of K unknowns that were not computed: NaN."""
+    nothing = np.full(count, np.nan)
+    return Uncertainty(nothing, np.full((count, count), np.nan), [True] * count, [])
+
+
 def compression_shift(at: Linearisation, estimate: torch.Tensor, unknowns: Unknowns, *, fps: float) -> np.ndarray:
     """How far video compression alone moves an estimate, [K] scaled units.
 
@@ -194,18 +220,20 @@ def compression_shift(at: Linearisation, estimate: torch.Tensor, unknowns: Unkno
     every frame the same way, and no average over pixels shows it.
 
     Args:
-        at: linearisation at the estimate.
+        at: linearisation at the estimate, of a loss that looks at pictures.
         estimate: film of the estimate, [T, H, W, 3] linear rgb.
         unknowns: of the inversion.
         fps: frames per second.
     """
+    loss, frames = at.comparison.loss, list(at.comparison.frames)
     trials = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        own = loss.read(estimate[frames])
         for crf in (8, 13, 18, 23, 28, 33, 38):
             path = Path(folder) / f"{crf}.mp4"
             write_video(path, estimate.cpu().numpy(), fps=fps, crf=crf)
             returned = torch.as_tensor(read_video(path), dtype=estimate.dtype, device=estimate.device)
-            residual = (returned - estimate).flatten()
+            residual = (loss.read(returned[frames]) - own).flatten()
             mismatch = abs(np.log(float((residual**2).mean()) + 1e-12) - np.log(at.loss + 1e-12))
             trials.append((mismatch, crf, residual))
     _, _, residual = min(trials, key=lambda trial: trial[:2])
@@ -218,12 +246,15 @@ _QUANTISATION = (1 / 255) ** 2 / 12  # variance of eight-bit pictures: no film i
 def describe_direction(direction: np.ndarray, unknowns: Unknowns) -> str:
     """One sentence about a direction [K] (in parts of the ranges) that the film cannot tell."""
     labels = np.array(unknowns.labels)
-    parts = [str(label) for label in labels[np.abs(direction) >= 0.2]]
+    large = np.abs(direction) >= min(0.2, 0.5 * np.abs(direction).max())  # of many unknowns none need have a large part
+    if large.sum() > MOST_NAMED:
+        return f"{large.sum()} of the {len(labels)} unknowns, {labels[np.abs(direction).argmax()]} first, only in combination"
+    parts = [str(label) for label in labels[large]]
     if len(parts) == 1:
         return f"{parts[0]} leaves no trace in the film"
     decades = direction * unknowns.scaled_range()
-    chosen = decades[np.abs(direction) >= 0.2]
-    logs = all(scale == "log10" for scale, part in zip(unknowns.scales, direction, strict=True) if abs(part) >= 0.2)
+    chosen = decades[large]
+    logs = all(scale == "log10" for scale, part in zip(unknowns.scales, large, strict=True) if part)
     names = ", ".join(parts)
     if logs and np.ptp(chosen) < 0.15 * np.abs(chosen).mean():
         return f"{names} only up to a common scale"
@@ -238,10 +269,25 @@ def _normal_equations(at: Linearisation) -> tuple[np.ndarray, np.ndarray]:
 
 def _block_scores(at: Linearisation) -> np.ndarray:
     """J_c^T r_c of every block c, [blocks, K]."""
-    frames, height, width, channels = at.shape
-    scores = (at.jacobian * at.residual[:, None]).double().reshape(frames, height, width, channels, -1).sum(3)
-    pad = [-frames % BLOCK_FRAMES, -height % BLOCK, -width % BLOCK]
-    scores = torch.nn.functional.pad(scores, (0, 0, 0, pad[2], 0, pad[1], 0, pad[0]))
-    t, h, w = (size // block for size, block in zip(scores.shape, (BLOCK_FRAMES, BLOCK, BLOCK), strict=False))
-    blocks = scores.reshape(t, BLOCK_FRAMES, h, BLOCK, w, BLOCK, -1).sum((1, 3, 5))
-    return blocks.reshape(-1, blocks.shape[-1]).cpu().numpy()
+    blocks = torch.as_tensor(at.comparison.blocks)
+    times = torch.tensor(at.comparison.frames) // BLOCK_FRAMES
+    which = (times[:, None] * (int(blocks.max()) + 1) + blocks).flatten().to(at.residual.device)
+    scores = (at.jacobian * at.residual[:, None]).double()
+    return scores.new_zeros(int(which.max()) + 1, scores.shape[1]).index_add(0, which, scores).cpu().numpy()
+
+
+def _lasting(at: Linearisation) -> float:
+    """How many frames' errors count as one: 1 + 2 sum_k c_k over lags k, up to the first c_k <= 0.
+
+    c_k is the residual's correlation with itself k frames later, summed over the observations. An error that stays the same
+    through n frames gives n.
+    """
+    rows = at.residual.double().reshape(len(at.comparison.frames), -1)
+    power = float((rows * rows).sum())
+    total = 1.0
+    for lag in range(1, len(rows)):
+        correlation = float((rows[:-lag] * rows[lag:]).sum()) / max(power, 1e-300)
+        if correlation <= 0:
+            break
+        total += 2.0 * correlation
+    return total

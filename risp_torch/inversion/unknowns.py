@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
+from risp_torch.psi import RenderingParameters, default_psi
 from risp_torch.scene import Scene
+from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
+
+PSI = "psi"  # name of the rendering parameters' vector as an unknown
+
+Bounds = Mapping[str, tuple]
 
 
 @dataclass(frozen=True)
@@ -21,33 +28,71 @@ class Unknowns:
 
     Attributes:
         params: name -> Param with both bounds, of each unknown parameter; vectors count each entry.
+        appearance: what the unknown "psi" stands for; None where it is not among them.
     """
 
     params: dict[str, Param]
+    appearance: RenderingParameters | None = None
 
     @staticmethod
-    def of(scene: Scene, names: Sequence[str]) -> Unknowns:
+    def of(
+        scene: Scene, names: Sequence[str], *, bounds: Bounds | None = None, psi: RenderingParameters | None = None
+    ) -> Unknowns:
         """The named parameters of a scene.
 
+        Args:
+            scene: whose parameters they are.
+            names: of parameters, and "psi" for all rendering parameters together.
+            bounds: name -> (low, high) or (low, high, scale) in place of the parameter's own; numbers, or arrays that
+                broadcast with it.
+            psi: what "psi" stands for; the scene's usual appearances (``default_psi``) by default.
+
         Raises:
-            UserError: an unknown name, no names, or a parameter without bounds.
+            UserError: an unknown name, no names, a name twice, a parameter without bounds, or bounds that make no sense.
         """
         if not names:
             raise UserError(f"nothing is unknown: name one of {', '.join(scene.parameters)}")
-        params = {}
+        bounds = dict(bounds or {})
+        for name in bounds:
+            if name not in names:
+                raise unknown_name_error("unknown with bounds", name, list(names))
+        if len(set(names)) < len(names):
+            raise UserError(f"{', '.join(names)} are unknown: name each once")
+        params, appearance = {}, None
         for name in names:
-            param = scene.table[name]
-            if param.low is None or param.high is None:
-                raise UserError(f"{name} has no bounds: make it a Param(value, low=..., high=...) in the scene to estimate it")
-            params[name] = param
-        return Unknowns(params)
+            if name == PSI:
+                appearance = psi or default_psi(scene)
+                params[name] = Param(np.zeros(appearance.size), low=-1.0, high=1.0)
+            else:
+                params[name] = scene.table[name]
+            if name in bounds:
+                params[name] = _with_bounds(name, params[name], bounds[name])
+            if params[name].low is None or params[name].high is None:
+                raise UserError(
+                    f"{name} has no bounds: make it a Param(value, low=..., high=...) in the scene to estimate it, or give them "
+                    f"with --bounds {name}=LOW:HIGH"
+                )
+        both = [name for name in names if appearance is not None and name in appearance.spreads]
+        if both:
+            raise UserError(f"{both[0]} is one of the rendering parameters of psi: make only one of the two unknown")
+        return Unknowns(params, appearance)
 
     @property
     def labels(self) -> list[str]:
-        """K names, entries of vectors as "name[i]"."""
-        return [
-            name if np.ndim(p.value) == 0 else f"{name}[{i}]" for name, p in self.params.items() for i in range(_size(p))
-        ]
+        """K names, entries of vectors as "name[i]", of tables as "name[i][j]"; those of psi as "psi: parameter"."""
+        labels = []
+        for name, p in self.params.items():
+            if name == PSI and self.appearance is not None:
+                labels += [f"{PSI}: {label}" for label in self.appearance.labels]
+            else:
+                labels += [name + "".join(f"[{i}]" for i in index) for index in np.ndindex(*np.shape(p.value))]
+        return labels
+
+    @property
+    def groups(self) -> dict[str, slice]:
+        """Which of the K numbers belong to each unknown parameter, by its name."""
+        ends = np.cumsum([_size(p) for p in self.params.values()]).tolist()
+        return {name: slice(end - _size(p), end) for (name, p), end in zip(self.params.items(), ends, strict=True)}
 
     @property
     def units(self) -> list[str]:
@@ -75,16 +120,17 @@ class Unknowns:
         return np.concatenate([np.ravel(p.value) for p in self.params.values()]).astype(np.float64)
 
     def physical(self, z: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Parameter values [S, *shape] from the optimiser's variables z [S, K], differentiable."""
-        return self._split(z, lambda param, part: param.to_physical(part))
+        """Parameter values [S, *shape] of the scene from the optimiser's variables z [S, K], differentiable."""
+        return self._of_scene(self._split(z, lambda param, part: param.to_physical(part)))
 
     def from_scaled(self, scaled: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Parameter values [S, *shape] from scaled coordinates [S, K] (log10 of the value where the scale is log10)."""
-        return self._split(scaled, lambda param, part: param.from_scaled(part))
+        """Parameter values [S, *shape] of the scene from scaled coordinates [S, K] (log10 of the value for log10)."""
+        return self._of_scene(self._split(scaled, lambda param, part: param.from_scaled(part)))
 
-    def vector(self, values: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """[S, K] physical values from name -> [S, *shape]."""
-        return torch.cat([values[name].reshape(values[name].shape[0], -1) for name in self.params], dim=1)
+    def vector(self, z: torch.Tensor) -> torch.Tensor:
+        """The K physical values [S, K] from the optimiser's variables z [S, K]."""
+        values = self._split(z, lambda param, part: param.to_physical(part))
+        return torch.cat([value.reshape(len(z), -1) for value in values.values()], dim=1)
 
     def scaled(self, physical: np.ndarray) -> np.ndarray:
         """Scaled coordinates [..., K] of physical values [..., K]."""
@@ -126,6 +172,13 @@ class Unknowns:
         logs = np.array(self.scales) == "log10"
         return np.where(logs, 10.0 ** np.where(logs, scaled, 0.0), scaled)
 
+    def _of_scene(self, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """psi replaced by the parameters that it stands for."""
+        if self.appearance is None:
+            return values
+        psi = values.pop(PSI)
+        return {**values, **self.appearance.values(psi)}
+
     def _split(self, rows: torch.Tensor, convert: object) -> dict[str, torch.Tensor]:
         values, start = {}, 0
         for name, param in self.params.items():
@@ -138,3 +191,15 @@ class Unknowns:
 
 def _size(param: Param) -> int:
     return int(np.size(param.value))
+
+
+def _with_bounds(name: str, param: Param, given: Sequence[Any]) -> Param:
+    """The parameter with other bounds; its own value, which an inversion does not use, is moved between them."""
+    if len(given) not in (2, 3):
+        raise UserError(f"the bounds of {name} are {given}: give low and high, and a scale if it is another")
+    low, high, scale = (*given, param.scale)[:3]
+    try:
+        value = np.clip(param.value, np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
+        return replace(param, value=value, low=low, high=high, scale=scale)
+    except (UserError, ValueError, TypeError) as error:
+        raise UserError(f"the bounds of {name}: {error}") from None

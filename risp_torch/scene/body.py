@@ -56,7 +56,9 @@ class Body:
         if given is not None:
             return given
         mass = self.mass(values)
-        unit = torch.as_tensor(self.solid.inertia_per_density / self.solid.volume, dtype=mass.dtype, device=mass.device)
+        unit = values.get(f"{self.name}.inertia_per_mass")
+        if unit is None:
+            unit = torch.as_tensor(self.solid.inertia_per_density / self.solid.volume, dtype=mass.dtype, device=mass.device)
         return mass[:, None, None] * unit
 
     def pose(self, values: Values) -> torch.Tensor:
@@ -69,6 +71,16 @@ class Body:
         """[B, 6] initial velocity [m/s] and angular velocity [rad/s], world frame."""
         return torch.cat([values[f"{self.name}.velocity"], values[f"{self.name}.angular_velocity"]], dim=-1)
 
+    @property
+    def drag_names(self) -> tuple[str, str]:
+        """Names that its linear and its angular drag have, where it has some."""
+        return f"{self.name}.linear_drag", f"{self.name}.angular_drag"
+
+    def drag(self, values: Values) -> torch.Tensor:
+        """[B, 2] linear drag [N s/m] and angular drag [N m s]; zeros where there is none."""
+        none = values["gravity"].new_zeros(values["gravity"].shape[0])
+        return torch.stack([values.get(name, none) for name in self.drag_names], dim=-1)
+
     def contact(self, values: Values) -> torch.Tensor:
         """[B, 4] ke, kd, kf, mu; zeros (no force) without contact."""
         if self.material is None:
@@ -77,9 +89,9 @@ class Body:
 
 
 def make_body(
-    table: ParameterTable, name: str, *, shape: Shape, density: Any, mass: Any, inertia: Any, position: Any,
-    orientation: Any, rotation: Any, velocity: Any, angular_velocity: Any, contact: Contact | None, surface: Surface | None,
-    ground: bool, phong: bool,
+    table: ParameterTable, name: str, *, shape: Shape, density: Any, mass: Any, inertia: Any, inertia_per_mass: Any,
+    position: Any, orientation: Any, rotation: Any, velocity: Any, angular_velocity: Any, linear_drag: Any, angular_drag: Any,
+    contact: Contact | None, surface: Surface | None, ground: bool, phong: bool,
 ) -> Body:  # fmt: skip
     """Name a body's numbers in the table and return the body (arguments: ``Scene.add_rigid``; the scene has a ground, and
     its shading has highlights)."""
@@ -87,6 +99,8 @@ def make_body(
         raise UserError(f"{name} needs its density or its mass: give exactly one of the two")
     if inertia is not None and mass is None:
         raise UserError(f"{name} has an inertia and a density: give its mass with the inertia instead")
+    if inertia is not None and inertia_per_mass is not None:
+        raise UserError(f"{name} has an inertia and an inertia_per_mass: give one of the two")
     quaternion = np.asarray(orientation, dtype=np.float64)
     if quaternion.shape != (4,) or not np.linalg.norm(quaternion) > 0:
         raise UserError(f"{name}.orientation is {orientation}: give a quaternion (x, y, z, w) that is not zero")
@@ -102,10 +116,17 @@ def make_body(
     if inertia is not None:
         check_inertia(inertia.value if isinstance(inertia, Param) else inertia, f"{name}.inertia")
         table.add(f"{name}.inertia", inertia, unit="kg m2", shape=(3, 3))
+    if inertia_per_mass is not None:
+        given = inertia_per_mass.value if isinstance(inertia_per_mass, Param) else inertia_per_mass
+        check_inertia(given, f"{name}.inertia_per_mass")
+        table.add(f"{name}.inertia_per_mass", inertia_per_mass, unit="m2", shape=(3, 3))
     table.add(f"{name}.position", position, unit="m", shape=(3,))
     table.add(f"{name}.rotation", rotation, unit="rad", shape=(3,))
     table.add(f"{name}.velocity", velocity, unit="m/s", shape=(3,))
     table.add(f"{name}.angular_velocity", angular_velocity, unit="rad/s", shape=(3,))
+    for kind, drag, unit in (("linear_drag", linear_drag, "N s/m"), ("angular_drag", angular_drag, "N m s")):
+        if drag is not None:
+            table.add(f"{name}.{kind}", drag, unit=unit, sign="not negative")
     if contact is not None:
         add_contact(table, f"{name}.contact", contact)
     look = make_look(table, name, mesh, surface or Surface(), phong=phong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import asdict
 from hashlib import sha256
@@ -35,7 +36,14 @@ def describe(scene: Scene) -> dict[str, Any]:
         "forces": [[f.name, f.body, f.first_step, f.last_step, f.kind] for f in scene.forces],
         "cameras": [[c.name, c.width, c.height, c.near, c.far, np.asarray(c.rotation).tolist()] for c in scene.cameras],
         "parameters": {name: _listed(param.value) for name, param in scene.parameters.items()},
-    }
+    } | _driving(scene)
+
+
+def _driving(scene: Scene) -> dict[str, Any]:
+    """Rotors and the region of flight, of scenes that have them: descriptions of all others stay what they were."""
+    rotors = [[r.name, r.body, list(r.axis), r.limit, r.count] for r in scene.rotors]
+    region = scene.settings.max_distance
+    return ({"rotors": rotors} if rotors else {}) | ({"max_distance": region} if math.isfinite(region) else {})
 
 
 def _geometry_checksum(bodies: Iterable[Body]) -> str:

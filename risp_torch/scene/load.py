@@ -73,6 +73,11 @@ def find_function(scene: str, name: str) -> Callable[..., Any]:
     return getattr(module, name)
 
 
+def has_function(scene: str, name: str) -> bool:
+    """Whether a scene's file defines a function (errors: ``load_scene``)."""
+    return callable(getattr(_load_module(_find(scene)), name, None))
+
+
 def _find(scene: str) -> Path:
     if scene.endswith(".py") or "/" in scene:
         path = Path(scene)

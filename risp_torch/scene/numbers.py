@@ -14,8 +14,16 @@ Values = Mapping[str, torch.Tensor]
 
 
 def constant(numbers: Any) -> torch.Tensor:
-    """Numbers in the runtime's precision on its device."""
-    return torch.as_tensor(numbers, dtype=bridge_dtype(), device=bridge_device())
+    """Numbers in the runtime's precision on its device; no part of a derivative, in torch.func's transforms neither."""
+    return plain(torch.as_tensor(numbers, dtype=bridge_dtype(), device=bridge_device()))
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself in place of the wrapper that transforms of torch.func put around everything made inside them.
+
+    A wrapper has no memory that a kernel could read, and it dies with its transform: what is kept must not be one.
+    """
+    return torch.func.debug_unwrap(tensor)
 
 
 def shared_rows(values: Values) -> dict[str, torch.Tensor]:

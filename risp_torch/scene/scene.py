@@ -11,14 +11,16 @@ from typing import Any, Literal
 import torch
 
 from risp_torch import bridge
+from risp_torch.bridge.checks import bridge_device
 from risp_torch.scene.backdrop import Backdrop, Pattern
 from risp_torch.scene.body import Body, add_contact, make_body
 from risp_torch.scene.cameras import ALL, Cameras
 from risp_torch.scene.description import describe
 from risp_torch.scene.items import Camera, Contact, Light, Picture, Surface, Vector, Wrap
 from risp_torch.scene.lights import Lights
-from risp_torch.scene.numbers import Values, shared_rows
+from risp_torch.scene.numbers import Values, plain, shared_rows
 from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.rotors import Rotors, body_wrench, group_actions, make_rotors
 from risp_torch.scene.view import Field, View
 from risp_torch.suggest import unknown_name_error
 from ti_render import MeshTopology, RasterSettings, RenderInputs, ShadowSettings
@@ -39,7 +41,8 @@ class States:
     Attributes:
         body_q: [B, T, N, 7] positions of the centres of mass [m] and quaternions (x, y, z, w); frame 0 is the start.
         body_qd: [B, T, N, 6] velocities [m/s] and angular velocities [rad/s], world frame.
-        diverged_step: [B, N] int32, first physics step with a number that is not finite, -1 where there is none.
+        diverged_step: [B, N] int32, first physics step with a number that is not finite or a centre of mass beyond the scene's
+            max_distance, -1 where there is none.
     """
 
     body_q: torch.Tensor
@@ -76,6 +79,7 @@ class Scene:
         gravity: Vector = (0.0, 0.0, -9.81),
         integrator: Integrator = "semi_implicit",
         plan: Plan = "auto",
+        max_distance: float = math.inf,
         sigma: float | Param = 1e-4,
         gamma: float | Param = 1e-3,
         shading: Literal["none", "lambert", "phong"] = "lambert",
@@ -94,6 +98,8 @@ class Scene:
             gravity: [3] m/s2.
             integrator: "semi_implicit" or "rk4".
             plan: execution plan of the solver (``RigidSettings``).
+            max_distance: of a body's centre of mass from the origin [m]; a world in which one goes farther has failed, and is
+                treated as one that diverged.
             sigma: softness of edges in pictures, squared NDC of the shorter side ("softness.sigma").
             gamma: softness of depth order in pictures ("softness.gamma").
             shading: "none" (colours as they are), "lambert" (matt) or "phong" (with highlights: ``Surface``).
@@ -111,7 +117,9 @@ class Scene:
         self.name = name
         self.frame_dt = frame_dt
         self.frames = frames
-        self.settings = RigidSettings(dt=frame_dt / substeps, substeps=substeps, integrator=integrator, plan=plan)
+        self.settings = RigidSettings(
+            dt=frame_dt / substeps, substeps=substeps, integrator=integrator, plan=plan, max_distance=max_distance
+        )
         self.style: dict[str, Any] = {
             "shading": shading, "aggregation": aggregation, "composite": composite, "antialias": antialias,
             "two_sided": two_sided,
@@ -123,6 +131,7 @@ class Scene:
         self.table.add("softness.gamma", gamma, unit="", sign="positive")
         self.bodies: list[Body] = []
         self.forces: list[AppliedForce] = []
+        self.rotors: list[Rotors] = []
         self.lights = Lights(self.table)
         self.backdrop = Backdrop(self.table)
         self.shadows: ShadowSettings | None = None
@@ -183,11 +192,14 @@ class Scene:
         density: float | Param | None = None,
         mass: float | Param | None = None,
         inertia: Any = None,
+        inertia_per_mass: Any = None,
         position: Vector = (0.0, 0.0, 0.0),
         orientation: Sequence[float] = (0.0, 0.0, 0.0, 1.0),
         rotation: Vector = (0.0, 0.0, 0.0),
         velocity: Vector = (0.0, 0.0, 0.0),
         angular_velocity: Vector = (0.0, 0.0, 0.0),
+        linear_drag: float | Param | None = None,
+        angular_drag: float | Param | None = None,
         contact: Contact | None = None,
         surface: Surface | None = None,
     ) -> None:
@@ -199,11 +211,14 @@ class Scene:
             density: kg/m3, or
             mass: kg (the inertia then follows from the shape, unless ``inertia`` is given).
             inertia: [3, 3] kg m2 about the centre of mass, body frame.
+            inertia_per_mass: [3, 3] m2, the inertia of one kilogram: the inertia then grows with the mass.
             position: of the centre of mass [m].
             orientation: quaternion (x, y, z, w) at the start.
             rotation: rotation vector [rad], world frame, applied after ``orientation``; the unknown part of the orientation.
             velocity: m/s.
             angular_velocity: rad/s, world frame.
+            linear_drag: force against the velocity [N s/m], none by default.
+            angular_drag: torque against the angular velocity [N m s], none by default.
             contact: material against the ground, the ground's own by default.
             surface: colours, texture, material.
 
@@ -211,9 +226,10 @@ class Scene:
             UserError: a number or mesh is not usable; the message says which.
         """
         body = make_body(
-            self.table, name, shape=shape, density=density, mass=mass, inertia=inertia, position=position,
-            orientation=orientation, rotation=rotation, velocity=velocity, angular_velocity=angular_velocity,
-            contact=contact, surface=surface, ground=self.ground_height is not None, phong=self.style["shading"] == "phong",
+            self.table, name, shape=shape, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass,
+            position=position, orientation=orientation, rotation=rotation, velocity=velocity, angular_velocity=angular_velocity,
+            linear_drag=linear_drag, angular_drag=angular_drag, contact=contact, surface=surface,
+            ground=self.ground_height is not None, phong=self.style["shading"] == "phong",
         )  # fmt: skip
         self.bodies.append(body)
         self._solver = self._geometry = None
@@ -242,9 +258,7 @@ class Scene:
         Raises:
             UserError: no such body, both or neither of force and impulse, or a window outside the simulated time.
         """
-        names = [b.name for b in self.bodies]
-        if body not in names:
-            raise unknown_name_error("body", body, names)
+        index = self._body_index(body)
         if (force is None) == (impulse is None):
             raise UserError(f"{name} needs a force or an impulse: give exactly one of the two")
         if not (math.isfinite(start) and math.isfinite(duration)):
@@ -258,7 +272,46 @@ class Scene:
         scale = 1.0 if kind == "force" else 1.0 / ((last - first) * self.settings.dt)
         self.table.add(f"{name}.{kind}", value, unit=unit, shape=(3,))
         self.table.add(f"{name}.point", point, unit="m", shape=(3,))
-        self.forces.append(AppliedForce(name, names.index(body), first, last, kind, scale))
+        self.forces.append(AppliedForce(name, index, first, last, kind, scale))
+
+    def add_rotors(
+        self,
+        name: str,
+        *,
+        body: str,
+        positions: Any,
+        actions: Any,
+        axis: Sequence[float] = (0.0, 0.0, 1.0),
+        yaw_reaction: Any = 0.0,
+        limit: float = 500.0,
+    ) -> None:
+        """Rotors on a body, which push it along their common axis.
+
+        Args:
+            name: first part of their parameter names ("<name>.positions", "<name>.yaw_reaction" and "<name>.actions").
+            body: name of the body.
+            positions: [R, 3] relative to the centre of mass, body frame [m].
+            actions: [frames, R] thrusts [N], each held over a frame interval (or what broadcasts to this shape).
+            axis: of the thrust, body frame, any length.
+            yaw_reaction: [R] torque about the axis for each newton of thrust [m].
+            limit: largest thrust either way [N]. Actions beyond it are clipped, and their gradient is zero, which is the true
+                derivative: an optimiser that starts there does not get away.
+
+        Raises:
+            UserError: no such body, a shape that does not fit, or a number that makes no sense.
+        """
+        rotors = make_rotors(
+            self.table, name, body=self._body_index(body), positions=positions, axis=axis, yaw_reaction=yaw_reaction,
+            limit=limit, actions=actions, frames=self.frames,
+        )  # fmt: skip
+        self.rotors.append(rotors)
+        self._solver = None
+
+    def _body_index(self, name: str) -> int:
+        names = [body.name for body in self.bodies]
+        if name not in names:
+            raise unknown_name_error("body", name, names)
+        return names.index(name)
 
     def add_camera(self, camera: Camera) -> None:
         """A camera that films the scene. The first one is used where none is named.
@@ -370,9 +423,14 @@ class Scene:
 
     def set(self, name: str, value: Any) -> None:
         """Give a parameter another value within its bounds (UserError otherwise)."""
-        if name.endswith(".inertia") and name in self.table.params:
+        if name.endswith((".inertia", ".inertia_per_mass")) and name in self.table.params:
             check_inertia(value, name)
         self.table.set(name, value)
+
+    @property
+    def driven(self) -> bool:
+        """Whether any body has rotors or drag."""
+        return bool(self.rotors) or any(name in self.table.params for body in self.bodies for name in body.drag_names)
 
     # -- running --------------------------------------------------------------------------------------------------------
 
@@ -391,6 +449,7 @@ class Scene:
                 force_body=tuple(f.body for f in self.forces),
                 force_steps=tuple((f.first_step, f.last_step) for f in self.forces),
                 ground_height=self.ground_height or 0.0,
+                driven=self.driven,
             )
             self._solver = RigidSolver(model, self.settings)
             for sentence in self.step_warnings():
@@ -418,12 +477,28 @@ class Scene:
         """Everything that decides a film of this scene, in values that JSON can hold (geometry and pictures as checksums)."""
         return describe(self)
 
-    def rigid_inputs(self, values: Values) -> RigidInputs:
-        """The solver's arrays from parameter values [B, ...] (``ParameterTable.values``); differentiable."""
+    def rigid_inputs(
+        self, values: Values, *, frames: int | None = None, actions: torch.Tensor | None = None
+    ) -> RigidInputs:
+        """The solver's arrays; differentiable.
+
+        Args:
+            values: parameters [B, ...] (``ParameterTable.values``).
+            frames: frame intervals that are simulated, the scene's by default.
+            actions: as of ``rollout``.
+
+        Raises:
+            UserError: the actions do not fit.
+        """
         stack = torch.stack
+        count = self.frames if frames is None else frames
+        if actions is not None and not self.rotors:
+            raise UserError("there are actions, and the scene has no rotors: leave them out, or add rotors with add_rotors")
         some = values["gravity"]
         forces = [values[f"{f.name}.{f.kind}"] * f.scale for f in self.forces] or [some.new_zeros(some.shape[0], 3)]
         points = [values[f"{f.name}.point"] for f in self.forces] or [some.new_zeros(some.shape[0], 3)]
+        rows = group_actions(self.rotors, values, actions, count)
+        wrench = body_wrench(self.rotors, values, rows, bodies=len(self.bodies), frames=count) if self.driven else None
         return RigidInputs(
             body_q0=stack([b.pose(values) for b in self.bodies], 1),
             body_qd0=stack([b.velocity(values) for b in self.bodies], 1),
@@ -433,6 +508,8 @@ class Scene:
             gravity=some,
             body_force=stack(forces, 1),
             force_point=stack(points, 1),
+            body_wrench=wrench,
+            body_drag=stack([b.drag(values) for b in self.bodies], 1) if self.driven else None,
         )
 
     def rollout(
@@ -441,6 +518,7 @@ class Scene:
         *,
         worlds: int | None = None,
         frames: int | None = None,
+        actions: torch.Tensor | None = None,
         state0: tuple[torch.Tensor, torch.Tensor] | None = None,
         adjoint: Adjoint | None = None,
     ) -> States:
@@ -450,6 +528,8 @@ class Scene:
             parameters: values that replace the scene's own (``ParameterTable.values``); gradients flow through them.
             worlds: B, where the parameters do not tell.
             frames: frame intervals, the scene's by default.
+            actions: [B, F, A] thrusts [N] in place of the scene's own, for F >= frames frame intervals, the rotors of all groups
+                side by side in the order in which they were added; gradients flow through them. [1, F, A] serves all worlds.
             state0: (body_q [B, N, 7], body_qd [B, N, 6]) to start from instead of the bodies' initial values.
             adjoint: StoreAll() (default) or Checkpoint(every=k).
 
@@ -460,12 +540,19 @@ class Scene:
             UserError: names or shapes do not fit. DivergenceError: every world diverged.
         """
         solver = self.solver()
-        inputs = self.rigid_inputs(self.table.values(parameters, worlds=worlds))
+        count = self.frames if frames is None else frames
+        if actions is not None:
+            actions = torch.as_tensor(actions, dtype=bridge.bridge_dtype(), device=bridge_device())
+            if replaced := [name for g in self.rotors if (name := f"{g.name}.actions") in (parameters or {})]:
+                raise UserError(f"the actions are given twice, as {replaced[0]} and as actions: leave one of the two out")
+            if worlds is None and actions.ndim == 3 and actions.shape[0] > 1:
+                worlds = actions.shape[0]
+        inputs = self.rigid_inputs(self.table.values(parameters, worlds=worlds), frames=count, actions=actions)
         if state0 is not None:
             inputs = replace(inputs, body_q0=state0[0], body_qd0=state0[1])
-        body_q, body_qd, diverged = bridge.rollout(solver, inputs, self.frames if frames is None else frames, adjoint=adjoint)
+        body_q, body_qd, diverged, left = bridge.rollout(solver, inputs, count, adjoint=adjoint)
         if (diverged >= 0).any():
-            solver.check_divergence_steps(diverged)
+            solver.check_divergence_steps(diverged, left)
         return States(body_q, body_qd, diverged)
 
     def render(
@@ -587,5 +674,8 @@ class Scene:
         """All bodies' meshes as one and their vertices [V, 3], made once."""
         if self._geometry is None or self._geometry[1].dtype != bridge.bridge_dtype():
             view = self._view()
-            self._geometry = view.topology(), view.vertices()
+            topology = view.topology()
+            # Kept for later calls, so that a first one within a transform of torch.func must not leave its wrappers in it.
+            arrays = {name: plain(array) for name, array in vars(topology).items() if isinstance(array, torch.Tensor)}
+            self._geometry = replace(topology, **arrays), view.vertices()
         return self._geometry

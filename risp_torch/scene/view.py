@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from risp_torch.bridge.checks import bridge_device
 from risp_torch.scene.backdrop import Backdrop
 from risp_torch.scene.cameras import camera_names, camera_rows, distortion_names, distortion_rows
 from risp_torch.scene.items import Camera
@@ -94,7 +95,8 @@ class View:
             face_texture=self._face_texture() if textured else None,
             corner_normal=self._corner_normal(),
             textures=self._texture_table() if textured else None,
-            like=constant(np.zeros(1)),
+            # On the CPU the kernels read numpy arrays, and within a transform of torch.func no tensor becomes one.
+            like=np.zeros(1) if bridge_device().type == "cpu" else constant(np.zeros(1)),
         )
 
     @property

@@ -3,7 +3,7 @@
 import gc
 import weakref
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,19 +12,19 @@ import torch
 from risp_torch import Checkpoint, Scene, StoreAll, UserError, bridge
 from risp_torch.bridge.chunks import Chunk, image_bytes, plan_chunks, real_inputs
 from tests.reference.full_scene import make_full_scene
+from tests.reference.rigid_cases import INPUT_NAMES
 from tests.reference.small_scenes import make_scene
 from ti_render import RenderInputs, render_tape
 from ti_sim import RigidInputs, RolloutTape, Tape
 from ti_sim.base.runtime import ti
 
 FRAMES = 2
-ROLLOUT_NAMES = tuple(field.name for field in fields(RigidInputs))
 
 
 class Rollout:
     """The rollout of a small scene as a function of its input tensors, with body_q and body_qd in one output."""
 
-    names = ROLLOUT_NAMES
+    names = INPUT_NAMES
 
     def __init__(self, scene: Scene, *, worlds: int = 1) -> None:
         self.solver = scene.solver()
@@ -32,7 +32,7 @@ class Rollout:
             self.inputs = scene.rigid_inputs(scene.table.values(worlds=worlds))
 
     def __call__(self, **tensors: torch.Tensor) -> torch.Tensor:
-        body_q, body_qd, _ = bridge.rollout(self.solver, replace(self.inputs, **tensors), FRAMES)
+        body_q, body_qd, *_ = bridge.rollout(self.solver, replace(self.inputs, **tensors), FRAMES)
         return torch.cat([body_q, body_qd], dim=-1)
 
 
@@ -219,7 +219,7 @@ def test_only_some_inputs_need_a_gradient(function: Function) -> None:
 def test_a_loss_of_velocities_alone_and_of_poses_alone() -> None:
     function = Rollout(make_scene())
     tensors = leaves(function)
-    body_q, body_qd, _ = bridge.rollout(function.solver, replace(function.inputs, **tensors), FRAMES)
+    body_q, body_qd, *_ = bridge.rollout(function.solver, replace(function.inputs, **tensors), FRAMES)
     both = torch.autograd.grad(body_q.sum() + body_qd.sum(), list(tensors.values()), retain_graph=True)
     one = torch.autograd.grad(body_q.sum(), list(tensors.values()), retain_graph=True)
     other = torch.autograd.grad(body_qd.sum(), list(tensors.values()))
@@ -479,7 +479,7 @@ def test_a_tape_without_torch_gives_the_gradient_of_the_bridge_three_times() -> 
     settings = scene.raster_settings()
     rigid = leaves(rollout)
     seen = leaves(render, tuple(name for name in render.names if name != "body_q"))
-    body_q, _, _ = bridge.rollout(rollout.solver, RigidInputs(**rigid), FRAMES)
+    body_q, *_ = bridge.rollout(rollout.solver, RigidInputs(**rigid), FRAMES)
     pictures = bridge.render(replace(render.inputs, body_q=body_q[0], **seen), settings)
     weight = weight_of(pictures)
     value = (weight * pictures**2).sum()

@@ -606,3 +606,24 @@ def test_shipped_scenes_look_as_before_their_new_options() -> None:
     absent = ("point", "environment", "material", "uv", "texels", "background_image", "distortion")
     assert all(getattr(inputs, name) is None for name in absent)
     assert bridge.bridge_dtype() == torch.float64
+
+
+def test_a_first_picture_within_a_transform() -> None:
+    """A scene that makes its meshes within a transform of torch.func keeps nothing of it."""
+
+    def film(warm: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+        scene = Scene(frame_dt=0.02, frames=1, substeps=1)
+        scene.add_rigid("box", shape=Box(0.4, 0.3, 0.1), mass=1.0)
+        scene.add_camera(Camera.look_at(eye=(0, -2, 1), target=(0, 0, 0), vertical_fov=30, width=8, height=8, near=0.5, far=4))
+        scene.add_light(AmbientLight(intensity=0.8))
+        poses = torch.tensor([0.0, 0, 0, 0, 0, 0, 1], dtype=torch.float64).reshape(1, 1, 1, 7)
+        if warm:
+            scene.render(poses)
+        return lambda color: scene.render(poses, {"box.color": color})
+
+    color, along = torch.tensor([0.2, 0.5, 0.7], dtype=torch.float64), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    cold, warm = film(False), film(True)
+    for first, second in zip(torch.func.jvp(cold, (color,), (along,)), torch.func.jvp(warm, (color,), (along,)), strict=True):
+        assert torch.equal(first, second) and first.abs().max() > 0
+    assert torch.equal(cold(color), warm(color))  # after the transform
+    assert torch.equal(torch.func.jacfwd(film(False))(color), torch.func.jacfwd(warm)(color))

@@ -2,7 +2,8 @@
 
 Written from the equations alone: state (x, q, v, L) with L the angular momentum in the world frame, w = R I^-1 R^T L;
 for a contact point at depth c > 0 with velocity u, f_n = max(0, ke c - kd max(u_n, -c / dt)) (closing no faster than a step
-allows) and friction -min(mu f_n, kf |u_t|) u_t / |u_t|. Everything is float64 and vectorised over worlds and bodies.
+allows) and friction -min(mu f_n, kf |u_t|) u_t / |u_t|. A driven body has a wrench in its own frame, one for each frame
+interval, and drag against its velocity and angular velocity. Everything is float64 and vectorised over worlds and bodies.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ def unit(q: np.ndarray) -> np.ndarray:
 class _Worlds:
     """The right-hand side of the equations of motion for one set of inputs."""
 
-    def __init__(self, model: RigidModel, inputs: RigidInputs, dt: float) -> None:
-        self.dt = dt
+    def __init__(self, model: RigidModel, inputs: RigidInputs, dt: float, substeps: int) -> None:
+        self.dt, self.substeps = dt, substeps
+        self.wrench, self.drag = inputs.body_wrench, inputs.body_drag
         self.mass, self.material = inputs.body_mass[..., None], inputs.body_material
         self.inverse_inertia = np.linalg.inv(inputs.body_inertia)
         self.gravity, self.height = inputs.gravity[:, None], model.ground_height
@@ -104,6 +106,10 @@ class _Worlds:
                 lever = np.einsum("bij,bj->bi", r[:, n], self.force_point[:, a])
                 force[:, n] += self.force[:, a]
                 torque[:, n] += np.cross(lever, self.force[:, a])
+        if self.model.driven:
+            own = np.einsum("bnij,bnkj->bnki", r, self.wrench[:, step // self.substeps].reshape(*v.shape[:2], 2, 3))
+            force = force + own[:, :, 0] - self.drag[..., :1] * v
+            torque = torque + own[:, :, 1] - self.drag[..., 1:] * w
         return force, torque
 
     def semi_implicit(self, state: tuple[np.ndarray, ...], dt: float, step: int) -> tuple[np.ndarray, ...]:
@@ -136,7 +142,7 @@ class _Worlds:
 
 def rollout(model: RigidModel, settings: RigidSettings, inputs: RigidInputs, frames: int) -> NumpyRollout:
     """Simulate with the equations above; arguments as of the solver under test, arrays in numpy float64."""
-    worlds = _Worlds(model, inputs, settings.dt)
+    worlds = _Worlds(model, inputs, settings.dt, settings.substeps)
     advance = worlds.rk4 if settings.integrator == "rk4" else worlds.semi_implicit
     x, q = inputs.body_q0[..., :3], unit(inputs.body_q0[..., 3:])
     r = rotation(q)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 
 from ti_sim.rigid.model import RigidInputs, RigidModel
 
 GRAVITY = 9.81
-INPUT_NAMES = tuple(field.name for field in fields(RigidInputs))
+DRIVEN_NAMES = tuple(field.name for field in fields(RigidInputs))
+INPUT_NAMES = tuple(name for name in DRIVEN_NAMES if name not in ("body_wrench", "body_drag"))  # of a model that is not driven
 
 
 def box_points(half: Sequence[float]) -> np.ndarray:
@@ -159,3 +160,13 @@ def pair(regime: str, *, seed: int = 3) -> RigidInputs:
         body_force=force * rng.uniform(-1, 1, (b, 2, 3)),
         force_point=0.03 * rng.uniform(-1, 1, (b, 2, 3)),
     )
+
+
+def driven(model: RigidModel, inputs: RigidInputs, *, frames: int, seed: int = 5) -> tuple[RigidModel, RigidInputs]:
+    """The same with wrenches over ``frames`` frame intervals and drag, about as strong as gravity."""
+    rng = np.random.default_rng(seed)
+    b, n = inputs.body_mass.shape
+    weight = GRAVITY * inputs.body_mass[:, None, :, None]
+    push, twist = weight * rng.uniform(-1, 1, (b, frames, n, 3)), 0.02 * weight * rng.uniform(-1, 1, (b, frames, n, 3))
+    drag = rng.uniform(0.5, 1.0, (b, n, 2)) * (0.5, 2e-3)
+    return replace(model, driven=True), replace(inputs, body_wrench=np.concatenate([push, twist], -1), body_drag=drag)

@@ -37,7 +37,8 @@ class Picture:
 
     Attributes:
         color: [H, W, 3] float32 linear rgb, row 0 at the top; highlights exceed 1.
-        masks: body name -> [H, W] float32 share of each pixel that shows the body, what hides it taken away.
+        masks: body name -> [H, W] float32 share of each pixel that shows the body, what hides it taken away; empty where no
+            masks were asked for.
     """
 
     color: np.ndarray
@@ -90,11 +91,12 @@ class MitsubaFilm:
         """How many pictures there are."""
         return len(self.inputs.body_q)
 
-    def picture(self, image: int) -> Picture:
+    def picture(self, image: int, *, masks: bool = True) -> Picture:
         """Render one picture. The same number gives the same picture, whatever was rendered before.
 
         Args:
             image: its number.
+            masks: whether the bodies' masks are rendered too.
 
         Raises:
             UserError: the motion is not finite there, or its textures cannot be turned into Mitsuba's.
@@ -111,7 +113,8 @@ class MitsubaFilm:
             content[f"part{number}"] = part_object(mitsuba, name, part, mitsuba.load_dict(self._material(mitsuba, part, image)))
         content |= self._surroundings(mitsuba, image, camera, film)
         scene = mitsuba.load_dict(content)
-        return Picture(self._color(mitsuba, scene, image, camera, film), self._masks(mitsuba, scene, image, camera, film, bodies))
+        color = self._color(mitsuba, scene, image, camera, film)
+        return Picture(color, self._masks(mitsuba, scene, image, camera, film, bodies) if masks else {})
 
     def _material(self, mitsuba: Any, part: Part, image: int) -> dict[str, Any]:
         """The material of a part."""

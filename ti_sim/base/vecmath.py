@@ -6,6 +6,7 @@ All of them are plain Taichi functions for hand-written adjoint kernels; none is
 
 from ti_sim.base.runtime import ti
 
+vec2 = ti.math.vec2
 vec3 = ti.math.vec3
 vec4 = ti.math.vec4
 mat3 = ti.math.mat3

@@ -15,6 +15,7 @@ from ti_sim.base.vecmath import (
     quaternion_rate,
     quaternion_rate_adjoint,
     rotation_matrix,
+    vec2,
     vec3,
     vec4,
 )
@@ -69,6 +70,43 @@ def applied_load_adjoint(
             rotation_bar += outer(arm_bar, point)
             work += f.dot(force_bar)
     return rotation_bar, work
+
+
+@ti.func
+def load_drag(driven: ti.template(), body_drag: ti.template(), b, n):
+    """Linear [N s/m] and angular [N m s] drag of body n of world b; zeros in a model without."""
+    drag = vec2(0.0)
+    if ti.static(driven):
+        drag = vec2(body_drag[b, n, 0], body_drag[b, n, 1])
+    return drag
+
+
+@ti.func
+def driving_load(rotation, v, w, drag, b, n, frame, body_wrench: ti.template()):
+    """Force [N] and torque about the centre of mass [N m] of a body's own wrench in this frame and of its drag."""
+    push = vec3(body_wrench[b, frame, n, 0], body_wrench[b, frame, n, 1], body_wrench[b, frame, n, 2])
+    twist = vec3(body_wrench[b, frame, n, 3], body_wrench[b, frame, n, 4], body_wrench[b, frame, n, 5])
+    return rotation @ push - drag.x * v, rotation @ twist - drag.y * w
+
+
+@ti.func
+def driving_load_adjoint(
+    rotation, v, w, drag, b, n, frame, force_bar, torque_bar, body_wrench: ti.template(), body_wrench_bar: ti.template()
+):
+    """Adjoint of ``driving_load``: adds to the wrench's adjoint.
+
+    Returns:
+        (rotation_bar, v_bar, w_bar, drag_bar, force · force_bar).
+    """
+    push = vec3(body_wrench[b, frame, n, 0], body_wrench[b, frame, n, 1], body_wrench[b, frame, n, 2])
+    twist = vec3(body_wrench[b, frame, n, 3], body_wrench[b, frame, n, 4], body_wrench[b, frame, n, 5])
+    push_bar, twist_bar = rotation.transpose() @ force_bar, rotation.transpose() @ torque_bar
+    for k in ti.static(range(3)):
+        body_wrench_bar[b, frame, n, k] = body_wrench_bar[b, frame, n, k] + push_bar[k]
+        body_wrench_bar[b, frame, n, 3 + k] = body_wrench_bar[b, frame, n, 3 + k] + twist_bar[k]
+    drag_bar = vec2(-v.dot(force_bar), -w.dot(torque_bar))
+    work = push.dot(push_bar) + drag.x * drag_bar.x
+    return outer(force_bar, push) + outer(torque_bar, twist), -drag.x * force_bar, -drag.y * torque_bar, drag_bar, work
 
 
 @ti.func

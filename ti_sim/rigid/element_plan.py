@@ -12,14 +12,17 @@ from ti_sim.rigid.contact import contact_force, contact_force_adjoint
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,
+    driving_load,
+    driving_load_adjoint,
+    load_drag,
     load_vec3,
     semi_implicit_update,
     semi_implicit_update_adjoint,
 )
 from ti_sim.rigid.state import (
     add_inertia_adjoint,
+    fault,
     frame_velocity_adjoint,
-    is_finite,
     load_frame_adjoint,
     load_inertia,
     load_state,
@@ -88,12 +91,14 @@ def copy_slot(source: ti.types.ndarray(), source_slot: int, states: ti.types.nda
 
 @ti.kernel
 def advance_unrolled(
-    count: ti.template(), states: ti.types.ndarray(), first_slot: int, motion: ti.types.ndarray(), load: ti.types.ndarray(),
+    count: ti.template(), driven: ti.template(),
+    states: ti.types.ndarray(), first_slot: int, motion: ti.types.ndarray(), load: ti.types.ndarray(),
     body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), write_frames: int, diverged_step: ti.types.ndarray(),
     body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
     gravity: ti.types.ndarray(), body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
+    body_wrench: ti.types.ndarray(), body_drag: ti.types.ndarray(),
     point: ti.types.ndarray(), point_body: ti.types.ndarray(), force_window: ti.types.ndarray(),
-    force_count: int, point_count: int, dt: float, ground: float, first_step: int, substeps: int,
+    force_count: int, point_count: int, dt: float, ground: float, first_step: int, substeps: int, reach: float,
 ):  # fmt: skip
     """Advance by ``count`` steps from slot first_slot of states [B, slots, N, 13], writing the slots after it.
 
@@ -119,9 +124,17 @@ def advance_unrolled(
                 step = first_step + u
                 x, q, v, momentum = load_state(states, b, first_slot + u, n)
                 inverse_inertia = load_inertia(body_inertia, b, n).inverse()
+                before = rotation_matrix(q)
                 applied, applied_torque = applied_load(
-                    rotation_matrix(q), b, n, step, body_force, force_point, force_window, force_count
+                    before, b, n, step, body_force, force_point, force_window, force_count
                 )
+                if ti.static(driven):
+                    driving, driving_torque = driving_load(
+                        before, v, angular_velocity(before, inverse_inertia, momentum), load_drag(driven, body_drag, b, n),
+                        b, n, step // substeps, body_wrench,
+                    )  # fmt: skip
+                    applied += driving
+                    applied_torque += driving_torque
                 x, q, v, momentum = semi_implicit_update(
                     x, q, v, momentum,
                     vec3(load[b, n, 0], load[b, n, 1], load[b, n, 2]) + applied,
@@ -136,20 +149,23 @@ def advance_unrolled(
                     load[b, n, k] = 0
                 if write_frames == 1 and (step + 1) % substeps == 0:
                     store_frame(body_q, body_qd, b, (step + 1) // substeps, n, x, q, v, w)
-                if is_finite(x, q, v, momentum) == 0:
-                    diverged_step[b, n] = step + 1
+                wrong = fault(x, q, v, momentum, reach)
+                if wrong > 0:
+                    diverged_step[b, n] = step + wrong
 
 
 @ti.kernel
 def advance_unrolled_adjoint(
-    count: ti.template(), states: ti.types.ndarray(), first_slot: int,
+    count: ti.template(), driven: ti.template(), states: ti.types.ndarray(), first_slot: int,
     motion: ti.types.ndarray(), load_bar: ti.types.ndarray(), point_bar: ti.types.ndarray(),
     diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
     body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
     body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
+    body_wrench: ti.types.ndarray(), body_drag: ti.types.ndarray(),
     body_mass_bar: ti.types.ndarray(), body_inertia_bar: ti.types.ndarray(), body_material_bar: ti.types.ndarray(),
     gravity_bar: ti.types.ndarray(), body_force_bar: ti.types.ndarray(), force_point_bar: ti.types.ndarray(),
+    body_wrench_bar: ti.types.ndarray(), body_drag_bar: ti.types.ndarray(),
     point: ti.types.ndarray(), point_body: ti.types.ndarray(), force_window: ti.types.ndarray(),
     force_count: int, point_count: int, dt: float, ground: float, first_step: int, substeps: int,
 ):  # fmt: skip
@@ -186,18 +202,35 @@ def advance_unrolled_adjoint(
                     q, momentum_next, body_mass[b, n], inverse_inertia, dt, x_bar, q_bar, v_bar, momentum_bar
                 )
                 inverse_inertia_bar += j_bar
+                g_bar = dt * v_bar
                 force_bar, torque_bar = dt / body_mass[b, n] * v_bar, dt * momentum_bar
                 rotation = rotation_matrix(q)
                 applied_bar, work = applied_load_adjoint(
                     rotation, b, n, step, force_bar, torque_bar,
                     body_force, force_point, force_window, force_count, body_force_bar, force_point_bar,
                 )  # fmt: skip
+                w = angular_velocity(rotation, inverse_inertia, momentum)
+                store_motion(motion, b, n, rotation, v, w, x.z)
+                rotation_bar += applied_bar
+                if ti.static(driven):
+                    driving_bar, driving_v_bar, w_bar, drag_bar, driving_work = driving_load_adjoint(
+                        rotation, v, w, load_drag(driven, body_drag, b, n), b, n, step // substeps, force_bar, torque_bar,
+                        body_wrench, body_wrench_bar,
+                    )  # fmt: skip
+                    wq_bar, wl_bar, wj_bar = frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar)
+                    q_bar += wq_bar
+                    v_bar += driving_v_bar
+                    momentum_bar += wl_bar
+                    inverse_inertia_bar += wj_bar
+                    rotation_bar += driving_bar
+                    work += driving_work
+                    for k in ti.static(range(2)):
+                        body_drag_bar[b, n, k] = body_drag_bar[b, n, k] + drag_bar[k]
                 body_mass_bar[b, n] = body_mass_bar[b, n] - work / body_mass[b, n]
-                q_bar += rotation_matrix_adjoint(q, rotation_bar + applied_bar)
+                q_bar += rotation_matrix_adjoint(q, rotation_bar)
                 add_inertia_adjoint(body_inertia_bar, b, n, inverse_inertia, inverse_inertia_bar)
-                store_motion(motion, b, n, rotation, v, angular_velocity(rotation, inverse_inertia, momentum), x.z)
                 for k in ti.static(range(3)):
-                    ti.atomic_add(gravity_bar[b, k], dt * v_bar[k])
+                    ti.atomic_add(gravity_bar[b, k], g_bar[k])
                     load_bar[b, n, k] = force_bar[k]
                     load_bar[b, n, 3 + k] = torque_bar[k]
                     state_bar[b, n, k] = x_bar[k]
@@ -254,11 +287,13 @@ def advance_unrolled_adjoint(
 
 
 def advance(
-    rk4: bool, source: Array, source_slot: int, states: Array, store_every: int,
+    rk4: bool, driven: bool, source: Array, source_slot: int, states: Array, store_every: int,
     body_q: Array, body_qd: Array, write_frames: int, diverged_step: Array,
     body_mass: Array, body_inertia: Array, body_material: Array, gravity: Array, body_force: Array, force_point: Array,
+    body_wrench: Array, body_drag: Array,
     point: Array, point_body: Array, force_window: Array,
     force_count: int, point_count: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
+    reach: float,
 ) -> None:  # fmt: skip
     """Advance by ``steps`` steps with the arguments of ``world_plan.advance`` (points by owner instead of by start)."""
     assert not rk4, "settings allow the element plan for semi-implicit steps only"
@@ -274,9 +309,9 @@ def advance(
         to_checkpoint = steps if keep_all else store_every - done % store_every
         count = block_length(min(steps - done, to_checkpoint), UNROLL)
         advance_unrolled(
-            count, work, done if keep_all else 0, motion, load, body_q, body_qd, write_frames, diverged_step,
-            body_mass, body_inertia, body_material, gravity, body_force, force_point, point, point_body, force_window,
-            force_count, point_count, dt, ground, first_step + done, substeps,
+            count, driven, work, done if keep_all else 0, motion, load, body_q, body_qd, write_frames, diverged_step,
+            body_mass, body_inertia, body_material, gravity, body_force, force_point, body_wrench, body_drag,
+            point, point_body, force_window, force_count, point_count, dt, ground, first_step + done, substeps, reach,
         )  # fmt: skip
         done += count
         if not keep_all:
@@ -286,10 +321,12 @@ def advance(
 
 
 def advance_adjoint(
-    rk4: bool, states: Array, diverged_step: Array, state_bar: Array, body_q_bar: Array, body_qd_bar: Array,
+    rk4: bool, driven: bool, states: Array, diverged_step: Array, state_bar: Array, body_q_bar: Array, body_qd_bar: Array,
     body_mass: Array, body_inertia: Array, body_material: Array, gravity: Array, body_force: Array, force_point: Array,
+    body_wrench: Array, body_drag: Array,
     body_mass_bar: Array, body_inertia_bar: Array, body_material_bar: Array, gravity_bar: Array,
-    body_force_bar: Array, force_point_bar: Array, point: Array, point_body: Array, force_window: Array,
+    body_force_bar: Array, force_point_bar: Array, body_wrench_bar: Array, body_drag_bar: Array,
+    point: Array, point_body: Array, force_window: Array,
     force_count: int, point_count: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
 ) -> None:  # fmt: skip
     """Adjoint of ``advance`` over a segment whose every state is in ``states``, as ``world_plan.advance_adjoint``."""
@@ -303,10 +340,11 @@ def advance_adjoint(
         count = block_length(left, ADJOINT_UNROLL)
         left -= count
         advance_unrolled_adjoint(
-            count, states, left, motion, load_bar, point_bar, diverged_step, state_bar, body_q_bar, body_qd_bar,
-            body_mass, body_inertia, body_material, body_force, force_point,
+            count, driven, states, left, motion, load_bar, point_bar, diverged_step, state_bar, body_q_bar, body_qd_bar,
+            body_mass, body_inertia, body_material, body_force, force_point, body_wrench, body_drag,
             body_mass_bar, body_inertia_bar, body_material_bar, gravity_bar, body_force_bar, force_point_bar,
-            point, point_body, force_window, force_count, point_count, dt, ground, first_step + left, substeps,
+            body_wrench_bar, body_drag_bar, point, point_body, force_window, force_count, point_count, dt, ground,
+            first_step + left, substeps,
         )  # fmt: skip
 
 

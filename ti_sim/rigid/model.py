@@ -25,6 +25,7 @@ class RigidModel:
         force_body: A body indices, the body that each applied force acts on.
         force_steps: A pairs (first, last): the force acts in the steps first <= step < last.
         ground_height: z of the ground plane [m].
+        driven: whether bodies have wrenches of their own and drag.
     """
 
     body_names: tuple[str, ...]
@@ -32,6 +33,7 @@ class RigidModel:
     force_body: tuple[int, ...] = ()
     force_steps: tuple[tuple[int, int], ...] = ()
     ground_height: float = 0.0
+    driven: bool = False
 
     def __post_init__(self) -> None:
         if not self.body_names or len(self.contact_points) != len(self.body_names):
@@ -93,6 +95,11 @@ class RigidInputs:
         gravity: [B, 3] m/s2.
         body_force: [B, max(A, 1), 3] applied forces, world frame [N].
         force_point: [B, max(A, 1), 3] their points of attack relative to the centre of mass, body frame [m].
+        body_wrench: [B, F, N, 6] force [N] and torque about the centre of mass [N m] on each body, both in its own frame, held
+            over all steps of a frame interval, of F intervals (at least as many as are simulated); None in a model that is not
+            driven.
+        body_drag: [B, N, 2] force per velocity against it [N s/m] and torque per angular velocity against it [N m s]; None in
+            a model that is not driven.
     """
 
     body_q0: Array
@@ -103,10 +110,12 @@ class RigidInputs:
     gravity: Array
     body_force: Array
     force_point: Array
+    body_wrench: Array | None = None
+    body_drag: Array | None = None
 
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays in the order of the attributes."""
-        return tuple(getattr(self, field.name) for field in fields(self))
+        """The arrays in the order of the attributes, without those that are None."""
+        return tuple(array for field in fields(self) if (array := getattr(self, field.name)) is not None)
 
     @property
     def world_count(self) -> int:
@@ -117,8 +126,17 @@ class RigidInputs:
         """Raise a UserError for an array whose shape or precision does not fit the model."""
         b, n, a = self.world_count, model.body_count, max(model.force_count, 1)
         shapes = [(b, n, 7), (b, n, 6), (b, n), (b, n, 3, 3), (b, n, 4), (b, 3), (b, a, 3), (b, a, 3)]
-        for field, shape in zip(fields(self), shapes, strict=True):
-            check_array(getattr(self, field.name), field.name, shape)
+        given = [array is not None for array in (self.body_wrench, self.body_drag)]
+        if given != [model.driven, model.driven]:
+            raise UserError(
+                f"the inputs have {' and '.join(word for word, there in zip(('wrenches', 'drag'), given, strict=True) if there)}"
+                f"{'' if any(given) else 'neither wrenches nor drag'}, and the model is {'' if model.driven else 'not '}driven: "
+                "a driven model needs both, any other neither"
+            )
+        if model.driven:
+            shapes += [(b, self.body_wrench.shape[1] if len(self.body_wrench.shape) == 4 else 1, n, 6), (b, n, 2)]
+        for name, shape in zip([field.name for field in fields(self)], shapes, strict=False):
+            check_array(getattr(self, name), name, shape)
 
 
 @dataclass(frozen=True)
@@ -131,12 +149,14 @@ class RigidSettings:
         integrator: "semi_implicit" (Euler; first order, robust in contact) or "rk4" (fourth order between contacts).
         plan: "world" (one thread a body of a world, whole rollout per launch), "element" (one thread a contact point,
             several steps per launch; semi-implicit only) or "auto" (by device and size).
+        max_distance: of a centre of mass from the origin [m]: a body that goes farther is marked as one that diverges.
     """
 
     dt: float
     substeps: int
     integrator: Integrator = "semi_implicit"
     plan: Plan = "auto"
+    max_distance: float = float("inf")
 
     def __post_init__(self) -> None:
         if not 0 < self.dt < float("inf") or self.substeps < 1:
@@ -147,3 +167,5 @@ class RigidSettings:
             raise UserError(f"plan {self.plan!r} is unknown: choose 'auto', 'world' or 'element'")
         if self.plan == "element" and self.integrator == "rk4":
             raise UserError("the element plan steps with 'semi_implicit' only: choose plan 'world' for 'rk4'")
+        if not self.max_distance > 0:
+            raise UserError(f"max_distance is {self.max_distance} m: give a distance above zero, or inf for none")

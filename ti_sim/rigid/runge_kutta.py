@@ -10,10 +10,18 @@ from ti_sim.base.vecmath import (
     quaternion_rate_adjoint,
     rotation_matrix,
     rotation_matrix_adjoint,
+    vec2,
     vec3,
     vec4,
 )
-from ti_sim.rigid.dynamics import applied_load, applied_load_adjoint, contact_load, contact_load_adjoint
+from ti_sim.rigid.dynamics import (
+    applied_load,
+    applied_load_adjoint,
+    contact_load,
+    contact_load_adjoint,
+    driving_load,
+    driving_load_adjoint,
+)
 
 
 @ti.func
@@ -21,6 +29,7 @@ def rates(
     x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
     point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
+    driven: ti.template(), body_wrench: ti.template(), drag, substeps,
 ):  # fmt: skip
     """Time derivatives (x', q', v', L') at one stage; q may be off unit length by rounding and stage error."""
     rotation = rotation_matrix(q.normalized())
@@ -29,7 +38,13 @@ def rates(
     applied, applied_torque = applied_load(
         rotation, b, n, step, body_force, force_point, force_window, force_count
     )
-    return v, quaternion_rate(w, q), (force + applied) / mass + gravity, torque + applied_torque
+    force += applied
+    torque += applied_torque
+    if ti.static(driven):
+        driving, driving_torque = driving_load(rotation, v, w, drag, b, n, step // substeps, body_wrench)
+        force += driving
+        torque += driving_torque
+    return v, quaternion_rate(w, q), force / mass + gravity, torque
 
 
 @ti.func
@@ -38,12 +53,14 @@ def rates_adjoint(
     mass, inverse_inertia, material, dt, ground, b, n, step,
     point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
-    body_force_bar: ti.template(), force_point_bar: ti.template(),
+    driven: ti.template(), body_wrench: ti.template(), drag, substeps,
+    body_force_bar: ti.template(), force_point_bar: ti.template(), body_wrench_bar: ti.template(),
 ):  # fmt: skip
     """Adjoint of ``rates``.
 
     Returns:
-        (z_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, material_bar); gravity's is v_rate_bar.
+        (z_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, material_bar, drag_bar); gravity's is
+        v_rate_bar.
     """
     unit = q.normalized()
     rotation = rotation_matrix(unit)
@@ -57,12 +74,24 @@ def rates_adjoint(
         rotation, b, n, step, force_bar, momentum_rate_bar,
         body_force, force_point, force_window, force_count, body_force_bar, force_point_bar,
     )  # fmt: skip
+    w_bar += contact_w_bar
+    rotation_bar += applied_bar
+    work += applied_work
+    drag_bar = vec2(0.0)
+    if ti.static(driven):
+        driving_bar, driving_v_bar, driving_w_bar, drag_bar, driving_work = driving_load_adjoint(
+            rotation, v, w, drag, b, n, step // substeps, force_bar, momentum_rate_bar, body_wrench, body_wrench_bar
+        )
+        rotation_bar += driving_bar
+        v_bar += driving_v_bar
+        w_bar += driving_w_bar
+        work += driving_work
     w_rotation_bar, inverse_inertia_bar, momentum_bar = angular_velocity_adjoint(
-        rotation, inverse_inertia, momentum, w_bar + contact_w_bar
+        rotation, inverse_inertia, momentum, w_bar
     )
-    unit_bar = rotation_matrix_adjoint(unit, rotation_bar + applied_bar + w_rotation_bar)
+    unit_bar = rotation_matrix_adjoint(unit, rotation_bar + w_rotation_bar)
     q_bar += normalized_adjoint(q, unit_bar)
-    return z_bar, q_bar, v_bar + x_rate_bar, momentum_bar, -(work + applied_work) / mass, inverse_inertia_bar, material_bar
+    return z_bar, q_bar, v_bar + x_rate_bar, momentum_bar, -work / mass, inverse_inertia_bar, material_bar, drag_bar
 
 
 @ti.func
@@ -70,6 +99,7 @@ def runge_kutta_step(
     x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
     point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
+    driven: ti.template(), body_wrench: ti.template(), drag, substeps,
 ):  # fmt: skip
     """One classical Runge-Kutta step of (x, q, v, L); the quaternion is normalised at its end."""
     xs, qs, vs, ls = x, q, v, momentum
@@ -77,7 +107,7 @@ def runge_kutta_step(
     for stage in range(4):
         x_rate, q_rate, v_rate, l_rate = rates(
             xs, qs, vs, ls, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-            point, first, last, body_force, force_point, force_window, force_count,
+            point, first, last, body_force, force_point, force_window, force_count, driven, body_wrench, drag, substeps,
         )  # fmt: skip
         weight, ahead = stage_weight(stage), dt * stage_ahead(stage)
         x_sum += weight * x_rate
@@ -113,6 +143,7 @@ def stage_state(
     stage, x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
     point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
+    driven: ti.template(), body_wrench: ti.template(), drag, substeps,
 ):  # fmt: skip
     """State at which a stage evaluates the rates, recomputed from the step's start, and the sum of q's weighted rates."""
     xs, qs, vs, ls = x, q, v, momentum
@@ -120,7 +151,7 @@ def stage_state(
     for earlier in range(stage):
         x_rate, q_rate, v_rate, l_rate = rates(
             xs, qs, vs, ls, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-            point, first, last, body_force, force_point, force_window, force_count,
+            point, first, last, body_force, force_point, force_window, force_count, driven, body_wrench, drag, substeps,
         )  # fmt: skip
         q_sum += stage_weight(earlier) * q_rate
         ahead = dt * stage_ahead(earlier)
@@ -134,16 +165,17 @@ def runge_kutta_step_adjoint(
     mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
     point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
-    body_force_bar: ti.template(), force_point_bar: ti.template(),
+    driven: ti.template(), body_wrench: ti.template(), drag, substeps,
+    body_force_bar: ti.template(), force_point_bar: ti.template(), body_wrench_bar: ti.template(),
 ):  # fmt: skip
     """Adjoint of ``runge_kutta_step``: stages backwards, each one's state recomputed.
 
     Returns:
-        (x_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, material_bar, gravity_bar).
+        (x_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, material_bar, gravity_bar, drag_bar).
     """
     _x, _q, _v, _l, q_sum = stage_state(
         4, x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-        point, first, last, body_force, force_point, force_window, force_count,
+        point, first, last, body_force, force_point, force_window, force_count, driven, body_wrench, drag, substeps,
     )  # fmt: skip
     q_end_bar = normalized_adjoint(q + dt * q_sum, q_bar)
     x_total, q_total, v_total, l_total = x_bar, q_end_bar, v_bar, momentum_bar
@@ -152,29 +184,32 @@ def runge_kutta_step_adjoint(
     inverse_inertia_bar = mat3(0.0)
     material_bar = vec4(0.0)
     gravity_bar = vec3(0.0)
+    drag_bar = vec2(0.0)
     stage = 3
     while stage >= 0:
         xs, qs, vs, ls, _sum = stage_state(
             stage, x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-            point, first, last, body_force, force_point, force_window, force_count,
+            point, first, last, body_force, force_point, force_window, force_count, driven, body_wrench, drag, substeps,
         )  # fmt: skip
         weight, ahead = dt * stage_weight(stage), dt * stage_ahead(stage)
         v_rate_bar = weight * v_bar + ahead * vs_bar
-        z_bar, sq_bar, sv_bar, sl_bar, m_bar, j_bar, theta_bar = rates_adjoint(
+        z_bar, sq_bar, sv_bar, sl_bar, m_bar, j_bar, theta_bar, stage_drag_bar = rates_adjoint(
             xs, qs, vs, ls,
             weight * x_bar + ahead * xs_bar, weight * q_end_bar + ahead * qs_bar, v_rate_bar,
             weight * momentum_bar + ahead * ls_bar,
             mass, inverse_inertia, material, dt, ground, b, n, step,
-            point, first, last, body_force, force_point, force_window, force_count, body_force_bar, force_point_bar,
+            point, first, last, body_force, force_point, force_window, force_count, driven, body_wrench, drag, substeps,
+            body_force_bar, force_point_bar, body_wrench_bar,
         )  # fmt: skip
         gravity_bar += v_rate_bar
         mass_bar += m_bar
         inverse_inertia_bar += j_bar
         material_bar += theta_bar
+        drag_bar += stage_drag_bar
         xs_bar, qs_bar, vs_bar, ls_bar = vec3(0.0, 0.0, z_bar), sq_bar, sv_bar, sl_bar
         x_total += xs_bar
         q_total += qs_bar
         v_total += vs_bar
         l_total += ls_bar
         stage -= 1
-    return x_total, q_total, v_total, l_total, mass_bar, inverse_inertia_bar, material_bar, gravity_bar
+    return x_total, q_total, v_total, l_total, mass_bar, inverse_inertia_bar, material_bar, gravity_bar, drag_bar

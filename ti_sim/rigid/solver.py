@@ -22,12 +22,13 @@ from ti_sim.base.runtime import compiled_lightly, require
 from ti_sim.rigid import element_plan, world_plan
 from ti_sim.rigid.dynamics import STATE_SIZE
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
-from ti_sim.rigid.state import begin, begin_adjoint
+from ti_sim.rigid.state import LEFT_REGION, begin, begin_adjoint
 
 # On a CPU one thread walks over a body's points faster than two share them through atomic sums, at every size measured
 # (`python -m benchmarks rigid`); a GPU has threads to fill.
 _ELEMENT_POINTS_CUDA = 64
 _FULL_CUDA_THREADS = 1024
+_FARTHEST = 1e18  # m: beyond it a position counts as not finite, whatever the region
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,13 @@ class RigidRollout:
     Attributes:
         body_q: [B, frames + 1, N, 7] poses at the frames, frame 0 the start (m, quaternion x, y, z, w).
         body_qd: [B, frames + 1, N, 6] velocities [m/s] and angular velocities [rad/s], world frame.
-        diverged_step: [B, N] int32, first step at which a body's state was not finite, -1 where it stayed finite.
+        diverged_step: [B, N] int32, first step at which a body's state was not finite or its centre of mass beyond
+            ``max_distance``, -1 where all went well.
         inputs: what the rollout started from.
         frames: number of frame intervals.
         adjoint: how states were kept, None for a rollout without gradient.
         states: [B, kept, N, 13] states (x, q, v, L) at every step or checkpoint; None without gradient.
+        left_region: [B, N] numpy bool, True where it was the distance; None where a rollout is put together for its adjoint.
     """
 
     body_q: Array
@@ -61,6 +64,7 @@ class RigidRollout:
     frames: int
     adjoint: Adjoint | None
     states: Array | None
+    left_region: np.ndarray | None = None
 
 
 class RigidSolver:
@@ -90,12 +94,17 @@ class RigidSolver:
             Frames and kept states. A world that diverges is marked in ``diverged_step``; its later frames are NaN.
 
         Raises:
-            UserError: shapes or precision do not fit.
+            UserError: shapes or precision do not fit, or there are wrenches for fewer frame intervals.
         """
         require()
         inputs.check(self.model)
         if frames < 1:
             raise UserError(f"frames={frames}: a rollout needs at least one frame interval")
+        if self.model.driven and inputs.body_wrench.shape[1] < frames:
+            raise UserError(
+                f"frames={frames}, and there are wrenches for {inputs.body_wrench.shape[1]} frame intervals: simulate fewer "
+                "frames, or give more"
+            )
         b, n, steps = inputs.world_count, self.model.body_count, frames * self.settings.substeps
         like = inputs.body_mass
         store_every = {StoreAll: 1, type(None): steps + 1}.get(type(adjoint)) or adjoint.every
@@ -105,7 +114,11 @@ class RigidSolver:
         diverged = ints_like_family(like, np.full((b, n), -1))
         begin(inputs.body_q0, inputs.body_qd0, inputs.body_inertia, states, body_q, body_qd)
         self._advance(inputs, states, 0, states, store_every, body_q, body_qd, True, diverged, 0, steps)
-        result = RigidRollout(body_q, body_qd, diverged, inputs, frames, adjoint, None if adjoint is None else states)
+        left = to_numpy(diverged) >= LEFT_REGION
+        if left.any():
+            diverged = ints_like_family(like, to_numpy(diverged) - LEFT_REGION * left)
+        kept = None if adjoint is None else states
+        result = RigidRollout(body_q, body_qd, diverged, inputs, frames, adjoint, kept, left)
         mark_diverged_frames(body_q, body_qd, diverged, self.settings.substeps)
         return result
 
@@ -148,15 +161,22 @@ class RigidSolver:
 
     def check_divergence(self, rollout: RigidRollout) -> None:
         """Raise a DivergenceError that names body and step when every world of the rollout diverged."""
-        self.check_divergence_steps(rollout.diverged_step)
+        self.check_divergence_steps(rollout.diverged_step, rollout.left_region)
 
-    def check_divergence_steps(self, diverged_step: Array) -> None:
-        """As ``check_divergence``, from diverged_step [B, N] alone."""
+    def check_divergence_steps(self, diverged_step: Array, left_region: Array) -> None:
+        """As ``check_divergence``, from diverged_step and left_region, both [B, N]."""
         steps = to_numpy(diverged_step)
         if not (steps >= 0).any(axis=1).all():
             return
         world, body = np.unravel_index(np.where(steps >= 0, steps, np.iinfo(np.int32).max).argmin(), steps.shape)
         name, step = self.model.body_names[body], int(steps[world, body])
+        if bool(left_region[world, body]):
+            raise DivergenceError(
+                f"{name!r} left the region that the scene allows: it was farther than {self.settings.max_distance:g} m from the "
+                f"origin at step {step} ({step * self.settings.dt:.4g} s): take weaker forces, or a larger max_distance",
+                body=name,
+                step=step,
+            )
         raise DivergenceError(
             f"the simulation diverged: the state of {name!r} stopped being finite at step {step} "
             f"({step * self.settings.dt:.4g} s): take smaller steps (more substeps) or softer contact",
@@ -183,12 +203,12 @@ class RigidSolver:
         tables = self._tables(inputs.body_mass)
         run = element_plan.advance if self.plan(inputs.world_count) == "element" else world_plan.advance
         run(
-            self.settings.integrator == "rk4", source, source_slot, states, store_every,
+            self.settings.integrator == "rk4", self.model.driven, source, source_slot, states, store_every,
             body_q, body_qd, int(write_frames), diverged,
             inputs.body_mass, inputs.body_inertia, inputs.body_material, inputs.gravity, inputs.body_force,
-            inputs.force_point, *self._table_arguments(tables, run is element_plan.advance),
+            inputs.force_point, *_driving(inputs), *self._table_arguments(tables, run is element_plan.advance),
             *self._counts(run is element_plan.advance, inputs.world_count), self.settings.dt, self.model.ground_height,
-            first, steps, self.settings.substeps,
+            first, steps, self.settings.substeps, min(self.settings.max_distance, _FARTHEST),
         )  # fmt: skip
 
     def _steps_adjoint(
@@ -204,14 +224,16 @@ class RigidSolver:
         rk4 = self.settings.integrator == "rk4"
         bodies = (
             inputs.body_mass, inputs.body_inertia, inputs.body_material, inputs.gravity, inputs.body_force, inputs.force_point,
+            *_driving(inputs),
             bars.body_mass, bars.body_inertia, bars.body_material, bars.gravity, bars.body_force, bars.force_point,
+            *_driving(bars),
             *self._table_arguments(self._tables(inputs.body_mass), element),
             *self._counts(element, inputs.world_count), self.settings.dt, self.model.ground_height,
         )  # fmt: skip
         frames = (rollout.diverged_step, state_bar, body_q_bar, body_qd_bar)
         if not element:
             world_plan.advance_adjoint(
-                rk4, kept, states, every, int(recompute), *frames, *bodies, steps, self.settings.substeps
+                rk4, self.model.driven, kept, states, every, int(recompute), *frames, *bodies, steps, self.settings.substeps
             )
             return
         for first in reversed(range(0, steps, every)):
@@ -221,7 +243,7 @@ class RigidSolver:
                     inputs, kept, first // every, states, 1, rollout.body_q, rollout.body_qd, False,
                     rollout.diverged_step, first, count,
                 )  # fmt: skip
-            element_plan.advance_adjoint(rk4, states, *frames, *bodies, first, count, self.settings.substeps)
+            element_plan.advance_adjoint(rk4, self.model.driven, states, *frames, *bodies, first, count, self.settings.substeps)
 
     def _tables(self, like: Array) -> ModelArrays:
         key = f"{type(like)} {getattr(like, 'device', '')} {like.dtype}"
@@ -242,6 +264,13 @@ class RigidSolver:
     def _table_arguments(tables: ModelArrays, element: bool) -> tuple[Array, ...]:
         owner = tables.point_body if element else tables.point_start
         return tables.point, owner, tables.force_window
+
+
+def _driving(inputs: RigidInputs) -> tuple[Array, Array]:
+    """Wrenches and drag for a kernel; in a model that is not driven, arrays in their places that no kernel reads."""
+    if inputs.body_wrench is None:
+        return inputs.body_mass, inputs.body_mass
+    return inputs.body_wrench, inputs.body_drag
 
 
 def mark_diverged_frames(body_q: Array, body_qd: Array, diverged_step: Array, substeps: int) -> None:

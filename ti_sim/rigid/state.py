@@ -12,6 +12,9 @@ from ti_sim.base.vecmath import (
     vec4,
 )
 
+# Added in ``diverged_step`` where a body left the region that its centre may be in; larger than any step.
+LEFT_REGION = 2**30
+
 
 @ti.func
 def load_inertia(body_inertia: ti.template(), b, n):
@@ -79,12 +82,18 @@ def frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar):
 
 
 @ti.func
-def is_finite(x, q, v, momentum):
-    """1 while every number of the state is finite and below 1e18 (whose square still is finite in f32), else 0."""
+def fault(x, q, v, momentum, reach):
+    """0 while the state is fine, else how much to add to the step in ``diverged_step``.
+
+    A state is fine while every number is finite and below 1e18 (whose square still is finite in f32), and the centre of mass
+    lies within ``reach`` [m] of the origin: 1 for the first, 1 + LEFT_REGION for the second.
+    """
     size = x.dot(x) + q.dot(q) + v.dot(v) + momentum.dot(momentum)
-    result = 1
+    result = 0
     if ti.math.isnan(size) or ti.math.isinf(size) or size > 1e36:
-        result = 0
+        result = 1
+    elif x.dot(x) > reach * reach:
+        result = 1 + LEFT_REGION
     return result
 
 

@@ -5,12 +5,15 @@ iterations for each of them (see ``ti_sim.base.parallel``).
 """
 
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import angular_velocity, mat3, rotation_matrix, rotation_matrix_adjoint, vec3, vec4
+from ti_sim.base.vecmath import angular_velocity, mat3, rotation_matrix, rotation_matrix_adjoint, vec2, vec3, vec4
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,
     contact_load,
     contact_load_adjoint,
+    driving_load,
+    driving_load_adjoint,
+    load_drag,
     load_vec3,
     semi_implicit_update,
     semi_implicit_update_adjoint,
@@ -18,8 +21,8 @@ from ti_sim.rigid.dynamics import (
 from ti_sim.rigid.runge_kutta import runge_kutta_step, runge_kutta_step_adjoint
 from ti_sim.rigid.state import (
     add_inertia_adjoint,
+    fault,
     frame_velocity_adjoint,
-    is_finite,
     load_frame_adjoint,
     load_inertia,
     load_state,
@@ -36,12 +39,13 @@ def step_state(
     rk4: ti.template(), x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
     point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
+    driven: ti.template(), body_wrench: ti.template(), drag, substeps,
 ):  # fmt: skip
     """The state (x, q, v, L) one step later, by either integrator."""
     if ti.static(rk4):
         x, q, v, momentum = runge_kutta_step(
             x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-            point, first, last, body_force, force_point, force_window, force_count,
+            point, first, last, body_force, force_point, force_window, force_count, driven, body_wrench, drag, substeps,
         )  # fmt: skip
     else:
         rotation = rotation_matrix(q)
@@ -53,6 +57,10 @@ def step_state(
             )
             force += applied
             torque += applied_torque
+        if ti.static(driven):
+            driving, driving_torque = driving_load(rotation, v, w, drag, b, n, step // substeps, body_wrench)
+            force += driving
+            torque += driving_torque
         x, q, v, momentum = semi_implicit_update(
             x, q, v, momentum, force, torque, mass, inverse_inertia, gravity, dt
         )
@@ -61,19 +69,22 @@ def step_state(
 
 @ti.kernel
 def advance(
-    rk4: ti.template(),
+    rk4: ti.template(), driven: ti.template(),
     source: ti.types.ndarray(), source_slot: int, states: ti.types.ndarray(), store_every: int,
     body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), write_frames: int, diverged_step: ti.types.ndarray(),
     body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
     gravity: ti.types.ndarray(), body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
+    body_wrench: ti.types.ndarray(), body_drag: ti.types.ndarray(),
     point: ti.types.ndarray(), point_start: ti.types.ndarray(), force_window: ti.types.ndarray(),
     force_count: int, spread: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
+    reach: float,
 ):  # fmt: skip
     """Advance every body of every world by ``steps`` steps.
 
     Reads source [B, S, N, 13] at source_slot, the bodies' numbers (see ``RigidInputs``), the contact points and the force
     table (see ``RigidModel``). Writes states [B, slots, N, 13] at slots 0, 1, ... after every ``store_every`` steps, the
-    frames that fall into the segment, and diverged_step [B, N] (first step with a number that is not finite, else -1).
+    frames that fall into the segment, and diverged_step [B, N] (first step with a ``fault``, else -1). Wrenches and drag are
+    read only if ``driven``.
     Adjoint: ``advance_adjoint``, by hand.
     """
     bodies = body_mass.shape[1]
@@ -87,6 +98,7 @@ def advance(
             material = vec4(body_material[b, n, 0], body_material[b, n, 1], body_material[b, n, 2], body_material[b, n, 3])
             g = vec3(gravity[b, 0], gravity[b, 1], gravity[b, 2])
             first, last = point_start[n], point_start[n + 1]
+            drag = load_drag(driven, body_drag, b, n)
             to_store, to_frame = store_every, substeps - first_step % substeps
             slot, frame = 0, first_step // substeps
             done = 0
@@ -95,6 +107,7 @@ def advance(
                 x, q, v, momentum = step_state(
                     rk4, x, q, v, momentum, mass, inverse_inertia, material, g, dt, ground, b, n, step,
                     point, first, last, body_force, force_point, force_window, force_count,
+                    driven, body_wrench, drag, substeps,
                 )  # fmt: skip
                 done += 1
                 to_store -= 1
@@ -109,21 +122,24 @@ def advance(
                     if write_frames == 1:
                         w_frame = angular_velocity(rotation_matrix(q), inverse_inertia, momentum)
                         store_frame(body_q, body_qd, b, frame, n, x, q, v, w_frame)
-                if is_finite(x, q, v, momentum) == 0:
-                    diverged_step[b, n] = step + 1
+                wrong = fault(x, q, v, momentum, reach)
+                if wrong > 0:
+                    diverged_step[b, n] = step + wrong
                     done = steps
 
 
 @ti.kernel
 def advance_adjoint(
-    rk4: ti.template(),
+    rk4: ti.template(), driven: ti.template(),
     kept: ti.types.ndarray(), states: ti.types.ndarray(), every: int, recompute: int,
     diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
     body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
     gravity: ti.types.ndarray(), body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
+    body_wrench: ti.types.ndarray(), body_drag: ti.types.ndarray(),
     body_mass_bar: ti.types.ndarray(), body_inertia_bar: ti.types.ndarray(), body_material_bar: ti.types.ndarray(),
     gravity_bar: ti.types.ndarray(), body_force_bar: ti.types.ndarray(), force_point_bar: ti.types.ndarray(),
+    body_wrench_bar: ti.types.ndarray(), body_drag_bar: ti.types.ndarray(),
     point: ti.types.ndarray(), point_start: ti.types.ndarray(), force_window: ti.types.ndarray(),
     force_count: int, spread: int, dt: float, ground: float, steps: int, substeps: int,
 ):  # fmt: skip
@@ -143,6 +159,7 @@ def advance_adjoint(
             material = vec4(body_material[b, n, 0], body_material[b, n, 1], body_material[b, n, 2], body_material[b, n, 3])
             g = vec3(gravity[b, 0], gravity[b, 1], gravity[b, 2])
             first, last = point_start[n], point_start[n + 1]
+            drag = load_drag(driven, body_drag, b, n)
             x_bar = load_vec3(state_bar, b, n)
             q_bar = vec4(state_bar[b, n, 3], state_bar[b, n, 4], state_bar[b, n, 5], state_bar[b, n, 6])
             v_bar = vec3(state_bar[b, n, 7], state_bar[b, n, 8], state_bar[b, n, 9])
@@ -151,6 +168,7 @@ def advance_adjoint(
             inverse_inertia_bar = mat3(0.0)
             material_bar = vec4(0.0)
             g_bar = vec3(0.0)
+            drag_bar = vec2(0.0)
             momentum_next = vec3(0.0)
             step = steps - 1
             while step >= 0:
@@ -165,6 +183,7 @@ def advance_adjoint(
                                 rk4, x, q, v, momentum, mass, inverse_inertia, material, g, dt, ground,
                                 b, n, segment * every + k,
                                 point, first, last, body_force, force_point, force_window, force_count,
+                                driven, body_wrench, drag, substeps,
                             )  # fmt: skip
                             store_state(states, b, k + 1, n, x, q, v, momentum)
                     momentum_next = vec3(states[b, s + 1, n, 10], states[b, s + 1, n, 11], states[b, s + 1, n, 12])
@@ -180,16 +199,18 @@ def advance_adjoint(
                     momentum_bar += wl_bar
                     inverse_inertia_bar += wj_bar
                 if ti.static(rk4):
-                    x_bar, q_bar, v_bar, momentum_bar, m_bar, j_bar, theta_bar, step_g_bar = runge_kutta_step_adjoint(
+                    x_bar, q_bar, v_bar, momentum_bar, m_bar, j_bar, theta_bar, step_g_bar, d_bar = (
+                        runge_kutta_step_adjoint(
                         x, q, v, momentum, x_bar, q_bar, v_bar, momentum_bar,
                         mass, inverse_inertia, material, g, dt, ground, b, n, step,
                         point, first, last, body_force, force_point, force_window, force_count,
-                        body_force_bar, force_point_bar,
-                    )  # fmt: skip
+                        driven, body_wrench, drag, substeps, body_force_bar, force_point_bar, body_wrench_bar,
+                    ))  # fmt: skip
                     mass_bar += m_bar
                     inverse_inertia_bar += j_bar
                     material_bar += theta_bar
                     g_bar += step_g_bar
+                    drag_bar += d_bar
                 else:
                     rotation = rotation_matrix(q)
                     w = angular_velocity(rotation, inverse_inertia, momentum)
@@ -210,6 +231,15 @@ def advance_adjoint(
                         )  # fmt: skip
                         rotation_bar += applied_bar
                         work += applied_work
+                    if ti.static(driven):
+                        driving_bar, driving_v_bar, driving_w_bar, d_bar, driving_work = driving_load_adjoint(
+                            rotation, v, w, drag, b, n, step // substeps, force_bar, torque_bar, body_wrench, body_wrench_bar
+                        )
+                        rotation_bar += driving_bar
+                        contact_v_bar += driving_v_bar
+                        w_bar += driving_w_bar
+                        drag_bar += d_bar
+                        work += driving_work
                     wq_bar, wl_bar, wj_bar = frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar)
                     x_bar.z += z_bar
                     q_bar += rotation_matrix_adjoint(q, rotation_bar) + wq_bar
@@ -226,6 +256,10 @@ def advance_adjoint(
                         body_material_bar[b, n, k] = body_material_bar[b, n, k] + material_bar[k]
                     body_mass_bar[b, n] = body_mass_bar[b, n] + mass_bar
                     add_inertia_adjoint(body_inertia_bar, b, n, inverse_inertia, inverse_inertia_bar)
+                    if ti.static(driven):
+                        for k in ti.static(range(2)):
+                            body_drag_bar[b, n, k] = body_drag_bar[b, n, k] + drag_bar[k]
+                        drag_bar = vec2(0.0)
                     mass_bar = 0.0
                     inverse_inertia_bar = mat3(0.0)
                     material_bar = vec4(0.0)

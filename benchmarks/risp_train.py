@@ -1,0 +1,110 @@
+"""Training of RISP: cost of a step with each loss, waiting for data, and memory over an epoch."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from benchmarks.memory import resident_bytes
+from benchmarks.table import Table, number, times
+from benchmarks.timing import best_times
+from risp_torch import load_task
+from risp_torch.dataset import Batch, DatasetSettings, RendererSource, ShardSource, generate
+from risp_torch.network import NetworkSettings, RispNetwork
+from risp_torch.task import training_scene
+from risp_torch.training import error_and_its_gradient, error_and_jacobian, state_error
+from risp_torch.training.feed import Feed
+from risp_torch.training.ranks import Ranks
+
+TITLE = "Training of RISP"
+
+SIZE, BATCH = 64, 16
+STEP_TARGET, WAIT_TARGET = 3.5, 0.10  # of a step with Eq. 12 over a plain one; share of the time without data
+MEGA = 1e-6
+
+Loss = Callable[[RispNetwork, Batch], torch.Tensor]
+
+
+def tables(*, quick: bool) -> Iterator[Table]:
+    """All tables, as they are measured.
+
+    Args:
+        quick: fewer widths, pictures and repeats.
+    """
+    scene = training_scene("cube", SIZE)
+    task = load_task("cube", scene)
+    settings = DatasetSettings(images=128 if quick else 512, size=SIZE)
+    batch = RendererSource(scene, task, settings).batch(range(BATCH))
+    yield _steps(batch, task.head.size, widths=(16,) if quick else (16, 32, 64), repeats=3 if quick else 8)
+    with tempfile.TemporaryDirectory() as folder:
+        generate(scene, task, settings, Path(folder) / "data", progress=False)
+        yield _epoch(ShardSource(Path(folder) / "data", scene, task), task.head.size)
+
+
+def _steps(batch: Batch, outputs: int, *, widths: tuple[int, ...], repeats: int) -> Table:
+    """Time of one step of Adam with each loss."""
+    columns = batch.jacobian.shape[1]
+    table = Table(
+        f"One step, batch {BATCH}, {SIZE} px, {outputs} outputs, {columns} entries of psi",
+        ["width", "plain [ms]", "Eq. 12 [ms]", "over plain", "Eq. 10 [ms]", "over plain", "Eq. 12 [images/s]"],
+    )
+    for width in widths:
+        network = RispNetwork(NetworkSettings(outputs=outputs, size=SIZE, width=width))
+        least = best_times({name: _step(network, batch, loss) for name, loss in LOSSES.items()}, repeats=repeats)
+        plain, error, full = (least[name] for name in LOSSES)
+        table.add(
+            width, number(1e3 * plain), number(1e3 * error), times(error / plain), number(1e3 * full), times(full / plain),
+            number(BATCH / error),
+        )  # fmt: skip
+    table.remarks.append(f"Asked: Eq. 12 at most {STEP_TARGET} times a plain step. Adam's own work is in every step.")
+    return table
+
+
+def _step(network: RispNetwork, batch: Batch, loss: Loss) -> Callable[[], None]:
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        loss(network, batch).backward()
+        optimizer.step()
+
+    return step
+
+
+def _plain(network: RispNetwork, batch: Batch) -> torch.Tensor:
+    return state_error(network(batch.images.permute(0, 3, 1, 2)), batch.outputs).mean()
+
+
+def _with_error(network: RispNetwork, batch: Batch) -> torch.Tensor:
+    return sum(error_and_its_gradient(network, batch.images.permute(0, 3, 1, 2), batch.outputs, batch.jacobian)).mean()
+
+
+def _with_jacobian(network: RispNetwork, batch: Batch) -> torch.Tensor:
+    return sum(error_and_jacobian(network, batch.images.permute(0, 3, 1, 2), batch.outputs, batch.jacobian)).mean()
+
+
+LOSSES: dict[str, Loss] = {"plain": _plain, "error": _with_error, "jacobian": _with_jacobian}
+
+
+def _epoch(source: ShardSource, outputs: int) -> Table:
+    """Waiting for shards and memory, over epochs of steps with Eq. 12."""
+    network = RispNetwork(NetworkSettings(outputs=outputs, size=SIZE, width=16))
+    feed = Feed(source, len(source), BATCH, seed=0, ranks=Ranks(), jacobian=True)
+    table = Table(
+        f"Epochs over {len(source)} pictures from shards, width 16, Eq. 12",
+        ["epoch", "images/s", "waiting for data", "resident memory [MB]"],
+    )
+    for epoch in range(3):
+        began, waited = time.perf_counter(), feed.waited
+        for batch in feed.epoch(epoch):
+            _step(network, batch, _with_error)()
+        seconds = time.perf_counter() - began
+        share = (feed.waited - waited) / seconds
+        images = feed.steps * BATCH
+        table.add(epoch + 1, number(images / seconds), f"{100 * share:.1f} %", number(MEGA * resident_bytes()))
+    table.remarks.append(f"Asked: waiting at most {100 * WAIT_TARGET:.0f} % of the time, and memory that does not grow.")
+    return table

@@ -1,0 +1,79 @@
+"""Render training data of RISP: pictures with their derivatives, states and appearances."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+
+DEFAULT_SIZE = 64
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SCENE, --images, --configs, --out, --seed, --shard-images, --check."""
+    add_scene_arguments(parser, optional=True)
+    parser.set_defaults(size=DEFAULT_SIZE)
+    parser.add_argument("--images", type=positive_int, metavar="N", help="number of pictures")
+    parser.add_argument(
+        "--configs", default="each", metavar="1|10|each",
+        help="number of appearances that the pictures share in turn, or each for one of its own (default each)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of states and appearances (default 0)")
+    parser.add_argument("--shard-images", type=positive_int, default=128, metavar="N", help="pictures in a file (default 128)")
+    parser.add_argument("--out", metavar="DIR", help="folder of the dataset; an unfinished one there is gone on with")
+    parser.add_argument("--check", metavar="DIR", help="only compare the files of this dataset with their checksums")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Render what is missing and print where it is; with --check 1 where a file is not as it was written."""
+    from ti_sim.base.errors import UserError
+
+    if options.check:
+        if options.scene or options.out:
+            raise UserError(f"--check {options.check} only looks at a folder: leave out SCENE and --out")
+        return _check(options.check)
+    lacking = [name for name in ("scene", "images", "out") if not getattr(options, name)]
+    if lacking:
+        named = " and ".join("SCENE" if name == "scene" else f"--{name}" for name in lacking)
+        raise UserError(f"{named} must be given: for example risp dataset cube --images 2000 --out data/cube")
+    return _generate(options)
+
+
+def _check(folder: str) -> int:
+    from risp_torch.dataset import problems
+
+    found = problems(folder, progress=True)
+    for name, fault in found.items():
+        print(f"{name} {fault}")
+    print(f"{folder}: {len(found)} bad files" if found else f"{folder}: every file is as it was written")
+    return 1 if found else 0
+
+
+def _generate(options: argparse.Namespace) -> int:
+    from risp_torch.dataset import DatasetSettings, generate, ranks_from_environment
+    from risp_torch.task import load_task, resize_pictures
+
+    settings = DatasetSettings(options.images, options.configs, options.seed, options.size, options.shard_images)
+    rank, ranks = ranks_from_environment()
+    options.size = None  # the pictures take their size together with the softness of their edges
+    scene = make_scene(options)
+    resize_pictures(scene, settings.size)
+    name = os.path.normpath(options.scene) if options.scene.endswith(".py") else options.scene
+    made = generate(
+        scene, load_task(options.scene, scene), settings, options.out, name=name, rank=rank, ranks=ranks, progress=rank == 0
+    )
+    _print(made, settings)
+    return 0
+
+
+def _print(made: object, settings: object) -> None:
+    rate = f" ({made.images / made.seconds:.0f} images/s)" if made.images else ""
+    print(
+        f"{made.images} pictures rendered{rate}; {made.folder} has {made.bytes / 1e6:.1f} MB in at most {settings.shards} files: "
+        f"pictures of {settings.size} x {settings.size} pixels, {len(made.plan.labels)} derivatives each"
+    )
+    if made.complete:
+        print(f"complete, {settings.images} pictures: look at {made.folder}/pictures.png and {made.folder}/derivatives.png")
+    else:
+        print("other processes still write their shards; the last one writes the manifest")

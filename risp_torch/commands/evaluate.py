@@ -1,0 +1,85 @@
+"""Compare networks on pictures that no training has seen, of the rasteriser and of Mitsuba."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from risp_torch.commands.mitsuba_options import whole_number
+from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+
+APPEARANCES = 4
+RENDERERS = ("soft", "mitsuba")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SCENE, --network, --renderers, --images, --seed, --cache, --out."""
+    add_scene_arguments(parser)
+    parser.add_argument(
+        "--network", nargs="+", action="extend", required=True, metavar="FILE", help="network.safetensors of a training; several"
+    )
+    parser.add_argument(
+        "--renderers", nargs="+", choices=RENDERERS, default=list(RENDERERS),
+        help="of the test pictures: the rasteriser of the training, Mitsuba's path tracer (extra 'photoreal'); default both",
+    )  # fmt: skip
+    parser.add_argument(
+        "--images", type=_pictures, default=800, metavar="N",
+        help=f"pictures of each renderer, {APPEARANCES} appearances of N / {APPEARANCES} states each (default 800)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=whole_number, default=0, help="of states and appearances (default 0)")
+    parser.add_argument("--cache", metavar="DIR", help="folder that keeps test pictures for the next time")
+    parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/evaluate-SCENE-TIME)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a table for each renderer; write result.json and a sheet of pictures with what was read from them."""
+    from risp_torch.evaluation import TestSettings, error_table, evaluate, make_test_set, output_table, write_prediction_sheet
+    from risp_torch.run_folder import RunFolder, default_run_path
+    from risp_torch.task import load_task
+
+    size, options.size = options.size, None  # the pictures take their size together with the softness of their edges
+    scene = make_scene(options)
+    task = load_task(options.scene, scene)
+    networks = _networks(scene, task, options.network, size)
+    settings = {
+        "scene": scene.name, "networks": list(networks), "renderers": options.renderers, "images": options.images,
+        "size": scene.camera.width, "seed": options.seed, "precision": options.precision,
+    }  # fmt: skip
+    folder = RunFolder.create(options.out or default_run_path("evaluate", scene.name), settings)
+    results = {}
+    for renderer in dict.fromkeys(options.renderers):
+        wanted = TestSettings(renderer=renderer, appearances=APPEARANCES, states=options.images // APPEARANCES, seed=options.seed)
+        test_set = make_test_set(scene, task, wanted, cache=options.cache)
+        outcome = evaluate(scene, task, networks, test_set, seed=options.seed)
+        print(f"\n{scene.name}, {renderer}: {len(test_set)} pictures, {APPEARANCES} unseen appearances")
+        print(error_table(outcome.errors))
+        print(output_table(outcome.errors))
+        for number, name in enumerate(networks):
+            sheet = f"sheet-{renderer}-{number}.png"
+            write_prediction_sheet(folder.path / sheet, test_set, outcome.predicted[name], task.head)
+        results[renderer] = outcome.to_json()
+    print('"random, normal": standard normal outputs, as in the paper; "random state": the outputs of another state')
+    folder.write_result({"schema": 1, "scene": scene.name, "renderers": results})
+    print(f"written: {folder.path}/result.json, sheet-RENDERER-NETWORK.png")
+    return 0
+
+
+def _networks(scene: Any, task: Any, paths: Sequence[str], size: int | None) -> dict[str, Any]:
+    """The networks by their paths; the camera's pictures get this size, by default that of the first network's."""
+    from risp_torch.network import check_network, load_network
+    from risp_torch.task import resize_pictures
+
+    loaded = {path: load_network(path) for path in paths}
+    resize_pictures(scene, size or next(iter(loaded.values()))[0].settings.size)
+    for path, (network, record) in loaded.items():
+        check_network(network, record, scene=scene.name, outputs=task.head.size, size=scene.camera.width, path=path)
+    return {path: network for path, (network, _) in loaded.items()}
+
+
+def _pictures(text: str) -> int:
+    """A number of pictures that can be shared out evenly, for argparse."""
+    count = positive_int(text)
+    if count % APPEARANCES:
+        raise argparse.ArgumentTypeError(f"{count} pictures are no multiple of {APPEARANCES} appearances: give 800, for example")
+    return count

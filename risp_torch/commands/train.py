@@ -1,0 +1,118 @@
+"""Train a RISP network from a dataset, or straight from the renderer."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+
+DEFAULT_SIZE = 64
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SCENE, --data, --images, --gamma, --no-grad, --preset and what changes a preset, --out."""
+    add_scene_arguments(parser)
+    data = parser.add_argument_group("pictures")
+    data.add_argument("--data", metavar="DIR", help="dataset that 'risp dataset' has written")
+    data.add_argument("--verify", action="store_true", help="compare every file of the dataset with its checksum first")
+    data.add_argument("--images", type=positive_int, metavar="N", help="without --data: render this many as they are needed")
+    data.add_argument("--configs", metavar="1|10|each", help="without --data: appearances of the pictures (default each)")
+    data.add_argument("--data-seed", type=int, metavar="N", help="without --data: of states and appearances (default 0)")
+    how = parser.add_argument_group("training")
+    how.add_argument("--preset", choices=("quick", "paper"), default="quick", help="quick (default), or RISP's own settings")
+    gamma = how.add_mutually_exclusive_group()
+    gamma.add_argument("--gamma", type=float, help="weight of the gradient loss (default: the preset's; paper: the scene's)")
+    gamma.add_argument("--no-grad", action="store_true", help="leave the gradient loss out: domain randomisation alone")
+    how.add_argument(
+        "--regulariser", choices=("error", "outputs"), help="gradient of the error (Eq. 12, default) or of all outputs (Eq. 10)"
+    )
+    how.add_argument("--norm", choices=("norm", "squared"), help="of the gradient (default norm)")
+    how.add_argument("--epochs", type=positive_int)
+    how.add_argument("--batch", type=positive_int, dest="batch_size", help="pictures of a step")
+    how.add_argument("--learning-rate", type=float, help="of Adam at the start")
+    how.add_argument("--width", type=positive_int, help="channels of the network's first stage; ResNet-18 has 64")
+    how.add_argument("--head", choices=("spatial", "average"), help="of the network (default spatial; the paper's: average)")
+    how.add_argument("--network-precision", choices=("f32", "bf16"), help="of the network's arithmetic (default f32)")
+    how.add_argument("--seed", type=int, help="of first weights and order of pictures (default 0)")
+    parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it goes on (default: runs/train-SCENE-TIME)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train and print where the network is."""
+    import torch
+
+    from risp_torch.network import load_network
+    from risp_torch.run_folder import default_run_path
+    from risp_torch.task import load_task, resize_pictures
+    from risp_torch.training import train
+    from risp_torch.training.train import parameter_count
+
+    _check(options)
+    size, options.size = options.size, None  # the pictures take their size together with the softness of their edges
+    scene = make_scene(options)
+    task = load_task(options.scene, scene)
+    settings = _settings(options, task)
+    if options.data:
+        source = _stored(options, scene, task, size)
+    else:
+        resize_pictures(scene, size or DEFAULT_SIZE)
+        source = _rendered(options, scene, task, size or DEFAULT_SIZE)
+    device = "cuda" if options.device != "cpu" and torch.cuda.is_available() else "cpu"
+    path = train(scene, task, source, settings, out=options.out or default_run_path("train", scene.name), device=device)
+    network, _ = load_network(path)
+    kind = "no gradient loss" if not settings.weighted else f"gamma {settings.gamma:g}"
+    print(f"trained with {kind}: {path} ({parameter_count(network)} numbers, {path.stat().st_size / 1e6:.1f} MB)")
+    print(f"look at {path.parent}/predictions.png and training.png; tensorboard --logdir {path.parent}/tensorboard")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse combinations in which an option would be without effect."""
+    from ti_sim.base.errors import UserError
+
+    if not options.data and not options.images:
+        raise UserError("no pictures to train on: give --data DIR ('risp dataset' makes one), or --images N to render them")
+    without = [f"--{name.replace('_', '-')}" for name in ("images", "configs", "data_seed") if getattr(options, name) is not None]
+    if options.data and without:
+        raise UserError(f"{without[0]} is for pictures rendered as they are needed, and --data has its own: leave one out")
+    if options.verify and not options.data:
+        raise UserError("--verify compares the files of a dataset: add --data DIR, or leave it out")
+    if options.no_grad and (options.regulariser or options.norm):
+        raise UserError("--no-grad leaves the gradient loss out, which --regulariser and --norm change: leave one out")
+
+
+def _settings(options: argparse.Namespace, task: Any) -> Any:
+    """The preset with the options' changes."""
+    from risp_torch.training import preset
+
+    names = ("gamma", "regulariser", "norm", "epochs", "batch_size", "learning_rate", "width", "head", "seed")
+    changes = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.network_precision:
+        changes["precision"] = options.network_precision
+    if options.no_grad:
+        changes |= {"regulariser": "none", "gamma": 0.0}
+    return preset(options.preset, task, **changes)
+
+
+def _stored(options: argparse.Namespace, scene: Any, task: Any, size: int | None) -> Any:
+    """The dataset of --data, checked against the scene."""
+    from risp_torch.dataset import ShardSource
+    from risp_torch.task import resize_pictures
+    from ti_sim.base.errors import UserError
+
+    source = ShardSource(options.data, verify=options.verify)
+    if size is not None and size != source.size:
+        raise UserError(f"the pictures in {options.data} have {source.size} pixels a side, not {size}: leave --size out")
+    resize_pictures(scene, source.size)
+    return ShardSource(options.data, scene, task)
+
+
+def _rendered(options: argparse.Namespace, scene: Any, task: Any, size: int) -> Any:
+    """Pictures rendered as they are needed."""
+    from risp_torch.dataset import DatasetSettings, RendererSource
+
+    settings = DatasetSettings(
+        images=options.images, configs=options.configs or "each", seed=options.data_seed or 0, size=size
+    )
+    return RendererSource(scene, task, settings)

@@ -1,0 +1,163 @@
+"""A loss, what it observed of the target, and the frames that count: all that a search needs to know of a film."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.losses import Loss, PixelLoss
+from risp_torch.inversion.losses.loss import mean_square
+from risp_torch.scene import Scene
+from ti_sim.adjoint import Adjoint
+from ti_sim.base.errors import DivergenceError, UserError
+
+MOST_NUMBERS = 2**27  # observations of all worlds that are made at once, where no gradient is needed
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Films against a target.
+
+    Attributes:
+        loss: how they are compared.
+        target: observations of the target, [n, ...].
+        frames: n frame numbers, rising.
+        blocks: which of a frame's observations have errors that hang together (``Loss.blocks``), [D].
+    """
+
+    loss: Loss
+    target: torch.Tensor
+    frames: tuple[int, ...]
+    blocks: np.ndarray
+
+    @staticmethod
+    def of(scene: Scene, loss: Loss, video: torch.Tensor | None, sampling: str = "all") -> Comparison:
+        """Look at the target once.
+
+        Args:
+            scene: what was filmed.
+            loss: how films are compared.
+            video: [T, H, W, 3] linear rgb with T > frames of the scene; None for a loss that needs no film.
+            sampling: which frames count (``sampled_frames``).
+
+        Raises:
+            UserError: the loss does not fit the scene, or needs a film; or an unknown sampling.
+        """
+        if video is None and loss.needs_film:
+            raise UserError(f"the {loss.kind} loss compares films: give the target's video")
+        frames = sampled_frames(sampling, scene.frames)
+        loss.check(scene)
+        target = loss.of_target(scene, video, frames)
+        size = (0, 0) if video is None else tuple(video.shape[1:3])
+        return Comparison(loss, target, frames, loss.blocks(target.shape[1:], size))
+
+    @staticmethod
+    def of_film(target: torch.Tensor | Comparison) -> Comparison:
+        """The comparison itself, or one of all pixels with a film [T, H, W, 3]."""
+        if isinstance(target, Comparison):
+            return target
+        loss = PixelLoss()
+        return Comparison(loss, target, tuple(range(len(target))), loss.blocks(target.shape[1:], tuple(target.shape[1:3])))
+
+    @property
+    def last(self) -> int:
+        """The last frame that counts."""
+        return self.frames[-1]
+
+    @property
+    def worlds_at_once(self) -> int:
+        """Worlds whose observations fit into memory together."""
+        return max(1, min(64, MOST_NUMBERS // self.target.numel()))
+
+    def observe(
+        self,
+        scene: Scene,
+        values: Mapping[str, torch.Tensor],
+        *,
+        worlds: int,
+        horizon: int | None = None,
+        adjoint: Adjoint | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Simulate a batch of worlds and observe them.
+
+        Args:
+            scene: what moves.
+            values: parameter values [B, ...] that replace the scene's own.
+            worlds: B.
+            horizon: frame intervals that are seen, all by default; the first two frames that count are seen in any case.
+            adjoint: how states are kept for the gradient.
+
+        Returns:
+            Observations [B, n', ...] of the n' first frames that count, and which worlds stayed finite, [B] bool.
+        """
+        seen = self.frames if horizon is None else self.frames[: max(2, sum(frame <= horizon for frame in self.frames))]
+        states = scene.rollout(values, worlds=worlds, frames=seen[-1], adjoint=adjoint)
+        whole = len(seen) == seen[-1] + 1
+        return self.loss.observe(scene, states, values, None if whole else seen), states.finite
+
+    def losses(
+        self,
+        scene: Scene,
+        values: Mapping[str, torch.Tensor],
+        *,
+        worlds: int,
+        horizon: int | None = None,
+        adjoint: Adjoint | None = None,
+    ) -> torch.Tensor:
+        """Loss of every world [B], NaN where it diverged (arguments: ``observe``)."""
+        observations, finite = self.observe(scene, values, worlds=worlds, horizon=horizon, adjoint=adjoint)
+        losses = mean_square(observations, self.target)
+        return torch.where(finite, losses, torch.full_like(losses, torch.nan))
+
+
+def film_losses(
+    scene: Scene, values: Mapping[str, torch.Tensor], target: torch.Tensor | Comparison, *, worlds: int
+) -> torch.Tensor:
+    """Losses of many worlds without gradients, a few worlds at a time; infinite for worlds that diverged, [B].
+
+    Args:
+        scene: what moves.
+        values: parameter values [B, ...] that replace the scene's own.
+        target: a film [T, H, W, 3] to compare by pixels, or any comparison.
+        worlds: B.
+    """
+    comparison = Comparison.of_film(target)
+    chunk = min(8, comparison.worlds_at_once)
+    losses = []
+    for first in range(0, worlds, chunk):
+        part = {name: value[first : first + chunk] for name, value in values.items()}
+        count = min(chunk, worlds - first)
+        with torch.no_grad():
+            try:
+                loss = comparison.losses(scene, part, worlds=count)
+                losses.append(torch.where(loss.isnan(), torch.full_like(loss, torch.inf), loss))
+            except DivergenceError:
+                losses.append(comparison.target.new_full((count,), torch.inf))
+    return torch.cat(losses)
+
+
+def sampled_frames(sampling: str, frames: int) -> tuple[int, ...]:
+    """The frames of a film that count.
+
+    Args:
+        sampling: "all", "first+last", "first+middle", or "every:K" for frames 0, K, 2 K ...
+        frames: frame intervals of the film.
+
+    Returns:
+        Frame numbers, rising.
+
+    Raises:
+        UserError: another word, or a K that is no whole number from 1 to ``frames``.
+    """
+    named = {"all": range(frames + 1), "first+last": (0, frames), "first+middle": (0, max(1, frames // 2))}
+    if sampling in named:
+        return tuple(named[sampling])
+    word, colon, number = sampling.partition(":")
+    if word != "every" or not colon:
+        raise UserError(f"sampling {sampling!r} is unknown: choose all, first+last, first+middle or every:K")
+    if not number.isdecimal() or not 1 <= int(number) <= frames:
+        raise UserError(f"sampling {sampling!r} takes frames of a film of {frames} intervals: give every:1 to every:{frames}")
+    return tuple(range(0, frames + 1, int(number)))

@@ -1,0 +1,33 @@
+"""Pixels against pixels, as in gradSim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.losses.loss import PictureLoss, pixel_blocks
+
+
+class PixelLoss(PictureLoss):
+    """Mean squared difference of linear colours (gradSim, Eq. 1's pixel-wise loss): target and simulation must look alike."""
+
+    kind = "pixel"
+
+    def read(self, pictures: torch.Tensor) -> torch.Tensor:
+        """The pictures themselves (``PictureLoss.read``)."""
+        return pictures
+
+    def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
+        """Macroblocks of 16 × 16 pixels (``Loss.blocks``)."""
+        return np.repeat(pixel_blocks(*size), shape[-1])
+
+    def floor(self, pictures: torch.Tensor) -> float:
+        """Variance of eight-bit pictures (``Loss.floor``)."""
+        return (1 / 255) ** 2 / 12
+
+    def to_json(self) -> dict[str, Any]:
+        """Its kind (``Loss.to_json``)."""
+        return {"kind": self.kind}

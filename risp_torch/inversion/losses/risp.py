@@ -1,0 +1,140 @@
+"""RISP: a frozen network reads the states out of both films, and the loss lies between what it reads (ICLR 2022, Eq. 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.bridge import bridge_dtype
+from risp_torch.bridge.checks import bridge_device
+from risp_torch.domains import RasteriserDomain
+from risp_torch.inversion.losses.loss import PictureLoss, in_parts
+from risp_torch.network import check_network, load_network
+from risp_torch.scene import Scene
+from risp_torch.task import RispTask
+from ti_sim.base.errors import UserError
+
+
+class RispLoss(PictureLoss):
+    """Mean squared difference of predicted states: target and simulation may look different."""
+
+    kind = "risp"
+    lasting = True
+
+    def __init__(
+        self,
+        network: torch.nn.Module | str | Path,
+        *,
+        task: RispTask | None = None,
+        loop: RasteriserDomain | None = None,
+        record: Mapping[str, Any] | None = None,
+    ) -> None:
+        """A loss by a network's predictions.
+
+        Args:
+            network: a file of ``risp train``, or a module whose ``read`` makes [..., S] normalised outputs of pictures
+                [..., H, W, 3] (linear rgb). The loss works with a frozen copy of it.
+            task: of the scene; its state head must be as long as the network's output, and its loop domain is rendered.
+            loop: domain in which the simulated film is rendered, the task's by default; without either the scene's own look.
+            record: where the network comes from, in values that JSON can hold; the file's own by default.
+
+        Raises:
+            UserError: the file holds no network, the module reads no pictures, or the loop domain has no fixed appearance.
+        """
+        self.task, self.path = task, "" if isinstance(network, torch.nn.Module) else str(network)
+        self.record = dict(record or {})
+        if not isinstance(network, torch.nn.Module):
+            network, self.record = load_network(network)
+        if not callable(getattr(network, "read", None)):
+            raise UserError(f"{type(network).__name__} has no read(pictures): give a RispNetwork, or a module with this function")
+        self.network = deepcopy(network).eval().requires_grad_(False).to(device=bridge_device(), dtype=bridge_dtype())
+        self.loop = loop or (task.domains.loop if task else None)
+        if self.loop is not None and self.loop.psi is None:
+            raise UserError("the loop domain draws appearances: give it one fixed psi, RasteriserDomain(parameters, psi)")
+
+    def check(self, scene: Scene) -> None:
+        """Compare the network with scene and task (``Loss.check``)."""
+        super().check(scene)
+        camera, settings = scene.camera, getattr(self.network, "settings", None)
+        if settings is not None and (camera.width, camera.height) != (settings.size, settings.size):
+            raise UserError(
+                f"{self._name} reads pictures of {settings.size} x {settings.size} pixels, and the camera's are "
+                f"{camera.width} x {camera.height}: film with --size {settings.size} (resize_camera), or train one of this size"
+            )
+        if self.task is None:
+            return
+        self.task.head.check(scene)
+        trained, wanted = self.record.get("task", {}).get("head"), self.task.head.to_json()
+        if settings is not None and self.path:
+            check_network(
+                self.network, self.record, scene=scene.name, outputs=self.task.head.size, size=settings.size, path=self.path
+            )
+        elif settings is not None and settings.outputs != self.task.head.size:
+            raise UserError(
+                f"{self._name} has {settings.outputs} outputs and the scene's state head has {self.task.head.size}: "
+                "train a network for this scene"
+            )
+        if trained is not None and plain(trained) != plain(wanted):
+            raise UserError(
+                f"{self._name} was trained for another state head than the scene's ({difference(trained, wanted)}): "
+                "train it again, or give the scene's task the head that it was trained for"
+            )
+
+    def appearance(self) -> dict[str, torch.Tensor]:
+        """The loop domain's fixed look (``Loss.appearance``)."""
+        if self.loop is None:
+            return {}
+        psi = torch.tensor(self.loop.psi, dtype=bridge_dtype(), device=bridge_device())
+        return self.loop.parameters.values(psi)
+
+    def read(self, pictures: torch.Tensor) -> torch.Tensor:
+        """Predicted outputs (``PictureLoss.read``)."""
+        return in_parts(self.network.read, pictures)
+
+    def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
+        """Every output by itself (``Loss.blocks``)."""
+        return np.arange(int(np.prod(shape)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Checksum and origin of the network, and the loop domain (``Loss.to_json``)."""
+        return {
+            "kind": self.kind,
+            "network": self.path or type(self.network).__name__,
+            "network_sha256": sha256(Path(self.path).read_bytes()).hexdigest() if self.path else checksum(self.network),
+            "domains": self.record.get("task", {}).get("domains"),
+            "loop": None if self.loop is None else self.loop.to_json(),
+        }
+
+    @property
+    def _name(self) -> str:
+        return f"the network {self.path}".strip()
+
+
+def checksum(module: torch.nn.Module) -> str:
+    """Checksum of a module's weights, by name."""
+    digest = sha256()
+    for name, tensor in module.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """Nested values with lists for tuples, as JSON gives them back."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """The first entry in which two plain mappings differ, as text."""
+    for key in [*there, *here]:
+        if plain(there.get(key)) != plain(here.get(key)):
+            return f"{key} is {there.get(key)} there and {here.get(key)} here"
+    return "nothing"

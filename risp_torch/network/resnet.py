@@ -1,0 +1,134 @@
+"""ResNet-18 with instance normalisation and Swish (RISP, ICLR 2022, B.2; He et al., CVPR 2016, table 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+from torch.autograd import forward_ad
+from torch.nn import functional
+
+from ti_sim.base.errors import UserError
+
+HeadKind = Literal["spatial", "average"]
+
+_STRIDE = 32  # of the last feature map
+_LEAST_SIZE = 2 * _STRIDE  # instance normalisation needs more than one pixel there
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """Shape of a network.
+
+    Attributes:
+        outputs: S, numbers that it reads.
+        size: side of its square pictures [pixels], a multiple of 32, at least 64.
+        width: channels of the first stage; 64 is ResNet-18's own.
+        head: "spatial" joins the last feature map's pixels each with weights of its own; "average" averages the map first, as
+            the paper does, and so keeps less of where things are.
+    """
+
+    outputs: int
+    size: int = 64
+    width: int = 16
+    head: HeadKind = "spatial"
+
+    def __post_init__(self) -> None:
+        if self.size < _LEAST_SIZE or self.size % _STRIDE:
+            raise UserError(f"a network for pictures of {self.size} pixels was asked for: take a multiple of 32, at least 64")
+        if self.width < 1 or self.outputs < 1:
+            raise UserError(f"a network of width {self.width} with {self.outputs} outputs was asked for: both are at least 1")
+        if self.head not in ("spatial", "average"):
+            raise UserError(f"head {self.head!r} is unknown: choose spatial or average")
+
+
+class RispNetwork(nn.Module):
+    """Reads normalised outputs (``StateHead``) from pictures of any appearance.
+
+    Every convolution is followed by instance normalisation without parameters; Swish stands for ReLU, whose second derivative is
+    zero everywhere, so that the loss on derivatives (``training.losses``) can train the network.
+    """
+
+    def __init__(self, settings: NetworkSettings) -> None:
+        """Make a network with PyTorch's usual random weights (seeded by ``torch.manual_seed``)."""
+        super().__init__()
+        self.settings = settings
+        width = settings.width
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, width, 7, stride=2, padding=3, bias=False), _InstanceNorm(), nn.SiLU(), nn.MaxPool2d(3, 2, padding=1)
+        )
+        channels = [width, width, 2 * width, 4 * width, 8 * width]
+        self.stages = nn.Sequential(
+            *(
+                nn.Sequential(_Block(before, after, stride=1 if before == after else 2), _Block(after, after, stride=1))
+                for before, after in zip(channels, channels[1:], strict=False)
+            )
+        )
+        side = settings.size // _STRIDE if settings.head == "spatial" else 1
+        self.pool = nn.Identity() if settings.head == "spatial" else nn.AdaptiveAvgPool2d(1)
+        self.linear = nn.Linear(8 * width * side * side, settings.outputs)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Read pictures.
+
+        Args:
+            images: [n, 3, size, size] linear rgb in [0, 1].
+
+        Returns:
+            [n, S] normalised outputs.
+        """
+        return self.linear(self.pool(self.stages(self.stem(images))).flatten(1))
+
+    def read(self, images: torch.Tensor) -> torch.Tensor:
+        """Read pictures with the channels last; differentiable.
+
+        Args:
+            images: [..., size, size, 3] linear rgb in [0, 1], on any device and of any real type.
+
+        Returns:
+            [..., S] normalised outputs, of the pictures' type and on their device.
+
+        Raises:
+            UserError: the pictures have another size.
+        """
+        size = self.settings.size
+        if tuple(images.shape[-3:]) != (size, size, 3):
+            shape = " x ".join(map(str, images.shape[-3:-1]))
+            raise UserError(f"the network reads pictures of {size} x {size} pixels and was given {shape}: take --size {size}")
+        weight = self.linear.weight
+        rows = images.reshape(-1, size, size, 3).permute(0, 3, 1, 2).to(weight)
+        return self(rows).reshape(*images.shape[:-3], -1).to(images)
+
+
+class _Block(nn.Module):
+    """Two convolutions beside a shortcut (He et al., figure 5, left)."""
+
+    def __init__(self, before: int, after: int, *, stride: int) -> None:
+        super().__init__()
+        self.residual = nn.Sequential(
+            nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False), _InstanceNorm(), nn.SiLU(),
+            nn.Conv2d(after, after, 3, padding=1, bias=False), _InstanceNorm(),
+        )  # fmt: skip
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or before != after:
+            self.shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride=stride, bias=False), _InstanceNorm())
+        self.swish = nn.SiLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.swish(self.residual(x) + self.shortcut(x))
+
+
+class _InstanceNorm(nn.Module):
+    """Each channel of each picture with mean 0 and variance 1 (Ulyanov et al., 2016), without parameters.
+
+    PyTorch's layer norm over a channel's pixels is the fastest of its norms when it is differentiated twice backward. But the
+    reverse derivative of its forward-mode derivative is wrong (instance norm's too, PyTorch 2.13; ``tests/f64/test_network.py``),
+    group norm's is right: it takes over where the input carries a tangent.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if forward_ad.unpack_dual(x).tangent is not None:
+            return functional.group_norm(x.contiguous(), x.shape[1])  # its forward mode refuses other orders of the axes
+        return functional.layer_norm(x.flatten(2), (x.shape[2] * x.shape[3],)).view_as(x)

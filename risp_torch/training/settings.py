@@ -1,0 +1,111 @@
+"""Settings of a training run, and two presets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from risp_torch.network import NetworkSettings
+from risp_torch.network.resnet import HeadKind
+from risp_torch.suggest import unknown_name_error
+from risp_torch.training.losses import Norm, Regulariser
+from ti_sim.base.errors import UserError
+
+if TYPE_CHECKING:
+    from risp_torch.task import RispTask
+
+Precision = Literal["f32", "bf16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """How a network is trained.
+
+    Attributes:
+        gamma: weight of the gradient loss at the end of its warm-up.
+        regulariser: "error" (RISP, Eq. 12), "outputs" (Eq. 10) or "none" (no-grad: domain randomisation alone).
+        norm: "norm" or "squared", see ``losses``.
+        warmup: share of the steps over which gamma grows linearly from 0.
+        epochs: passes over the pictures.
+        batch_size: pictures of a step, of all ranks together.
+        learning_rate: of Adam at the start; decays by a cosine to 0 over all steps.
+        weight_decay: of Adam.
+        width, head: of the network (``NetworkSettings``).
+        precision: "f32", or "bf16" for the network's arithmetic (weights and losses stay f32).
+        validation: share of the pictures, the last ones, that is not trained on.
+        seed: of the network's first weights and of the order of the pictures.
+    """
+
+    gamma: float
+    regulariser: Regulariser = "error"
+    norm: Norm = "norm"
+    warmup: float = 0.5
+    epochs: int
+    batch_size: int = 16
+    learning_rate: float
+    weight_decay: float = 1e-6
+    width: int
+    head: HeadKind = "spatial"
+    precision: Precision = "f32"
+    validation: float = 0.05
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gamma < math.inf:
+            raise UserError(f"gamma is {self.gamma}: give 0 or more, or --no-grad")
+        if self.regulariser not in ("error", "outputs", "none") or self.norm not in ("norm", "squared"):
+            raise UserError(
+                f"regulariser {self.regulariser!r} with {self.norm!r}: choose error, outputs or none, and norm or squared"
+            )
+        if self.epochs < 1 or self.batch_size < 1:
+            raise UserError(f"{self.epochs} epochs of batches of {self.batch_size} were asked for: both are at least 1")
+        if not 0 < self.learning_rate < math.inf or not 0 <= self.weight_decay < math.inf:
+            raise UserError(f"learning rate {self.learning_rate}, weight decay {self.weight_decay}: give finite positive numbers")
+        if not 0 <= self.warmup <= 1 or not 0 < self.validation < 1:
+            raise UserError(f"warmup {self.warmup} and validation {self.validation} are shares: give numbers from 0 to 1")
+        if self.precision not in ("f32", "bf16"):
+            raise UserError(f"precision {self.precision!r} is unknown: choose f32 or bf16")
+
+    @property
+    def weighted(self) -> bool:
+        """Whether dI/dpsi takes part."""
+        return self.regulariser != "none" and self.gamma > 0
+
+    def network(self, *, outputs: int, size: int) -> NetworkSettings:
+        """The shape of the network for a state head and a size of picture."""
+        return NetworkSettings(outputs=outputs, size=size, width=self.width, head=self.head)
+
+    def gamma_at(self, progress: float) -> float:
+        """gamma at a share of all steps, linear warm-up from 0 (RISP, B.2)."""
+        return self.gamma if self.warmup == 0 else self.gamma * min(1.0, progress / self.warmup)
+
+    def rate_at(self, progress: float) -> float:
+        """Learning rate at a share of all steps, cosine to 0 (RISP, B.2)."""
+        return 0.5 * self.learning_rate * (1 + math.cos(math.pi * progress))
+
+
+PRESETS: dict[str, TrainSettings] = {
+    # RISP, B.2, with ResNet-18's own width; gamma is the scene's (``RispTask.gamma``).
+    "paper": TrainSettings(gamma=1.0, epochs=100, learning_rate=1e-2, width=64),
+    # For two CPU cores and about 2,000 pictures of 64 pixels.
+    "quick": TrainSettings(gamma=0.3, epochs=30, learning_rate=3e-3, width=16),
+}
+
+
+def preset(name: str, task: RispTask, **changes: Any) -> TrainSettings:
+    """A preset for a scene, with some settings changed.
+
+    Args:
+        name: "quick" or "paper".
+        task: of the scene; the paper preset takes its gamma.
+        changes: settings in place of the preset's.
+
+    Raises:
+        UserError: there is no such preset, or a setting makes no sense.
+    """
+    if name not in PRESETS:
+        raise unknown_name_error("preset", name, list(PRESETS))
+    if name == "paper":
+        changes = {"gamma": task.gamma, **changes}
+    return replace(PRESETS[name], **changes)

@@ -1,0 +1,231 @@
+"""The training loop: every epoch ends with a checkpoint, from which a killed run goes on bit for bit."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from risp_torch.dataset import Batch, Source
+from risp_torch.network import RispNetwork, save_network
+from risp_torch.run_folder import RunFolder
+from risp_torch.scene import Scene
+from risp_torch.task import RispTask
+from risp_torch.training.feed import Feed
+from risp_torch.training.logs import Board, write_table
+from risp_torch.training.losses import error_and_its_gradient, error_and_jacobian, state_error
+from risp_torch.training.ranks import Ranks, joined_ranks
+from risp_torch.training.settings import TrainSettings
+from ti_sim.base.errors import UserError
+
+NETWORK, TABLE, BOARD = "network.safetensors", "training.csv", "tensorboard"
+
+
+def train(
+    scene: Scene,
+    task: RispTask,
+    source: Source,
+    settings: TrainSettings,
+    *,
+    out: str | Path,
+    device: str | torch.device = "cpu",
+    progress: bool = True,
+) -> Path:
+    """Train a network (RISP, ICLR 2022, B.2).
+
+    Under ``torchrun`` every process calls this with the same arguments; the first one writes.
+
+    Args:
+        scene, task: what the pictures show.
+        source: the pictures.
+        settings: of the run.
+        out: folder for the network, its logs and checkpoints; an unfinished run in it with these settings goes on.
+        device: where the network is trained.
+        progress: whether a bar is shown.
+
+    Returns:
+        Path of network.safetensors.
+
+    Raises:
+        UserError: there are too few pictures, or the batch does not split over the ranks; as ``RunFolder.open_or_create``.
+    """
+    device = torch.device(device)
+    with joined_ranks(device) as ranks:
+        _check(source, settings, ranks)
+        record = {"scene": scene.name, "task": task.to_json(), "training": {**asdict(settings), "data": source.record}}
+        if ranks.first:
+            RunFolder.open_or_create(out, {**record, "ranks": ranks.count, "device": device.type})
+        ranks.wait()
+        run = _Run(source, settings, task.head.size, RunFolder(Path(out), record), ranks, device)
+        run.fit(progress=progress)
+        path = Path(out) / NETWORK
+        if ranks.first:
+            run.finish(scene, task, path, record)
+        ranks.wait()
+    return path
+
+
+@dataclass
+class _Means:
+    """Sums over an epoch's steps: [loss, error, penalty]."""
+
+    sums: torch.Tensor
+    steps: int = 0
+
+    def add(self, loss: torch.Tensor, error: torch.Tensor, penalty: torch.Tensor) -> None:
+        self.sums += torch.stack([loss.detach(), error.detach().mean(), penalty.detach().mean()]).to(self.sums)
+        self.steps += 1
+
+
+class _Run:
+    """One training run in one process."""
+
+    def __init__(
+        self, source: Source, settings: TrainSettings, outputs: int, folder: RunFolder, ranks: Ranks, device: torch.device
+    ) -> None:
+        self.source, self.settings, self.folder, self.ranks, self.device = source, settings, folder, ranks, device
+        trained = len(source) - held_out(len(source), settings)
+        self.feed = Feed(
+            source, trained, settings.batch_size, seed=settings.seed, ranks=ranks, jacobian=settings.weighted
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            self.network = RispNetwork(settings.network(outputs=outputs, size=source.size)).to(device)
+        self.optimizer = torch.optim.Adam(
+            self.network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        self.history: list[dict[str, float]] = []
+        self._resume()
+        self.shared = ranks.shared(self.network)
+
+    def fit(self, *, progress: bool) -> None:
+        """All epochs that are left."""
+        first, epochs = len(self.history), self.settings.epochs
+        board = Board(self.folder.path / BOARD, first_epoch=first) if self.ranks.first else None
+        total, done = epochs * self.feed.steps, first * self.feed.steps
+        with tqdm(total=total, initial=done, desc="training", unit="step", disable=not (progress and self.ranks.first)) as bar:
+            for epoch in range(first, epochs):
+                row = self._epoch(epoch, bar)
+                self.history.append(row)
+                if board is not None:
+                    self._save()
+                    write_table(self.folder.path / TABLE, self.history)
+                    board.add(row)
+                bar.set_postfix(error=f"{row['error']:.3f}", validation=f"{row['validation']:.3f}")
+        if board is not None:
+            board.close()
+
+    def _epoch(self, epoch: int, bar: tqdm) -> dict[str, float]:
+        began, waited = time.perf_counter(), self.feed.waited
+        means = _Means(torch.zeros(3, dtype=torch.float64, device=self.device))
+        self.shared.train()
+        for step, batch in enumerate(self.feed.epoch(epoch)):
+            progress = (epoch + step / self.feed.steps) / self.settings.epochs
+            means.add(*self._step(batch, progress))
+            bar.update()
+        seconds = time.perf_counter() - began
+        loss, error, penalty = (self.ranks.mean(means.sums) / means.steps).tolist()
+        outputs = self.network.settings.outputs
+        return {
+            "epoch": epoch, "rate": self.settings.rate_at(progress), "gamma": self.settings.gamma_at(progress), "loss": loss,
+            "error": error / outputs, "penalty": penalty, "validation": self._validate(), "seconds": seconds,
+            "waited": (self.feed.waited - waited) / seconds,
+        }  # fmt: skip
+
+    def _step(self, batch: Batch, progress: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """One step of Adam on the loss of a batch (RISP, Eq. 8 with Eq. 10 or Eq. 12)."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.rate_at(progress)
+        error, penalty = self._losses(batch)
+        loss = (error + self.settings.gamma_at(progress) * penalty).mean()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        return loss, error, penalty
+
+    def _losses(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Error and penalty, [B] each."""
+        images = batch.images.to(self.device).permute(0, 3, 1, 2).contiguous()
+        outputs = batch.outputs.to(self.device)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bf16"):
+            if not self.settings.weighted:
+                error = state_error(self.shared(images).float(), outputs)
+                return error, torch.zeros_like(error)
+            penalised = error_and_jacobian if self.settings.regulariser == "outputs" else error_and_its_gradient
+            return penalised(self.shared, images, outputs, batch.jacobian.to(self.device), norm=self.settings.norm)
+
+    def _validate(self) -> float:
+        """Mean L1 error of an output over the pictures that are not trained on."""
+        first, size = self.feed.count, self.settings.batch_size
+        self.network.eval()
+        errors = []
+        with torch.no_grad():
+            for start in range(first, len(self.source), size):
+                batch = self.source.batch(range(start, min(start + size, len(self.source))), jacobian=False)
+                predicted = self.network.read(batch.images.to(self.device))
+                errors.append((predicted - batch.outputs.to(self.device)).abs().mean(dim=1))
+        return float(torch.cat(errors).mean())
+
+    def finish(self, scene: Scene, task: RispTask, path: Path, record: dict[str, Any]) -> None:
+        """Write the network, a plot of its losses, a sheet of predictions and the result."""
+        from risp_torch.training.pictures import plot_training, prediction_sheet
+
+        save_network(path, self.network, record)
+        plot_training(self.folder.path / "training.png", self.history)
+        shown = self.source.batch(range(self.feed.count, min(self.feed.count + 16, len(self.source))), jacobian=False)
+        with torch.no_grad():
+            predicted = self.network.eval().read(shown.images.to(self.device)).cpu()
+        prediction_sheet(self.folder.path / "predictions.png", shown.images, predicted, shown.outputs, task.head)
+        seconds = sum(row["seconds"] for row in self.history)
+        self.folder.write_result(
+            {"schema": 1, "scene": scene.name, "network": path.name, "last": self.history[-1], "seconds": seconds}
+        )
+
+    def _save(self) -> None:
+        tensors = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
+        for index, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{key}": torch.as_tensor(value) for key, value in state.items()}
+        self.folder.save_checkpoint(tensors, {"history": self.history})
+
+    def _resume(self) -> None:
+        """Load what ``_save`` wrote last."""
+        saved = self.folder.load_checkpoint()
+        if saved is None:
+            return
+        tensors, metadata = saved
+        weights = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
+        state: dict[int, dict[str, torch.Tensor]] = {}
+        for name, tensor in tensors.items():
+            if name.startswith("optimizer."):
+                _, index, key = name.split(".")
+                state.setdefault(int(index), {})[key] = tensor
+        self.network.load_state_dict(weights)
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        self.history = metadata["history"]
+
+
+def held_out(pictures: int, settings: TrainSettings) -> int:
+    """How many of the pictures, the last ones, are not trained on."""
+    return max(1, round(settings.validation * pictures))
+
+
+def _check(source: Source, settings: TrainSettings, ranks: Ranks) -> None:
+    trained = len(source) - held_out(len(source), settings)
+    if trained < settings.batch_size:
+        raise UserError(
+            f"the data hold {len(source)} pictures, {max(trained, 0)} of them to train on, and a batch takes "
+            f"{settings.batch_size}: make more, or take smaller batches"
+        )
+    if settings.batch_size % ranks.count:
+        raise UserError(f"a batch of {settings.batch_size} does not split over {ranks.count} ranks: change --batch")
+
+
+def parameter_count(network: nn.Module) -> int:
+    """How many numbers are trained."""
+    return sum(p.numel() for p in network.parameters())

@@ -1,0 +1,132 @@
+"""RISP's quadrotor in free flight: how heavy is it?
+
+Three kilograms between four rotors at the ends of two crossed arms (X layout, 0.25 m long). Its nose points along +x of the
+body and its rotors along +z; the box below them lies where it brings the centre of mass into their middle. The actions are
+known: thrusts that carry three kilograms through a smooth manoeuvre, which pitches and rolls the quadrotor forth and back while
+it yaws. Another mass from [2.8, 3.2) kg, the range of RISP (ICLR 2022), B.1.1, rises or sinks by up to 0.35 m within the second
+of the film, in view and within the ranges that the state head reads.
+"""
+
+import math
+
+import numpy as np
+
+from risp_torch import (
+    AmbientLight,
+    Box,
+    Camera,
+    Cone,
+    Cylinder,
+    DirectionalLight,
+    Mesh,
+    Param,
+    RispTask,
+    Scene,
+    Surface,
+    default_psi,
+)
+from risp_torch.domains import Domains
+from risp_torch.state_heads import RigidPoseHead
+from ti_sim.shapes import mass_properties
+
+FRAMES, FRAME_DT = 40, 0.025  # one second
+ARM = 0.25 / math.sqrt(2.0)  # m along x and y
+# front left, rear left, rear right, front right
+ROTORS = np.array([(ARM, ARM, 0.03), (-ARM, ARM, 0.03), (-ARM, -ARM, 0.03), (ARM, -ARM, 0.03)])
+TURNS = np.array([1.0, -1.0, 1.0, -1.0])  # which way the air turns the body as the rotor turns the other way
+NOMINAL_MASS = 3.0  # kg, which the known actions carry
+GRAVITY = 9.81  # m/s2
+INERTIA_PER_MASS = np.diag([0.010, 0.010, 0.018])  # m2
+
+WHITE, DARK, RED, BLUE, ORANGE = (0.8, 0.8, 0.78), (0.12, 0.12, 0.13), (0.85, 0.12, 0.08), (0.12, 0.3, 0.75), (0.9, 0.55, 0.1)
+
+
+def make_scene(mass: float = 3.0, size: int = 128) -> Scene:
+    """The quadrotor.
+
+    Args:
+        mass: of the quadrotor [kg], from 2.6 to 3.4: room around [2.8, 3.2), from which starts are drawn.
+        size: of the square picture [pixels].
+    """
+    scene = Scene(frame_dt=FRAME_DT, frames=FRAMES, substeps=5, max_distance=1000.0, name="quadrotor")
+    shape, colors = airframe()
+    hover = NOMINAL_MASS * GRAVITY / len(ROTORS)  # N, of each rotor
+    scene.add_rigid(
+        "quadrotor",
+        shape=shape,
+        mass=Param(mass, low=2.6, high=3.4),
+        inertia_per_mass=INERTIA_PER_MASS,
+        position=(-0.1, 0.15, 0.0),
+        linear_drag=0.1,
+        angular_drag=0.01,
+        surface=Surface(face_colors=colors),
+    )
+    scene.add_rotors(
+        "rotors",
+        body="quadrotor",
+        positions=ROTORS,
+        yaw_reaction=0.02 * TURNS,
+        limit=500.0,
+        actions=Param(manoeuvre(NOMINAL_MASS), low=hover - 15.0, high=hover + 15.0, frozen=True),
+    )
+    scene.add_camera(
+        Camera.look_at(
+            eye=(0.0, -2.8, 1.95), target=(0.0, 0.0, 0.0), vertical_fov=26.0, width=size, height=size, near=1.0, far=7.0
+        )
+    )
+    scene.add_light(DirectionalLight(direction=(-0.4, 0.6, -1.0), intensity=0.8))
+    scene.add_light(AmbientLight(intensity=0.3))
+    scene.set_background((0.5, 0.5, 0.5))
+    return scene
+
+
+def make_task(scene: Scene) -> RispTask:
+    """RISP reads the quadrotor's pose, in the surroundings of its flights, whatever light, tint and background are."""
+    head = RigidPoseHead(
+        "quadrotor", low=(-0.42, -0.42, -0.42), high=(0.42, 0.42, 0.42), yaw=(-math.pi / 2, math.pi / 2), pitch=(-0.5, 0.5),
+        roll=(-0.5, 0.5),
+    )  # fmt: skip
+    return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=1.0)
+
+
+def manoeuvre(mass: float) -> np.ndarray:
+    """Thrusts [frames, rotors] in N that carry ``mass`` [kg] through the manoeuvre, open loop.
+
+    Roll, pitch and yaw accelerate as cosines and sines of one, two and one turns in the second: the quadrotor tilts by about
+    ``2 acceleration / (2 pi turns)^2`` and comes back, and turns about z for good.
+    """
+    time = FRAME_DT * (np.arange(FRAMES) + 0.5)  # s, the middle of each frame interval
+    phase = 2.0 * math.pi * time / (FRAMES * FRAME_DT)
+    # rad/s2 about x, y and z
+    acceleration = np.stack([3.0 * np.cos(phase), 8.0 * np.cos(2.0 * phase), 6.0 * np.sin(phase)], axis=1)
+    torque = mass * acceleration @ INERTIA_PER_MASS
+    # Each rotor's torque per newton about x, y and z; the three are perpendicular.
+    per_newton = np.stack([ROTORS[:, 1], -ROTORS[:, 0], 0.02 * TURNS])
+    return mass * GRAVITY / len(ROTORS) + torque @ (per_newton / (per_newton**2).sum(axis=1, keepdims=True))
+
+
+def airframe() -> tuple[Mesh, np.ndarray]:
+    """The quadrotor's mesh, its centre of mass in the origin, and one colour for each face [F, 3]."""
+    arm, rotor = Box(0.5, 0.035, 0.025).surface(), Cylinder(radius=0.12, height=0.012, sections=10).surface()
+    parts = [(about_z(arm.vertices, angle), arm.faces, DARK) for angle in (math.pi / 4, -math.pi / 4)]
+    parts += [(rotor.vertices + place, rotor.faces, ORANGE if place[0] > 0 else BLUE) for place in ROTORS]
+    nose = Cone(radius=0.08, height=0.26, sections=8).surface()
+    forward = np.array([(0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (-1.0, 0.0, 0.0)])  # turns z into x
+    parts.append((nose.vertices @ forward.T + (0.1, 0.0, 0.0), nose.faces, RED))
+    box, rest = Box(0.2, 0.2, 0.08), mass_properties(union(parts))
+    below = -rest.volume / mass_properties(box).volume * rest.centre_of_mass
+    parts.append((box.surface().vertices + below, box.surface().faces, WHITE))
+    return union(parts), np.concatenate([np.tile(color, (len(faces), 1)) for _, faces, color in parts])
+
+
+def union(parts: list[tuple[np.ndarray, np.ndarray, tuple[float, float, float]]]) -> Mesh:
+    """Closed parts (vertices [V, 3] in m, faces [F, 3], colour) as one mesh."""
+    starts = np.cumsum([0, *(len(vertices) for vertices, _, _ in parts)])
+    faces = [faces + start for (_, faces, _), start in zip(parts, starts, strict=False)]
+    return Mesh(vertices=np.concatenate([vertices for vertices, _, _ in parts]), faces=np.concatenate(faces))
+
+
+def about_z(vertices: np.ndarray, angle: float) -> np.ndarray:
+    """Vertices [V, 3] turned about z by an angle [rad]."""
+    cosine, sine = math.cos(angle), math.sin(angle)
+    return vertices @ np.array([(cosine, sine, 0.0), (-sine, cosine, 0.0), (0.0, 0.0, 1.0)])
