@@ -170,10 +170,10 @@ def report(results: dict[str, dict[str, Any]], study: Study) -> str:
     lines = [
         "# State estimation", "",
         f"Mean L1 error of a normalised output ± its standard deviation over the pictures ({APPEARANCES} unseen appearances of",
-        f"the same states; {SIZE} x {SIZE} pixels). Networks: preset {study.preset}, {study.images} pictures, appearances: "
-        f"{study.configs}, {study.seeds} seeds; no-grad and full",
-        "see the same pictures and begin with the same weights. The paper's states, appearances and renderers are not published:",
-        "its numbers stand for the order of the rows, not for the same pictures.", "",
+        f"the same states; {SIZE} x {SIZE} pixels). Networks: preset {study.preset}, {study.images} training pictures, their",
+        f"appearances: {study.configs}, seeds: {study.seeds}; no-grad and full see the same pictures and begin with the same",
+        "weights. The paper's states, appearances and renderers are not published: its numbers stand for the order of the rows,",
+        "not for the same pictures.", "",
     ]  # fmt: skip
     for scene, by_renderer in results.items():
         for renderer, outcome in by_renderer.items():

@@ -68,10 +68,9 @@ def _generate(options: argparse.Namespace) -> int:
 
 
 def _print(made: object, settings: object) -> None:
-    rate = f" ({made.images / made.seconds:.0f} images/s)" if made.images else ""
     print(
-        f"{made.images} pictures rendered{rate}; {made.folder} has {made.bytes / 1e6:.1f} MB in at most {settings.shards} files: "
-        f"pictures of {settings.size} x {settings.size} pixels, {len(made.plan.labels)} derivatives each"
+        f"{made.images} pictures rendered in {made.seconds:.0f} s; {made.folder} has {made.bytes / 1e6:.1f} MB in at most "
+        f"{settings.shards} files: pictures of {settings.size} x {settings.size} pixels, {len(made.plan.labels)} derivatives each"
     )
     if made.complete:
         print(f"complete, {settings.images} pictures: look at {made.folder}/pictures.png and {made.folder}/derivatives.png")

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 class RendererSource:
     """The pictures of a dataset without a dataset on the disk: the same numbers as ``ShardSource``, bit by bit.
 
+    Kernels and training would take each other's cores: pictures are rendered between the steps, not beside them.
+
     States and appearances are rounded to single precision before anything is made of them, whatever the working precision is.
     """
+
+    concurrent = False
 
     def __init__(self, scene: Scene, task: RispTask, settings: DatasetSettings) -> None:
         """Pictures of a scene's training domain.
@@ -44,6 +48,7 @@ class RendererSource:
                 "training_scene(name, size)"
             )
         self.scene, self.task, self.settings = scene, task, settings
+        self.size, self.record = settings.size, settings.record
         self._parameters = task.domains.training.parameters
 
     def __len__(self) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,11 @@ class DatasetSettings:
         number = self.configs.isascii() and self.configs.isdecimal() and int(self.configs) > 0
         if self.configs != EACH and not number:
             raise UserError(f"the dataset's configs are {self.configs!r}: give a number of appearances such as 10, or each")
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What decides the pictures, and not how they are stored, in values that JSON can hold."""
+        return {name: value for name, value in asdict(self).items() if name != "shard_images"}
 
     @property
     def shards(self) -> int:

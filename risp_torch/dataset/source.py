@@ -26,6 +26,8 @@ _MOST_NAMED = 8
 class ShardSource:
     """The pictures of a folder that ``generate`` wrote. Files are memory-mapped: what is not asked for is not loaded."""
 
+    concurrent = True
+
     def __init__(
         self, folder: Path | str, scene: Scene | None = None, task: RispTask | None = None, *, verify: bool = False
     ) -> None:
@@ -47,6 +49,7 @@ class ShardSource:
             self.plan.check_scene(self.folder, scene)
         if task is not None:
             self.plan.check_task(self.folder, task)
+        self.size, self.record = self.settings.size, self.settings.record
         self._shards = [open_shard(self.folder / file, self.plan, i) for i, file in enumerate(self.plan.files)]
         if verify:
             self._verify()

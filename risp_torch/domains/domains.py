@@ -94,9 +94,7 @@ class Domains:
     def usual(scene: Scene, parameters: RenderingParameters, *, target: PhotorealDomain | None = None) -> Domains:
         """Appearances over all of psi for training, its middle for the loop, and Mitsuba's usual looks as the target."""
         middle = (0.0,) * parameters.size
-        return Domains(
-            RasteriserDomain(parameters), RasteriserDomain(parameters, middle), target or PhotorealDomain()
-        )
+        return Domains(RasteriserDomain(parameters), RasteriserDomain(parameters, middle), target or PhotorealDomain())
 
     def to_json(self) -> dict[str, Any]:
         """All three in values that JSON can hold."""

@@ -26,6 +26,7 @@ Renderer = Literal["soft", "mitsuba"]
 SCHEMA = 1
 _STREAM = 77  # of the random numbers: states and appearances of a test set are never those of a training with the same seed
 _APPEARANCES = 1  # the appearances' part of that stream
+_OF_MOTION = ("frame_dt", "frames", "substeps", "integrator", "forces", "rotors", "max_distance")  # in a scene's description
 _CHUNK = 50  # pictures that the rasteriser makes in one call
 _FROM_BYTE = srgb_to_linear(np.arange(256) / 255.0).astype(np.float32)
 
@@ -106,7 +107,7 @@ def make_test_set(
     folder, levels = None, []
     body_q = _states(scene, task, settings)
     if cache is not None:
-        record = plain(_record(scene, task, settings))
+        record = plain(_record(scene, task, settings, body_q))
         digest = sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:12]
         folder = RunFolder.open_or_create(Path(cache) / f"{scene.name}-{settings.renderer}-{digest}", record)
         levels = _kept(folder, scene, settings)
@@ -152,12 +153,17 @@ def _levels(linear: np.ndarray) -> np.ndarray:
     return np.round(255 * linear_to_srgb(np.clip(linear, 0.0, 1.0))).astype(np.uint8)
 
 
-def _record(scene: Scene, task: RispTask, settings: TestSettings) -> dict[str, Any]:
-    """Everything that decides the pictures."""
+def _record(scene: Scene, task: RispTask, settings: TestSettings, body_q: torch.Tensor) -> dict[str, Any]:
+    """Everything that decides the pictures, and nothing that decides motions alone."""
+    shown = {key: value for key, value in scene.description().items() if key not in _OF_MOTION}
+    softness = "softness." if settings.renderer == "mitsuba" else None  # the path tracer has sharp edges
+    shown["parameters"] = {
+        name: shown["parameters"][name] for name in scene.picture_parameters if not (softness and name.startswith(softness))
+    }
     domain = task.domains.target if settings.renderer == "mitsuba" else task.domains.training
     return {
-        "schema": SCHEMA, "test_set": asdict(settings), "head": task.head.to_json(), "domain": domain.to_json(),
-        "scene": scene.description(),
+        "schema": SCHEMA, "test_set": asdict(settings), "domain": domain.to_json(), "scene": shown,
+        "poses_sha256": sha256(body_q.double().cpu().numpy().tobytes()).hexdigest(),
     }  # fmt: skip
 
 

@@ -331,7 +331,7 @@ def _status(losses: np.ndarray, best: int) -> list[str]:
     return names
 
 
-def _scatter(unknowns: Unknowns, final: np.ndarray, losses: np.ndarray, *, near: float) -> np.ndarray:
+def _scatter(unknowns: Unknowns, final: np.ndarray, losses: np.ndarray, *, near: float = (1 / 255) ** 2) -> np.ndarray:
     """Standard deviation [K] (scaled units) of the starts that ended about as well as the best.
 
     That is within a fifth of its loss or ``near`` (a grey level of 255, squared), which the simplest flaw of a scene outweighs.

@@ -49,7 +49,7 @@ def landscape(
 
 def landscape_unknowns(scene: Scene, names: list[str], *, points: int) -> Unknowns:
     """The parameters of a landscape, checked (arguments and errors: ``landscape``)."""
-    unknowns = Unknowns.of(scene, names)
+    unknowns = Unknowns.of(scene, list(dict.fromkeys(names)))
     if not 1 <= len(names) <= 2 or len(unknowns.labels) != len(names):
         raise UserError(f"a landscape has one or two different scalar parameters, and {len(unknowns.labels)} numbers were named")
     if points < 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -120,7 +121,7 @@ def along_weak_directions(
     room = np.maximum(np.minimum(at.scaled - low, high - at.scaled) / ranges, 0.1 * step)
     jacobian = at.jacobian
     for _ in range(rounds if count > 1 else 0):
-        values, vectors = np.linalg.eigh((jacobian.T.double() @ jacobian.double()).cpu().numpy())
+        values, vectors = np.linalg.eigh(_normal_equations(replace(at, jacobian=jacobian))[0])
         response = np.sqrt(np.maximum(values, 1e-30 * max(values.max(), 1e-30)))
         steps = step * np.clip(response.max() / response, 1.0, widest)
         steps = np.minimum(steps, (room[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
@@ -263,17 +264,30 @@ def describe_direction(direction: np.ndarray, unknowns: Unknowns) -> str:
 
 
 def _normal_equations(at: Linearisation) -> tuple[np.ndarray, np.ndarray]:
-    jacobian = at.jacobian.double()
-    return (jacobian.T @ jacobian).cpu().numpy(), (jacobian.T @ at.residual.double()).cpu().numpy()
+    """J^T J [K, K] and J^T r [K]."""
+    count = at.jacobian.shape[1]
+    normal, gradient = at.residual.new_zeros((count, count)).double(), at.residual.new_zeros(count).double()
+    for jacobian, residual in _frames(at):
+        normal += jacobian.T @ jacobian
+        gradient += jacobian.T @ residual
+    return normal.cpu().numpy(), gradient.cpu().numpy()
 
 
 def _block_scores(at: Linearisation) -> np.ndarray:
     """J_c^T r_c of every block c, [blocks, K]."""
-    blocks = torch.as_tensor(at.comparison.blocks)
-    times = torch.tensor(at.comparison.frames) // BLOCK_FRAMES
-    which = (times[:, None] * (int(blocks.max()) + 1) + blocks).flatten().to(at.residual.device)
-    scores = (at.jacobian * at.residual[:, None]).double()
-    return scores.new_zeros(int(which.max()) + 1, scores.shape[1]).index_add(0, which, scores).cpu().numpy()
+    blocks = torch.as_tensor(at.comparison.blocks).to(at.residual.device)
+    size = int(blocks.max()) + 1
+    scores = at.residual.new_zeros((size * (at.comparison.last // BLOCK_FRAMES + 1), at.jacobian.shape[1])).double()
+    for frame, (jacobian, residual) in zip(at.comparison.frames, _frames(at), strict=True):
+        scores.index_add_(0, frame // BLOCK_FRAMES * size + blocks, jacobian * residual[:, None])
+    return scores.cpu().numpy()
+
+
+def _frames(at: Linearisation) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Jacobian [D, K] and residual [D] of each frame, in double precision: all frames at once may be gigabytes."""
+    count = len(at.comparison.frames)
+    for jacobian, residual in zip(at.jacobian.chunk(count), at.residual.chunk(count), strict=True):
+        yield jacobian.double(), residual.double()
 
 
 def _lasting(at: Linearisation) -> float:

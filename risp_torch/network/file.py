@@ -66,7 +66,7 @@ def load_network(path: Path | str, *, device: torch.device | str = "cpu") -> tup
     try:
         network = RispNetwork(NetworkSettings(**content["network"]))
         network.load_state_dict(weights)
-    except (KeyError, TypeError, RuntimeError) as error:
+    except (KeyError, TypeError, RuntimeError, UserError) as error:
         raise UserError(f"the weights in {path} do not fit its settings: the file is damaged, train the network again") from error
     network.eval().requires_grad_(False)
     return network.to(device), content

@@ -99,7 +99,7 @@ class RispNetwork(nn.Module):
             raise UserError(f"the network reads pictures of {size} x {size} pixels and was given {shape}: take --size {size}")
         weight = self.linear.weight
         rows = images.reshape(-1, size, size, 3).permute(0, 3, 1, 2).to(weight)
-        return self(rows).reshape(*images.shape[:-3], -1).to(images)
+        return self(rows).reshape(*images.shape[:-3], self.settings.outputs).to(images)
 
 
 class _Block(nn.Module):

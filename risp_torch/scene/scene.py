@@ -459,7 +459,8 @@ class Scene:
     def step_warnings(self) -> list[str]:
         """Sentences about bodies for which the physics step is too long at the scene's own values.
 
-        A spring of stiffness ke on a mass m needs steps well below sqrt(m / ke), a tangential damper kf steps below m / kf.
+        A spring of stiffness ke on a mass m needs steps well below sqrt(m / ke), a tangential damper kf steps below m / kf, and
+        so do linear drag, and angular drag with the least moment of inertia in place of the mass.
         """
         values, dt = self.table.values(), self.settings.dt
         sentences = []
@@ -470,6 +471,14 @@ class Scene:
                 sentences.append(
                     f"the step of {dt:.3g} s is too long for the contact of {body.name!r} (mass {mass:.3g} kg, stiffness "
                     f"{ke:.3g} N/m, damping {kd:.3g} and friction stiffness {kf:.3g} N s/m): take more substeps"
+                )
+            linear, angular = body.drag(values)[0].tolist()
+            least = float(torch.linalg.eigvalsh(body.inertia(values)[0]).min())
+            if max(dt * linear / mass, dt * angular / least) > 0.5:
+                sentences.append(
+                    f"the step of {dt:.3g} s is too long for the drag of {body.name!r} (mass {mass:.3g} kg, linear drag "
+                    f"{linear:.3g} N s/m, least moment of inertia {least:.3g} kg m2, angular drag {angular:.3g} N m s): "
+                    "take more substeps"
                 )
         return sentences
 

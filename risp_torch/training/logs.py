@@ -35,7 +35,7 @@ class Board:
         """Open a log; what a killed run wrote from ``first_epoch`` on no longer counts."""
         from tensorboardX import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder), purge_step=first_epoch or None)
+        self._writer = SummaryWriter(str(folder), purge_step=first_epoch)
 
     def add(self, row: Mapping[str, float]) -> None:
         """Add one epoch's row (``write_table``)."""

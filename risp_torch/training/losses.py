@@ -94,8 +94,9 @@ def _by_outputs(predicted: torch.Tensor, images: torch.Tensor, jacobian: torch.T
 
 def _by_psi(network: Network, images: torch.Tensor, jacobian: torch.Tensor) -> torch.Tensor:
     """Entries [B, K * S] of dN/dpsi, one forward-mode run for each entry of psi."""
+    plain = getattr(network, "module", network)  # DistributedDataParallel counts on one run through it for each backward run
     columns = [
-        torch.func.jvp(network, (images,), (column.permute(0, 3, 1, 2).to(images),))[1] for column in jacobian.unbind(dim=1)
+        torch.func.jvp(plain, (images,), (column.permute(0, 3, 1, 2).to(images),))[1] for column in jacobian.unbind(dim=1)
     ]
     return torch.cat(columns, dim=1)
 

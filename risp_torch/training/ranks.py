@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import nn
+
+from risp_torch.dataset import ranks_from_environment
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Ranks:
 
 
 def rank_from_environment() -> Ranks:
-    """What ``torchrun`` has set: RANK of WORLD_SIZE; 0 of 1 without it."""
-    return Ranks(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+    """What ``torchrun`` has set: RANK of WORLD_SIZE; 0 of 1 without it (errors: ``ranks_from_environment``)."""
+    return Ranks(*ranks_from_environment())
 
 
 @contextmanager

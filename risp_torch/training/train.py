@@ -19,7 +19,7 @@ from risp_torch.task import RispTask
 from risp_torch.training.feed import Feed
 from risp_torch.training.logs import Board, write_table
 from risp_torch.training.losses import error_and_its_gradient, error_and_jacobian, state_error
-from risp_torch.training.ranks import Ranks, joined_ranks
+from risp_torch.training.ranks import Ranks, joined_ranks, rank_from_environment
 from risp_torch.training.settings import TrainSettings
 from ti_sim.base.errors import UserError
 
@@ -55,8 +55,8 @@ def train(
         UserError: there are too few pictures, or the batch does not split over the ranks; as ``RunFolder.open_or_create``.
     """
     device = torch.device(device)
+    _check(source, settings, rank_from_environment())  # before ranks wait for one another
     with joined_ranks(device) as ranks:
-        _check(source, settings, ranks)
         record = {"scene": scene.name, "task": task.to_json(), "training": {**asdict(settings), "data": source.record}}
         if ranks.first:
             RunFolder.open_or_create(out, {**record, "ranks": ranks.count, "device": device.type})
@@ -113,9 +113,9 @@ class _Run:
                 row = self._epoch(epoch, bar)
                 self.history.append(row)
                 if board is not None:
-                    self._save()
                     write_table(self.folder.path / TABLE, self.history)
                     board.add(row)
+                    self._save()  # last: an epoch that it does not hold is trained and written again
                 bar.set_postfix(error=f"{row['error']:.3f}", validation=f"{row['validation']:.3f}")
         if board is not None:
             board.close()

@@ -112,6 +112,19 @@ def test_a_killed_test_set_goes_on_and_a_whole_one_is_read(small, cube, monkeypa
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_a_cache_serves_scenes_that_differ_in_their_motion_alone(cube, tmp_path):
+    task = cube[1]
+    for name, value in (
+        ("ground.contact.stiffness", 900.0),
+        ("ground.contact.stiffness", 1100.0),
+        ("ground.color", (1.0, 1.0, 1.0)),
+    ):
+        scene = training_scene("cube", SIDE)
+        scene.set(name, value)
+        evaluation.make_test_set(scene, task, settings(states=1), cache=tmp_path, progress=False)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_foreign_and_damaged_caches_are_refused(cube, tmp_path):
     scene, task = cube
     evaluation.make_test_set(scene, task, settings(states=1), cache=tmp_path, progress=False)
@@ -289,6 +302,7 @@ def trained_before(tmp_path, cube):
 def test_a_finished_study_is_evaluated_again_without_any_training(trained_before, monkeypatch):
     pytest.importorskip("mitsuba")
     out, study = trained_before
+    monkeypatch.setattr(risp_estimation, "APPEARANCES", 2)
     result = risp_estimation.run_scene("cube", study, out)
     assert not (out / "cube" / "each" / "data").exists()
     assert set(result) == {"soft", "mitsuba"} and result["soft"]["pictures"] == 4

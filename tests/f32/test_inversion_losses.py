@@ -211,6 +211,14 @@ def test_networks_that_do_not_fit(tmp_path: Path) -> None:
         RispLoss(Centroid(), loop=RasteriserDomain(light_psi(scene)))
     with pytest.raises(UserError, match="4 outputs and the scene's state head has 9"):
         RispLoss(RispNetwork(NetworkSettings(outputs=4, width=2)), task=task).check(scene)
+    with pytest.raises(UserError, match="2 outputs and the scene's state head has 9"):
+        RispLoss(Centroid(), task=task).check(scene)
+    with pytest.raises(UserError, match=r"psi has shape \(2,\): give \[4\]"):
+        RispLoss(Centroid(), loop=RasteriserDomain(light_psi(scene), (0.0, 0.0))).check(scene)
+    shapeless = Centroid()
+    shapeless.read = lambda pictures: pictures.mean()
+    with pytest.raises(UserError, match=r"reads \(\) from pictures \(1, 64, 64, 3\)"):
+        RispLoss(shapeless).check(scene)
 
 
 def test_errors_of_a_network_last_over_the_film() -> None:

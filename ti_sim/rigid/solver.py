@@ -12,6 +12,7 @@ from ti_sim.base.arrays import (
     check_array,
     empty_like_family,
     ints_like_family,
+    kernel_view,
     reals_like_family,
     to_numpy,
     zeros_like_family,
@@ -112,7 +113,7 @@ class RigidSolver:
         body_q = zeros_like_family(like, (b, frames + 1, n, 7))
         body_qd = zeros_like_family(like, (b, frames + 1, n, 6))
         diverged = ints_like_family(like, np.full((b, n), -1))
-        begin(inputs.body_q0, inputs.body_qd0, inputs.body_inertia, states, body_q, body_qd)
+        begin(*_views(inputs.body_q0, inputs.body_qd0, inputs.body_inertia, states, body_q, body_qd))
         self._advance(inputs, states, 0, states, store_every, body_q, body_qd, True, diverged, 0, steps)
         left = to_numpy(diverged) >= LEFT_REGION
         if left.any():
@@ -152,10 +153,10 @@ class RigidSolver:
         state_bar = zeros_like_family(like, (b, n, STATE_SIZE))
         steps = rollout.frames * self.settings.substeps
         self._steps_adjoint(rollout, state_bar, body_q_bar, body_qd_bar, bars, steps)
-        begin_adjoint(
+        begin_adjoint(*_views(
             inputs.body_q0, inputs.body_qd0, inputs.body_inertia, state_bar, body_q_bar, body_qd_bar,
             bars.body_q0, bars.body_qd0, bars.body_inertia,
-        )  # fmt: skip
+        ))  # fmt: skip
         mark_diverged_worlds(bars, rollout.diverged_step)
         return bars
 
@@ -202,14 +203,14 @@ class RigidSolver:
     ) -> None:  # fmt: skip
         tables = self._tables(inputs.body_mass)
         run = element_plan.advance if self.plan(inputs.world_count) == "element" else world_plan.advance
-        run(
+        run(*_views(
             self.settings.integrator == "rk4", self.model.driven, source, source_slot, states, store_every,
             body_q, body_qd, int(write_frames), diverged,
             inputs.body_mass, inputs.body_inertia, inputs.body_material, inputs.gravity, inputs.body_force,
             inputs.force_point, *_driving(inputs), *self._table_arguments(tables, run is element_plan.advance),
             *self._counts(run is element_plan.advance, inputs.world_count), self.settings.dt, self.model.ground_height,
             first, steps, self.settings.substeps, min(self.settings.max_distance, _FARTHEST),
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def _steps_adjoint(
         self, rollout: RigidRollout, state_bar: Array, body_q_bar: Array, body_qd_bar: Array, bars: RigidInputs, steps: int
@@ -232,9 +233,8 @@ class RigidSolver:
         )  # fmt: skip
         frames = (rollout.diverged_step, state_bar, body_q_bar, body_qd_bar)
         if not element:
-            world_plan.advance_adjoint(
-                rk4, self.model.driven, kept, states, every, int(recompute), *frames, *bodies, steps, self.settings.substeps
-            )
+            arguments = (kept, states, every, int(recompute), *frames, *bodies, steps, self.settings.substeps)
+            world_plan.advance_adjoint(*_views(rk4, self.model.driven, *arguments))
             return
         for first in reversed(range(0, steps, every)):
             count = min(every, steps - first)
@@ -243,7 +243,8 @@ class RigidSolver:
                     inputs, kept, first // every, states, 1, rollout.body_q, rollout.body_qd, False,
                     rollout.diverged_step, first, count,
                 )  # fmt: skip
-            element_plan.advance_adjoint(rk4, self.model.driven, states, *frames, *bodies, first, count, self.settings.substeps)
+            arguments = (states, *frames, *bodies, first, count, self.settings.substeps)
+            element_plan.advance_adjoint(*_views(rk4, self.model.driven, *arguments))
 
     def _tables(self, like: Array) -> ModelArrays:
         key = f"{type(like)} {getattr(like, 'device', '')} {like.dtype}"
@@ -264,6 +265,11 @@ class RigidSolver:
     def _table_arguments(tables: ModelArrays, element: bool) -> tuple[Array, ...]:
         owner = tables.point_body if element else tables.point_start
         return tables.point, owner, tables.force_window
+
+
+def _views(*arguments: object) -> tuple[object, ...]:
+    """Arguments of a kernel, its arrays as ``kernel_view`` gives them."""
+    return tuple(kernel_view(argument) if hasattr(argument, "shape") else argument for argument in arguments)
 
 
 def _driving(inputs: RigidInputs) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ from risp_torch.bridge.checks import bridge_device
 from risp_torch.domains import RasteriserDomain
 from risp_torch.inversion.losses.loss import PictureLoss, in_parts
 from risp_torch.network import check_network, load_network
-from risp_torch.scene import Scene
+from risp_torch.scene import Camera, Scene
 from risp_torch.task import RispTask
 from ti_sim.base.errors import UserError
 
@@ -67,17 +67,19 @@ class RispLoss(PictureLoss):
                 f"{self._name} reads pictures of {settings.size} x {settings.size} pixels, and the camera's are "
                 f"{camera.width} x {camera.height}: film with --size {settings.size} (resize_camera), or train one of this size"
             )
+        self.appearance()  # refuses a psi of another length
         if self.task is None:
+            self._outputs(camera)
             return
         self.task.head.check(scene)
         trained, wanted = self.record.get("task", {}).get("head"), self.task.head.to_json()
-        if settings is not None and self.path:
+        if self.path:
             check_network(
                 self.network, self.record, scene=scene.name, outputs=self.task.head.size, size=settings.size, path=self.path
             )
-        elif settings is not None and settings.outputs != self.task.head.size:
+        elif (outputs := self._outputs(camera)) != self.task.head.size:
             raise UserError(
-                f"{self._name} has {settings.outputs} outputs and the scene's state head has {self.task.head.size}: "
+                f"{self._name} has {outputs} outputs and the scene's state head has {self.task.head.size}: "
                 "train a network for this scene"
             )
         if trained is not None and plain(trained) != plain(wanted):
@@ -110,6 +112,18 @@ class RispLoss(PictureLoss):
             "domains": self.record.get("task", {}).get("domains"),
             "loop": None if self.loop is None else self.loop.to_json(),
         }
+
+    def _outputs(self, camera: Camera) -> int:
+        """How many numbers the network reads from a picture."""
+        picture = torch.zeros((1, camera.height, camera.width, 3), dtype=bridge_dtype(), device=bridge_device())
+        with torch.no_grad():
+            outputs = self.network.read(picture)
+        if outputs.ndim != 2 or len(outputs) != 1:
+            raise UserError(
+                f"{self._name} reads {tuple(outputs.shape)} from pictures {tuple(picture.shape)}: its read(pictures) must make "
+                "one row of outputs a picture"
+            )
+        return outputs.shape[1]
 
     @property
     def _name(self) -> str:
