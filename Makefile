@@ -9,16 +9,18 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 demo: $(STAMP)
 	$(BIN)/python -m scenes.demo
 
-# One process per working precision; every step runs even when an earlier one fails.
+# One process per working precision, side by side: much of their time is compilation, which takes one core.
+# Every step runs even when an earlier one fails; the f64 tests report when both have ended.
 test: $(STAMP)
-	@status=0; \
+	@status=0; log=$$(mktemp); \
 	$(BIN)/python -m ruff check . || status=1; \
-	$(BIN)/python -m pytest -q tests/f64 || status=1; \
+	$(BIN)/python -m pytest -q tests/f64 > $$log 2>&1 & f64=$$!; \
 	$(BIN)/python -m pytest -q tests/f32 || status=1; \
+	wait $$f64 || status=1; cat $$log; rm -f $$log; \
 	exit $$status
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks rigid raster --out docs/benchmarks.md
+	$(BIN)/python -m benchmarks rigid raster risp_data risp_train --out docs/benchmarks.md
 
 # Contact sheets of the renderer's features, docs/figures/render_*.png.
 sheets: $(STAMP)

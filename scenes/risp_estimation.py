@@ -21,6 +21,7 @@ from risp_torch import RispTask, Scene, UserError, load_task, start
 from risp_torch.atomic import write_text
 from risp_torch.commands.options import positive_int
 from risp_torch.report import format_table
+from risp_torch.run_folder import RunFolder
 from risp_torch.task import training_scene
 
 if TYPE_CHECKING:
@@ -30,7 +31,14 @@ if TYPE_CHECKING:
 
 SIZE = 64
 APPEARANCES = 4
-VARIANTS = ("no-grad", "full")
+# Name -> changes of the preset. "full" is RISP as the preset has it, with Eq. 12; "pooled" averages the last feature map.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "no-grad": {"regulariser": "none", "gamma": 0.0},
+    "full": {},
+    "Eq.10": {"regulariser": "outputs"},
+    "squared": {"norm": "squared"},
+    "pooled": {"head": "average"},
+}
 RENDERERS = {"soft": "rasteriser", "mitsuba": "Mitsuba"}
 BASELINES = ("average", "random, normal", "random state")
 # RISP (ICLR 2022), table 1: mean and standard deviation over the pictures.
@@ -53,24 +61,24 @@ class Study:
         epochs: passes over the pictures in place of the preset's.
         gamma: weight of the gradient loss in place of the preset's.
         test_images: of each renderer.
+        variants: names from ``VARIANTS``.
     """
 
     images: int = 2000
-    configs: str = "each"
+    configs: str = "10"
     seeds: int = 3
     preset: str = "quick"
     epochs: int | None = None
     gamma: float | None = None
     test_images: int = 800
+    variants: tuple[str, ...] = ("no-grad", "full")
 
     def training(self, task: RispTask, variant: str, seed: int) -> TrainSettings:
         """Settings of one network's training."""
         from risp_torch.training import preset
 
         changes: dict[str, Any] = {name: getattr(self, name) for name in ("epochs", "gamma") if getattr(self, name) is not None}
-        if variant == "no-grad":
-            changes |= {"regulariser": "none", "gamma": 0.0}
-        return preset(self.preset, task, seed=seed, **changes)
+        return preset(self.preset, task, seed=seed, **(changes | VARIANTS[variant]))
 
 
 def run_scene(name: str, study: Study, out: Path) -> dict[str, Any]:
@@ -91,12 +99,13 @@ def run_scene(name: str, study: Study, out: Path) -> dict[str, Any]:
     task = load_task(name, scene)
     networks = trained(scene, task, study, out / name / study.configs)
     readers = {key: load_network(path)[0] for key, path in networks.items()}
+    seconds = {key: RunFolder(path.parent, {}).read_result()["seconds"] for key, path in networks.items()}
     result = {}
     for renderer in RENDERERS:
         settings = TestSettings(renderer=renderer, appearances=APPEARANCES, states=study.test_images // APPEARANCES)
         test_set = make_test_set(scene, task, settings, cache=out / "test-sets")
         errors = evaluate(scene, task, readers, test_set).errors
-        result[renderer] = {"pictures": len(test_set)} | {"readers": summaries(errors)}
+        result[renderer] = {"pictures": len(test_set)} | {"readers": summaries(errors, seconds)}
     return result
 
 
@@ -108,7 +117,7 @@ def trained(scene: Scene, task: RispTask, study: Study, folder: Path) -> dict[st
     paths = {}
     source: Source | None = None
     for seed in range(study.seeds):
-        for variant in VARIANTS:
+        for variant in study.variants:
             run = folder / f"{variant}-seed{seed}"
             paths[f"{variant}/{seed}"] = run / "network.safetensors"
             if (run / "result.json").is_file():
@@ -143,23 +152,30 @@ def check_finished(run: Path, wanted: TrainSettings) -> None:
         raise UserError(f"the network in {run} was trained with other settings ({difference}): choose another --out")
 
 
-def summaries(errors: dict[str, StateErrors]) -> dict[str, dict[str, Any]]:
+def summaries(errors: dict[str, StateErrors], seconds: dict[str, float]) -> dict[str, dict[str, Any]]:
     """Errors of the baselines, and of each variant over all its networks.
 
     Args:
         errors: reader -> errors; networks are called "<variant>/<seed>".
+        seconds: network -> time of its training [s].
 
     Returns:
-        Reader -> error {mean, sd over the pictures, seeds: the mean of each network}, physical means, spread, networks.
+        Reader -> error {mean, sd over the pictures, seeds: the mean of each network}, physical means, spread, mean time of
+        training in minutes.
     """
+    minutes: dict[str, list[float]] = {}
     groups = {name: [errors[name]] for name in BASELINES}
-    groups |= {variant: [e for name, e in errors.items() if name.startswith(f"{variant}/")] for variant in VARIANTS}
+    for name, some in seconds.items():
+        variant = name.partition("/")[0]
+        groups.setdefault(variant, []).append(errors[name])
+        minutes.setdefault(variant, []).append(some / 60)
     return {
         name: {
             "mean": float(np.mean([e.per_image for e in some])), "sd": float(np.std([e.per_image for e in some])),
             "seeds": [float(e.per_image.mean()) for e in some],
             "physical": {p: float(np.mean([e.physical[p] for e in some])) for p in some[0].physical},
             "spread": float(np.mean([e.spread for e in some])),
+            "minutes": float(np.mean(minutes[name])) if name in minutes else None,
         }
         for name, some in groups.items()
     }  # fmt: skip
@@ -171,15 +187,15 @@ def report(results: dict[str, dict[str, Any]], study: Study) -> str:
         "# State estimation", "",
         f"Mean L1 error of a normalised output ± its standard deviation over the pictures ({APPEARANCES} unseen appearances of",
         f"the same states; {SIZE} x {SIZE} pixels). Networks: preset {study.preset}, {study.images} training pictures, their",
-        f"appearances: {study.configs}, seeds: {study.seeds}; no-grad and full see the same pictures and begin with the same",
-        "weights. The paper's states, appearances and renderers are not published: its numbers stand for the order of the rows,",
-        "not for the same pictures.", "",
+        f"appearances: {study.configs}, seeds: {study.seeds}; all variants see the same pictures and begin with the same",
+        "weights. Minutes: of one training; they depend on what else the machine did. The paper's states, appearances and",
+        "renderers are not published: its numbers stand for the order of the rows, not for the same pictures.", "",
     ]  # fmt: skip
     for scene, by_renderer in results.items():
         for renderer, outcome in by_renderer.items():
             rows = [_row(scene, name, summary) for name, summary in outcome["readers"].items()]
             physical = list(next(iter(outcome["readers"].values()))["physical"])
-            headers = ["", "error", "of the seeds", *physical, "spread over appearances", "RISP, table 1"]
+            headers = ["", "error", "of the seeds", *physical, "spread over appearances", "minutes", "RISP, table 1"]
             table = format_table(rows, headers)
             lines += [f"## {scene}, {RENDERERS[renderer]}, {outcome['pictures']} pictures", "", "```", table, "```", ""]
     return "\n".join(lines)
@@ -190,7 +206,8 @@ def _row(scene: str, name: str, summary: dict[str, Any]) -> list[Any]:
     span = f"{min(seeds):.4f} to {max(seeds):.4f}" if len(seeds) > 1 else None
     physical = [f"{value:.3g}" for value in summary["physical"].values()]
     paper = dict(zip(PAPER_ROWS, PAPER.get(scene, ()), strict=False)).get(name)
-    return [name, f"{summary['mean']:.4f} ± {summary['sd']:.4f}", span, *physical, f"{summary['spread']:.4f}", paper]
+    minutes = None if summary["minutes"] is None else f"{summary['minutes']:.1f}"
+    return [name, f"{summary['mean']:.4f} ± {summary['sd']:.4f}", span, *physical, f"{summary['spread']:.4f}", minutes, paper]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -199,8 +216,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scenes", nargs="+", default=["cube", "quadrotor"], metavar="SCENE")
     parser.add_argument("--images", type=positive_int, default=usual.images, help=f"training pictures (default {usual.images})")
-    parser.add_argument("--configs", default=usual.configs, help="appearances of the training pictures: 1, 10, each (default)")
+    parser.add_argument("--configs", default=usual.configs, help="appearances of the training pictures: 1, 10 (default), each")
     parser.add_argument("--seeds", type=positive_int, default=usual.seeds, help=f"networks a variant (default {usual.seeds})")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=usual.variants, help="default no-grad and full")
     parser.add_argument("--preset", default=usual.preset, help=f"of the training (default {usual.preset})")
     parser.add_argument("--epochs", type=positive_int, help="in place of the preset's")
     parser.add_argument("--gamma", type=float, help="weight of the gradient loss in place of the preset's")
@@ -212,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     out = Path(options.out)
     names = ("images", "configs", "seeds", "preset", "epochs", "gamma", "test_images")
-    study = Study(**{name: getattr(options, name) for name in names})
+    study = Study(variants=tuple(options.variants), **{name: getattr(options, name) for name in names})
     try:
         start(device=options.device, precision="f32")
         results = {name: run_scene(name, study, out) for name in options.scenes}

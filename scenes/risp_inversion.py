@@ -100,7 +100,7 @@ class Study:
     repeats: int = 4
     losses: tuple[str, ...] = tuple(LOSSES)
     networks: str = "runs/estimation"
-    configs: str = "each"
+    configs: str = "10"
     iterations: int = 40
     refine: int = 15
     sampling: str = "all"
@@ -252,7 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=positive_int, default=usual.repeats, help=f"films a scene (default {usual.repeats})")
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=usual.losses, help="default all")
     parser.add_argument("--networks", default=usual.networks, help=f"folder of risp_estimation (default {usual.networks})")
-    parser.add_argument("--configs", default=usual.configs, help="appearances of their training pictures (default each)")
+    parser.add_argument("--configs", default=usual.configs, help="appearances of their training pictures (default 10)")
     parser.add_argument("--iterations", type=positive_int, default=usual.iterations, help=f"default {usual.iterations}")
     parser.add_argument("--refine", type=int, default=usual.refine, help=f"Gauss-Newton rounds (default {usual.refine})")
     parser.add_argument("--sampling", default=usual.sampling, help="frames: all (default), first+last, first+middle, every:K")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from risp_torch.commands.mitsuba_options import whole_number
@@ -42,8 +43,9 @@ def run(options: argparse.Namespace) -> int:
     scene = make_scene(options)
     task = load_task(options.scene, scene)
     networks = _networks(scene, task, options.network, size)
+    paths = dict(zip(networks, dict.fromkeys(options.network), strict=True))
     settings = {
-        "scene": scene.name, "networks": list(networks), "renderers": options.renderers, "images": options.images,
+        "scene": scene.name, "networks": paths, "renderers": options.renderers, "images": options.images,
         "size": scene.camera.width, "seed": options.seed, "precision": options.precision,
     }  # fmt: skip
     folder = RunFolder.create(options.out or default_run_path("evaluate", scene.name), settings)
@@ -66,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _networks(scene: Any, task: Any, paths: Sequence[str], size: int | None) -> dict[str, Any]:
-    """The networks by their paths; the camera's pictures get this size, by default that of the first network's."""
+    """The networks by short names; the camera's pictures get this size, by default that of the first network's."""
     from risp_torch.network import check_network, load_network
     from risp_torch.task import resize_pictures
 
@@ -74,7 +76,14 @@ def _networks(scene: Any, task: Any, paths: Sequence[str], size: int | None) -> 
     resize_pictures(scene, size or next(iter(loaded.values()))[0].settings.size)
     for path, (network, record) in loaded.items():
         check_network(network, record, scene=scene.name, outputs=task.head.size, size=scene.camera.width, path=path)
-    return {path: network for path, (network, _) in loaded.items()}
+    return {name: network for name, (network, _) in zip(short_names(list(loaded)), loaded.values(), strict=True)}
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """What tables call networks: their files' names, those of their folders for network.safetensors; or, if equal, the paths."""
+    files = [Path(path) for path in paths]
+    names = [file.absolute().parent.name if file.stem == "network" else file.stem for file in files]
+    return names if len(set(names)) == len(names) else list(paths)
 
 
 def _pictures(text: str) -> int:

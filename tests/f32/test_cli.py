@@ -204,7 +204,8 @@ def test_gradcheck_in_a_process_of_its_own(folder: Path) -> None:
 def test_an_error_in_a_process_of_its_own(folder: Path) -> None:
     done = risp_process("simulate", "cub", cwd=folder)
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.splitlines() == ["risp simulate: error: unknown scene 'cub': did you mean 'cube'? (known: cube, toss)"]
+    known = "cube, quadrotor, toss"
+    assert done.stderr.splitlines() == [f"risp simulate: error: unknown scene 'cub': did you mean 'cube'? (known: {known})"]
 
 
 # -- what it refuses ------------------------------------------------------------------------------------------------------
@@ -216,7 +217,7 @@ SIMULATE = ["simulate", "small.py", "--out", "new"]
     ("arguments", "culprit"),
     [
         (["simulate", "cub", "--out", "new"], "'cub': did you mean 'cube'"),
-        (["simulate", "nowhere", "--out", "new"], "'nowhere': choose one of cube, toss"),
+        (["simulate", "nowhere", "--out", "new"], "'nowhere': choose one of cube, quadrotor, toss"),
         (["simulate", "nowhere.py", "--out", "new"], "nowhere.py does not exist"),
         (["simulate", ".", "--out", "new"], "'.'"),
         ([*SIMULATE, "--fames", 3], "'--fames': did you mean --frames"),

@@ -10,6 +10,7 @@ from PIL import Image
 
 from risp_torch import UserError, evaluation, load_task
 from risp_torch.__main__ import main
+from risp_torch.commands.evaluate import short_names
 from risp_torch.dataset.settings import DatasetSettings
 from risp_torch.domains import PhotorealDomain
 from risp_torch.evaluation.errors import physical_errors
@@ -250,11 +251,12 @@ def test_the_command_prints_tables_and_writes_results(networks, tmp_path, capsys
         "--out", str(out),
     ]) == 0  # fmt: skip
     printed = capsys.readouterr().out
-    assert "8 pictures, 4 unseen appearances" in printed and "random state" in printed and network in printed
+    assert "8 pictures, 4 unseen appearances" in printed and "random state" in printed and "cube   " in printed
     result = json.loads((out / "result.json").read_text())
     readers = result["renderers"]["soft"]
-    assert readers[network]["error"]["mean"] > 0 and set(readers[network]["physical"]) == {"position [m]", "rotation [deg]"}
-    assert json.loads((out / "settings.json").read_text())["size"] == 64
+    assert readers["cube"]["error"]["mean"] > 0 and set(readers["cube"]["physical"]) == {"position [m]", "rotation [deg]"}
+    asked = json.loads((out / "settings.json").read_text())
+    assert asked["size"] == 64 and asked["networks"] == {"cube": network}
     with Image.open(out / "sheet-soft-0.png") as sheet:
         assert sheet.width == 4 * 200 + 8
     assert len(list((tmp_path / "cache").iterdir())) == 1
@@ -276,6 +278,11 @@ def test_wrong_networks_are_refused_in_one_sentence(networks, tmp_path, capsys, 
     assert sentence in error and error.count("\n") == 1 and not (tmp_path / "run").exists()
 
 
+def test_networks_have_short_names_unless_these_are_equal():
+    assert short_names(["runs/full/network.safetensors", "b.safetensors"]) == ["full", "b"]
+    assert short_names(["a/b.safetensors", "c/b.safetensors"]) == ["a/b.safetensors", "c/b.safetensors"]
+
+
 def test_a_number_of_pictures_that_cannot_be_shared_out_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", "cube", "--network", "n.safetensors", "--images", "10"])
@@ -286,16 +293,16 @@ def test_a_number_of_pictures_that_cannot_be_shared_out_is_refused(capsys):
 def trained_before(tmp_path, cube):
     """Two networks of each variant, untrained, in folders as finished trainings leave them; the study that they belong to."""
     study = risp_estimation.Study(seeds=2, test_images=4)
-    for variant in risp_estimation.VARIANTS:
+    for variant in study.variants:
         for seed in range(2):
             torch.manual_seed(seed)
             run = RunFolder.create(
-                tmp_path / "cube" / "each" / f"{variant}-seed{seed}",
+                tmp_path / "cube" / study.configs / f"{variant}-seed{seed}",
                 {"training": {**plain(study.training(cube[1], variant, seed)), "data": {}}},
             )
             network = RispNetwork(NetworkSettings(outputs=9, width=2))
             save_network(run.path / "network.safetensors", network, {"scene": "cube", "task": cube[1].to_json()})
-            run.write_result({})
+            run.write_result({"seconds": 90.0})
     return tmp_path, study
 
 
@@ -304,13 +311,14 @@ def test_a_finished_study_is_evaluated_again_without_any_training(trained_before
     out, study = trained_before
     monkeypatch.setattr(risp_estimation, "APPEARANCES", 2)
     result = risp_estimation.run_scene("cube", study, out)
-    assert not (out / "cube" / "each" / "data").exists()
+    assert not (out / "cube" / study.configs / "data").exists()
     assert set(result) == {"soft", "mitsuba"} and result["soft"]["pictures"] == 4
     readers = result["mitsuba"]["readers"]
     assert list(readers) == ["average", "random, normal", "random state", "no-grad", "full"]
     assert readers["full"]["mean"] == pytest.approx(np.mean(readers["full"]["seeds"])) and len(readers["full"]["seeds"]) == 2
     assert readers["full"] == readers["no-grad"] and readers["average"]["spread"] == 0
     text = risp_estimation.report({"cube": result}, study)
+    assert readers["full"]["minutes"] == 1.5 and readers["average"]["minutes"] is None
     assert "## cube, Mitsuba, 4 pictures" in text and "0.1642 ± 0.1887" in text and "rotation [deg]" in text
 
 
@@ -361,7 +369,7 @@ def test_target_films_are_made_once_and_each_repeat_has_its_own(tmp_path, cube):
     ("arguments", "sentence"),
     [
         (["--scenes", "toss"], "there is no experiment for the scene 'toss': choose among quadrotor, cube"),
-        (["--scenes", "cube", "--networks", "nowhere"], "there is no no-grad network in nowhere/cube/each: train it"),
+        (["--scenes", "cube", "--networks", "nowhere"], "there is no no-grad network in nowhere/cube/10: train it"),
     ],
 )
 def test_an_inversion_study_that_cannot_be_made_says_why(tmp_path, capsys, arguments, sentence):
