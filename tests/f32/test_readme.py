@@ -1,5 +1,10 @@
-"""What the README promises runs: its scene file, its commands, its Python blocks; and so do those of the renderer's page."""
+"""What the README promises runs: its scene file, commands and Python blocks; and so do those of the renderer's and RISP's pages.
 
+Where a command or block would take long it runs with fewer and smaller pictures or fewer steps; what it is then is said here.
+"""
+
+import argparse
+import importlib
 import importlib.util
 import json
 import re
@@ -12,24 +17,57 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from risp_torch import OptimiseSettings, load_task
+from risp_torch.__main__ import COMMANDS as PROGRAM
 from risp_torch.__main__ import main
+from risp_torch.dataset import DatasetSettings, RendererSource
+from risp_torch.network import load_network
+from risp_torch.task import training_scene
 from ti_render.camera_files import CameraRecord, write_transforms_json
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs/rendering.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", TEXT + PAGE, flags=re.DOTALL)
-LINES = [line.strip() for line in TEXT.splitlines()]
-COMMANDS = [line for line in LINES if re.match(r"risp (simulate|invert) my_scene\.py", line)]
-SHEETS = [line for line in LINES if line.startswith("risp render ")]
-PATH_TRACED = [line for line in LINES if line.startswith("risp simulate ") and "--renderer mitsuba" in line]
-FILES = re.findall(r"`(\w+/[\w/]+\.py)`", TEXT + PAGE)
-LINKS = re.findall(r"\]\(([^)#]+)", TEXT) + [f"docs/{link}" for link in re.findall(r"\]\(([^)#]+)", PAGE)]
+RISP = (ROOT / "docs/risp.md").read_text(encoding="utf-8")
+PAGES = {"README.md": TEXT, "docs/rendering.md": PAGE, "docs/risp.md": RISP}
+ALL = "\n".join(PAGES.values())
+BLOCKS = re.findall(r"```python\n(.*?)```", ALL, flags=re.DOTALL)
+SCENE_FILE = [block for block in BLOCKS if "def make_scene" in block or "def make_task" in block]  # the two parts of my_scene.py
+PLAIN = [block for block in BLOCKS if block not in SCENE_FILE]
 
 
-def scene_block() -> str:
-    """The README's scene file, whole."""
-    return next(block for block in BLOCKS if "def make_scene" in block)
+def commands_of(text: str) -> list[str]:
+    """Commands in the fenced blocks of a page, those over several lines joined."""
+    fenced = "\n".join(re.findall(r"```(?:bash)?\n(.*?)```", text, flags=re.DOTALL)).replace("\\\n", " ")
+    return [line.strip() for line in fenced.splitlines() if re.match(r"(risp|torchrun) ", line.strip())]
+
+
+SHOWN = sorted({command for page in PAGES.values() for command in commands_of(page)})
+COMMANDS = [line for line in commands_of(TEXT) if re.match(r"risp (simulate|invert) my_scene\.py", line)]
+SHEETS = [line for line in commands_of(TEXT) if line.startswith("risp render ")]
+PATH_TRACED = [line for line in commands_of(TEXT) if line.startswith("risp simulate toss ") and "--renderer mitsuba" in line]
+STEPS = [line for line in commands_of(TEXT) if re.match(r"risp \w+ cube ", line)]
+FILES = re.findall(r"`(\w+/[\w/]+\.py)`", ALL)
+LINKS = {str(Path(page).parent / link) for page, text in PAGES.items() for link in re.findall(r"\]\(([^)#]+)", text)}
+SMALL_STEPS = {
+    "dataset": ["--images", "6", "--shard-images", "4"],
+    "train": ["--epochs", "1", "--batch", "2", "--width", "2"],
+    "evaluate": ["--images", "4", "--renderers", "soft"],
+    "simulate": ["--frames", "1", "--spp", "1", "--variant", "scalar_rgb"],
+    "invert": ["--frames", "1", "--starts", "1", "--iterations", "1", "--refine", "0"],
+}
+# What a Python block says -> what stands there in the test.
+SMALL_BLOCKS = {
+    '["ground.contact.stiffness"], out=': '["ground.contact.stiffness"], starts=2, settings=FEW, refine=4, out=',
+    "images=2000": "images=6",
+    'preset("quick", task)': 'preset("quick", task, epochs=1, batch_size=2, width=2)',
+}
+
+
+def scene_file() -> str:
+    """The README's scene with the task that the page of RISP adds at its end."""
+    assert len(SCENE_FILE) == 2 and "def make_scene" in SCENE_FILE[0] and "def make_task" in SCENE_FILE[1]
+    return "\n".join(SCENE_FILE)
 
 
 def camera_of_a_file() -> CameraRecord:
@@ -43,7 +81,7 @@ def camera_of_a_file() -> CameraRecord:
 @pytest.fixture
 def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which a new user has saved the README's scene, beside the repository's scenes and a capture's cameras."""
-    (tmp_path / "my_scene.py").write_text(scene_block(), encoding="utf-8")
+    (tmp_path / "my_scene.py").write_text(scene_file(), encoding="utf-8")
     (tmp_path / "scenes").symlink_to(ROOT / "scenes")
     write_transforms_json(tmp_path / "capture/transforms.json", [camera_of_a_file()])
     monkeypatch.chdir(tmp_path)
@@ -84,6 +122,74 @@ def test_path_traced_film(stranger: Path) -> None:
     assert np.asarray(Image.open(folder / "frames/00001.png")).std() > 5
 
 
+@pytest.mark.skipif(importlib.util.find_spec("mitsuba") is None, reason="the extra 'photoreal' is not installed")
+def test_steps_of_risp(stranger: Path) -> None:
+    """The five commands from training pictures to a number, the same in README and page, with few and small pictures."""
+    assert [step.split()[1] for step in STEPS] == list(SMALL_STEPS)
+    assert set(STEPS) <= set(commands_of(RISP))
+    for step in STEPS:
+        name, *options = shlex.split(step)[1:]
+        assert main([name, *options, *SMALL_STEPS[name]]) == 0, step
+    assert json.loads((stranger / "data/cube/manifest.json").read_text())["totals"]["images"] == 6
+    network, record = load_network(stranger / "runs/cube/network.safetensors")
+    assert record["scene"] == "cube" and network.settings.outputs == 9
+    readers = json.loads((stranger / "runs/cube-table/result.json").read_text())["renderers"]["soft"]
+    assert {"average", "cube"} <= set(readers)
+    found = json.loads((stranger / "runs/cube-found/result.json").read_text())
+    assert found["settings"]["loss"]["kind"] == "risp"
+    assert 10**2.5 <= found["unknowns"]["ground.contact.stiffness"]["value"] <= 10**3.5
+
+
+def test_the_scene_file_takes_part_in_risp(stranger: Path) -> None:
+    """The task of the page belongs to the README's scene: its motion lies within the head's ranges, its looks differ."""
+    scene = training_scene("my_scene.py", 64)
+    task = load_task("my_scene.py", scene)
+    outputs = task.head.outputs(scene, scene.rollout().body_q[0])
+    assert outputs.shape == (31, 9) and outputs[:, :3].abs().max() < 1
+    angles = task.head.physical(outputs)
+    for name in ("yaw", "pitch", "roll"):
+        low, high = getattr(task.head, name)
+        assert low < angles[name].min() and angles[name].max() < high
+    source = RendererSource(scene, task, DatasetSettings(images=2))
+    batch = source.batch([0, 1], jacobian=False)
+    assert batch.psi.shape == (2, 7) and (batch.images[0] - batch.images[1]).abs().mean() > 0.01
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """The options of a command."""
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    module = importlib.import_module(f"risp_torch.commands.{command}")
+    if hasattr(module, "add_arguments"):
+        module.add_arguments(parser)
+    return parser
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_every_command_is_understood(command: str) -> None:
+    """Commands stand as one would type them: the program takes all their options and values."""
+    words = shlex.split(command)
+    words = words[words.index("risp_torch") + 1 :] if words[0] == "torchrun" else words[1:]
+    assert parser_of(words[0]).parse_args(words[1:])
+
+
+def test_every_option_exists() -> None:
+    """Options that the text names are options of the command they stand beside, or of any where they stand alone."""
+    options = {name: set(parser_of(name)._option_string_actions) for name in PROGRAM}
+    known = set().union(*options.values())
+    prose = re.sub(r"```.*?```", "", ALL, flags=re.DOTALL)
+    spans = re.findall(r"`([^`\n]+)`", prose)
+    seen = 0
+    for span in spans:
+        if not span.startswith(("risp ", "--")):
+            continue
+        command = span.split()[1] if span.startswith("risp ") else None
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", span):
+            if not (command is None and option == "--help"):
+                assert option in (known if command is None else options[command]), span
+                seen += 1
+    assert seen > 30
+
+
 def check_inversion(names: dict[str, Any]) -> None:
     assert names["result"].values["ground.contact.stiffness"] == pytest.approx(1000.0, rel=0.02)
 
@@ -116,16 +222,41 @@ def check_film(names: dict[str, Any]) -> None:
     assert film.isfinite().all() and film[..., 3].amax() > 0.99 and film[..., 3].amin() == 0
 
 
+def check_network(names: dict[str, Any]) -> None:
+    """A network of nine outputs, from pictures whose derivatives by eight entries of psi were at hand."""
+    batch = names["batch"]
+    assert batch.images.shape == (3, 64, 64, 3) and batch.jacobian.shape == (3, 8, 64, 64, 3)
+    network, _ = load_network(names["network"])
+    assert network.read(batch.images).shape == batch.outputs.shape == (3, 9)
+
+
+def check_head(names: dict[str, Any]) -> None:
+    """Outputs and physical values of drawn states agree with their poses."""
+    head, scene = names["planar"], training_scene("my_scene.py", 64)
+    assert head.labels == ["x", "y", "sin yaw", "cos yaw"] and head.to_json()["kind"] == "planar_pose"
+    poses = head.sample(scene, np.random.default_rng(3))
+    physical = head.physical(head.outputs(scene, poses))
+    np.testing.assert_allclose(physical["place"].numpy(), poses[0, :2].numpy(), atol=1e-6)
+    assert head.yaw[0] < float(physical["heading"]) < head.yaw[1]
+
+
+def check_oracle(names: dict[str, Any]) -> None:
+    assert names["found"].values["ground.contact.stiffness"] == pytest.approx(1000.0, rel=0.01)
+
+
 # What is looked at after a block, by a name that it makes.
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "result": check_inversion, "density": check_gradient, "jacobian": check_jacobian, "record": check_cameras, "film": check_film,
+    "network": check_network, "planar": check_head, "found": check_oracle,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if "def make_scene" not in b])
+@pytest.mark.parametrize("block", PLAIN)
 def test_python_blocks_run(block: str, stranger: Path) -> None:
-    """Every other Python block runs as it stands, and makes what it says."""
-    names: dict[str, Any] = {}
+    """Every other Python block runs, as it stands or smaller, and makes what it says."""
+    names: dict[str, Any] = {"FEW": OptimiseSettings(iterations=12)}
+    for said, small in SMALL_BLOCKS.items():
+        block = block.replace(said, small)
     exec(compile(block, "README.md", "exec"), names)
     made = [name for name in CHECKS if name in names]
     assert len(made) == 1, "a new block needs a check of its own"
@@ -133,17 +264,20 @@ def test_python_blocks_run(block: str, stranger: Path) -> None:
 
 
 def test_every_check_has_its_block() -> None:
-    assert len(BLOCKS) == 1 + len(CHECKS)
+    assert len(PLAIN) == len(CHECKS)
 
 
-@pytest.mark.parametrize("link", sorted({link for link in LINKS if "://" not in link} | set(FILES)))
+def test_what_is_made_smaller_is_there() -> None:
+    text = "\n".join(PLAIN)
+    assert all(said in text for said in SMALL_BLOCKS)
+
+
+@pytest.mark.parametrize("link", sorted({link for link in LINKS if ":/" not in link} | set(FILES)))
 def test_links_and_named_files_lead_somewhere(link: str) -> None:
     assert (ROOT / link).is_file()
 
 
 def test_table_of_commands_is_complete() -> None:
     """Every command of the program stands in the README."""
-    from risp_torch.__main__ import COMMANDS as known
-
-    for name in known:
+    for name in PROGRAM:
         assert f"`risp {name}" in TEXT

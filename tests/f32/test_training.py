@@ -29,6 +29,7 @@ from risp_torch.training.train import held_out
 SIZE, PICTURES = 64, 56
 TRAINED, BATCH = 49, 8  # 7 are held out; 6 steps an epoch, one picture is left over
 STEPS = TRAINED // BATCH
+SLOW = 3e-5  # a learning rate at which rounding does not grow: at 3e-3 another order within the batches changes outputs by 0.03
 FEW = 3  # columns of dI/dpsi so few that dN/dpsi is made by them and not by the outputs
 NETWORK, TABLE, CHECKPOINT = "network.safetensors", "training.csv", "checkpoint.safetensors"
 
@@ -246,9 +247,10 @@ def test_waiting_for_data_is_in_the_table(run: Run, pictures: Batch) -> None:
 
 
 def test_bf16_begins_like_f32(run: Run) -> None:
-    half, single = (table(run(p, precision=p, epochs=1, warmup=0.0))[0] for p in ("bf16", "f32"))
+    changes = {"epochs": 1, "warmup": 0.0, "learning_rate": SLOW}
+    half, single = (table(run(precision, precision=precision, **changes))[0] for precision in ("bf16", "f32"))
     assert half["error"] != single["error"]
-    for name, within in (("error", 0.03), ("penalty", 0.1), ("loss", 0.05)):
+    for name, within in (("error", 0.01), ("loss", 0.02), ("penalty", 0.15)):
         assert half[name] == pytest.approx(single[name], rel=within), name
 
 
@@ -303,13 +305,15 @@ def train_elsewhere(
 
 
 Start = Callable[..., BaseProcess]
+# Imported once for all processes, with what would be imported during a training.
+MODULES = ["risp_torch.training", "risp_torch.task", "scenes.cube", "tensorboardX", "matplotlib.figure", "torch._dynamo"]
 
 
 @pytest.fixture(scope="module")
 def start_elsewhere(stored: Path) -> Start:
     """Starts a training in a process of its own; modules are imported once for all of them."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["risp_torch.training", "risp_torch.task", "scenes.cube", "tensorboardX", "matplotlib.figure"])
+    context.set_forkserver_preload(MODULES)
 
     def start(
         out: Path, *, source: Mapping[str, object], environment: Mapping[str, str] | None = None, **changes: object
@@ -325,7 +329,7 @@ def test_kills_at_random_moments_change_nothing(start_elsewhere: Start, tmp_path
     changes = {"epochs": 8, "source": {"pace": 0.01}}
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     undisturbed = start_elsewhere(straight, **changes)
-    undisturbed.join(60)
+    undisturbed.join(300)
     assert undisturbed.exitcode == 0
     epoch = sum(row["seconds"] for row in table(straight)) / 8
     random = np.random.default_rng()
@@ -337,10 +341,10 @@ def test_kills_at_random_moments_change_nothing(start_elsewhere: Start, tmp_path
             time.sleep(0.002)
         time.sleep(random.uniform(0.0, 1.2 * epoch))
         process.kill()
-        process.join(10)
+        process.join(60)
         assert process.exitcode == -9 and not (killed / NETWORK).exists()
     last = start_elsewhere(killed, **changes)
-    last.join(60)
+    last.join(300)
     assert last.exitcode == 0
     assert (killed / NETWORK).read_bytes() == (straight / NETWORK).read_bytes()
     assert [row["epoch"] for row in table(killed)] == list(range(8)) and numbers(killed) == numbers(straight)
@@ -355,13 +359,12 @@ def stamp(path: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("epoch", [0, 2])
+@pytest.mark.parametrize(("moment", "epoch"), [("before", 0), ("before", 1), ("after", 1)])
 def test_an_end_beside_a_checkpoint_changes_nothing(
     moment: str, epoch: int, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The moments that a random kill seldom meets: just before and just after a checkpoint is written."""
-    straight = run("straight", epochs=3)
+    straight = run("straight")
     save, calls = RunFolder.save_checkpoint, []
 
     def interrupted(self: RunFolder, *given: object) -> None:
@@ -375,8 +378,8 @@ def test_an_end_beside_a_checkpoint_changes_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "save_checkpoint", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            run("ended", epochs=3)
-    ended = run("ended", epochs=3)
+            run("ended")
+    ended = run("ended")
     assert (ended / NETWORK).read_bytes() == (straight / NETWORK).read_bytes()
     assert numbers(ended) == numbers(straight)
 
@@ -385,7 +388,7 @@ def test_a_run_goes_on_with_its_own_settings_only(run: Run, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "write_result", lambda *_: None)
         run(epochs=1)
-    with pytest.raises(UserError, match=r"other settings \(training\.gamma is 0\.05 there and 0\.1 here\): resume it with its own"):
+    with pytest.raises(UserError, match=r"other settings \(training\.gamma is 0\.05 there and 0\.1 here\): resume it with its"):
         run(epochs=1, gamma=0.1)
     run(epochs=1)
     with pytest.raises(UserError, match="already holds a finished run"):
@@ -396,21 +399,22 @@ def test_a_run_goes_on_with_its_own_settings_only(run: Run, monkeypatch: pytest.
 def test_two_ranks_train_the_network_of_one(
     regulariser: str, columns: int, start_elsewhere: Start, run: Run, pictures: Batch, tmp_path: Path
 ) -> None:
-    one, two = run("one", Memory(pictures, columns=columns), regulariser=regulariser), tmp_path / "two"
+    changes = {"regulariser": regulariser, "learning_rate": SLOW}
+    one, other = (run(str(gamma), Memory(pictures, columns=columns), gamma=gamma, **changes) for gamma in (0.05, 0.06))
+    two = tmp_path / "two"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     processes = [
-        start_elsewhere(two, source={"columns": columns}, regulariser=regulariser, environment=shared | {"RANK": rank})
-        for rank in "01"
+        start_elsewhere(two, source={"columns": columns}, environment=shared | {"RANK": rank}, **changes) for rank in "01"
     ]
     for process in processes:
-        process.join(60)
+        process.join(300)
         assert process.exitcode == 0
     with torch.no_grad():
-        read = [load_network(folder / NETWORK)[0].read(pictures.images) for folder in (one, two)]
-    assert 0 < (read[0] - read[1]).abs().max() < 1e-4  # of numbers of order 1; sums are taken in another order
+        read, same, unlike = (load_network(folder / NETWORK)[0].read(pictures.images) for folder in (one, two, other))
+    assert (read - same).abs().max() < 1e-4 < 1e-3 < (read - unlike).abs().max()  # sums are taken in another order, no more
     for a, b in zip(numbers(one), numbers(two), strict=True):
         assert a == pytest.approx(b, rel=1e-4)
 
