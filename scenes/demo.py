@@ -1,7 +1,7 @@
 """The main job, ``make demo``: films in, physical numbers out.
 
 For the die on the ground and for the thrown pebble it writes a compressed film of the true scene, forgets the unknown numbers,
-and finds them again from the film's pixels alone, from four guesses.
+and finds them again from the film's pixels alone, from four guesses. Then a path-traced film is read with and without RISP.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from risp_torch import OptimiseSettings, invert, load_scene, simulate_video
 from risp_torch.commands.invert import print_inversion
 from risp_torch.run_folder import default_run_path
+from scenes import crossing
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def main() -> int:
     out = Path(options.out or default_run_path("demo", "main"))
     began = time.perf_counter()
     good = [run(job, out, crf=options.crf, size=options.size) for job in (CUBE, TOSS)]
+    crossing.run(out / "crossing")
     print(f"\ndone in {time.perf_counter() - began:.0f} s; look at {out}/*/strip.png, loss.png, parameters.png, comparison.mp4")
     return 0 if min(good) >= 3 else 1
 
