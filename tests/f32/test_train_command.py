@@ -112,7 +112,7 @@ def test_presets_and_what_changes_them(risp: Risp, dataset: Path) -> None:
         (["--images", 12], "the data hold 12 pictures, 11 of them to train on, and a batch takes 16: make more, or take smaller"),
         (["--images", 0], "0 is too small: give at least 1"),
         (["--images", 12, "--epoch", "x"], "'x' is not a whole number"),
-        (["--data", "nowhere"], "dataset folder nowhere does not exist: make it with 'risp dataset SCENE --images N --out nowhere'"),
+        (["--data", "nowhere"], "dataset folder nowhere does not exist: make it with 'risp dataset SCENE --images N"),
         (["--data", "nowhere", "--images", 3], "--images is for pictures rendered as they are needed, and --data has its own"),
         (["--data", "nowhere", "--configs", 1], "--configs is for pictures rendered"),
         (["--data", "."], "holds no dataset (no manifest.json): give the folder that 'risp dataset' wrote"),
