@@ -38,7 +38,8 @@ PLAIN = [block for block in BLOCKS if block not in SCENE_FILE]
 
 def commands_of(text: str) -> list[str]:
     """Commands in the fenced blocks of a page, those over several lines joined."""
-    fenced = "\n".join(re.findall(r"```(?:bash)?\n(.*?)```", text, flags=re.DOTALL)).replace("\\\n", " ")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    fenced = "\n".join(block for language, block in blocks if language in ("", "bash")).replace("\\\n", " ")
     return [line.strip() for line in fenced.splitlines() if re.match(r"(risp|torchrun) ", line.strip())]
 
 
@@ -58,6 +59,7 @@ SMALL_STEPS = {
 }
 # What a Python block says -> what stands there in the test.
 SMALL_BLOCKS = {
+    'scene = load_scene("cube")\nvideo': 'scene = load_scene("cube", size=64)\nvideo',
     '["ground.contact.stiffness"], out=': '["ground.contact.stiffness"], starts=2, settings=FEW, refine=4, out=',
     "images=2000": "images=6",
     'preset("quick", task)': 'preset("quick", task, epochs=1, batch_size=2, width=2)',
