@@ -12,7 +12,7 @@ from torch import nn
 from tqdm import tqdm
 
 from risp_torch.dataset import Batch, Source
-from risp_torch.network import RispNetwork, save_network
+from risp_torch.network import NetworkSettings, RispNetwork, save_network
 from risp_torch.run_folder import RunFolder
 from risp_torch.scene import Scene
 from risp_torch.task import RispTask
@@ -52,16 +52,19 @@ def train(
         Path of network.safetensors.
 
     Raises:
-        UserError: there are too few pictures, or the batch does not split over the ranks; as ``RunFolder.open_or_create``.
+        UserError: there are too few pictures, the batch does not split over the ranks, or no network takes pictures of their
+            size; as ``RunFolder.open_or_create``.
     """
     device = torch.device(device)
-    _check(source, settings, rank_from_environment())  # before ranks wait for one another
+    # Before ranks wait for one another, and before a folder is made.
+    _check(source, settings, rank_from_environment())
+    shape = settings.network(outputs=task.head.size, size=source.size)
     with joined_ranks(device) as ranks:
         record = {"scene": scene.name, "task": task.to_json(), "training": {**asdict(settings), "data": source.record}}
         if ranks.first:
             RunFolder.open_or_create(out, {**record, "ranks": ranks.count, "device": device.type})
         ranks.wait()
-        run = _Run(source, settings, task.head.size, RunFolder(Path(out), record), ranks, device)
+        run = _Run(source, settings, shape, RunFolder(Path(out), record), ranks, device)
         run.fit(progress=progress)
         path = Path(out) / NETWORK
         if ranks.first:
@@ -86,7 +89,7 @@ class _Run:
     """One training run in one process."""
 
     def __init__(
-        self, source: Source, settings: TrainSettings, outputs: int, folder: RunFolder, ranks: Ranks, device: torch.device
+        self, source: Source, settings: TrainSettings, shape: NetworkSettings, folder: RunFolder, ranks: Ranks, device: torch.device
     ) -> None:
         self.source, self.settings, self.folder, self.ranks, self.device = source, settings, folder, ranks, device
         trained = len(source) - held_out(len(source), settings)
@@ -95,7 +98,7 @@ class _Run:
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
-            self.network = RispNetwork(settings.network(outputs=outputs, size=source.size)).to(device)
+            self.network = RispNetwork(shape).to(device)
         self.optimizer = torch.optim.Adam(
             self.network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
