@@ -71,7 +71,7 @@ def make_scene(mass: float = 3.0, size: int = 128) -> Scene:
     )
     scene.add_camera(
         Camera.look_at(
-            eye=(0.0, -2.8, 1.95), target=(0.0, 0.0, 0.0), vertical_fov=26.0, width=size, height=size, near=1.0, far=7.0
+            eye=(0.0, -3.2, 1.16), target=(0.0, 0.0, 0.0), vertical_fov=26.0, width=size, height=size, near=1.0, far=7.0
         )
     )
     scene.add_light(DirectionalLight(direction=(-0.4, 0.6, -1.0), intensity=0.8))
@@ -83,7 +83,7 @@ def make_scene(mass: float = 3.0, size: int = 128) -> Scene:
 def make_task(scene: Scene) -> RispTask:
     """RISP reads the quadrotor's pose, in the surroundings of its flights, whatever light, tint and background are."""
     head = RigidPoseHead(
-        "quadrotor", low=(-0.42, -0.42, -0.42), high=(0.42, 0.42, 0.42), yaw=(-math.pi / 2, math.pi / 2), pitch=(-0.5, 0.5),
+        "quadrotor", low=(-0.3, -0.3, -0.42), high=(0.3, 0.3, 0.42), yaw=(-math.pi / 2, math.pi / 2), pitch=(-0.5, 0.5),
         roll=(-0.5, 0.5),
     )  # fmt: skip
     return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=1.0)

@@ -19,7 +19,7 @@ import torch
 from risp_torch import Factor, RenderingParameters, RispTask, default_psi
 from risp_torch.__main__ import main
 from risp_torch.atomic import DiskFullError, remove_leftovers, replacing
-from risp_torch.dataset import Batch, DatasetSettings, RendererSource, ShardSource, generate, problems, ranks_from_environment
+from risp_torch.dataset import DatasetSettings, RendererSource, ShardSource, generate, problems, ranks_from_environment
 from risp_torch.domains import Domains
 from risp_torch.state_heads import RigidPoseHead
 from risp_torch.task import resize_pictures, training_scene
@@ -38,27 +38,21 @@ def make_task(scene):
     return RispTask(HEAD, Domains.usual(scene, RenderingParameters(scene, chosen)), gamma=1.0)
 
 
-class Pictures:
-    """Stands in for the renderer where only writing is tested: pictures of noise, each from its number alone."""
-
-    def __init__(self, scene, task, settings):
-        self.settings = settings
+class SlowRenderer(RendererSource):
+    """The renderer, slowly enough to be killed while it makes a shard."""
 
     def batch_and_states(self, indices):
-        """One shard, slowly enough to be killed in it."""
+        """Pictures of one shard."""
         time.sleep(0.05)
-        noise = [np.random.default_rng(i).random((SIZE, SIZE, 3), dtype=np.float32) for i in indices]
-        images = torch.from_numpy(np.stack(noise))
-        batch = Batch(images, torch.stack([images] * 3, 1).half(), images[:, :3, :3, 0].flatten(1), images[:, 0, :3, 0])
-        return batch, images[:, 0, :7, 0][:, None].contiguous()
+        return super().batch_and_states(indices)
 
 
-def write_noise(folder, images=40, rank=0, ranks=1):
-    """A data set of shards of 4 pictures of noise; also the program of the tests' processes."""
+def write_slowly(folder, images=40, rank=0, ranks=1):
+    """A data set of shards of 4 rendered pictures; also the program of the tests' processes."""
     from risp_torch.dataset import generate as _function  # the module of the same name is hidden by the function
 
     module = sys.modules[_function.__module__]
-    rendering, module.RendererSource = module.RendererSource, Pictures
+    rendering, module.RendererSource = module.RendererSource, SlowRenderer
     try:
         scene = make_scene(size=SIZE)
         return generate(scene, make_task(scene), replace(SETTINGS, images=images), folder, rank=rank, ranks=ranks)
@@ -67,10 +61,10 @@ def write_noise(folder, images=40, rank=0, ranks=1):
 
 
 def start_process(folder, rank=0, ranks=1):
-    """``write_noise`` in another process."""
+    """``write_slowly`` in another process."""
     program = (
         "from ti_sim.base.runtime import start; start(device='cpu', precision='f32'); "
-        f"from tests.f32.test_dataset import write_noise; write_noise({str(folder)!r}, rank={rank}, ranks={ranks})"
+        f"from tests.f32.test_dataset import write_slowly; write_slowly({str(folder)!r}, rank={rank}, ranks={ranks})"
     )
     return subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
 
@@ -169,7 +163,7 @@ def processes(tmp_path_factory):
         for process in started:
             process.kill()
             process.wait()
-    write_noise(root / "whole")
+    write_slowly(root / "whole")
     return root
 
 
@@ -180,7 +174,7 @@ def test_killed_at_any_moment_and_started_again(processes):
     assert len(folders) == 3 and not all((folder / "manifest.json").is_file() for folder in folders)
     for folder in folders:
         there = len(list(folder.glob("shard*")))
-        result = write_noise(folder)
+        result = write_slowly(folder)
         assert there > 0 and result.complete and result.images == 40 - 4 * there
         assert hashes(folder) == wanted
 
@@ -190,15 +184,15 @@ def test_two_processes_write_the_bytes_of_one(processes):
 
 
 def test_ranks(tmp_path, monkeypatch):
-    first = write_noise(tmp_path, images=8, rank=1, ranks=2)
+    first = write_slowly(tmp_path, images=8, rank=1, ranks=2)
     assert not first.complete and first.images == 4
     with pytest.raises(Exception, match=r"not finished, 1 of 2 shards are there: 'risp dataset small --images 8 .* goes on"):
         ShardSource(tmp_path)
-    assert write_noise(tmp_path, images=8, rank=0, ranks=2).complete
+    assert write_slowly(tmp_path, images=8, rank=0, ranks=2).complete
     with pytest.raises(Exception, match="3 processes share 2 shards"):
-        write_noise(tmp_path, images=8, rank=0, ranks=3)
+        write_slowly(tmp_path, images=8, rank=0, ranks=3)
     with pytest.raises(Exception, match="process 2 of 2"):
-        write_noise(tmp_path, images=8, rank=2, ranks=2)
+        write_slowly(tmp_path, images=8, rank=2, ranks=2)
     assert ranks_from_environment() == (0, 1)
     monkeypatch.setenv("RANK", "1")
     with pytest.raises(Exception, match="WORLD_SIZE=None.*whole numbers"):
@@ -287,7 +281,7 @@ def test_other_scene_psi_head_and_size(made):
 
 
 def test_full_disk(tmp_path, monkeypatch):
-    write_noise(tmp_path / "whole")
+    write_slowly(tmp_path / "whole")
     number, sync = 0, os.fsync
 
     def fsync(file):
@@ -300,14 +294,14 @@ def test_full_disk(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fsync)
         with pytest.raises(DiskFullError, match="full, 3 of 10 shards are safe: make room, and the same command goes on"):
-            write_noise(tmp_path / "set")
+            write_slowly(tmp_path / "set")
     assert len(list((tmp_path / "set").iterdir())) == 4
-    assert write_noise(tmp_path / "set").images == 28
+    assert write_slowly(tmp_path / "set").images == 28
     assert hashes(tmp_path / "set") == hashes(tmp_path / "whole")
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10**5))
     with pytest.raises(Exception, match="the dataset needs .* GB more and the disk of .* has 0.0001 GB left: make room"):
-        write_noise(tmp_path / "large")
+        write_slowly(tmp_path / "large")
 
 
 def test_only_leftovers_of_killed_processes_go(tmp_path):
@@ -353,8 +347,15 @@ def test_command(tmp_path, capsys):
     assert main(["dataset", str(scene), "--check", "x"]) == 2 and "leave out SCENE" in capsys.readouterr().err
 
 
-def test_resized_pictures_keep_their_view():
-    scene = make_scene(size=32)
-    sigma = scene.sigma
-    resize_pictures(scene, 16)
-    assert (scene.camera.width, scene.camera.height) == (16, 16) and scene.sigma == pytest.approx(2 * sigma)
+def test_resized_pictures_show_bodies_as_large_as_they_are():
+    shares = []
+    for size, prepared in ((64, True), (64, False), (512, True)):
+        scene = make_scene(size=size)
+        if prepared:
+            resize_pictures(scene, size)
+        coverage = scene.render(scene.rollout(frames=1), alpha=True)[0, 0, ..., 3]
+        assert coverage.shape == (size, size)
+        shares.append(float(coverage.mean()))
+    small, soft, fine = shares
+    assert small == pytest.approx(fine, rel=0.01)
+    assert soft > 1.03 * fine  # the scene's own edges make it larger
