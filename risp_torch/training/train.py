@@ -89,8 +89,9 @@ class _Run:
     """One training run in one process."""
 
     def __init__(
-        self, source: Source, settings: TrainSettings, shape: NetworkSettings, folder: RunFolder, ranks: Ranks, device: torch.device
-    ) -> None:
+        self, source: Source, settings: TrainSettings, shape: NetworkSettings, folder: RunFolder, ranks: Ranks,
+        device: torch.device,
+    ) -> None:  # fmt: skip
         self.source, self.settings, self.folder, self.ranks, self.device = source, settings, folder, ranks, device
         trained = len(source) - held_out(len(source), settings)
         self.feed = Feed(
