@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from benchmarks import peaks, startup
 from benchmarks.flops import adjoint_flops, step_flops
+from benchmarks.rollouts import BOUND_HEADER, MEGA, Case, add_bound, frame_bars, scaling_table, timed
 from benchmarks.table import Table, number, times
 from benchmarks.timing import best_times
 from risp_torch import bridge
@@ -29,28 +29,6 @@ FORWARD_TARGET, BACKWARD_TARGET = 5e6, 2e6  # steps/s
 WORLDS_TARGET = 1.8  # 1,024 worlds over one, on two cores
 # Public gradSim: one body with 8 contact points on two cores of the same kind, measured earlier, not in this run. steps/s.
 GRADSIM_FORWARD, GRADSIM_BACKWARD = 24_900.0, 18_300.0
-
-MEGA = 1e-6
-
-
-@dataclass(frozen=True)
-class Case:
-    """A solver with its inputs and a number of frames.
-
-    Attributes:
-        solver: one model and its time stepping.
-        inputs: torch tensors.
-        frames: frame intervals of ``substeps`` steps each.
-    """
-
-    solver: RigidSolver
-    inputs: RigidInputs
-    frames: int
-
-    @property
-    def body_steps(self) -> int:
-        """Steps of single bodies in one rollout, all worlds together."""
-        return self.frames * self.solver.settings.substeps * self.inputs.body_mass.numel()
 
 
 def tables(*, quick: bool) -> Iterator[Table]:
@@ -95,9 +73,7 @@ def _golden(count: int) -> tuple[np.ndarray, np.ndarray]:
     return k * np.pi * (3.0 - np.sqrt(5.0)), np.sqrt(k / count)
 
 
-def make_case(
-    points: np.ndarray, *, frames: int, touching: float, worlds: int = 1, bodies: int = 1, plan: str = "auto"
-) -> Case:
+def make_case(points: np.ndarray, *, frames: int, touching: float, worlds: int = 1, bodies: int = 1, plan: str = "auto") -> Case:
     """Bodies of 1 kg that lie on the ground, slide a little and roll a little.
 
     Args:
@@ -124,25 +100,7 @@ def make_case(
         body_force=torch.zeros(worlds, 1, 3, **real),
         force_point=torch.zeros(worlds, 1, 3, **real),
     )
-    return Case(solver, inputs, frames)
-
-
-def timed(cases: dict[str, Case], *, repeats: int, adjoint: StoreAll | Checkpoint | None = None) -> dict[str, dict[str, float]]:
-    """Times of each case's "taped" and "free" (without gradient) rollout and of its "backward" pass, all in turns.
-
-    The backward pass gets an adjoint at every frame, as a loss on a film gives it.
-    """
-    functions = {}
-    for name, case in cases.items():
-        kept = case.solver.rollout(case.inputs, case.frames, adjoint=adjoint or StoreAll())
-        if (kept.diverged_step >= 0).any():
-            raise RuntimeError(f"{name} diverged: this measures nothing")
-        bars = torch.ones_like(kept.body_q), torch.ones_like(kept.body_qd)
-        functions[name, "taped"] = lambda case=case: case.solver.rollout(case.inputs, case.frames, adjoint=adjoint or StoreAll())
-        functions[name, "free"] = lambda case=case: case.solver.rollout(case.inputs, case.frames)
-        functions[name, "backward"] = lambda case=case, kept=kept, bars=bars: case.solver.rollout_adjoint(kept, *bars)
-    least = best_times(functions, repeats=repeats)
-    return {name: {kind: least[name, kind] for kind in ("taped", "free", "backward")} for name in cases}
+    return Case(solver, inputs, frames, worlds * bodies)
 
 
 def one_body_table(*, quick: bool) -> tuple[Table, dict[str, dict[str, float]]]:
@@ -185,14 +143,14 @@ def _through_torch(case: Case, repeats: int) -> dict[str, float]:
         },
         repeats=repeats,
     )
-    return {kind: case.body_steps / seconds for kind, seconds in least.items()}
+    return {kind: case.steps / seconds for kind, seconds in least.items()}
 
 
 def bodies_table(*, quick: bool) -> Table:
     """Several bodies in one world."""
     sizes = {1: 1600, 10: 160} if quick else {1: 8000, 10: 1600, 100: 160}
     cases = {str(n): make_case(box_points(), frames=frames, touching=4, bodies=n) for n, frames in sizes.items()}
-    result, _ = _scaling_table("Boxes in one world (M body-steps/s in total)", "bodies", cases, quick)
+    result, _ = scaling_table("Boxes in one world (M body-steps/s in total)", "bodies", cases, repeats=3 if quick else 9)
     return result
 
 
@@ -203,27 +161,12 @@ def worlds_table(*, quick: bool) -> tuple[Table, dict[str, float]]:
         f"{b:,} × {frames * SUBSTEPS:,} steps": make_case(box_points(), frames=frames, touching=4, worlds=b)
         for b, frames in sizes
     }
-    result, rates = _scaling_table("Worlds with one box each (M steps/s in total)", "worlds", cases, quick)
+    result, rates = scaling_table("Worlds with one box each (M steps/s in total)", "worlds", cases, repeats=3 if quick else 9)
     result.remarks.append(
         f"Target: {WORLDS_TARGET:g} times one world's rate at 1,024 worlds on two cores. The taped batch of 2,000 steps keeps "
         "ten times the states of the first row (106 MB), in memory that the system hands out page by page; with 200 steps all "
         "rows keep about as much."
     )
-    return result, rates
-
-
-def _scaling_table(title: str, what: str, cases: dict[str, Case], quick: bool) -> tuple[Table, dict[str, float]]:
-    least = timed(cases, repeats=3 if quick else 9)
-    result = Table(
-        title,
-        (what, "steps", "forward, taped", "ratio to 1", "forward, no gradient", "ratio to 1", "backward", "ratio to 1"),
-    )
-    first, rates = None, {}
-    for name, case in cases.items():
-        rates = {kind: case.body_steps / seconds for kind, seconds in least[name].items()}
-        first = first or rates
-        cells = [cell for kind, rate in rates.items() for cell in (number(rate * MEGA), number(rate / first[kind], 2))]
-        result.add(name, f"{case.frames * SUBSTEPS:,}", *cells)
     return result, rates
 
 
@@ -261,9 +204,7 @@ def _plan_times(points: np.ndarray, touching: float, quick: bool) -> dict[str, d
     frames = max(1, min(40, 200_000 // len(points)))
     cases = {plan: make_case(points, frames=frames, touching=touching, plan=plan) for plan in ("world", "element")}
     least = timed(cases, repeats=3 if quick else 7)
-    return {
-        plan: {kind: seconds / cases[plan].body_steps for kind, seconds in kinds.items()} for plan, kinds in least.items()
-    }
+    return {plan: {kind: seconds / cases[plan].steps for kind, seconds in kinds.items()} for plan, kinds in least.items()}
 
 
 def _crossover(sizes: tuple[int, ...], ratios: list[float]) -> str:
@@ -292,7 +233,7 @@ def checkpoint_table(*, quick: bool) -> Table:
     least, gradients, functions = {}, {}, {}
     for name, adjoint in adjoints.items():
         kept = case.solver.rollout(case.inputs, frames, adjoint=adjoint)
-        bars = torch.ones_like(kept.body_q), torch.ones_like(kept.body_qd)
+        bars = frame_bars(kept)
         gradients[name] = case.solver.rollout_adjoint(kept, *bars)
         functions[name, "taped"] = lambda adjoint=adjoint: case.solver.rollout(case.inputs, frames, adjoint=adjoint)
         functions[name, "backward"] = lambda kept=kept, bars=bars: case.solver.rollout_adjoint(kept, *bars)
@@ -332,18 +273,15 @@ def bound_table(rates: dict[str, dict[str, float]], worlds_rates: dict[str, floa
     """
     peak = peaks.measure(quick=quick)
     cores = torch.get_num_threads() if require().device == "cpu" else 1
-    result = Table(
-        "Bound: arithmetic and memory of a step",
-        ("pass", "flops a step", "Gflop/s", "of the scalar peak", "a step in dependent multiply-adds", "state bytes a step",
-         "GB/s", "of the copy rate"),
-    )  # fmt: skip
+    result = Table("Bound: arithmetic and memory of a step", BOUND_HEADER)
+    state_bytes = STATE_SIZE * 4
     for (name, kinds), touching in zip(rates.items(), (4, 8), strict=True):
         for kind, flops in (("taped", step_flops(8, touching)), ("backward", adjoint_flops(8, touching))):
             label = f"{name}: {'forward, taped' if kind == 'taped' else 'backward'}"
-            _add_bound(result, label, kinds[kind], flops, peak.flops, peak, f"{1 / kinds[kind] / peak.dependent:.0f}")
+            add_bound(result, label, kinds[kind], flops, state_bytes, peak, one_chain=True)
     for kind, flops in (("taped", step_flops(8, 4)), ("backward", adjoint_flops(8, 4))):
         label = f"the largest batch of worlds: {'forward, taped' if kind == 'taped' else 'backward'}"
-        _add_bound(result, label, worlds_rates[kind], flops, peak.flops * cores, peak, "")
+        add_bound(result, label, worlds_rates[kind], flops, state_bytes, peak, cores=cores)
     result.remarks.append(
         f"Measured in this run: {number(peak.flops / 1e9)} Gflop/s of scalar multiply-adds a core ({cores} cores count for "
         f"the batch), {number(peak.dependent * 1e9)} ns for a multiply-add that waits for the one before, and "
@@ -352,11 +290,3 @@ def bound_table(rates: dict[str, dict[str, float]], worlds_rates: dict[str, floa
         "chain: contact point, force, momentum, rotation, quaternion, the next contact point."
     )
     return result
-
-
-def _add_bound(result: Table, label: str, rate: float, flops: int, peak_flops: float, peak: peaks.Peaks, chain: str) -> None:
-    bytes_a_step = STATE_SIZE * 4
-    result.add(
-        label, flops, number(rate * flops / 1e9), f"{100 * rate * flops / peak_flops:.0f} %", chain,
-        bytes_a_step, number(rate * bytes_a_step / 1e9), f"{100 * rate * bytes_a_step / peak.copy:.1f} %",
-    )  # fmt: skip

@@ -120,7 +120,7 @@ def with_shadows(scene: Scene, **settings: Any) -> Scene:
 
 def start_of(scene: Scene) -> torch.Tensor:
     """Poses [1, 1, N, 7] of the scene's bodies at its start."""
-    return scene.rigid_inputs(scene.table.values()).body_q0[:, None]
+    return scene.start_poses(scene.table.values())[:, None]
 
 
 def shot(scene: Scene, **options: Any) -> np.ndarray:

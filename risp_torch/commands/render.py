@@ -73,7 +73,7 @@ def _pictures(scene: Any, options: argparse.Namespace, values: dict[str, Any]) -
 def _poses(scene: Any, frame: int) -> Any:
     """Poses [1, 1, N, 7] of a frame."""
     if frame == 0:
-        return scene.rigid_inputs(scene.table.values()).body_q0[:, None]
+        return scene.start_poses(scene.table.values())[:, None]
     return scene.rollout(frames=frame).body_q[:, -1:]
 
 

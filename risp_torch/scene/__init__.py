@@ -9,7 +9,9 @@ from risp_torch.scene.items import (
     PointLight,
     Surface,
 )
+from risp_torch.scene.joints import Fixed, Joint, Prismatic, Revolute, Spherical
 from risp_torch.scene.load import load_scene, scene_names
+from risp_torch.scene.motors import SinePulse
 from risp_torch.scene.scene import Scene, States
 
 __all__ = [
@@ -18,8 +20,14 @@ __all__ = [
     "Contact",
     "DirectionalLight",
     "EnvironmentLight",
+    "Fixed",
+    "Joint",
     "PointLight",
+    "Prismatic",
+    "Revolute",
     "Scene",
+    "SinePulse",
+    "Spherical",
     "States",
     "Surface",
     "load_scene",

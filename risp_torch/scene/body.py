@@ -95,31 +95,15 @@ def make_body(
 ) -> Body:  # fmt: skip
     """Name a body's numbers in the table and return the body (arguments: ``Scene.add_rigid``; the scene has a ground, and
     its shading has highlights)."""
-    if (density is None) == (mass is None):
-        raise UserError(f"{name} needs its density or its mass: give exactly one of the two")
-    if inertia is not None and mass is None:
-        raise UserError(f"{name} has an inertia and a density: give its mass with the inertia instead")
-    if inertia is not None and inertia_per_mass is not None:
-        raise UserError(f"{name} has an inertia and an inertia_per_mass: give one of the two")
+    check_mass_choice(name, density, mass, inertia, inertia_per_mass)
     quaternion = np.asarray(orientation, dtype=np.float64)
     if quaternion.shape != (4,) or not np.linalg.norm(quaternion) > 0:
         raise UserError(f"{name}.orientation is {orientation}: give a quaternion (x, y, z, w) that is not zero")
-    if not re.fullmatch(r"[A-Za-z_][\w-]*", name):
-        raise UserError(f"a body is called {name!r}: use letters, digits, _ and - (dots separate the parts of parameter names)")
+    check_name(name)
     if contact is not None and not ground:
         raise UserError(f"{name} has a contact material and the scene has no ground: call add_ground first")
     mesh = shape.mesh()
-    if density is not None:
-        table.add(f"{name}.density", density, unit="kg/m3", sign="positive")
-    else:
-        table.add(f"{name}.mass", mass, unit="kg", sign="positive")
-    if inertia is not None:
-        check_inertia(inertia.value if isinstance(inertia, Param) else inertia, f"{name}.inertia")
-        table.add(f"{name}.inertia", inertia, unit="kg m2", shape=(3, 3))
-    if inertia_per_mass is not None:
-        given = inertia_per_mass.value if isinstance(inertia_per_mass, Param) else inertia_per_mass
-        check_inertia(given, f"{name}.inertia_per_mass")
-        table.add(f"{name}.inertia_per_mass", inertia_per_mass, unit="m2", shape=(3, 3))
+    add_mass(table, name, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass)
     table.add(f"{name}.position", position, unit="m", shape=(3,))
     table.add(f"{name}.rotation", rotation, unit="rad", shape=(3,))
     table.add(f"{name}.velocity", velocity, unit="m/s", shape=(3,))
@@ -133,6 +117,34 @@ def make_body(
     material = f"{name}.contact" if contact is not None else "ground.contact" if ground else None
     points = contact_points(shape) if material is not None and ground else np.zeros((0, 3))
     return Body(name, look, points, mass_properties(shape), quaternion / np.linalg.norm(quaternion), material)
+
+
+def check_mass_choice(name: str, density: Any, mass: Any, inertia: Any, inertia_per_mass: Any) -> None:
+    """Refuse masses and inertias that contradict each other."""
+    if (density is None) == (mass is None):
+        raise UserError(f"{name} needs its density or its mass: give exactly one of the two")
+    if inertia is not None and mass is None:
+        raise UserError(f"{name} has an inertia and a density: give its mass with the inertia instead")
+    if inertia is not None and inertia_per_mass is not None:
+        raise UserError(f"{name} has an inertia and an inertia_per_mass: give one of the two")
+
+
+def add_mass(table: ParameterTable, name: str, *, density: Any, mass: Any, inertia: Any, inertia_per_mass: Any) -> None:
+    """Name mass or density, and the inertia where it is given."""
+    if density is not None:
+        table.add(f"{name}.density", density, unit="kg/m3", sign="positive")
+    else:
+        table.add(f"{name}.mass", mass, unit="kg", sign="positive")
+    for kind, given, unit in (("inertia", inertia, "kg m2"), ("inertia_per_mass", inertia_per_mass, "m2")):
+        if given is not None:
+            check_inertia(given.value if isinstance(given, Param) else given, f"{name}.{kind}")
+            table.add(f"{name}.{kind}", given, unit=unit, shape=(3, 3))
+
+
+def check_name(name: str) -> None:
+    """Refuse a body's name that cannot be the first part of parameter names."""
+    if not re.fullmatch(r"[A-Za-z_][\w-]*", name):
+        raise UserError(f"a body is called {name!r}: use letters, digits, _ and - (dots separate the parts of parameter names)")
 
 
 def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:

@@ -26,6 +26,15 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     return torch.func.debug_unwrap(tensor)
 
 
+def gravity_rows(values: Values) -> torch.Tensor:
+    """Gravity [B, 3], m/s2: the scene's vector, or its strength downwards."""
+    given = values["gravity"]
+    if given.ndim == 2:
+        return given
+    none = torch.zeros_like(given)
+    return torch.stack([none, none, -given], dim=1)
+
+
 def shared_rows(values: Values) -> dict[str, torch.Tensor]:
     """Parameter values [B, ...] with one row [1, ...] where all worlds share it.
 

@@ -8,23 +8,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from risp_torch import bridge
 from risp_torch.bridge.checks import bridge_device
+from risp_torch.scene.articulation import (
+    articulated_inputs,
+    articulated_model,
+    centers_of_mass,
+    velocity_slices,
+)
 from risp_torch.scene.backdrop import Backdrop, Pattern
 from risp_torch.scene.body import Body, add_contact, make_body
 from risp_torch.scene.cameras import ALL, Cameras
 from risp_torch.scene.description import describe
 from risp_torch.scene.items import Camera, Contact, Light, Picture, Surface, Vector, Wrap
+from risp_torch.scene.joints import Joint
 from risp_torch.scene.lights import Lights
-from risp_torch.scene.numbers import Values, plain, shared_rows
+from risp_torch.scene.links import Link, make_link
+from risp_torch.scene.motors import Motors, make_motors
+from risp_torch.scene.numbers import Values, gravity_rows, plain, shared_rows
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.rotors import Rotors, body_wrench, group_actions, make_rotors
 from risp_torch.scene.view import Field, View
 from risp_torch.suggest import unknown_name_error
 from ti_render import MeshTopology, RasterSettings, RenderInputs, ShadowSettings
 from ti_sim.adjoint import Adjoint
+from ti_sim.articulated.instant import forward_kinematics
+from ti_sim.articulated.model import ArticulatedInputs, ArticulatedSettings
+from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.rigid.model import Integrator, Plan, RigidInputs, RigidModel, RigidSettings
@@ -43,11 +56,16 @@ class States:
         body_qd: [B, T, N, 6] velocities [m/s] and angular velocities [rad/s], world frame.
         diverged_step: [B, N] int32, first physics step with a number that is not finite or a centre of mass beyond the scene's
             max_distance, -1 where there is none.
+        joint_q: [B, T, Q] coordinates of all joints [m, rad, quaternions] in a scene with links (``ArticulatedModel``); None in
+            others.
+        joint_qd: [B, T, D] velocities of all joints [m/s, rad/s]; None in scenes without links.
     """
 
     body_q: torch.Tensor
     body_qd: torch.Tensor
     diverged_step: torch.Tensor
+    joint_q: torch.Tensor | None = None
+    joint_qd: torch.Tensor | None = None
 
     @property
     def finite(self) -> torch.Tensor:
@@ -95,7 +113,7 @@ class Scene:
             frame_dt: time between two frames [s].
             frames: frame intervals; a film of the scene has one picture more, the start.
             substeps: physics steps in a frame.
-            gravity: [3] m/s2.
+            gravity: [3] m/s2, or one number, its strength downwards.
             integrator: "semi_implicit" or "rk4".
             plan: execution plan of the solver (``RigidSettings``).
             max_distance: of a body's centre of mass from the origin [m]; a world in which one goes farther has failed, and is
@@ -126,17 +144,19 @@ class Scene:
         }  # fmt: skip
         RasterSettings(width=1, height=1, **self.style)  # refuses unknown choices here, where they were made
         self.table = ParameterTable({})
-        self.table.add("gravity", gravity, unit="m/s2", shape=(3,))
+        strength = np.ndim(gravity.value if isinstance(gravity, Param) else gravity) == 0
+        self.table.add("gravity", gravity, unit="m/s2", shape=() if strength else (3,))
         self.table.add("softness.sigma", sigma, unit="", sign="positive")
         self.table.add("softness.gamma", gamma, unit="", sign="positive")
         self.bodies: list[Body] = []
         self.forces: list[AppliedForce] = []
         self.rotors: list[Rotors] = []
+        self.motors: list[Motors] = []
         self.lights = Lights(self.table)
         self.backdrop = Backdrop(self.table)
         self.shadows: ShadowSettings | None = None
         self._cameras = Cameras(self.table)
-        self._solver: RigidSolver | None = None
+        self._solver: RigidSolver | ArticulatedSolver | None = None
         self._geometry: tuple[MeshTopology, torch.Tensor] | None = None
 
     # -- writing a scene ------------------------------------------------------------------------------------------------
@@ -233,6 +253,115 @@ class Scene:
         )  # fmt: skip
         self.bodies.append(body)
         self._solver = self._geometry = None
+
+    def add_number(self, name: str, value: float | Param, *, unit: str = "") -> None:
+        """A number of its own, which joints share by its name (``Revolute(stiffness="finger.stiffness")``).
+
+        Args:
+            name: dotted name.
+            value: number or Param.
+            unit: for tables.
+
+        Raises:
+            UserError: the name is taken.
+        """
+        self.table.add(name, value, unit=unit)
+
+    def add_link(
+        self,
+        name: str,
+        *,
+        joint: Joint,
+        shape: Shape,
+        parent: str | None = None,
+        density: float | Param | None = None,
+        mass: float | Param | None = None,
+        inertia: Any = None,
+        inertia_per_mass: Any = None,
+        position: Vector = (0.0, 0.0, 0.0),
+        orientation: Sequence[float] = (0.0, 0.0, 0.0, 1.0),
+        center: Vector = (0.0, 0.0, 0.0),
+        length: float | Param | None = None,
+        direction: Sequence[float] = (0.0, 0.0, -1.0),
+        share: float = 1.0,
+        at_tip: bool = False,
+        contact: Contact | None = None,
+        surface: Surface | None = None,
+    ) -> None:
+        """A link that hangs on another one, or on the world, by a joint. Its frame lies in the joint. Parents come first.
+
+        Args:
+            name: first part of its parameter names.
+            joint: ``Fixed``, ``Revolute``, ``Prismatic`` or ``Spherical``; its numbers are "<name>.stiffness" and so on.
+            shape: geometry, centred at the centre of mass, with the axes of the link's frame.
+            parent: name of the link that it hangs on, None for the world.
+            density, mass, inertia, inertia_per_mass: as for ``add_rigid``.
+            position: of the joint in the parent's frame, or in the world [m].
+            orientation: of the joint in the parent's frame, quaternion (x, y, z, w).
+            center: of mass in the link's frame [m].
+            length: of the link [m], an unknown for example: it moves the centre of mass, and links that hang at the tip.
+            direction: of the length in the link's frame.
+            share: which part of the length lies between the joint and the centre of mass.
+            at_tip: whether the joint sits at the end of the parent's length, from where ``position`` counts.
+            contact: material against the ground, the ground's own by default.
+            surface: colours, texture, material.
+
+        Raises:
+            UserError: there is no such parent, limits are reversed, or a number or mesh is not usable; the message says which.
+        """
+        link = make_link(
+            self.table, name, bodies=self.bodies, parent=parent, joint=joint, shape=shape, density=density, mass=mass,
+            inertia=inertia, inertia_per_mass=inertia_per_mass, position=position, orientation=orientation, center=center,
+            length=length, direction=direction, share=share, at_tip=at_tip, contact=contact, surface=surface,
+            ground=self.ground_height is not None, phong=self.style["shading"] == "phong",
+        )  # fmt: skip
+        self.bodies.append(link)
+        self._solver = self._geometry = None
+
+    def add_motors(
+        self,
+        name: str,
+        *,
+        joints: Sequence[str],
+        actions: Any = 0.0,
+        gain: float | Param = 1.0,
+        limit: float = math.inf,
+        targets: Any = None,
+        servo_stiffness: float | Param = 0.0,
+        servo_damping: float | Param = 0.0,
+        shared: bool = False,
+    ) -> None:
+        """Motors in joints: each has the force clip(gain action + stiffness (target - position) - damping rate, -limit, limit).
+
+        Args:
+            name: first part of their parameter names ("<name>.actions", "<name>.gain" and so on).
+            joints: names of their links; a spherical joint has three motors.
+            actions: [frames, R] commands, each held over a frame interval (or what broadcasts to this shape), or a
+                ``SinePulse``. R is the number of motors, 1 where they share one command.
+            gain: force of an action of one [N, N m].
+            limit: largest force either way, servo included; beyond it the gradient is zero, which is the true derivative.
+            targets: [frames, R] positions of a servo [m, rad]; none by default. To hold a speed, move the target.
+            servo_stiffness, servo_damping: of the servo.
+            shared: whether one command serves all of them.
+
+        Raises:
+            UserError: there is no such joint or it has motors already, a shape does not fit, or a number makes no sense.
+        """
+        slices, taken = velocity_slices(self.bodies), {v for group in self.motors for v in group.velocities}
+        chosen: list[int] = []
+        for joint in joints:
+            index = self._body_index(joint)
+            if not isinstance(self.bodies[index], Link):
+                raise UserError(f"{name} drives {joint!r}, which is a free rigid body: name links")
+            own = range(slices[index].start, slices[index].stop)
+            if taken.intersection(own):
+                raise UserError(f"{name} drives the joint of {joint!r}, which has motors already: one group for each joint")
+            chosen += own
+        group = make_motors(
+            self.table, name, velocities=chosen, actions=actions, gain=gain, limit=limit, targets=targets,
+            servo_stiffness=servo_stiffness, servo_damping=servo_damping, shared=shared, frames=self.frames,
+        )  # fmt: skip
+        self.motors.append(group)
 
     def add_force(
         self,
@@ -434,27 +563,46 @@ class Scene:
 
     # -- running --------------------------------------------------------------------------------------------------------
 
-    def solver(self) -> RigidSolver:
-        """The rigid solver of this scene, built at first use.
+    @property
+    def articulated(self) -> bool:
+        """Whether any body is a link; all of them then move by the articulated solver."""
+        return any(isinstance(body, Link) for body in self.bodies)
+
+    def solver(self) -> RigidSolver | ArticulatedSolver:
+        """The solver of this scene, built at first use.
 
         Raises:
-            UserError: the scene has no bodies.
+            UserError: the scene has no bodies, or mixes links with what their solver does not have.
         """
         if self._solver is None:
             if not self.bodies:
-                raise UserError("the scene has no bodies: add one with add_rigid")
-            model = RigidModel(
-                body_names=tuple(b.name for b in self.bodies),
-                contact_points=tuple(b.points for b in self.bodies),
-                force_body=tuple(f.body for f in self.forces),
-                force_steps=tuple((f.first_step, f.last_step) for f in self.forces),
-                ground_height=self.ground_height or 0.0,
-                driven=self.driven,
-            )
-            self._solver = RigidSolver(model, self.settings)
+                raise UserError("the scene has no bodies: add one with add_rigid or add_link")
+            self._solver = self._articulated_solver() if self.articulated else self._rigid_solver()
             for sentence in self.step_warnings():
                 warnings.warn(sentence, stacklevel=3)
         return self._solver
+
+    def _rigid_solver(self) -> RigidSolver:
+        model = RigidModel(
+            body_names=tuple(b.name for b in self.bodies),
+            contact_points=tuple(b.points for b in self.bodies),
+            force_body=tuple(f.body for f in self.forces),
+            force_steps=tuple((f.first_step, f.last_step) for f in self.forces),
+            ground_height=self.ground_height or 0.0,
+            driven=self.driven,
+        )
+        return RigidSolver(model, self.settings)
+
+    def _articulated_solver(self) -> ArticulatedSolver:
+        if self.forces or self.driven or math.isfinite(self.settings.max_distance):
+            raise UserError(
+                "a scene with links has no applied forces, rotors, drag or max_distance: leave them out, or drive its joints "
+                "with add_motors"
+            )
+        settings = ArticulatedSettings(
+            dt=self.settings.dt, substeps=self.settings.substeps, integrator=self.settings.integrator
+        )
+        return ArticulatedSolver(articulated_model(self.bodies, ground_height=self.ground_height or 0.0), settings)
 
     def step_warnings(self) -> list[str]:
         """Sentences about bodies for which the physics step is too long at the scene's own values.
@@ -514,7 +662,7 @@ class Scene:
             body_mass=stack([b.mass(values) for b in self.bodies], 1),
             body_inertia=stack([b.inertia(values) for b in self.bodies], 1),
             body_material=stack([b.contact(values) for b in self.bodies], 1),
-            gravity=some,
+            gravity=gravity_rows(values),
             body_force=stack(forces, 1),
             force_point=stack(points, 1),
             body_wrench=wrench,
@@ -539,7 +687,8 @@ class Scene:
             frames: frame intervals, the scene's by default.
             actions: [B, F, A] thrusts [N] in place of the scene's own, for F >= frames frame intervals, the rotors of all groups
                 side by side in the order in which they were added; gradients flow through them. [1, F, A] serves all worlds.
-            state0: (body_q [B, N, 7], body_qd [B, N, 6]) to start from instead of the bodies' initial values.
+            state0: (body_q [B, N, 7], body_qd [B, N, 6]) to start from instead of the bodies' initial values; in a scene with
+                links (joint_q [B, Q], joint_qd [B, D]).
             adjoint: StoreAll() (default) or Checkpoint(every=k).
 
         Returns:
@@ -550,6 +699,10 @@ class Scene:
         """
         solver = self.solver()
         count = self.frames if frames is None else frames
+        if self.articulated:
+            return self._articulated_rollout(
+                solver, parameters, worlds=worlds, frames=count, actions=actions, state0=state0, adjoint=adjoint
+            )
         if actions is not None:
             actions = torch.as_tensor(actions, dtype=bridge.bridge_dtype(), device=bridge_device())
             if replaced := [name for g in self.rotors if (name := f"{g.name}.actions") in (parameters or {})]:
@@ -563,6 +716,42 @@ class Scene:
         if (diverged >= 0).any():
             solver.check_divergence_steps(diverged, left)
         return States(body_q, body_qd, diverged)
+
+    def _articulated_rollout(
+        self, solver: ArticulatedSolver, parameters: Any, *, worlds: int | None, frames: int, actions: Any, state0: Any,
+        adjoint: Any,
+    ) -> States:  # fmt: skip
+        if actions is not None:
+            actions = torch.as_tensor(actions, dtype=bridge.bridge_dtype(), device=bridge_device())
+            if worlds is None and actions.ndim == 3 and actions.shape[0] > 1:
+                worlds = actions.shape[0]
+        values = self.table.values(parameters, worlds=worlds)
+        inputs = articulated_inputs(self.bodies, self.motors, values, frames=frames, actions=actions)
+        if state0 is not None:
+            inputs = replace(inputs, joint_q0=state0[0], joint_qd0=state0[1])
+        joint_q, joint_qd, link_q, link_qd, diverged = bridge.articulated_rollout(solver, inputs, frames, adjoint=adjoint)
+        body_q, body_qd = centers_of_mass(self.bodies, values, link_q, link_qd)
+        return States(body_q, body_qd, diverged, joint_q, joint_qd)
+
+    def start_poses(self, values: Values) -> torch.Tensor:
+        """Poses [B, N, 7] of the centres of mass at the start (m, unit quaternions), from parameter values [B, ...]."""
+        if not self.articulated:
+            return self.rigid_inputs(values).body_q0
+        inputs = articulated_inputs(self.bodies, self.motors, values, frames=1, actions=None)
+        return self.poses_of_joints(values, inputs.joint_q0)
+
+    def poses_of_joints(self, values: Values, joint_q: torch.Tensor) -> torch.Tensor:
+        """Poses [B, N, 7] of the centres of mass for joint coordinates [B, Q] (m, rad, unit quaternions); no gradient.
+
+        Args:
+            values: parameters [B, ...].
+            joint_q: coordinates of all joints (``ArticulatedModel``).
+        """
+        inputs = articulated_inputs(self.bodies, self.motors, values, frames=1, actions=None)
+        given = ArticulatedInputs(*(array.detach().contiguous() for array in inputs.arrays()))
+        joint_q = joint_q.detach().contiguous()
+        link_q, link_qd = forward_kinematics(self.solver().model, given, joint_q, torch.zeros_like(given.joint_qd0))
+        return centers_of_mass(self.bodies, values, link_q[:, None], link_qd[:, None])[0][:, 0].detach()
 
     def render(
         self,

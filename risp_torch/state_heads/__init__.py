@@ -1,6 +1,7 @@
 """State heads: what RISP reads from a picture, how it is normalised, and how states are drawn for training."""
 
 from risp_torch.state_heads.head import StateHead, head_from_json
+from risp_torch.state_heads.joint_angles import JointAngleHead
 from risp_torch.state_heads.rigid_pose import RigidPoseHead
 
-__all__ = ["RigidPoseHead", "StateHead", "head_from_json"]
+__all__ = ["JointAngleHead", "RigidPoseHead", "StateHead", "head_from_json"]

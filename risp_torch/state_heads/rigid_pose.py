@@ -63,7 +63,7 @@ class RigidPoseHead(StateHead, kind="rigid_pose"):
 
         position = random.uniform(self.low, self.high)
         angles = np.array([random.uniform(*ends) for ends in (self.yaw, self.pitch, self.roll)])
-        body_q = scene.rigid_inputs(scene.table.values()).body_q0[0].detach().clone()
+        body_q = scene.start_poses(scene.table.values())[0].detach().clone()
         body_q[self._index(scene)] = constant(np.concatenate([position, quaternion_of(angles)]))
         return body_q
 

@@ -85,8 +85,9 @@ class TrainSettings:
         return 0.5 * self.learning_rate * (1 + math.cos(math.pi * progress))
 
 
+# gamma is the scene's in both: ``RispTask.gamma`` and ``RispTask.quick_gamma``.
 PRESETS: dict[str, TrainSettings] = {
-    # RISP, B.2, with ResNet-18's own width; gamma is the scene's (``RispTask.gamma``).
+    # RISP, B.2, with ResNet-18's own width.
     "paper": TrainSettings(gamma=1.0, epochs=100, learning_rate=1e-2, width=64),
     # For two CPU cores and about 2,000 pictures of 64 pixels.
     "quick": TrainSettings(gamma=0.3, epochs=30, learning_rate=3e-3, width=16),
@@ -98,7 +99,7 @@ def preset(name: str, task: RispTask, **changes: Any) -> TrainSettings:
 
     Args:
         name: "quick" or "paper".
-        task: of the scene; the paper preset takes its gamma.
+        task: of the scene, which has a gamma for each preset.
         changes: settings in place of the preset's.
 
     Raises:
@@ -106,6 +107,5 @@ def preset(name: str, task: RispTask, **changes: Any) -> TrainSettings:
     """
     if name not in PRESETS:
         raise unknown_name_error("preset", name, list(PRESETS))
-    if name == "paper":
-        changes = {"gamma": task.gamma, **changes}
-    return replace(PRESETS[name], **changes)
+    gamma = task.gamma if name == "paper" else task.quick_gamma
+    return replace(PRESETS[name], **({"gamma": gamma} | changes))

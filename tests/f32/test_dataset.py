@@ -12,7 +12,6 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 

@@ -1,0 +1,218 @@
+"""Speed of the articulated solver: steps a second forward and backward, batches, other simulators, and what bounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from benchmarks import peaks
+from benchmarks.articulated_flops import adjoint_flops, step_flops
+from benchmarks.other_simulators import Measured, description, run_mujoco, run_newton
+from benchmarks.rollouts import BOUND_HEADER, MEGA, Case, add_bound, scaling_table, timed
+from benchmarks.table import Table, number, times
+from risp_torch import load_scene
+from risp_torch.scene.articulation import articulated_inputs
+from ti_sim.articulated.model import ArticulatedInputs
+from ti_sim.articulated.solver import ArticulatedSolver
+from ti_sim.base.runtime import require
+
+TITLE = "Articulated bodies"
+
+PENDULUM_TARGET, HAND_TARGET, HAND_BACKWARD_TARGET = 3e6, 2e5, 8e4  # steps/s; the first two forward
+BATCH_TARGET = 1.8  # 64 hands over one, on two cores
+NEWTON_TARGET = 10.0  # times as fast
+
+# Frames of a rollout by scene: about a tenth of a second forward each. Those of the double pendulum are fewer, whose adjoint
+# grows with time.
+FRAMES = {"pendulum": 4000, "double_pendulum": 600, "hand": 800}
+_PER_FRAME = ("action", "servo_target", "link_wrench")
+COMPARED = 10  # frames that other simulators run
+KINDS = {"free": "forward, no gradient", "taped": "forward, taped", "backward": "backward"}
+
+
+def tables(*, quick: bool) -> Iterator[Table]:
+    """All tables of the articulated solver, as they are measured.
+
+    Args:
+        quick: fewer steps and repeats.
+    """
+    one_tree, rates = one_tree_table(quick=quick)
+    yield one_tree
+    batch, batch_rates = batch_table(quick=quick)
+    yield batch
+    yield from comparison_tables(quick=quick)
+    yield bound_table(rates, batch_rates, quick=quick)
+
+
+def make_case(name: str, *, frames: int, worlds: int = 1, integrator: str = "semi_implicit") -> Case:
+    """A scene's links and motors, all worlds alike.
+
+    Args:
+        name: of the scene.
+        frames: frame intervals; the motors' actions begin again where the scene's end.
+        worlds: B.
+        integrator: of the solver.
+    """
+    scene = load_scene(name)
+    bound = scene.solver()
+    solver = ArticulatedSolver(bound.model, replace(bound.settings, integrator=integrator))
+    one = articulated_inputs(scene.bodies, scene.motors, scene.table.values(), frames=scene.frames, actions=None)
+    return Case(solver, _spread(one, worlds, frames), frames, worlds)
+
+
+def _spread(one: ArticulatedInputs, worlds: int, frames: int) -> ArticulatedInputs:
+    """One world's inputs for several, over more frames."""
+    rows = torch.arange(frames, device=one.action.device) % one.frame_count
+    long = replace(one, **{name: getattr(one, name)[:, rows] for name in _PER_FRAME})
+    return ArticulatedInputs(*(a.detach().repeat(worlds, *(1,) * (a.ndim - 1)).contiguous() for a in long.arrays()))
+
+
+def one_tree_table(*, quick: bool) -> tuple[Table, dict[str, dict[str, float]]]:
+    """One world with one tree of links; also the rates [steps/s] of the semi-implicit step by scene and kind."""
+    cases, shown = {}, {}
+    for name, frames in FRAMES.items():
+        for integrator in ("semi_implicit", "rk4"):
+            label = f"{name}, {integrator}"
+            cases[label] = make_case(name, frames=max(1, frames // (10 if quick else 1)), integrator=integrator)
+            shown[label] = (name, integrator)
+    least = timed(cases, repeats=3 if quick else 9)
+    result = Table(
+        "One tree of links in one world (M steps/s)",
+        ("scene", "joints", "integrator", "steps", "forward, taped", "forward, no gradient", "backward",
+         "forward / target", "backward / target"),
+    )  # fmt: skip
+    rates = {}
+    for label, (name, integrator) in shown.items():
+        case = cases[label]
+        rate = {kind: case.steps / seconds for kind, seconds in least[label].items()}
+        forward = backward = ""
+        if integrator == "semi_implicit":
+            rates[name] = rate
+            forward_target = {"pendulum": PENDULUM_TARGET, "hand": HAND_TARGET}.get(name)
+            forward = times(rate["taped"] / forward_target) if forward_target else ""
+            backward = times(rate["backward"] / HAND_BACKWARD_TARGET) if name == "hand" else ""
+        joints = sum(kind != "fixed" for kind in case.solver.model.joint_type)
+        cells = [number(rate[kind] * MEGA) for kind in ("taped", "free", "backward")]
+        result.add(name, joints, integrator, f"{case.steps:,}", *cells, forward, backward)
+    result.remarks.append(
+        f"Targets, of the taped semi-implicit step: {PENDULUM_TARGET * MEGA:g} forward for the pendulum; "
+        f"{HAND_TARGET * MEGA:g} forward and {HAND_BACKWARD_TARGET * MEGA:g} backward for the hand."
+    )
+    return result, rates
+
+
+def batch_table(*, quick: bool) -> tuple[Table, dict[str, float]]:
+    """Several worlds with one hand each; also the rates of the largest batch."""
+    sizes = ((1, 80), (64, 8)) if quick else ((1, 800), (2, 800), (64, 80), (1024, 8))
+    cases = {f"{b:,}": make_case("hand", frames=frames, worlds=b) for b, frames in sizes}
+    result, rates = scaling_table("Worlds with one hand each (M steps/s in total)", "worlds", cases, repeats=3 if quick else 9)
+    result.remarks.append(f"Target: {BATCH_TARGET:g} times one world's rate at 64 worlds on two cores.")
+    return result, rates
+
+
+def comparison_tables(*, quick: bool) -> Iterator[Table]:
+    """One world against MuJoCo, forward only, and against Newton's Featherstone solver, forward and backward."""
+    repeats = 3 if quick else 9
+    cases = {name: make_case(name, frames=max(1, frames // (10 if quick else 1))) for name, frames in FRAMES.items()}
+    plain = {name: description(case) for name, case in cases.items()}
+    ours = {
+        name: {kind: seconds / cases[name].steps for kind, seconds in kinds.items()}
+        for name, kinds in timed(cases, repeats=repeats).items()
+    }
+    ends = {name: case.solver.rollout(case.inputs, COMPARED).joint_q[0, -1].cpu().numpy() for name, case in cases.items()}
+    steps = {name: COMPARED * case.solver.settings.substeps for name, case in cases.items()}
+    mujoco = {name: run_mujoco(plain[name], compared=steps[name], repeats=repeats) for name in cases}
+    yield mujoco_table(ours, ends, mujoco)
+    yield newton_table(ours, ends, run_newton(plain, frames=COMPARED, repeats=2 if quick else 5))
+
+
+def mujoco_table(ours: dict[str, dict[str, float]], ends: dict[str, np.ndarray], mujoco: dict[str, Measured | None]) -> Table:
+    """Forward steps beside MuJoCo's.
+
+    Args:
+        ours: seconds of a step by scene and kind.
+        ends: [Q] joint positions after the frames that are compared, by scene.
+        mujoco: the same of MuJoCo.
+    """
+    result = Table(
+        "Against MuJoCo on the CPU: one world, forward, one thread (us a step)",
+        ("scene", "here, no gradient (f32)", "MuJoCo (f64)", "times as fast", "difference of joint positions, rad"),
+    )
+    for name, other in mujoco.items():
+        mine = ours[name]["free"]
+        if other is None:
+            result.add(name, number(mine * 1e6), "not measured", "", "")
+        else:
+            theirs = other.seconds["free"]
+            gap = np.abs(other.joint_q - ends[name]).max()
+            result.add(name, number(mine * 1e6), number(theirs * 1e6), times(theirs / mine), f"{gap:.0e}")
+    versions = {other.version for other in mujoco.values() if other}
+    result.remarks.append(
+        f"{', '.join(versions)}: the same links, springs, motors and semi-implicit step in its own loop over steps "
+        f"(`mujoco.rollout`), contact and implicit damping switched off, joint limits on. Difference: after {COMPARED} frames."
+        if versions
+        else "MuJoCo is not installed (package `mujoco`)."
+    )
+    return result
+
+
+def newton_table(ours: dict[str, dict[str, float]], ends: dict[str, np.ndarray], newton: dict[str, Measured] | str) -> Table:
+    """Steps forward and backward beside Newton's; arguments as of ``mujoco_table``, or why there is nothing to compare with."""
+    result = Table(
+        "Against Newton's Featherstone solver on the CPU: one world, one thread (us a step)",
+        ("scene", "pass", "here", "Newton", "times as fast", "Newton, replayed graph", "times as fast"),
+    )
+    for name, seconds in ours.items():
+        for kind, label in KINDS.items():
+            cells = ["not measured", "", "not measured", ""]
+            if not isinstance(newton, str):
+                theirs = [newton[name].seconds[key] for key in (kind, f"{kind}, graph")]
+                cells = [cell for t in theirs for cell in (number(t * 1e6), times(t / seconds[kind]))]
+            result.add(name, label, number(seconds[kind] * 1e6), *cells)
+    if isinstance(newton, str):
+        result.remarks.append(f"Newton was {newton}.")
+        return result
+    gaps = ", ".join(f"{np.abs(other.joint_q - ends[name]).max():.0e} ({name})" for name, other in newton.items())
+    versions = {other.version for other in newton.values()}
+    result.remarks.append(
+        f"Target: {NEWTON_TARGET:g} times as fast, forward and backward. {', '.join(versions)}, f32: the same links, springs, "
+        f"motors and semi-implicit step, fixed links merged, {COMPARED} frames; joint positions at their end differ by {gaps} "
+        'rad. "Newton" launches its kernels from Python, as its examples do; "replayed graph" records them once '
+        "(`wp.ScopedCapture`) and replays them, without the time to record. Backward is Warp's tape, from the joint positions at "
+        "the end; here it is from every number of every frame."
+    )
+    return result
+
+
+def bound_table(rates: dict[str, dict[str, float]], batch_rates: dict[str, float], *, quick: bool) -> Table:
+    """How far the steps are from what the machine can do.
+
+    Args:
+        rates: of one world, by scene and kind [steps/s].
+        batch_rates: of the largest batch of hands, by kind [steps/s].
+        quick: shorter measurements of the peaks.
+    """
+    peak = peaks.measure(quick=quick)
+    cores = torch.get_num_threads() if require().device == "cpu" else 1
+    result = Table("Bound: arithmetic and memory of a step", BOUND_HEADER)
+    counts = {}
+    for name, kinds in rates.items():
+        model = make_case(name, frames=1).solver.model
+        state_bytes = 4 * (model.coordinate_count + 2 * model.velocity_count)
+        counts[name] = {"taped": step_flops(model), "backward": adjoint_flops(model)}
+        for kind, flops in counts[name].items():
+            add_bound(result, f"{name}: {KINDS[kind]}", kinds[kind], flops, state_bytes, peak, one_chain=True)
+    for kind, flops in counts["hand"].items():
+        label = f"the largest batch of hands: {KINDS[kind]}"
+        add_bound(result, label, batch_rates[kind], flops, state_bytes, peak, cores=cores)
+    result.remarks.append(
+        f"Measured in this run: {number(peak.flops / 1e9)} Gflop/s of scalar multiply-adds a core ({cores} cores count for "
+        f"the batch), {number(peak.dependent * 1e9)} ns for a multiply-add that waits for the one before, and "
+        f"{number(peak.copy / 1e9)} GB/s copied (read plus written). Flops are counted from the code as written "
+        "(`benchmarks/articulated_flops.py`), a square root, a division, a sine or a cosine as one. A step is a chain from the "
+        "root to the leaves, back, and to the leaves again."
+    )
+    return result

@@ -1,0 +1,158 @@
+"""MuJoCo and Newton on the model of an articulated case: both are optional, and run on one core of the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.rollouts import Case
+from benchmarks.timing import best_time
+
+NEWTON_PYTHON = "NEWTON_PYTHON"  # environment variable: the interpreter that has Newton
+_NEWTON_SIDE = Path(__file__).with_name("newton_side.py")
+_NEWTON_SECONDS = 1800.0  # its kernels are compiled at the first run
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What another simulator needed.
+
+    Attributes:
+        version: of the simulator, as text.
+        seconds: of a step, by what was timed.
+        joint_q: [Q] joint positions after the steps that are compared [rad].
+    """
+
+    version: str
+    seconds: dict[str, float]
+    joint_q: np.ndarray
+
+
+def description(case: Case) -> dict[str, Any]:
+    """The first world of a case of fixed and revolute joints in plain numbers and lists, SI units, quaternions x, y, z, w.
+
+    Motors are driven without servos, so that their forces are numbers known before the rollout. Limits are None where there are
+    none.
+    """
+    model, settings = case.solver.model, case.solver.settings
+    arrays = {name: np.asarray(getattr(case.inputs, name)[0].cpu(), dtype=np.float64) for name in vars(case.inputs)}
+    links = []
+    for i, (parent, kind) in enumerate(zip(model.link_parent, model.joint_type, strict=True)):
+        link = {"parent": parent, "joint": kind, "axis": model.axis[i].tolist(), "frame": arrays["joint_frame"][i].tolist()}
+        link |= {name: arrays[f"link_{name}"][i].tolist() for name in ("mass", "com", "inertia")}
+        if kind == "revolute":
+            d = int(model.qd_start[i])
+            names = ("stiffness", "rest", "damping", "armature", "limit_low", "limit_high", "limit_stiffness")
+            link |= {name: float(arrays[f"joint_{name}"][d]) for name in names}
+            if not np.isfinite((link["limit_low"], link["limit_high"])).all():
+                link |= {"limit_low": None, "limit_high": None}
+        links.append(link)
+    most = arrays["motor_limit"]
+    return {
+        "dt": settings.dt,
+        "substeps": settings.substeps,
+        "gravity": arrays["gravity"].tolist(),
+        "links": links,
+        "joint_q0": arrays["joint_q0"].tolist(),
+        "joint_qd0": arrays["joint_qd0"].tolist(),
+        "force": np.clip(arrays["motor_gain"] * arrays["action"], -most, most).tolist(),
+    }
+
+
+def mjcf(case: dict[str, Any]) -> str:
+    """A description as MJCF text: explicit inertials, no shapes, and the flags that make MuJoCo's step the same and fastest."""
+    motors = "".join(f'<motor joint="joint{i}"/>' for i, link in enumerate(case["links"]) if link["joint"] == "revolute")
+    return (
+        '<mujoco><compiler angle="radian" inertiafromgeom="false"/>'
+        f'<option timestep="{case["dt"]!r}" gravity="{_text(case["gravity"])}" integrator="Euler">'
+        '<flag contact="disable" eulerdamp="disable" sensor="disable" island="disable"/></option>'
+        f"<worldbody>{_bodies(case['links'], -1)}</worldbody>"
+        f"<actuator>{motors}</actuator></mujoco>"
+    )
+
+
+def _bodies(links: Sequence[dict[str, Any]], parent: int) -> str:
+    text = ""
+    for i, link in enumerate(links):
+        if link["parent"] != parent:
+            continue
+        x, y, z, w = link["frame"][3:]
+        text += f'<body pos="{_text(link["frame"][:3])}" quat="{_text((w, x, y, z))}">'
+        if link["joint"] == "revolute":
+            limits = ""
+            if link["limit_low"] is not None:
+                limits = f'limited="true" range="{_text((link["limit_low"], link["limit_high"]))}"'
+            text += (
+                f'<joint name="joint{i}" type="hinge" axis="{_text(link["axis"])}" stiffness="{link["stiffness"]!r}" '
+                f'springref="{link["rest"]!r}" damping="{link["damping"]!r}" armature="{link["armature"]!r}" {limits}/>'
+            )
+        m = link["inertia"]
+        moments = (m[0][0], m[1][1], m[2][2], m[0][1], m[0][2], m[1][2])
+        text += f'<inertial pos="{_text(link["com"])}" mass="{link["mass"]!r}" fullinertia="{_text(moments)}"/>'
+        text += _bodies(links, i) + "</body>"
+    return text
+
+
+def _text(numbers: Sequence[float]) -> str:
+    return " ".join(repr(float(number)) for number in numbers)
+
+
+def run_mujoco(case: dict[str, Any], *, compared: int, repeats: int) -> Measured | None:
+    """Forward rollouts in MuJoCo, by its own loop over steps (``mujoco.rollout``) on one thread; None where it is missing.
+
+    Args:
+        case: a description; all its steps are timed.
+        compared: steps after which its joint positions are told.
+        repeats: timed calls.
+    """
+    try:
+        import mujoco
+        from mujoco import rollout
+    except ImportError:
+        return None
+    model = mujoco.MjModel.from_xml_string(mjcf(case))
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = case["joint_q0"], case["joint_qd0"]
+    whole = mujoco.mjtState.mjSTATE_FULLPHYSICS
+    start = np.zeros((1, mujoco.mj_stateSize(model, whole)))
+    mujoco.mj_getState(model, data, start[0], whole)
+    control = np.repeat(np.array(case["force"]), case["substeps"], axis=0)[None]
+    steps = control.shape[1]
+    states = np.zeros((1, steps, start.shape[1]))
+    seconds = best_time(lambda: rollout.rollout(model, data, start, control, nstep=steps, state=states), repeats=repeats)
+    return Measured(f"MuJoCo {mujoco.__version__}", {"free": seconds / steps}, states[0, compared - 1, 1 : 1 + model.nq])
+
+
+def run_newton(cases: dict[str, dict[str, Any]], *, frames: int, repeats: int) -> dict[str, Measured] | str:
+    """Forward and backward rollouts with Newton's Featherstone solver, in the interpreter that NEWTON_PYTHON names.
+
+    Args:
+        cases: descriptions by name.
+        frames: that are simulated.
+        repeats: timed calls.
+
+    Returns:
+        Results by case; a sentence where Newton was not measured.
+    """
+    python = os.environ.get(NEWTON_PYTHON)
+    if not python:
+        return f"not measured: set {NEWTON_PYTHON} to a Python interpreter that has the packages newton and warp-lang"
+    asked = {name: case | {"force": case["force"][:frames], "repeats": repeats} for name, case in cases.items()}
+    try:
+        done = subprocess.run(
+            [python, str(_NEWTON_SIDE)], input=json.dumps(asked), capture_output=True, text=True, timeout=_NEWTON_SECONDS,
+            check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        told = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        return f"not measured: {python} failed ({told[-1] if told else type(error).__name__})"
+    answer = json.loads(done.stdout.splitlines()[-1])
+    version = f"Newton {answer['newton']}, Warp {answer['warp']}"
+    return {name: Measured(version, r["seconds"], np.array(r["joint_q"])) for name, r in answer["results"].items()}

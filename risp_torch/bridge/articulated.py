@@ -1,0 +1,63 @@
+"""An articulated rollout as a differentiable torch function."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from risp_torch.bridge.checks import kernel_tensor, upstream
+from ti_sim.adjoint import Adjoint, StoreAll
+from ti_sim.articulated.model import ArticulatedInputs
+from ti_sim.articulated.solver import ArticulatedRollout, ArticulatedSolver
+
+_NAMES = tuple(field.name for field in fields(ArticulatedInputs))
+
+
+class _Rollout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, solver: ArticulatedSolver, frames: int, adjoint: Adjoint | None, *tensors: torch.Tensor) -> Any:
+        inputs = ArticulatedInputs(*(kernel_tensor(t, name) for t, name in zip(tensors, _NAMES, strict=True)))
+        result = solver.rollout(inputs, frames, adjoint=adjoint)
+        ctx.solver = solver
+        ctx.kept = result if adjoint is not None else None
+        solver.check_divergence(result)
+        steps = torch.full((inputs.world_count, solver.model.link_count), -1, dtype=torch.int32, device=inputs.link_mass.device)
+        failed = torch.nonzero(result.diverged_step >= 0)[:, 0]
+        steps[failed, result.diverged_link[failed].long()] = result.diverged_step[failed]
+        ctx.mark_non_differentiable(steps)
+        # Copies: what is returned may change hands, and the adjoint reads the rollout's own frames.
+        return *(t.clone() for t in (result.joint_q, result.joint_qd, result.body_q, result.body_qd)), steps
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *bars: Any) -> Any:
+        kept: ArticulatedRollout = ctx.kept
+        frames = (kept.joint_q, kept.joint_qd, kept.body_q, kept.body_qd)
+        given = [upstream(bar, like.shape, like) for bar, like in zip(bars[:4], frames, strict=True)]
+        return (None, None, None, *ctx.solver.rollout_adjoint(kept, *given).arrays())
+
+
+def articulated_rollout(
+    solver: ArticulatedSolver, inputs: ArticulatedInputs, frames: int, *, adjoint: Adjoint | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Simulate, differentiable in every tensor of ``inputs``.
+
+    Args:
+        solver: the articulated solver.
+        inputs: tensors of the runtime's precision on its device (shapes: ``ArticulatedInputs``).
+        frames: frame intervals.
+        adjoint: as of ``rollout``.
+
+    Returns:
+        joint_q [B, frames + 1, Q], joint_qd [B, frames + 1, D], body_q [B, frames + 1, N, 7] and body_qd [B, frames + 1, N, 6] of
+        the link frames (m, rad, quaternion; m/s, rad/s, world frame), and diverged_step [B, N] int32 (-1 where all went well).
+
+    Raises:
+        UserError: a tensor has the wrong device, precision or shape. DivergenceError: every world diverged. A second derivative
+            raises torch's own error.
+    """
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs.arrays())
+    return _Rollout.apply(solver, frames, (adjoint or StoreAll()) if wanted else None, *inputs.arrays())

@@ -1,0 +1,136 @@
+"""Links, rigid bodies and motors of a scene as the articulated solver's model and arrays, and its motion as poses of bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from risp_torch.scene.body import Body, rotation_matrix
+from risp_torch.scene.links import Link
+from risp_torch.scene.motors import Motors, split_actions
+from risp_torch.scene.numbers import Values, gravity_rows
+from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
+
+_SPRINGS = ("stiffness", "rest", "damping", "armature", "limit_low", "limit_high", "limit_stiffness")
+
+
+def articulated_model(bodies: Sequence[Body], *, ground_height: float) -> ArticulatedModel:
+    """The model of all bodies; a rigid body hangs on the world by a free joint, in its centre of mass."""
+    return ArticulatedModel(
+        link_names=tuple(body.name for body in bodies),
+        link_parent=tuple(body.parent if isinstance(body, Link) else -1 for body in bodies),
+        joint_type=tuple(body.joint.kind if isinstance(body, Link) else "free" for body in bodies),
+        joint_axis=np.array([body.axis if isinstance(body, Link) else (0.0, 0.0, 1.0) for body in bodies]),
+        contact_points=tuple(body.points for body in bodies),
+        ground_height=ground_height,
+    )
+
+
+def velocity_slices(bodies: Sequence[Body]) -> list[slice]:
+    """Where each body's joint velocities lie among all of them."""
+    ends = np.cumsum([0] + [body.joint.velocities if isinstance(body, Link) else 6 for body in bodies])
+    return [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+
+def coordinate_slices(bodies: Sequence[Body]) -> list[slice]:
+    """Where each body's joint coordinates lie among all of them."""
+    ends = np.cumsum([0] + [body.joint.coordinates if isinstance(body, Link) else 7 for body in bodies])
+    return [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+
+def articulated_inputs(
+    bodies: Sequence[Body], motors: Sequence[Motors], values: Values, *, frames: int, actions: torch.Tensor | None
+) -> ArticulatedInputs:
+    """The solver's arrays; differentiable.
+
+    Args:
+        bodies, motors: of the scene.
+        values: parameters [B, ...].
+        frames: frame intervals.
+        actions: [B or 1, F, A] in place of the motors' own, or None.
+
+    Raises:
+        UserError: the actions do not fit.
+    """
+    some = values["gravity"]
+    worlds, velocities = len(some), velocity_slices(bodies)[-1].stop
+    springs = {key: torch.cat([_spring(body, values, key) for body in bodies], dim=1) for key in _SPRINGS}
+    action, target = some.new_zeros(worlds, frames, velocities), some.new_zeros(worlds, frames, velocities)
+    gain, stiffness, damping = (some.new_zeros(worlds, velocities) for _ in range(3))
+    limit = some.new_full((worlds, velocities), torch.inf)
+    given = None if actions is None else split_actions(motors, actions, worlds=worlds, frames=frames)
+    for k, group in enumerate(motors):
+        places = torch.tensor(group.velocities, device=some.device)
+        rows = group.actions(values, frames) if given is None else given[k]
+        count = len(group.velocities)
+        action = action.index_copy(2, places, rows.expand(worlds, frames, count))
+        targets = group.targets(values, frames)
+        if targets is not None:
+            target = target.index_copy(2, places, targets.expand(worlds, frames, count))
+        keys = ("gain", "servo_stiffness", "servo_damping")
+        numbers = [values[f"{group.name}.{key}"][:, None].expand(worlds, count) for key in keys]
+        gain, stiffness, damping = (
+            array.index_copy(1, places, number) for array, number in zip((gain, stiffness, damping), numbers, strict=True)
+        )
+        limit = limit.index_fill(1, places, group.limit)
+    return ArticulatedInputs(
+        joint_q0=torch.cat([_start(body, values) for body in bodies], dim=1),
+        joint_qd0=torch.cat([_start_velocity(body, values) for body in bodies], dim=1),
+        joint_frame=torch.stack([_joint_frame(body, bodies, values) for body in bodies], dim=1),
+        joint_stiffness=springs["stiffness"], joint_rest=springs["rest"], joint_damping=springs["damping"],
+        joint_armature=springs["armature"], joint_limit_low=springs["limit_low"], joint_limit_high=springs["limit_high"],
+        joint_limit_stiffness=springs["limit_stiffness"],
+        motor_gain=gain, motor_limit=limit, servo_stiffness=stiffness, servo_damping=damping, action=action, servo_target=target,
+        link_mass=torch.stack([body.mass(values) for body in bodies], dim=1),
+        link_com=torch.stack([center_of(body, values) for body in bodies], dim=1),
+        link_inertia=torch.stack([body.inertia(values) for body in bodies], dim=1),
+        link_material=torch.stack([body.contact(values) for body in bodies], dim=1),
+        gravity=gravity_rows(values),
+        link_wrench=some.new_zeros(worlds, frames, len(bodies), 6),
+    )  # fmt: skip
+
+
+def center_of(body: Body, values: Values) -> torch.Tensor:
+    """[B, 3] centre of mass in the link frame [m]; a rigid body's frame lies in it."""
+    return body.center(values) if isinstance(body, Link) else torch.zeros_like(values[f"{body.name}.position"])
+
+
+def centers_of_mass(
+    bodies: Sequence[Body], values: Values, link_q: torch.Tensor, link_qd: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Poses [B, T, N, 7] and velocities [B, T, N, 6] of the centres of mass from those of the link frames."""
+    centers = torch.stack([center_of(body, values) for body in bodies], dim=1)[:, None]
+    arm = (rotation_matrix(link_q[..., 3:]) @ centers[..., None])[..., 0]
+    spin = link_qd[..., 3:]
+    body_q = torch.cat([link_q[..., :3] + arm, link_q[..., 3:]], dim=-1)
+    return body_q, torch.cat([link_qd[..., :3] + torch.linalg.cross(spin, arm), spin], dim=-1)
+
+
+def _spring(body: Body, values: Values, key: str) -> torch.Tensor:
+    some = values["gravity"]
+    if isinstance(body, Link) and key in body.names:
+        return body.number(values, key)
+    count = body.joint.velocities if isinstance(body, Link) else 6
+    usual = {"limit_low": -torch.inf, "limit_high": torch.inf}.get(key, 0.0)
+    return some.new_full((len(some), count), usual)
+
+
+def _start(body: Body, values: Values) -> torch.Tensor:
+    return body.start(values) if isinstance(body, Link) else body.pose(values)
+
+
+def _start_velocity(body: Body, values: Values) -> torch.Tensor:
+    if isinstance(body, Link):
+        return body.number(values, "rate")
+    velocity, turn = body.velocity(values), rotation_matrix(body.pose(values)[:, 3:])
+    return torch.cat([velocity[:, :3], (turn.mT @ velocity[:, 3:, None])[..., 0]], dim=1)
+
+
+def _joint_frame(body: Body, bodies: Sequence[Body], values: Values) -> torch.Tensor:
+    if not isinstance(body, Link):
+        some = values["gravity"]
+        return some.new_tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).expand(len(some), 7)
+    parent = bodies[body.parent] if body.parent >= 0 else None
+    return body.joint_frame(values, parent if isinstance(parent, Link) else None)

@@ -1,0 +1,123 @@
+"""Motors of a scene's joints: which numbers they have, and how they become forces of the joints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.parameters import ParameterTable
+from ti_sim.base.errors import UserError
+from ti_sim.base.param import Param
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinePulse:
+    """Actions that rise and fall once: amplitude sin(2 pi clip((t - delay) / period, 0, 1)) of frame t (RISP, ICLR 2022, B.1.4).
+
+    Attributes:
+        amplitude: in the unit of the actions.
+        delay: before it begins [frames].
+        period: its length [frames].
+    """
+
+    amplitude: float | Param
+    delay: float | Param
+    period: float = 40.0
+
+
+@dataclass(frozen=True)
+class Motors:
+    """A group of motors, one on each velocity of its joints: clip(gain action + servo, -limit, limit).
+
+    Attributes:
+        name: first part of their parameter names.
+        velocities: D indices among all joint velocities of the scene.
+        limit: largest force either way [N or N m].
+        rows: numbers of an action: one for all motors of the group, or one each.
+        pulse: period of a ``SinePulse`` [frames], None where the actions are given frame by frame.
+    """
+
+    name: str
+    velocities: tuple[int, ...]
+    limit: float
+    rows: int
+    pulse: float | None
+
+    def actions(self, values: Values, frames: int) -> torch.Tensor:
+        """[B, frames, rows] from the scene's numbers.
+
+        Raises:
+            UserError: there are fewer frames of actions than are simulated.
+        """
+        if self.pulse is None:
+            given = values[f"{self.name}.actions"]
+            if given.shape[1] < frames:
+                raise UserError(
+                    f"there are actions of {self.name} for {given.shape[1]} frame intervals, and {frames} are simulated: give "
+                    "more rows of actions, or simulate fewer frames"
+                )
+            return given[:, :frames]
+        amplitude, delay = values[f"{self.name}.amplitude"], values[f"{self.name}.delay"]
+        time = torch.arange(frames, dtype=delay.dtype, device=delay.device)
+        phase = ((time - delay[:, None]) / self.pulse).clamp(0.0, 1.0)
+        return (amplitude[:, None] * torch.sin(2.0 * math.pi * phase))[..., None]
+
+    def targets(self, values: Values, frames: int) -> torch.Tensor | None:
+        """[B, frames, rows] positions that the servo steers to, None without a servo."""
+        given = values.get(f"{self.name}.targets")
+        return None if given is None else given[:, :frames]
+
+
+def make_motors(
+    table: ParameterTable, name: str, *, velocities: Sequence[int], actions: Any, gain: Any, limit: float, targets: Any,
+    servo_stiffness: Any, servo_damping: Any, shared: bool, frames: int,
+) -> Motors:  # fmt: skip
+    """Name the motors' numbers in the table and return them (arguments: ``Scene.add_motors``)."""
+    if not velocities:
+        raise UserError(f"{name} drives no joint that can move: name revolute, prismatic or spherical joints")
+    if not limit > 0:
+        raise UserError(f"{name} has the limit {limit}: give a force above zero, or inf for none")
+    rows = 1 if shared else len(velocities)
+    if isinstance(actions, SinePulse):
+        if not (actions.period > 0 and math.isfinite(actions.period)):
+            raise UserError(f"{name} has pulses of {actions.period} frames: give a finite period above zero")
+        if not shared:
+            raise UserError(f"{name} has a pulse for all its joints: make it add_motors(shared=True)")
+        table.add(f"{name}.amplitude", actions.amplitude, unit="")
+        table.add(f"{name}.delay", actions.delay, unit="frames")
+    else:
+        table.add(f"{name}.actions", actions, unit="", shape=(frames, rows))
+    table.add(f"{name}.gain", gain, unit="")
+    table.add(f"{name}.servo_stiffness", servo_stiffness, unit="", sign="not negative")
+    table.add(f"{name}.servo_damping", servo_damping, unit="", sign="not negative")
+    if targets is not None:
+        table.add(f"{name}.targets", targets, unit="", shape=(frames, rows))
+    pulse = float(actions.period) if isinstance(actions, SinePulse) else None
+    return Motors(name, tuple(velocities), float(limit), rows, pulse)
+
+
+def split_actions(groups: Sequence[Motors], actions: torch.Tensor, *, worlds: int, frames: int) -> list[torch.Tensor]:
+    """Actions [B or 1, F, A] of all groups side by side as one [B, frames, rows] for each group.
+
+    Raises:
+        UserError: the shape does not fit, a number is not finite, or there are fewer frame intervals.
+    """
+    rows = [group.rows for group in groups]
+    if actions.ndim != 3 or actions.shape[0] not in (1, worlds) or actions.shape[2] != sum(rows):
+        raise UserError(
+            f"the actions have shape {tuple(actions.shape)}, and [{worlds}, frames, {sum(rows)}] is needed "
+            "(worlds, frame intervals, motors)"
+        )
+    if not torch.isfinite(actions.detach()).all():
+        raise UserError("the actions have values that are not finite: give finite numbers")
+    if actions.shape[1] < frames:
+        raise UserError(
+            f"there are actions for {actions.shape[1]} frame intervals, and {frames} are simulated: give more rows of actions, "
+            "or simulate fewer frames"
+        )
+    return list(actions[:, :frames].expand(worlds, -1, -1).split(rows, dim=2))

@@ -1,0 +1,106 @@
+"""RISP's hand: how stiff are the joints of its five fingers?
+
+A palm that is fixed in the world, and thirteen revolute joints: two of the thumb, three of each of three fingers, two of the last
+(the extents of the hand that RISP's simulator ships, without the joints that spread its fingers). All joints of a finger share
+one stiffness and one command, a sine pulse with an amplitude and a delay of its own; nothing else moves the hand (RISP, ICLR
+2022, B.1.3). The drives' inertia outweighs that of the fingers, and the springs of the limits keep every joint within an eighth
+of a turn.
+"""
+
+import math
+
+from risp_torch import (
+    AmbientLight,
+    Box,
+    Camera,
+    DirectionalLight,
+    Fixed,
+    Param,
+    Revolute,
+    RispTask,
+    Scene,
+    SinePulse,
+    Surface,
+    default_psi,
+)
+from risp_torch.domains import Domains
+from risp_torch.state_heads import JointAngleHead
+
+FRAMES, FRAME_DT = 80, 0.02
+ONSET = math.pi / 4 - 0.04  # rad, where the springs set in that keep a joint within pi / 4
+# m: where a finger begins along y, and the lengths of its phalanxes along x
+FINGERS = {
+    "index": (-0.04425, (0.044, 0.044, 0.0534)), "middle": (-0.01475, (0.044, 0.044, 0.0534)),
+    "ring": (0.01475, (0.044, 0.044, 0.0534)), "little": (0.04425, (0.044, 0.0534)),
+}  # fmt: skip
+KNUCKLE = 0.0668  # m, x of the first joints
+NAMES = ("thumb", *FINGERS)
+PULSES = {"thumb": (0.8, 6.0), "index": (1.0, 0.0), "middle": (0.9, 10.0), "ring": (0.7, 20.0), "little": (0.85, 30.0)}
+COLORS = {
+    "thumb": (0.85, 0.2, 0.15), "index": (0.95, 0.65, 0.1), "middle": (0.2, 0.6, 0.25), "ring": (0.15, 0.4, 0.85),
+    "little": (0.55, 0.2, 0.65),
+}  # fmt: skip
+
+
+def make_scene(stiffness: float = 1.0, size: int = 128) -> Scene:
+    """The hand.
+
+    Args:
+        stiffness: of the joints of every finger [N m/rad], from 0 to 1.5.
+        size: of the square picture [pixels].
+    """
+    scene = Scene(frame_dt=FRAME_DT, frames=FRAMES, substeps=20, gravity=(0.0, 0.0, 0.0), gamma=2e-3, name="hand")
+    for finger in NAMES:
+        scene.add_number(f"{finger}.stiffness", Param(stiffness, low=0.0, high=1.5), unit="N m/rad")
+    palm = Surface(color=(0.75, 0.72, 0.68))
+    scene.add_link("palm", joint=Fixed(), shape=Box(0.106, 0.126, 0.026), density=1000.0, surface=palm)
+    for finger, (y, lengths) in FINGERS.items():
+        parent, place = "palm", (KNUCKLE, y, 0.0)
+        for k, length in enumerate(lengths, 1):
+            shape = Box(length - 0.002, 0.024, 0.02)
+            _phalanx(scene, finger, k, parent, (0.0, 1.0, 0.0), place, shape, (0.5 * length, 0.0, 0.0))
+            parent, place = f"{finger}{k}", (length, 0.0, 0.0)
+    _phalanx(scene, "thumb", 1, "palm", (0.0, 0.0, 1.0), (-0.033, -0.0569, 0.0), Box(0.024, 0.018, 0.02), (0.0, -0.01, 0.0))
+    _phalanx(scene, "thumb", 2, "thumb1", (1.0, 0.0, 0.0), (0.0, -0.02, 0.0), Box(0.024, 0.0514, 0.02), (0.0, -0.0267, 0.0))
+    for finger in NAMES:
+        amplitude, delay = PULSES[finger]
+        scene.add_motors(
+            f"{finger}.motor",
+            joints=[body.name for body in scene.bodies if body.name.rstrip("123") == finger],
+            actions=SinePulse(
+                amplitude=Param(amplitude, low=0.0, high=1.0, frozen=True), delay=Param(delay, low=0.0, high=40.0, frozen=True)
+            ),
+            gain=0.5,
+            limit=0.5,
+            shared=True,
+        )
+    scene.add_camera(
+        Camera.look_at(
+            eye=(0.07, -0.42, 0.36), target=(0.07, -0.015, 0.0), vertical_fov=36.0, width=size, height=size, near=0.2, far=1.2
+        )
+    )
+    scene.add_light(DirectionalLight(direction=(-0.5, 0.3, -1.0), intensity=0.8))
+    scene.add_light(AmbientLight(intensity=0.3))
+    scene.set_background((0.6, 0.62, 0.65))
+    return scene
+
+
+def make_task(scene: Scene) -> RispTask:
+    """RISP reads the thirteen angles, whatever light, tint and background are."""
+    joints = tuple(body.name for body in scene.bodies if body.name != "palm")
+    head = JointAngleHead(joints, low=-math.pi / 6, high=math.pi / 6)
+    return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=100.0)
+
+
+def _phalanx(
+    scene: Scene, finger: str, number: int, parent: str, axis: tuple[float, float, float], place: tuple[float, float, float],
+    shape: Box, center: tuple[float, float, float],
+) -> None:  # fmt: skip
+    joint = Revolute(
+        axis=axis, stiffness=f"{finger}.stiffness", damping=0.1, armature=0.01, limit_low=-ONSET, limit_high=ONSET,
+        limit_stiffness=500.0,
+    )  # fmt: skip
+    scene.add_link(
+        f"{finger}{number}", parent=parent, joint=joint, shape=shape, density=1000.0, position=place, center=center,
+        surface=Surface(color=COLORS[finger]),
+    )  # fmt: skip

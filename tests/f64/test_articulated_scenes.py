@@ -1,0 +1,205 @@
+"""Scenes with links: what their motion is in closed form, gradients of every number, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import (
+    Box,
+    Camera,
+    Checkpoint,
+    Contact,
+    DirectionalLight,
+    Fixed,
+    Param,
+    Prismatic,
+    Revolute,
+    Scene,
+    SinePulse,
+    Sphere,
+    Spherical,
+    UserError,
+    check_film_gradient,
+    load_scene,
+    load_task,
+)
+from risp_torch.gradients import check_torch
+
+SWING = {"axis": (0.0, -1.0, 0.0)}
+
+
+def rod(scene: Scene, name: str, **options: object) -> None:
+    """A ball of 0.5 kg on a rod of 0.4 m."""
+    given = {"joint": Revolute(**SWING), "shape": Sphere(radius=0.05), "mass": 0.5, "length": 0.4} | options
+    scene.add_link(name, **given)
+
+
+def driven(scene: Scene) -> Scene:
+    """A rod with a motor."""
+    rod(scene, "a")
+    scene.add_motors("m", joints=["a"])
+    return scene
+
+
+def mixed() -> Scene:
+    """Every joint, springs, limits, motors, and a free block that meets the ground."""
+    scene = Scene(frame_dt=0.02, frames=3, substeps=8, name="mixed")
+    scene.add_ground(contact=Contact(stiffness=800.0, damping=0.5, friction_stiffness=1.0, friction=0.3), height=-0.62)
+    scene.add_number("shared.stiffness", 0.4, unit="N m/rad")
+    rod(scene, "upper", joint=Revolute(**SWING, angle=0.7, rate=0.5, stiffness="shared.stiffness", damping=0.02, armature=0.01))
+    rod(
+        scene, "lower", parent="upper", at_tip=True, length=0.3, position=(0.01, 0.02, 0.0), center=(0.0, 0.01, 0.0),
+        joint=Revolute(
+            axis=(0.3, 1.0, 0.1), angle=-0.5, stiffness="shared.stiffness", rest=0.1, limit_low=-0.3, limit_high=0.4,
+            limit_stiffness=3.0,
+        ),
+    )  # fmt: skip
+    rod(
+        scene,
+        "ball",
+        parent="upper",
+        position=(0.0, 0.1, 0.0),
+        joint=Spherical(turn=(0.2, -0.1, 0.3), rate=(0.5, 1.0, -0.4), stiffness=0.3),
+    )
+    rod(scene, "slider", parent="ball", joint=Prismatic(axis=(1.0, 0.0, 0.2), slide=0.05, rate=-0.2, stiffness=20.0, damping=0.1))
+    scene.add_link("plate", parent="slider", joint=Fixed(), shape=Box(0.1, 0.08, 0.02), density=400.0, position=(0.0, 0.0, -0.05))
+    scene.add_rigid(
+        "block", shape=Box(0.1, 0.1, 0.1), density=300.0, position=(0.5, 0.0, -0.575), velocity=(0.3, 0.1, -0.2),
+        angular_velocity=(0.4, -0.8, 0.3),
+    )  # fmt: skip
+    actions = np.random.default_rng(0).normal(size=(3, 4))
+    scene.add_motors("hip", joints=["upper", "ball"], actions=actions, gain=0.3)
+    scene.add_motors(
+        "knee", joints=["lower"], actions=SinePulse(amplitude=0.8, delay=0.4, period=5.0), gain=0.5, shared=True, targets=0.2,
+        servo_stiffness=0.6, servo_damping=0.05,
+    )  # fmt: skip
+    return scene
+
+
+@pytest.mark.parametrize("adjoint", [None, Checkpoint(every=7)], ids=["store", "checkpoint"])
+def test_gradient_of_every_number(adjoint):
+    scene = mixed()
+    names = [name for name in scene.parameters if "color" not in name and "softness" not in name]
+    # What must not be negative has differences on both sides only if it is not zero.
+    names = [name for name in names if name not in scene.table.signs or np.min(scene.parameters[name].value) > 0]
+    units = {name: np.maximum(np.abs(scene.parameters[name].value), 1e-2) for name in names}
+    with torch.no_grad():
+        still = scene.rollout()
+    random = torch.Generator().manual_seed(1)
+    weights = [torch.randn(x.shape, generator=random, dtype=x.dtype) for x in (still.body_q, still.body_qd, still.joint_q)]
+
+    def loss(at):
+        given = {n: torch.as_tensor(scene.parameters[n].value) + torch.as_tensor(units[n]) * at[n] for n in names}
+        states = scene.rollout(given, adjoint=adjoint)
+        return sum((w * x).sum() for w, x in zip(weights, (states.body_q, states.body_qd, states.joint_q), strict=True))
+
+    point = {name: np.zeros(np.shape(scene.parameters[name].value)) for name in names}
+    report = check_torch(loss, point, step=1e-5, rtol=1e-5, floor=1e-3)
+    report.raise_if_wrong()
+    moving = {entry.name for entry in report.entries if abs(entry.adjoint) > 1e-6}
+    assert moving >= {
+        "upper.length", "lower.center", "ball.turn", "slider.slide", "plate.density", "block.velocity", "shared.stiffness",
+        "hip.actions", "knee.delay", "knee.amplitude", "knee.servo_stiffness", "gravity", "ground.contact.stiffness",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["pendulum", "double_pendulum", "hand"])
+def test_film_gradient_of_the_scenes(name):
+    scene = load_scene(name, size=24)
+    unknowns = [u for u in scene.unknowns if u.endswith(("length", "angle", "stiffness", "damping")) or u == "gravity"]
+    entries, loss = check_film_gradient(scene, unknowns, frames=12)
+    assert loss > 0
+    for entry in entries:
+        assert entry.gradient == pytest.approx(entry.difference, rel=2e-4, abs=1e-4 * max(abs(e.gradient) for e in entries)), (
+            entry
+        )
+
+
+def test_period_of_small_swings():
+    length, gravity = 0.5, 9.81
+    scene = Scene(frame_dt=0.01, frames=300, substeps=10, gravity=gravity, integrator="rk4")
+    rod(scene, "rod", joint=Revolute(**SWING, angle=1e-3), length=length, inertia=np.diag([1e-9] * 3))
+    angle = scene.rollout().joint_q[0, :, 0].numpy()
+    down = [k for k in range(300) if angle[k] > 0 >= angle[k + 1]]  # a quarter, and one and a quarter turns
+    times = [0.01 * (k + angle[k] / (angle[k] - angle[k + 1])) for k in down]
+    assert np.diff(times)[0] == pytest.approx(2 * math.pi * math.sqrt(length / gravity), rel=1e-4)
+
+
+def test_poses_are_those_of_the_centres_of_mass():
+    scene = mixed()
+    states = scene.rollout(frames=1)
+    start = scene.start_poses(scene.table.values())
+    torch.testing.assert_close(states.body_q[:, 0], start)
+    down = torch.tensor([math.sin(0.7), 0.0, -math.cos(0.7)], dtype=torch.float64)
+    torch.testing.assert_close(start[0, 0, :3], 0.4 * down)
+    torch.testing.assert_close(
+        states.body_qd[0, 0, 0, :3], 0.5 * 0.4 * torch.tensor([math.cos(0.7), 0.0, math.sin(0.7)], dtype=torch.float64)
+    )
+    torch.testing.assert_close(states.body_qd[0, 0, 5], torch.tensor([0.3, 0.1, -0.2, 0.4, -0.8, 0.3], dtype=torch.float64))
+
+
+def test_hand_stays_within_its_limits_and_its_head_reads_the_angles():
+    scene = load_scene("hand")
+    states = scene.rollout({"index.stiffness": torch.tensor([0.0, 1.0], dtype=torch.float64)})
+    assert states.joint_q.shape == (2, scene.frames + 1, 13) and states.joint_q.abs().max() < math.pi / 4
+    assert states.joint_q[1].abs().max() > math.pi / 8
+    head = load_task("hand", scene).head
+    read = torch.stack(list(head.physical(head.outputs(scene, states.body_q)).values()), -1)
+    torch.testing.assert_close(read, states.joint_q, atol=1e-9, rtol=0.0)
+    drawn = head.sample(scene, np.random.default_rng(2))
+    angles = head.outputs(scene, drawn)
+    assert drawn.shape == (14, 7) and angles.abs().max() <= 1.0 and angles.std() > 0.3
+
+
+def test_actions_in_place_of_the_scenes_own():
+    scene = mixed()
+    own = scene.rollout()
+    given = torch.cat([torch.as_tensor(scene.parameters["hip.actions"].value), 0.0 * torch.ones(3, 1)], dim=1)[None]
+    pulse = 0.8 * torch.sin(2 * math.pi * ((torch.arange(3) - 0.4) / 5.0).clamp(0, 1))
+    given[0, :, 4] = pulse
+    torch.testing.assert_close(scene.rollout(actions=given).joint_q, own.joint_q)
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda s: rod(s, "a", parent="b"), "a hangs on 'b', which is no link that was added before it"),
+        (lambda s: rod(s, "a", parent="a"), "links make trees, without loops"),
+        (lambda s: rod(s, "a", joint=Revolute(axis=(0, 0, 0))), "the joint of a has the axis"),
+        (lambda s: rod(s, "a", joint=Revolute(**SWING, limit_low=1.0, limit_high=-1.0)), "limits reversed"),
+        (lambda s: rod(s, "a", joint=Revolute(**SWING, stiffness="k")), "unknown parameter 'k'"),
+        (lambda s: rod(s, "a", at_tip=True), "hangs at the tip of the world, which has no length"),
+        (lambda s: rod(s, "a", density=3.0), "exactly one of the two"),
+        (lambda s: rod(s, "a", mass=0.0), "a.mass"),
+        (lambda s: (rod(s, "a"), s.add_motors("m", joints=["b"])), "unknown body 'b'"),
+        (lambda s: (rod(s, "a"), s.add_motors("m", joints=["a"], limit=0.0)), "m has the limit 0.0"),
+        (lambda s: (rod(s, "a"), s.add_motors("m", joints=["a"]), s.add_motors("n", joints=["a"])), "has motors already"),
+        (lambda s: (rod(s, "a"), s.add_motors("m", joints=["a"], actions=np.zeros((2, 3)))), "m.actions has shape"),
+        (lambda s: driven(s).rollout(actions=torch.zeros(1, 5, 2)), "the actions have shape"),
+        (lambda s: driven(s).rollout(actions=torch.full((1, 5, 1), torch.nan)), "values that are not finite"),
+        (lambda s: driven(s).rollout(actions=torch.zeros(1, 2, 1)), "2 frame intervals, and 5"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_links(write, words):
+    scene = Scene(frame_dt=0.01, frames=5, substeps=2)
+    with pytest.raises(UserError, match=words.replace("(", r"\(")) as error:
+        write(scene)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_links_are_filmed():
+    scene = Scene(frame_dt=0.01, frames=1, substeps=2)
+    rod(scene, "rod", joint=Revolute(**SWING, angle=math.pi / 2), length=Param(0.4, low=0.1, high=1.0))
+    scene.add_camera(
+        Camera.look_at(eye=(0.0, -2.0, 0.0), target=(0.0, 0.0, 0.0), vertical_fov=40.0, width=96, height=96, near=0.5, far=4.0)
+    )
+    scene.add_light(DirectionalLight(direction=(0.0, 1.0, 0.0), intensity=1.0))
+    with torch.no_grad():
+        lengths = {"rod.length": torch.tensor([0.2, 0.4], dtype=torch.float64)}
+        cover = scene.render(scene.rollout(lengths), alpha=True)[:, 0, ..., 3]
+    middle = (cover.sum(1) * (torch.arange(96) + 0.5)).sum(-1) / cover.sum((1, 2)) - 48.0  # px right of the middle
+    pixels = 48.0 / math.tan(math.radians(20.0)) / 2.0  # a metre at the ball's distance
+    np.testing.assert_allclose(middle.numpy(), [0.2 * pixels, 0.4 * pixels], rtol=0.02)

@@ -1,0 +1,347 @@
+"""Adjoint of the joint accelerations, by the implicit function theorem (Taichi functions).
+
+The dynamics say that for all virtual joint velocities y, with virtual velocities of the links by the same kinematics,
+
+    L(y) = sum over links of force on its mass . virtual velocity + moment . virtual angular velocity
+         + sum over joint velocities of (armature * acceleration - joint force) * y  =  0
+
+where force and moment are what the motion takes less what acts from outside. For adjoints g of the accelerations take y with
+M y = -g: then the adjoint of any number that the accelerations depend on is the derivative of L with respect to it, at fixed
+accelerations and y. L is a function of kinematics alone, whose adjoint is one sweep from the leaves to the root.
+
+A turn of a link is differentiated by a small rotation vector in world axes, ``turn``: a vector u that turns with the link
+moves by turn x u, so that u_bar adds u x u_bar to the turn's adjoint.
+"""
+
+from ti_sim.articulated.dynamics import eliminate_links, place_links, virtual_links
+from ti_sim.articulated.joints import (
+    FREE,
+    PRISMATIC,
+    REVOLUTE,
+    SPHERICAL,
+    add_position_adjoint,
+    joint_force_adjoint,
+    joint_position,
+    load_vec4_at,
+)
+from ti_sim.articulated.kinematics import joint_rates, load_vec3_at
+from ti_sim.articulated.spatial import (
+    quaternion_product,
+    rotated,
+    rotated_back,
+    symmetric,
+)
+from ti_sim.articulated.tables import (
+    ACCELERATION,
+    ARM,
+    ARMATURE,
+    AXIS,
+    BARS,
+    COM,
+    DRIVE,
+    END_POINT,
+    END_QD,
+    FIRST_POINT,
+    FIRST_Q,
+    FIRST_QD,
+    FRAME_POSITION,
+    FRAME_QUATERNION,
+    INERTIA,
+    KIND,
+    MASS,
+    MATERIAL,
+    MOVES,
+    PARENT,
+    POSITION,
+    QUATERNION,
+    SPIN,
+    VELOCITY,
+    VIRTUAL,
+    add_vec3,
+    add_vec4,
+    load_vec3,
+    load_vec4,
+    store_vec3,
+)
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import quaternion_rate, quaternion_rate_adjoint, rotation_matrix, vec3, vec4
+from ti_sim.rigid.contact import contact_force, contact_force_adjoint
+
+
+@ti.func
+def turn_adjoint(q, turn_bar):
+    """Adjoint of a quaternion q of any length, read normalised, from that of its turn in the frame it turns into."""
+    return 4 / q.dot(q) * quaternion_rate(turn_bar, q)
+
+
+@ti.func
+def accelerations_of_links(world: ti.template(), states: ti.template(), b, slot):
+    """Accelerations of the links from those of the joints in a row of ``states``, root to leaf."""
+    for i in range(world.links):
+        parent = world.tree[i, PARENT]
+        rotation = load_vec4(world.work, b, i, QUATERNION)
+        axis, r = load_vec3(world.work, b, i, AXIS), load_vec3(world.work, b, i, ARM)
+        at = world.coordinates + world.tree[i, FIRST_QD]
+        kind = world.tree[i, KIND]
+        angular, linear = joint_rates(world, b, i, kind, rotation, axis, states, slot, at + world.velocities)
+        linear -= vec3(world.gravity[b, 0], world.gravity[b, 1], world.gravity[b, 2]) * ti.cast(parent < 0, float)
+        if parent >= 0:
+            j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, at)
+            w = load_vec3(world.work, b, parent, SPIN)
+            spin = load_vec3(world.work, b, parent, ACCELERATION)
+            angular += spin + w.cross(j_w)
+            linear += load_vec3(world.work, b, parent, ACCELERATION + 3) + spin.cross(r) + w.cross(w.cross(r) + 2 * j_v)
+        store_vec3(world.work, b, i, ACCELERATION, angular)
+        store_vec3(world.work, b, i, ACCELERATION + 3, linear)
+
+
+@ti.func
+def begin_link_adjoints(
+    world: ti.template(), b, frame, seeded, body_q_bar: ti.template(), body_qd_bar: ti.template()
+):
+    """Set the links' adjoints to zero, or to those of a frame's poses and velocities."""
+    for i in range(world.links):
+        for k in ti.static(range(24)):
+            world.work[b, i, BARS + k] = 0.0
+        if seeded == 1:
+            for k in ti.static(range(3)):
+                world.work[b, i, BARS + 3 + k] = body_q_bar[b, frame, i, k]
+                world.work[b, i, BARS + 9 + k] = body_qd_bar[b, frame, i, k]
+                world.work[b, i, BARS + 6 + k] = body_qd_bar[b, frame, i, 3 + k]
+            g = vec4(
+                body_q_bar[b, frame, i, 3], body_q_bar[b, frame, i, 4],
+                body_q_bar[b, frame, i, 5], body_q_bar[b, frame, i, 6],
+            )  # fmt: skip
+            turn_bar, _ = quaternion_rate_adjoint(vec3(0.0), load_vec4(world.work, b, i, QUATERNION), g)
+            store_vec3(world.work, b, i, BARS, turn_bar)
+
+
+@ti.func
+def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
+    """Adjoint of link i's part of L: adds to the adjoints of the link's motion, of its row and of its wrench."""
+    rotation = rotation_matrix(load_vec4(world.work, b, i, QUATERNION))
+    back = rotation.transpose()
+    w = load_vec3(world.work, b, i, SPIN)
+    spin, pull = load_vec3(world.work, b, i, ACCELERATION), load_vec3(world.work, b, i, ACCELERATION + 3)
+    ws, vs = load_vec3(world.work, b, i, VIRTUAL), load_vec3(world.work, b, i, VIRTUAL + 3)
+    mass, d = world.link[b, i, MASS], rotation @ load_vec3(world.link, b, i, COM)
+
+    # Force on the mass, times the virtual velocity y of the centre of mass.
+    push = vec3(world.wrench[b, frame, i, 0], world.wrench[b, frame, i, 1], world.wrench[b, frame, i, 2])
+    twist = vec3(world.wrench[b, frame, i, 3], world.wrench[b, frame, i, 4], world.wrench[b, frame, i, 5])
+    y = vs + ws.cross(d)
+    turning = w.cross(d)
+    acceleration = pull + spin.cross(d) + w.cross(turning)
+    force = mass * acceleration - push
+    for k in ti.static(range(3)):
+        bars.wrench[b, frame, i, k] = bars.wrench[b, frame, i, k] - y[k]
+        bars.wrench[b, frame, i, 3 + k] = bars.wrench[b, frame, i, 3 + k] - ws[k]
+    bars.link[b, i, MASS] = bars.link[b, i, MASS] + acceleration.dot(y)
+    g = mass * y
+    turning_bar = g.cross(w)
+    d_bar = force.cross(ws) + g.cross(spin) + turning_bar.cross(w)
+    vs_bar, pull_bar = force, g
+    ws_bar, spin_bar = d.cross(force) - twist, d.cross(g)
+    w_bar = turning.cross(g) + d.cross(turning_bar)
+    add_vec3(bars.link, b, i, COM, back @ d_bar)
+    turn_bar = d.cross(d_bar)
+
+    # Moment I w' + w x I w, times the virtual angular velocity: e.I w with e = ws x w for the second term. In link axes.
+    inertia = symmetric(world.link, b, i, INERTIA)
+    w_l, spin_l, ws_l = back @ w, back @ spin, back @ ws
+    e_l = ws_l.cross(w_l)
+    i_w, i_spin, i_ws, i_e = inertia @ w_l, inertia @ spin_l, inertia @ ws_l, inertia @ e_l
+    ws_l_bar = i_spin + w_l.cross(i_w)
+    w_l_bar = i_e + i_w.cross(ws_l)
+    turn_bar -= rotation @ (ws_l.cross(ws_l_bar) + w_l.cross(w_l_bar) + spin_l.cross(i_ws))
+    ws_bar += rotation @ ws_l_bar
+    w_bar += rotation @ w_l_bar
+    spin_bar += rotation @ i_ws
+    for k in ti.static(range(3)):
+        bars.link[b, i, INERTIA + k] = bars.link[b, i, INERTIA + k] + ws_l[k] * spin_l[k] + e_l[k] * w_l[k]
+    for k, pair in ti.static(enumerate(((0, 1), (0, 2), (1, 2)))):
+        mixed = ws_l[pair[0]] * spin_l[pair[1]] + ws_l[pair[1]] * spin_l[pair[0]]
+        mixed += e_l[pair[0]] * w_l[pair[1]] + e_l[pair[1]] * w_l[pair[0]]
+        bars.link[b, i, INERTIA + 3 + k] = bars.link[b, i, INERTIA + 3 + k] + mixed
+
+    if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
+        v = load_vec3(world.work, b, i, VELOCITY)
+        z = world.work[b, i, POSITION + 2]
+        material = load_vec4(world.link, b, i, MATERIAL)
+        v_bar, material_bar, z_bar = vec3(0.0), vec4(0.0), 0.0
+        for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
+            arm = rotation @ vec3(world.point[p, 0], world.point[p, 1], world.point[p, 2])
+            height = z + arm.z - world.ground
+            if height < 0:
+                u = v + w.cross(arm)
+                f = contact_force(height, u, material.x, material.y, material.z, material.w, world.dt)
+                height_bar, u_bar, theta_bar = contact_force_adjoint(
+                    height, u, material.x, material.y, material.z, material.w, world.dt, -(vs + ws.cross(arm))
+                )
+                arm_bar = u_bar.cross(w) - f.cross(ws)
+                arm_bar.z += height_bar
+                vs_bar -= f
+                ws_bar -= arm.cross(f)
+                v_bar += u_bar
+                w_bar += arm.cross(u_bar)
+                z_bar += height_bar
+                material_bar += theta_bar
+                turn_bar += arm.cross(arm_bar)
+        add_vec4(bars.link, b, i, MATERIAL, material_bar)
+        add_vec3(world.work, b, i, BARS + 3, vec3(0.0, 0.0, z_bar))
+        add_vec3(world.work, b, i, BARS + 9, v_bar)
+
+    add_vec3(world.work, b, i, BARS, turn_bar)
+    add_vec3(world.work, b, i, BARS + 6, w_bar)
+    add_vec3(world.work, b, i, BARS + 12, spin_bar)
+    add_vec3(world.work, b, i, BARS + 15, pull_bar)
+    add_vec3(world.work, b, i, BARS + 18, ws_bar)
+    add_vec3(world.work, b, i, BARS + 21, vs_bar)
+
+
+@ti.func
+def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, i):
+    """Adjoint of the motion of link i under its parent's and its joint's: hands the link's adjoints on.
+
+    Adds to the parent's adjoints, to those of the joint's coordinates and velocities in a row of ``bar``, and to the joint
+    frame's in the link's row.
+
+    Returns:
+        Adjoint of the world's acceleration, zero unless the link hangs on the world.
+    """
+    parent, kind, first_q = world.tree[i, PARENT], world.tree[i, KIND], world.tree[i, FIRST_Q]
+    first = world.tree[i, FIRST_QD]
+    at = world.coordinates + first
+    rotation = load_vec4(world.work, b, i, QUATERNION)
+    axis, r = load_vec3(world.work, b, i, AXIS), load_vec3(world.work, b, i, ARM)
+    turn_bar, position_bar = load_vec3(world.work, b, i, BARS), load_vec3(world.work, b, i, BARS + 3)
+    w_bar, v_bar = load_vec3(world.work, b, i, BARS + 6), load_vec3(world.work, b, i, BARS + 9)
+    spin_bar, pull_bar = load_vec3(world.work, b, i, BARS + 12), load_vec3(world.work, b, i, BARS + 15)
+    ws_bar, vs_bar = load_vec3(world.work, b, i, BARS + 18), load_vec3(world.work, b, i, BARS + 21)
+    parent_rotation = vec4(0.0, 0.0, 0.0, 1.0)
+    r_bar, j_w_bar, j_v_bar = position_bar, w_bar, v_bar
+    gravity_bar = vec3(0.0)
+    if parent >= 0:
+        j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, at)
+        parent_rotation = load_vec4(world.work, b, parent, QUATERNION)
+        w, spin = load_vec3(world.work, b, parent, SPIN), load_vec3(world.work, b, parent, ACCELERATION)
+        ws = load_vec3(world.work, b, parent, VIRTUAL)
+        j_w_bar += spin_bar.cross(w)
+        y_bar = pull_bar.cross(w)
+        j_v_bar += 2 * y_bar
+        r_bar += v_bar.cross(w) + pull_bar.cross(spin) + y_bar.cross(w) + vs_bar.cross(ws)
+        swing = w.cross(r) + 2 * j_v
+        add_vec3(world.work, b, parent, BARS + 3, position_bar)
+        add_vec3(
+            world.work, b, parent, BARS + 6,
+            w_bar + r.cross(v_bar) + j_w.cross(spin_bar) + swing.cross(pull_bar) + r.cross(y_bar),
+        )  # fmt: skip
+        add_vec3(world.work, b, parent, BARS + 9, v_bar)
+        add_vec3(world.work, b, parent, BARS + 12, spin_bar + r.cross(pull_bar))
+        add_vec3(world.work, b, parent, BARS + 15, pull_bar)
+        add_vec3(world.work, b, parent, BARS + 18, ws_bar + r.cross(vs_bar))
+        add_vec3(world.work, b, parent, BARS + 21, vs_bar)
+    else:
+        gravity_bar = pull_bar
+
+    offset_bar = r_bar  # adjoint of the frame's position in the parent, in world axes
+    if kind == REVOLUTE or kind == PRISMATIC:
+        rate, acceleration = states[b, slot, at], states[b, slot, at + world.velocities]
+        y = world.velocity_work[b, first, DRIVE]
+        if kind == REVOLUTE:
+            bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(turn_bar)
+            bar[b, row, at] = bar[b, row, at] + axis.dot(j_w_bar)
+            turn_bar += axis.cross(rate * j_w_bar + acceleration * spin_bar + y * ws_bar)
+        else:
+            bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(r_bar)
+            bar[b, row, at] = bar[b, row, at] + axis.dot(j_v_bar)
+            along_bar = rate * j_v_bar + acceleration * pull_bar + y * vs_bar
+            turn_bar += axis.cross(along_bar + states[b, slot, first_q] * r_bar)
+    elif kind == SPHERICAL or kind == FREE:
+        frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, FRAME_QUATERNION))
+        frame_turn_bar = vec3(0.0)
+        turning = first  # where the three angular velocities begin
+        if kind == FREE:
+            x = rotated(frame, load_vec3_at(states, b, slot, first_q))
+            rate = rotated(frame, load_vec3_at(states, b, slot, at))
+            acceleration = rotated(frame, load_vec3_at(states, b, slot, at + world.velocities))
+            y = rotated(frame, drives(world, b, first))
+            frame_turn_bar = (
+                x.cross(r_bar) + rate.cross(j_v_bar) + acceleration.cross(pull_bar) + y.cross(vs_bar)
+            )
+            x_bar, rate_bar = rotated_back(frame, r_bar), rotated_back(frame, j_v_bar)
+            for k in ti.static(range(3)):
+                bar[b, row, first_q + k] = bar[b, row, first_q + k] + x_bar[k]
+                bar[b, row, at + k] = bar[b, row, at + k] + rate_bar[k]
+            first_q += 3
+            at += 3
+            turning += 3
+        rate = rotated(rotation, load_vec3_at(states, b, slot, at))
+        acceleration = rotated(rotation, load_vec3_at(states, b, slot, at + world.velocities))
+        y = rotated(rotation, drives(world, b, turning))
+        turn_bar += rate.cross(j_w_bar) + acceleration.cross(spin_bar) + y.cross(ws_bar)
+        rate_bar = rotated_back(rotation, j_w_bar)
+        q_bar = turn_adjoint(load_vec4_at(states, b, slot, first_q), rotated_back(frame, turn_bar))
+        for k in ti.static(range(3)):
+            bar[b, row, at + k] = bar[b, row, at + k] + rate_bar[k]
+        for k in ti.static(range(4)):
+            bar[b, row, first_q + k] = bar[b, row, first_q + k] + q_bar[k]
+        turn_bar += frame_turn_bar
+
+    quaternion = load_vec4(world.link, b, i, FRAME_QUATERNION)
+    arm = rotated(parent_rotation, load_vec3(world.link, b, i, FRAME_POSITION))
+    add_vec3(bars.link, b, i, FRAME_POSITION, rotated_back(parent_rotation, offset_bar))
+    add_vec4(bars.link, b, i, FRAME_QUATERNION, turn_adjoint(quaternion, rotated_back(parent_rotation, turn_bar)))
+    if parent >= 0:
+        add_vec3(world.work, b, parent, BARS, turn_bar + arm.cross(offset_bar))
+    return gravity_bar
+
+
+@ti.func
+def drives(world: ti.template(), b, first):
+    """Three virtual joint velocities from ``first`` on."""
+    return vec3(
+        world.velocity_work[b, first, DRIVE], world.velocity_work[b, first + 1, DRIVE], world.velocity_work[b, first + 2, DRIVE]
+    )
+
+
+@ti.func
+def drive_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, frame, i):
+    """Adjoint of the joint forces and armatures of joint i, whose part of L is (armature * acceleration - force) * y."""
+    kind, first_q, first = world.tree[i, KIND], world.tree[i, FIRST_Q], world.tree[i, FIRST_QD]
+    for d in range(first, world.tree[i, END_QD]):
+        at = world.coordinates + d
+        y = world.velocity_work[b, d, DRIVE]
+        bars.velocity[b, d, ARMATURE] = bars.velocity[b, d, ARMATURE] + y * states[b, slot, at + world.velocities]
+        x = joint_position(states, b, slot, kind, first_q, d - first)
+        x_bar, rate_bar = joint_force_adjoint(world, bars, b, frame, d, kind, x, states[b, slot, at], -y)
+        add_position_adjoint(states, bar, b, slot, row, kind, first_q, d - first, x_bar)
+        bar[b, row, at] = bar[b, row, at] + rate_bar
+
+
+@ti.func
+def accelerate_adjoint(
+    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, frame,
+    seed_frame, seeded, body_q_bar: ti.template(), body_qd_bar: ti.template(),
+):  # fmt: skip
+    """Adjoint of ``dynamics.accelerate`` and, where ``seeded``, of the links' poses and velocities at a frame.
+
+    Column DRIVE of the joint velocities holds the accelerations' adjoints with the sign changed. Adds to the adjoints of
+    coordinates and velocities in a row of ``bar``, and to those of the tables.
+
+    Returns:
+        Adjoint of the gravity [3].
+    """
+    place_links(world, states, b, slot, frame, True)
+    eliminate_links(world, states, b, slot, frame, True)
+    virtual_links(world, b)
+    accelerations_of_links(world, states, b, slot)
+    begin_link_adjoints(world, b, seed_frame, seeded, body_q_bar, body_qd_bar)
+    gravity_bar = vec3(0.0)
+    for back in range(world.links):
+        i = world.links - 1 - back
+        if world.tree[i, MOVES] == 1:
+            power_adjoint(world, bars, b, frame, i)
+        gravity_bar -= link_adjoint(world, bars, states, bar, b, slot, row, i)
+        drive_adjoint(world, bars, states, bar, b, slot, row, frame, i)
+    return gravity_bar

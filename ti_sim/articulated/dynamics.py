@@ -1,0 +1,286 @@
+"""Articulated-body algorithm (Featherstone, Rigid Body Dynamics Algorithms, 2008, ch. 7) over a tree (Taichi functions).
+
+World axes, every link about its own origin, accelerations classical and relative to free fall, so that gravity is an
+acceleration of the world upwards. The velocities of a joint are eliminated one at a time, from its last to its first: with s
+the direction of the velocity, I the articulated inertia and p the load,
+
+    U = I s,  D = s.U + armature,  u = tau - s.p;   I <- I - U U^T / D,  p <- p + U u / D
+
+after which the joint's acceleration follows from that of the parent, first velocity first: (u - U.a) / D.
+
+The same elimination with loads, velocities and gravity of zero solves M x = y for the joint-space mass matrix M; the adjoint
+needs it ("virtual").
+"""
+
+from ti_sim.articulated.joints import (
+    FREE,
+    PRISMATIC,
+    joint_force,
+    joint_position,
+    unit,
+)
+from ti_sim.articulated.kinematics import place_link
+from ti_sim.articulated.spatial import (
+    crossed_columns,
+    load_matrix,
+    rotated,
+    store_matrix,
+    store_symmetric,
+    symmetric,
+)
+from ti_sim.articulated.tables import (
+    ACCELERATION,
+    ARM,
+    ARMATURE,
+    AXIS,
+    BIAS,
+    BODY,
+    COLUMN,
+    COM,
+    DRIVE,
+    END_POINT,
+    END_QD,
+    FIRST_POINT,
+    FIRST_Q,
+    FIRST_QD,
+    FRAME_QUATERNION,
+    INERTIA,
+    INVERSE,
+    KIND,
+    LOAD,
+    MASS,
+    MATERIAL,
+    MOVES,
+    PARENT,
+    POSITION,
+    QUATERNION,
+    VIRTUAL,
+    add_vec3,
+    load_vec3,
+    load_vec4,
+    store_vec3,
+)
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import mat3, outer, rotation_matrix, vec3
+from ti_sim.rigid.contact import contact_force
+
+
+@ti.func
+def ground_load(world: ti.template(), b, i, rotation, position, w, v):
+    """Force [N] and moment about the link's origin [N m] of the ground on the contact points of link i."""
+    force, moment = vec3(0.0), vec3(0.0)
+    material = load_vec4(world.link, b, i, MATERIAL)
+    for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
+        arm = rotation @ vec3(world.point[p, 0], world.point[p, 1], world.point[p, 2])
+        height = position.z + arm.z - world.ground
+        if height < 0:
+            f = contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, world.dt)
+            force += f
+            moment += arm.cross(f)
+    return force, moment
+
+
+@ti.func
+def place_links(world: ti.template(), states: ti.template(), b, slot, frame, virtual: ti.template()):
+    """First sweep, root to leaf: poses, velocities, and inertia and load of each link by itself.
+
+    ``virtual`` leaves loads and the accelerations by velocities away.
+    """
+    for i in range(world.links):
+        rotation, w, v, r, j_w, j_v, w_p = place_link(world, states, b, slot, i)
+        if world.tree[i, MOVES] == 1:
+            matrix = rotation_matrix(rotation)
+            mass = world.link[b, i, MASS]
+            d = matrix @ load_vec3(world.link, b, i, COM)
+            inertia = matrix @ symmetric(world.link, b, i, INERTIA) @ matrix.transpose()
+            hx, hy, hz = mass * d.x, mass * d.y, mass * d.z
+            about = mat3(
+                inertia[0, 0] + hy * d.y + hz * d.z, inertia[0, 1] - hx * d.y, inertia[0, 2] - hx * d.z,
+                inertia[0, 1] - hx * d.y, inertia[1, 1] + hx * d.x + hz * d.z, inertia[1, 2] - hy * d.z,
+                inertia[0, 2] - hx * d.z, inertia[1, 2] - hy * d.z, inertia[2, 2] + hx * d.x + hy * d.y,
+            )  # fmt: skip
+            store_symmetric(world.work, b, i, BODY, about)
+            store_matrix(world.work, b, i, BODY + 6, mat3(0.0, -hz, hy, hz, 0.0, -hx, -hy, hx, 0.0))
+            store_symmetric(world.work, b, i, BODY + 15, mat3(mass, 0.0, 0.0, 0.0, mass, 0.0, 0.0, 0.0, mass))
+            moment, force = vec3(0.0), vec3(0.0)
+            if ti.static(not virtual):
+                store_vec3(world.work, b, i, BIAS, w_p.cross(j_w))
+                store_vec3(world.work, b, i, BIAS + 3, w_p.cross(w_p.cross(r) + 2 * j_v))
+                # The moment about the origin of the centripetal force at the centre of mass is in ``about`` already.
+                moment = w.cross(about @ w)
+                force = mass * w.cross(w.cross(d))
+                push = vec3(world.wrench[b, frame, i, 0], world.wrench[b, frame, i, 1], world.wrench[b, frame, i, 2])
+                twist = vec3(world.wrench[b, frame, i, 3], world.wrench[b, frame, i, 4], world.wrench[b, frame, i, 5])
+                moment -= twist + d.cross(push)
+                force -= push
+                if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
+                    ground, ground_moment = ground_load(
+                        world, b, i, matrix, load_vec3(world.work, b, i, POSITION), w, v
+                    )
+                    moment -= ground_moment
+                    force -= ground
+            store_vec3(world.work, b, i, LOAD, moment)
+            store_vec3(world.work, b, i, LOAD + 3, force)
+
+
+@ti.func
+def direction(world: ti.template(), b, i, kind, j):
+    """Direction of joint velocity j of link i in world axes, and whether it is a linear one."""
+    axis = load_vec3(world.work, b, i, AXIS)
+    linear = kind == PRISMATIC
+    if kind > PRISMATIC:
+        if kind == FREE and j < 3:
+            linear = True
+            axis = rotated(load_vec4(world.link, b, i, FRAME_QUATERNION), unit(j))
+        else:
+            at = j
+            if kind == FREE:
+                at = j - 3
+            axis = rotated(load_vec4(world.work, b, i, QUATERNION), unit(at))
+    return axis, linear
+
+
+@ti.func
+def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame, virtual: ti.template()):
+    """Second sweep, leaf to root: joint velocities eliminated, articulated inertias and loads handed to the parents.
+
+    In a virtual solve the right side stands in column DRIVE of each velocity; otherwise it is the joints' force.
+    """
+    for back in range(world.links):
+        i = world.links - 1 - back
+        if world.tree[i, MOVES] == 1:
+            kind, parent = world.tree[i, KIND], world.tree[i, PARENT]
+            a = symmetric(world.work, b, i, BODY)
+            c = load_matrix(world.work, b, i, BODY + 6)
+            m = symmetric(world.work, b, i, BODY + 15)
+            moment, force = load_vec3(world.work, b, i, LOAD), load_vec3(world.work, b, i, LOAD + 3)
+            first, end = world.tree[i, FIRST_QD], world.tree[i, END_QD]
+            d = end - 1
+            while d >= first:
+                axis, linear = direction(world, b, i, kind, d - first)
+                angular_column, linear_column = a @ axis, c.transpose() @ axis
+                size, held = axis.dot(angular_column), axis.dot(moment)
+                if linear:
+                    angular_column, linear_column = c @ axis, m @ axis
+                    size, held = axis.dot(linear_column), axis.dot(force)
+                drive = -held
+                if ti.static(virtual):
+                    drive += world.velocity_work[b, d, DRIVE]
+                else:
+                    x = joint_position(states, b, slot, kind, world.tree[i, FIRST_Q], d - first)
+                    drive += joint_force(world, b, frame, d, kind, x, states[b, slot, world.coordinates + d])
+                inverse = 1 / (size + world.velocity[b, d, ARMATURE])
+                a -= inverse * outer(angular_column, angular_column)
+                c -= inverse * outer(angular_column, linear_column)
+                m -= inverse * outer(linear_column, linear_column)
+                moment += inverse * drive * angular_column
+                force += inverse * drive * linear_column
+                store_vec3(world.velocity_work, b, d, COLUMN, angular_column)
+                store_vec3(world.velocity_work, b, d, COLUMN + 3, linear_column)
+                world.velocity_work[b, d, INVERSE] = inverse
+                world.velocity_work[b, d, DRIVE] = drive
+                d -= 1
+            carried = 0
+            if parent >= 0:
+                carried = world.tree[parent, MOVES]
+            if carried == 1:
+                r = load_vec3(world.work, b, i, ARM)
+                if ti.static(not virtual):
+                    spin, pull = load_vec3(world.work, b, i, BIAS), load_vec3(world.work, b, i, BIAS + 3)
+                    moment += a @ spin + c @ pull
+                    force += c.transpose() @ spin + m @ pull
+                mass_moment = crossed_columns(r, m)
+                turned = crossed_columns(r, c.transpose())
+                a += turned + turned.transpose() + crossed_columns(r, mass_moment.transpose())
+                c += mass_moment
+                add_symmetric(world.work, b, parent, BODY, a)
+                add_matrix(world.work, b, parent, BODY + 6, c)
+                add_symmetric(world.work, b, parent, BODY + 15, m)
+                add_vec3(world.work, b, parent, LOAD, moment + r.cross(force))
+                add_vec3(world.work, b, parent, LOAD + 3, force)
+
+
+@ti.func
+def add_symmetric(array: ti.template(), b, i, column: ti.template(), m):
+    """Add to a symmetric matrix in a row."""
+    store_symmetric(array, b, i, column, symmetric(array, b, i, column) + m)
+
+
+@ti.func
+def add_matrix(array: ti.template(), b, i, column: ti.template(), m):
+    """Add to a matrix in a row."""
+    store_matrix(array, b, i, column, load_matrix(array, b, i, column) + m)
+
+
+@ti.func
+def solve_joint(world: ti.template(), b, i, kind, angular, linear):
+    """Solutions of link i's joint velocities, written to column DRIVE.
+
+    Args:
+        world: the kernel's arrays.
+        b: world.
+        i: link.
+        kind: type of its joint.
+        angular: angular acceleration (virtual velocity) of the link with the joint at rest.
+        linear: that of its origin.
+
+    Returns:
+        (angular, linear) with the joint's own part.
+    """
+    first = world.tree[i, FIRST_QD]
+    for d in range(first, world.tree[i, END_QD]):
+        axis, is_linear = direction(world, b, i, kind, d - first)
+        held = load_vec3(world.velocity_work, b, d, COLUMN).dot(angular)
+        held += load_vec3(world.velocity_work, b, d, COLUMN + 3).dot(linear)
+        value = world.velocity_work[b, d, INVERSE] * (world.velocity_work[b, d, DRIVE] - held)
+        world.velocity_work[b, d, DRIVE] = value
+        if is_linear:
+            linear += value * axis
+        else:
+            angular += value * axis
+    return angular, linear
+
+
+@ti.func
+def accelerate_links(world: ti.template(), states: ti.template(), b, slot):
+    """Third sweep, root to leaf: joint accelerations, written behind the velocities in the row of ``states``."""
+    for i in range(world.links):
+        parent, kind = world.tree[i, PARENT], world.tree[i, KIND]
+        angular = vec3(0.0)
+        linear = -vec3(world.gravity[b, 0], world.gravity[b, 1], world.gravity[b, 2])
+        if world.tree[i, MOVES] == 1:
+            if parent >= 0:
+                angular = load_vec3(world.work, b, parent, ACCELERATION)
+                linear = load_vec3(world.work, b, parent, ACCELERATION + 3)
+            r = load_vec3(world.work, b, i, ARM)
+            linear += angular.cross(r) + load_vec3(world.work, b, i, BIAS + 3)
+            angular += load_vec3(world.work, b, i, BIAS)
+            angular, linear = solve_joint(world, b, i, kind, angular, linear)
+            for d in range(world.tree[i, FIRST_QD], world.tree[i, END_QD]):
+                states[b, slot, world.coordinates + world.velocities + d] = world.velocity_work[b, d, DRIVE]
+        store_vec3(world.work, b, i, ACCELERATION, angular)
+        store_vec3(world.work, b, i, ACCELERATION + 3, linear)
+
+
+@ti.func
+def virtual_links(world: ti.template(), b):
+    """Third sweep of a virtual solve: virtual velocities of joints (column DRIVE) and links (column VIRTUAL)."""
+    for i in range(world.links):
+        parent, kind = world.tree[i, PARENT], world.tree[i, KIND]
+        angular, linear = vec3(0.0), vec3(0.0)
+        if world.tree[i, MOVES] == 1:
+            if parent >= 0:
+                angular = load_vec3(world.work, b, parent, VIRTUAL)
+                linear = load_vec3(world.work, b, parent, VIRTUAL + 3)
+            linear += angular.cross(load_vec3(world.work, b, i, ARM))
+            angular, linear = solve_joint(world, b, i, kind, angular, linear)
+        store_vec3(world.work, b, i, VIRTUAL, angular)
+        store_vec3(world.work, b, i, VIRTUAL + 3, linear)
+
+
+@ti.func
+def accelerate(world: ti.template(), states: ti.template(), b, slot, frame):
+    """Joint accelerations of the coordinates and velocities in a row of ``states``, written behind them."""
+    place_links(world, states, b, slot, frame, False)
+    eliminate_links(world, states, b, slot, frame, False)
+    accelerate_links(world, states, b, slot)

@@ -1,0 +1,355 @@
+"""Kinematics and dynamics of one instant: poses, accelerations, forces, mass matrix, Jacobians; for any container of arrays."""
+
+import numpy as np
+
+from ti_sim.articulated.adjoint import accelerations_of_links
+from ti_sim.articulated.dynamics import accelerate, direction, place_links
+from ti_sim.articulated.joints import joint_force, joint_position
+from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
+from ti_sim.articulated.rollout import begin, store_links
+from ti_sim.articulated.solver import PreparedInputs, prepare, views
+from ti_sim.articulated.spatial import load_matrix, rotated, symmetric
+from ti_sim.articulated.tables import (
+    ACCELERATION,
+    ARM,
+    ARMATURE,
+    BODY,
+    END_QD,
+    FIRST_Q,
+    FIRST_QD,
+    KIND,
+    LOAD,
+    MOVES,
+    PARENT,
+    POSITION,
+    QUATERNION,
+    add_vec3,
+    load_vec3,
+    load_vec4,
+    world_arrays,
+)
+from ti_sim.base.arrays import Array, check_array, reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.errors import UserError
+from ti_sim.base.runtime import compiled_plainly, require, ti
+from ti_sim.base.vecmath import vec3
+
+# Step [s] that stands for none in the contact law, whose damper sees at most the speed depth / dt.
+_NO_STEP = 1e-30
+
+
+@compiled_plainly
+def forward_kinematics(
+    model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, joint_qd: Array
+) -> tuple[Array, Array]:
+    """Poses and velocities of all links.
+
+    Args:
+        model: the tree.
+        inputs: numbers of B worlds.
+        joint_q: [B, Q] coordinates [m, rad].
+        joint_qd: [B, D] velocities [m/s, rad/s].
+
+    Returns:
+        (body_q [B, N, 7], body_qd [B, N, 6]): pose of each link's frame (m, quaternion x, y, z, w), velocity of its origin [m/s]
+        and angular velocity [rad/s], world axes.
+
+    Raises:
+        UserError: shapes or precision do not fit.
+    """
+    _states, body_q, body_qd = _evaluated(model, inputs, joint_q, joint_qd, 0, _NO_STEP)
+    return reals_like_family(joint_q, to_numpy(body_q)[:, 0]), reals_like_family(joint_q, to_numpy(body_qd)[:, 0])
+
+
+@compiled_plainly
+def forward_dynamics(
+    model: ArticulatedModel,
+    inputs: ArticulatedInputs,
+    joint_q: Array,
+    joint_qd: Array,
+    *,
+    frame: int = 0,
+    dt: float = _NO_STEP,
+) -> Array:
+    """Joint accelerations under all modelled forces, by the articulated-body algorithm.
+
+    Args:
+        model: the tree.
+        inputs: numbers of B worlds.
+        joint_q: [B, Q] coordinates [m, rad].
+        joint_qd: [B, D] velocities [m/s, rad/s].
+        frame: whose actions, targets and wrenches act.
+        dt: physics step that the contact law takes into account [s]; by default none.
+
+    Returns:
+        joint_qdd [B, D], time derivative of the velocities [m/s2, rad/s2].
+
+    Raises:
+        UserError: shapes or precision do not fit, or there is no such frame.
+    """
+    inputs.check_values(model)
+    states, _body_q, _body_qd = _evaluated(model, inputs, joint_q, joint_qd, frame, dt)
+    return reals_like_family(joint_q, to_numpy(states)[:, 0, model.coordinate_count + model.velocity_count :])
+
+
+@compiled_plainly
+def inverse_dynamics(
+    model: ArticulatedModel,
+    inputs: ArticulatedInputs,
+    joint_q: Array,
+    joint_qd: Array,
+    joint_qdd: Array,
+    *,
+    frame: int = 0,
+    dt: float = _NO_STEP,
+) -> Array:
+    """Joint forces that these accelerations take beside all modelled forces, by the recursive Newton-Euler algorithm.
+
+    Args:
+        model: the tree.
+        inputs: numbers of B worlds.
+        joint_q: [B, Q] coordinates [m, rad].
+        joint_qd: [B, D] velocities [m/s, rad/s].
+        joint_qdd: [B, D] accelerations [m/s2, rad/s2].
+        frame: whose actions, targets and wrenches act.
+        dt: physics step that the contact law takes into account [s]; by default none.
+
+    Returns:
+        tau [B, D], N or N m: zero for the accelerations that ``forward_dynamics`` gives.
+
+    Raises:
+        UserError: shapes or precision do not fit, or there is no such frame.
+    """
+    prepared, states = _begun(model, inputs, joint_q, joint_qd, frame)
+    check_array(joint_qdd, "joint_qdd", (inputs.world_count, model.velocity_count))
+    force = zeros_like_family(joint_q, (inputs.world_count, model.velocity_count))
+    inverse(*views(
+        states, joint_qdd, force, *prepared.arguments(), model.coordinate_count, model.velocity_count, dt,
+        model.ground_height, frame,
+    ))  # fmt: skip
+    return force
+
+
+@compiled_plainly
+def mass_matrix(model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array) -> Array:
+    """Joint-space mass matrix, armatures included.
+
+    Args:
+        model: the tree.
+        inputs: numbers of B worlds.
+        joint_q: [B, Q] coordinates [m, rad].
+
+    Returns:
+        [B, D, D], symmetric; force of velocity d per acceleration e (kg, kg m, kg m2).
+
+    Raises:
+        UserError: shapes or precision do not fit.
+    """
+    at_rest = zeros_like_family(joint_q, (inputs.world_count, model.velocity_count))
+    prepared, states = _begun(model, inputs, joint_q, at_rest, 0)
+    result = zeros_like_family(joint_q, (inputs.world_count, model.velocity_count, model.velocity_count))
+    inertias(*views(
+        states, result, *prepared.arguments(), model.coordinate_count, model.velocity_count, model.ground_height
+    ))  # fmt: skip
+    return result
+
+
+@compiled_plainly
+def point_jacobian(
+    model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, link: int, point: np.ndarray
+) -> Array:
+    """Velocity of a point of a link per joint velocity.
+
+    Args:
+        model: the tree.
+        inputs: numbers of B worlds.
+        joint_q: [B, Q] coordinates [m, rad].
+        link: index of the link.
+        point: [3] in the link's frame [m].
+
+    Returns:
+        [B, 6, D]: rows are the point's velocity and the link's angular velocity, world axes.
+
+    Raises:
+        UserError: shapes or precision do not fit, or there is no such link.
+    """
+    if not 0 <= link < model.link_count:
+        raise UserError(f"link {link} does not exist: there are links 0 to {model.link_count - 1}")
+    at_rest = zeros_like_family(joint_q, (inputs.world_count, model.velocity_count))
+    prepared, states = _begun(model, inputs, joint_q, at_rest, 0)
+    result = zeros_like_family(joint_q, (inputs.world_count, 6, model.velocity_count))
+    x, y, z = (float(value) for value in to_numpy(point))
+    jacobian(*views(
+        states, result, *prepared.arguments(), model.coordinate_count, model.velocity_count, model.ground_height, link, x, y, z
+    ))  # fmt: skip
+    return result
+
+
+def _begun(
+    model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, joint_qd: Array, frame: int
+) -> tuple[PreparedInputs, Array]:
+    """Packed inputs, and coordinates and velocities in a row [B, 1, Q + 2 D]."""
+    require()
+    inputs.check(model)
+    b, q, d = inputs.world_count, model.coordinate_count, model.velocity_count
+    check_array(joint_q, "joint_q", (b, q))
+    check_array(joint_qd, "joint_qd", (b, d))
+    if not 0 <= frame < inputs.frame_count:
+        raise UserError(f"frame {frame} does not exist: there are actions for {inputs.frame_count} frame intervals")
+    prepared = prepare(model, inputs)
+    states = zeros_like_family(joint_q, (b, 1, q + 2 * d))
+    begin(*views(joint_q, joint_qd, prepared.tree, states, q, d))
+    return prepared, states
+
+
+def _evaluated(
+    model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, joint_qd: Array, frame: int, dt: float
+) -> tuple[Array, Array, Array]:
+    """Row with the accelerations behind coordinates and velocities, and the links' poses and velocities."""
+    prepared, states = _begun(model, inputs, joint_q, joint_qd, frame)
+    body_q = zeros_like_family(joint_q, (inputs.world_count, 1, model.link_count, 7))
+    body_qd = zeros_like_family(joint_q, (inputs.world_count, 1, model.link_count, 6))
+    evaluate(*views(
+        states, body_q, body_qd, *prepared.arguments(), model.coordinate_count, model.velocity_count, dt,
+        model.ground_height, frame,
+    ))  # fmt: skip
+    return states, body_q, body_qd
+
+
+@ti.func
+def sum_forces(world: ti.template(), states: ti.template(), b):
+    """Total loads of the links of all that hangs on them, from placed links and the accelerations in row 0, leaf to root."""
+    accelerations_of_links(world, states, b, 0)
+    for i in range(world.links):
+        if world.tree[i, MOVES] == 1:
+            c = load_matrix(world.work, b, i, BODY + 6)
+            angular, linear = load_vec3(world.work, b, i, ACCELERATION), load_vec3(world.work, b, i, ACCELERATION + 3)
+            add_vec3(world.work, b, i, LOAD, symmetric(world.work, b, i, BODY) @ angular + c @ linear)
+            add_vec3(world.work, b, i, LOAD + 3, c.transpose() @ angular + symmetric(world.work, b, i, BODY + 15) @ linear)
+    for back in range(world.links):
+        i = world.links - 1 - back
+        parent = world.tree[i, PARENT]
+        if parent >= 0 and world.tree[i, MOVES] == 1:
+            force = load_vec3(world.work, b, i, LOAD + 3)
+            moment = load_vec3(world.work, b, i, LOAD) + load_vec3(world.work, b, i, ARM).cross(force)
+            add_vec3(world.work, b, parent, LOAD, moment)
+            add_vec3(world.work, b, parent, LOAD + 3, force)
+
+
+@ti.func
+def along(world: ti.template(), b, i, d):
+    """Part of link i's total load along joint velocity d."""
+    axis, linear = direction(world, b, i, world.tree[i, KIND], d - world.tree[i, FIRST_QD])
+    value = axis.dot(load_vec3(world.work, b, i, LOAD))
+    if linear:
+        value = axis.dot(load_vec3(world.work, b, i, LOAD + 3))
+    return value
+
+
+@ti.kernel
+def evaluate(
+    states: ti.types.ndarray(), body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(),
+    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
+    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
+    wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
+    coordinates: int, velocities: int, dt: float, ground: float, frame: int,
+):  # fmt: skip
+    """Accelerations behind coordinates and velocities in states [B, 1, Q + 2 D]; body_q [B, 1, N, 7] and body_qd [B, 1, N, 6]."""
+    for b in range(states.shape[0]):
+        world = world_arrays(
+            tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
+            tree.shape[0], coordinates, velocities, dt, ground,
+        )  # fmt: skip
+        accelerate(world, states, b, 0, frame)
+        store_links(world, b, 0, body_q, body_qd)
+
+
+@ti.kernel
+def inverse(
+    states: ti.types.ndarray(), acceleration: ti.types.ndarray(), force: ti.types.ndarray(),
+    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
+    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
+    wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
+    coordinates: int, velocities: int, dt: float, ground: float, frame: int,
+):  # fmt: skip
+    """Joint forces [B, D] that accelerations [B, D] take beside the modelled ones, at states [B, 1, Q + 2 D]."""
+    for b in range(states.shape[0]):
+        world = world_arrays(
+            tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
+            tree.shape[0], coordinates, velocities, dt, ground,
+        )  # fmt: skip
+        for d in range(velocities):
+            states[b, 0, coordinates + velocities + d] = acceleration[b, d]
+        place_links(world, states, b, 0, frame, False)
+        sum_forces(world, states, b)
+        for i in range(world.links):
+            kind, first = tree[i, KIND], tree[i, FIRST_QD]
+            for d in range(first, tree[i, END_QD]):
+                x = joint_position(states, b, 0, kind, tree[i, FIRST_Q], d - first)
+                modelled = joint_force(world, b, frame, d, kind, x, states[b, 0, coordinates + d])
+                force[b, d] = along(world, b, i, d) + velocity[b, d, ARMATURE] * acceleration[b, d] - modelled
+
+
+@ti.kernel
+def inertias(
+    states: ti.types.ndarray(), matrix: ti.types.ndarray(),
+    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
+    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
+    wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
+    coordinates: int, velocities: int, ground: float,
+):  # fmt: skip
+    """Mass matrix [B, D, D] at states [B, 1, Q + 2 D] at rest, column by column.
+
+    The world's acceleration against gravity is in the loads of no motion, which are taken off.
+    """
+    for b in range(states.shape[0]):
+        world = world_arrays(
+            tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
+            tree.shape[0], coordinates, velocities, 1.0, ground,
+        )  # fmt: skip
+        acceleration = coordinates + velocities
+        for column in range(-1, velocities):
+            if column >= 0:
+                states[b, 0, acceleration + column] = 1.0
+            place_links(world, states, b, 0, 0, True)
+            sum_forces(world, states, b)
+            for i in range(world.links):
+                for d in range(tree[i, FIRST_QD], tree[i, END_QD]):
+                    value = along(world, b, i, d)
+                    if column < 0:
+                        velocity_work[b, d, 0] = value
+                    else:
+                        matrix[b, d, column] = value - velocity_work[b, d, 0]
+            if column >= 0:
+                states[b, 0, acceleration + column] = 0.0
+                matrix[b, column, column] = matrix[b, column, column] + velocity[b, column, ARMATURE]
+
+
+@ti.kernel
+def jacobian(
+    states: ti.types.ndarray(), matrix: ti.types.ndarray(),
+    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
+    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
+    wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
+    coordinates: int, velocities: int, ground: float, chosen: int, x: float, y: float, z: float,
+):  # fmt: skip
+    """Jacobian [B, 6, D] of the point (x, y, z) of link ``chosen`` at states [B, 1, Q + 2 D]; the matrix holds zeros before."""
+    for b in range(states.shape[0]):
+        world = world_arrays(
+            tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
+            tree.shape[0], coordinates, velocities, 1.0, ground,
+        )  # fmt: skip
+        place_links(world, states, b, 0, 0, True)
+        place = load_vec3(work, b, chosen, POSITION) + rotated(load_vec4(work, b, chosen, QUATERNION), vec3(x, y, z))
+        i = chosen
+        while i >= 0:
+            first = tree[i, FIRST_QD]
+            for d in range(first, tree[i, END_QD]):
+                along_axis, linear = direction(world, b, i, tree[i, KIND], d - first)
+                angular = vec3(0.0)
+                if not linear:
+                    angular = along_axis
+                    along_axis = angular.cross(place - load_vec3(work, b, i, POSITION))
+                for k in ti.static(range(3)):
+                    matrix[b, k, d] = along_axis[k]
+                    matrix[b, 3 + k, d] = angular[k]
+            i = tree[i, PARENT]

@@ -1,0 +1,157 @@
+"""Forces in joints: springs, dampers, limits and motors, each function beside its adjoint (Taichi functions)."""
+
+from ti_sim.articulated.model import JOINT_TYPES
+from ti_sim.articulated.spatial import rotation_vector, rotation_vector_adjoint
+from ti_sim.articulated.tables import (
+    DAMPING,
+    GAIN,
+    HIGH,
+    LIMIT_STIFFNESS,
+    LOW,
+    MOTOR_LIMIT,
+    REST,
+    SERVO_DAMPING,
+    SERVO_STIFFNESS,
+    STIFFNESS,
+)
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3, vec4
+
+FIXED, REVOLUTE, PRISMATIC, SPHERICAL, FREE = range(len(JOINT_TYPES))
+
+# Width [m, rad] over which a limit's spring sets in, as a part of the range between two limits, and where there is one only.
+SOFT_PART = 0.01
+SOFT_WIDTH = 0.01
+
+
+@ti.func
+def joint_position(states: ti.template(), b, slot, kind, first_q, j):
+    """Position x [m, rad] of joint velocity j of a joint: what its springs and servos act on (0 for a free joint)."""
+    x = 0.0
+    if kind == REVOLUTE or kind == PRISMATIC:
+        x = states[b, slot, first_q]
+    elif kind == SPHERICAL:
+        x = entry(rotation_vector(load_vec4_at(states, b, slot, first_q)), j)
+    return x
+
+
+@ti.func
+def entry(v, j):
+    """v[j] of a 3-vector for a j known at run time only."""
+    value = v.x
+    if j == 1:
+        value = v.y
+    elif j == 2:
+        value = v.z
+    return value
+
+
+@ti.func
+def unit(j):
+    """Unit vector j of space, for a j known at run time only."""
+    return vec3(ti.cast(j == 0, float), ti.cast(j == 1, float), ti.cast(j == 2, float))
+
+
+@ti.func
+def load_vec4_at(array: ti.template(), b, i, column):
+    """Four numbers of row (b, i) of an array from a column known at run time only."""
+    return vec4(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2], array[b, i, column + 3])
+
+
+@ti.func
+def soft_width(low, high):
+    """Overshoot [m, rad] over which a limit's spring sets in."""
+    width = SOFT_PART * (high - low)
+    if ti.math.isinf(width):
+        width = SOFT_WIDTH
+    return width
+
+
+@ti.func
+def joint_force(world: ti.template(), b, frame, d, kind, x, rate):
+    """Force [N, N m] of spring, damper, limits and motor of joint velocity d at position x and velocity ``rate``."""
+    stiffness, servo = world.velocity[b, d, STIFFNESS], world.velocity[b, d, SERVO_STIFFNESS]
+    if kind == FREE:
+        stiffness, servo = 0.0, 0.0
+    force = -stiffness * (x - world.velocity[b, d, REST]) - world.velocity[b, d, DAMPING] * rate
+    if kind == REVOLUTE or kind == PRISMATIC:
+        low, high = world.velocity[b, d, LOW], world.velocity[b, d, HIGH]
+        if x < low:
+            over = low - x
+            force += world.velocity[b, d, LIMIT_STIFFNESS] * over * over / (over + soft_width(low, high))
+        elif x > high:
+            over = x - high
+            force -= world.velocity[b, d, LIMIT_STIFFNESS] * over * over / (over + soft_width(low, high))
+    most = world.velocity[b, d, MOTOR_LIMIT]
+    motor = (
+        world.velocity[b, d, GAIN] * world.action[b, frame, d]
+        + servo * (world.target[b, frame, d] - x)
+        - world.velocity[b, d, SERVO_DAMPING] * rate
+    )
+    return force + ti.max(-most, ti.min(most, motor))
+
+
+@ti.func
+def joint_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, kind, x, rate, force_bar):
+    """Adjoint of ``joint_force``: adds to the adjoints of the row of d and of action and target, returns (x_bar, rate_bar)."""
+    x_bar, rate_bar = 0.0, 0.0
+    damping = world.velocity[b, d, DAMPING]
+    rate_bar -= damping * force_bar
+    bars.velocity[b, d, DAMPING] = bars.velocity[b, d, DAMPING] - rate * force_bar
+    if kind != FREE:
+        stiffness = world.velocity[b, d, STIFFNESS]
+        x_bar -= stiffness * force_bar
+        bars.velocity[b, d, STIFFNESS] = bars.velocity[b, d, STIFFNESS] - (x - world.velocity[b, d, REST]) * force_bar
+        bars.velocity[b, d, REST] = bars.velocity[b, d, REST] + stiffness * force_bar
+    if kind == REVOLUTE or kind == PRISMATIC:
+        low, high = world.velocity[b, d, LOW], world.velocity[b, d, HIGH]
+        if x < low or x > high:
+            sign, over = 1.0, low - x
+            if x > high:
+                sign, over = -1.0, x - high
+            k = world.velocity[b, d, LIMIT_STIFFNESS]
+            width = soft_width(low, high)
+            share = over / (over + width)
+            bars.velocity[b, d, LIMIT_STIFFNESS] = bars.velocity[b, d, LIMIT_STIFFNESS] + sign * over * share * force_bar
+            over_bar = sign * k * share * (2 - share) * force_bar
+            x_bar -= sign * over_bar
+            low_bar, high_bar = over_bar, 0.0
+            if x > high:
+                low_bar, high_bar = 0.0, -over_bar
+            if not ti.math.isinf(high - low):
+                wide_bar = -sign * SOFT_PART * k * share * share * force_bar
+                low_bar -= wide_bar
+                high_bar += wide_bar
+            bars.velocity[b, d, LOW] = bars.velocity[b, d, LOW] + low_bar
+            bars.velocity[b, d, HIGH] = bars.velocity[b, d, HIGH] + high_bar
+    servo, most = world.velocity[b, d, SERVO_STIFFNESS], world.velocity[b, d, MOTOR_LIMIT]
+    if kind == FREE:
+        servo = 0.0
+    gain, action, target = world.velocity[b, d, GAIN], world.action[b, frame, d], world.target[b, frame, d]
+    resist = world.velocity[b, d, SERVO_DAMPING]
+    motor = gain * action + servo * (target - x) - resist * rate
+    if motor > most:
+        bars.velocity[b, d, MOTOR_LIMIT] = bars.velocity[b, d, MOTOR_LIMIT] + force_bar
+    elif motor < -most:
+        bars.velocity[b, d, MOTOR_LIMIT] = bars.velocity[b, d, MOTOR_LIMIT] - force_bar
+    else:
+        bars.velocity[b, d, GAIN] = bars.velocity[b, d, GAIN] + action * force_bar
+        bars.action[b, frame, d] = bars.action[b, frame, d] + gain * force_bar
+        bars.velocity[b, d, SERVO_DAMPING] = bars.velocity[b, d, SERVO_DAMPING] - rate * force_bar
+        rate_bar -= resist * force_bar
+        if kind != FREE:
+            bars.velocity[b, d, SERVO_STIFFNESS] = bars.velocity[b, d, SERVO_STIFFNESS] + (target - x) * force_bar
+            bars.target[b, frame, d] = bars.target[b, frame, d] + servo * force_bar
+            x_bar -= servo * force_bar
+    return x_bar, rate_bar
+
+
+@ti.func
+def add_position_adjoint(states: ti.template(), bar: ti.template(), b, slot, row, kind, first_q, j, x_bar):
+    """Adjoint of ``joint_position``: adds to the coordinates' adjoints in a row of ``bar``."""
+    if kind == REVOLUTE or kind == PRISMATIC:
+        bar[b, row, first_q] = bar[b, row, first_q] + x_bar
+    elif kind == SPHERICAL:
+        q_bar = rotation_vector_adjoint(load_vec4_at(states, b, slot, first_q), x_bar * unit(j))
+        for k in ti.static(range(4)):
+            bar[b, row, first_q + k] = bar[b, row, first_q + k] + q_bar[k]

@@ -1,0 +1,187 @@
+"""Motion of the links under the motion of the joints, root to leaf, and its adjoint, leaf to root (Taichi functions).
+
+World axes throughout; every quantity of a link is about its own origin, so that in f32 small links far from the world's origin
+lose no digits. With r the arm from the parent's origin, j_w and j_v the joint's own angular and linear velocity (j_w', j_v'
+what its accelerations add) and the parent's numbers marked p:
+
+    w = w_p + j_w                v = v_p + w_p x r + j_v
+    w' = w_p' + w_p x j_w + j_w'      a = a_p + w_p' x r + w_p x (w_p x r + 2 j_v) + j_v'
+
+Virtual velocities (of the adjoint's multipliers) follow the first line.
+"""
+
+from ti_sim.articulated.joints import FREE, PRISMATIC, REVOLUTE, SPHERICAL, load_vec4_at
+from ti_sim.articulated.spatial import body_quaternion_rate, body_quaternion_rate_adjoint, quaternion_product, rotated
+from ti_sim.articulated.tables import (
+    ARM,
+    AXIS,
+    FIRST_Q,
+    FIRST_QD,
+    FRAME_POSITION,
+    FRAME_QUATERNION,
+    KIND,
+    PARENT,
+    POSITION,
+    QUATERNION,
+    SPIN,
+    VELOCITY,
+    load_vec3,
+    load_vec4,
+    store_vec3,
+    store_vec4,
+)
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import normalized_adjoint, vec3, vec4
+
+
+@ti.func
+def load_vec3_at(array: ti.template(), b, i, column):
+    """Three numbers of row (b, i) of an array from a column known at run time only."""
+    return vec3(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2])
+
+
+@ti.func
+def joint_axis(world: ti.template(), b, i):
+    """Axis of joint i in its joint frame, unit vector."""
+    return vec3(world.axis[i, 0], world.axis[i, 1], world.axis[i, 2])
+
+
+@ti.func
+def joint_rates(world: ti.template(), b, i, kind, rotation, axis, rates: ti.template(), slot, column):
+    """Angular and linear velocity of a joint in world axes, of the joint velocities in a row from ``column`` on.
+
+    The same map takes joint accelerations to what they add to the link's, and multipliers to virtual velocities.
+
+    Args:
+        world: the kernel's arrays.
+        b: world.
+        i: link.
+        kind: type of its joint.
+        rotation: quaternion of the link in the world.
+        axis: of the joint, world axes.
+        rates: array that holds them.
+        slot: its row.
+        column: where the joint's velocities begin in the row.
+
+    Returns:
+        (angular, linear).
+    """
+    angular, linear = vec3(0.0), vec3(0.0)
+    if kind == REVOLUTE:
+        angular = axis * rates[b, slot, column]
+    elif kind == PRISMATIC:
+        linear = axis * rates[b, slot, column]
+    elif kind == SPHERICAL:
+        angular = rotated(rotation, load_vec3_at(rates, b, slot, column))
+    elif kind == FREE:
+        linear = rotated(load_vec4(world.link, b, i, FRAME_QUATERNION), load_vec3_at(rates, b, slot, column))
+        angular = rotated(rotation, load_vec3_at(rates, b, slot, column + 3))
+    return angular, linear
+
+
+@ti.func
+def place_link(world: ti.template(), states: ti.template(), b, slot, i):
+    """Pose and velocity of link i from its parent's, kept in ``work``; coordinates and velocities are in a row of ``states``.
+
+    Returns:
+        (quaternion, w, v, r, j_w, j_v, w_p).
+    """
+    parent, kind, first_q = world.tree[i, PARENT], world.tree[i, KIND], world.tree[i, FIRST_Q]
+    parent_rotation = vec4(0.0, 0.0, 0.0, 1.0)
+    w_p, v_p, position = vec3(0.0), vec3(0.0), vec3(0.0)
+    if parent >= 0:
+        parent_rotation = load_vec4(world.work, b, parent, QUATERNION)
+        w_p = load_vec3(world.work, b, parent, SPIN)
+        v_p = load_vec3(world.work, b, parent, VELOCITY)
+        position = load_vec3(world.work, b, parent, POSITION)
+    frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, FRAME_QUATERNION))
+    r = rotated(parent_rotation, load_vec3(world.link, b, i, FRAME_POSITION))
+    rotation = frame
+    axis = vec3(0.0)
+    if kind == REVOLUTE or kind == PRISMATIC:
+        local = joint_axis(world, b, i)
+        axis = rotated(frame, local)
+        x = states[b, slot, first_q]
+        if kind == REVOLUTE:
+            s = ti.sin(0.5 * x) * local
+            rotation = quaternion_product(frame, vec4(s.x, s.y, s.z, ti.cos(0.5 * x)))
+        else:
+            r += x * axis
+    elif kind == SPHERICAL:
+        rotation = quaternion_product(frame, load_vec4_at(states, b, slot, first_q).normalized())
+    elif kind == FREE:
+        r += rotated(frame, load_vec3_at(states, b, slot, first_q))
+        rotation = quaternion_product(frame, load_vec4_at(states, b, slot, first_q + 3).normalized())
+    j_w, j_v = joint_rates(
+        world, b, i, kind, rotation, axis, states, slot, world.coordinates + world.tree[i, FIRST_QD]
+    )
+    w = w_p + j_w
+    v = v_p + w_p.cross(r) + j_v
+    store_vec4(world.work, b, i, QUATERNION, rotation)
+    store_vec3(world.work, b, i, SPIN, w)
+    store_vec3(world.work, b, i, ARM, r)
+    store_vec3(world.work, b, i, AXIS, axis)
+    store_vec3(world.work, b, i, POSITION, position + r)
+    store_vec3(world.work, b, i, VELOCITY, v)
+    return rotation, w, v, r, j_w, j_v, w_p
+
+
+@ti.func
+def quaternion_column(tree: ti.template(), i):
+    """First column of joint i's quaternion among the coordinates, -1 for joints without one."""
+    column = -1
+    if tree[i, KIND] == SPHERICAL:
+        column = tree[i, FIRST_Q]
+    elif tree[i, KIND] == FREE:
+        column = tree[i, FIRST_Q] + 3
+    return column
+
+
+@ti.func
+def step_coordinates(world: ti.template(), states: ti.template(), b, slot):
+    """Semi-implicit Euler in a row of ``states``: velocities by their accelerations, then coordinates by the new velocities."""
+    for d in range(world.velocities):
+        at = world.coordinates + d
+        states[b, slot, at] = states[b, slot, at] + world.dt * states[b, slot, at + world.velocities]
+    for i in range(world.links):
+        kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
+        first_qd = world.coordinates + world.tree[i, FIRST_QD]
+        if kind == REVOLUTE or kind == PRISMATIC:
+            states[b, slot, first_q] = states[b, slot, first_q] + world.dt * states[b, slot, first_qd]
+        elif kind == SPHERICAL or kind == FREE:
+            if kind == FREE:
+                for k in ti.static(range(3)):
+                    states[b, slot, first_q + k] = states[b, slot, first_q + k] + world.dt * states[b, slot, first_qd + k]
+                first_q += 3
+                first_qd += 3
+            q = load_vec4_at(states, b, slot, first_q)
+            q = (q + world.dt * body_quaternion_rate(q, load_vec3_at(states, b, slot, first_qd))).normalized()
+            for k in ti.static(range(4)):
+                states[b, slot, first_q + k] = q[k]
+
+
+@ti.func
+def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row):
+    """Adjoint of the coordinates' part of ``step_coordinates``, in place in a row of ``bar``.
+
+    The row holds the adjoints of coordinates and velocities after the step and gets those of the coordinates before it and
+    of the velocities after it. ``states`` holds the coordinates before the step in ``slot`` and those after it in the next.
+    """
+    for i in range(world.links):
+        kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
+        first_qd = world.coordinates + world.tree[i, FIRST_QD]
+        if kind == REVOLUTE or kind == PRISMATIC:
+            bar[b, row, first_qd] = bar[b, row, first_qd] + world.dt * bar[b, row, first_q]
+        elif kind == SPHERICAL or kind == FREE:
+            if kind == FREE:
+                for k in ti.static(range(3)):
+                    bar[b, row, first_qd + k] = bar[b, row, first_qd + k] + world.dt * bar[b, row, first_q + k]
+                first_q += 3
+                first_qd += 3
+            q, w = load_vec4_at(states, b, slot, first_q), load_vec3_at(states, b, slot + 1, first_qd)
+            raw_bar = normalized_adjoint(q + world.dt * body_quaternion_rate(q, w), load_vec4_at(bar, b, row, first_q))
+            rate_bar, w_bar = body_quaternion_rate_adjoint(q, w, world.dt * raw_bar)
+            for k in ti.static(range(4)):
+                bar[b, row, first_q + k] = raw_bar[k] + rate_bar[k]
+            for k in ti.static(range(3)):
+                bar[b, row, first_qd + k] = bar[b, row, first_qd + k] + w_bar[k]

@@ -1,0 +1,276 @@
+"""What an articulated simulation is made of: the immutable tree, the numbers of each world, the solver's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+
+from ti_sim.base.arrays import Array, check_array, to_numpy
+from ti_sim.base.errors import UserError
+
+Integrator = Literal["semi_implicit", "rk4"]
+
+# Position of a type in this row is its number in kernels (see ``kinematics``).
+JOINT_TYPES = ("fixed", "revolute", "prismatic", "spherical", "free")
+JOINT_COORDINATES = {"fixed": 0, "revolute": 1, "prismatic": 1, "spherical": 4, "free": 7}
+JOINT_VELOCITIES = {"fixed": 0, "revolute": 1, "prismatic": 1, "spherical": 3, "free": 6}
+_ABOUT_AXIS = ("revolute", "prismatic")
+
+
+@dataclass(frozen=True)
+class ArticulatedModel:
+    """Links, the joints they hang by and their contact points, the same in every world.
+
+    Link i hangs by one joint on ``link_parent[i]``, which comes before it; its frame is the joint's child frame. Coordinates
+    and velocities of all joints stand in a row, in the order of the links.
+
+    Attributes:
+        link_names: N names, used in errors.
+        link_parent: N indices of links, -1 for the world.
+        joint_type: N of "fixed", "revolute", "prismatic", "spherical" (unit quaternion; angular velocity in the link's
+            frame), "free" (position of the link's origin in the joint frame and quaternion; velocity of the origin in the
+            joint frame and angular velocity in the link's frame; on the world only).
+        joint_axis: [N, 3] axis of each revolute or prismatic joint in its joint frame (scaled to unit length); the rows of
+            other joints are not read.
+        contact_points: one [P_i, 3] array per link, points that meet the ground, link frame [m]; () for none anywhere.
+        ground_height: z of the ground plane [m].
+    """
+
+    link_names: tuple[str, ...]
+    link_parent: tuple[int, ...]
+    joint_type: tuple[str, ...]
+    joint_axis: np.ndarray
+    contact_points: tuple[np.ndarray, ...] = ()
+    ground_height: float = 0.0
+
+    def __post_init__(self) -> None:
+        n = len(self.link_names)
+        if n == 0 or len(self.link_parent) != n or len(self.joint_type) != n or np.shape(self.joint_axis) != (n, 3):
+            raise UserError(
+                f"an articulated model needs a link, and for each of its {n} links a parent, a joint type and a row of joint_axis"
+            )
+        if self.contact_points and len(self.contact_points) != n:
+            raise UserError(f"contact_points holds {len(self.contact_points)} arrays for {n} links: give one per link, or none")
+        for i, (name, parent, kind) in enumerate(zip(self.link_names, self.link_parent, self.joint_type, strict=True)):
+            if not -1 <= parent < n:
+                raise UserError(f"link {name!r} hangs on link {parent}, and there are links 0 to {n - 1} (-1 is the world)")
+            if parent >= i:
+                raise UserError(
+                    f"link {name!r} hangs on {self.link_names[parent]!r}, which does not come before it: list parents first; "
+                    "a joint that closes a loop cannot be simulated"
+                )
+            if kind not in JOINT_TYPES:
+                raise UserError(f"the joint of link {name!r} is of unknown type {kind!r}: choose one of {', '.join(JOINT_TYPES)}")
+            if kind == "free" and parent >= 0:
+                raise UserError(f"the free joint of link {name!r} hangs on a link: free joints may only hang on the world")
+            if kind in _ABOUT_AXIS and not 0 < np.linalg.norm(self.joint_axis[i]) < np.inf:
+                raise UserError(f"the {kind} joint of link {name!r} has no axis: give a vector of finite length above zero")
+
+    @property
+    def link_count(self) -> int:
+        """Number of links N."""
+        return len(self.link_names)
+
+    @property
+    def q_start(self) -> np.ndarray:
+        """Where each joint's coordinates begin, [N + 1] int32."""
+        return np.cumsum([0] + [JOINT_COORDINATES[kind] for kind in self.joint_type]).astype(np.int32)
+
+    @property
+    def qd_start(self) -> np.ndarray:
+        """Where each joint's velocities begin, [N + 1] int32."""
+        return np.cumsum([0] + [JOINT_VELOCITIES[kind] for kind in self.joint_type]).astype(np.int32)
+
+    @property
+    def coordinate_count(self) -> int:
+        """Number of joint coordinates Q."""
+        return int(self.q_start[-1])
+
+    @property
+    def velocity_count(self) -> int:
+        """Number of joint velocities D."""
+        return int(self.qd_start[-1])
+
+    @property
+    def velocity_link(self) -> np.ndarray:
+        """Link of each joint velocity, [D] int32."""
+        return np.repeat(np.arange(self.link_count), np.diff(self.qd_start)).astype(np.int32)
+
+    @property
+    def moves(self) -> np.ndarray:
+        """Whether a link can move at all: there is a joint that is not fixed between it and the world, [N] bool."""
+        result = np.zeros(self.link_count, dtype=bool)
+        for i, (parent, kind) in enumerate(zip(self.link_parent, self.joint_type, strict=True)):
+            result[i] = kind != "fixed" or (parent >= 0 and result[parent])
+        return result
+
+    @property
+    def axis(self) -> np.ndarray:
+        """Unit axes of the joints, zero where there is none, [N, 3] float64."""
+        rows = np.zeros((self.link_count, 3))
+        for i, kind in enumerate(self.joint_type):
+            if kind in _ABOUT_AXIS:
+                rows[i] = np.asarray(self.joint_axis[i], dtype=np.float64) / np.linalg.norm(self.joint_axis[i])
+        return rows
+
+    @property
+    def point(self) -> np.ndarray:
+        """All contact points in a row, [max(P, 1), 3] float64, m."""
+        points = np.concatenate([np.zeros((0, 3))] + [np.reshape(p, (-1, 3)) for p in self.contact_points])
+        return points if len(points) else np.zeros((1, 3))
+
+    @property
+    def point_start(self) -> np.ndarray:
+        """Where each link's points begin in ``point``, [N + 1] int32."""
+        counts = [len(np.reshape(p, (-1, 3))) for p in self.contact_points] or [0] * self.link_count
+        return np.cumsum([0] + counts).astype(np.int32)
+
+    @property
+    def tree(self) -> np.ndarray:
+        """Rows (parent, type number, first coordinate, first velocity, last velocity + 1, moves, first point, last point + 1),
+        [N, 8] int32."""
+        kinds = [JOINT_TYPES.index(kind) for kind in self.joint_type]
+        columns = (
+            self.link_parent, kinds, self.q_start[:-1], self.qd_start[:-1], self.qd_start[1:], self.moves,
+            self.point_start[:-1], self.point_start[1:],
+        )  # fmt: skip
+        return np.stack([np.asarray(column, dtype=np.int32) for column in columns], axis=1)
+
+
+@dataclass(frozen=True)
+class ArticulatedInputs:
+    """Every number that a rollout is differentiable in, for B worlds of F frame intervals; also the shape of its adjoint.
+
+    "Force" of a joint velocity is in N or N m, its "position" x in m or rad: the coordinate of a revolute or prismatic joint,
+    a component of the rotation vector of a spherical one. A free joint has no stiffness and no position servo, and only
+    revolute and prismatic joints have limits, whatever the arrays hold.
+
+    Attributes (contiguous, of the working precision, all in one kind of container):
+        joint_q0: [B, Q] initial coordinates [m, rad]; quaternions x, y, z, w are normalised on reading.
+        joint_qd0: [B, D] initial velocities [m/s, rad/s].
+        joint_frame: [B, N, 7] joint frame in the parent's link frame: position [m] and quaternion (normalised on reading).
+        joint_stiffness: [B, D] force per position beyond ``joint_rest`` [N/m, N m/rad].
+        joint_rest: [B, D] position without spring force [m, rad].
+        joint_damping: [B, D] force per velocity [N s/m, N m s/rad].
+        joint_armature: [B, D] inertia of the drive, added to the mass matrix' diagonal [kg, kg m2].
+        joint_limit_low: [B, D] lower limit [m, rad]; -inf for none.
+        joint_limit_high: [B, D] upper limit [m, rad]; inf for none.
+        joint_limit_stiffness: [B, D] of the springs beyond the limits [N/m, N m/rad]: for an overshoot o the force is
+            k o^2 / (o + w), with w a hundredth of the range between the limits (0.01 where there is one limit only).
+        motor_gain: [B, D] motor force of an action of 1 [N, N m].
+        motor_limit: [B, D] largest motor force, servo included [N, N m]; inf for none.
+        servo_stiffness: [B, D] motor force per position below the servo's target [N/m, N m/rad].
+        servo_damping: [B, D] motor force per velocity, against it [N s/m, N m s/rad].
+        action: [B, F, D] motor commands [1], held over a frame interval.
+        servo_target: [B, F, D] target positions [m, rad], held over a frame interval.
+        link_mass: [B, N] kg.
+        link_com: [B, N, 3] centre of mass in the link frame [m].
+        link_inertia: [B, N, 3, 3] about the centre of mass, axes of the link frame [kg m2]; of a matrix that is not symmetric
+            the symmetric part counts.
+        link_material: [B, N, 4] contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction
+            coefficient mu [1], per contact point.
+        gravity: [B, 3] m/s2.
+        link_wrench: [B, F, N, 6] force [N] and torque [N m] on each link at its centre of mass, world frame, held over a frame
+            interval.
+    """
+
+    joint_q0: Array
+    joint_qd0: Array
+    joint_frame: Array
+    joint_stiffness: Array
+    joint_rest: Array
+    joint_damping: Array
+    joint_armature: Array
+    joint_limit_low: Array
+    joint_limit_high: Array
+    joint_limit_stiffness: Array
+    motor_gain: Array
+    motor_limit: Array
+    servo_stiffness: Array
+    servo_damping: Array
+    action: Array
+    servo_target: Array
+    link_mass: Array
+    link_com: Array
+    link_inertia: Array
+    link_material: Array
+    gravity: Array
+    link_wrench: Array
+
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays in the order of the attributes."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def world_count(self) -> int:
+        """Number of worlds B."""
+        return int(self.link_mass.shape[0])
+
+    @property
+    def frame_count(self) -> int:
+        """Number of frame intervals F that there are actions for."""
+        return int(self.action.shape[1])
+
+    def check(self, model: ArticulatedModel) -> None:
+        """Raise a UserError for an array whose shape or precision does not fit the model."""
+        b, n, q, d = self.world_count, model.link_count, model.coordinate_count, model.velocity_count
+        f = self.frame_count if len(self.action.shape) == 3 else 1
+        shapes = {name: (b, d) for name in (field.name for field in fields(self))}
+        shapes |= {"joint_q0": (b, q), "joint_frame": (b, n, 7), "action": (b, f, d), "servo_target": (b, f, d)}
+        shapes |= {"link_mass": (b, n), "link_com": (b, n, 3), "link_inertia": (b, n, 3, 3), "link_material": (b, n, 4)}
+        shapes |= {"gravity": (b, 3), "link_wrench": (b, f, n, 6)}
+        for name, shape in shapes.items():
+            check_array(getattr(self, name), name, shape)
+
+    def check_values(self, model: ArticulatedModel) -> None:
+        """Raise a UserError for numbers that no simulation can begin with."""
+        for name in ("action", "servo_target"):
+            bad = np.argwhere(~np.isfinite(to_numpy(getattr(self, name))))
+            if len(bad):
+                b, frame, d = (int(k) for k in bad[0])
+                link = model.link_names[model.velocity_link[d]]
+                raise UserError(
+                    f"{name} of the joint of {link!r} in frame {frame} of world {b} is not finite: give finite numbers"
+                )
+        bad = np.argwhere(~(to_numpy(self.joint_limit_low) <= to_numpy(self.joint_limit_high)))
+        if len(bad):
+            b, d = (int(k) for k in bad[0])
+            low, high = float(to_numpy(self.joint_limit_low)[b, d]), float(to_numpy(self.joint_limit_high)[b, d])
+            raise UserError(
+                f"the limits of the joint of {model.link_names[model.velocity_link[d]]!r} are reversed, {low:g} to {high:g}: "
+                "give the lower one as joint_limit_low"
+            )
+        carried = np.abs(to_numpy(self.link_mass)) + np.abs(to_numpy(self.link_inertia)).sum(axis=(2, 3))
+        for i in reversed(range(model.link_count)):
+            if model.link_parent[i] >= 0:
+                carried[:, model.link_parent[i]] += carried[:, i]
+        bare = (carried[:, model.velocity_link] == 0) & (to_numpy(self.joint_armature) <= 0)
+        if bare.any():
+            b, d = (int(k) for k in np.argwhere(bare)[0])
+            raise UserError(
+                f"the joint of {model.link_names[model.velocity_link[d]]!r} moves and carries no mass in world {b}: "
+                "give the links on it a mass, or the joint an armature"
+            )
+
+
+@dataclass(frozen=True)
+class ArticulatedSettings:
+    """Time stepping of an articulated simulation.
+
+    Attributes:
+        dt: physics step [s].
+        substeps: steps in a frame.
+        integrator: "semi_implicit" (Euler; first order, robust in contact) or "rk4" (fourth order between contacts).
+    """
+
+    dt: float
+    substeps: int
+    integrator: Integrator = "semi_implicit"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.dt < float("inf") or self.substeps < 1:
+            raise UserError(f"dt={self.dt} s and substeps={self.substeps}: the step must be positive, the substeps at least 1")
+        if self.integrator not in ("semi_implicit", "rk4"):
+            raise UserError(f"integrator {self.integrator!r} is unknown: choose 'semi_implicit' or 'rk4'")

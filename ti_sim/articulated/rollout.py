@@ -1,0 +1,296 @@
+"""Whole rollouts (or checkpoint segments) in one launch, one thread a world, and their adjoints.
+
+The loops count ``spread`` iterations for each world (see ``ti_sim.base.parallel``).
+"""
+
+from ti_sim.articulated.adjoint import accelerate_adjoint
+from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
+from ti_sim.articulated.joints import load_vec4_at
+from ti_sim.articulated.kinematics import quaternion_column, step_coordinates, step_coordinates_adjoint
+from ti_sim.articulated.runge_kutta import (
+    finish_step,
+    finish_step_adjoint,
+    next_stage,
+    rate_coordinates,
+    stage_adjoint,
+)
+from ti_sim.articulated.tables import (
+    DRIVE,
+    END_QD,
+    FIRST_Q,
+    FIRST_QD,
+    LINK_SIZE,
+    POSITION,
+    QUATERNION,
+    SPIN,
+    VELOCITY,
+    VELOCITY_SIZE,
+    bar_arrays,
+    world_arrays,
+)
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import normalized_adjoint, vec3
+
+# Steps whose parameter adjoints are summed before they join the sum over the rollout.
+_SUM_STEPS = 128
+_LARGEST = 1e18  # a number beyond it counts as not finite; its square still is finite in f32
+
+
+@ti.func
+def copy_row(source: ti.template(), slot, target: ti.template(), target_slot, b, count):
+    """Copy the first ``count`` numbers of a row."""
+    for j in range(count):
+        target[b, target_slot, j] = source[b, slot, j]
+
+
+@ti.func
+def store_links(world: ti.template(), b, frame, body_q: ti.template(), body_qd: ti.template()):
+    """Write the placed links' poses and velocities at a frame."""
+    for i in range(world.links):
+        for k in ti.static(range(3)):
+            body_q[b, frame, i, k] = world.work[b, i, POSITION + k]
+            body_qd[b, frame, i, k] = world.work[b, i, VELOCITY + k]
+            body_qd[b, frame, i, 3 + k] = world.work[b, i, SPIN + k]
+        for k in ti.static(range(4)):
+            body_q[b, frame, i, 3 + k] = world.work[b, i, QUATERNION + k]
+
+
+@ti.func
+def store_joints(world: ti.template(), run: ti.template(), b, frame, joint_q: ti.template(), joint_qd: ti.template()):
+    """Write coordinates and velocities of the joints at a frame."""
+    for j in range(world.coordinates):
+        joint_q[b, frame, j] = run[b, 0, j]
+    for d in range(world.velocities):
+        joint_qd[b, frame, d] = run[b, 0, world.coordinates + d]
+
+
+@ti.func
+def faulty_link(world: ti.template(), run: ti.template(), b):
+    """First link whose joint's state is not finite, -1 while all is well."""
+    size = 0.0
+    for j in range(world.coordinates + world.velocities):
+        size += ti.abs(run[b, 0, j])
+    link = -1
+    if not size < _LARGEST:
+        back = world.links - 1
+        while back >= 0:
+            size = 0.0
+            for j in range(world.tree[back, FIRST_QD], world.tree[back, END_QD]):
+                size += ti.abs(run[b, 0, world.coordinates + j])
+            last = world.coordinates
+            if back + 1 < world.links:
+                last = world.tree[back + 1, FIRST_Q]
+            for j in range(world.tree[back, FIRST_Q], last):
+                size += ti.abs(run[b, 0, j])
+            if link < 0 or not size < _LARGEST:
+                link = back
+            back -= 1
+    return link
+
+
+@ti.kernel
+def begin(
+    joint_q0: ti.types.ndarray(), joint_qd0: ti.types.ndarray(), tree: ti.types.ndarray(), states: ti.types.ndarray(),
+    coordinates: int, velocities: int,
+):  # fmt: skip
+    """Write the first state (slot 0 of states [B, slots, Q + 2 D]) from joint_q0 [B, Q] and joint_qd0 [B, D].
+
+    Quaternions are normalised here. Adjoint: ``begin_adjoint``, by hand.
+    """
+    for b in range(states.shape[0]):
+        for j in range(coordinates):
+            states[b, 0, j] = joint_q0[b, j]
+        for d in range(velocities):
+            states[b, 0, coordinates + d] = joint_qd0[b, d]
+        for i in range(tree.shape[0]):
+            at = quaternion_column(tree, i)
+            if at >= 0:
+                q = load_vec4_at(states, b, 0, at).normalized()
+                for k in ti.static(range(4)):
+                    states[b, 0, at + k] = q[k]
+
+
+@ti.kernel
+def begin_adjoint(
+    joint_q0: ti.types.ndarray(), tree: ti.types.ndarray(), bar: ti.types.ndarray(),
+    joint_q0_bar: ti.types.ndarray(), joint_qd0_bar: ti.types.ndarray(), coordinates: int, velocities: int,
+):  # fmt: skip
+    """Adjoint of ``begin``: writes joint_q0_bar and joint_qd0_bar from row 0 of bar [B, rows, Q + D]."""
+    for b in range(bar.shape[0]):
+        for j in range(coordinates):
+            joint_q0_bar[b, j] = bar[b, 0, j]
+        for d in range(velocities):
+            joint_qd0_bar[b, d] = bar[b, 0, coordinates + d]
+        for i in range(tree.shape[0]):
+            at = quaternion_column(tree, i)
+            if at >= 0:
+                raw = ti.math.vec4(joint_q0[b, at], joint_q0[b, at + 1], joint_q0[b, at + 2], joint_q0[b, at + 3])
+                raw_bar = normalized_adjoint(raw, load_vec4_at(bar, b, 0, at))
+                for k in ti.static(range(4)):
+                    joint_q0_bar[b, at + k] = raw_bar[k]
+
+
+@ti.kernel
+def advance(
+    rk4: ti.template(), source: ti.types.ndarray(), source_row: int, states: ti.types.ndarray(), store_every: int,
+    run: ti.types.ndarray(), joint_q: ti.types.ndarray(), joint_qd: ti.types.ndarray(),
+    body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), write_frames: int,
+    diverged_step: ti.types.ndarray(), diverged_link: ti.types.ndarray(),
+    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
+    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
+    wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
+    coordinates: int, velocities: int, spread: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
+):  # fmt: skip
+    """Advance every world by ``steps`` steps from a row of source [B, rows, Q + 2 D].
+
+    Reads the packed tables (see ``tables``) and the inputs of each frame. Writes to states [B, rows, Q + 2 D]: with
+    ``store_every`` 1 the coordinates, velocities and accelerations of all stages of each step in a row each, and the last state;
+    else coordinates and velocities at the start and after every ``store_every`` steps. With ``write_frames`` it writes the frames
+    of the segment, which begins at one: joint_q [B, frames + 1, Q], joint_qd [B, frames + 1, D], body_q [B, frames + 1, N, 7]
+    and body_qd [B, frames + 1, N, 6] (m, rad, m/s, rad/s). diverged_step [B] and diverged_link [B] get the first step after
+    which a state is not finite, and its link; worlds that are marked there are left alone. The other arrays are scratch.
+    Adjoint: ``advance_adjoint``, by hand.
+    """
+    for index in range(source.shape[0] * spread):
+        b = index // spread
+        if index % spread == 0 and diverged_step[b] < 0:
+            world = world_arrays(
+                tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
+                tree.shape[0], coordinates, velocities, dt, ground,
+            )  # fmt: skip
+            stages = 4 if ti.static(rk4) else 1
+            count = coordinates + velocities
+            copy_row(source, source_row, run, 0, b, count)
+            copy_row(run, 0, states, 0, b, count)
+            to_store, row = store_every, 0
+            to_frame, frame = 0, first_step // substeps
+            done = 0
+            while done <= steps:  # the pass after the last step only places the links, for the last frame
+                step = ti.min(first_step + done, first_step + steps - 1)
+                at_frame = write_frames == 1 and to_frame == 0
+                for stage in range(stages):
+                    if done < steps or (at_frame and stage == 0):
+                        place_links(world, run, b, stage, step // substeps, False)
+                        if at_frame and stage == 0:
+                            store_links(world, b, frame, body_q, body_qd)
+                            store_joints(world, run, b, frame, joint_q, joint_qd)
+                            to_frame = substeps
+                            frame += 1
+                        if done < steps:
+                            eliminate_links(world, run, b, stage, step // substeps, False)
+                            accelerate_links(world, run, b, stage)
+                            if store_every == 1:
+                                copy_row(run, stage, states, row + stage, b, count + velocities)
+                            if ti.static(rk4):
+                                rate_coordinates(world, run, b, stage)
+                                if stage < 3:
+                                    next_stage(world, run, b, stage)
+                to_frame -= 1
+                if done < steps:
+                    if ti.static(rk4):
+                        finish_step(world, run, b)
+                    else:
+                        step_coordinates(world, run, b, 0)
+                    to_store -= 1
+                    if to_store == 0:
+                        to_store = store_every
+                        row += stages if store_every == 1 else 1
+                        copy_row(run, 0, states, row, b, count)
+                    wrong = faulty_link(world, run, b)
+                    if wrong >= 0:
+                        diverged_step[b] = step + 1
+                        diverged_link[b] = wrong
+                        done = steps
+                done += 1
+
+
+@ti.kernel
+def advance_adjoint(
+    rk4: ti.template(), states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), bar: ti.types.ndarray(),
+    joint_q_bar: ti.types.ndarray(), joint_qd_bar: ti.types.ndarray(),
+    body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
+    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
+    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
+    wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
+    link_part: ti.types.ndarray(), velocity_part: ti.types.ndarray(),
+    link_bar: ti.types.ndarray(), velocity_bar: ti.types.ndarray(), action_bar: ti.types.ndarray(),
+    target_bar: ti.types.ndarray(), wrench_bar: ti.types.ndarray(), gravity_bar: ti.types.ndarray(),
+    coordinates: int, velocities: int, spread: int, dt: float, ground: float,
+    first_step: int, steps: int, ends: int, substeps: int,
+):  # fmt: skip
+    """Adjoint of ``advance`` over a segment of ``steps`` steps, from the last to the first.
+
+    Reads states [B, rows, Q + 2 D] as ``advance`` writes them with ``store_every`` 1, and the frames' adjoints: of the frames at
+    the steps' starts and, where the rollout ``ends`` with the segment, of the last one. Row 0 of bar [B, 3, Q + D] turns from the
+    adjoint of the state after the segment into that of the first; the adjoints of tables and of the inputs of each frame are
+    added to. link_part and velocity_part hold zeros.
+    """
+    for index in range(states.shape[0] * spread):
+        b = index // spread
+        if index % spread == 0 and diverged_step[b] < 0:
+            world = world_arrays(
+                tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
+                tree.shape[0], coordinates, velocities, dt, ground,
+            )  # fmt: skip
+            bars = bar_arrays(link_part, velocity_part, action_bar, target_bar, wrench_bar)
+            stages = 4 if ti.static(rk4) else 1
+            count = coordinates + velocities
+            g_bar = vec3(0.0)
+            left = steps - 1
+            if ends == 1:
+                left = steps
+            while left >= 0:
+                step, row = first_step + left, left * stages
+                frame = ti.min(step, first_step + steps - 1) // substeps  # whose inputs apply
+                stage, seeded = 0, 0
+                if step % substeps == 0:
+                    seeded = 1
+                if left == steps:  # there only are the last frame's poses and velocities to go through
+                    for d in range(velocities):
+                        velocity_work[b, d, DRIVE] = 0.0
+                        states[b, row, count + d] = 0.0
+                    for j in range(count):
+                        bar[b, 2, j] = 0.0
+                elif ti.static(rk4):
+                    finish_step_adjoint(world, states, bar, b, row)
+                    stage = 3
+                else:
+                    step_coordinates_adjoint(world, states, bar, b, row, 0)
+                    for d in range(velocities):
+                        velocity_work[b, d, DRIVE] = -dt * bar[b, 0, coordinates + d]
+                while stage >= 0:
+                    into = 0
+                    if ti.static(rk4):
+                        into = 2
+                        if left < steps:
+                            stage_adjoint(world, states, bar, b, row + stage, stage)
+                    seed = 0
+                    if stage == 0:
+                        seed = seeded
+                    g_bar += accelerate_adjoint(
+                        world, bars, states, bar, b, row + stage, into, frame, step // substeps, seed, body_q_bar, body_qd_bar
+                    )
+                    if ti.static(rk4):
+                        for j in range(count):
+                            bar[b, 0, j] = bar[b, 0, j] + bar[b, 2, j]
+                    stage -= 1
+                if seeded == 1:
+                    for j in range(coordinates):
+                        bar[b, 0, j] = bar[b, 0, j] + joint_q_bar[b, step // substeps, j]
+                    for d in range(velocities):
+                        at = coordinates + d
+                        bar[b, 0, at] = bar[b, 0, at] + joint_qd_bar[b, step // substeps, d]
+                # Sums of sums: a single one over 1e4 steps would lose two digits of f32.
+                if step % _SUM_STEPS == 0 or left == 0:
+                    for i in range(tree.shape[0]):
+                        for k in range(LINK_SIZE):
+                            link_bar[b, i, k] = link_bar[b, i, k] + link_part[b, i, k]
+                            link_part[b, i, k] = 0.0
+                    for d in range(velocities):
+                        for k in range(VELOCITY_SIZE):
+                            velocity_bar[b, d, k] = velocity_bar[b, d, k] + velocity_part[b, d, k]
+                            velocity_part[b, d, k] = 0.0
+                    for k in ti.static(range(3)):
+                        gravity_bar[b, k] = gravity_bar[b, k] + g_bar[k]
+                    g_bar = vec3(0.0)
+                left -= 1

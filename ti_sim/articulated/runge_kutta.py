@@ -1,0 +1,132 @@
+"""Classical fourth-order Runge-Kutta steps of joint coordinates and velocities, with adjoints (Taichi functions).
+
+The rows 0 to 3 of ``run`` [B, 4, Q + D + D + Q] hold the four stages: coordinates, velocities, their accelerations and the
+coordinates' rates. The state steps in row 0. Quaternions are normalised after the step; between, the stages read them so.
+"""
+
+from ti_sim.articulated.joints import FREE, PRISMATIC, REVOLUTE, SPHERICAL, load_vec4_at
+from ti_sim.articulated.kinematics import load_vec3_at, quaternion_column
+from ti_sim.articulated.spatial import body_quaternion_rate, body_quaternion_rate_adjoint
+from ti_sim.articulated.tables import DRIVE, END_QD, FIRST_Q, FIRST_QD, KIND
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import normalized_adjoint
+from ti_sim.rigid.runge_kutta import stage_ahead, stage_weight
+
+
+@ti.func
+def rate_coordinates(world: ti.template(), run: ti.template(), b, stage):
+    """Write the coordinates' rates of a stage behind its accelerations."""
+    rates = world.coordinates + 2 * world.velocities
+    for i in range(world.links):
+        kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
+        first_qd = world.coordinates + world.tree[i, FIRST_QD]
+        if kind == REVOLUTE or kind == PRISMATIC:
+            run[b, stage, rates + first_q] = run[b, stage, first_qd]
+        elif kind == SPHERICAL or kind == FREE:
+            if kind == FREE:
+                for k in ti.static(range(3)):
+                    run[b, stage, rates + first_q + k] = run[b, stage, first_qd + k]
+                first_q += 3
+                first_qd += 3
+            rate = body_quaternion_rate(load_vec4_at(run, b, stage, first_q), load_vec3_at(run, b, stage, first_qd))
+            for k in ti.static(range(4)):
+                run[b, stage, rates + first_q + k] = rate[k]
+
+
+@ti.func
+def next_stage(world: ti.template(), run: ti.template(), b, stage):
+    """Write the state of stage + 1 from the start and the rates of ``stage``."""
+    ahead = world.dt * stage_ahead(stage)
+    rates = world.coordinates + 2 * world.velocities
+    for j in range(world.coordinates):
+        run[b, stage + 1, j] = run[b, 0, j] + ahead * run[b, stage, rates + j]
+    for d in range(world.velocities):
+        at = world.coordinates + d
+        run[b, stage + 1, at] = run[b, 0, at] + ahead * run[b, stage, at + world.velocities]
+
+
+@ti.func
+def summed(run: ti.template(), b, column):
+    """Weighted sum of a column of the four stages: 1/6, 1/3, 1/3, 1/6."""
+    middle = run[b, 1, column] + run[b, 2, column]
+    return (run[b, 0, column] + run[b, 3, column]) / 6 + middle / 3
+
+
+@ti.func
+def finish_step(world: ti.template(), run: ti.template(), b):
+    """Write the state after the step to row 0, from the rates of all stages."""
+    rates = world.coordinates + 2 * world.velocities
+    for j in range(world.coordinates):
+        run[b, 0, j] = run[b, 0, j] + world.dt * summed(run, b, rates + j)
+    for d in range(world.velocities):
+        at = world.coordinates + d
+        run[b, 0, at] = run[b, 0, at] + world.dt * summed(run, b, at + world.velocities)
+    for i in range(world.links):
+        at = quaternion_column(world.tree, i)
+        if at >= 0:
+            q = load_vec4_at(run, b, 0, at).normalized()
+            for k in ti.static(range(4)):
+                run[b, 0, at + k] = q[k]
+
+
+@ti.func
+def finish_step_adjoint(world: ti.template(), states: ti.template(), bar: ti.template(), b, first_row):
+    """Adjoint of the end of a step: through the normalisation, in place in row 0 of ``bar``, kept in row 1; row 2 is cleared.
+
+    Coordinates and velocities of the four stages are in ``states`` from ``first_row`` on. Row 0 of ``bar`` [B, 3, Q + D]
+    thereafter sums the adjoint of the start, row 1 is that of the sum of the rates (over dt), row 2 that of the stage after the
+    one at hand.
+    """
+    for i in range(world.links):
+        at = quaternion_column(world.tree, i)
+        if at >= 0:
+            spin = world.coordinates + world.tree[i, END_QD] - 3
+            raw = load_vec4_at(states, b, first_row, at)
+            for stage in ti.static(range(4)):
+                row = first_row + stage
+                rate = body_quaternion_rate(load_vec4_at(states, b, row, at), load_vec3_at(states, b, row, spin))
+                raw += world.dt * stage_weight(stage) * rate
+            raw_bar = normalized_adjoint(raw, load_vec4_at(bar, b, 0, at))
+            for k in ti.static(range(4)):
+                bar[b, 0, at + k] = raw_bar[k]
+    for j in range(world.coordinates + world.velocities):
+        bar[b, 1, j] = bar[b, 0, j]
+        bar[b, 2, j] = 0.0
+
+
+@ti.func
+def stage_adjoint(
+    world: ti.template(), states: ti.template(), bar: ti.template(), b, row, stage
+):
+    """Adjoint of a stage's rates but for the accelerations: row 2 of ``bar`` turns from the next stage's state to this one's.
+
+    The stage's coordinates and velocities are in ``row`` of ``states``. The accelerations' adjoints, with the sign changed, are
+    written to column DRIVE of the joint velocities.
+    """
+    weight, ahead = world.dt * stage_weight(stage), world.dt * stage_ahead(stage)
+    for d in range(world.velocities):
+        at = world.coordinates + d
+        world.velocity_work[b, d, DRIVE] = -(weight * bar[b, 1, at] + ahead * bar[b, 2, at])
+        bar[b, 2, at] = 0.0
+    for j in range(world.coordinates):
+        bar[b, 2, j] = weight * bar[b, 1, j] + ahead * bar[b, 2, j]
+    for i in range(world.links):
+        kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
+        first_qd = world.coordinates + world.tree[i, FIRST_QD]
+        if kind == REVOLUTE or kind == PRISMATIC:
+            bar[b, 2, first_qd] = bar[b, 2, first_q]
+            bar[b, 2, first_q] = 0.0
+        elif kind == SPHERICAL or kind == FREE:
+            if kind == FREE:
+                for k in ti.static(range(3)):
+                    bar[b, 2, first_qd + k] = bar[b, 2, first_q + k]
+                    bar[b, 2, first_q + k] = 0.0
+                first_q += 3
+                first_qd += 3
+            q_bar, w_bar = body_quaternion_rate_adjoint(
+                load_vec4_at(states, b, row, first_q), load_vec3_at(states, b, row, first_qd), load_vec4_at(bar, b, 2, first_q)
+            )
+            for k in ti.static(range(4)):
+                bar[b, 2, first_q + k] = q_bar[k]
+            for k in ti.static(range(3)):
+                bar[b, 2, first_qd + k] = w_bar[k]

@@ -1,0 +1,220 @@
+"""Tables that the articulated kernels read: the inputs of each world packed in rows, and the scratch of a launch.
+
+Kernels walk over a tree link by link and joint velocity by joint velocity, so all numbers of a link (of a velocity) stand in
+one row. ``pack`` fills the rows, normalising and symmetrising on the way; ``unpack_adjoint`` is its adjoint.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3, vec4
+
+# Columns of a link's row.
+FRAME_POSITION = 0  # 3
+FRAME_QUATERNION = 3  # 4, unit
+MASS = 7
+COM = 8  # 3
+INERTIA = 11  # xx, yy, zz, xy, xz, yz
+MATERIAL = 17  # 4
+LINK_SIZE = 21
+
+# Columns of a joint velocity's row.
+STIFFNESS, REST, DAMPING, ARMATURE, LOW, HIGH, LIMIT_STIFFNESS, GAIN, MOTOR_LIMIT, SERVO_STIFFNESS, SERVO_DAMPING = range(11)
+VELOCITY_SIZE = 11
+
+# Columns of a row of ``ArticulatedModel.tree``.
+PARENT, KIND, FIRST_Q, FIRST_QD, END_QD, MOVES, FIRST_POINT, END_POINT = range(8)
+
+# Scratch of a link.
+QUATERNION = 0  # 4, of the link in the world
+SPIN = 4  # 3, angular velocity
+ARM = 7  # 3, from the parent's origin to the link's
+AXIS = 10  # 3, of the joint, world frame
+BIAS = 13  # 6, acceleration that velocities cause (angular, linear)
+BODY = 19  # 21, articulated inertia about the link's origin: angular 6, coupling 9, linear 6
+LOAD = 40  # 6, moment about the link's origin and force, without accelerations
+ACCELERATION = 46  # 6, angular, and linear of the link's origin relative to free fall
+POSITION = 52  # 3, of the link's origin
+VELOCITY = 55  # 3, of the link's origin
+VIRTUAL = 58  # 6, angular and linear virtual velocity of the link's origin
+BARS = 64  # 24: adjoints of rotation, position, angular velocity, velocity, accelerations (2) and virtual velocities (2)
+WORK_SIZE = 88
+
+# Scratch of a joint velocity.
+COLUMN = 0  # 6, articulated inertia times the velocity's direction
+INVERSE = 6  # one over the inertia that the velocity moves
+DRIVE = 7  # force left to accelerate it; in a virtual solve first its right side, then its virtual velocity
+VELOCITY_WORK_SIZE = 8
+
+
+@dataclass(frozen=True)
+class WorldArrays:
+    """Arrays and numbers of a kernel under one name, so that functions of kernels take one argument for them."""
+
+    tree: Any
+    axis: Any
+    point: Any
+    link: Any
+    velocity: Any
+    action: Any
+    target: Any
+    wrench: Any
+    gravity: Any
+    work: Any
+    velocity_work: Any
+    links: Any
+    coordinates: Any
+    velocities: Any
+    dt: Any
+    ground: Any
+    _data_oriented = True  # lets a kernel keep it in a variable
+
+
+def world_arrays(*arguments: Any) -> WorldArrays:
+    """``WorldArrays`` of a kernel's arguments, made while the kernel is compiled."""
+    return WorldArrays(*arguments)
+
+
+@dataclass(frozen=True)
+class BarArrays:
+    """Arrays of adjoints of a kernel under one name: the packed tables', and those of the inputs of each frame."""
+
+    link: Any
+    velocity: Any
+    action: Any
+    target: Any
+    wrench: Any
+    _data_oriented = True
+
+
+def bar_arrays(*arguments: Any) -> BarArrays:
+    """``BarArrays`` of a kernel's arguments, made while the kernel is compiled."""
+    return BarArrays(*arguments)
+
+
+world_arrays._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+bar_arrays._is_wrapped_kernel = True
+
+
+@ti.func
+def load_vec3(array: ti.template(), b, i, column: ti.template()):
+    """Three numbers of row (b, i) of an array from a column on."""
+    return vec3(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2])
+
+
+@ti.func
+def store_vec3(array: ti.template(), b, i, column: ti.template(), value):
+    """Write three numbers of row (b, i) of an array from a column on."""
+    for k in ti.static(range(3)):
+        array[b, i, column + k] = value[k]
+
+
+@ti.func
+def add_vec3(array: ti.template(), b, i, column: ti.template(), value):
+    """Add to three numbers of row (b, i) of an array that no other thread writes."""
+    for k in ti.static(range(3)):
+        array[b, i, column + k] = array[b, i, column + k] + value[k]
+
+
+@ti.func
+def load_vec4(array: ti.template(), b, i, column: ti.template()):
+    """Four numbers of row (b, i) of an array from a column on."""
+    return vec4(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2], array[b, i, column + 3])
+
+
+@ti.func
+def store_vec4(array: ti.template(), b, i, column: ti.template(), value):
+    """Write four numbers of row (b, i) of an array from a column on."""
+    for k in ti.static(range(4)):
+        array[b, i, column + k] = value[k]
+
+
+@ti.func
+def add_vec4(array: ti.template(), b, i, column: ti.template(), value):
+    """Add to four numbers of row (b, i) of an array that no other thread writes."""
+    for k in ti.static(range(4)):
+        array[b, i, column + k] = array[b, i, column + k] + value[k]
+
+
+@ti.kernel
+def pack(
+    joint_frame: ti.types.ndarray(), link_mass: ti.types.ndarray(), link_com: ti.types.ndarray(),
+    link_inertia: ti.types.ndarray(), link_material: ti.types.ndarray(),
+    stiffness: ti.types.ndarray(), rest: ti.types.ndarray(), damping: ti.types.ndarray(), armature: ti.types.ndarray(),
+    low: ti.types.ndarray(), high: ti.types.ndarray(), limit_stiffness: ti.types.ndarray(), gain: ti.types.ndarray(),
+    motor_limit: ti.types.ndarray(), servo_stiffness: ti.types.ndarray(), servo_damping: ti.types.ndarray(),
+    link: ti.types.ndarray(), velocity: ti.types.ndarray(),
+):  # fmt: skip
+    """Fill the rows of links [B, N, LINK_SIZE] and of joint velocities [B, D, VELOCITY_SIZE] from the inputs.
+
+    The frames' quaternions are normalised, the inertias' symmetric parts taken. Adjoint: ``unpack_adjoint``, by hand.
+    """
+    for b, i in ti.ndrange(link.shape[0], link.shape[1]):
+        store_vec3(link, b, i, FRAME_POSITION, load_vec3(joint_frame, b, i, 0))
+        store_vec4(link, b, i, FRAME_QUATERNION, load_vec4(joint_frame, b, i, 3).normalized())
+        link[b, i, MASS] = link_mass[b, i]
+        store_vec3(link, b, i, COM, load_vec3(link_com, b, i, 0))
+        for k in ti.static(range(3)):
+            link[b, i, INERTIA + k] = link_inertia[b, i, k, k]
+        link[b, i, INERTIA + 3] = 0.5 * (link_inertia[b, i, 0, 1] + link_inertia[b, i, 1, 0])
+        link[b, i, INERTIA + 4] = 0.5 * (link_inertia[b, i, 0, 2] + link_inertia[b, i, 2, 0])
+        link[b, i, INERTIA + 5] = 0.5 * (link_inertia[b, i, 1, 2] + link_inertia[b, i, 2, 1])
+        store_vec4(link, b, i, MATERIAL, load_vec4(link_material, b, i, 0))
+    for b, d in ti.ndrange(stiffness.shape[0], stiffness.shape[1]):
+        velocity[b, d, STIFFNESS] = stiffness[b, d]
+        velocity[b, d, REST] = rest[b, d]
+        velocity[b, d, DAMPING] = damping[b, d]
+        velocity[b, d, ARMATURE] = armature[b, d]
+        velocity[b, d, LOW] = low[b, d]
+        velocity[b, d, HIGH] = high[b, d]
+        velocity[b, d, LIMIT_STIFFNESS] = limit_stiffness[b, d]
+        velocity[b, d, GAIN] = gain[b, d]
+        velocity[b, d, MOTOR_LIMIT] = motor_limit[b, d]
+        velocity[b, d, SERVO_STIFFNESS] = servo_stiffness[b, d]
+        velocity[b, d, SERVO_DAMPING] = servo_damping[b, d]
+
+
+@ti.kernel
+def unpack_adjoint(
+    link_bar: ti.types.ndarray(), velocity_bar: ti.types.ndarray(), joint_frame: ti.types.ndarray(),
+    joint_frame_bar: ti.types.ndarray(), link_mass_bar: ti.types.ndarray(), link_com_bar: ti.types.ndarray(),
+    link_inertia_bar: ti.types.ndarray(), link_material_bar: ti.types.ndarray(),
+    stiffness_bar: ti.types.ndarray(), rest_bar: ti.types.ndarray(), damping_bar: ti.types.ndarray(),
+    armature_bar: ti.types.ndarray(), low_bar: ti.types.ndarray(), high_bar: ti.types.ndarray(),
+    limit_stiffness_bar: ti.types.ndarray(), gain_bar: ti.types.ndarray(), motor_limit_bar: ti.types.ndarray(),
+    servo_stiffness_bar: ti.types.ndarray(), servo_damping_bar: ti.types.ndarray(),
+):  # fmt: skip
+    """Adjoint of ``pack``: writes the adjoints of the inputs from those of the rows.
+
+    The rows' adjoints of the unit quaternions are at right angles to them (see ``adjoint.turn_adjoint``), so that those of the
+    quaternions as given are smaller by their lengths only.
+    """
+    for b, i in ti.ndrange(link_bar.shape[0], link_bar.shape[1]):
+        length = load_vec4(joint_frame, b, i, 3).norm()
+        for k in ti.static(range(3)):
+            joint_frame_bar[b, i, k] = link_bar[b, i, FRAME_POSITION + k]
+        for k in ti.static(range(4)):
+            joint_frame_bar[b, i, 3 + k] = link_bar[b, i, FRAME_QUATERNION + k] / length
+        link_mass_bar[b, i] = link_bar[b, i, MASS]
+        for k in ti.static(range(3)):
+            link_com_bar[b, i, k] = link_bar[b, i, COM + k]
+            link_inertia_bar[b, i, k, k] = link_bar[b, i, INERTIA + k]
+        for k, pair in ti.static(enumerate(((0, 1), (0, 2), (1, 2)))):
+            half = 0.5 * link_bar[b, i, INERTIA + 3 + k]
+            link_inertia_bar[b, i, pair[0], pair[1]] = half
+            link_inertia_bar[b, i, pair[1], pair[0]] = half
+        for k in ti.static(range(4)):
+            link_material_bar[b, i, k] = link_bar[b, i, MATERIAL + k]
+    for b, d in ti.ndrange(stiffness_bar.shape[0], stiffness_bar.shape[1]):
+        stiffness_bar[b, d] = velocity_bar[b, d, STIFFNESS]
+        rest_bar[b, d] = velocity_bar[b, d, REST]
+        damping_bar[b, d] = velocity_bar[b, d, DAMPING]
+        armature_bar[b, d] = velocity_bar[b, d, ARMATURE]
+        low_bar[b, d] = velocity_bar[b, d, LOW]
+        high_bar[b, d] = velocity_bar[b, d, HIGH]
+        limit_stiffness_bar[b, d] = velocity_bar[b, d, LIMIT_STIFFNESS]
+        gain_bar[b, d] = velocity_bar[b, d, GAIN]
+        motor_limit_bar[b, d] = velocity_bar[b, d, MOTOR_LIMIT]
+        servo_stiffness_bar[b, d] = velocity_bar[b, d, SERVO_STIFFNESS]
+        servo_damping_bar[b, d] = velocity_bar[b, d, SERVO_DAMPING]
