@@ -5,20 +5,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from risp_torch import bridge
-from risp_torch.bridge.checks import bridge_device
-from risp_torch.scene.articulation import (
-    articulated_inputs,
-    articulated_model,
-    centers_of_mass,
-    velocity_slices,
-)
+from risp_torch.scene.articulation import articulated_inputs, velocity_slices
 from risp_torch.scene.backdrop import Backdrop, Pattern
 from risp_torch.scene.body import Body, add_contact, make_body
 from risp_torch.scene.cameras import ALL, Cameras
@@ -28,61 +22,32 @@ from risp_torch.scene.joints import Joint
 from risp_torch.scene.lights import Lights
 from risp_torch.scene.links import Link, make_link
 from risp_torch.scene.motors import Motors, make_motors
-from risp_torch.scene.numbers import Values, gravity_rows, plain, shared_rows
+from risp_torch.scene.numbers import Values, plain, shared_rows
 from risp_torch.scene.parameters import ParameterTable
-from risp_torch.scene.rotors import Rotors, body_wrench, group_actions, make_rotors
+from risp_torch.scene.rotors import Rotors, make_rotors
+from risp_torch.scene.simulation import (
+    AppliedForce,
+    States,
+    articulated_rollout,
+    articulated_solver,
+    poses_of_joints,
+    rigid_inputs,
+    rigid_rollout,
+    rigid_solver,
+    step_warnings,
+)
 from risp_torch.scene.view import Field, View
 from risp_torch.suggest import unknown_name_error
 from ti_render import MeshTopology, RasterSettings, RenderInputs, ShadowSettings
 from ti_sim.adjoint import Adjoint
-from ti_sim.articulated.instant import forward_kinematics
-from ti_sim.articulated.model import ArticulatedInputs, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
-from ti_sim.rigid.model import Integrator, Plan, RigidInputs, RigidModel, RigidSettings
+from ti_sim.rigid.model import Integrator, Plan, RigidInputs, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.shapes import Shape, check_inertia
 
 Quantity = Literal["color", "depth", "normal"]
-
-
-@dataclass(frozen=True)
-class States:
-    """Motion of a batch of worlds at the frames.
-
-    Attributes:
-        body_q: [B, T, N, 7] positions of the centres of mass [m] and quaternions (x, y, z, w); frame 0 is the start.
-        body_qd: [B, T, N, 6] velocities [m/s] and angular velocities [rad/s], world frame.
-        diverged_step: [B, N] int32, first physics step with a number that is not finite or a centre of mass beyond the scene's
-            max_distance, -1 where there is none.
-        joint_q: [B, T, Q] coordinates of all joints [m, rad, quaternions] in a scene with links (``ArticulatedModel``); None in
-            others.
-        joint_qd: [B, T, D] velocities of all joints [m/s, rad/s]; None in scenes without links.
-    """
-
-    body_q: torch.Tensor
-    body_qd: torch.Tensor
-    diverged_step: torch.Tensor
-    joint_q: torch.Tensor | None = None
-    joint_qd: torch.Tensor | None = None
-
-    @property
-    def finite(self) -> torch.Tensor:
-        """[B] bool: worlds in which no body diverged."""
-        return (self.diverged_step < 0).all(dim=1)
-
-
-@dataclass(frozen=True)
-class AppliedForce:
-    """A force at a point of a body over some steps; ``scale`` turns the parameter (N or N s) into a force."""
-
-    name: str
-    body: int
-    first_step: int
-    last_step: int
-    kind: str
-    scale: float
 
 
 class Scene:
@@ -577,97 +542,14 @@ class Scene:
         if self._solver is None:
             if not self.bodies:
                 raise UserError("the scene has no bodies: add one with add_rigid or add_link")
-            self._solver = self._articulated_solver() if self.articulated else self._rigid_solver()
-            for sentence in self.step_warnings():
+            self._solver = articulated_solver(self) if self.articulated else rigid_solver(self)
+            for sentence in step_warnings(self):
                 warnings.warn(sentence, stacklevel=3)
         return self._solver
-
-    def _rigid_solver(self) -> RigidSolver:
-        model = RigidModel(
-            body_names=tuple(b.name for b in self.bodies),
-            contact_points=tuple(b.points for b in self.bodies),
-            force_body=tuple(f.body for f in self.forces),
-            force_steps=tuple((f.first_step, f.last_step) for f in self.forces),
-            ground_height=self.ground_height or 0.0,
-            driven=self.driven,
-        )
-        return RigidSolver(model, self.settings)
-
-    def _articulated_solver(self) -> ArticulatedSolver:
-        if self.forces or self.driven or math.isfinite(self.settings.max_distance):
-            raise UserError(
-                "a scene with links has no applied forces, rotors, drag or max_distance: leave them out, or drive its joints "
-                "with add_motors"
-            )
-        settings = ArticulatedSettings(
-            dt=self.settings.dt, substeps=self.settings.substeps, integrator=self.settings.integrator
-        )
-        return ArticulatedSolver(articulated_model(self.bodies, ground_height=self.ground_height or 0.0), settings)
-
-    def step_warnings(self) -> list[str]:
-        """Sentences about bodies for which the physics step is too long at the scene's own values.
-
-        A spring of stiffness ke on a mass m needs steps well below sqrt(m / ke), a tangential damper kf steps below m / kf, and
-        so do linear drag, and angular drag with the least moment of inertia in place of the mass.
-        """
-        values, dt = self.table.values(), self.settings.dt
-        sentences = []
-        for body in self.bodies:
-            mass = float(body.mass(values)[0])
-            ke, kd, kf, _mu = body.contact(values)[0].tolist()
-            if len(body.points) and max(dt * math.sqrt(ke / mass), dt * kd / mass, dt * kf / mass) > 0.5:
-                sentences.append(
-                    f"the step of {dt:.3g} s is too long for the contact of {body.name!r} (mass {mass:.3g} kg, stiffness "
-                    f"{ke:.3g} N/m, damping {kd:.3g} and friction stiffness {kf:.3g} N s/m): take more substeps"
-                )
-            linear, angular = body.drag(values)[0].tolist()
-            least = float(torch.linalg.eigvalsh(body.inertia(values)[0]).min())
-            if max(dt * linear / mass, dt * angular / least) > 0.5:
-                sentences.append(
-                    f"the step of {dt:.3g} s is too long for the drag of {body.name!r} (mass {mass:.3g} kg, linear drag "
-                    f"{linear:.3g} N s/m, least moment of inertia {least:.3g} kg m2, angular drag {angular:.3g} N m s): "
-                    "take more substeps"
-                )
-        return sentences
 
     def description(self) -> dict[str, Any]:
         """Everything that decides a film of this scene, in values that JSON can hold (geometry and pictures as checksums)."""
         return describe(self)
-
-    def rigid_inputs(
-        self, values: Values, *, frames: int | None = None, actions: torch.Tensor | None = None
-    ) -> RigidInputs:
-        """The solver's arrays; differentiable.
-
-        Args:
-            values: parameters [B, ...] (``ParameterTable.values``).
-            frames: frame intervals that are simulated, the scene's by default.
-            actions: as of ``rollout``.
-
-        Raises:
-            UserError: the actions do not fit.
-        """
-        stack = torch.stack
-        count = self.frames if frames is None else frames
-        if actions is not None and not self.rotors:
-            raise UserError("there are actions, and the scene has no rotors: leave them out, or add rotors with add_rotors")
-        some = values["gravity"]
-        forces = [values[f"{f.name}.{f.kind}"] * f.scale for f in self.forces] or [some.new_zeros(some.shape[0], 3)]
-        points = [values[f"{f.name}.point"] for f in self.forces] or [some.new_zeros(some.shape[0], 3)]
-        rows = group_actions(self.rotors, values, actions, count)
-        wrench = body_wrench(self.rotors, values, rows, bodies=len(self.bodies), frames=count) if self.driven else None
-        return RigidInputs(
-            body_q0=stack([b.pose(values) for b in self.bodies], 1),
-            body_qd0=stack([b.velocity(values) for b in self.bodies], 1),
-            body_mass=stack([b.mass(values) for b in self.bodies], 1),
-            body_inertia=stack([b.inertia(values) for b in self.bodies], 1),
-            body_material=stack([b.contact(values) for b in self.bodies], 1),
-            gravity=gravity_rows(values),
-            body_force=stack(forces, 1),
-            force_point=stack(points, 1),
-            body_wrench=wrench,
-            body_drag=stack([b.drag(values) for b in self.bodies], 1) if self.driven else None,
-        )
 
     def rollout(
         self,
@@ -697,61 +579,31 @@ class Scene:
         Raises:
             UserError: names or shapes do not fit. DivergenceError: every world diverged.
         """
-        solver = self.solver()
+        run = articulated_rollout if self.articulated else rigid_rollout
         count = self.frames if frames is None else frames
-        if self.articulated:
-            return self._articulated_rollout(
-                solver, parameters, worlds=worlds, frames=count, actions=actions, state0=state0, adjoint=adjoint
-            )
-        if actions is not None:
-            actions = torch.as_tensor(actions, dtype=bridge.bridge_dtype(), device=bridge_device())
-            if replaced := [name for g in self.rotors if (name := f"{g.name}.actions") in (parameters or {})]:
-                raise UserError(f"the actions are given twice, as {replaced[0]} and as actions: leave one of the two out")
-            if worlds is None and actions.ndim == 3 and actions.shape[0] > 1:
-                worlds = actions.shape[0]
-        inputs = self.rigid_inputs(self.table.values(parameters, worlds=worlds), frames=count, actions=actions)
-        if state0 is not None:
-            inputs = replace(inputs, body_q0=state0[0], body_qd0=state0[1])
-        body_q, body_qd, diverged, left = bridge.rollout(solver, inputs, count, adjoint=adjoint)
-        if (diverged >= 0).any():
-            solver.check_divergence_steps(diverged, left)
-        return States(body_q, body_qd, diverged)
+        return run(self, parameters, worlds=worlds, frames=count, actions=actions, state0=state0, adjoint=adjoint)
 
-    def _articulated_rollout(
-        self, solver: ArticulatedSolver, parameters: Any, *, worlds: int | None, frames: int, actions: Any, state0: Any,
-        adjoint: Any,
-    ) -> States:  # fmt: skip
-        if actions is not None:
-            actions = torch.as_tensor(actions, dtype=bridge.bridge_dtype(), device=bridge_device())
-            if worlds is None and actions.ndim == 3 and actions.shape[0] > 1:
-                worlds = actions.shape[0]
-        values = self.table.values(parameters, worlds=worlds)
-        inputs = articulated_inputs(self.bodies, self.motors, values, frames=frames, actions=actions)
-        if state0 is not None:
-            inputs = replace(inputs, joint_q0=state0[0], joint_qd0=state0[1])
-        joint_q, joint_qd, link_q, link_qd, diverged = bridge.articulated_rollout(solver, inputs, frames, adjoint=adjoint)
-        body_q, body_qd = centers_of_mass(self.bodies, values, link_q, link_qd)
-        return States(body_q, body_qd, diverged, joint_q, joint_qd)
+    def rigid_inputs(
+        self, values: Values, *, frames: int | None = None, actions: torch.Tensor | None = None
+    ) -> RigidInputs:
+        """The rigid solver's arrays; differentiable.
+
+        Args:
+            values: parameters [B, ...] (``ParameterTable.values``).
+            frames: frame intervals that are simulated, the scene's by default.
+            actions: as of ``rollout``.
+
+        Raises:
+            UserError: the actions do not fit.
+        """
+        return rigid_inputs(self, values, frames=self.frames if frames is None else frames, actions=actions)
 
     def start_poses(self, values: Values) -> torch.Tensor:
         """Poses [B, N, 7] of the centres of mass at the start (m, unit quaternions), from parameter values [B, ...]."""
         if not self.articulated:
             return self.rigid_inputs(values).body_q0
         inputs = articulated_inputs(self.bodies, self.motors, values, frames=1, actions=None)
-        return self.poses_of_joints(values, inputs.joint_q0)
-
-    def poses_of_joints(self, values: Values, joint_q: torch.Tensor) -> torch.Tensor:
-        """Poses [B, N, 7] of the centres of mass for joint coordinates [B, Q] (m, rad, unit quaternions); no gradient.
-
-        Args:
-            values: parameters [B, ...].
-            joint_q: coordinates of all joints (``ArticulatedModel``).
-        """
-        inputs = articulated_inputs(self.bodies, self.motors, values, frames=1, actions=None)
-        given = ArticulatedInputs(*(array.detach().contiguous() for array in inputs.arrays()))
-        joint_q = joint_q.detach().contiguous()
-        link_q, link_qd = forward_kinematics(self.solver().model, given, joint_q, torch.zeros_like(given.joint_qd0))
-        return centers_of_mass(self.bodies, values, link_q[:, None], link_qd[:, None])[0][:, 0].detach()
+        return poses_of_joints(self, values, inputs.joint_q0)
 
     def render(
         self,

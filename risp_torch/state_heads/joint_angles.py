@@ -51,13 +51,14 @@ class JointAngleHead(StateHead, kind="joint_angles"):
     def sample(self, scene: Scene, random: np.random.Generator) -> torch.Tensor:
         """Poses with uniformly drawn angles; other joints stay at the scene's start (``StateHead.sample``)."""
         from risp_torch.scene.articulation import articulated_inputs, coordinate_slices
+        from risp_torch.scene.simulation import poses_of_joints
 
         values = scene.table.values()
         joint_q = articulated_inputs(scene.bodies, scene.motors, values, frames=1, actions=None).joint_q0.detach().clone()
         places = coordinate_slices(scene.bodies)
         for index in self._links(scene):
             joint_q[0, places[index]] = float(random.uniform(self.low, self.high))
-        return scene.poses_of_joints(values, joint_q)[0]
+        return poses_of_joints(scene, values, joint_q)[0]
 
     def outputs(self, scene: Scene, body_q: torch.Tensor) -> torch.Tensor:
         """The angles of each set of poses (``StateHead.outputs``)."""

@@ -9,6 +9,7 @@ from risp_torch.inversion.invert import _remarks, _scatter, load_target
 from risp_torch.inversion.refine import _Refinement
 from risp_torch.inversion.uncertainty import Uncertainty, widened
 from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.scene.simulation import step_warnings
 from tests.reference.small_scenes import make_scene
 
 CONTACT = Contact(stiffness=100.0, damping=0.1, friction_stiffness=1.0, friction=0.3)
@@ -59,10 +60,10 @@ def test_values_of_parameters_are_checked() -> None:
 
 
 def test_a_step_that_is_too_long_is_said() -> None:
-    assert make_scene().step_warnings() == []
+    assert step_warnings(make_scene()) == []
     stiff = make_scene()
     stiff.table.params["ground.contact.stiffness"] = Param(1e9)
-    (sentence,) = stiff.step_warnings()
+    (sentence,) = step_warnings(stiff)
     assert "too long for the contact of 'block'" in sentence
     with pytest.warns(UserWarning, match="too long"):
         stiff.solver()

@@ -217,7 +217,7 @@ SIMULATE = ["simulate", "small.py", "--out", "new"]
     ("arguments", "culprit"),
     [
         (["simulate", "cub", "--out", "new"], "'cub': did you mean 'cube'"),
-        (["simulate", "nowhere", "--out", "new"], "'nowhere': choose one of cube, quadrotor, toss"),
+        (["simulate", "nowhere", "--out", "new"], "'nowhere': choose one of cube, double_pendulum, hand"),
         (["simulate", "nowhere.py", "--out", "new"], "nowhere.py does not exist"),
         (["simulate", ".", "--out", "new"], "'.'"),
         ([*SIMULATE, "--fames", 3], "'--fames': did you mean --frames"),
