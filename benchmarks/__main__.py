@@ -12,7 +12,7 @@ from benchmarks.machine import describe, load
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import start
 
-NAMES = ("rigid", "raster", "risp_data", "risp_train")
+NAMES = ("rigid", "articulated", "raster", "risp_data", "risp_train")
 
 PREFACE = """# Benchmarks
 

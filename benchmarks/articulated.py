@@ -147,8 +147,7 @@ def mujoco_table(ours: dict[str, dict[str, float]], ends: dict[str, np.ndarray],
             result.add(name, number(mine * 1e6), "not measured", "", "")
         else:
             theirs = other.seconds["free"]
-            gap = np.abs(other.joint_q - ends[name]).max()
-            result.add(name, number(mine * 1e6), number(theirs * 1e6), times(theirs / mine), f"{gap:.0e}")
+            result.add(name, number(mine * 1e6), number(theirs * 1e6), times(theirs / mine), _gap(other, ends[name]))
     versions = {other.version for other in mujoco.values() if other}
     result.remarks.append(
         f"{', '.join(versions)}: the same links, springs, motors and semi-implicit step in its own loop over steps "
@@ -157,6 +156,12 @@ def mujoco_table(ours: dict[str, dict[str, float]], ends: dict[str, np.ndarray],
         else "MuJoCo is not installed (package `mujoco`)."
     )
     return result
+
+
+def _gap(other: Measured, end: np.ndarray) -> str:
+    """Largest difference of joint positions [rad]."""
+    gap = np.abs(other.joint_q - end).max()
+    return f"{gap:.0e}" if gap > 0 else "0"
 
 
 def newton_table(ours: dict[str, dict[str, float]], ends: dict[str, np.ndarray], newton: dict[str, Measured] | str) -> Table:
@@ -175,7 +180,7 @@ def newton_table(ours: dict[str, dict[str, float]], ends: dict[str, np.ndarray],
     if isinstance(newton, str):
         result.remarks.append(f"Newton was {newton}.")
         return result
-    gaps = ", ".join(f"{np.abs(other.joint_q - ends[name]).max():.0e} ({name})" for name, other in newton.items())
+    gaps = ", ".join(f"{_gap(other, ends[name])} ({name})" for name, other in newton.items())
     versions = {other.version for other in newton.values()}
     result.remarks.append(
         f"Target: {NEWTON_TARGET:g} times as fast, forward and backward. {', '.join(versions)}, f32: the same links, springs, "

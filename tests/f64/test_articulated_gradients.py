@@ -102,14 +102,14 @@ def check_adjoint(model: ArticulatedModel, inputs: ArticulatedInputs, integrator
 @pytest.mark.parametrize("kind", ["fixed", "revolute", "prismatic", "spherical", "free"])
 def test_adjoint_of_every_input_per_joint_type(kind: str, regime: str) -> None:
     model = chain(kind)
-    inputs = inputs_of(model, worlds=1, held=regime == "held", seed=3)
+    inputs = inputs_of(model, worlds=1, held=regime == "held", seed=7)
     assert check_adjoint(model, inputs, "semi_implicit", few=14) == set(NAMES) - UNUSED[regime]
 
 
 @pytest.mark.parametrize("integrator", ["semi_implicit", "rk4"])
 def test_adjoint_of_every_input_of_a_tree(integrator: str) -> None:
     model = tree()
-    assert check_adjoint(model, inputs_of(model, worlds=2, held=True, seed=5), integrator, few=24) == set(NAMES)
+    assert check_adjoint(model, inputs_of(model, worlds=2, held=True, seed=7), integrator, few=24) == set(NAMES)
 
 
 @pytest.mark.parametrize("every", [1, 3, 5, 100])

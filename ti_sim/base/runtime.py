@@ -164,7 +164,7 @@ def compiled_plainly(function: Callable[P, R]) -> Callable[P, R]:
     """As ``compiled_lightly``, and without Taichi's search for common subexpressions, for kernels of thousands of statements.
 
     The search takes time that grows with their square (minutes), and LLVM does most of its work again: such a kernel runs about
-    a tenth slower.
+    a seventh slower.
     """
     return _compiled_without(function, ("cfg_optimization", "advanced_optimization"))
 
