@@ -254,7 +254,7 @@ def _equation(
         force = force + np.einsum("bid,bi->bd", jacobian, push) + np.einsum("bid,bi->bd", spinning, twist)
 
         for point in model.contact_points[i] if model.contact_points else ():
-            place, jacobian = _at(now, i, point)
+            place, jacobian = _at(now, i, com + point)
             push = contact_force(place[:, 2] - model.ground_height, _times(jacobian, joint_qd), inputs.link_material[:, i], dt)
             force = force + np.einsum("bid,bi->bd", jacobian, push)
     return mass, force

@@ -32,7 +32,7 @@ class Link:
         stiffness, rest, damping, armature: of the joint.
         low, high, limit_stiffness: its limits.
         gain, motor_limit, servo_stiffness, servo_damping: its motor.
-        points: [P, 3] contact points.
+        points: [P, 3] contact points relative to the centre of mass.
     """
 
     parent: int

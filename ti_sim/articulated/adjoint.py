@@ -168,9 +168,9 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
         v = load_vec3(world.work, b, i, VELOCITY)
         z = world.work[b, i, POSITION + 2]
         material = load_vec4(world.link, b, i, MATERIAL)
-        v_bar, material_bar, z_bar = vec3(0.0), vec4(0.0), 0.0
+        v_bar, material_bar, z_bar, center_bar = vec3(0.0), vec4(0.0), 0.0, vec3(0.0)
         for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
-            arm = rotation @ vec3(world.point[p, 0], world.point[p, 1], world.point[p, 2])
+            arm = d + rotation @ vec3(world.point[p, 0], world.point[p, 1], world.point[p, 2])
             height = z + arm.z - world.ground
             if height < 0:
                 u = v + w.cross(arm)
@@ -187,7 +187,9 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
                 z_bar += height_bar
                 material_bar += theta_bar
                 turn_bar += arm.cross(arm_bar)
+                center_bar += arm_bar
         add_vec4(bars.link, b, i, MATERIAL, material_bar)
+        add_vec3(bars.link, b, i, COM, back @ center_bar)
         add_vec3(world.work, b, i, BARS + 3, vec3(0.0, 0.0, z_bar))
         add_vec3(world.work, b, i, BARS + 9, v_bar)
 

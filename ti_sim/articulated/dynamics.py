@@ -69,9 +69,9 @@ from ti_sim.rigid.contact import contact_force
 def ground_load(world: ti.template(), b, i, rotation, position, w, v):
     """Force [N] and moment about the link's origin [N m] of the ground on the contact points of link i."""
     force, moment = vec3(0.0), vec3(0.0)
-    material = load_vec4(world.link, b, i, MATERIAL)
+    material, center = load_vec4(world.link, b, i, MATERIAL), load_vec3(world.link, b, i, COM)
     for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
-        arm = rotation @ vec3(world.point[p, 0], world.point[p, 1], world.point[p, 2])
+        arm = rotation @ (center + vec3(world.point[p, 0], world.point[p, 1], world.point[p, 2]))
         height = position.z + arm.z - world.ground
         if height < 0:
             f = contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, world.dt)

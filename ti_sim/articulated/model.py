@@ -34,7 +34,8 @@ class ArticulatedModel:
             joint frame and angular velocity in the link's frame; on the world only).
         joint_axis: [N, 3] axis of each revolute or prismatic joint in its joint frame (scaled to unit length); the rows of
             other joints are not read.
-        contact_points: one [P_i, 3] array per link, points that meet the ground, link frame [m]; () for none anywhere.
+        contact_points: one [P_i, 3] array per link, points that meet the ground, relative to the link's centre of mass in the axes
+            of its frame [m]; () for none anywhere.
         ground_height: z of the ground plane [m].
     """
 
