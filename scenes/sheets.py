@@ -464,6 +464,19 @@ def mitsuba_sheet(size: int, samples: int = SAMPLES) -> Sheet:
     return Sheet(pictures, columns=3)
 
 
+def joint_sheet(size: int) -> Sheet:
+    """Four moments of each scene with joints."""
+    pictures = {}
+    for name in ("pendulum", "double_pendulum", "hand"):
+        scene = load_scene(name, size=size)
+        with torch.no_grad():
+            states = scene.rollout()
+            for frame in np.linspace(0, 0.6 * scene.frames, 4).astype(int).tolist():
+                picture = scene.render(states, frames=[frame])[0, 0].cpu().numpy()
+                pictures[f"{name.replace('_', ' ')}, {frame * scene.frame_dt:.2f} s"] = picture
+    return Sheet(pictures)
+
+
 SHEETS: Mapping[str, Callable[[int], Sheet]] = {
     "aggregations": aggregation_sheet,
     "outputs": output_sheet,
@@ -476,6 +489,7 @@ SHEETS: Mapping[str, Callable[[int], Sheet]] = {
     "cameras": camera_sheet,
     "derivatives": derivative_sheet,
     "psi": psi_sheet,
+    "joints": joint_sheet,
     "mitsuba": mitsuba_sheet,
 }
 
