@@ -109,7 +109,11 @@ def batch_table(*, quick: bool) -> tuple[Table, dict[str, float]]:
     sizes = ((1, 80), (64, 8)) if quick else ((1, 800), (2, 800), (64, 80), (1024, 8))
     cases = {f"{b:,}": make_case("hand", frames=frames, worlds=b) for b, frames in sizes}
     result, rates = scaling_table("Worlds with one hand each (M steps/s in total)", "worlds", cases, repeats=3 if quick else 9)
-    result.remarks.append(f"Target: {BATCH_TARGET:g} times one world's rate at 64 worlds on two cores.")
+    result.remarks.append(
+        f"Target: {BATCH_TARGET:g} times one world's rate at 64 worlds on two cores. Independent multiply-adds on all cores at "
+        f"once reached {number(peaks.cores_at_once(quick=quick), 2)} times one core's rate just after: less than the number of "
+        "cores where other jobs had a part of them."
+    )
     return result, rates
 
 

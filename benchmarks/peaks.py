@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from benchmarks.timing import best_time
+from benchmarks.timing import best_time, best_times
+from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import require, ti
 
 
@@ -34,12 +35,16 @@ def one_chain(count: int, factor: ti.types.ndarray(), result: ti.types.ndarray()
 
 
 @ti.kernel
-def eight_chains(count: int, factor: ti.types.ndarray(), result: ti.types.ndarray()):
+def eight_chains(count: int, factor: ti.types.ndarray(), result: ti.types.ndarray(), spread: int):
     """As ``one_chain``, eight chains side by side: as many as two scalar units with a latency of four cycles need.
 
-    A compiler that packs the eight into one vector gets no further, for then that vector waits for itself.
+    A compiler that packs the eight into one vector gets no further, for then that vector waits for itself. Every row of result
+    [tasks, 8] is a task of its own, which threads share (see ``spread_of``).
     """
-    for _ in range(1):
+    for index in range(result.shape[0] * spread):
+        if index % spread != 0:
+            continue
+        task = index // spread
         y = factor[8]
         a0, a1, a2, a3, a4, a5, a6, a7 = y, y, y, y, y, y, y, y
         x0, x1, x2, x3 = factor[0], factor[1], factor[2], factor[3]
@@ -53,8 +58,8 @@ def eight_chains(count: int, factor: ti.types.ndarray(), result: ti.types.ndarra
             a5 = a5 * x5 + y
             a6 = a6 * x6 + y
             a7 = a7 * x7 + y
-        result[0], result[1], result[2], result[3] = a0, a1, a2, a3
-        result[4], result[5], result[6], result[7] = a4, a5, a6, a7
+        result[task, 0], result[task, 1], result[task, 2], result[task, 3] = a0, a1, a2, a3
+        result[task, 4], result[task, 5], result[task, 6], result[task, 7] = a4, a5, a6, a7
 
 
 @ti.kernel
@@ -71,8 +76,22 @@ def measure(*, quick: bool) -> Peaks:
     factor = torch.linspace(0.5, 0.9, 9, device=device)
     result = torch.zeros(8, device=device)
     chain = best_time(lambda: one_chain(count, factor, result), repeats=repeats)
-    chains = best_time(lambda: eight_chains(count, factor, result), repeats=repeats)
+    chains = best_time(lambda: eight_chains(count, factor, result[None], 1), repeats=repeats)
     source = torch.ones(16_000_000, device=device)
     target = torch.zeros_like(source)
     copied = best_time(lambda: copy_reals(source.numel(), source, target), repeats=repeats)
     return Peaks(flops=16 * count / chains, dependent=chain / count, copy=2 * source.nbytes / copied)
+
+
+def cores_at_once(*, quick: bool) -> float:
+    """Multiply-adds of all cores over those of one: how many cores this process really had while it measured (on the CPU)."""
+    count, repeats = (2_000_000, 3) if quick else (60_000_000, 5)
+    device, cores = require().device, torch.get_num_threads()
+    factor = torch.linspace(0.5, 0.9, 9, device=device)
+    tasks = {"one core": 1, "all cores": 8 * cores}
+
+    def run(name: str) -> None:
+        eight_chains(count // tasks[name], factor, torch.zeros(tasks[name], 8, device=device), spread_of(tasks[name]))
+
+    least = best_times({name: lambda name=name: run(name) for name in tasks}, repeats=repeats)
+    return least["one core"] / least["all cores"]

@@ -37,15 +37,15 @@ class Case:
     """What is read from the films of a scene.
 
     Attributes:
-        unknown: name of the parameter.
-        truth: its true value.
+        unknowns: names of the parameters.
+        truth: their true value.
         low, high: ends of the range of the first guesses.
         log: whether guesses and errors are in log10.
         unit: of the error.
         paper: loss or "guess" -> RISP (ICLR 2022), table 2: mean and standard deviation of the error over 4 repeats.
     """
 
-    unknown: str
+    unknowns: tuple[str, ...]
     truth: float
     low: float
     high: float
@@ -53,31 +53,40 @@ class Case:
     unit: str
     paper: Mapping[str, str]
 
-    def error(self, value: float) -> float:
-        """Distance of an estimate from the truth."""
-        return abs(np.log10(value / self.truth)) if self.log else abs(value - self.truth)
+    def error(self, values: Sequence[float]) -> float:
+        """Mean distance of the estimates from the truth."""
+        given = np.asarray(values)
+        return float(np.abs(np.log10(given / self.truth) if self.log else given - self.truth).mean())
 
-    def guess(self, seed: int, repeat: int) -> float:
+    def guess(self, seed: int, repeat: int) -> list[float]:
         """The first guess of a repeat, uniform in the range."""
         random = np.random.default_rng([seed, _STREAM, repeat])
         if self.log:
-            return float(10 ** random.uniform(np.log10(self.low), np.log10(self.high)))
-        return float(random.uniform(self.low, self.high))
+            return (10 ** random.uniform(np.log10(self.low), np.log10(self.high), size=len(self.unknowns))).tolist()
+        return random.uniform(self.low, self.high, size=len(self.unknowns)).tolist()
 
 
 CASES = {
     "quadrotor": Case(
-        "quadrotor.mass", 3.0, 2.8, 3.2, log=False, unit="kg",
+        ("quadrotor.mass",), 3.0, 2.8, 3.2, log=False, unit="kg",
         paper={
             "guess": "9.22e-2 ± 3.83e-2", "pixel": "7.22e-2 ± 5.26e-2", "no-grad": "6.07e-2 ± 4.34e-2",
             "full": "1.18e-2 ± 1.93e-2", "state": "2.36e-5 ± 2.41e-5",
         },
     ),
     "cube": Case(
-        "ground.contact.stiffness", 1e3, 10**2.5, 10**3.5, log=True, unit="log10",
+        ("ground.contact.stiffness",), 1e3, 10**2.5, 10**3.5, log=True, unit="log10",
         paper={
             "guess": "2.31e-1 ± 9.57e-2", "pixel": "2.24e-3 ± 1.74e-3", "no-grad": "1.16e-1 ± 6.20e-2",
             "full": "6.76e-3 ± 7.23e-3", "state": "1.15e-3 ± 8.60e-4",
+        },
+    ),
+    "hand": Case(
+        tuple(f"{finger}.stiffness" for finger in ("thumb", "index", "middle", "ring", "little")), 1.0, 0.0, 1.0, log=False,
+        unit="N m/rad",
+        paper={
+            "guess": "5.70e-1 ± 1.62e-1", "pixel": "1.04e-1 ± 9.62e-2", "no-grad": "4.85e-2 ± 2.16e-2",
+            "full": "3.96e-2 ± 2.73e-2", "state": "3.92e-3 ± 4.40e-4",
         },
     ),
 }  # fmt: skip
@@ -127,7 +136,8 @@ def run_scene(name: str, study: Study, out: Path) -> dict[str, list[float]]:
         raise UserError(f"there is no experiment for the scene {name!r}: choose among {', '.join(CASES)}")
     case = CASES[name]
     scene = training_scene(name, SIZE)
-    scene.set(case.unknown, case.truth)
+    for unknown in case.unknowns:
+        scene.set(unknown, case.truth)
     task = load_task(name, scene)
     networks = {variant: found_networks(study, name, variant) for variant in ("no-grad", "full") if variant in study.losses}
     with torch.no_grad():
@@ -139,14 +149,18 @@ def run_scene(name: str, study: Study, out: Path) -> dict[str, list[float]]:
         for kind in study.losses:
             some = networks.get(kind)
             loss = make_loss(kind, task, motion, some[repeat % len(some)] if some else None)
-            print(f"\n{name}, repeat {repeat}, {LOSSES[kind]}: from {case.unknown} = {guess:.5g}", flush=True)
+            print(f"\n{name}, repeat {repeat}, {LOSSES[kind]}: {_shown(case, guess)} at first", flush=True)
             video = None
             if loss.needs_film:
                 video = target_video(scene, task, motion, out / name / f"target-{repeat}", study.seed, repeat)
-            value = inverted(scene, video, case, guess, loss, study, out / name / f"{kind}-{repeat}")
-            errors[kind].append(case.error(value))
-            print(f"{case.unknown} = {value:.6g}, error {errors[kind][-1]:.3g} {case.unit}", flush=True)
+            values = inverted(scene, video, case, guess, loss, study, out / name / f"{kind}-{repeat}")
+            errors[kind].append(case.error(values))
+            print(f"{_shown(case, values)}, error {errors[kind][-1]:.3g} {case.unit}", flush=True)
     return errors
+
+
+def _shown(case: Case, values: Sequence[float]) -> str:
+    return ", ".join(f"{name} = {value:.6g}" for name, value in zip(case.unknowns, values, strict=True))
 
 
 def found_networks(study: Study, scene: str, variant: str) -> list[Path]:
@@ -198,8 +212,10 @@ def make_loss(kind: str, task: RispTask, motion: Any, network: Path | None) -> L
     return StateLoss(task.head, motion) if kind == "state" else RispLoss(network, task=task)
 
 
-def inverted(scene: Scene, video: Path | None, case: Case, guess: float, loss: Loss, study: Study, folder: Path) -> float:
-    """The estimate of one inversion, made now or, where its folder is finished, before.
+def inverted(
+    scene: Scene, video: Path | None, case: Case, guess: list[float], loss: Loss, study: Study, folder: Path
+) -> list[float]:
+    """The estimates of one inversion, made now or, where its folder is finished, before.
 
     Raises:
         UserError: the folder holds an inversion with other settings; as ``invert``.
@@ -207,21 +223,22 @@ def inverted(scene: Scene, video: Path | None, case: Case, guess: float, loss: L
     finished = RunFolder(folder, {})
     if not finished.finished:
         result = invert(
-            scene, video, [case.unknown], loss=loss, sampling=study.sampling,
-            starts=[{case.unknown: guess}], settings=study.search, refine=study.refine, out=folder,
+            scene, video, list(case.unknowns), loss=loss, sampling=study.sampling,
+            starts=[dict(zip(case.unknowns, guess, strict=True))], settings=study.search, refine=study.refine, out=folder,
         )  # fmt: skip
-        return result.values[case.unknown]
+        return [result.values[name] for name in case.unknowns]
     there = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
     wanted = plain(
         {
             "loss": loss.to_json(), "search": asdict(study.search), "refine": study.refine, "sampling": study.sampling,
-            "initial": [[guess]],
+            "initial": [guess],
         }
     )  # fmt: skip
     difference = first_difference({key: there.get(key) for key in wanted}, wanted)
     if difference is not None:
         raise UserError(f"the inversion in {folder} has other settings ({difference}): choose another --out")
-    return float(finished.read_result()["unknowns"][case.unknown]["value"])
+    unknowns = finished.read_result()["unknowns"]
+    return [float(unknowns[name]["value"]) for name in case.unknowns]
 
 
 def report(results: Mapping[str, Mapping[str, Sequence[float]]], study: Study) -> str:
@@ -240,7 +257,7 @@ def report(results: Mapping[str, Mapping[str, Sequence[float]]], study: Study) -
             for kind, values in errors.items()
         ]  # fmt: skip
         table = format_table(rows, ["", f"error [{case.unit}]", "least", "largest", "RISP, table 2"])
-        lines += [f"## {name}: {case.unknown}, truth {case.truth:g}", "", "```", table, "```", ""]
+        lines += [f"## {name}: {', '.join(case.unknowns)}, truth {case.truth:g}", "", "```", table, "```", ""]
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -67,8 +68,29 @@ def _check_link(link: RobotLink, path: Path, left_out: LeftOut) -> None:
         left_out.add(what, f"link {link.name!r}")
 
 
-def _check_moved_inertia(links: Sequence[RobotLink], path: Path) -> None:
-    """Raise unless every joint moves some inertia, in the pose in which the file shows the robot."""
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """What a joint moves: its link and all below, in the pose in which the file shows the robot.
+
+    Attributes:
+        mass: kg.
+        inertia: [3, 3] kg m2 about the origin of the link frame, world axes.
+        axis: [3] of the joint in the world; of no meaning where the kind has none.
+        size: kg m2, of the sums that make up the inertia, whose roundoff it has.
+    """
+
+    mass: float
+    inertia: np.ndarray
+    axis: np.ndarray
+    size: float
+
+
+def moved_by_joints(links: Sequence[RobotLink]) -> list[Moved]:
+    """What each link's joint moves.
+
+    Args:
+        links: every parent before its children.
+    """
     poses = start_poses(links)
     mass, moment, inertia = np.zeros(len(links)), np.zeros((len(links), 3)), np.zeros((len(links), 3, 3))
     for k in reversed(range(len(links))):  # children come after their parents: these are sums over all below
@@ -82,20 +104,27 @@ def _check_moved_inertia(links: Sequence[RobotLink], path: Path) -> None:
             mass[link.parent] += mass[k]
             moment[link.parent] += moment[k]
             inertia[link.parent] += inertia[k]
-    for k, link in enumerate(links):
+    moved = []
+    for k, (position, turn) in enumerate(poses):
+        about = inertia[k] - 2.0 * _spread(position, moment[k]) + mass[k] * _spread(position, position)
+        size = float(np.trace(inertia[k]) + mass[k] * position @ position)
+        moved.append(Moved(float(mass[k]), about, turn.apply(links[k].joint.axis), size))
+    return moved
+
+
+def _check_moved_inertia(links: Sequence[RobotLink], path: Path) -> None:
+    """Raise unless every joint moves some inertia, in the pose in which the file shows the robot."""
+    for link, moved in zip(links, moved_by_joints(links), strict=True):
         if not link.joint.moves or link.joint.armature > 0.0:
             continue
         place = f"{path}: link {link.name!r} hangs on the moving joint {link.joint.name!r}"
-        if mass[k] <= 0.0:
+        if moved.mass <= 0.0:
             raise UserError(f"{place} and neither it nor a link below it has mass: give it a mass and an inertia")
-        position, turn = poses[k]
-        about = inertia[k] - 2.0 * _spread(position, moment[k]) + mass[k] * _spread(position, position)
-        least = _NO_INERTIA * (np.trace(inertia[k]) + mass[k] * position @ position)
+        least = _NO_INERTIA * moved.size
         if link.joint.type == "revolute":
-            axis = turn.apply(link.joint.axis)
-            turns = axis @ about @ axis > least
+            turns = moved.axis @ moved.inertia @ moved.axis > least
         else:
-            turns = link.joint.type == "prismatic" or np.linalg.eigvalsh(about)[0] > least
+            turns = link.joint.type == "prismatic" or np.linalg.eigvalsh(moved.inertia)[0] > least
         if not turns:
             raise UserError(f"{place}, but what hangs there has no inertia about the joint: give it an inertia")
 

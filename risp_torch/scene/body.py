@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,29 +21,44 @@ CONTACT_FIELDS = {"stiffness": "N/m", "damping": "N s/m", "friction_stiffness": 
 
 
 @dataclass(frozen=True, eq=False)
+class Form:
+    """What a body looks like, where it touches, and which solid it is.
+
+    Attributes:
+        mesh: render mesh about the centre of mass [m], None for a body that is not seen.
+        points: [P, 3] contact points relative to the centre of mass [m].
+        solid: volume and inertia per density, None where mass and inertia are given.
+    """
+
+    mesh: TriangleMesh | None
+    points: np.ndarray
+    solid: MassProperties | None
+
+
+@dataclass(frozen=True, eq=False)
 class Body:
     """A rigid body.
 
     Attributes:
         name: its part of parameter names.
-        look: render mesh about the centre of mass [m] and its surface.
+        look: render mesh about the centre of mass [m] and its surface, None for a body that is not seen.
         points: [P, 3] contact points relative to the centre of mass [m].
-        solid: volume and inertia per density.
+        solid: volume and inertia per density, None where mass and inertia are given.
         orientation: given quaternion (x, y, z, w), which the parameter "rotation" turns further.
         material: prefix of its contact parameters ("ground.contact" or "<name>.contact"), None without contact.
     """
 
     name: str
-    look: Look
+    look: Look | None
     points: np.ndarray
-    solid: MassProperties
+    solid: MassProperties | None
     orientation: np.ndarray
     material: str | None
 
     @property
-    def mesh(self) -> TriangleMesh:
-        """Render mesh about the centre of mass [m]."""
-        return self.look.mesh
+    def mesh(self) -> TriangleMesh | None:
+        """Render mesh about the centre of mass [m], None for a body that is not seen."""
+        return None if self.look is None else self.look.mesh
 
     def mass(self, values: Values) -> torch.Tensor:
         """[B] kg."""
@@ -89,12 +104,12 @@ class Body:
 
 
 def make_body(
-    table: ParameterTable, name: str, *, shape: Shape, density: Any, mass: Any, inertia: Any, inertia_per_mass: Any,
+    table: ParameterTable, name: str, *, shape: Shape | Form, density: Any, mass: Any, inertia: Any, inertia_per_mass: Any,
     position: Any, orientation: Any, rotation: Any, velocity: Any, angular_velocity: Any, linear_drag: Any, angular_drag: Any,
-    contact: Contact | None, surface: Surface | None, ground: bool, phong: bool,
+    contact: Contact | None, surface: Surface | None, ground: bool, phong: bool, carrier: bool = False,
 ) -> Body:  # fmt: skip
     """Name a body's numbers in the table and return the body (arguments: ``Scene.add_rigid``; the scene has a ground, and
-    its shading has highlights)."""
+    its shading has highlights; what hangs on the body may hold all its mass)."""
     check_mass_choice(name, density, mass, inertia, inertia_per_mass)
     quaternion = np.asarray(orientation, dtype=np.float64)
     if quaternion.shape != (4,) or not np.linalg.norm(quaternion) > 0:
@@ -102,8 +117,8 @@ def make_body(
     check_name(name)
     if contact is not None and not ground:
         raise UserError(f"{name} has a contact material and the scene has no ground: call add_ground first")
-    mesh = shape.mesh()
-    add_mass(table, name, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass)
+    form = form_of(shape, touches=ground)
+    add_mass(table, name, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass, carrier=carrier)
     table.add(f"{name}.position", position, unit="m", shape=(3,))
     table.add(f"{name}.rotation", rotation, unit="rad", shape=(3,))
     table.add(f"{name}.velocity", velocity, unit="m/s", shape=(3,))
@@ -113,10 +128,17 @@ def make_body(
             table.add(f"{name}.{kind}", drag, unit=unit, sign="not negative")
     if contact is not None:
         add_contact(table, f"{name}.contact", contact)
-    look = make_look(table, name, mesh, surface or Surface(), phong=phong)
+    look = None if form.mesh is None else make_look(table, name, form.mesh, surface or Surface(), phong=phong)
     material = f"{name}.contact" if contact is not None else "ground.contact" if ground else None
-    points = contact_points(shape) if material is not None and ground else np.zeros((0, 3))
-    return Body(name, look, points, mass_properties(shape), quaternion / np.linalg.norm(quaternion), material)
+    return Body(name, look, form.points, form.solid, quaternion / np.linalg.norm(quaternion), material)
+
+
+def form_of(shape: Shape | Form, *, touches: bool) -> Form:
+    """The form of a shape, or the given one; without contact points where there is nothing to touch."""
+    nowhere = np.zeros((0, 3))
+    if isinstance(shape, Form):
+        return shape if touches else replace(shape, points=nowhere)
+    return Form(shape.mesh(), contact_points(shape) if touches else nowhere, mass_properties(shape))
 
 
 def check_mass_choice(name: str, density: Any, mass: Any, inertia: Any, inertia_per_mass: Any) -> None:
@@ -129,15 +151,17 @@ def check_mass_choice(name: str, density: Any, mass: Any, inertia: Any, inertia_
         raise UserError(f"{name} has an inertia and an inertia_per_mass: give one of the two")
 
 
-def add_mass(table: ParameterTable, name: str, *, density: Any, mass: Any, inertia: Any, inertia_per_mass: Any) -> None:
-    """Name mass or density, and the inertia where it is given."""
+def add_mass(
+    table: ParameterTable, name: str, *, density: Any, mass: Any, inertia: Any, inertia_per_mass: Any, carrier: bool
+) -> None:
+    """Name mass or density, and the inertia where it is given; those of a carrier may be zero."""
     if density is not None:
         table.add(f"{name}.density", density, unit="kg/m3", sign="positive")
     else:
-        table.add(f"{name}.mass", mass, unit="kg", sign="positive")
+        table.add(f"{name}.mass", mass, unit="kg", sign="not negative" if carrier else "positive")
     for kind, given, unit in (("inertia", inertia, "kg m2"), ("inertia_per_mass", inertia_per_mass, "m2")):
         if given is not None:
-            check_inertia(given.value if isinstance(given, Param) else given, f"{name}.{kind}")
+            check_inertia(given.value if isinstance(given, Param) else given, f"{name}.{kind}", solid=not carrier)
             table.add(f"{name}.{kind}", given, unit=unit, shape=(3, 3))
 
 

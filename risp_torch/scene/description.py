@@ -30,7 +30,7 @@ def describe(scene: Scene) -> dict[str, Any]:
         "shadows": None if scene.shadows is None else asdict(scene.shadows) | {"center": list(scene.shadows.center)},
         "ground": None if ground is None else [ground.height, ground.pattern, ground.wrap],
         "bodies": [body.name for body in scene.bodies],
-        "textures": [[*body.look.textures, body.look.wrap] for body in scene.bodies],
+        "textures": [[*body.look.textures, body.look.wrap] if body.look else [] for body in scene.bodies],
         "lights": [list(lights.ambient), list(lights.directional), list(lights.point), list(lights.environment)],
         "geometry_sha256": _geometry_checksum(scene.bodies),
         "forces": [[f.name, f.body, f.first_step, f.last_step, f.kind] for f in scene.forces],
@@ -49,10 +49,11 @@ def _driving(scene: Scene) -> dict[str, Any]:
 def _geometry_checksum(bodies: Iterable[Body]) -> str:
     checksum = sha256()
     for body in bodies:
-        look = body.look
-        uv = np.zeros(0) if look.uv is None else look.uv
-        shape = (body.mesh.vertices, body.mesh.faces, body.points, body.orientation)
-        for array in (*shape, look.corner_normal, look.face_texture, uv):
+        look, arrays = body.look, [body.points, body.orientation]
+        if look is not None:
+            uv = np.zeros(0) if look.uv is None else look.uv
+            arrays = [look.mesh.vertices, look.mesh.faces, *arrays, look.corner_normal, look.face_texture, uv]
+        for array in arrays:
             checksum.update(np.ascontiguousarray(array).tobytes())
     return checksum.hexdigest()
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch.scene.body import Body, add_contact, add_mass, check_mass_choice, check_name, rotation_quaternion
+from risp_torch.scene.body import Body, Form, add_contact, add_mass, check_mass_choice, check_name, form_of, rotation_quaternion
 from risp_torch.scene.items import Contact, Surface
 from risp_torch.scene.joints import Joint, Spherical
 from risp_torch.scene.look import make_look
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
 from ti_sim.base.errors import UserError
-from ti_sim.shapes import Shape, contact_points, mass_properties
+from ti_sim.shapes import Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +77,13 @@ class Link(Body):
 
 
 def make_link(
-    table: ParameterTable, name: str, *, bodies: Sequence[Body], parent: str | None, joint: Joint, shape: Shape, density: Any,
-    mass: Any, inertia: Any, inertia_per_mass: Any, position: Any, orientation: Any, center: Any, length: Any,
+    table: ParameterTable, name: str, *, bodies: Sequence[Body], parent: str | None, joint: Joint, shape: Shape | Form,
+    density: Any, mass: Any, inertia: Any, inertia_per_mass: Any, position: Any, orientation: Any, center: Any, length: Any,
     direction: Any, share: float, at_tip: bool, contact: Contact | None, surface: Surface | None, ground: bool, phong: bool,
+    carrier: bool = False,
 ) -> Link:  # fmt: skip
-    """Name a link's numbers in the table and return the link (arguments: ``Scene.add_link``)."""
+    """Name a link's numbers in the table and return the link (arguments: ``Scene.add_link``; what hangs on a carrier may hold all
+    its mass)."""
     check_name(name)
     check_mass_choice(name, density, mass, inertia, inertia_per_mass)
     index = parent_index(name, parent, bodies)
@@ -92,7 +94,7 @@ def make_link(
         raise UserError(f"{name} hangs at the tip of {parent or 'the world'}, which has no length: give its position")
     if contact is not None and not ground:
         raise UserError(f"{name} has a contact material and the scene has no ground: call add_ground first")
-    add_mass(table, name, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass)
+    add_mass(table, name, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass, carrier=carrier)
     table.add(f"{name}.position", position, unit="m", shape=(3,))
     table.add(f"{name}.center", center, unit="m", shape=(3,))
     unit = None
@@ -102,12 +104,12 @@ def make_link(
     names = add_joint(table, name, joint)
     if contact is not None:
         add_contact(table, f"{name}.contact", contact)
-    look = make_look(table, name, shape.mesh(), surface or Surface(), phong=phong)
+    form = form_of(shape, touches=ground)
+    look = None if form.mesh is None else make_look(table, name, form.mesh, surface or Surface(), phong=phong)
     material = f"{name}.contact" if contact is not None else "ground.contact" if ground else None
-    points = contact_points(shape) if material is not None else np.zeros((0, 3))
     axis = joint.unit_axis(name) if hasattr(joint, "unit_axis") else np.array([0.0, 0.0, 1.0])
     return Link(
-        name, look, points, mass_properties(shape), quaternion / np.linalg.norm(quaternion), material,
+        name, look, form.points, form.solid, quaternion / np.linalg.norm(quaternion), material,
         parent=index, joint=joint, names=names, axis=axis, direction=unit, share=share, at_tip=at_tip,
     )  # fmt: skip
 

@@ -6,12 +6,14 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from risp_torch import bridge
+from risp_torch.robot_files import RobotDescription
 from risp_torch.scene.articulation import articulated_inputs, velocity_slices
 from risp_torch.scene.backdrop import Backdrop, Pattern
 from risp_torch.scene.body import Body, add_contact, make_body
@@ -24,6 +26,7 @@ from risp_torch.scene.links import Link, make_link
 from risp_torch.scene.motors import Motors, make_motors
 from risp_torch.scene.numbers import Values, plain, shared_rows
 from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.robot import add_robot
 from risp_torch.scene.rotors import Rotors, make_rotors
 from risp_torch.scene.simulation import (
     AppliedForce,
@@ -283,6 +286,48 @@ class Scene:
         self.bodies.append(link)
         self._solver = self._geometry = None
 
+    def add_robot(
+        self,
+        path: str | Path,
+        *,
+        name: str = "",
+        position: Sequence[float] = (0.0, 0.0, 0.0),
+        orientation: Sequence[float] = (0.0, 0.0, 0.0, 1.0),
+        free_base: bool = False,
+        contact: Contact | None = None,
+    ) -> RobotDescription:
+        """The links, joints and motors of a URDF or MJCF file.
+
+        Link "upper arm" of the robot "arm" becomes the body "arm_upper_arm", with its numbers "arm_upper_arm.mass",
+        "arm_upper_arm.damping" and so on; the motor in its joint is "arm_upper_arm.motor". A link that moves freely becomes a
+        rigid body. The springs of the limits hold the joint's largest motor force, or swing at 10 Hz if that is stiffer, but
+        never too stiffly for the physics step (``robot.limit_stiffness``).
+
+        Args:
+            path: of the file (``robot_files.read_robot``).
+            name: first part of the names of its bodies, the file's by default; unlike the file's, it must be one that a body can
+                have.
+            position: of the file's origin [m].
+            orientation: of the file's axes, quaternion (x, y, z, w).
+            free_base: let the root link, which the file fixes to the world, move freely.
+            contact: material of the whole robot against the ground ("<name>.contact.stiffness" and so on), the ground's own by
+                default. The corners of the collision shapes touch it.
+
+        Returns:
+            What the file describes; ``unsupported`` has a sentence for each kind of thing that is not carried over.
+
+        Warns:
+            UserWarning: with these sentences, where there are some.
+
+        Raises:
+            UserError: the file cannot be read or describes no robot that can move, a name is taken, or there is a contact
+                material and no ground.
+        """
+        self._solver = self._geometry = None
+        return add_robot(
+            self, path, name=name, position=position, orientation=orientation, free_base=free_base, contact=contact
+        )
+
     def add_motors(
         self,
         name: str,
@@ -518,7 +563,7 @@ class Scene:
     def set(self, name: str, value: Any) -> None:
         """Give a parameter another value within its bounds (UserError otherwise)."""
         if name.endswith((".inertia", ".inertia_per_mass")) and name in self.table.params:
-            check_inertia(value, name)
+            check_inertia(value, name, solid=self.table.signs.get(f"{name.rpartition('.')[0]}.mass") != "not negative")
         self.table.set(name, value)
 
     @property
@@ -696,6 +741,8 @@ class Scene:
         """
         if not self.bodies:
             raise UserError("the scene has no bodies: add one with add_rigid")
+        if all(body.look is None for body in self.bodies):
+            raise UserError("no body of the scene has a shape that is seen: give the robot file visual shapes, or add a body")
         if not self.lights and self.style["shading"] != "none" and quantity == "color":
             raise UserError("the scene has no light: add one with add_light")
         cameras, worlds = len(self._cameras.chosen(camera)), body_q.shape[0]
@@ -716,8 +763,9 @@ class Scene:
         return [name for name in self.table.params if name in names]
 
     def _view(self) -> View:
+        seen = {number: body.look for number, body in enumerate(self.bodies) if body.look is not None}
         return View(
-            tuple(body.look for body in self.bodies), self.lights, self.backdrop, phong=self.style["shading"] == "phong"
+            tuple(seen.values()), tuple(seen), self.lights, self.backdrop, phong=self.style["shading"] == "phong"
         )
 
     def _meshes(self) -> tuple[MeshTopology, torch.Tensor]:

@@ -104,14 +104,14 @@ def step_warnings(scene: Scene) -> list[str]:
     for body in scene.bodies:
         mass = float(body.mass(values)[0])
         ke, kd, kf, _mu = body.contact(values)[0].tolist()
-        if len(body.points) and max(dt * math.sqrt(ke / mass), dt * kd / mass, dt * kf / mass) > 0.5:
+        if mass > 0 and len(body.points) and max(dt * math.sqrt(ke / mass), dt * kd / mass, dt * kf / mass) > 0.5:
             sentences.append(
                 f"the step of {dt:.3g} s is too long for the contact of {body.name!r} (mass {mass:.3g} kg, stiffness "
                 f"{ke:.3g} N/m, damping {kd:.3g} and friction stiffness {kf:.3g} N s/m): take more substeps"
             )
         linear, angular = body.drag(values)[0].tolist()
         least = float(torch.linalg.eigvalsh(body.inertia(values)[0]).min())
-        if max(dt * linear / mass, dt * angular / least) > 0.5:
+        if dt * linear > 0.5 * mass or dt * angular > 0.5 * least:
             sentences.append(
                 f"the step of {dt:.3g} s is too long for the drag of {body.name!r} (mass {mass:.3g} kg, linear drag "
                 f"{linear:.3g} N s/m, least moment of inertia {least:.3g} kg m2, angular drag {angular:.3g} N m s): "

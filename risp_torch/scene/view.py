@@ -40,13 +40,15 @@ class View:
     """What a picture of a scene shows, besides the poses.
 
     Attributes:
-        looks: of the bodies, in their order.
+        looks: of the bodies that are seen, in their order.
+        bodies: which body each of them belongs to.
         lights: of the scene.
         backdrop: its background and ground.
         phong: whether surfaces have highlights.
     """
 
     looks: tuple[Look, ...]
+    bodies: tuple[int, ...]
     lights: Lights
     backdrop: Backdrop
     phong: bool
@@ -83,9 +85,9 @@ class View:
         return constant(np.concatenate([look.mesh.vertices for look in self.looks]))
 
     def topology(self) -> MeshTopology:
-        """All bodies' meshes as one, with their materials, textures and smooth normals; body number i is the i-th look."""
+        """All bodies' meshes as one, with their materials, textures and smooth normals; the i-th look has the i-th material."""
         offsets = np.cumsum([0] + [len(look.mesh.vertices) for look in self.looks])[:-1]
-        owners = [np.full(len(look.mesh.vertices), i) for i, look in enumerate(self.looks)]
+        owners = [np.full(len(look.mesh.vertices), body) for look, body in zip(self.looks, self.bodies, strict=True)]
         materials = [np.full(len(look.mesh.faces), i) for i, look in enumerate(self.looks)]
         textured = bool(self._texture_names())
         return mesh_topology(

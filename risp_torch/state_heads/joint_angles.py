@@ -78,9 +78,8 @@ class JointAngleHead(StateHead, kind="joint_angles"):
         return (2.0 * stacked - (self.low + self.high)) / (self.high - self.low)
 
     def physical(self, outputs: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Angle [...] of each joint, rad (``StateHead.physical``)."""
-        angles = 0.5 * (self.low + self.high + outputs * (self.high - self.low))
-        return dict(zip(self.joints, angles.unbind(-1), strict=True))
+        """The joints' angles [..., S], rad (``StateHead.physical``)."""
+        return {"angles [rad]": 0.5 * (self.low + self.high + outputs * (self.high - self.low))}
 
     def to_json(self) -> dict[str, Any]:
         """The head's entries (``StateHead.to_json``)."""

@@ -333,9 +333,10 @@ def test_networks_of_other_settings_are_not_taken_for_those_of_a_study(trained_b
 def test_first_guesses_are_in_range_and_errors_in_the_papers_units():
     stiffness, mass = risp_inversion.CASES["cube"], risp_inversion.CASES["quadrotor"]
     guesses = [(stiffness.guess(0, k), mass.guess(0, k)) for k in range(20)]
-    assert all(10**2.5 <= k < 10**3.5 and 2.8 <= m < 3.2 for k, m in guesses) and len(set(guesses)) == 20
+    assert all(10**2.5 <= k < 10**3.5 and 2.8 <= m < 3.2 for (k,), (m,) in guesses)
+    assert len({k for (k,), _ in guesses}) == 20 and len(set(risp_inversion.CASES["hand"].guess(0, 1))) == 5
     assert stiffness.guess(0, 3) == guesses[3][0] != stiffness.guess(1, 3)
-    assert stiffness.error(100.0) == pytest.approx(1) and mass.error(2.9) == pytest.approx(0.1)
+    assert stiffness.error([100.0]) == pytest.approx(1) and mass.error([2.9]) == pytest.approx(0.1)
 
 
 def test_the_oracle_of_the_study_finds_the_stiffness_and_is_not_run_twice(tmp_path, monkeypatch):
@@ -368,7 +369,7 @@ def test_target_films_are_made_once_and_each_repeat_has_its_own(tmp_path, cube):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--scenes", "toss"], "there is no experiment for the scene 'toss': choose among quadrotor, cube"),
+        (["--scenes", "toss"], "there is no experiment for the scene 'toss': choose among quadrotor, cube, hand"),
         (["--scenes", "cube", "--networks", "nowhere"], "there is no no-grad network in nowhere/cube/10: train it"),
     ],
 )

@@ -10,6 +10,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.shapes.surface import TriangleMesh
 
 _TOLERANCE = 1e-8  # relative: numbers typed by hand are rounded
+_TYPED = 1e-3  # relative: inertias in robot files have three digits or more
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +74,17 @@ def check_mass(m: float, name: str) -> float:
     return mass
 
 
-def check_inertia(I: np.ndarray, name: str) -> np.ndarray:  # noqa: E741, N803 (the field's symbol)
+def check_inertia(I: np.ndarray, name: str, *, solid: bool = True) -> np.ndarray:  # noqa: E741, N803 (the field's symbol)
     """Return an inertia as a float64 array [3, 3] in kg m2 after checking that a body can have it.
 
     Args:
         I: [3, 3] kg m2 about the centre of mass.
         name: what the error calls it, for example "die.inertia".
+        solid: whether it is that of a solid; otherwise moments may be zero (point masses, thin rods, frames without mass), and
+            the triangle inequality is not asked for.
 
     Raises:
-        UserError: it is not finite, symmetric and positive definite, or breaks the triangle inequality (no principal
+        UserError: it is not finite, symmetric and positive definite (semidefinite where it is no solid), or breaks the triangle inequality (no principal
             moment exceeds the sum of the other two, because they are sums of y2 + z2, x2 + z2 and x2 + y2).
     """
     try:
@@ -99,6 +102,10 @@ def check_inertia(I: np.ndarray, name: str) -> np.ndarray:  # noqa: E741, N803 (
         raise UserError(f"{name} is not symmetric: entries [i, j] and [j, i] must be equal")
     moments = np.linalg.eigvalsh(0.5 * (inertia + inertia.T))
     listed = ", ".join(f"{moment:.4g}" for moment in moments)
+    if not solid:
+        if moments[0] < -_TYPED * size:
+            raise UserError(f"{name} has the principal moments {listed} kg m2, and none may be below zero")
+        return 0.5 * (inertia + inertia.T)
     if moments[0] <= 1e-14 * size:
         raise UserError(
             f"{name} is not positive definite: its principal moments are {listed} kg m2, and all must be above zero"
