@@ -141,7 +141,7 @@ def parent_index(name: str, parent: str | None, bodies: Sequence[Body]) -> int:
     """Index of a link's parent among the bodies, -1 for the world.
 
     Raises:
-        UserError: there is no such link (yet), or it is a free rigid body.
+        UserError: there is no such link or body (yet).
     """
     if parent is None:
         return -1

@@ -29,10 +29,12 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs/rendering.md").read_text(encoding="utf-8")
 RISP = (ROOT / "docs/risp.md").read_text(encoding="utf-8")
-PAGES = {"README.md": TEXT, "docs/rendering.md": PAGE, "docs/risp.md": RISP}
+JOINTS = (ROOT / "docs/articulated.md").read_text(encoding="utf-8")
+PAGES = {"README.md": TEXT, "docs/rendering.md": PAGE, "docs/risp.md": RISP, "docs/articulated.md": JOINTS}
 ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"```python\n(.*?)```", ALL, flags=re.DOTALL)
-SCENE_FILE = [block for block in BLOCKS if "def make_scene" in block or "def make_task" in block]  # the two parts of my_scene.py
+# The two parts of my_scene.py.
+SCENE_FILE = [block for block in BLOCKS if block not in JOINTS and ("def make_scene" in block or "def make_task" in block)]
 PLAIN = [block for block in BLOCKS if block not in SCENE_FILE]
 
 
@@ -242,6 +244,12 @@ def check_head(names: dict[str, Any]) -> None:
     assert head.yaw[0] < float(physical["heading"]) < head.yaw[1]
 
 
+def check_joints(names: dict[str, Any]) -> None:
+    states = names["lamps"]
+    assert states.joint_q.shape == (2, 41, 2) and states.finite.all()
+    assert (states.body_q[0, 0, 0, :3] - states.body_q[1, 0, 0, :3]).norm() == pytest.approx(0.1, rel=1e-5)
+
+
 def check_oracle(names: dict[str, Any]) -> None:
     assert names["found"].values["ground.contact.stiffness"] == pytest.approx(1000.0, rel=0.01)
 
@@ -249,7 +257,7 @@ def check_oracle(names: dict[str, Any]) -> None:
 # What is looked at after a block, by a name that it makes.
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "result": check_inversion, "density": check_gradient, "jacobian": check_jacobian, "record": check_cameras, "film": check_film,
-    "network": check_network, "planar": check_head, "found": check_oracle,
+    "network": check_network, "planar": check_head, "found": check_oracle, "lamps": check_joints,
 }  # fmt: skip
 
 

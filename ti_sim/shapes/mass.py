@@ -84,8 +84,9 @@ def check_inertia(I: np.ndarray, name: str, *, solid: bool = True) -> np.ndarray
             the triangle inequality is not asked for.
 
     Raises:
-        UserError: it is not finite, symmetric and positive definite (semidefinite where it is no solid), or breaks the triangle inequality (no principal
-            moment exceeds the sum of the other two, because they are sums of y2 + z2, x2 + z2 and x2 + y2).
+        UserError: it is not finite, symmetric and positive definite (semidefinite where it is no solid), or breaks the triangle
+            inequality (no principal moment exceeds the sum of the other two, because they are sums of y2 + z2, x2 + z2 and
+            x2 + y2).
     """
     try:
         inertia = np.array(I, dtype=np.float64)

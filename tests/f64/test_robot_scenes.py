@@ -1,0 +1,258 @@
+"""Robots from files in scenes: MuJoCo's poses and accelerations of the same files, gradients, pictures, and what is refused."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.transform import Rotation
+
+from risp_torch import Camera, Contact, DirectionalLight, Scene, UserError
+from risp_torch.__main__ import main
+from risp_torch.gradients import check_torch
+from risp_torch.robot_files import read_robot
+from risp_torch.robot_files.check import moved_by_joints
+from risp_torch.scene.robot import limit_stiffness
+
+pytest.importorskip("yourdfpy")
+mujoco = pytest.importorskip("mujoco")
+
+ROBOTS = Path(__file__).parents[1] / "assets" / "robots"
+ARM_JOINTS = ("column", "upper", "forearm", "wrist", "left_finger", "right_finger")  # links, in MuJoCo's order of their joints
+STAND = {"position": (0.3, -0.2, 0.1), "orientation": (0.1, -0.3, 0.2, 0.9)}
+GROUND = Contact(stiffness=3000.0, damping=20.0, friction_stiffness=20.0, friction=0.6)
+
+
+def scene_with(file: str, *, gravity: tuple[float, float, float] = (0.0, 0.0, -9.81), **options: object) -> Scene:
+    scene = Scene(frame_dt=1e-6, frames=1, substeps=1, gravity=gravity, gamma=2e-3)
+    with pytest.warns(UserWarning, match=f"{file} is not carried over in every detail: "):
+        scene.add_robot(ROBOTS / file, **options)
+    return scene
+
+
+def arm_of_mujoco() -> tuple[object, object]:
+    """The arm, moved as the scene's is, without MuJoCo's limits."""
+    spec = mujoco.MjSpec.from_file(str(ROBOTS / "arm.urdf"))
+    spec.compiler.fusestatic = False
+    spec.meshdir = "meshes"
+    model = spec.compile()
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+    return model, mujoco.MjData(model)
+
+
+def posed(data: object, seed: int) -> tuple[dict[str, torch.Tensor], np.ndarray]:
+    """Random coordinates and rates of the arm's joints, given to MuJoCo, and as parameters of the scene."""
+    random = np.random.default_rng(seed)
+    data.qpos[:] = random.uniform(0.005, 0.035, 6)  # within all limits
+    data.qvel[:] = random.normal(size=6)
+    given = {}
+    for k, link in enumerate(ARM_JOINTS):
+        given[f"arm_{link}.{'slide' if 'finger' in link else 'angle'}"] = torch.tensor(data.qpos[k])
+        given[f"arm_{link}.rate"] = torch.tensor(data.qvel[k])
+    return given, data.qvel.copy()
+
+
+def accelerations(scene: Scene, given: dict[str, torch.Tensor]) -> np.ndarray:
+    with torch.no_grad():
+        states = scene.rollout(given)
+    return ((states.joint_qd[0, 1] - states.joint_qd[0, 0]) / scene.settings.dt).numpy()
+
+
+def test_arm_is_mujocos():
+    scene = scene_with("arm.urdf")
+    model, data = arm_of_mujoco()
+    for seed in (1, 2):
+        given, _ = posed(data, seed)
+        mujoco.mj_forward(model, data)
+        start = scene.start_poses(scene.table.values(given))[0].numpy()
+        for body, pose in zip(scene.bodies[1:], start[1:], strict=True):  # MuJoCo makes the root link the world
+            number = model.body(body.name.removeprefix("arm_")).id
+            wanted = data.xipos if model.body_mass[number] else data.xpos
+            np.testing.assert_allclose(pose[:3], wanted[number], rtol=0.0, atol=1e-10)
+        np.testing.assert_allclose(accelerations(scene, given), data.qacc, rtol=1e-6, atol=1e-6)
+
+
+def test_gripper_is_mujocos():
+    scene = scene_with("gripper.xml", gravity=(0.0, 0.0, -3.7))
+    model = mujoco.MjModel.from_xml_path(str(ROBOTS / "gripper.xml"))
+    flags = mujoco.mjtDisableBit
+    model.opt.disableflags |= int(flags.mjDSBL_CONSTRAINT | flags.mjDSBL_ACTUATION)
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    names = [body.name for body in scene.bodies]
+    assert names[1:4] == ["gripper_cart_rail", "gripper_cart_yaw", "gripper_cart"]
+    assert [scene.parameters[f"{name}.mass"].value for name in names[:4]] == [0.0, 0.0, 0.0, 1.5]
+    start = scene.start_poses(scene.table.values())[0].numpy()
+    for link in ("cart", "left", "right", "ball"):
+        pose = start[names.index(f"gripper_{link}"), :3]
+        np.testing.assert_allclose(pose, data.xipos[model.body(link).id], rtol=0.0, atol=1e-10)
+    # At rest, the servos hold what the file shows, and the ball falls.
+    np.testing.assert_allclose(accelerations(scene, {}), data.qacc, rtol=1e-6, atol=1e-6)
+
+
+def test_a_robot_is_moved_as_a_whole():
+    scene, moved = scene_with("arm.urdf"), scene_with("arm.urdf", name="it", **STAND)
+    here, there = (one.start_poses(one.table.values())[0].numpy() for one in (scene, moved))
+    x, y, z, w = np.array(STAND["orientation"]) / np.linalg.norm(STAND["orientation"])
+    axis, angle = np.array([x, y, z]) / math.hypot(x, y, z), 2.0 * math.acos(w)
+    p = here[:, :3]
+    turned = p * math.cos(angle) + np.cross(axis, p) * math.sin(angle) + np.outer(p @ axis, axis) * (1 - math.cos(angle))
+    np.testing.assert_allclose(there[:, :3], turned + STAND["position"], atol=1e-12)
+    assert "it_wrist.motor.gain" in moved.parameters and moved.parameters["it_wrist.limit_high"].value == 3.0
+
+
+def test_a_free_base_is_mujocos():
+    path = ROBOTS / "quadruped.urdf"
+    spec = mujoco.MjSpec.from_file(str(path))
+    spec.body("trunk").add_freejoint()
+    model = spec.compile()
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+    data = mujoco.MjData(model)
+    scene = Scene(frame_dt=1e-6, frames=1, substeps=1)
+    with pytest.warns(UserWarning):
+        scene.add_robot(path, free_base=True, **STAND)
+    data.qpos[:3], data.qpos[3:7] = STAND["position"], np.roll(STAND["orientation"], 1) / np.linalg.norm(STAND["orientation"])
+    random, given = np.random.default_rng(4), {}
+    for link in read_robot(path).links:
+        joint = link.joint
+        if joint.type == "revolute":
+            place, k = model.joint(joint.name).qposadr[0], model.joint(joint.name).dofadr[0]
+            low, high = joint.limit_low, joint.limit_high
+            data.qpos[place], data.qvel[k] = low + (high - low) * random.uniform(0.2, 0.8), random.normal()
+            given[f"quadruped_{link.name}.angle"] = torch.tensor(data.qpos[place])
+            given[f"quadruped_{link.name}.rate"] = torch.tensor(data.qvel[k])
+    mujoco.mj_forward(model, data)
+    start = scene.start_poses(scene.table.values(given))[0].numpy()
+    for body, pose in zip(scene.bodies, start, strict=True):
+        number = model.body(body.name.removeprefix("quadruped_")).id
+        np.testing.assert_allclose(pose[:3], data.xipos[number], rtol=0.0, atol=1e-10)
+    trunk = model.body("trunk").id
+    wanted = data.qacc.copy()
+    arm = data.xipos[trunk] - data.xpos[trunk]
+    wanted[:3] += np.cross(data.xmat[trunk].reshape(3, 3) @ wanted[3:6], arm)  # the scene's coordinates are the centre of mass's
+    np.testing.assert_allclose(accelerations(scene, given), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_feet_carry_a_robot():
+    scene = Scene(frame_dt=0.01, frames=20, substeps=20)
+    scene.add_ground(contact=GROUND)
+    with pytest.warns(UserWarning, match="velocity limits"):
+        scene.add_robot(ROBOTS / "quadruped.urdf", free_base=True, contact=GROUND)
+    poses = scene.start_poses(scene.table.values())[0].numpy()
+    points = [Rotation.from_quat(p[3:]).apply(body.points) + p[:3] for p, body in zip(poses, scene.bodies, strict=True)]
+    lowest = np.concatenate(points)[:, 2].min()
+    lifted = poses[0, 2] - lowest + 1e-3  # m: it stands a millimetre above the ground
+    with torch.no_grad():
+        position = torch.tensor([*poses[0, :2], lifted])
+        stiffness = torch.tensor([3000.0, 1e-6], dtype=torch.float64)
+        given = {"quadruped_trunk.position": position, "quadruped.contact.stiffness": stiffness}
+        given |= {f"quadruped.contact.{kind}": torch.tensor([20.0, 0.0]) for kind in ("damping", "friction_stiffness")}
+        for body in scene.bodies[1:]:  # which hold their legs
+            given |= {f"{body.name}.stiffness": torch.tensor(40.0), f"{body.name}.damping": torch.tensor(0.8)}
+        fallen = lifted - scene.rollout(given).body_q[:, -1, 0, 2]
+    assert fallen[1] == pytest.approx(0.5 * 9.81 * 0.2**2, rel=0.05) and fallen[0] < 0.3 * fallen[1]
+
+
+def test_gradient_of_the_last_pose_by_a_damping():
+    scene = Scene(frame_dt=0.01, frames=5, substeps=10)
+    with pytest.warns(UserWarning):
+        scene.add_robot(ROBOTS / "arm.urdf")
+    weights = torch.randn((8, 7), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+    def loss(at):
+        states = scene.rollout({"arm_upper.damping": at["damping"], "arm_column.rate": torch.tensor(1.0)})
+        return (weights * states.body_q[0, -1]).sum()
+
+    report = check_torch(loss, {"damping": np.array(0.4)}, step=1e-4, rtol=1e-6)
+    report.raise_if_wrong()
+    assert abs(report.entries[0].adjoint) > 1e-4
+
+
+def test_springs_of_limits():
+    arm = read_robot(ROBOTS / "arm.urdf")
+    for link, moved in zip(arm.links, moved_by_joints(arm.links), strict=True):
+        joint = link.joint
+        if not math.isfinite(joint.limit_high):
+            continue
+        stiffness = limit_stiffness(joint, moved, step=1e-4)
+        assert stiffness * 0.05 * (joint.limit_high - joint.limit_low) >= joint.motor_limit * (1 - 1e-12)
+        assert limit_stiffness(joint, moved, step=1e-2) < stiffness
+    scene = Scene(frame_dt=0.01, frames=30, substeps=20, gravity=(0.0, 0.0, 0.0))
+    with pytest.warns(UserWarning):
+        scene.add_robot(ROBOTS / "arm.urdf")
+    with torch.no_grad():
+        given = {f"arm_{link}.motor.actions": torch.full((30, 1), 99.0) for link in ("wrist", "left_finger")}
+        end = scene.rollout(given | {"arm_wrist.damping": torch.tensor(0.5)}).joint_q[0, -1]
+    # With the spring's soft beginning, 1 % of the range, a little more than 5 %.
+    assert 0.05 * 6.0 < end[3] - 3.0 < 0.06 * 6.0 and 0.05 * 0.04 < end[4] - 0.04 < 0.06 * 0.04
+
+
+def test_robots_are_filmed():
+    pictures = {}
+    for file in ("arm.urdf", "gripper.xml"):
+        scene = scene_with(file)
+        scene.add_camera(
+            Camera.look_at(
+                eye=(1.5, -1.5, 1.2), target=(0.2, 0.0, 0.3), vertical_fov=45.0, width=48, height=48, near=0.5, far=5.0
+            )
+        )
+        scene.add_light(DirectionalLight(direction=(-1.0, 1.0, -1.5), intensity=1.0))
+        with torch.no_grad():
+            pictures[file] = scene.render(scene.rollout(), alpha=True)[0, 0].numpy()
+        unseen = [body.name for body in scene.bodies if body.look is None]
+        assert f"{unseen[0]}.color" not in scene.parameters and unseen[0] in scene.description()["bodies"]
+    cover = pictures["arm.urdf"][..., 3]
+    assert 0.02 < cover.mean() < 0.6 and pictures["gripper.xml"][..., 3].mean() > 0.02
+    red, _green, blue = pictures["arm.urdf"][cover > 0.9][:, :3].T
+    assert (red > 2.0 * blue).any()  # orange
+
+
+def test_several_shapes_make_one_look(tmp_path):
+    box = '<visual><origin xyz="{x} 0 0"/><geometry><box size="0.1 0.1 0.1"/></geometry>{color}</visual>'
+    color = '<material name="m"><color rgba="1 0 0 1"/></material>'
+    inertial = '<inertial><origin xyz="0 0 0.2"/><mass value="1"/>' + (
+        '<inertia ixx="1e-2" ixy="0" ixz="0" iyy="1e-2" iyz="0" izz="0"/></inertial>'
+    )
+    visuals = box.format(x=0.5, color=color) + box.format(x=-0.5, color="")
+    flat = '<link name="b 1"/><link name="b/1"/>' + "".join(
+        f'<joint name="{n}" type="fixed"><parent link="a"/><child link="{n}"/></joint>' for n in ("b 1", "b/1")
+    )
+    (tmp_path / "r.urdf").write_text(f'<robot name="2 boxes"><link name="a">{inertial}{visuals}</link>{flat}</robot>')
+    scene = Scene(frame_dt=0.01, frames=1, substeps=1)
+    robot = scene.add_robot(tmp_path / "r.urdf")
+    assert robot.unsupported == () and [body.name for body in scene.bodies] == ["_2_boxes_a", "_2_boxes_b_1", "_2_boxes_b_1_2"]
+    mesh = scene.bodies[0].mesh
+    assert mesh.vertices[:, 2].max() == pytest.approx(0.05 - 0.2) and np.abs(mesh.vertices[:, 0]).max() == pytest.approx(0.55)
+    colors = scene.bodies[0].look.albedo(scene.table.values())[0, :, 0].numpy()
+    assert colors.shape == (24, 3) and colors[0].tolist() == [1.0, 0.0, 0.0] and colors[-1].tolist() == [0.6, 0.6, 0.6]
+    scene.set("_2_boxes_a.inertia", np.diag([2e-2, 2e-2, 0.0]))  # a thin rod
+    with pytest.raises(UserError, match="none may be below zero"):
+        scene.set("_2_boxes_a.inertia", np.diag([2e-2, 2e-2, -1e-2]))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"name": "a.b"}, "a body is called 'a.b'"),
+        ({"contact": GROUND}, "call add_ground first"),
+        ({"position": (0.0, math.nan, 0.0)}, "give three finite numbers"),
+        ({"orientation": (0.0, 0.0, 0.0, 0.0)}, "a quaternion"),
+    ],
+    ids=str,
+)
+def test_wrong_robots(options, words):
+    with pytest.raises(UserError, match=words):
+        Scene(frame_dt=0.01, frames=1, substeps=1).add_robot(ROBOTS / "arm.urdf", **options)
+
+
+def test_a_wrong_file_ends_a_command(tmp_path, capsys):
+    (tmp_path / "robot.urdf").write_text("<robot name='r'><link name='a'/><link name='b'/></robot>")
+    scene = tmp_path / "scene.py"
+    scene.write_text(
+        "from pathlib import Path\nfrom risp_torch import Scene\n\n\ndef make_scene() -> Scene:\n"
+        "    scene = Scene(frame_dt=0.01, frames=1, substeps=1)\n"
+        "    scene.add_robot(Path(__file__).with_name('robot.urdf'))\n    return scene\n"
+    )
+    assert main(["simulate", str(scene), "--precision", "f64", "--out", str(tmp_path / "run")]) == 2
+    assert "hang on nothing" in capsys.readouterr().err
