@@ -84,9 +84,11 @@ def camera_of_a_file() -> CameraRecord:
 
 @pytest.fixture
 def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which a new user has saved the README's scene, beside the repository's scenes and a capture's cameras."""
+    """A folder in which a new user has saved the README's scene, beside the repository's scenes, robots and a capture's
+    cameras."""
     (tmp_path / "my_scene.py").write_text(scene_file(), encoding="utf-8")
     (tmp_path / "scenes").symlink_to(ROOT / "scenes")
+    (tmp_path / "robots").symlink_to(ROOT / "tests/assets/robots")
     write_transforms_json(tmp_path / "capture/transforms.json", [camera_of_a_file()])
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -255,9 +257,17 @@ def check_oracle(names: dict[str, Any]) -> None:
 
 
 # What is looked at after a block, by a name that it makes.
+def check_robot(names: dict[str, Any]) -> None:
+    """The arm of the page of articulated bodies, in two worlds."""
+    assert any("mimic" in sentence for sentence in names["robot"].unsupported)
+    angles = names["turned"].joint_q[:, -1]
+    assert angles.shape == (2, 6) and abs(angles[0, 1] - angles[1, 1]) > 1e-3
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "result": check_inversion, "density": check_gradient, "jacobian": check_jacobian, "record": check_cameras, "film": check_film,
     "network": check_network, "planar": check_head, "found": check_oracle, "lamps": check_joints,
+    "robot": check_robot,
 }  # fmt: skip
 
 

@@ -156,9 +156,9 @@ def body_name(number: int, names: Sequence[str]) -> str:
 
 
 def present_bodies(inputs: RenderInputs) -> list[int]:
-    """Numbers of all bodies, with or without triangles, and -1 at the end where some vertices belong to none."""
-    fixed = bool((to_numpy(inputs.mesh.vertex_body) < 0).any())
-    return [*range(inputs.body_q.shape[1]), *([-1] if fixed else [])]
+    """Numbers of the bodies that have vertices, and -1 at the end where some vertices belong to none."""
+    numbers = np.unique(to_numpy(inputs.mesh.vertex_body).astype(np.int64)).tolist()
+    return [number for number in numbers if number >= 0] + ([-1] if -1 in numbers else [])
 
 
 def _by_tint(chosen: np.ndarray, colors: np.ndarray) -> list[np.ndarray]:
