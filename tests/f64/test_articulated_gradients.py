@@ -3,19 +3,18 @@
 The loss is a random linear functional of all frames: joint coordinates and velocities, poses and velocities of the links.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tests.reference.articulated_adjoints import NAMES, check_adjoint
 from ti_sim.adjoint import Checkpoint, StoreAll
 from ti_sim.articulated.instant import forward_dynamics, forward_kinematics, inverse_dynamics, mass_matrix, point_jacobian
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import DivergenceError, UserError
-from ti_sim.base.gradcheck import gradcheck
 
-NAMES = [field.name for field in fields(ArticulatedInputs)]
 FRAMES, SUBSTEPS, DT = 2, 6, 5e-3
 POINTS = np.array([[0.1, 0.05, -0.1], [-0.1, 0.02, 0.1]])
 # What no frame depends on, by regime: springs beyond limits and contact that do not act, motors that do not reach their clamp.
@@ -71,45 +70,20 @@ def inputs_of(model: ArticulatedModel, *, worlds: int, held: bool, seed: int) ->
     )  # fmt: skip
 
 
-def check_adjoint(model: ArticulatedModel, inputs: ArticulatedInputs, integrator: str, few: int) -> set[str]:
-    """Assert that adjoint and differences agree; returns the names of the inputs that the loss reacts to."""
-    solver = ArticulatedSolver(model, ArticulatedSettings(DT, SUBSTEPS, integrator))
-    rng = np.random.default_rng(1)
-
-    def frames(at: dict[str, np.ndarray], **options: object) -> tuple:
-        rollout = solver.rollout(ArticulatedInputs(**at), FRAMES, **options)
-        return rollout, (rollout.joint_q, rollout.joint_qd, rollout.body_q, rollout.body_qd)
-
-    point = dict(zip(NAMES, inputs.arrays(), strict=True))
-    weights = [rng.standard_normal(array.shape) for array in frames(point)[1]]
-
-    def loss(at: dict[str, np.ndarray]) -> float:
-        return float(sum(np.sum(w * array) for w, array in zip(weights, frames(at)[1], strict=True)))
-
-    def loss_and_gradient(at: dict[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
-        bars = solver.rollout_adjoint(frames(at, adjoint=StoreAll())[0], *weights)
-        return loss(at), dict(zip(NAMES, bars.arrays(), strict=True))
-
-    finite = [name for name in NAMES if np.isfinite(point[name]).all()]
-    report = gradcheck(
-        loss_and_gradient, point, loss=loss, names=finite, rtol=1e-5, floor=1e-4, atol=2e-8, max_entries=few, step=2e-6, order=2
-    )
-    report.raise_if_wrong()
-    return {entry.name for entry in report.entries if entry.status == "ok"}
-
-
 @pytest.mark.parametrize("regime", UNUSED)
 @pytest.mark.parametrize("kind", ["fixed", "revolute", "prismatic", "spherical", "free"])
 def test_adjoint_of_every_input_per_joint_type(kind: str, regime: str) -> None:
     model = chain(kind)
     inputs = inputs_of(model, worlds=1, held=regime == "held", seed=7)
-    assert check_adjoint(model, inputs, "semi_implicit", few=14) == set(NAMES) - UNUSED[regime]
+    assert check_adjoint(model, inputs, ArticulatedSettings(DT, SUBSTEPS), few=14) == set(NAMES) - UNUSED[regime]
 
 
 @pytest.mark.parametrize("integrator", ["semi_implicit", "rk4"])
 def test_adjoint_of_every_input_of_a_tree(integrator: str) -> None:
     model = tree()
-    assert check_adjoint(model, inputs_of(model, worlds=2, held=True, seed=7), integrator, few=24) == set(NAMES)
+    assert check_adjoint(
+        model, inputs_of(model, worlds=2, held=True, seed=7), ArticulatedSettings(DT, SUBSTEPS, integrator), few=24
+    ) == set(NAMES)
 
 
 @pytest.mark.parametrize("every", [1, 3, 5, 100])

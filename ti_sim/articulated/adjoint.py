@@ -25,6 +25,7 @@ from ti_sim.articulated.joints import (
     load_vec4_at,
 )
 from ti_sim.articulated.kinematics import joint_rates, load_vec3_at
+from ti_sim.articulated.pairs import pair_adjoint
 from ti_sim.articulated.spatial import (
     quaternion_product,
     rotated,
@@ -339,6 +340,8 @@ def accelerate_adjoint(
     virtual_links(world, b)
     accelerations_of_links(world, states, b, slot)
     begin_link_adjoints(world, b, seed_frame, seeded, body_q_bar, body_qd_bar)
+    if ti.static(world.with_pairs):
+        pair_adjoint(world, bars, b)
     gravity_bar = vec3(0.0)
     for back in range(world.links):
         i = world.links - 1 - back

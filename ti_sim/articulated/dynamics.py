@@ -20,6 +20,7 @@ from ti_sim.articulated.joints import (
     unit,
 )
 from ti_sim.articulated.kinematics import place_link
+from ti_sim.articulated.pairs import pair_loads
 from ti_sim.articulated.spatial import (
     crossed_columns,
     load_matrix,
@@ -121,6 +122,8 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
                     force -= ground
             store_vec3(world.work, b, i, LOAD, moment)
             store_vec3(world.work, b, i, LOAD + 3, force)
+    if ti.static(world.with_pairs and not virtual):
+        pair_loads(world, b)
 
 
 @ti.func

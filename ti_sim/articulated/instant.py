@@ -251,12 +251,15 @@ def evaluate(
     tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
     link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
+    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
+    with_pairs: ti.template(),
     coordinates: int, velocities: int, dt: float, ground: float, frame: int,
 ):  # fmt: skip
     """Accelerations behind coordinates and velocities in states [B, 1, Q + 2 D]; body_q [B, 1, N, 7] and body_qd [B, 1, N, 6]."""
     for b in range(states.shape[0]):
         world = world_arrays(
             tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
+            shape, pair, near, anchor, with_pairs,
             tree.shape[0], coordinates, velocities, dt, ground,
         )  # fmt: skip
         accelerate(world, states, b, 0, frame)
@@ -269,12 +272,15 @@ def inverse(
     tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
     link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
+    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
+    with_pairs: ti.template(),
     coordinates: int, velocities: int, dt: float, ground: float, frame: int,
 ):  # fmt: skip
     """Joint forces [B, D] that accelerations [B, D] take beside the modelled ones, at states [B, 1, Q + 2 D]."""
     for b in range(states.shape[0]):
         world = world_arrays(
             tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
+            shape, pair, near, anchor, with_pairs,
             tree.shape[0], coordinates, velocities, dt, ground,
         )  # fmt: skip
         for d in range(velocities):
@@ -295,6 +301,8 @@ def inertias(
     tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
     link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
+    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
+    with_pairs: ti.template(),
     coordinates: int, velocities: int, ground: float,
 ):  # fmt: skip
     """Mass matrix [B, D, D] at states [B, 1, Q + 2 D] at rest, column by column.
@@ -304,6 +312,7 @@ def inertias(
     for b in range(states.shape[0]):
         world = world_arrays(
             tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
+            shape, pair, near, anchor, with_pairs,
             tree.shape[0], coordinates, velocities, 1.0, ground,
         )  # fmt: skip
         acceleration = coordinates + velocities
@@ -330,12 +339,15 @@ def jacobian(
     tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
     link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
+    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
+    with_pairs: ti.template(),
     coordinates: int, velocities: int, ground: float, chosen: int, x: float, y: float, z: float,
 ):  # fmt: skip
     """Jacobian [B, 6, D] of the point (x, y, z) of link ``chosen`` at states [B, 1, Q + 2 D]; the matrix holds zeros before."""
     for b in range(states.shape[0]):
         world = world_arrays(
             tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
+            shape, pair, near, anchor, with_pairs,
             tree.shape[0], coordinates, velocities, 1.0, ground,
         )  # fmt: skip
         place_links(world, states, b, 0, 0, True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
+from ti_sim.articulated.collision import CollisionShape, check_shapes, pair_rows, possible_pairs, shape_rows
 from ti_sim.base.arrays import Array, check_array, to_numpy
 from ti_sim.base.errors import UserError
 
@@ -37,6 +39,9 @@ class ArticulatedModel:
         contact_points: one [P_i, 3] array per link, points that meet the ground, relative to the link's centre of mass in the axes
             of its frame [m]; () for none anywhere.
         ground_height: z of the ground plane [m].
+        collision_shape: one per link, the shape by which it meets other links, None for links without; () for none anywhere.
+        collision_pairs: pairs of links that may meet; None for all pairs of links with shapes but those that are rigid on each
+            other, and those with a single joint between them.
     """
 
     link_names: tuple[str, ...]
@@ -45,6 +50,8 @@ class ArticulatedModel:
     joint_axis: np.ndarray
     contact_points: tuple[np.ndarray, ...] = ()
     ground_height: float = 0.0
+    collision_shape: tuple[CollisionShape | None, ...] = ()
+    collision_pairs: tuple[tuple[int, int], ...] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.link_names)
@@ -68,6 +75,7 @@ class ArticulatedModel:
                 raise UserError(f"the free joint of link {name!r} hangs on a link: free joints may only hang on the world")
             if kind in _ABOUT_AXIS and not 0 < np.linalg.norm(self.joint_axis[i]) < np.inf:
                 raise UserError(f"the {kind} joint of link {name!r} has no axis: give a vector of finite length above zero")
+        check_shapes(self.link_names, self.collision_shape, self.collision_pairs)
 
     @property
     def link_count(self) -> int:
@@ -129,6 +137,28 @@ class ArticulatedModel:
         return np.cumsum([0] + counts).astype(np.int32)
 
     @property
+    def meeting_pairs(self) -> list[tuple[int, int]]:
+        """Pairs of links that may meet: those given, or all that ``collision_pairs`` describes."""
+        if self.collision_pairs is not None:
+            return list(self.collision_pairs)
+        return possible_pairs(self.link_parent, self.joint_type, self.collision_shape)
+
+    @cached_property
+    def pair(self) -> np.ndarray:
+        """Table of the pairs, see ``collision.pair_rows``, [max(P, 1), 4] int32."""
+        return pair_rows(self.collision_shape, self.meeting_pairs)
+
+    @cached_property
+    def has_pairs(self) -> bool:
+        """Whether any links may meet."""
+        return bool(self.meeting_pairs)
+
+    @property
+    def shape(self) -> np.ndarray:
+        """Table of the shapes, see ``collision.shape_rows``, [max(N, 1), SHAPE_SIZE] float64."""
+        return shape_rows(self.collision_shape, self.moves)
+
+    @property
     def tree(self) -> np.ndarray:
         """Rows (parent, type number, first coordinate, first velocity, last velocity + 1, moves, first point, last point + 1),
         [N, 8] int32."""
@@ -171,7 +201,7 @@ class ArticulatedInputs:
         link_inertia: [B, N, 3, 3] about the centre of mass, axes of the link frame [kg m2]; of a matrix that is not symmetric
             the symmetric part counts.
         link_material: [B, N, 4] contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction
-            coefficient mu [1], per contact point.
+            coefficient mu [1], per contact point; for a contact of two links the mean of both.
         gravity: [B, 3] m/s2.
         link_wrench: [B, F, N, 6] force [N] and torque [N m] on each link at its centre of mass, world frame, held over a frame
             interval.

@@ -139,6 +139,8 @@ def advance(
     tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
     link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
+    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
+    with_pairs: ti.template(),
     coordinates: int, velocities: int, spread: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from a row of source [B, rows, Q + 2 D].
@@ -156,6 +158,7 @@ def advance(
         if index % spread == 0 and diverged_step[b] < 0:
             world = world_arrays(
                 tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
+                shape, pair, near, anchor, with_pairs,
                 tree.shape[0], coordinates, velocities, dt, ground,
             )  # fmt: skip
             stages = 4 if ti.static(rk4) else 1
@@ -212,6 +215,8 @@ def advance_adjoint(
     tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
     link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
+    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
+    with_pairs: ti.template(),
     link_part: ti.types.ndarray(), velocity_part: ti.types.ndarray(),
     link_bar: ti.types.ndarray(), velocity_bar: ti.types.ndarray(), action_bar: ti.types.ndarray(),
     target_bar: ti.types.ndarray(), wrench_bar: ti.types.ndarray(), gravity_bar: ti.types.ndarray(),
@@ -230,6 +235,7 @@ def advance_adjoint(
         if index % spread == 0 and diverged_step[b] < 0:
             world = world_arrays(
                 tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
+                shape, pair, near, anchor, with_pairs,
                 tree.shape[0], coordinates, velocities, dt, ground,
             )  # fmt: skip
             bars = bar_arrays(link_part, velocity_part, action_bar, target_bar, wrench_bar)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ti_sim.adjoint import Adjoint, Checkpoint, StoreAll
+from ti_sim.articulated.collision import FIRST_NEAR, LIST_COUNT, NEAR_COUNT, TEST_COUNT
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.rollout import advance, advance_adjoint, begin, begin_adjoint
 from ti_sim.articulated.tables import LINK_SIZE, VELOCITY_SIZE, VELOCITY_WORK_SIZE, WORK_SIZE, pack, unpack_adjoint
@@ -43,6 +44,8 @@ class ArticulatedRollout:
         body_qd: [B, frames + 1, N, 6] velocity of its origin [m/s] and angular velocity [rad/s], world axes.
         diverged_step: [B] int32, first step after which a world's state was not finite, -1 where all went well.
         diverged_link: [B] int32, the link whose joint's state it was, -1 where all went well.
+        pair_tests: [B, 2] int32, how often shapes of two links were tested against each other in the rollout, all steps
+            together, and how often the list of pairs near enough for that was made; zeros for a model without pairs.
         inputs: what the rollout started from.
         frames: number of frame intervals.
         adjoint: how states were kept, None for a rollout without gradient.
@@ -56,6 +59,7 @@ class ArticulatedRollout:
     body_qd: Array
     diverged_step: Array
     diverged_link: Array
+    pair_tests: np.ndarray
     inputs: ArticulatedInputs
     frames: int
     adjoint: Adjoint | None
@@ -74,13 +78,19 @@ class PreparedInputs:
     inputs: ArticulatedInputs
     work: Array
     velocity_work: Array
+    shape: Array
+    pair: Array
+    near: Array
+    anchor: Array
+    with_pairs: bool
 
-    def arguments(self) -> tuple[Array, ...]:
-        """The arrays in the order that every kernel takes them in."""
+    def arguments(self) -> tuple[object, ...]:
+        """The arrays, and whether there are pairs of shapes, in the order that every kernel takes them in."""
         given = self.inputs
         return (
             self.tree, self.axis, self.point, self.link, self.velocity,
             given.action, given.servo_target, given.link_wrench, given.gravity, self.work, self.velocity_work,
+            self.shape, self.pair, self.near, self.anchor, self.with_pairs,
         )  # fmt: skip
 
 
@@ -93,6 +103,9 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs) -> PreparedInput
     """
     like = inputs.link_mass
     b, n, d = inputs.world_count, model.link_count, model.velocity_count
+    pair = model.pair
+    near = np.zeros((b, FIRST_NEAR + len(pair)) if model.has_pairs else (1, FIRST_NEAR))
+    near[:, NEAR_COUNT] = -1
     prepared = PreparedInputs(
         tree=ints_like_family(like, model.tree),
         axis=reals_like_family(like, model.axis),
@@ -102,6 +115,11 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs) -> PreparedInput
         inputs=inputs,
         work=empty_like_family(like, (b, n, WORK_SIZE)),
         velocity_work=empty_like_family(like, (b, max(d, 1), VELOCITY_WORK_SIZE)),
+        shape=reals_like_family(like, model.shape),
+        pair=ints_like_family(like, pair),
+        near=ints_like_family(like, near),
+        anchor=empty_like_family(like, (b, n, 3) if model.has_pairs else (1, 1, 3)),
+        with_pairs=model.has_pairs,
     )
     pack(*views(*(getattr(inputs, name) for name in _PACKED), prepared.link, prepared.velocity))
     return prepared
@@ -160,10 +178,12 @@ class ArticulatedSolver:
         diverged_step, diverged_link = (ints_like_family(like, np.full(b, -1)) for _ in range(2))
         begin(*views(inputs.joint_q0, inputs.joint_qd0, prepared.tree, states, q, d))
         result = ArticulatedRollout(
-            joint_q, joint_qd, body_q, body_qd, diverged_step, diverged_link, inputs, frames, adjoint,
-            None if adjoint is None else states,
+            joint_q, joint_qd, body_q, body_qd, diverged_step, diverged_link, np.zeros((b, 2), dtype=np.int32), inputs, frames,
+            adjoint, None if adjoint is None else states,
         )  # fmt: skip
         self._advance(prepared, result, states, 0, states, store_every, True, 0, steps)
+        if model.has_pairs:
+            result.pair_tests[:] = to_numpy(prepared.near)[:, [TEST_COUNT, LIST_COUNT]]
         mark_diverged_frames((joint_q, joint_qd, body_q, body_qd), to_numpy(diverged_step), self.settings.substeps)
         return result
 

@@ -63,12 +63,22 @@ class WorldArrays:
     gravity: Any
     work: Any
     velocity_work: Any
+    shape: Any
+    pair: Any
+    near: Any
+    anchor: Any
+    with_pairs: Any
     links: Any
     coordinates: Any
     velocities: Any
     dt: Any
     ground: Any
     _data_oriented = True  # lets a kernel keep it in a variable
+
+    @property
+    def pairs(self) -> Any:
+        """Number of pairs of shapes."""
+        return self.pair.shape[0]
 
 
 def world_arrays(*arguments: Any) -> WorldArrays:

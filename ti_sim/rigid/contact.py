@@ -8,7 +8,7 @@ then grows from zero, the motion is continuous in all parameters, and the law is
 """
 
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import vec3, vec4
+from ti_sim.base.vecmath import mat3, vec3, vec4
 
 
 @ti.func
@@ -78,3 +78,43 @@ def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
             else:
                 height_bar -= kd / dt * normal_bar
     return height_bar, u_bar, material_bar
+
+
+@ti.func
+def frame_about(n):
+    """Rotation matrix whose third column is the unit vector n (Duff et al., Building an orthonormal basis, revisited, 2017)."""
+    sign = 1.0
+    if n.z < 0:
+        sign = -1.0
+    a = -1 / (sign + n.z)
+    b = n.x * n.y * a
+    return mat3(
+        1 + sign * n.x * n.x * a, b, n.x,
+        sign * b, sign + n.y * n.y * a, n.y,
+        -sign * n.x, -n.y, n.z,
+    )  # fmt: skip
+
+
+@ti.func
+def contact_force_along(normal, gap, u, ke, kd, kf, mu, dt):
+    """``contact_force`` of a surface with any unit ``normal``, at a point at height ``gap`` [m] above it; world axes."""
+    frame = frame_about(normal)
+    return frame @ contact_force(gap, frame.transpose() @ u, ke, kd, kf, mu, dt)
+
+
+@ti.func
+def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar):
+    """Adjoint of ``contact_force_along``, whose law does not depend on the choice of axes in the surface.
+
+    Returns:
+        (normal_bar, gap_bar, u_bar, material_bar), normal_bar at right angles to the normal.
+    """
+    frame = frame_about(normal)
+    force = contact_force_along(normal, gap, u, ke, kd, kf, mu, dt)
+    gap_bar, local_bar, material_bar = contact_force_adjoint(
+        gap, frame.transpose() @ u, ke, kd, kf, mu, dt, frame.transpose() @ force_bar
+    )
+    u_bar = frame @ local_bar
+    # A turn of the normal turns the force as the law stands, and the velocity the other way round as the law sees it.
+    turn_bar = force.cross(force_bar) - u.cross(u_bar)
+    return turn_bar.cross(normal), gap_bar, u_bar, material_bar

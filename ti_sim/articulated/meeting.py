@@ -1,0 +1,109 @@
+"""Where two shapes meet: contact point, normal and gap, straight-line functions of the shapes' poses.
+
+Spheres and capsules are lines with a radius (a sphere's has no length). The closest point of a line is held towards its middle
+by a weak pull, ``_PULL`` of the square of its distance from there beside that of the gap, so that it moves fast and yet
+continuously where two lines, or a line and a box's face, become parallel. Kinks and jumps that remain:
+
+- the gap's slope has kinks where a closest point begins or ceases to be an end of a line or on an edge or corner of a box;
+- inside a box the normal is that of the face of least depth: it jumps, and the force with it, where two faces are equally deep;
+- no normal exists where two lines' closest points coincide; it is zero there, and so is the force along it.
+"""
+
+from ti_sim.base.differentiable import Vector, clip, differentiable, inverse, normalize, sqrt, where
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+
+_PULL = 1e-3
+_LEAST = 1e-24  # square of a distance [m2] that counts as none
+_HALVINGS = 40
+
+
+@differentiable(constant=("h_a", "h_b", "r_a", "r_b"))
+def lines_meet(d, k_a, k_b, h_a, h_b, r_a, r_b):
+    """Contact of two lines with radii.
+
+    Args:
+        d: centre of a less centre of b [m].
+        k_a: unit vector along a.
+        k_b: unit vector along b.
+        h_a: half length of a [m].
+        h_b: half length of b [m].
+        r_a: radius of a [m].
+        r_b: radius of b [m].
+
+    Returns:
+        (contact point less centre of a [m], unit normal from b to a, gap [m]): the point is midway between the surfaces.
+    """
+    b, along_a, along_b = k_a.dot(k_b), k_a.dot(d), k_b.dot(d)
+    s = clip((b * along_b - along_a) / ((1.0 + _PULL) - b * b), -h_a, h_a)
+    t = clip(b * s + along_b, -h_b, h_b)
+    s = clip(b * t - along_a, -h_a, h_a)
+    apart = d + k_a * s - k_b * t
+    squared = apart.dot(apart)
+    normal = normalize(apart, least_squared=_LEAST)
+    gap = where(squared > _LEAST, sqrt(where(squared > _LEAST, squared, 1.0)), 0.0) - r_a - r_b
+    return k_a * s - normal * (r_a + 0.5 * gap), normal, gap
+
+
+@differentiable(constant=("half", "radius", "h", "given", "free", "outside"))
+def line_meets_box(c, k, half, radius, h, given, free, outside):
+    """Contact of one point of a line with a radius and a box, all in the frame of the box.
+
+    Args:
+        c: centre of the line [m].
+        k: along the line; with ``free`` a unit vector.
+        half: half sizes of the box [m].
+        radius: of the line [m].
+        h: half length of the line [m].
+        given: where on the line the point is, in lengths of ``k``.
+        free: 1 for the point closest to the box in place of the given one.
+        outside: of the closest point, for each axis on which side of the box it is beyond the face: -1, 1, or 0 for neither.
+
+    Returns:
+        (contact point less the line's centre [m], unit normal out of the box, gap [m], weight [1]): a given point's weight is 1,
+        the closest point's falls from 1 in the middle of the line to 0 at its ends, which are contacts of their own.
+    """
+    open_axes = outside * outside
+    pull = (k * k).dot(open_axes) + _PULL
+    closest = clip(-((c - half * outside) * open_axes).dot(k) / pull, -h, h)
+    s = where(free > 0.5, closest, given)
+    x = c + k * s
+    apart = Vector([x[i] - clip(x[i], -half[i], half[i]) for i in range(3)])
+    squared = apart.dot(apart)
+    beyond = squared > _LEAST
+    away = normalize(apart, least_squared=_LEAST)
+    side = [where(x[i] > 0.0, 1.0, -1.0) for i in range(3)]
+    depth = [half[i] - x[i] * side[i] for i in range(3)]
+    lower = where(depth[0] <= depth[1], depth[0], depth[1])
+    inward = where(lower <= depth[2], lower, depth[2])
+    faces = (
+        where(lower <= depth[2], where(depth[0] <= depth[1], side[0], 0.0), 0.0),
+        where(lower <= depth[2], where(depth[0] <= depth[1], 0.0, side[1]), 0.0),
+        where(lower <= depth[2], 0.0, side[2]),
+    )
+    normal = Vector([where(beyond, away[i], faces[i]) for i in range(3)])
+    gap = where(beyond, sqrt(where(beyond, squared, 1.0)), -inward) - radius
+    share = s * inverse(where(h > 0.0, h, 1.0))
+    weight = where(free > 0.5, 1.0 - share * share, 1.0)
+    return k * s - normal * (radius + 0.5 * gap), normal, gap, weight
+
+
+@ti.func
+def sides_of_closest(c, k, half, h):
+    """Argument ``outside`` of ``line_meets_box``: the closest point is found by bisection of the slope of the distance."""
+    low, high = -h, h
+    for _ in range(_HALVINGS):
+        s = 0.5 * (low + high)
+        x = c + s * k
+        if k.dot(x - ti.max(-half, ti.min(half, x))) + _PULL * s > 0:
+            high = s
+        else:
+            low = s
+    x = c + 0.5 * (low + high) * k
+    outside = vec3(0.0)
+    for i in ti.static(range(3)):
+        if x[i] > half[i]:
+            outside[i] = 1.0
+        elif x[i] < -half[i]:
+            outside[i] = -1.0
+    return outside
