@@ -22,7 +22,7 @@ def make_scene(
         size: of the square picture [pixels].
     """
     scene = Scene(frame_dt=1.0 / 60.0, frames=29, substeps=32, name="double_pendulum")
-    rods = (("upper", upper, upper_angle, 0.05, (0.85, 0.25, 0.1)), ("lower", lower, lower_angle, 0.045, (0.1, 0.3, 0.8)))
+    rods = (("upper", upper, upper_angle, 0.09, (0.85, 0.25, 0.1)), ("lower", lower, lower_angle, 0.08, (0.1, 0.3, 0.8)))
     for k, (name, length, angle, radius, color) in enumerate(rods):
         scene.add_link(
             name,

@@ -8,6 +8,7 @@ of a turn.
 """
 
 import math
+from collections.abc import Collection
 
 from risp_torch import (
     AmbientLight,
@@ -50,6 +51,19 @@ def make_scene(stiffness: float = 1.0, size: int = 128) -> Scene:
         size: of the square picture [pixels].
     """
     scene = Scene(frame_dt=FRAME_DT, frames=FRAMES, substeps=20, gravity=(0.0, 0.0, 0.0), gamma=2e-3, name="hand")
+    add_hand(scene, stiffness)
+    film(scene, size)
+    return scene
+
+
+def add_hand(scene: Scene, stiffness: float, *, collision: Collection[str] = ()) -> None:
+    """The links and motors of the hand.
+
+    Args:
+        scene: which gets them.
+        stiffness: of the joints of every finger [N m/rad].
+        collision: names of the links that meet other bodies.
+    """
     for finger in NAMES:
         scene.add_number(f"{finger}.stiffness", Param(stiffness, low=0.0, high=1.5), unit="N m/rad")
     palm = Surface(color=(0.75, 0.72, 0.68))
@@ -58,10 +72,11 @@ def make_scene(stiffness: float = 1.0, size: int = 128) -> Scene:
         parent, place = "palm", (KNUCKLE, y, 0.0)
         for k, length in enumerate(lengths, 1):
             shape = Box(length - 0.002, 0.024, 0.02)
-            _phalanx(scene, finger, k, parent, (0.0, 1.0, 0.0), place, shape, (0.5 * length, 0.0, 0.0))
+            _phalanx(scene, finger, k, parent, (0.0, 1.0, 0.0), place, shape, (0.5 * length, 0.0, 0.0), collision)
             parent, place = f"{finger}{k}", (length, 0.0, 0.0)
-    _phalanx(scene, "thumb", 1, "palm", (0.0, 0.0, 1.0), (-0.033, -0.0569, 0.0), Box(0.024, 0.018, 0.02), (0.0, -0.01, 0.0))
-    _phalanx(scene, "thumb", 2, "thumb1", (1.0, 0.0, 0.0), (0.0, -0.02, 0.0), Box(0.024, 0.0514, 0.02), (0.0, -0.0267, 0.0))
+    lower, upper = Box(0.024, 0.018, 0.02), Box(0.024, 0.0514, 0.02)
+    _phalanx(scene, "thumb", 1, "palm", (0.0, 0.0, 1.0), (-0.033, -0.0569, 0.0), lower, (0.0, -0.01, 0.0), collision)
+    _phalanx(scene, "thumb", 2, "thumb1", (1.0, 0.0, 0.0), (0.0, -0.02, 0.0), upper, (0.0, -0.0267, 0.0), collision)
     for finger in NAMES:
         amplitude, delay = PULSES[finger]
         scene.add_motors(
@@ -74,6 +89,10 @@ def make_scene(stiffness: float = 1.0, size: int = 128) -> Scene:
             limit=0.5,
             shared=True,
         )
+
+
+def film(scene: Scene, size: int) -> None:
+    """Camera, lights and background, with square pictures of ``size`` pixels."""
     scene.add_camera(
         Camera.look_at(
             eye=(0.07, -0.42, 0.36), target=(0.07, -0.015, 0.0), vertical_fov=36.0, width=size, height=size, near=0.2, far=1.2
@@ -82,7 +101,6 @@ def make_scene(stiffness: float = 1.0, size: int = 128) -> Scene:
     scene.add_light(DirectionalLight(direction=(-0.5, 0.3, -1.0), intensity=0.8))
     scene.add_light(AmbientLight(intensity=0.3))
     scene.set_background((0.6, 0.62, 0.65))
-    return scene
 
 
 def make_task(scene: Scene) -> RispTask:
@@ -94,7 +112,7 @@ def make_task(scene: Scene) -> RispTask:
 
 def _phalanx(
     scene: Scene, finger: str, number: int, parent: str, axis: tuple[float, float, float], place: tuple[float, float, float],
-    shape: Box, center: tuple[float, float, float],
+    shape: Box, center: tuple[float, float, float], collision: Collection[str],
 ) -> None:  # fmt: skip
     joint = Revolute(
         axis=axis, stiffness=f"{finger}.stiffness", damping=0.1, armature=0.01, limit_low=-ONSET, limit_high=ONSET,
@@ -102,5 +120,5 @@ def _phalanx(
     )  # fmt: skip
     scene.add_link(
         f"{finger}{number}", parent=parent, joint=joint, shape=shape, density=1000.0, position=place, center=center,
-        surface=Surface(color=COLORS[finger]),
+        collision=f"{finger}{number}" in collision, surface=Surface(color=COLORS[finger]),
     )  # fmt: skip

@@ -8,7 +8,7 @@ import math
 
 from risp_torch import AmbientLight, Camera, DirectionalLight, Param, Revolute, Scene, Sphere, Surface
 
-BALL = 0.06  # m, radius
+BALL = 0.09  # m, radius
 PIVOT = 0.4  # m, height
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,12 +13,23 @@ from risp_torch.scene.links import Link
 from risp_torch.scene.motors import Motors, split_actions
 from risp_torch.scene.numbers import Values, gravity_rows
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
+from ti_sim.base.errors import UserError
 
 _SPRINGS = ("stiffness", "rest", "damping", "armature", "limit_low", "limit_high", "limit_stiffness")
 
 
-def articulated_model(bodies: Sequence[Body], *, ground_height: float) -> ArticulatedModel:
-    """The model of all bodies; a rigid body hangs on the world by a free joint, in its centre of mass."""
+def articulated_model(bodies: Sequence[Body], values: Values, *, ground_height: float) -> ArticulatedModel:
+    """The model of all bodies; a rigid body hangs on the world by a free joint, in its centre of mass.
+
+    Args:
+        bodies: of the scene.
+        values: its own parameters [1, ...]: collision shapes lie where these put them.
+        ground_height: z of the ground [m].
+    """
+    shapes = tuple(
+        None if body.collision is None else replace(body.collision, position=tuple(center_of(body, values)[0].tolist()))
+        for body in bodies
+    )
     return ArticulatedModel(
         link_names=tuple(body.name for body in bodies),
         link_parent=tuple(body.parent if isinstance(body, Link) else -1 for body in bodies),
@@ -25,7 +37,21 @@ def articulated_model(bodies: Sequence[Body], *, ground_height: float) -> Articu
         joint_axis=np.array([body.axis if isinstance(body, Link) else (0.0, 0.0, 1.0) for body in bodies]),
         contact_points=tuple(body.points for body in bodies),
         ground_height=ground_height,
+        collision_shape=shapes if any(shapes) else (),
     )
+
+
+def check_collision_shapes(bodies: Sequence[Body], model: ArticulatedModel, values: Values) -> None:
+    """Raise a UserError where a link's centre of mass leaves the shape that meets other bodies, or has a gradient."""
+    for body, shape in zip(bodies, model.collision_shape or (), strict=False):
+        if shape is not None and isinstance(body, Link):
+            center = center_of(body, values)
+            place = center.new_tensor(shape.position)
+            if center.requires_grad or not torch.allclose(center.detach(), place.expand_as(center), rtol=0.0, atol=1e-6):
+                raise UserError(
+                    f"{body.name} meets other bodies by a shape that stays where the scene's own numbers put it: leave its "
+                    "center and length as they are, or its collision out"
+                )
 
 
 def velocity_slices(bodies: Sequence[Body]) -> list[slice]:

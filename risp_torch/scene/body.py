@@ -13,9 +13,20 @@ from risp_torch.scene.items import Contact, Surface
 from risp_torch.scene.look import Look, make_look
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
+from ti_sim.articulated.collision import CollisionShape
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
-from ti_sim.shapes import MassProperties, Shape, TriangleMesh, check_inertia, contact_points, mass_properties
+from ti_sim.shapes import (
+    Box,
+    Capsule,
+    MassProperties,
+    Shape,
+    Sphere,
+    TriangleMesh,
+    check_inertia,
+    contact_points,
+    mass_properties,
+)
 
 CONTACT_FIELDS = {"stiffness": "N/m", "damping": "N s/m", "friction_stiffness": "N s/m", "friction": ""}
 
@@ -46,6 +57,7 @@ class Body:
         solid: volume and inertia per density, None where mass and inertia are given.
         orientation: given quaternion (x, y, z, w), which the parameter "rotation" turns further.
         material: prefix of its contact parameters ("ground.contact" or "<name>.contact"), None without contact.
+        collision: the shape by which it meets other bodies, centred at the centre of mass; None where it meets none.
     """
 
     name: str
@@ -54,6 +66,7 @@ class Body:
     solid: MassProperties | None
     orientation: np.ndarray
     material: str | None
+    collision: CollisionShape | None = None
 
     @property
     def mesh(self) -> TriangleMesh | None:
@@ -107,6 +120,7 @@ def make_body(
     table: ParameterTable, name: str, *, shape: Shape | Form, density: Any, mass: Any, inertia: Any, inertia_per_mass: Any,
     position: Any, orientation: Any, rotation: Any, velocity: Any, angular_velocity: Any, linear_drag: Any, angular_drag: Any,
     contact: Contact | None, surface: Surface | None, ground: bool, phong: bool, carrier: bool = False,
+    collision: bool = False,
 ) -> Body:  # fmt: skip
     """Name a body's numbers in the table and return the body (arguments: ``Scene.add_rigid``; the scene has a ground, and
     its shading has highlights; what hangs on the body may hold all its mass)."""
@@ -115,8 +129,7 @@ def make_body(
     if quaternion.shape != (4,) or not np.linalg.norm(quaternion) > 0:
         raise UserError(f"{name}.orientation is {orientation}: give a quaternion (x, y, z, w) that is not zero")
     check_name(name)
-    if contact is not None and not ground:
-        raise UserError(f"{name} has a contact material and the scene has no ground: call add_ground first")
+    check_contact(name, contact, collision=collision, ground=ground)
     form = form_of(shape, touches=ground)
     add_mass(table, name, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass, carrier=carrier)
     table.add(f"{name}.position", position, unit="m", shape=(3,))
@@ -130,7 +143,8 @@ def make_body(
         add_contact(table, f"{name}.contact", contact)
     look = None if form.mesh is None else make_look(table, name, form.mesh, surface or Surface(), phong=phong)
     material = f"{name}.contact" if contact is not None else "ground.contact" if ground else None
-    return Body(name, look, form.points, form.solid, quaternion / np.linalg.norm(quaternion), material)
+    meets = collision_shape(name, shape) if collision else None
+    return Body(name, look, form.points, form.solid, quaternion / np.linalg.norm(quaternion), material, meets)
 
 
 def form_of(shape: Shape | Form, *, touches: bool) -> Form:
@@ -139,6 +153,29 @@ def form_of(shape: Shape | Form, *, touches: bool) -> Form:
     if isinstance(shape, Form):
         return shape if touches else replace(shape, points=nowhere)
     return Form(shape.mesh(), contact_points(shape) if touches else nowhere, mass_properties(shape))
+
+
+def check_contact(name: str, contact: Contact | None, *, collision: bool, ground: bool) -> None:
+    """Refuse a contact material that nothing asks for, and bodies that meet others without one."""
+    if contact is not None and not ground and not collision:
+        raise UserError(f"{name} has a contact material and the scene has no ground: call add_ground first")
+    if collision and contact is None and not ground:
+        raise UserError(f"{name} meets other bodies and has no contact material: give it a Contact, or the scene a ground")
+
+
+def collision_shape(name: str, shape: Shape | Form) -> CollisionShape:
+    """The shape by which a body meets others, centred at its centre of mass.
+
+    Raises:
+        UserError: it is no sphere, capsule or box.
+    """
+    if isinstance(shape, Sphere):
+        return CollisionShape("sphere", (shape.radius,))
+    if isinstance(shape, Capsule):
+        return CollisionShape("capsule", (shape.radius, 0.5 * shape.length))
+    if isinstance(shape, Box):
+        return CollisionShape("box", (0.5 * shape.x, 0.5 * shape.y, 0.5 * shape.z))
+    raise UserError(f"{name} is a {type(shape).__name__}, and only a Sphere, Capsule or Box meets other bodies")
 
 
 def check_mass_choice(name: str, density: Any, mass: Any, inertia: Any, inertia_per_mass: Any) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from risp_torch.scene.links import Link
+
 if TYPE_CHECKING:
     from risp_torch.scene.body import Body
     from risp_torch.scene.scene import Scene
@@ -40,10 +42,21 @@ def describe(scene: Scene) -> dict[str, Any]:
 
 
 def _driving(scene: Scene) -> dict[str, Any]:
-    """Rotors and the region of flight, of scenes that have them: descriptions of all others stay what they were."""
+    """Rotors and the region of flight, links, motors and collisions, of scenes that have them: descriptions of all others stay
+    what they were."""
+    links = [_link(body) for body in scene.bodies if isinstance(body, Link)]
+    motors = [[m.name, list(m.velocities), str(m.limit), m.rows, m.pulse] for m in scene.motors]
+    meets = [b.name for b in scene.bodies if b.collision is not None]
+    joints = {key: value for key, value in (("links", links), ("motors", motors), ("collision", meets)) if value}
     rotors = [[r.name, r.body, list(r.axis), r.limit, r.count] for r in scene.rotors]
     region = scene.settings.max_distance
-    return ({"rotors": rotors} if rotors else {}) | ({"max_distance": region} if math.isfinite(region) else {})
+    return joints | ({"rotors": rotors} if rotors else {}) | ({"max_distance": region} if math.isfinite(region) else {})
+
+
+def _link(link: Link) -> list[Any]:
+    """What decides how a link moves, besides its numbers."""
+    direction = None if link.direction is None else link.direction.tolist()
+    return [link.name, link.parent, link.joint.kind, link.axis.tolist(), direction, link.share, link.at_tip]
 
 
 def _geometry_checksum(bodies: Iterable[Body]) -> str:

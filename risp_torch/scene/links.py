@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch.scene.body import Body, Form, add_contact, add_mass, check_mass_choice, check_name, form_of, rotation_quaternion
+from risp_torch.scene.body import (
+    Body,
+    Form,
+    add_contact,
+    add_mass,
+    check_contact,
+    check_mass_choice,
+    check_name,
+    collision_shape,
+    form_of,
+    rotation_quaternion,
+)
 from risp_torch.scene.items import Contact, Surface
 from risp_torch.scene.joints import Joint, Spherical
 from risp_torch.scene.look import make_look
@@ -80,7 +91,7 @@ def make_link(
     table: ParameterTable, name: str, *, bodies: Sequence[Body], parent: str | None, joint: Joint, shape: Shape | Form,
     density: Any, mass: Any, inertia: Any, inertia_per_mass: Any, position: Any, orientation: Any, center: Any, length: Any,
     direction: Any, share: float, at_tip: bool, contact: Contact | None, surface: Surface | None, ground: bool, phong: bool,
-    carrier: bool = False,
+    carrier: bool = False, collision: bool = False,
 ) -> Link:  # fmt: skip
     """Name a link's numbers in the table and return the link (arguments: ``Scene.add_link``; what hangs on a carrier may hold all
     its mass)."""
@@ -92,8 +103,7 @@ def make_link(
         raise UserError(f"{name}.orientation is {orientation}: give a quaternion (x, y, z, w) that is not zero")
     if at_tip and (index < 0 or getattr(bodies[index], "direction", None) is None):
         raise UserError(f"{name} hangs at the tip of {parent or 'the world'}, which has no length: give its position")
-    if contact is not None and not ground:
-        raise UserError(f"{name} has a contact material and the scene has no ground: call add_ground first")
+    check_contact(name, contact, collision=collision, ground=ground)
     add_mass(table, name, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass, carrier=carrier)
     table.add(f"{name}.position", position, unit="m", shape=(3,))
     table.add(f"{name}.center", center, unit="m", shape=(3,))
@@ -110,6 +120,7 @@ def make_link(
     axis = joint.unit_axis(name) if hasattr(joint, "unit_axis") else np.array([0.0, 0.0, 1.0])
     return Link(
         name, look, form.points, form.solid, quaternion / np.linalg.norm(quaternion), material,
+        collision_shape(name, shape) if collision else None,
         parent=index, joint=joint, names=names, axis=axis, direction=unit, share=share, at_tip=at_tip,
     )  # fmt: skip
 

@@ -189,6 +189,7 @@ class Scene:
         linear_drag: float | Param | None = None,
         angular_drag: float | Param | None = None,
         contact: Contact | None = None,
+        collision: bool = False,
         surface: Surface | None = None,
     ) -> None:
         """A rigid body.
@@ -208,6 +209,7 @@ class Scene:
             linear_drag: force against the velocity [N s/m], none by default.
             angular_drag: torque against the angular velocity [N m s], none by default.
             contact: material against the ground, the ground's own by default.
+            collision: whether its shape, a Sphere, Capsule or Box, meets those of other bodies with this option.
             surface: colours, texture, material.
 
         Raises:
@@ -216,7 +218,8 @@ class Scene:
         body = make_body(
             self.table, name, shape=shape, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass,
             position=position, orientation=orientation, rotation=rotation, velocity=velocity, angular_velocity=angular_velocity,
-            linear_drag=linear_drag, angular_drag=angular_drag, contact=contact, surface=surface,
+            linear_drag=linear_drag, angular_drag=angular_drag, contact=contact, collision=collision,
+            surface=surface,
             ground=self.ground_height is not None, phong=self.style["shading"] == "phong",
         )  # fmt: skip
         self.bodies.append(body)
@@ -254,6 +257,7 @@ class Scene:
         share: float = 1.0,
         at_tip: bool = False,
         contact: Contact | None = None,
+        collision: bool = False,
         surface: Surface | None = None,
     ) -> None:
         """A link that hangs on another one, or on the world, by a joint. Its frame lies in the joint. Parents come first.
@@ -272,6 +276,7 @@ class Scene:
             share: which part of the length lies between the joint and the centre of mass.
             at_tip: whether the joint sits at the end of the parent's length, from where ``position`` counts.
             contact: material against the ground, the ground's own by default.
+            collision: whether its shape, a Sphere, Capsule or Box, meets those of other bodies with this option.
             surface: colours, texture, material.
 
         Raises:
@@ -280,7 +285,8 @@ class Scene:
         link = make_link(
             self.table, name, bodies=self.bodies, parent=parent, joint=joint, shape=shape, density=density, mass=mass,
             inertia=inertia, inertia_per_mass=inertia_per_mass, position=position, orientation=orientation, center=center,
-            length=length, direction=direction, share=share, at_tip=at_tip, contact=contact, surface=surface,
+            length=length, direction=direction, share=share, at_tip=at_tip, contact=contact, collision=collision,
+            surface=surface,
             ground=self.ground_height is not None, phong=self.style["shading"] == "phong",
         )  # fmt: skip
         self.bodies.append(link)
@@ -575,8 +581,8 @@ class Scene:
 
     @property
     def articulated(self) -> bool:
-        """Whether any body is a link; all of them then move by the articulated solver."""
-        return any(isinstance(body, Link) for body in self.bodies)
+        """Whether any body is a link or meets others; all of them then move by the articulated solver."""
+        return any(isinstance(body, Link) or body.collision is not None for body in self.bodies)
 
     def solver(self) -> RigidSolver | ArticulatedSolver:
         """The solver of this scene, built at first use.

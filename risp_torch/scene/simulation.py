@@ -11,7 +11,12 @@ import torch
 
 from risp_torch import bridge
 from risp_torch.bridge.checks import bridge_device
-from risp_torch.scene.articulation import articulated_inputs, articulated_model, centers_of_mass
+from risp_torch.scene.articulation import (
+    articulated_inputs,
+    articulated_model,
+    centers_of_mass,
+    check_collision_shapes,
+)
 from risp_torch.scene.numbers import Values, gravity_rows
 from risp_torch.scene.rotors import body_wrench, group_actions
 from ti_sim.adjoint import Adjoint
@@ -85,12 +90,13 @@ def articulated_solver(scene: Scene) -> ArticulatedSolver:
     """
     if scene.forces or scene.driven or math.isfinite(scene.settings.max_distance):
         raise UserError(
-            "a scene with links has no applied forces, rotors, drag or max_distance: leave them out, or drive its joints "
-            "with add_motors"
+            "a scene with links, or with bodies that meet others, has no applied forces, rotors, drag or max_distance: leave "
+            "them out, or drive joints with add_motors"
         )
     given = scene.settings
     settings = ArticulatedSettings(dt=given.dt, substeps=given.substeps, integrator=given.integrator)
-    return ArticulatedSolver(articulated_model(scene.bodies, ground_height=scene.ground_height or 0.0), settings)
+    model = articulated_model(scene.bodies, scene.table.values(), ground_height=scene.ground_height or 0.0)
+    return ArticulatedSolver(model, settings)
 
 
 def step_warnings(scene: Scene) -> list[str]:
@@ -172,6 +178,7 @@ def articulated_rollout(
     if actions is not None and not scene.motors:
         raise UserError("there are actions, and the scene has no motors: leave them out, or add motors with add_motors")
     values = scene.table.values(parameters, worlds=worlds)
+    check_collision_shapes(scene.bodies, scene.solver().model, values)
     inputs = articulated_inputs(scene.bodies, scene.motors, values, frames=frames, actions=actions)
     if state0 is not None:
         inputs = replace(inputs, joint_q0=state0[0], joint_qd0=state0[1])

@@ -11,6 +11,7 @@ from risp_torch import (
     Camera,
     Checkpoint,
     Contact,
+    Cylinder,
     DirectionalLight,
     Fixed,
     Param,
@@ -105,10 +106,11 @@ def test_gradient_of_every_number(adjoint):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["pendulum", "double_pendulum", "hand"])
+@pytest.mark.parametrize("name", ["pendulum", "double_pendulum", "hand", "hand_cube"])
 def test_film_gradient_of_the_scenes(name):
     scene = load_scene(name, size=24)
-    unknowns = [u for u in scene.unknowns if u.endswith(("length", "angle", "stiffness", "damping")) or u == "gravity"]
+    ends = ("length", "angle", "stiffness", "damping", "mass")
+    unknowns = [u for u in scene.unknowns if u.endswith(ends) or u == "gravity"]
     entries, loss = check_film_gradient(scene, unknowns, frames=12)
     assert loss > 0
     for entry in entries:
@@ -151,6 +153,51 @@ def test_hand_stays_within_its_limits_and_its_head_reads_the_angles():
     drawn = head.sample(scene, np.random.default_rng(2))
     angles = head.outputs(scene, drawn)
     assert drawn.shape == (14, 7) and angles.abs().max() <= 1.0 and angles.std() > 0.3
+
+
+def test_the_thumb_moves_the_cube():
+    scene = load_scene("hand_cube")
+    place = scene.rollout({"cube.mass": torch.tensor([0.05, 0.2], dtype=torch.float64)}).body_q[:, :, -1, :3]
+    assert (place[:, -1, 0] - place[:, 0, 0] > 0.01).all() and place[0, -1, 0] > place[1, -1, 0] + 1e-4
+    assert (place[..., 2] - place[:, :1, 2]).abs().max() < 0.01  # it stays on the ground
+
+
+def balls() -> Scene:
+    """Two equal balls on one line, far from any ground, that lose nothing when they meet."""
+    scene = Scene(frame_dt=0.02, frames=10, substeps=400, gravity=(0.0, 0.0, 0.0))
+    elastic = Contact(stiffness=2e4, damping=0.0, friction_stiffness=0.0, friction=0.0)
+    for name, x, velocity in (("left", -0.0505, 1.0), ("right", 0.0505, -0.4)):
+        scene.add_rigid(
+            name, shape=Sphere(radius=0.05), mass=0.2, position=(x, 0.0, 0.0), velocity=(velocity, 0.0, 0.0), contact=elastic,
+            collision=True,
+        )  # fmt: skip
+    return scene
+
+
+def test_balls_exchange_their_velocities_and_the_gradient_says_so():
+    scene = balls()
+    given = {
+        name: torch.tensor([v, 0.0, 0.0], dtype=torch.float64, requires_grad=True) for name, v in (("left", 1.0), ("right", -0.4))
+    }
+    states = scene.rollout({f"{name}.velocity": value for name, value in given.items()})
+    final = states.body_qd[0, -1, :, 0]
+    torch.testing.assert_close(final.detach(), torch.tensor([-0.4, 1.0], dtype=torch.float64), atol=2e-3, rtol=0.0)
+    for k, row in enumerate(((0.0, 1.0), (1.0, 0.0))):
+        gradients = torch.autograd.grad(final[k], list(given.values()), retain_graph=True)
+        for gradient, wanted in zip(gradients, row, strict=True):
+            assert float(gradient[0]) == pytest.approx(wanted, abs=5e-3)
+
+
+def test_what_meets_others_keeps_its_shape_in_place():
+    scene = Scene(frame_dt=0.01, frames=2, substeps=2)
+    contact = Contact(stiffness=100.0, damping=0.0, friction_stiffness=0.0, friction=0.0)
+    rod(scene, "a", collision=True, contact=contact)
+    with pytest.raises(UserError, match="a meets other bodies by a shape that stays where"):
+        scene.rollout({"a.length": torch.tensor([0.5], dtype=torch.float64)})
+    with pytest.raises(UserError, match="b meets other bodies and has no contact material"):
+        rod(scene, "b", collision=True)
+    with pytest.raises(UserError, match="c is a Cylinder, and only a Sphere, Capsule or Box meets other bodies"):
+        rod(scene, "c", shape=Cylinder(radius=0.1, height=0.1), collision=True, contact=contact)
 
 
 def test_actions_in_place_of_the_scenes_own():

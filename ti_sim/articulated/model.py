@@ -36,8 +36,8 @@ class ArticulatedModel:
             joint frame and angular velocity in the link's frame; on the world only).
         joint_axis: [N, 3] axis of each revolute or prismatic joint in its joint frame (scaled to unit length); the rows of
             other joints are not read.
-        contact_points: one [P_i, 3] array per link, points that meet the ground, relative to the link's centre of mass in the axes
-            of its frame [m]; () for none anywhere.
+        contact_points: one [P_i, 3] array per link, points that meet the ground, relative to the link's centre of mass in the
+            axes of its frame [m]; () for none anywhere.
         ground_height: z of the ground plane [m].
         collision_shape: one per link, the shape by which it meets other links, None for links without; () for none anywhere.
         collision_pairs: pairs of links that may meet; None for all pairs of links with shapes but those that are rigid on each
