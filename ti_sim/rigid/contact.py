@@ -1,4 +1,4 @@
-"""Compliant contact of a point with the ground plane: linear spring and damper, relaxed Coulomb friction.
+"""Compliant contact of a point with a plane, the ground or any other: linear spring and damper, relaxed Coulomb friction.
 
 A damper that acts at full strength as soon as a point is found below the plane makes the motion jump whenever a parameter
 moves the onset of a contact from one step into the next. Between such jumps the discrete gradient is exact and yet misses what
