@@ -467,7 +467,7 @@ def mitsuba_sheet(size: int, samples: int = SAMPLES) -> Sheet:
 def joint_sheet(size: int) -> Sheet:
     """Four moments of each scene with joints."""
     pictures = {}
-    for name in ("pendulum", "double_pendulum", "hand"):
+    for name in ("pendulum", "double_pendulum", "hand", "hand_cube"):
         scene = load_scene(name, size=size)
         with torch.no_grad():
             states = scene.rollout()
