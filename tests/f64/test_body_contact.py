@@ -105,6 +105,31 @@ def test_a_capsule_that_slides_over_a_fixed_ball_is_slowed_by_friction() -> None
     assert 2.0 - 1.2 * mu * ke * depth * 2e-3 < slow < 2.0 - 0.8 * mu * ke * depth * 2e-3
 
 
+ROOT = np.sqrt(0.5)
+RIM = np.array([0.12, 0, 0.08]) + 0.05 * np.array([ROOT, 0, ROOT])  # at 0.05 m from an edge of the crate
+DOWN = np.array([ROOT, 0, -ROOT])  # direction of a rod over that edge, which passes it 0.03 m from its middle
+TILT = (0, np.sin(3 * np.pi / 8), 0, np.cos(3 * np.pi / 8))
+
+
+@pytest.mark.parametrize(
+    ("fixed", "shape", "q", "force"),
+    [
+        (ROD, ROD, [0.03, 0.1, 0.05, 0, ROOT, 0, ROOT], (0, 0.02, 0)),  # crossing
+        (ROD, ROD, [0.0, 0.1, 0.02, *IDENTITY], (0, 0.02, 0)),  # side by side
+        (ROD, BALL, [0.0, 0.0, 0.25, *IDENTITY], (0, 0, 0.03)),  # above an end
+        (CRATE, BALL, [0.16, 0.14, 0.0, *IDENTITY], np.array([ROOT, ROOT, 0]) * (0.1 - 0.04 / ROOT)),  # beside an edge
+        (CRATE, BALL, [0.1, 0.0, 0.0, *IDENTITY], (0.12, 0, 0)),  # inside
+        (CRATE, ROD, [*(RIM + 0.03 * DOWN), *TILT], np.array([ROOT, 0, ROOT]) * 0.01 * (1 - 0.25**2)),  # over an edge
+        (CRATE, CRATE, [0.2, 0.17, 0.15, *IDENTITY], (0, 0, 2 * 0.01)),  # two corners, one of either box
+    ],
+)
+def test_force_of_a_contact_by_hand(fixed: CollisionShape, shape: CollisionShape, q: list, force: tuple) -> None:
+    model, ke = bodies(fixed, shape, kinds=("fixed", "free")), 1e3
+    inputs = inputs_of(model, q, np.zeros(6), material=(ke, 0, 0, 0))
+    acceleration = forward_dynamics(model, inputs, inputs.joint_q0, inputs.joint_qd0)
+    np.testing.assert_allclose(acceleration[0, :3], ke * np.array(force), rtol=2e-3, atol=1e-9)
+
+
 KINDS = {"sphere": BALL, "capsule": ROD, "box": CRATE}
 PAIRS = [
     ("sphere", "sphere"), ("sphere", "capsule"), ("capsule", "capsule"), ("box", "sphere"), ("capsule", "box"), ("box", "box"),
