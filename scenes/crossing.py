@@ -24,7 +24,7 @@ UNKNOWN, TRUTH = "ground.contact.stiffness", 1e3  # N/m
 GUESSES = (10**2.7, 10**3.3)  # N/m
 
 
-def run(out: Path, *, iterations: int = 15) -> dict[str, float]:
+def run(out: Path, *, iterations: int = 25) -> dict[str, float]:
     """Invert the film with both losses and print their errors side by side.
 
     Args:
@@ -45,7 +45,7 @@ def run(out: Path, *, iterations: int = 15) -> dict[str, float]:
         print(f"\ncube: {UNKNOWN} from {FILM.name}, {name} loss", flush=True)
         result = invert(
             scene, FILM, [UNKNOWN], loss=loss, starts=[{UNKNOWN: guess} for guess in GUESSES],
-            settings=OptimiseSettings(iterations=iterations), refine=3, sampling="every:2", out=out / name,
+            settings=OptimiseSettings(iterations=iterations), refine=5, out=out / name,
         )  # fmt: skip
         errors[name] = result.scaled_error({UNKNOWN: TRUTH})[UNKNOWN]
         rows.append([name, f"{result.values[UNKNOWN]:.1f} N/m", f"{errors[name]:+.4f}", f"{result.seconds:.0f} s"])
