@@ -15,7 +15,7 @@ import trimesh
 
 import risp_torch.gradients
 from risp_torch import load_scene, read_video, simulate_video, write_frames, write_video
-from risp_torch.__main__ import COMMANDS, main
+from risp_torch.__main__ import COMMANDS
 from risp_torch.gradients import FilmGradient
 from tests.reference import small_scenes
 
@@ -32,19 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def risp(folder: Path, capsys: pytest.CaptureFixture[str]) -> Risp:
-    """Runs the command line in this process: exit status, stdout, stderr."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        try:
-            status = main([str(argument) for argument in arguments])
-        except SystemExit as stop:  # argparse
-            status = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
+def risp(folder: Path, command_line: Risp) -> Risp:
+    """Runs the command line in this process, in the folder: exit status, stdout, stderr."""
+    return command_line
 
 
 @pytest.fixture(scope="module")

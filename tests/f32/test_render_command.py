@@ -13,7 +13,6 @@ import torch
 from PIL import Image
 
 from risp_torch import load_scene
-from risp_torch.__main__ import main
 from risp_torch.psi import RenderingParameters
 from risp_torch.video import srgb_to_linear
 from tests.reference import full_scene, small_scenes
@@ -30,19 +29,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def risp(folder: Path, capsys: pytest.CaptureFixture[str]) -> Risp:
-    """Runs the command line in this process: exit status, stdout, stderr."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        try:
-            status = main([str(argument) for argument in arguments])
-        except SystemExit as stop:  # argparse
-            status = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
+def risp(folder: Path, command_line: Risp) -> Risp:
+    """Runs the command line in this process, in the folder: exit status, stdout, stderr."""
+    return command_line
 
 
 def pictures_of(path: Path, count: int, *, size: int = 16, columns: int = 4) -> list[np.ndarray]:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from risp_torch.__main__ import main
 from risp_torch.dataset import DatasetSettings, generate
 from risp_torch.network import load_network
 from risp_torch.task import load_task, training_scene
@@ -30,20 +29,11 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def risp(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Risp:
+def risp(tmp_path: Path, command_line: Risp, monkeypatch: pytest.MonkeyPatch) -> Risp:
     """Runs the command line in this process and an empty folder: exit status, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        try:
-            status = main([str(argument) for argument in arguments])
-        except SystemExit as stop:  # argparse
-            status = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
+    return command_line
 
 
 def assert_refused(risp: Risp, arguments: list[object], words: str) -> None:
