@@ -1,0 +1,180 @@
+"""Scripted inversions: lists of numbers to be read from films of scenes, and the table of how well they are found.
+
+Every job writes a film of the true scene, starts away from the truth, and finds the numbers again. What is finished is not done
+again: the same command goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from risp_torch import OptimiseSettings, Scene, StateLoss, UserError, invert, load_scene, load_task, simulate_video, start
+from risp_torch.atomic import write_text
+from risp_torch.inversion.film import film
+from risp_torch.inversion.invert import Inversion
+from risp_torch.report import format_table
+from risp_torch.video import write_frames
+
+MOST = 0.98  # of the upper bound, where a start would lie beyond it
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How near an estimate has to come.
+
+    Attributes:
+        error: the largest one.
+        relative: whether it is a part of the truth; else it has the unknown's unit.
+    """
+
+    error: float
+    relative: bool = True
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is read from one film.
+
+    Attributes:
+        name: of the job.
+        scene: what is filmed.
+        unknowns: name of each number -> how near its estimate has to come.
+        starts: of each start, what every unknown's truth is multiplied by.
+        source: what the film is: "mp4" (H.264), "png" (frames without loss), or "states" (no film: the true states).
+        truths: seed of drawn truths in [0.3, 1], None for the scene's own values.
+    """
+
+    name: str
+    scene: str
+    unknowns: dict[str, Asked]
+    starts: tuple[tuple[float, ...], ...]
+    source: str = "mp4"
+    truths: int | None = None
+
+
+def run(job: Job, out: Path, *, crf: float, iterations: int) -> list[list[str]]:
+    """Film and invert one job.
+
+    Args:
+        job: what is read.
+        out: folder of the job.
+        crf: quality of H.264 films.
+        iterations: gradient steps.
+
+    Returns:
+        Rows of the table, one for the unknowns that are asked the same: job, source, largest error, error bar, what was asked,
+        whether it is within, starts, seconds.
+    """
+    scene = load_scene(job.scene)
+    random = np.random.default_rng(job.truths)
+    truth = {}
+    for name in job.unknowns:
+        if job.truths is not None:
+            scene.set(name, random.uniform(0.3, 1.0))
+        truth[name] = float(scene.parameters[name].value)
+    starts = [
+        {name: _start(scene, name, factor) for name, factor in zip(truth, factors, strict=True)} for factors in job.starts
+    ]
+    settings = OptimiseSettings(iterations=iterations)
+    if job.source == "states":
+        with torch.no_grad():
+            loss = StateLoss(load_task(job.scene, scene).head, scene.rollout())
+        result = invert(scene, None, list(truth), loss=loss, starts=starts, settings=settings, out=out / "run")
+    else:
+        result = invert(
+            scene, _film(scene, job.source, out, crf), list(truth), starts=starts, settings=settings, out=out / "run"
+        )
+    found = sum(status in ("best", "same minimum") for status in result.status)
+    rows = []
+    for asked in dict.fromkeys(job.unknowns.values()):
+        names = [name for name in truth if job.unknowns[name] == asked]
+        worst, bar = _worst(result, truth, names, asked)
+        unit = "of the truth" if asked.relative else scene.parameters[names[0]].unit
+        rows.append([
+            job.scene, job.name if len(names) > 1 else names[0], job.source, f"{worst:+.1e} {unit}", f"{bar:.0e}",
+            f"{asked.error:.1e}", "yes" if abs(worst) <= asked.error else "NO", f"{found} of {len(starts)}",
+            f"{result.seconds:.0f}",
+        ])  # fmt: skip
+    return rows
+
+
+def main(jobs: Sequence[Job], arguments: Sequence[str] | None, *, title: str, name: str, about: str) -> int:
+    """Run all jobs as a command.
+
+    Args:
+        jobs: what is read.
+        arguments: of the command line, the process' own by default.
+        title: of the table.
+        name: of the table's file, and of the folder below runs/.
+        about: the command in a sentence.
+
+    Returns:
+        0 if every error is within what was asked, 1 if not, 2 for wrong input.
+    """
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--scenes", nargs="+", choices=sorted({job.scene for job in jobs}), help="default all")
+    parser.add_argument("--jobs", nargs="+", choices=sorted({job.name for job in jobs}), help="default all")
+    parser.add_argument("--crf", type=float, default=18.0, help="quality of the films, H.264 (default 18)")
+    parser.add_argument("--iterations", type=int, default=50, help="gradient steps (default 50)")
+    parser.add_argument("--out", default=f"runs/{name}", help=f"folder (default runs/{name})")
+    options = parser.parse_args(arguments)
+    chosen = [
+        job for job in jobs
+        if (options.scenes is None or job.scene in options.scenes) and (options.jobs is None or job.name in options.jobs)
+    ]  # fmt: skip
+    out = Path(options.out)
+    try:
+        start(precision="f32")
+        rows = []
+        for job in chosen:
+            folder = out / job.scene / job.name.replace(", ", "-").replace(" ", "-")
+            folder.mkdir(parents=True, exist_ok=True)
+            print(f"\n{job.scene}: {job.name}", flush=True)
+            rows += run(job, folder, crf=options.crf, iterations=options.iterations)
+    except UserError as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return 2
+    headers = ["scene", "unknown", "from", "largest error", "error bar", "asked", "within", "starts that found it", "s"]
+    table = format_table(rows, headers)
+    write_text(
+        out / f"{name}.md",
+        f"# {title}\n\nFilms as H.264 at crf {options.crf:g} (mp4), as pictures without loss (png), or the true states in place "
+        f"of a film; {options.iterations} gradient steps, then Gauss-Newton.\n\n```\n{table}\n```\n",
+    )
+    print(f"\n{table}\nwritten: {out}/{name}.md")
+    return 0 if all(row[6] == "yes" for row in rows) else 1
+
+
+def _start(scene: Scene, name: str, factor: float) -> float:
+    """A multiple of the truth, within the parameter's bounds."""
+    param = scene.parameters[name]
+    return min(float(param.value) * factor, MOST * float(param.high))
+
+
+def _film(scene: Scene, source: str, out: Path, crf: float) -> Path:
+    """The film of the scene with its own numbers, made where it is not there yet."""
+    if source == "mp4":
+        path = out / "target.mp4"
+        return path if path.is_file() else simulate_video(scene, path, crf=crf)
+    folder = out / "target"
+    if not folder.is_dir():
+        with torch.no_grad():
+            pictures, _ = film(scene, {}, worlds=1, frames=scene.frames)
+        write_frames(folder, pictures[0].cpu().numpy(), fps=1 / scene.frame_dt)
+    return folder
+
+
+def _worst(result: Inversion, truth: dict[str, float], names: Sequence[str], asked: Asked) -> tuple[float, float]:
+    """The largest error of some unknowns, and the error bar (one standard deviation) of that estimate."""
+    rows = []
+    for name in names:
+        size = truth[name] if asked.relative else 1.0
+        rows.append(((result.values[name] - truth[name]) / size, result.sd[name] / abs(size)))
+    return max(rows, key=lambda row: abs(row[0]))
