@@ -12,12 +12,15 @@ from benchmarks.machine import describe, load
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import start
 
-NAMES = ("rigid", "articulated", "raster", "risp_data", "risp_train")
+NAMES = ("rigid", "articulated", "fem", "cloth", "raster", "risp_data", "risp_train")
 
 PREFACE = """# Benchmarks
 
 Written by `{command}`. Times are wall times, the least of several calls after one to warm up, f32, on torch
-tensors; M and G are powers of 1000. Nothing is asserted: speed depends on the machine and on what else runs there.
+tensors; M and G are powers of 1000. Nothing is asserted: speed depends on the machine and on what else runs there. Other
+simulators are measured where they are installed: MuJoCo with the extra `robots`, Newton with the extra `peers`
+(`pip install -e '.[peers]'`) or in the Python interpreter that the environment variable NEWTON_PYTHON names, which needs the
+packages newton and warp-lang only.
 """
 
 LOAD_REMARK = """This program alone makes a load of one to the number of cores; above that, other jobs took part of the

@@ -10,8 +10,8 @@ import torch
 
 from benchmarks import peaks
 from benchmarks.articulated_flops import adjoint_flops, step_flops
-from benchmarks.other_simulators import Measured, description, run_mujoco, run_newton
-from benchmarks.rollouts import BOUND_HEADER, MEGA, Case, add_bound, scaling_table, timed
+from benchmarks.other_simulators import Measured, gap, links_description, newton_table, run_mujoco, run_newton
+from benchmarks.rollouts import BOUND_HEADER, KINDS, MEGA, Case, add_bound, scaling_table, timed
 from benchmarks.table import Table, number, times
 from risp_torch import load_scene
 from risp_torch.scene.articulation import articulated_inputs
@@ -30,7 +30,6 @@ NEWTON_TARGET = 10.0  # times as fast
 FRAMES = {"pendulum": 4000, "double_pendulum": 600, "hand": 800}
 _PER_FRAME = ("action", "servo_target", "link_wrench")
 COMPARED = 10  # frames that other simulators run
-KINDS = {"free": "forward, no gradient", "taped": "forward, taped", "backward": "backward"}
 
 
 def tables(*, quick: bool) -> Iterator[Table]:
@@ -121,7 +120,7 @@ def comparison_tables(*, quick: bool) -> Iterator[Table]:
     """One world against MuJoCo, forward only, and against Newton's Featherstone solver, forward and backward."""
     repeats = 3 if quick else 9
     cases = {name: make_case(name, frames=max(1, frames // (10 if quick else 1))) for name, frames in FRAMES.items()}
-    plain = {name: description(case) for name, case in cases.items()}
+    plain = {name: links_description(case) for name, case in cases.items()}
     ours = {
         name: {kind: seconds / cases[name].steps for kind, seconds in kinds.items()}
         for name, kinds in timed(cases, repeats=repeats).items()
@@ -130,7 +129,15 @@ def comparison_tables(*, quick: bool) -> Iterator[Table]:
     steps = {name: COMPARED * case.solver.settings.substeps for name, case in cases.items()}
     mujoco = {name: run_mujoco(plain[name], compared=steps[name], repeats=repeats) for name in cases}
     yield mujoco_table(ours, ends, mujoco)
-    yield newton_table(ours, ends, run_newton(plain, frames=COMPARED, repeats=2 if quick else 5))
+    cut = {name: one | {"force": one["force"][:COMPARED], "steps": steps[name]} for name, one in plain.items()}
+    newton = run_newton(cut, repeats=2 if quick else 5)
+    gaps = "" if isinstance(newton, str) else ", ".join(f"{gap(newton[name], end)} ({name})" for name, end in ends.items())
+    remark = (
+        f"Target: {NEWTON_TARGET:g} times as fast, forward and backward. The same links, springs, motors and semi-implicit step, "
+        f"fixed links merged, {COMPARED} frames; joint positions at their end differ by {gaps} rad."
+    )
+    title = "Against Newton's Featherstone solver on the CPU: one world, one thread (us a step)"
+    yield newton_table(title, "scene", ours, newton, remark)
 
 
 def mujoco_table(ours: dict[str, dict[str, float]], ends: dict[str, np.ndarray], mujoco: dict[str, Measured | None]) -> Table:
@@ -151,47 +158,13 @@ def mujoco_table(ours: dict[str, dict[str, float]], ends: dict[str, np.ndarray],
             result.add(name, number(mine * 1e6), "not measured", "", "")
         else:
             theirs = other.seconds["free"]
-            result.add(name, number(mine * 1e6), number(theirs * 1e6), times(theirs / mine), _gap(other, ends[name]))
+            result.add(name, number(mine * 1e6), number(theirs * 1e6), times(theirs / mine), gap(other, ends[name]))
     versions = {other.version for other in mujoco.values() if other}
     result.remarks.append(
         f"{', '.join(versions)}: the same links, springs, motors and semi-implicit step in its own loop over steps "
         f"(`mujoco.rollout`), contact and implicit damping switched off, joint limits on. Difference: after {COMPARED} frames."
         if versions
         else "MuJoCo is not installed (package `mujoco`)."
-    )
-    return result
-
-
-def _gap(other: Measured, end: np.ndarray) -> str:
-    """Largest difference of joint positions [rad]."""
-    gap = np.abs(other.joint_q - end).max()
-    return f"{gap:.0e}" if gap > 0 else "0"
-
-
-def newton_table(ours: dict[str, dict[str, float]], ends: dict[str, np.ndarray], newton: dict[str, Measured] | str) -> Table:
-    """Steps forward and backward beside Newton's; arguments as of ``mujoco_table``, or why there is nothing to compare with."""
-    result = Table(
-        "Against Newton's Featherstone solver on the CPU: one world, one thread (us a step)",
-        ("scene", "pass", "here", "Newton", "times as fast", "Newton, replayed graph", "times as fast"),
-    )
-    for name, seconds in ours.items():
-        for kind, label in KINDS.items():
-            cells = ["not measured", "", "not measured", ""]
-            if not isinstance(newton, str):
-                theirs = [newton[name].seconds[key] for key in (kind, f"{kind}, graph")]
-                cells = [cell for t in theirs for cell in (number(t * 1e6), times(t / seconds[kind]))]
-            result.add(name, label, number(seconds[kind] * 1e6), *cells)
-    if isinstance(newton, str):
-        result.remarks.append(f"Newton was {newton}.")
-        return result
-    gaps = ", ".join(f"{_gap(other, ends[name])} ({name})" for name, other in newton.items())
-    versions = {other.version for other in newton.values()}
-    result.remarks.append(
-        f"Target: {NEWTON_TARGET:g} times as fast, forward and backward. {', '.join(versions)}, f32: the same links, springs, "
-        f"motors and semi-implicit step, fixed links merged, {COMPARED} frames; joint positions at their end differ by {gaps} "
-        'rad. "Newton" launches its kernels from Python, as its examples do; "replayed graph" records them once '
-        "(`wp.ScopedCapture`) and replays them, without the time to record. Backward is Warp's tape, from the joint positions at "
-        "the end; here it is from every number of every frame."
     )
     return result
 

@@ -1,8 +1,8 @@
-"""Newton's side of the comparison of articulated solvers: run by ``benchmarks.articulated`` in an interpreter that has Newton.
+"""Newton's side of comparisons: run by ``benchmarks.other_simulators`` in an interpreter that has Newton.
 
-Reads a description of the model, the motor forces and the number of steps from standard input (JSON), simulates it on the CPU
-with Newton's Featherstone solver, forward and through Warp's tape, and prints times and final joint positions (JSON). It imports
-nothing of this project: its interpreter needs Newton, Warp and numpy only.
+Reads descriptions of models and their time steps from standard input (JSON), simulates them on the CPU, forward and through
+Warp's tape, and prints times and final positions (JSON). Links go to Newton's Featherstone solver, particles with elements
+between them to its semi-implicit one. It imports nothing of this project: its interpreter needs Newton, Warp and numpy only.
 """
 
 import json
@@ -14,29 +14,82 @@ import numpy as np
 import warp as wp
 
 
-def build(case: dict) -> newton.Model:
-    """The model of a case: one articulation of fixed and revolute joints, fixed links merged into what they hang on."""
-    builder = newton.ModelBuilder(gravity=case["gravity"])
-    joints = []
-    for link in case["links"]:
-        body = builder.add_link(
-            mass=link["mass"], com=wp.vec3(*link["com"]), inertia=wp.mat33(*np.ravel(link["inertia"])), lock_inertia=True
-        )
-        place = {"parent": link["parent"], "child": body, "parent_xform": wp.transform(link["frame"][:3], link["frame"][3:])}
-        if link["joint"] == "fixed":
-            joints.append(builder.add_joint_fixed(**place))
-        else:
-            limits = {} if link["limit_low"] is None else {"limit_lower": link["limit_low"], "limit_upper": link["limit_high"]}
-            joints.append(
-                builder.add_joint_revolute(
-                    **place, **limits, axis=wp.vec3(*link["axis"]), stiffness=link["stiffness"], rest_q=link["rest"],
-                    damping=link["damping"], armature=link["armature"], limit_ke=link["limit_stiffness"], limit_kd=0.0,
-                    target_ke=0.0, target_kd=0.0,
-                )
-            )  # fmt: skip
-    builder.add_articulation(joints)
-    builder.collapse_fixed_joints()
-    return builder.finalize(device="cpu", requires_grad=True)
+class Links:
+    """One articulation of fixed and revolute joints, fixed links merged into what they hang on."""
+
+    positions, velocities = "joint_q", "joint_qd"
+
+    def __init__(self, case: dict) -> None:
+        """Build the model of a case."""
+        builder = newton.ModelBuilder(gravity=case["gravity"])
+        joints = []
+        for link in case["links"]:
+            body = builder.add_link(
+                mass=link["mass"], com=wp.vec3(*link["com"]), inertia=wp.mat33(*np.ravel(link["inertia"])), lock_inertia=True
+            )
+            place = {"parent": link["parent"], "child": body, "parent_xform": wp.transform(link["frame"][:3], link["frame"][3:])}
+            if link["joint"] == "fixed":
+                joints.append(builder.add_joint_fixed(**place))
+            else:
+                limits = {}
+                if link["limit_low"] is not None:
+                    limits = {"limit_lower": link["limit_low"], "limit_upper": link["limit_high"]}
+                joints.append(
+                    builder.add_joint_revolute(
+                        **place, **limits, axis=wp.vec3(*link["axis"]), stiffness=link["stiffness"], rest_q=link["rest"],
+                        damping=link["damping"], armature=link["armature"], limit_ke=link["limit_stiffness"], limit_kd=0.0,
+                        target_ke=0.0, target_kd=0.0,
+                    )
+                )  # fmt: skip
+        builder.add_articulation(joints)
+        builder.collapse_fixed_joints()
+        self.model = builder.finalize(device="cpu", requires_grad=True)
+        self.solver = newton.solvers.SolverFeatherstone(self.model, angular_damping=0.0)
+        self.force = case["force"]
+
+    def controls(self, steps: int, *, gradient: bool) -> list:
+        """What drives each step: a row of motor forces lasts a frame."""
+        controls = []
+        for row in self.force:
+            control = self.model.control(requires_grad=gradient)
+            control.joint_f.assign(np.array(row, dtype=np.float32))
+            controls += [control] * (steps // len(self.force))
+        return controls
+
+    def prepare(self, state: newton.State) -> None:
+        """Nothing: a step leaves no force behind in the state that it starts from."""
+
+
+class Particles:
+    """Particles that tetrahedra, or triangles and bending edges, hold together; those without mass stay where they are."""
+
+    positions, velocities = "particle_q", "particle_qd"
+
+    def __init__(self, case: dict) -> None:
+        """Build the model of a case."""
+        builder = newton.ModelBuilder(gravity=case["gravity"])
+        places = [wp.vec3(*row) for row in case["rest"]]
+        builder.add_particles(places, [wp.vec3(0.0)] * len(places), case["mass"])
+        for corners, (mu, lam, damping) in zip(case["tets"], case["tet_materials"], strict=True):
+            builder.add_tetrahedron(*corners, k_mu=mu, k_lambda=lam, k_damp=damping)
+        if case["triangles"]:
+            names = ("tri_ke", "tri_ka", "tri_kd", "tri_drag", "tri_lift")
+            materials = dict(zip(names, np.array(case["tri_materials"]).T.tolist(), strict=True))
+            builder.add_triangles(*np.array(case["triangles"]).T, **materials)
+        if case["edges"]:
+            stiffness, damping, rest = np.array(case["edge_materials"]).T.tolist()
+            builder.add_edges(*np.array(case["edges"]).T, rest=rest, edge_ke=stiffness, edge_kd=damping)
+        self.model = builder.finalize(device="cpu", requires_grad=True)
+        self.model.particle_grid = None  # no contact of particles with each other
+        self.solver = newton.solvers.SolverSemiImplicit(self.model, enable_tri_contact=False)
+
+    def controls(self, steps: int, *, gradient: bool) -> list:
+        """The model's own, which drives nothing, at each step."""
+        return [self.model.control(requires_grad=gradient)] * steps
+
+    def prepare(self, state: newton.State) -> None:
+        """Forget the forces of an earlier call: a step adds to them."""
+        state.clear_forces()
 
 
 class Simulation:
@@ -49,34 +102,29 @@ class Simulation:
             case: what was read.
             gradient: keep a state per step; otherwise two change places.
         """
-        self.model = build(case)
-        self.solver = newton.solvers.SolverFeatherstone(self.model, angular_damping=0.0)
-        self.dt, self.gradient = case["dt"], gradient
-        self.steps = len(case["force"]) * case["substeps"]
-        self.states = [self.model.state(requires_grad=gradient) for _ in range(self.steps + 1 if gradient else 2)]
-        for name, values in (("joint_q", case["joint_q0"]), ("joint_qd", case["joint_qd0"])):
-            getattr(self.states[0], name).assign(np.array(values, dtype=np.float32))
-        self.start = self.states[0].joint_q.numpy().copy(), self.states[0].joint_qd.numpy().copy()
-        self.controls = []
-        for row in case["force"]:
-            control = self.model.control(requires_grad=gradient)
-            control.joint_f.assign(np.array(row, dtype=np.float32))
-            self.controls += [control] * case["substeps"]
+        self.system = Links(case) if "links" in case else Particles(case)
+        self.steps, self.dt, self.gradient = case["steps"], case["dt"], gradient
+        model = self.system.model
+        self.states = [model.state(requires_grad=gradient) for _ in range(self.steps + 1 if gradient else 2)]
+        self.controls = self.system.controls(self.steps, gradient=gradient)
+        self.q0, self.qd0 = (np.array(case[name], dtype=np.float32) for name in ("q0", "qd0"))
+        self.restart()
+
+    def restart(self) -> None:
+        """Write the start to the first state."""
+        getattr(self.states[0], self.system.positions).assign(self.q0)
+        getattr(self.states[0], self.system.velocities).assign(self.qd0)
 
     def forward(self) -> None:
         """Step from the first state to the last."""
         for step in range(self.steps):
             here, there = (step, step + 1) if self.gradient else (step % 2, (step + 1) % 2)
-            self.solver.step(self.states[here], self.states[there], self.controls[step], None, self.dt)
+            self.system.prepare(self.states[here])
+            self.system.solver.step(self.states[here], self.states[there], self.controls[step], None, self.dt)
 
-    def restart(self) -> None:
-        """Put the start back, where two states change places."""
-        self.states[0].joint_q.assign(self.start[0])
-        self.states[0].joint_qd.assign(self.start[1])
-
-    def end(self) -> np.ndarray:
-        """Joint positions after the last step."""
-        return self.states[self.steps if self.gradient else self.steps % 2].joint_q.numpy()
+    def end(self) -> wp.array:
+        """Positions after the last step."""
+        return getattr(self.states[self.steps if self.gradient else self.steps % 2], self.system.positions)
 
 
 def least_time(function, repeats: int, before=lambda: None) -> float:
@@ -93,7 +141,7 @@ def least_time(function, repeats: int, before=lambda: None) -> float:
 
 
 def measure(case: dict) -> dict:
-    """Times of a step [s], launched from Python and replayed from a graph that Warp captured, and the last joint positions."""
+    """Times of a step [s], launched from Python and replayed from a graph that Warp captured, and the last positions."""
     repeats = case["repeats"]
     free, kept = Simulation(case, gradient=False), Simulation(case, gradient=True)
     seconds = {}
@@ -111,9 +159,10 @@ def measure(case: dict) -> dict:
     tape = wp.Tape()
     with tape:
         kept.forward()
-    ones = wp.full(len(case["joint_q0"]), 1.0, dtype=float, device="cpu")
-    timed("backward", lambda: tape.backward(grads={kept.states[-1].joint_q: ones}), tape.zero)
-    return {"seconds": seconds, "joint_q": free.end().tolist()}
+    end = kept.end()
+    ones = wp.full_like(end, 1.0, requires_grad=False)
+    timed("backward", lambda: tape.backward(grads={end: ones}), tape.zero)
+    return {"seconds": seconds, "end": free.end().numpy().tolist()}
 
 
 def main() -> None:

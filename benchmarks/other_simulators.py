@@ -1,21 +1,24 @@
-"""MuJoCo and Newton on the model of an articulated case: both are optional, and run on one core of the CPU."""
+"""MuJoCo and Newton on the models of cases: both are optional, and run on one core of the CPU."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.rollouts import Case
+from benchmarks.rollouts import KINDS, Case
+from benchmarks.table import Table, number, times
 from benchmarks.timing import best_time
 
-NEWTON_PYTHON = "NEWTON_PYTHON"  # environment variable: the interpreter that has Newton
+NEWTON_PYTHON = "NEWTON_PYTHON"  # environment variable: the interpreter that has Newton, where it is not this one
 _NEWTON_SIDE = Path(__file__).with_name("newton_side.py")
 _NEWTON_SECONDS = 1800.0  # its kernels are compiled at the first run
 
@@ -27,15 +30,21 @@ class Measured:
     Attributes:
         version: of the simulator, as text.
         seconds: of a step, by what was timed.
-        joint_q: [Q] joint positions after the steps that are compared [rad].
+        end: positions after the steps that are compared: [Q] of joints [rad], or [P, 3] of particles [m].
     """
 
     version: str
     seconds: dict[str, float]
-    joint_q: np.ndarray
+    end: np.ndarray
 
 
-def description(case: Case) -> dict[str, Any]:
+def gap(other: Measured, end: np.ndarray) -> str:
+    """Largest difference of the last positions."""
+    largest = np.abs(other.end - end).max()
+    return f"{largest:.0e}" if largest > 0 else "0"
+
+
+def links_description(case: Case) -> dict[str, Any]:
     """The first world of a case of fixed and revolute joints in plain numbers and lists, SI units, quaternions x, y, z, w.
 
     Motors are driven without servos, so that their forces are numbers known before the rollout. Limits are None where there are
@@ -60,14 +69,14 @@ def description(case: Case) -> dict[str, Any]:
         "substeps": settings.substeps,
         "gravity": arrays["gravity"].tolist(),
         "links": links,
-        "joint_q0": arrays["joint_q0"].tolist(),
-        "joint_qd0": arrays["joint_qd0"].tolist(),
+        "q0": arrays["joint_q0"].tolist(),
+        "qd0": arrays["joint_qd0"].tolist(),
         "force": np.clip(arrays["motor_gain"] * arrays["action"], -most, most).tolist(),
     }
 
 
 def mjcf(case: dict[str, Any]) -> str:
-    """A description as MJCF text: explicit inertials, no shapes, and the flags that make MuJoCo's step the same and fastest."""
+    """Links as MJCF text: explicit inertials, no shapes, and the flags that make MuJoCo's step the same and fastest."""
     motors = "".join(f'<motor joint="joint{i}"/>' for i, link in enumerate(case["links"]) if link["joint"] == "revolute")
     return (
         '<mujoco><compiler angle="radian" inertiafromgeom="false"/>'
@@ -108,7 +117,7 @@ def run_mujoco(case: dict[str, Any], *, compared: int, repeats: int) -> Measured
     """Forward rollouts in MuJoCo, by its own loop over steps (``mujoco.rollout``) on one thread; None where it is missing.
 
     Args:
-        case: a description; all its steps are timed.
+        case: a description of links; all its steps are timed.
         compared: steps after which its joint positions are told.
         repeats: timed calls.
     """
@@ -119,7 +128,7 @@ def run_mujoco(case: dict[str, Any], *, compared: int, repeats: int) -> Measured
         return None
     model = mujoco.MjModel.from_xml_string(mjcf(case))
     data = mujoco.MjData(model)
-    data.qpos[:], data.qvel[:] = case["joint_q0"], case["joint_qd0"]
+    data.qpos[:], data.qvel[:] = case["q0"], case["qd0"]
     whole = mujoco.mjtState.mjSTATE_FULLPHYSICS
     start = np.zeros((1, mujoco.mj_stateSize(model, whole)))
     mujoco.mj_getState(model, data, start[0], whole)
@@ -130,21 +139,22 @@ def run_mujoco(case: dict[str, Any], *, compared: int, repeats: int) -> Measured
     return Measured(f"MuJoCo {mujoco.__version__}", {"free": seconds / steps}, states[0, compared - 1, 1 : 1 + model.nq])
 
 
-def run_newton(cases: dict[str, dict[str, Any]], *, frames: int, repeats: int) -> dict[str, Measured] | str:
-    """Forward and backward rollouts with Newton's Featherstone solver, in the interpreter that NEWTON_PYTHON names.
+def run_newton(cases: dict[str, dict[str, Any]], *, repeats: int) -> dict[str, Measured] | str:
+    """Forward and backward rollouts with Newton's solvers, in the interpreter that NEWTON_PYTHON names or in this one.
 
     Args:
-        cases: descriptions by name.
-        frames: that are simulated.
+        cases: what ``newton_side.py`` reads, by name, without the repeats.
         repeats: timed calls.
 
     Returns:
         Results by case; a sentence where Newton was not measured.
     """
     python = os.environ.get(NEWTON_PYTHON)
+    if not python and all(importlib.util.find_spec(name) for name in ("newton", "warp")):
+        python = sys.executable
     if not python:
-        return f"not measured: set {NEWTON_PYTHON} to a Python interpreter that has the packages newton and warp-lang"
-    asked = {name: case | {"force": case["force"][:frames], "repeats": repeats} for name, case in cases.items()}
+        return f"not measured: install the extra `peers`, or set {NEWTON_PYTHON} to a Python interpreter that has its packages"
+    asked = {name: case | {"repeats": repeats} for name, case in cases.items()}
     try:
         done = subprocess.run(
             [python, str(_NEWTON_SIDE)], input=json.dumps(asked), capture_output=True, text=True, timeout=_NEWTON_SECONDS,
@@ -155,4 +165,36 @@ def run_newton(cases: dict[str, dict[str, Any]], *, frames: int, repeats: int) -
         return f"not measured: {python} failed ({told[-1] if told else type(error).__name__})"
     answer = json.loads(done.stdout.splitlines()[-1])
     version = f"Newton {answer['newton']}, Warp {answer['warp']}"
-    return {name: Measured(version, r["seconds"], np.array(r["joint_q"])) for name, r in answer["results"].items()}
+    return {name: Measured(version, r["seconds"], np.array(r["end"])) for name, r in answer["results"].items()}
+
+
+def newton_table(
+    title: str, what: str, ours: Mapping[str, Mapping[str, float]], newton: Mapping[str, Measured] | str, remark: str
+) -> Table:
+    """Steps forward and backward beside Newton's.
+
+    Args:
+        title: of the table; times are in us a step.
+        what: names the cases.
+        ours: seconds of a step by case and kind.
+        newton: the same of Newton, or why there is nothing to compare with.
+        remark: on what is the same and what differs, shown where Newton was measured.
+    """
+    result = Table(title, (what, "pass", "here", "Newton", "times as fast", "Newton, replayed graph", "times as fast"))
+    for name, seconds in ours.items():
+        for kind, label in KINDS.items():
+            cells = ["not measured", "", "not measured", ""]
+            if not isinstance(newton, str):
+                theirs = [newton[name].seconds[key] for key in (kind, f"{kind}, graph")]
+                cells = [cell for t in theirs for cell in (number(t * 1e6), times(t / seconds[kind]))]
+            result.add(name, label, number(seconds[kind] * 1e6), *cells)
+    if isinstance(newton, str):
+        result.remarks.append(f"Newton was {newton}.")
+    else:
+        versions = ", ".join(sorted({other.version for other in newton.values()}))
+        result.remarks.append(
+            f'{remark} {versions}, f32, one thread. "Newton" launches its kernels from Python, as its examples do; "replayed '
+            'graph" records them once (`wp.ScopedCapture`) and replays them, without the time to record. Backward is Warp\'s '
+            "tape, from the positions at the end; here it is from every number of every frame."
+        )
+    return result

@@ -13,6 +13,7 @@ from benchmarks.timing import best_times
 from ti_sim.adjoint import Adjoint, StoreAll
 
 MEGA = 1e-6
+KINDS = {"free": "forward, no gradient", "taped": "forward, taped", "backward": "backward"}
 
 BOUND_HEADER = (
     "pass", "flops a step", "Gflop/s", "of the scalar peak", "a step in dependent multiply-adds", "state bytes a step", "GB/s",
@@ -20,7 +21,7 @@ BOUND_HEADER = (
 )  # fmt: skip
 
 # What a rollout gives at its frames, where it has it, in the order that the solver's adjoint takes it.
-_FRAMES = ("joint_q", "joint_qd", "body_q", "body_qd")
+_FRAMES = ("joint_q", "joint_qd", "body_q", "body_qd", "particle_q", "particle_qd")
 
 
 @dataclass(frozen=True)

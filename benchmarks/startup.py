@@ -7,12 +7,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.table import Table
 
 SIMULATE_TARGET = 10.0  # s
 FIRST_STEP_TARGET = 3.0  # s
+COLD_TARGET = 20.0  # s, the compilation of any scene
 
 # Prints the clock after each stage; its parent knows when it was started.
 FIRST_STEP = """
@@ -29,6 +31,23 @@ scene.frames = 1
 with torch.no_grad():
     scene.rollout()
 print(torched, imported, started, time.time())
+"""
+
+# Prints seconds: until the engine runs, for the first frame interval of a scene, and for its adjoint.
+FIRST_GRADIENT = """
+import time
+began = time.time()
+import torch
+from risp_torch.scene import load_scene
+from ti_sim.base.runtime import start
+start(device="auto", precision="f32")
+started = time.time()
+scene = load_scene({name!r})
+values = {{name: value.requires_grad_() for name, value in scene.table.values().items()}}
+states = scene.rollout(values, frames=1)
+moved = time.time()
+states.{array}.sum().backward()
+print(started - began, moved - started, time.time() - moved)
 """
 
 
@@ -48,6 +67,35 @@ def table(*, quick: bool) -> Table:
             result.add("`risp simulate cube`, nothing cached: all kernels compiled", f"{_simulate(cache):.1f}", "")
     result.remarks.append("Each in a process of its own, from its launch to its end or to that of its first steps.")
     return result
+
+
+def compilation_table(scenes: Sequence[tuple[str, str]], *, quick: bool) -> Table:
+    """Seconds of the first frame interval of scenes and of its adjoint, with an empty cache of kernels and with a full one.
+
+    Args:
+        scenes: (name, array of its states that the loss takes).
+        quick: measure the full cache once.
+    """
+    result = Table(
+        "Compilation: first frame of a scene, with its gradient, in a process of its own (s)",
+        ("scene", "cache of kernels", "first frame", "its adjoint", "both", "target", "import and start before"),
+    )
+    for name, array in scenes:
+        with tempfile.TemporaryDirectory() as cache:
+            runs = [_first_gradient(name, array, cache) for _ in range(2 if quick else 4)]
+        for label, target, chosen in (("empty", COLD_TARGET, runs[:1]), ("full", FIRST_STEP_TARGET, runs[1:])):
+            started, frame, adjoint = min(chosen, key=lambda run: run[1] + run[2])
+            cells = [f"{seconds:.2f}" for seconds in (frame, adjoint, frame + adjoint)]
+            result.add(name, label, *cells, f"{target:g}", f"{started:.2f}")
+    result.remarks.append("The time to make the scene is part of the first frame.")
+    return result
+
+
+def _first_gradient(name: str, array: str, cache: str) -> tuple[float, ...]:
+    """What ``FIRST_GRADIENT`` prints."""
+    code = FIRST_GRADIENT.format(name=name, array=array)
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=_environment(cache))
+    return tuple(float(seconds) for seconds in done.stdout.split()[-3:])
 
 
 def _simulate(cache: str | None = None) -> float:

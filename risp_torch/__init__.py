@@ -16,12 +16,16 @@ from risp_torch.inversion import (
 )
 from risp_torch.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
 from risp_torch.scene import (
+    Air,
     AmbientLight,
+    Bending,
     Camera,
     Contact,
     DirectionalLight,
+    Elastic,
     EnvironmentLight,
     Fixed,
+    Membrane,
     PointLight,
     Prismatic,
     Revolute,
@@ -38,11 +42,11 @@ from risp_torch.video import read_video, write_frames, write_video
 from ti_sim import Box, Capsule, Checkpoint, Cone, Cylinder, DivergenceError, Mesh, Param, Sphere, StoreAll, UserError, start
 
 __all__ = [
-    "AmbientLight", "Box", "Camera", "Capsule", "Checkpoint", "Cone", "Contact", "Cylinder", "Direction", "DirectionalLight",
-    "DivergenceError", "EnvironmentLight", "Factor", "Fixed", "Inversion", "Mesh", "OptimiseSettings", "Param",
-    "PerceptualLoss", "PixelLoss", "PointLight", "Prismatic", "Range", "RenderingParameters", "Revolute", "RispLoss",
-    "RispTask", "Scene", "SinePulse", "Sphere", "Spherical", "StateLoss", "States", "StoreAll", "Surface", "UserError",
-    "check_film_gradient", "check_torch", "contact_sheet", "default_psi", "film", "image_jacobian", "invert", "landscape",
-    "load_scene", "load_task", "pixel_loss", "read_video", "scene_names", "simulate_video", "start", "write_frames",
-    "write_video",
+    "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "Cone", "Contact", "Cylinder", "Direction",
+    "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Factor", "Fixed", "Inversion", "Membrane", "Mesh",
+    "OptimiseSettings", "Param", "PerceptualLoss", "PixelLoss", "PointLight", "Prismatic", "Range", "RenderingParameters",
+    "Revolute", "RispLoss", "RispTask", "Scene", "SinePulse", "Sphere", "Spherical", "StateLoss", "States", "StoreAll",
+    "Surface", "UserError", "check_film_gradient", "check_torch", "contact_sheet", "default_psi", "film", "image_jacobian",
+    "invert", "landscape", "load_scene", "load_task", "pixel_loss", "read_video", "scene_names", "simulate_video", "start",
+    "write_frames", "write_video",
 ]  # fmt: skip

@@ -40,7 +40,7 @@ def photoreal_film(
 
     Args:
         scene: with a camera.
-        states: from ``scene.rollout``, or poses [B, T, N, 7] (m, unit quaternions).
+        states: from ``scene.rollout``, or where everything is (``Scene.poses``).
         parameters: values that replace the scene's own.
         camera: name of the camera, the first one by default.
         options: samples, path length, variant; ``MitsubaSettings()`` by default.
@@ -53,11 +53,10 @@ def photoreal_film(
     import torch
 
     with torch.no_grad():
-        body_q = scene.poses(states)[:1]
-        inputs = scene.render_inputs(scene.table.values(parameters, worlds=1), body_q, camera=camera)
-    names = [body.name for body in scene.bodies]
+        placement = scene.poses(states)[:1]
+        inputs = scene.render_inputs(scene.table.values(parameters, worlds=1), placement, camera=camera)
     settings = scene.raster_settings(camera=camera)
-    return MitsubaFilm(_numpy(inputs), settings, options=options, bodies=names, look=look, variant=variant)
+    return MitsubaFilm(_numpy(inputs), settings, options=options, bodies=scene.part_names, look=look, variant=variant)
 
 
 def write_photoreal_frames(folder: Path | str, film: MitsubaFilm, *, fps: float, masks: bool = True) -> int:

@@ -7,6 +7,7 @@ again: the same command goes on where it was.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -176,5 +177,8 @@ def _worst(result: Inversion, truth: dict[str, float], names: Sequence[str], ask
     rows = []
     for name in names:
         size = truth[name] if asked.relative else 1.0
-        rows.append(((result.values[name] - truth[name]) / size, result.sd[name] / abs(size)))
+        # Error bars of numbers on a logarithmic scale are in decades.
+        logarithmic = result.unknowns.params[name].scale == "log10"
+        bar = result.sd[name] * (math.log(10) * result.values[name] if logarithmic else 1.0)
+        rows.append(((result.values[name] - truth[name]) / size, bar / abs(size)))
     return max(rows, key=lambda row: abs(row[0]))

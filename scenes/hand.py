@@ -56,12 +56,14 @@ def make_scene(stiffness: float = 1.0, size: int = 128) -> Scene:
     return scene
 
 
-def add_hand(scene: Scene, stiffness: float, *, collision: Collection[str] = ()) -> None:
+def add_hand(scene: Scene, stiffness: float, *, gain: float = 0.35, collision: Collection[str] = ()) -> None:
     """The links and motors of the hand.
 
     Args:
         scene: which gets them.
         stiffness: of the joints of every finger [N m/rad].
+        gain: torque of a command of 1 [N m]. With the usual one hardly any joint reaches its limits, however soft: where limits
+            hold a joint its motion does not tell its stiffness.
         collision: names of the links that meet other bodies.
     """
     for finger in NAMES:
@@ -85,8 +87,8 @@ def add_hand(scene: Scene, stiffness: float, *, collision: Collection[str] = ())
             actions=SinePulse(
                 amplitude=Param(amplitude, low=0.0, high=1.0, frozen=True), delay=Param(delay, low=0.0, high=40.0, frozen=True)
             ),
-            gain=0.5,
-            limit=0.5,
+            gain=gain,
+            limit=gain,
             shared=True,
         )
 

@@ -24,7 +24,7 @@ def make_scene(mass: float = 0.1, stiffness: float = 1.0, size: int = 128) -> Sc
     scene.add_ground(
         contact=Contact(stiffness=400.0, damping=0.3, friction_stiffness=2.0, friction=0.4), height=-0.5 * SIDE - 0.001
     )
-    add_hand(scene, stiffness, collision=("thumb2",))
+    add_hand(scene, stiffness, gain=0.5, collision=("thumb2",))
     scene.add_rigid(
         "cube",
         shape=Box(SIDE, SIDE, SIDE),

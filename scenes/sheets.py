@@ -466,8 +466,18 @@ def mitsuba_sheet(size: int, samples: int = SAMPLES) -> Sheet:
 
 def joint_sheet(size: int) -> Sheet:
     """Four moments of each scene with joints."""
+    return moments(("pendulum", "double_pendulum", "hand", "hand_cube"), size)
+
+
+def deformable_sheet(size: int) -> Sheet:
+    """Four moments of each scene of a deformable body."""
+    return moments(("beam", "rod", "ball_soft", "cloth", "springs"), size)
+
+
+def moments(names: Sequence[str], size: int) -> Sheet:
+    """Four moments of each scene."""
     pictures = {}
-    for name in ("pendulum", "double_pendulum", "hand", "hand_cube"):
+    for name in names:
         scene = load_scene(name, size=size)
         with torch.no_grad():
             states = scene.rollout()
@@ -490,6 +500,7 @@ SHEETS: Mapping[str, Callable[[int], Sheet]] = {
     "derivatives": derivative_sheet,
     "psi": psi_sheet,
     "joints": joint_sheet,
+    "deformables": deformable_sheet,
     "mitsuba": mitsuba_sheet,
 }
 

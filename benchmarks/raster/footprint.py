@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from benchmarks.memory import peak_bytes, reset_peak, resident_bytes
+from benchmarks.memory import in_own_process, peak_bytes, reset_peak, resident_bytes
 from benchmarks.raster.scenes import make_inputs, on_numpy, sphere
 from ti_render import RasterSettings, RenderInputs, given_inputs, render, render_adjoint
 from ti_sim.base.runtime import require, start
@@ -71,13 +68,9 @@ def _traced(function: Callable[[], object]) -> tuple[object, int, int]:
 def process_growth(pixels: int, faces: int, images: int, aggregation: str) -> int | None:
     """Bytes by which one forward and one backward pass raise the peak memory of a process of its own that has drawn 8 x 8 pixels
     before; None where the system does not tell."""
-    if not sys.platform.startswith("linux"):
-        return None
-    call = f"print_growth({pixels}, {faces}, {images}, {aggregation!r}, {require().device!r})"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    code = f"from benchmarks.raster.footprint import print_growth; {call}"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
-    return int(done.stdout.split()[-1])
+    arguments = pixels, faces, images, aggregation, require().device
+    numbers = in_own_process("benchmarks.raster.footprint", "print_growth", *arguments)
+    return None if numbers is None else numbers[0]
 
 
 def print_growth(pixels: int, faces: int, images: int, aggregation: str, device: str) -> None:

@@ -24,9 +24,7 @@ class _Rollout(torch.autograd.Function):
         ctx.solver = solver
         ctx.kept = result if adjoint is not None else None
         solver.check_divergence(result)
-        steps = torch.full((inputs.world_count, solver.model.link_count), -1, dtype=torch.int32, device=inputs.link_mass.device)
-        failed = torch.nonzero(result.diverged_step >= 0)[:, 0]
-        steps[failed, result.diverged_link[failed].long()] = result.diverged_step[failed]
+        steps = failed_links(result, solver.model.link_count)
         ctx.mark_non_differentiable(steps)
         # Copies: what is returned may change hands, and the adjoint reads the rollout's own frames.
         return *(t.clone() for t in (result.joint_q, result.joint_qd, result.body_q, result.body_qd)), steps
@@ -38,6 +36,14 @@ class _Rollout(torch.autograd.Function):
         frames = (kept.joint_q, kept.joint_qd, kept.body_q, kept.body_qd)
         given = [upstream(bar, like.shape, like) for bar, like in zip(bars[:4], frames, strict=True)]
         return (None, None, None, *ctx.solver.rollout_adjoint(kept, *given).arrays())
+
+
+def failed_links(result: ArticulatedRollout, links: int) -> torch.Tensor:
+    """[B, N] int32 step after which a link's joint was the first whose state was not finite, -1 for all others."""
+    steps = torch.full((len(result.diverged_step), links), -1, dtype=torch.int32, device=result.diverged_step.device)
+    failed = torch.nonzero(result.diverged_link >= 0)[:, 0]
+    steps[failed, result.diverged_link[failed].long()] = result.diverged_step[failed]
+    return steps
 
 
 def articulated_rollout(

@@ -76,7 +76,7 @@ def chosen_look(scene: Any, options: argparse.Namespace, mitsuba: MitsubaSetting
 
     if mitsuba.look != "photoreal":
         return None
-    bodies = [body.name for body in scene.bodies]
+    bodies = scene.part_names
     if options.appearance is None:
         return draw_appearance(bodies, seed=mitsuba.seed, colors=options.colors or "keep")
     try:

@@ -71,10 +71,10 @@ def _pictures(scene: Any, options: argparse.Namespace, values: dict[str, Any]) -
 
 
 def _poses(scene: Any, frame: int) -> Any:
-    """Poses [1, 1, N, 7] of a frame."""
+    """Where everything is in a frame [1, 1, ...] (``Scene.poses``)."""
     if frame == 0:
         return scene.start_poses(scene.table.values())[:, None]
-    return scene.rollout(frames=frame).body_q[:, -1:]
+    return scene.poses(scene.rollout(frames=frame))[:, -1:]
 
 
 def _shown(pictures: Any, quantity: str) -> tuple[Any, list[str]]:

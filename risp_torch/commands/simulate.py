@@ -104,9 +104,14 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
 
     write_video(path / "video.mp4", pictures, fps=1 / scene.frame_dt, crf=options.crf)
     with replacing(path / "states.npz") as temporary, open(temporary, "wb") as file:
+        names = {"body_names": [b.name for b in scene.bodies]}
+        arrays = {"body_q": states.body_q, "body_qd": states.body_qd}
+        if scene.deformables:
+            names["deformable_names"] = [part.name for part in scene.deformables]
+            arrays |= {"particle_q": states.particle_q, "particle_qd": states.particle_qd}
         np.savez(
-            file, time=np.arange(scene.frames + 1) * scene.frame_dt, body_q=states.body_q[0].cpu().numpy(),
-            body_qd=states.body_qd[0].cpu().numpy(), body_names=np.array([b.name for b in scene.bodies]),
+            file, time=np.arange(scene.frames + 1) * scene.frame_dt, **{key: np.array(value) for key, value in names.items()},
+            **{key: array[0].cpu().numpy() for key, array in arrays.items()},
         )  # fmt: skip
     report.write_film_strip(path / "strip.png", pictures, fps=1 / scene.frame_dt)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -107,7 +108,12 @@ class Plan:
     def image_bytes(self) -> int:
         """Size of one picture with its derivatives, state and appearance [bytes]."""
         pixels = self.settings.size**2 * (_PIXEL["images"] + len(self.labels) * _PIXEL["jacobian"])
-        return pixels + 4 * (len(self.labels) + len(self.outputs) + 7 * len(self.description["bodies"]))
+        return pixels + 4 * (len(self.labels) + len(self.outputs) + math.prod(self._placement))
+
+    @property
+    def _placement(self) -> tuple[int, ...]:
+        """Shape of one state (``Scene.poses``)."""
+        return tuple(self.description.get("placement", (len(self.description["bodies"]), 7)))
 
     def shapes(self, shard: int) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Type (as safetensors calls it) and shape of every tensor of a shard, by name."""
@@ -117,7 +123,7 @@ class Plan:
             "jacobian": ("F16", (count, len(self.labels), side, side, 3)),
             "outputs": ("F32", (count, len(self.outputs))),
             "psi": ("F32", (count, len(self.labels))),
-            "states": ("F32", (count, len(self.description["bodies"]), 7)),
+            "states": ("F32", (count, *self._placement)),
         }
 
     def command(self, folder: Path) -> str:

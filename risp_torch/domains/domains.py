@@ -54,7 +54,7 @@ class PhotorealDomain:
     samples: int = 64
 
     def film(self, scene: Scene, states: States | torch.Tensor, *, seed: int) -> MitsubaFilm:
-        """The film of a motion (or of poses [1, T, N, 7]) in one drawn look; its pictures are made when they are asked for.
+        """The film of a motion (or of ``Scene.poses``) in one drawn look; its pictures are made when they are asked for.
 
         Args:
             scene: with a camera.
@@ -67,7 +67,7 @@ class PhotorealDomain:
         from risp_torch.photoreal import photoreal_film
         from ti_render.photoreal import MitsubaSettings, draw_appearance
 
-        look = draw_appearance([body.name for body in scene.bodies], seed=seed, ranges=self.ranges, colors=self.colors)
+        look = draw_appearance(scene.part_names, seed=seed, ranges=self.ranges, colors=self.colors)
         return photoreal_film(scene, states, options=MitsubaSettings(samples=self.samples, seed=seed), look=look)
 
     def to_json(self) -> dict[str, Any]:

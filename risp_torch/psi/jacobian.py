@@ -15,7 +15,7 @@ from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
     from risp_torch.scene import Scene, States
-    from risp_torch.scene.scene import Quantity
+    from risp_torch.scene.stage import Quantity
 
 
 def image_jacobian(
@@ -37,8 +37,8 @@ def image_jacobian(
 
     Args:
         scene: what is rendered.
-        states: from ``Scene.rollout``, or poses [B, T, N, 7], [B, N, 7] or [N, 7] (m, unit quaternions). Poses of one world serve
-            as many as psi has.
+        states: from ``Scene.rollout``, or poses [B, T, N, 7], [B, N, 7] or [N, 7] (m, unit quaternions; with deformable bodies
+            ``Scene.poses``, or without its first axes). Poses of one world serve as many as psi has.
         psi: [K] for all worlds, or [B, K], each world its own.
         parameters: what psi means.
         columns: parameter names or labels by which is differentiated, all of psi by default.
@@ -53,8 +53,8 @@ def image_jacobian(
         UserError: shapes do not fit, a name is unknown, or as ``Scene.render``.
     """
     psi = constant(psi).detach()
-    body_q, batch = _worlds_and_frames(scene, states, psi)
-    worlds, frames = body_q.shape[:2]
+    placement, batch = _worlds_and_frames(scene, states, psi)
+    worlds, frames = placement.shape[:2]
     chosen = range(parameters.size) if columns is None else parameters.indices(columns)
     steps = torch.eye(parameters.size, dtype=psi.dtype, device=psi.device)[list(chosen)]
     fields = scene.picture_fields(worlds, camera=camera)
@@ -72,7 +72,7 @@ def image_jacobian(
         # Forward mode gives a float64 tangent to a float32 number without axes that met a Python number.
         tangents = {name: derivative.movedim(-1, 0).to(made[name].dtype) for name, derivative in derivatives.items()}
         values = scene.table.values({**(given or {}), **parameters.values(psi)}, worlds=worlds)
-        inputs = scene.render_inputs(values, body_q.detach(), camera=camera, quantity=quantity)
+        inputs = scene.render_inputs(values, placement.detach(), camera=camera, quantity=quantity)
         inputs = replace(inputs, **made)  # with rows as in the tangents
         settings = scene.raster_settings(camera=camera, quantity=quantity)
         pictures, jacobian = bridge.render_jacobian(inputs, settings, tangents, memory_limit=memory_limit)
@@ -85,16 +85,16 @@ def _worlds_and_frames(
     scene: Scene, states: States | torch.Tensor, psi: torch.Tensor
 ) -> tuple[torch.Tensor, tuple[int, ...]]:
     """Poses [B, T, N, 7] for the worlds of psi, and the batch axes of the result."""
-    given = states if isinstance(states, torch.Tensor) else states.body_q
+    given = states if isinstance(states, torch.Tensor) else states.placement
     lacking = 4 - given.ndim
     if not 0 <= lacking <= 2:
         raise UserError(f"the poses have shape {tuple(given.shape)}: give [worlds, frames, bodies, 7], or without the first axes")
-    body_q = given[:, None] if lacking == 1 else given[None, None] if lacking == 2 else given
-    body_q = scene.poses(body_q)
-    if psi.ndim == 2 and body_q.shape[0] == 1:
-        body_q = body_q.expand(psi.shape[0], -1, -1, -1)
-    if psi.ndim == 2 and psi.shape[0] != body_q.shape[0]:
-        raise UserError(f"psi has {psi.shape[0]} rows and the poses are of {body_q.shape[0]} worlds: give one row for each")
-    worlds, frames = body_q.shape[:2]
+    placement = given[:, None] if lacking == 1 else given[None, None] if lacking == 2 else given
+    placement = scene.poses(placement)
+    if psi.ndim == 2 and placement.shape[0] == 1:
+        placement = placement.expand(psi.shape[0], -1, -1, -1)
+    if psi.ndim == 2 and psi.shape[0] != placement.shape[0]:
+        raise UserError(f"psi has {psi.shape[0]} rows and the poses are of {placement.shape[0]} worlds: give one row for each")
+    worlds, frames = placement.shape[:2]
     batch = {0: (worlds, frames), 1: (worlds,), 2: (worlds,) if psi.ndim == 2 else ()}[lacking]
-    return body_q, batch
+    return placement, batch

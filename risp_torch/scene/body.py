@@ -13,7 +13,7 @@ from risp_torch.scene.items import Contact, Surface
 from risp_torch.scene.look import Look, make_look
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
-from ti_sim.articulated.collision import CollisionShape
+from ti_sim.articulated.collision import CollisionShape, mesh_shape
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.shapes import (
@@ -164,10 +164,10 @@ def check_contact(name: str, contact: Contact | None, *, collision: bool, ground
 
 
 def collision_shape(name: str, shape: Shape | Form) -> CollisionShape:
-    """The shape by which a body meets others, centred at its centre of mass.
+    """The shape by which a body meets others, centred at its centre of mass; by a mesh's distance field if it is none of three.
 
     Raises:
-        UserError: it is no sphere, capsule or box.
+        UserError: the shape is not known, or the cells of its distance field are too coarse.
     """
     if isinstance(shape, Sphere):
         return CollisionShape("sphere", (shape.radius,))
@@ -175,7 +175,9 @@ def collision_shape(name: str, shape: Shape | Form) -> CollisionShape:
         return CollisionShape("capsule", (shape.radius, 0.5 * shape.length))
     if isinstance(shape, Box):
         return CollisionShape("box", (0.5 * shape.x, 0.5 * shape.y, 0.5 * shape.z))
-    raise UserError(f"{name} is a {type(shape).__name__}, and only a Sphere, Capsule or Box meets other bodies")
+    if isinstance(shape, Form):
+        raise UserError(f"{name} is made of several shapes and meets no other bodies: leave collision out, or give it one Shape")
+    return mesh_shape(shape)
 
 
 def check_mass_choice(name: str, density: Any, mass: Any, inertia: Any, inertia_per_mass: Any) -> None:

@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from risp_torch.scene.deformation import deformable_model
+from risp_torch.scene.elements import Net, Sheet
 from risp_torch.scene.links import Link
+from risp_torch.scene.states import placement_shape
+from ti_sim.deformable.model import TABLES
 
 if TYPE_CHECKING:
     from risp_torch.scene.body import Body
+    from risp_torch.scene.deformable import Deformable
+    from risp_torch.scene.look import Look
     from risp_torch.scene.scene import Scene
 
 MOST_LISTED = 4096  # numbers of one parameter that are listed; of larger arrays, such as textures, there is a checksum
@@ -50,7 +56,41 @@ def _driving(scene: Scene) -> dict[str, Any]:
     joints = {key: value for key, value in (("links", links), ("motors", motors), ("collision", meets)) if value}
     rotors = [[r.name, r.body, list(r.axis), r.limit, r.count] for r in scene.rotors]
     region = scene.settings.max_distance
+    joints |= _softness(scene)
     return joints | ({"rotors": rotors} if rotors else {}) | ({"max_distance": region} if math.isfinite(region) else {})
+
+
+def _softness(scene: Scene) -> dict[str, Any]:
+    """Deformable bodies and their loads, of scenes that have some."""
+    if not scene.deformables:
+        return {}
+    model, loads = deformable_model(scene.deformables, scene.loads, ground_height=scene.ground_height), []
+    for load in scene.loads:
+        direction = None if load.direction is None else load.direction.tolist()
+        loads.append([load.name, load.particles.tolist(), direction, str(load.limit)])
+    checksum = sha256(repr((model.solid_energy, model.parts, model.ground_height)).encode())
+    for name in ("fixed", "prescribed", "contact", "particle_rest", "tri_normal", *TABLES.values()):
+        checksum.update(np.ascontiguousarray(getattr(model, name)).tobytes())
+    for part in scene.deformables:
+        for array in _look_arrays(part.look):
+            checksum.update(np.ascontiguousarray(array).tobytes())
+    textures = [[*part.look.textures, part.look.wrap] for part in scene.deformables]
+    described = {"deformables": [_deformable(part) for part in scene.deformables], "deformable_textures": textures}
+    described |= {"deformable_sha256": checksum.hexdigest(), "placement": list(placement_shape(scene))}
+    return described | ({"loads": loads} if loads else {})
+
+
+def _deformable(part: Deformable) -> list[Any]:
+    """What decides how a deformable body moves, besides its numbers and its mesh."""
+    elements = part.elements
+    if isinstance(elements, Net):
+        return [part.name, part.material]
+    grouped = elements.actuation is not None and elements.actuation.groups is not None
+    groups = elements.actuation.groups.tolist() if grouped else None
+    described = [part.name, part.material, elements.stiffness.young, elements.stiffness.convention, groups]
+    if isinstance(elements, Sheet):
+        described += [elements.depth, elements.stiffness.thickness, part.thickness]
+    return described
 
 
 def _link(link: Link) -> list[Any]:
@@ -64,11 +104,19 @@ def _geometry_checksum(bodies: Iterable[Body]) -> str:
     for body in bodies:
         look, arrays = body.look, [body.points, body.orientation]
         if look is not None:
-            uv = np.zeros(0) if look.uv is None else look.uv
-            arrays = [look.mesh.vertices, look.mesh.faces, *arrays, look.corner_normal, look.face_texture, uv]
+            seen = _look_arrays(look)
+            arrays = [*seen[:2], *arrays, *seen[2:]]
+        if body.collision is not None and body.collision.kind == "mesh":
+            arrays += [body.collision.corners, body.collision.distance.coefficients]
         for array in arrays:
             checksum.update(np.ascontiguousarray(array).tobytes())
     return checksum.hexdigest()
+
+
+def _look_arrays(look: Look) -> list[np.ndarray]:
+    """The mesh of a look, and what lies on it."""
+    uv = np.zeros(0) if look.uv is None else look.uv
+    return [look.mesh.vertices, look.mesh.faces, look.corner_normal, look.face_texture, uv]
 
 
 def _listed(value: Any) -> Any:

@@ -33,6 +33,8 @@ class Look:
         wrap: of the textures.
         uv: [F, 3, 2] the mesh's own texture coordinates, or None where the surface has no texture or has its own.
         corner_normal: [F, 3] int32 groups of corners that share a normal, -1 for flat faces.
+        carrier: [V] particle of the scene that each vertex moves with; None for a rigid body.
+        offset: [V, 3] of the vertices from these particles [m].
     """
 
     name: str
@@ -42,6 +44,8 @@ class Look:
     wrap: Wrap
     uv: np.ndarray | None
     corner_normal: np.ndarray
+    carrier: np.ndarray | None = None
+    offset: np.ndarray | None = None
 
     def color_name(self, values: Any) -> str:
         """Which of its three possible names the body's colour has among ``values``."""

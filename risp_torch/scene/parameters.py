@@ -17,7 +17,7 @@ from ti_sim.base.param import Param, as_param
 
 _MOST_SHOWN = 64  # numbers of an array that an error writes out
 
-Sign = Literal["positive", "not negative", "color"]
+Sign = Literal["positive", "not negative", "color", "poisson"]
 
 
 @dataclass
@@ -26,7 +26,7 @@ class ParameterTable:
 
     Attributes:
         params: dotted name -> Param, in the order in which the scene named them.
-        signs: dotted name -> "positive" or "not negative", of the numbers that must be so.
+        signs: dotted name -> what its numbers must be (``add``).
     """
 
     params: dict[str, Param]
@@ -40,7 +40,8 @@ class ParameterTable:
             value: Param, number or array; one number for a vector means all its entries.
             unit: for tables, unless the Param has its own.
             shape: of the value.
-            sign: "positive" where zero and less are errors, "not negative" where less than zero is one, "color" outside [0, 1].
+            sign: "positive" where zero and less are errors, "not negative" where less than zero is one, "color" outside [0, 1],
+                "poisson" outside (-1, 0.5).
 
         Raises:
             UserError: the name is taken, the shape is wrong, or the sign is.
@@ -134,20 +135,25 @@ class ParameterTable:
         plain = tensor.detach()
         if not torch.isfinite(plain).all():
             raise UserError(f"{name} has values that are not finite: give finite numbers")
-        if self.signs.get(name) in ("positive", "not negative"):
+        if self.signs.get(name) in ("positive", "not negative", "poisson"):
             _check_sign(name, plain.min().item(), param.unit, self.signs[name])
+            _check_sign(name, plain.max().item(), param.unit, self.signs[name])
         return tensor
 
 
 def _check_sign(name: str, value: Any, unit: str, sign: Sign | None) -> None:
     """Raise a UserError for a number of the wrong sign, or a colour outside [0, 1]."""
     number = np.asarray(value, dtype=np.float64)
-    wanted = {"positive": "above zero", "not negative": "that is not negative", "color": "from 0 to 1 (linear colour)"}
+    wanted = {
+        "positive": "above zero", "not negative": "that is not negative", "color": "from 0 to 1 (linear colour)",
+        "poisson": "between -1 and 0.5",
+    }  # fmt: skip
     wrong = {
         None: False,
         "positive": (number <= 0).any(),
         "not negative": (number < 0).any(),
         "color": (number < 0).any() or (number > 1).any(),
+        "poisson": (number <= -1).any() or (number >= 0.5).any(),
     }
     if wrong[sign]:
         shown = value if number.size <= _MOST_SHOWN else f"an array with numbers from {number.min():.4g} to {number.max():.4g}"

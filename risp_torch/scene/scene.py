@@ -5,55 +5,50 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from risp_torch import bridge
 from risp_torch.robot_files import RobotDescription
 from risp_torch.scene.articulation import articulated_inputs, velocity_slices
-from risp_torch.scene.backdrop import Backdrop, Pattern
-from risp_torch.scene.body import Body, add_contact, make_body
-from risp_torch.scene.cameras import ALL, Cameras
+from risp_torch.scene.authoring import DeformableScene
+from risp_torch.scene.backdrop import Pattern
+from risp_torch.scene.body import add_contact, make_body
 from risp_torch.scene.description import describe
-from risp_torch.scene.items import Camera, Contact, Light, Picture, Surface, Vector, Wrap
+from risp_torch.scene.items import Contact, Picture, Surface, Vector, Wrap
 from risp_torch.scene.joints import Joint
-from risp_torch.scene.lights import Lights
 from risp_torch.scene.links import Link, make_link
 from risp_torch.scene.motors import Motors, make_motors
-from risp_torch.scene.numbers import Values, plain, shared_rows
+from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.robot import add_robot
 from risp_torch.scene.rotors import Rotors, make_rotors
 from risp_torch.scene.simulation import (
     AppliedForce,
-    States,
-    articulated_rollout,
     articulated_solver,
+    deformable_solver,
+    deformable_step_warnings,
+    motion,
     poses_of_joints,
     rigid_inputs,
-    rigid_rollout,
     rigid_solver,
     step_warnings,
 )
-from risp_torch.scene.view import Field, View
+from risp_torch.scene.states import States, joined_placement
 from risp_torch.suggest import unknown_name_error
-from ti_render import MeshTopology, RasterSettings, RenderInputs, ShadowSettings
 from ti_sim.adjoint import Adjoint
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
+from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.rigid.model import Integrator, Plan, RigidInputs, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.shapes import Shape, check_inertia
 
-Quantity = Literal["color", "depth", "normal"]
 
-
-class Scene:
+class Scene(DeformableScene):
     """Bodies, contact, forces, camera and lights; which numbers they have; how to simulate and render them."""
 
     def __init__(
@@ -102,30 +97,21 @@ class Scene:
             raise UserError(f"frame_dt={frame_dt} s, frames={frames}, substeps={substeps}: all three must be positive")
         self.name = name
         self.frame_dt = frame_dt
-        self.frames = frames
         self.settings = RigidSettings(
             dt=frame_dt / substeps, substeps=substeps, integrator=integrator, plan=plan, max_distance=max_distance
         )
-        self.style: dict[str, Any] = {
+        style = {
             "shading": shading, "aggregation": aggregation, "composite": composite, "antialias": antialias,
             "two_sided": two_sided,
         }  # fmt: skip
-        RasterSettings(width=1, height=1, **self.style)  # refuses unknown choices here, where they were made
-        self.table = ParameterTable({})
+        table = ParameterTable({})
         strength = np.ndim(gravity.value if isinstance(gravity, Param) else gravity) == 0
-        self.table.add("gravity", gravity, unit="m/s2", shape=() if strength else (3,))
-        self.table.add("softness.sigma", sigma, unit="", sign="positive")
-        self.table.add("softness.gamma", gamma, unit="", sign="positive")
-        self.bodies: list[Body] = []
+        table.add("gravity", gravity, unit="m/s2", shape=() if strength else (3,))
+        super().__init__(table, style, sigma=sigma, gamma=gamma, frames=frames)
         self.forces: list[AppliedForce] = []
         self.rotors: list[Rotors] = []
         self.motors: list[Motors] = []
-        self.lights = Lights(self.table)
-        self.backdrop = Backdrop(self.table)
-        self.shadows: ShadowSettings | None = None
-        self._cameras = Cameras(self.table)
         self._solver: RigidSolver | ArticulatedSolver | None = None
-        self._geometry: tuple[MeshTopology, torch.Tensor] | None = None
 
     # -- writing a scene ------------------------------------------------------------------------------------------------
 
@@ -158,7 +144,7 @@ class Scene:
         Raises:
             UserError: there is a ground or a body already, an option does not fit the pattern, or a picture cannot be read.
         """
-        if self.bodies:
+        if self.bodies or self.deformables:
             raise UserError("the ground comes before the bodies: call add_ground first")
         add_contact(self.table, "ground.contact", contact)
         self.backdrop.add_ground(
@@ -209,7 +195,7 @@ class Scene:
             linear_drag: force against the velocity [N s/m], none by default.
             angular_drag: torque against the angular velocity [N m s], none by default.
             contact: material against the ground, the ground's own by default.
-            collision: whether its shape, a Sphere, Capsule or Box, meets those of other bodies with this option.
+            collision: whether its shape meets those of other bodies with this option.
             surface: colours, texture, material.
 
         Raises:
@@ -276,7 +262,7 @@ class Scene:
             share: which part of the length lies between the joint and the centre of mass.
             at_tip: whether the joint sits at the end of the parent's length, from where ``position`` counts.
             contact: material against the ground, the ground's own by default.
-            collision: whether its shape, a Sphere, Capsule or Box, meets those of other bodies with this option.
+            collision: whether its shape meets those of other bodies with this option.
             surface: colours, texture, material.
 
         Raises:
@@ -458,102 +444,6 @@ class Scene:
             raise unknown_name_error("body", name, names)
         return names.index(name)
 
-    def add_camera(self, camera: Camera) -> None:
-        """A camera that films the scene. The first one is used where none is named.
-
-        Raises:
-            UserError: the name is taken or makes no parameter name; only one camera may have none.
-        """
-        self._cameras.add(camera)
-
-    @property
-    def cameras(self) -> tuple[Camera, ...]:
-        """All cameras, in the order in which they were added."""
-        return tuple(self._cameras.cameras)
-
-    @property
-    def camera(self) -> Camera | None:
-        """The first camera, None where there is none."""
-        return self.cameras[0] if self.cameras else None
-
-    def resize_camera(self, width: int, height: int) -> None:
-        """Film with another size of picture, the same view (all cameras).
-
-        Raises:
-            UserError: there is no camera, or a side is less than a pixel.
-        """
-        self._cameras.chosen(None)
-        self._cameras.resize(width, height)
-
-    def add_light(self, light: Light) -> None:
-        """A light: any number of each kind. Ambient and environment lights add up.
-
-        Raises:
-            UserError: the name is taken, or a number makes no sense.
-        """
-        self.lights.add(light)
-
-    def set_background(
-        self,
-        color: Vector | None = None,
-        *,
-        top: Vector | None = None,
-        bottom: Vector | None = None,
-        image: Picture | None = None,
-    ) -> None:
-        """What is behind everything: a colour, a vertical gradient or a picture.
-
-        Args:
-            color: linear rgb, or
-            top, bottom: linear rgb at the picture's upper and lower edge, or
-            image: a picture file, or linear rgb [h, w, 3], row 0 at the top, stretched over the picture.
-
-        Raises:
-            UserError: not exactly one of the three, or a picture that cannot be read.
-        """
-        self.backdrop.set_background(color, top, bottom, image)
-
-    def set_shadows(
-        self,
-        *,
-        center: Sequence[float],
-        radius: float,
-        resolution: int = 128,
-        sigma: float = 2e-4,
-        bias: float = 0.04,
-        width: float = 0.01,
-    ) -> None:
-        """Let directional lights cast shadows, of bodies on bodies and on the ground. (``scene.shadows = None`` takes them away.)
-
-        Args:
-            center, radius: of a ball in which all bodies lie through the whole film [m].
-            resolution, sigma, bias, width: see ``ti_render.ShadowSettings``.
-
-        Raises:
-            UserError: a number is out of its range.
-        """
-        self.shadows = ShadowSettings(
-            center=tuple(float(x) for x in center), radius=radius, resolution=resolution, sigma=sigma, bias=bias, width=width
-        )
-
-    @property
-    def sigma(self) -> float:
-        """Softness of edges in pictures, squared NDC of the shorter side."""
-        return self.table["softness.sigma"].value
-
-    @sigma.setter
-    def sigma(self, value: float) -> None:
-        self.table.set("softness.sigma", value)
-
-    @property
-    def gamma(self) -> float:
-        """Softness of depth order in pictures."""
-        return self.table["softness.gamma"].value
-
-    @gamma.setter
-    def gamma(self, value: float) -> None:
-        self.table.set("softness.gamma", value)
-
     # -- numbers --------------------------------------------------------------------------------------------------------
 
     @property
@@ -598,6 +488,18 @@ class Scene:
                 warnings.warn(sentence, stacklevel=3)
         return self._solver
 
+    def deformable_solver(self) -> DeformableSolver:
+        """The solver of this scene's deformable bodies, built at first use.
+
+        Raises:
+            UserError: the scene mixes them with what their solver does not have.
+        """
+        if self._deformable_solver is None:
+            self._deformable_solver = deformable_solver(self)
+            for sentence in deformable_step_warnings(self):
+                warnings.warn(sentence, stacklevel=3)
+        return self._deformable_solver
+
     def description(self) -> dict[str, Any]:
         """Everything that decides a film of this scene, in values that JSON can hold (geometry and pictures as checksums)."""
         return describe(self)
@@ -609,7 +511,7 @@ class Scene:
         worlds: int | None = None,
         frames: int | None = None,
         actions: torch.Tensor | None = None,
-        state0: tuple[torch.Tensor, torch.Tensor] | None = None,
+        state0: tuple[torch.Tensor, ...] | None = None,
         adjoint: Adjoint | None = None,
     ) -> States:
         """Simulate a batch of worlds.
@@ -621,7 +523,8 @@ class Scene:
             actions: [B, F, A] thrusts [N] in place of the scene's own, for F >= frames frame intervals, the rotors of all groups
                 side by side in the order in which they were added; gradients flow through them. [1, F, A] serves all worlds.
             state0: (body_q [B, N, 7], body_qd [B, N, 6]) to start from instead of the bodies' initial values; in a scene with
-                links (joint_q [B, Q], joint_qd [B, D]).
+                links (joint_q [B, Q], joint_qd [B, D]); with deformable bodies particle_q [B, P, 3] and particle_qd [B, P, 3]
+                after these, or alone where there are no others.
             adjoint: StoreAll() (default) or Checkpoint(every=k).
 
         Returns:
@@ -630,9 +533,8 @@ class Scene:
         Raises:
             UserError: names or shapes do not fit. DivergenceError: every world diverged.
         """
-        run = articulated_rollout if self.articulated else rigid_rollout
         count = self.frames if frames is None else frames
-        return run(self, parameters, worlds=worlds, frames=count, actions=actions, state0=state0, adjoint=adjoint)
+        return motion(self, parameters, worlds=worlds, frames=count, actions=actions, state0=state0, adjoint=adjoint)
 
     def rigid_inputs(
         self, values: Values, *, frames: int | None = None, actions: torch.Tensor | None = None
@@ -650,136 +552,14 @@ class Scene:
         return rigid_inputs(self, values, frames=self.frames if frames is None else frames, actions=actions)
 
     def start_poses(self, values: Values) -> torch.Tensor:
-        """Poses [B, N, 7] of the centres of mass at the start (m, unit quaternions), from parameter values [B, ...]."""
-        if not self.articulated:
-            return self.rigid_inputs(values).body_q0
-        inputs = articulated_inputs(self.bodies, self.motors, values, frames=1, actions=None)
-        return poses_of_joints(self, values, inputs.joint_q0)
+        """Poses [B, N, 7] of the centres of mass at the start (m, unit quaternions), from parameter values [B, ...].
 
-    def render(
-        self,
-        states: States | torch.Tensor,
-        parameters: Mapping[str, torch.Tensor] | None = None,
-        *,
-        frames: Any = None,
-        camera: str | None = None,
-        quantity: Quantity = "color",
-        alpha: bool = False,
-        memory_limit: int | None = None,
-    ) -> torch.Tensor:
-        """Film a motion.
-
-        Args:
-            states: from ``rollout``, or poses [B, T, N, 7] (m, unit quaternions).
-            parameters: values that replace the scene's own; gradients flow through them and through the states.
-            frames: slice or list of frame numbers, all by default.
-            camera: name of the camera, the first one by default; "all" for all cameras (of one size) in one call.
-            quantity: "color"; "depth", camera depth [m], one channel; or "normal", world normals. Of all three what the softness
-                of the edges mixes is a mixture.
-            alpha: whether one more channel holds the objects' coverage.
-            memory_limit: bytes of working memory for rendering (estimate: ``bridge.render``): long films are rendered in parts,
-                and for the gradient rendered again part by part. The states and the pictures themselves come on top.
-
-        Returns:
-            [B, T, H, W, C], for "all" [B, T, cameras, H, W, C], linear rgb in [0, 1] (C = 3, with alpha 4; of depth 1 and 2); NaN
-            for worlds that diverged.
-
-        Raises:
-            UserError: the scene has no camera or no light, names and shapes do not fit, or one picture needs more memory.
+        With deformable bodies, as ``poses``: their particles' positions, or both.
         """
-        body_q = self.poses(states)
-        body_q = body_q if frames is None else body_q[:, frames]
-        batch, count = body_q.shape[:2]
-        inputs = self.render_inputs(self.table.values(parameters, worlds=batch), body_q, camera=camera, quantity=quantity)
-        images = bridge.render(inputs, self.raster_settings(camera=camera, quantity=quantity), memory_limit=memory_limit)
-        images = self.film_of(images, batch, count, camera=camera, quantity=quantity, alpha=alpha)
-        if isinstance(states, States) and not states.finite.all():  # a motion that does not exist has no pictures
-            finite = states.finite.reshape(-1, *[1] * (images.ndim - 1))
-            images = torch.where(finite, images, torch.full_like(images, torch.nan))
-        return images
-
-    def poses(self, states: States | torch.Tensor) -> torch.Tensor:
-        """Poses [B, T, N, 7] of a motion, or the given ones.
-
-        Raises:
-            UserError: they have another shape.
-        """
-        body_q = states.body_q if isinstance(states, States) else states
-        if body_q.ndim != 4 or tuple(body_q.shape[2:]) != (len(self.bodies), 7):
-            raise UserError(
-                f"the poses have shape {tuple(body_q.shape)}, and this scene needs [worlds, frames, {len(self.bodies)}, 7]"
-            )
-        return body_q
-
-    def film_of(
-        self, images: torch.Tensor, worlds: int, frames: int, *, camera: str | None, quantity: Quantity, alpha: bool
-    ) -> torch.Tensor:
-        """The renderer's images [M, (K,) H, W, 4] as a film [B, T, (cameras,) (K,) H, W, C] (arguments: ``render``)."""
-        cameras = len(self._cameras.chosen(camera))
-        images = images.unflatten(0, (worlds, cameras, frames)).transpose(1, 2)
-        if camera != ALL:
-            images = images.squeeze(2)
-        if quantity == "depth":  # three equal channels and alpha
-            return images[..., ::3] if alpha else images[..., :1]
-        return images if alpha else images[..., :3]
-
-    def raster_settings(self, *, camera: str | None = None, quantity: Quantity = "color") -> RasterSettings:
-        """Settings of the rasteriser for a camera (arguments: ``render``)."""
-        chosen, ground = self._cameras.chosen(camera)[0], self.backdrop.ground
-        return RasterSettings(
-            width=chosen.width, height=chosen.height, near=chosen.near, far=chosen.far, sigma=self.sigma, gamma=self.gamma,
-            quantity=quantity, ground=None if ground is None else ground.pattern, ground_texture=self._view().ground_texture,
-            shadows=self.shadows, **self.style,
-        )  # fmt: skip
-
-    def render_inputs(
-        self, values: Values, body_q: torch.Tensor, *, camera: str | None = None, quantity: Quantity = "color"
-    ) -> RenderInputs:
-        """The renderer's arrays from parameter values [B, ...] and poses [B, T, N, 7]; differentiable.
-
-        Args:
-            values: from ``ParameterTable.values``.
-            body_q: poses.
-            camera, quantity: as in ``render``. Images are ordered by world, camera, frame.
-
-        Raises:
-            UserError: there is no camera, no body or no light.
-        """
+        particle_q = torch.cat([part.start(values) for part in self.deformables], dim=1) if self.deformables else None
         if not self.bodies:
-            raise UserError("the scene has no bodies: add one with add_rigid")
-        if all(body.look is None for body in self.bodies):
-            raise UserError("no body of the scene has a shape that is seen: give the robot file visual shapes, or add a body")
-        if not self.lights and self.style["shading"] != "none" and quantity == "color":
-            raise UserError("the scene has no light: add one with add_light")
-        cameras, worlds = len(self._cameras.chosen(camera)), body_q.shape[0]
-        topology, vertices = self._meshes()
-        rows = shared_rows(values)
-        arrays = {name: field.make(rows) for name, field in self.picture_fields(worlds, camera=camera).items()}
-        repeated = body_q[:, None].expand(-1, cameras, *body_q.shape[1:])
-        return RenderInputs(mesh=topology, vertices_rest=vertices, body_q=repeated.flatten(0, 2), **arrays)
-
-    def picture_fields(self, worlds: int = 1, *, camera: str | None = ALL) -> dict[str, Field]:
-        """The renderer's arrays besides meshes and poses, each with the parameters that it holds."""
-        return self._view().fields(self.cameras if camera == ALL else self._cameras.chosen(camera), worlds)
-
-    @property
-    def picture_parameters(self) -> list[str]:
-        """Names of the numbers that decide how the scene looks, and not how it moves."""
-        names = {name for field in self.picture_fields().values() for name in field.names}
-        return [name for name in self.table.params if name in names]
-
-    def _view(self) -> View:
-        seen = {number: body.look for number, body in enumerate(self.bodies) if body.look is not None}
-        return View(
-            tuple(seen.values()), tuple(seen), self.lights, self.backdrop, phong=self.style["shading"] == "phong"
-        )
-
-    def _meshes(self) -> tuple[MeshTopology, torch.Tensor]:
-        """All bodies' meshes as one and their vertices [V, 3], made once."""
-        if self._geometry is None or self._geometry[1].dtype != bridge.bridge_dtype():
-            view = self._view()
-            topology = view.topology()
-            # Kept for later calls, so that a first one within a transform of torch.func must not leave its wrappers in it.
-            arrays = {name: plain(array) for name, array in vars(topology).items() if isinstance(array, torch.Tensor)}
-            self._geometry = replace(topology, **arrays), view.vertices()
-        return self._geometry
+            return joined_placement(values["gravity"].new_zeros(len(values["gravity"]), 0, 7), particle_q)
+        if not self.articulated:
+            return joined_placement(self.rigid_inputs(values).body_q0, particle_q)
+        inputs = articulated_inputs(self.bodies, self.motors, values, frames=1, actions=None)
+        return joined_placement(poses_of_joints(self, values, inputs.joint_q0), particle_q)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from risp_torch import bridge
@@ -17,44 +18,26 @@ from risp_torch.scene.articulation import (
     centers_of_mass,
     check_collision_shapes,
 )
+from risp_torch.scene.deformation import deformable_inputs, deformable_model
 from risp_torch.scene.numbers import Values, gravity_rows
 from risp_torch.scene.rotors import body_wrench, group_actions
+from risp_torch.scene.states import States
 from ti_sim.adjoint import Adjoint
 from ti_sim.articulated.instant import forward_kinematics
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
+from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
+from ti_sim.coupled.solver import CoupledSolver
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.model import DeformableSettings
+from ti_sim.deformable.solver import DeformableSolver
+from ti_sim.deformable.stable_step import stable_step
 from ti_sim.rigid.model import RigidInputs, RigidModel
 from ti_sim.rigid.solver import RigidSolver
 
 if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
-
-
-@dataclass(frozen=True)
-class States:
-    """Motion of a batch of worlds at the frames.
-
-    Attributes:
-        body_q: [B, T, N, 7] positions of the centres of mass [m] and quaternions (x, y, z, w); frame 0 is the start.
-        body_qd: [B, T, N, 6] velocities [m/s] and angular velocities [rad/s], world frame.
-        diverged_step: [B, N] int32, first physics step with a number that is not finite or a centre of mass beyond the scene's
-            max_distance, -1 where there is none.
-        joint_q: [B, T, Q] coordinates of all joints [m, rad, quaternions] in a scene with links (``ArticulatedModel``); None in
-            others.
-        joint_qd: [B, T, D] velocities of all joints [m/s, rad/s]; None in scenes without links.
-    """
-
-    body_q: torch.Tensor
-    body_qd: torch.Tensor
-    diverged_step: torch.Tensor
-    joint_q: torch.Tensor | None = None
-    joint_qd: torch.Tensor | None = None
-
-    @property
-    def finite(self) -> torch.Tensor:
-        """[B] bool: worlds in which no body diverged."""
-        return (self.diverged_step < 0).all(dim=1)
 
 
 @dataclass(frozen=True)
@@ -99,6 +82,29 @@ def articulated_solver(scene: Scene) -> ArticulatedSolver:
     return ArticulatedSolver(model, settings)
 
 
+def deformable_solver(scene: Scene) -> DeformableSolver:
+    """The solver of a scene's deformable bodies.
+
+    Raises:
+        UserError: the scene has what this solver does not.
+    """
+    if scene.settings.integrator != "semi_implicit":
+        raise UserError(
+            f"deformable bodies move by semi-implicit Euler steps, and the scene has integrator {scene.settings.integrator!r}: "
+            "leave it out"
+        )
+    met = scene.ground_height is not None or any(body.collision is not None for body in scene.bodies)
+    for part in scene.deformables:
+        if part.material is not None and not met:
+            raise UserError(
+                f"{part.name} has a contact material and meets nothing: the scene has no ground (call add_ground first), and no "
+                "body with collision"
+            )
+    model = deformable_model(scene.deformables, scene.loads, ground_height=scene.ground_height)
+    given = scene.settings
+    return DeformableSolver(model, DeformableSettings(dt=given.dt, substeps=given.substeps, plan=given.plan))
+
+
 def step_warnings(scene: Scene) -> list[str]:
     """Sentences about bodies for which the physics step is too long at a scene's own values.
 
@@ -124,6 +130,64 @@ def step_warnings(scene: Scene) -> list[str]:
                 "take more substeps"
             )
     return sentences
+
+
+def deformable_step_warnings(scene: Scene) -> list[str]:
+    """A sentence where the physics step is too long for the deformable bodies at a scene's own values (``stable_step``)."""
+    values, dt = scene.table.values(), scene.settings.dt
+    longest = stable_step(scene.deformable_solver().model, deformable_inputs(scene.deformables, scene.loads, values, frames=1))
+    if dt <= longest:
+        return []
+    names, substeps = ", ".join(repr(part.name) for part in scene.deformables), scene.frame_dt / longest
+    return [
+        f"the step of {dt:.3g} s is too long for {names}: the longest that elements and contacts bear at the start is about "
+        f"{longest:.3g} s, so take at least {math.ceil(substeps)} substeps, better {math.ceil(1.2 * substeps)}"
+    ]
+
+
+def motion(
+    scene: Scene, parameters: Mapping[str, torch.Tensor] | None, *, worlds: int | None, frames: int,
+    actions: torch.Tensor | None, state0: tuple[torch.Tensor, ...] | None, adjoint: Adjoint | None,
+) -> States:  # fmt: skip
+    """The motion of a scene (arguments: ``Scene.rollout``)."""
+    actions, worlds = _action_rows(actions, worlds)
+    bodies = articulated_rollout if scene.articulated else rigid_rollout
+    meeting = meeting_particles(scene)
+    needed = 2 * (bool(scene.bodies) + bool(scene.deformables))
+    if state0 is not None and len(state0) != needed:
+        raise UserError(f"state0 has {len(state0)} arrays, and this scene needs {needed}: see Scene.rollout")
+    own, particles = (None, None) if state0 is None else (state0[:2], state0[-2:])
+    if not scene.deformables:
+        return bodies(scene, parameters, worlds=worlds, frames=frames, actions=actions, state0=own, adjoint=adjoint)
+    if len(meeting):
+        return coupled_rollout(
+            scene, parameters, meeting, worlds=worlds, frames=frames, actions=actions, state0=state0, adjoint=adjoint
+        )
+    soft = deformable_rollout(scene, parameters, worlds=worlds, frames=frames, state0=particles, adjoint=adjoint)
+    if not scene.bodies:
+        if actions is not None:
+            raise UserError("there are actions, and the scene has no rotors and no motors: leave them out")
+        return soft
+    stiff = bodies(scene, parameters, worlds=worlds, frames=frames, actions=actions, state0=own, adjoint=adjoint)
+    return replace(
+        stiff, particle_q=soft.particle_q, particle_qd=soft.particle_qd,
+        diverged_step=torch.cat([stiff.diverged_step, soft.diverged_step], dim=1),
+    )  # fmt: skip
+
+
+def deformable_rollout(
+    scene: Scene, parameters: Mapping[str, torch.Tensor] | None, *, worlds: int | None, frames: int,
+    state0: tuple[torch.Tensor, torch.Tensor] | None, adjoint: Adjoint | None,
+) -> States:  # fmt: skip
+    """The motion of a scene's deformable bodies (arguments: ``Scene.rollout``)."""
+    solver = scene.deformable_solver()
+    inputs = _particle_inputs(scene, scene.table.values(parameters, worlds=worlds), frames=frames, state0=state0)
+    particle_q, particle_qd, diverged = bridge.deformable_rollout(solver, inputs, frames, adjoint=adjoint)
+    shape = particle_q.shape[:2]
+    return States(
+        particle_q.new_zeros(*shape, 0, 7), particle_q.new_zeros(*shape, 0, 6), diverged.reshape(-1, 1),
+        particle_q=particle_q, particle_qd=particle_qd,
+    )  # fmt: skip
 
 
 def rigid_inputs(scene: Scene, values: Values, *, frames: int, actions: torch.Tensor | None) -> RigidInputs:
@@ -156,7 +220,6 @@ def rigid_rollout(
 ) -> States:  # fmt: skip
     """The motion of a scene of free rigid bodies (arguments: ``Scene.rollout``)."""
     solver = scene.solver()
-    actions, worlds = _action_rows(actions, worlds)
     replaced = [name for group in scene.rotors if (name := f"{group.name}.actions") in (parameters or {})]
     if actions is not None and replaced:
         raise UserError(f"the actions are given twice, as {replaced[0]} and as actions: leave one of the two out")
@@ -174,17 +237,62 @@ def articulated_rollout(
     actions: torch.Tensor | None, state0: tuple[torch.Tensor, torch.Tensor] | None, adjoint: Adjoint | None,
 ) -> States:  # fmt: skip
     """The motion of a scene with links (arguments: ``Scene.rollout``)."""
-    actions, worlds = _action_rows(actions, worlds)
-    if actions is not None and not scene.motors:
-        raise UserError("there are actions, and the scene has no motors: leave them out, or add motors with add_motors")
     values = scene.table.values(parameters, worlds=worlds)
-    check_collision_shapes(scene.bodies, scene.solver().model, values)
-    inputs = articulated_inputs(scene.bodies, scene.motors, values, frames=frames, actions=actions)
-    if state0 is not None:
-        inputs = replace(inputs, joint_q0=state0[0], joint_qd0=state0[1])
+    inputs = _link_inputs(scene, values, frames=frames, actions=actions, state0=state0)
     joint_q, joint_qd, link_q, link_qd, diverged = bridge.articulated_rollout(scene.solver(), inputs, frames, adjoint=adjoint)
     body_q, body_qd = centers_of_mass(scene.bodies, values, link_q, link_qd)
     return States(body_q, body_qd, diverged, joint_q, joint_qd)
+
+
+def meeting_particles(scene: Scene) -> np.ndarray:
+    """Particles of surfaces with a contact material, in a scene with bodies that meet others (those have ``collision``)."""
+    chosen = [part.touching + part.first for part in scene.deformables if part.material is not None]
+    if not chosen or all(body.collision is None for body in scene.bodies):
+        return np.zeros(0, dtype=np.int64)
+    return np.concatenate(chosen)
+
+
+def coupled_rollout(
+    scene: Scene, parameters: Mapping[str, torch.Tensor] | None, meeting: np.ndarray, *, worlds: int | None, frames: int,
+    actions: torch.Tensor | None, state0: tuple[torch.Tensor, ...] | None, adjoint: Adjoint | None,
+) -> States:  # fmt: skip
+    """The motion of a scene whose particles ``meeting`` meet bodies (other arguments: ``Scene.rollout``)."""
+    thickness = np.concatenate([np.full(part.count, part.thickness) for part in scene.deformables])
+    solver = CoupledSolver(
+        CoupledModel(scene.solver().model, scene.deformable_solver().model, meeting, 0.5 * thickness[meeting]),
+        CoupledSettings(scene.settings.dt, scene.settings.substeps),
+    )
+    values = scene.table.values(parameters, worlds=worlds)
+    own, particles = (None, None) if state0 is None else (state0[:2], state0[2:])
+    inputs = CoupledInputs(
+        _link_inputs(scene, values, frames=frames, actions=actions, state0=own),
+        _particle_inputs(scene, values, frames=frames, state0=particles),
+    )
+    joint_q, joint_qd, link_q, link_qd, particle_q, particle_qd, links, soft = bridge.coupled_rollout(
+        solver, inputs, frames, adjoint=adjoint
+    )
+    body_q, body_qd = centers_of_mass(scene.bodies, values, link_q, link_qd)
+    diverged = torch.cat([links, soft[:, None]], dim=1)
+    return States(body_q, body_qd, diverged, joint_q, joint_qd, particle_q, particle_qd)
+
+
+def _link_inputs(
+    scene: Scene, values: Values, *, frames: int, actions: torch.Tensor | None, state0: tuple[torch.Tensor, ...] | None
+) -> ArticulatedInputs:
+    """The articulated solver's arrays (arguments: ``Scene.rollout``)."""
+    if actions is not None and not scene.motors:
+        raise UserError("there are actions, and the scene has no motors: leave them out, or add motors with add_motors")
+    check_collision_shapes(scene.bodies, scene.solver().model, values)
+    inputs = articulated_inputs(scene.bodies, scene.motors, values, frames=frames, actions=actions)
+    return inputs if state0 is None else replace(inputs, joint_q0=state0[0], joint_qd0=state0[1])
+
+
+def _particle_inputs(
+    scene: Scene, values: Values, *, frames: int, state0: tuple[torch.Tensor, ...] | None
+) -> DeformableInputs:
+    """The deformable solver's arrays (arguments: ``Scene.rollout``)."""
+    inputs = deformable_inputs(scene.deformables, scene.loads, values, frames=frames)
+    return inputs if state0 is None else replace(inputs, particle_q0=state0[0], particle_qd0=state0[1])
 
 
 def poses_of_joints(scene: Scene, values: Values, joint_q: torch.Tensor) -> torch.Tensor:

@@ -41,7 +41,7 @@ class View:
 
     Attributes:
         looks: of the bodies that are seen, in their order.
-        bodies: which body each of them belongs to.
+        bodies: which body each of them belongs to; deformable bodies count after all others.
         lights: of the scene.
         backdrop: its background and ground.
         phong: whether surfaces have highlights.
@@ -81,8 +81,20 @@ class View:
         }
 
     def vertices(self) -> torch.Tensor:
-        """[V, 3] vertices of all bodies, each in its body's frame [m]."""
-        return constant(np.concatenate([look.mesh.vertices for look in self.looks]))
+        """[V, 3] vertices of all bodies, each in its body's frame, or relative to the particle that it moves with [m]."""
+        return constant(np.concatenate([look.mesh.vertices if look.carrier is None else look.offset for look in self.looks]))
+
+    def moved(self, vertices: torch.Tensor, particle_q: torch.Tensor) -> torch.Tensor:
+        """[M, V, 3] vertices of M pictures, those of deformable bodies where their particles are [m].
+
+        Args:
+            vertices: [V, 3] from ``vertices``.
+            particle_q: [M, P, 3] positions of the particles [m].
+        """
+        none = particle_q.shape[1]  # a row of zeros, with which the vertices of rigid bodies go
+        carriers = [np.full(len(k.mesh.vertices), none) if k.carrier is None else k.carrier for k in self.looks]
+        carrier = torch.as_tensor(np.concatenate(carriers).astype(np.int64), device=particle_q.device)
+        return vertices + torch.cat([particle_q, particle_q.new_zeros(len(particle_q), 1, 3)], dim=1)[:, carrier]
 
     def topology(self) -> MeshTopology:
         """All bodies' meshes as one, with their materials, textures and smooth normals; the i-th look has the i-th material."""

@@ -3,5 +3,6 @@
 from risp_torch.state_heads.head import StateHead, head_from_json
 from risp_torch.state_heads.joint_angles import JointAngleHead
 from risp_torch.state_heads.rigid_pose import RigidPoseHead
+from risp_torch.state_heads.sensors import SensorHead
 
-__all__ = ["JointAngleHead", "RigidPoseHead", "StateHead", "head_from_json"]
+__all__ = ["JointAngleHead", "RigidPoseHead", "SensorHead", "StateHead", "head_from_json"]

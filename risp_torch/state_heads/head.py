@@ -45,11 +45,14 @@ class StateHead(ABC):
 
     @abstractmethod
     def sample(self, scene: Scene, random: np.random.Generator) -> torch.Tensor:
-        """Draw one state of the training distribution: poses [N, 7] of the scene's bodies (m, unit quaternions)."""
+        """Draw one state of the training distribution: poses [N, 7] of the scene's bodies (m, unit quaternions).
+
+        With deformable bodies, what ``Scene.poses`` has for a world and a frame.
+        """
 
     @abstractmethod
     def outputs(self, scene: Scene, body_q: torch.Tensor) -> torch.Tensor:
-        """Normalised outputs [..., S] of poses [..., N, 7]; differentiable."""
+        """Normalised outputs [..., S] of poses [..., N, 7] (``sample``); differentiable."""
 
     @abstractmethod
     def physical(self, outputs: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -27,6 +27,7 @@ from risp_torch import (
     load_task,
 )
 from risp_torch.gradients import check_torch
+from risp_torch.scene.body import Form
 
 SWING = {"axis": (0.0, -1.0, 0.0)}
 
@@ -196,8 +197,10 @@ def test_what_meets_others_keeps_its_shape_in_place():
         scene.rollout({"a.length": torch.tensor([0.5], dtype=torch.float64)})
     with pytest.raises(UserError, match="b meets other bodies and has no contact material"):
         rod(scene, "b", collision=True)
-    with pytest.raises(UserError, match="c is a Cylinder, and only a Sphere, Capsule or Box meets other bodies"):
-        rod(scene, "c", shape=Cylinder(radius=0.1, height=0.1), collision=True, contact=contact)
+    rod(scene, "c", shape=Cylinder(radius=0.1, height=0.1), collision=True, contact=contact)
+    assert scene.bodies[-1].collision.kind == "mesh"
+    with pytest.raises(UserError, match="d is made of several shapes and meets no other bodies"):
+        rod(scene, "d", shape=Form(None, np.zeros((0, 3)), None), mass=1.0, density=None, collision=True, contact=contact)
 
 
 def test_actions_in_place_of_the_scenes_own():

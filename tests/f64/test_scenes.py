@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -338,7 +339,8 @@ def test_every_scene_runs_and_renders(name: str) -> None:
     assert name in scene_names()
     scene = load_scene(name)
     scene.resize_camera(32, 32)
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # no scene has a step that is too long
         states = scene.rollout(frames=2)
         pictures = scene.render(states, alpha=True)
     assert states.body_q.shape == (1, 3, len(scene.bodies), 7) and states.finite.all()

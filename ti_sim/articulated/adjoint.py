@@ -323,6 +323,40 @@ def drive_adjoint(world: ti.template(), bars: ti.template(), states: ti.template
 
 
 @ti.func
+def begin_accelerate_adjoint(
+    world: ti.template(), states: ti.template(), b, slot, frame,
+    seed_frame, seeded, body_q_bar: ti.template(), body_qd_bar: ti.template(),
+):  # fmt: skip
+    """First half of ``accelerate_adjoint``: places the links, with virtual velocities, and sets their adjoints."""
+    place_links(world, states, b, slot, frame, True)
+    eliminate_links(world, states, b, slot, frame, True)
+    virtual_links(world, b)
+    accelerations_of_links(world, states, b, slot)
+    begin_link_adjoints(world, b, seed_frame, seeded, body_q_bar, body_qd_bar)
+
+
+@ti.func
+def finish_accelerate_adjoint(
+    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, frame
+):
+    """Second half of ``accelerate_adjoint``: adds what forces give to the links' adjoints and hands those on.
+
+    Returns:
+        Adjoint of the gravity [3].
+    """
+    if ti.static(world.with_pairs):
+        pair_adjoint(world, bars, b)
+    gravity_bar = vec3(0.0)
+    for back in range(world.links):
+        i = world.links - 1 - back
+        if world.tree[i, MOVES] == 1:
+            power_adjoint(world, bars, b, frame, i)
+        gravity_bar -= link_adjoint(world, bars, states, bar, b, slot, row, i)
+        drive_adjoint(world, bars, states, bar, b, slot, row, frame, i)
+    return gravity_bar
+
+
+@ti.func
 def accelerate_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, frame,
     seed_frame, seeded, body_q_bar: ti.template(), body_qd_bar: ti.template(),
@@ -335,18 +369,5 @@ def accelerate_adjoint(
     Returns:
         Adjoint of the gravity [3].
     """
-    place_links(world, states, b, slot, frame, True)
-    eliminate_links(world, states, b, slot, frame, True)
-    virtual_links(world, b)
-    accelerations_of_links(world, states, b, slot)
-    begin_link_adjoints(world, b, seed_frame, seeded, body_q_bar, body_qd_bar)
-    if ti.static(world.with_pairs):
-        pair_adjoint(world, bars, b)
-    gravity_bar = vec3(0.0)
-    for back in range(world.links):
-        i = world.links - 1 - back
-        if world.tree[i, MOVES] == 1:
-            power_adjoint(world, bars, b, frame, i)
-        gravity_bar -= link_adjoint(world, bars, states, bar, b, slot, row, i)
-        drive_adjoint(world, bars, states, bar, b, slot, row, frame, i)
-    return gravity_bar
+    begin_accelerate_adjoint(world, states, b, slot, frame, seed_frame, seeded, body_q_bar, body_qd_bar)
+    return finish_accelerate_adjoint(world, bars, states, bar, b, slot, row, frame)

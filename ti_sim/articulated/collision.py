@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.shapes import Shape, contact_points
+from ti_sim.shapes.distance import DistanceField, distance_field
 
-ShapeKind = Literal["sphere", "capsule", "box"]
+ShapeKind = Literal["sphere", "capsule", "box", "mesh"]
 
 # Sizes that each kind takes.
-_SIZES = {"sphere": "(radius,)", "capsule": "(radius, half length)", "box": "(half size x, half size y, half size z)"}
+_SIZES = {
+    "sphere": "(radius,)", "capsule": "(radius, half length)", "box": "(half size x, half size y, half size z)", "mesh": "()",
+}  # fmt: skip
+_SIZE_COUNT = {"sphere": 1, "capsule": 2, "box": 3, "mesh": 0}
 
 # Columns of a shape's row.
 SHAPE_POSITION = 0  # 3, in the link frame
@@ -22,13 +27,23 @@ RADIUS = 10  # of a sphere or capsule; else zero
 HALF_LENGTH = 11  # of a capsule; else zero
 BOUND = 12  # radius of the sphere about the centre that holds the shape; negative for a link without shape
 SLACK = 13  # how far the centre may move before the list of near pairs is made anew [m]
-SHAPE_SIZE = 14
+GRID_LOW = 14  # 3, first node of a mesh's distance field
+GRID_CELL = 17  # distance of its nodes
+SHAPE_SIZE = 18
 
-# Columns of a pair's row. In a pair of a box and another shape the box is second.
-FIRST_LINK, SECOND_LINK, MEETING, CONTACTS = range(4)
+# Columns of a mesh's row: its distance field's first coefficient and nodes along x, y, z (zero for other shapes), its first
+# corner (of the numbers, three each) and how many corners it has. Coefficients and corners stand in one row of numbers.
+FIRST_SAMPLE = 0
+NODES = 1  # 3
+FIRST_CORNER = 4
+MESH_SIZE = 5
 
-# How the shapes of a pair meet.
-ROUND_ROUND, ROUND_BOX, BOX_BOX = range(3)
+# Columns of a pair's row. Spheres and capsules come first in a pair with other shapes, boxes before meshes. Contacts are those
+# of points of the first shape with the second, as many as FIRST_CONTACTS, and then those of points of the second with the first.
+FIRST_LINK, SECOND_LINK, MEETING, CONTACTS, FIRST_CONTACTS = range(5)
+
+# How the shapes of a pair meet: two lines with a radius; points of a line with a box or mesh; corners of each with the other.
+ROUND_ROUND, ROUND_SOLID, CORNERS = range(3)
 
 # Columns of a world's list of near pairs: how many there are (negative before the first list), how many tests of shapes against
 # each other and how many lists were made so far, and the pairs.
@@ -42,25 +57,30 @@ class CollisionShape:
     """Shape by which a link meets other links, rigid on the link and the same in every world.
 
     Attributes:
-        kind: "sphere", "capsule" (along z of the shape's frame) or "box".
-        size: m; (radius,), (radius, half length of the straight part) or the three half sizes.
+        kind: "sphere", "capsule" (along z of the shape's frame), "box" or "mesh" (see ``mesh_shape``).
+        size: m; (radius,), (radius, half length of the straight part), the three half sizes, or () for a mesh.
         position: centre in the link frame [m].
         quaternion: (x, y, z, w) of the shape's frame in the link frame, of any length above zero.
+        distance: field of the distance to a mesh, in the shape's frame; None for the other kinds.
+        corners: [V, 3] points at which a mesh touches others [m], in the shape's frame; None for the other kinds.
     """
 
     kind: ShapeKind
     size: tuple[float, ...]
     position: tuple[float, float, float] = (0.0, 0.0, 0.0)
     quaternion: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)
+    distance: DistanceField | None = None
+    corners: np.ndarray | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.kind not in _SIZES:
             raise UserError(f"collision shape of unknown kind {self.kind!r}: choose one of {', '.join(_SIZES)}")
-        needed = _SIZES[self.kind].count(",") + (self.kind != "sphere")
-        if np.shape(self.size) != (needed,) or not all(0 < x < np.inf for x in self.size):
+        if np.shape(self.size) != (_SIZE_COUNT[self.kind],) or not all(0 < x < np.inf for x in self.size):
             raise UserError(
                 f"the size of a {self.kind} is {_SIZES[self.kind]}, all above zero and finite: {self.size!r} does not fit"
             )
+        if (self.kind == "mesh") != (self.distance is not None and self.corners is not None):
+            raise UserError("a collision shape has a distance field and corners if it is a mesh, and only then: use mesh_shape")
         if np.shape(self.position) != (3,) or not np.isfinite(self.position).all():
             raise UserError(f"the position of a collision shape is three finite numbers in m: {self.position!r} does not fit")
         if np.shape(self.quaternion) != (4,) or not 0 < np.linalg.norm(self.quaternion) < np.inf:
@@ -71,7 +91,14 @@ class CollisionShape:
     @property
     def bound(self) -> float:
         """Radius of the sphere about the centre that holds the shape [m]."""
+        if self.kind == "mesh":
+            return max(self.distance.bound, float(np.linalg.norm(self.corners, axis=1).max()))
         return float(np.linalg.norm(self.size) if self.kind == "box" else np.sum(self.size))
+
+    @property
+    def corner_count(self) -> int:
+        """Number of points at which it touches others with a corner; zero for round shapes."""
+        return {"box": 8, "mesh": 0 if self.corners is None else len(self.corners)}.get(self.kind, 0)
 
     def row(self) -> np.ndarray:
         """Numbers that kernels read but for the slack, [SHAPE_SIZE] float64."""
@@ -80,10 +107,27 @@ class CollisionShape:
         row[SHAPE_QUATERNION : SHAPE_QUATERNION + 4] = np.asarray(self.quaternion, dtype=float) / np.linalg.norm(self.quaternion)
         if self.kind == "box":
             row[HALF_SIZE : HALF_SIZE + 3] = self.size
+        elif self.kind == "mesh":
+            row[GRID_LOW : GRID_LOW + 3] = self.distance.low
+            row[GRID_CELL] = self.distance.cell
         else:
             row[RADIUS : RADIUS + len(self.size)] = self.size
         row[BOUND] = self.bound
         return row
+
+
+def mesh_shape(shape: Shape, *, position: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> CollisionShape:
+    """Any shape as a mesh that meets other links, placed by its centre of mass; its distance field is sampled here, once.
+
+    Args:
+        shape: its collision vertices are the corners, and its distance field (see ``distance.distance_field``) is what other
+            shapes meet.
+        position: centre of mass in the link frame [m].
+
+    Raises:
+        UserError: the cells of the distance field are too coarse.
+    """
+    return CollisionShape("mesh", (), position, distance=distance_field(shape), corners=contact_points(shape))
 
 
 def check_shapes(
@@ -148,16 +192,34 @@ def shape_rows(shapes: tuple[CollisionShape | None, ...], moves: np.ndarray) -> 
     return rows
 
 
+def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Tables of meshes: (one row per link [max(N, 1), MESH_SIZE] int32, coefficients and corners of all meshes, float64).
+
+    A distance field that several links share is there once.
+    """
+    rows, numbers, starts, end = np.zeros((max(len(shapes), 1), MESH_SIZE), dtype=np.int32), [np.zeros(1)], {}, 1
+    for i, shape in enumerate(shapes):
+        if shape is not None and shape.kind == "mesh":
+            rows[i, NODES : NODES + 3] = shape.distance.coefficients.shape
+            for column, array in ((FIRST_SAMPLE, shape.distance.coefficients), (FIRST_CORNER, shape.corners)):
+                if id(array) not in starts:
+                    starts[id(array)] = end
+                    numbers.append(array.ravel())
+                    end += array.size
+                rows[i, column] = starts[id(array)]
+    return rows, np.concatenate(numbers)
+
+
 def pair_rows(shapes: tuple[CollisionShape | None, ...], pairs: list[tuple[int, int]]) -> np.ndarray:
-    """Table of pairs: first link, second link, how they meet, number of contacts to look at, [max(P, 1), 4] int32."""
+    """Table of pairs, [max(P, 1), 5] int32; see its columns above."""
+    order = ("sphere", "capsule", "box", "mesh")
     rows = []
-    for i, j in pairs:
-        if shapes[i].kind == "box" and shapes[j].kind != "box":
-            i, j = j, i
-        if shapes[i].kind == "box":
-            rows.append((i, j, BOX_BOX, 16))
-        elif shapes[j].kind == "box":
-            rows.append((i, j, ROUND_BOX, 3 if shapes[i].kind == "capsule" else 1))
+    for pair in pairs:
+        i, j = sorted(pair, key=lambda link: max(order.index(shapes[link].kind), 1))
+        meets = 3 if shapes[i].kind == "capsule" and shapes[j].corner_count else 1
+        if shapes[i].corner_count:
+            meets = shapes[i].corner_count
+            rows.append((i, j, CORNERS, meets + shapes[j].corner_count, meets))
         else:
-            rows.append((i, j, ROUND_ROUND, 1))
-    return np.array(rows or [(0, 0, 0, 0)], dtype=np.int32)
+            rows.append((i, j, ROUND_SOLID if shapes[j].corner_count else ROUND_ROUND, meets, meets))
+    return np.array(rows or [(0, 0, 0, 0, 0)], dtype=np.int32)

@@ -6,16 +6,20 @@ continuously where two lines, or a line and a box's face, become parallel. Kinks
 
 - the gap's slope has kinks where a closest point begins or ceases to be an end of a line or on an edge or corner of a box;
 - inside a box the normal is that of the face of least depth: it jumps, and the force with it, where two faces are equally deep;
+- the closest point of a line to a mesh jumps where two places of the line are equally close;
 - no normal exists where two lines' closest points coincide; it is zero there, and so is the force along it.
 """
 
 from ti_sim.base.differentiable import Vector, clip, differentiable, inverse, normalize, sqrt, where
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
+from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
 
 _PULL = 1e-3
 _LEAST = 1e-24  # square of a distance [m2] that counts as none
 _HALVINGS = 40
+_PLACES = 9  # of a line at which a mesh's distance is looked at first
+_ANYWHERE = 1e9  # reach of points whose distance is wanted wherever they are [m]
 
 
 @differentiable(constant=("h_a", "h_b", "r_a", "r_b"))
@@ -107,3 +111,47 @@ def sides_of_closest(c, k, half, h):
         elif x[i] < -half[i]:
             outside[i] = -1.0
     return outside
+
+
+@ti.func
+def closest_to_grid(sample: ti.template(), first, nodes, low, cell, c, k, h, radius):
+    """Place on the line c + s k, |s| <= h, closest to a solid given by its distance field (see ``distance_kernels``).
+
+    It is held towards the middle by the pull: k . normal + _PULL s / h is zero there, unless it is an end. The interval that is
+    bisected is about the closest one of a few places; a line farther away than its radius is left at that.
+    """
+    step = 2 * h / (_PLACES - 1)
+    best, least = 0.0, _ANYWHERE
+    for n in range(_PLACES):
+        s = n * step - h
+        distance, _normal = grid_distance(sample, first, nodes, low, cell, c + s * k, _ANYWHERE)
+        distance += 0.5 * _PULL * s * s / h
+        if distance < least:
+            best, least = s, distance
+    if least < radius + step:
+        bottom, top = ti.max(best - step, -h), ti.min(best + step, h)
+        for _ in range(_HALVINGS):
+            s = 0.5 * (bottom + top)
+            _gap, normal = grid_distance(sample, first, nodes, low, cell, c + s * k, _ANYWHERE)
+            if k.dot(normal) + _PULL * s / h > 0:
+                top = s
+            else:
+                bottom = s
+        best = 0.5 * (bottom + top)
+    return best
+
+
+@ti.func
+def closest_to_grid_adjoint(sample: ti.template(), first, nodes, low, cell, x, k, s, normal, h, s_bar):
+    """Adjoint of ``closest_to_grid``, whose result s is the place x with this normal: (c_bar, k_bar).
+
+    By the implicit function theorem; nothing reaches a place at an end of the line.
+    """
+    c_bar, k_bar = vec3(0.0), vec3(0.0)
+    if ti.abs(s) < (1 - 1e-6) * h:
+        turn = grid_distance_adjoint(sample, first, nodes, low, cell, x, 0.0, k)
+        slope = k.dot(turn) + _PULL / h
+        if slope > 0:
+            c_bar = -s_bar / slope * turn
+            k_bar = -s_bar / slope * (normal + s * turn)
+    return c_bar, k_bar

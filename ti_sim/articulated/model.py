@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from ti_sim.articulated.collision import CollisionShape, check_shapes, pair_rows, possible_pairs, shape_rows
+from ti_sim.articulated.collision import CollisionShape, check_shapes, mesh_rows, pair_rows, possible_pairs, shape_rows
 from ti_sim.base.arrays import Array, check_array, to_numpy
 from ti_sim.base.errors import UserError
 
@@ -145,13 +145,23 @@ class ArticulatedModel:
 
     @cached_property
     def pair(self) -> np.ndarray:
-        """Table of the pairs, see ``collision.pair_rows``, [max(P, 1), 4] int32."""
+        """Table of the pairs, see ``collision.pair_rows``, [max(P, 1), 5] int32."""
         return pair_rows(self.collision_shape, self.meeting_pairs)
 
     @cached_property
     def has_pairs(self) -> bool:
         """Whether any links may meet."""
         return bool(self.meeting_pairs)
+
+    @cached_property
+    def has_meshes(self) -> bool:
+        """Whether a link's shape is a mesh."""
+        return any(shape is not None and shape.kind == "mesh" for shape in self.collision_shape)
+
+    @cached_property
+    def meshes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Tables of the shapes that are meshes, see ``collision.mesh_rows``."""
+        return mesh_rows(self.collision_shape)
 
     @property
     def shape(self) -> np.ndarray:

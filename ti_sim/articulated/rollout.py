@@ -32,7 +32,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import normalized_adjoint, vec3
 
 # Steps whose parameter adjoints are summed before they join the sum over the rollout.
-_SUM_STEPS = 128
+SUM_STEPS = 128
 _LARGEST = 1e18  # a number beyond it counts as not finite; its square still is finite in f32
 
 
@@ -88,6 +88,22 @@ def faulty_link(world: ti.template(), run: ti.template(), b):
     return link
 
 
+@ti.func
+def join_sums(
+    world: ti.template(), b, link_part: ti.template(), velocity_part: ti.template(), link_bar: ti.template(),
+    velocity_bar: ti.template(),
+):  # fmt: skip
+    """Add the sums of some steps' adjoints of the tables to those over the rollout, and begin them anew."""
+    for i in range(world.links):
+        for k in range(LINK_SIZE):
+            link_bar[b, i, k] = link_bar[b, i, k] + link_part[b, i, k]
+            link_part[b, i, k] = 0.0
+    for d in range(world.velocities):
+        for k in range(VELOCITY_SIZE):
+            velocity_bar[b, d, k] = velocity_bar[b, d, k] + velocity_part[b, d, k]
+            velocity_part[b, d, k] = 0.0
+
+
 @ti.kernel
 def begin(
     joint_q0: ti.types.ndarray(), joint_qd0: ti.types.ndarray(), tree: ti.types.ndarray(), states: ti.types.ndarray(),
@@ -140,7 +156,7 @@ def advance(
     link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
     shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
-    with_pairs: ti.template(),
+    mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
     coordinates: int, velocities: int, spread: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from a row of source [B, rows, Q + 2 D].
@@ -158,7 +174,7 @@ def advance(
         if index % spread == 0 and diverged_step[b] < 0:
             world = world_arrays(
                 tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-                shape, pair, near, anchor, with_pairs,
+                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes,
                 tree.shape[0], coordinates, velocities, dt, ground,
             )  # fmt: skip
             stages = 4 if ti.static(rk4) else 1
@@ -216,7 +232,7 @@ def advance_adjoint(
     link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
     shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
-    with_pairs: ti.template(),
+    mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
     link_part: ti.types.ndarray(), velocity_part: ti.types.ndarray(),
     link_bar: ti.types.ndarray(), velocity_bar: ti.types.ndarray(), action_bar: ti.types.ndarray(),
     target_bar: ti.types.ndarray(), wrench_bar: ti.types.ndarray(), gravity_bar: ti.types.ndarray(),
@@ -235,7 +251,7 @@ def advance_adjoint(
         if index % spread == 0 and diverged_step[b] < 0:
             world = world_arrays(
                 tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-                shape, pair, near, anchor, with_pairs,
+                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes,
                 tree.shape[0], coordinates, velocities, dt, ground,
             )  # fmt: skip
             bars = bar_arrays(link_part, velocity_part, action_bar, target_bar, wrench_bar)
@@ -287,15 +303,8 @@ def advance_adjoint(
                         at = coordinates + d
                         bar[b, 0, at] = bar[b, 0, at] + joint_qd_bar[b, step // substeps, d]
                 # Sums of sums: a single one over 1e4 steps would lose two digits of f32.
-                if step % _SUM_STEPS == 0 or left == 0:
-                    for i in range(tree.shape[0]):
-                        for k in range(LINK_SIZE):
-                            link_bar[b, i, k] = link_bar[b, i, k] + link_part[b, i, k]
-                            link_part[b, i, k] = 0.0
-                    for d in range(velocities):
-                        for k in range(VELOCITY_SIZE):
-                            velocity_bar[b, d, k] = velocity_bar[b, d, k] + velocity_part[b, d, k]
-                            velocity_part[b, d, k] = 0.0
+                if step % SUM_STEPS == 0 or left == 0:
+                    join_sums(world, b, link_part, velocity_part, link_bar, velocity_bar)
                     for k in ti.static(range(3)):
                         gravity_bar[b, k] = gravity_bar[b, k] + g_bar[k]
                     g_bar = vec3(0.0)

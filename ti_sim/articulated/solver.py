@@ -26,7 +26,7 @@ from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import compiled_plainly, require
 
 # Inputs that ``pack`` takes, in its order.
-_PACKED = (
+PACKED = (
     "joint_frame", "link_mass", "link_com", "link_inertia", "link_material", "joint_stiffness", "joint_rest", "joint_damping",
     "joint_armature", "joint_limit_low", "joint_limit_high", "joint_limit_stiffness", "motor_gain", "motor_limit",
     "servo_stiffness", "servo_damping",
@@ -82,15 +82,18 @@ class PreparedInputs:
     pair: Array
     near: Array
     anchor: Array
+    mesh: Array
+    sample: Array
     with_pairs: bool
+    with_meshes: bool
 
     def arguments(self) -> tuple[object, ...]:
-        """The arrays, and whether there are pairs of shapes, in the order that every kernel takes them in."""
+        """The arrays, and whether there are pairs of shapes and meshes in them, in the order that every kernel takes them in."""
         given = self.inputs
         return (
             self.tree, self.axis, self.point, self.link, self.velocity,
             given.action, given.servo_target, given.link_wrench, given.gravity, self.work, self.velocity_work,
-            self.shape, self.pair, self.near, self.anchor, self.with_pairs,
+            self.shape, self.pair, self.near, self.anchor, self.mesh, self.sample, self.with_pairs, self.with_meshes,
         )  # fmt: skip
 
 
@@ -103,7 +106,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs) -> PreparedInput
     """
     like = inputs.link_mass
     b, n, d = inputs.world_count, model.link_count, model.velocity_count
-    pair = model.pair
+    pair, (mesh, sample) = model.pair, model.meshes
     near = np.zeros((b, FIRST_NEAR + len(pair)) if model.has_pairs else (1, FIRST_NEAR))
     near[:, NEAR_COUNT] = -1
     prepared = PreparedInputs(
@@ -119,9 +122,12 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs) -> PreparedInput
         pair=ints_like_family(like, pair),
         near=ints_like_family(like, near),
         anchor=empty_like_family(like, (b, n, 3) if model.has_pairs else (1, 1, 3)),
+        mesh=ints_like_family(like, mesh),
+        sample=reals_like_family(like, sample),
         with_pairs=model.has_pairs,
+        with_meshes=model.has_meshes,
     )
-    pack(*views(*(getattr(inputs, name) for name in _PACKED), prepared.link, prepared.velocity))
+    pack(*views(*(getattr(inputs, name) for name in PACKED), prepared.link, prepared.velocity))
     return prepared
 
 
@@ -238,7 +244,7 @@ class ArticulatedSolver:
                 model.ground_height, first, count, int(first + count == steps), self.settings.substeps,
             ))  # fmt: skip
         begin_adjoint(*views(inputs.joint_q0, prepared.tree, bar, bars.joint_q0, bars.joint_qd0, q, d))
-        packed = (getattr(bars, name) for name in _PACKED)
+        packed = (getattr(bars, name) for name in PACKED)
         unpack_adjoint(*views(links[1], velocities[1], inputs.joint_frame, *packed))
         for world in np.flatnonzero(to_numpy(rollout.diverged_step) >= 0):
             for array in bars.arrays():
@@ -285,8 +291,8 @@ class ArticulatedSolver:
 
 
 def views(*arguments: object) -> tuple[object, ...]:
-    """Arguments of a kernel, its arrays as ``kernel_view`` gives them."""
-    return tuple(kernel_view(argument) if hasattr(argument, "shape") else argument for argument in arguments)
+    """Arguments of a kernel, its arrays as ``kernel_view`` gives them; numbers, numpy's too, stay as they are."""
+    return tuple(kernel_view(argument) if getattr(argument, "shape", ()) else argument for argument in arguments)
 
 
 def mark_diverged_frames(arrays: tuple[Array, ...], diverged_step: np.ndarray, substeps: int) -> None:

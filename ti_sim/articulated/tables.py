@@ -67,7 +67,10 @@ class WorldArrays:
     pair: Any
     near: Any
     anchor: Any
+    mesh: Any
+    sample: Any
     with_pairs: Any
+    with_meshes: Any
     links: Any
     coordinates: Any
     velocities: Any

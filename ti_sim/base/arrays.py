@@ -124,6 +124,13 @@ def _filled(result: Array, values: np.ndarray) -> Array:
     return result.new_tensor(values)
 
 
+def is_contiguous(array: Array) -> bool:
+    """Whether an array lies in memory row by row."""
+    if isinstance(array, np.ndarray):
+        return bool(array.flags.c_contiguous)
+    return isinstance(array, ti.Ndarray) or bool(array.is_contiguous())
+
+
 def check_array(array: Array, name: str, shape: tuple[int, ...]) -> None:
     """Raise a UserError unless ``array`` has this shape and the working precision.
 

@@ -1,6 +1,6 @@
 """Sharing few, heavy loop iterations among the CPU's threads."""
 
-from ti_sim.base.runtime import require
+from ti_sim.base.runtime import require, ti
 
 PORTION = 512  # loop iterations that Taichi's CPU scheduler gives a thread at least, whatever the loop's settings say
 
@@ -18,3 +18,9 @@ def spread_of(tasks: int) -> int:
 def serial_for(iterations: int) -> bool:
     """Whether a loop of so few, light iterations is better run by one thread than by waking the others (on the CPU)."""
     return require().device == "cpu" and iterations <= 8 * PORTION
+
+
+def thread_count() -> int:
+    """Number of the CPU's threads that kernels run on."""
+    require()
+    return int(ti.lang.impl.current_cfg().cpu_max_num_threads)

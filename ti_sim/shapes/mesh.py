@@ -30,7 +30,10 @@ class Mesh(Shape):
         faces: [F, 3] integers, counter-clockwise seen from outside.
         scale: metres per unit of the file or the vertices.
         collision: where the contact points come from, in the same frame as this mesh: a file (same ``scale``; it need
-            not be closed), another shape (in m, placed by its own frame), or None for this mesh itself.
+            not be closed), another shape (in m, placed by its own frame), or None for this mesh itself. Other bodies meet
+            this mesh, or the other shape.
+        field_cells: cells along the longest side of the grid on which the distance to the surface is held, by which other
+            bodies meet it; None for a usual choice (see ``distance.distance_field``).
 
     Raises:
         UserError: the file is missing, unreadable or without faces; the surface is not watertight, not consistently
@@ -42,6 +45,7 @@ class Mesh(Shape):
     faces: np.ndarray | None = field(default=None, repr=False)
     scale: float = 1.0
     collision: str | Path | Shape | None = None
+    field_cells: int | None = None
     _surface: TriangleMesh = field(init=False, repr=False)
     _collision_vertices: np.ndarray = field(init=False, repr=False)
 
@@ -55,6 +59,8 @@ class Mesh(Shape):
             raise UserError(
                 f"{name}: scale is {scale:g}: give a finite number above zero (metres in one unit of the mesh)"
             )
+        if self.field_cells is not None and not (isinstance(self.field_cells, int) and 4 <= self.field_cells <= 512):
+            raise UserError(f"{name}: field_cells is {self.field_cells!r}: give a whole number from 4 to 512, or None")
         surface = (read_mesh_file(Path(self.path)) if self.path is not None else self._given(name)).transformed(
             scale=scale
         )

@@ -68,7 +68,7 @@ class Box(_Sized):
         quads = [(4, 6, 7, 5), (0, 1, 3, 2), (2, 3, 7, 6), (0, 4, 5, 1), (1, 5, 7, 3), (0, 2, 6, 4)]
         faces = np.array([f for a, b, c, d in quads for f in ((a, b, c), (a, c, d))], dtype=np.int32)
         groups = np.repeat(np.arange(6, dtype=np.int32), 2)
-        return TriangleMesh(0.5 * signs * (self.x, self.y, self.z), faces, groups, uv=_box_uv(signs[faces], groups))
+        return TriangleMesh(0.5 * signs * (self.x, self.y, self.z), faces, groups, uv=box_uv(signs[faces], groups))
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Sphere(_Sized):
         vertices, faces = _icosahedron()
         for _ in range(self.subdivisions):
             vertices, faces = _subdivided(vertices, faces)
-        return ungrouped_mesh(self.radius * vertices, faces, uv=_sphere_uv(vertices[faces]))
+        return ungrouped_mesh(self.radius * vertices, faces, uv=sphere_uv(vertices[faces]))
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _revolved_uv(radii: np.ndarray, heights: np.ndarray, sections: int) -> np.nd
     return np.concatenate(uv)
 
 
-def _box_uv(signs: np.ndarray, sides: np.ndarray) -> np.ndarray:
+def box_uv(signs: np.ndarray, sides: np.ndarray) -> np.ndarray:
     """uv [F, 3, 2] of a box from its corners' signs [F, 3, 3] and the faces' sides [F]."""
     right = np.array([(0, 1, 0), (0, -1, 0), (-1, 0, 0), (1, 0, 0), (1, 0, 0), (-1, 0, 0)])
     up = np.array([(0, 0, 1)] * 4 + [(0, 1, 0)] * 2)
@@ -208,7 +208,7 @@ def _box_uv(signs: np.ndarray, sides: np.ndarray) -> np.ndarray:
     return np.stack([(column + across) / 3.0, (1 - row + along) / 2.0], axis=-1)
 
 
-def _sphere_uv(corners: np.ndarray) -> np.ndarray:
+def sphere_uv(corners: np.ndarray) -> np.ndarray:
     """uv [F, 3, 2] of faces with their corners [F, 3, 3] on the unit sphere; a pole takes the mean angle of its face."""
     u = np.arctan2(corners[..., 1], corners[..., 0]) / (2.0 * np.pi) % 1.0
     pole = np.hypot(corners[..., 0], corners[..., 1]) < 1e-9

@@ -15,6 +15,7 @@ from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.scene import Scene, States
+from risp_torch.scene.states import joined_placement, placement_shape
 from risp_torch.state_heads import StateHead
 from ti_sim.base.errors import UserError
 
@@ -31,8 +32,8 @@ class StateLoss(Loss):
 
         Args:
             head: what of the states counts, and in which units.
-            states: poses [T, N, 7] of the true motion (m, unit quaternions; of a batch [1, T, N, 7]), what ``scene.rollout``
-                returned, or the states.npz of ``risp simulate``.
+            states: poses [T, N, 7] of the true motion (m, unit quaternions; of a batch [1, T, N, 7]; with deformable bodies as
+                ``Scene.poses`` has it), what ``scene.rollout`` returned, or the states.npz of ``risp simulate``.
 
         Raises:
             UserError: the file holds no states (arrays of Python objects are not read).
@@ -42,41 +43,42 @@ class StateLoss(Loss):
             self.path = str(states)
             poses, self._bodies = read_states(Path(states))
         else:
-            poses = states.body_q if isinstance(states, States) else states
-        self.body_q = torch.as_tensor(poses).detach().to(dtype=bridge_dtype(), device=bridge_device())
-        if self.body_q.ndim == 4 and self.body_q.shape[0] == 1:
-            self.body_q = self.body_q[0]
+            poses = states.placement if isinstance(states, States) else states
+        self.placement = torch.as_tensor(poses).detach().to(dtype=bridge_dtype(), device=bridge_device())
+        if self.placement.ndim == 4 and self.placement.shape[0] == 1:
+            self.placement = self.placement[0]
 
     def check(self, scene: Scene) -> None:
         """Compare the states with bodies and film of the scene (``Loss.check``)."""
         self.head.check(scene)
         what = f"the states in {self.path}" if self.path else "the true states"
-        names = [body.name for body in scene.bodies]
+        names = scene.part_names
         if self._bodies is not None and self._bodies != names:
             raise UserError(f"{what} are of {', '.join(self._bodies)}, and the scene has {', '.join(names)}: simulate this scene")
-        wanted = (scene.frames + 1, len(names), 7)
-        if self.body_q.ndim != 3 or tuple(self.body_q.shape[1:]) != wanted[1:] or len(self.body_q) < wanted[0]:
-            shape = tuple(self.body_q.shape)
+        wanted = (scene.frames + 1, *placement_shape(scene))
+        shape = tuple(self.placement.shape)
+        if self.placement.ndim != 3 or shape[1:] != wanted[1:] or shape[0] < wanted[0]:
             raise UserError(f"{what} have shape {shape}, and {wanted} is needed: simulate the scene's whole film")
-        if not torch.isfinite(self.body_q[: wanted[0]]).all():
+        if not torch.isfinite(self.placement[: wanted[0]]).all():
             raise UserError(f"{what} have numbers that are not finite: give the states of a simulation that did not diverge")
 
     def observe(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
     ) -> torch.Tensor:
         """The head's outputs of the motion (``Loss.observe``)."""
-        return self.head.outputs(scene, states.body_q if frames is None else states.body_q[:, list(frames)])
+        placement = states.placement
+        return self.head.outputs(scene, placement if frames is None else placement[:, list(frames)])
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
         """The head's outputs of the true states (``Loss.of_target``)."""
-        return self.head.outputs(scene, self.body_q[list(frames)])
+        return self.head.outputs(scene, self.placement[list(frames)])
 
     def pictures(self, scene: Scene) -> torch.Tensor | None:
         """The true motion in the scene's own look (``Loss.pictures``)."""
         if scene.camera is None:
             return None
         with torch.no_grad():
-            return scene.render(self.body_q[None, : scene.frames + 1])[0]
+            return scene.render(self.placement[None, : scene.frames + 1])[0]
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Every output by itself (``Loss.blocks``)."""
@@ -84,22 +86,25 @@ class StateLoss(Loss):
 
     def to_json(self) -> dict[str, Any]:
         """The head and a checksum of the states (``Loss.to_json``)."""
-        digest = sha256(self.body_q.double().cpu().numpy().tobytes()).hexdigest()
+        digest = sha256(self.placement.double().cpu().numpy().tobytes()).hexdigest()
         return {"kind": self.kind, "states": self.path or None, "states_sha256": digest, "head": self.head.to_json()}
 
 
-def read_states(path: Path) -> tuple[np.ndarray, list[str] | None]:
-    """Poses [T, N, 7] and names of the bodies (None where there are none) of a states.npz.
+def read_states(path: Path) -> tuple[torch.Tensor, list[str] | None]:
+    """Where everything is (``Scene.poses``) [T, ...], and names of the bodies (None where there are none), of a states.npz.
 
     Raises:
-        UserError: there is no such file, or it holds no poses.
+        UserError: there is no such file, or it holds no states.
     """
     if not path.is_file():
         raise UserError(f"the states {path} do not exist: give the states.npz that 'risp simulate' has written")
     try:
         with np.load(path, allow_pickle=False) as file:
-            poses = np.asarray(file["body_q"], dtype=np.float64)
-            names = [str(name) for name in file["body_names"]] if "body_names" in file else None
+            poses = torch.as_tensor(np.asarray(file["body_q"], dtype=np.float64))
+            given = [list(file[key]) for key in ("body_names", "deformable_names") if key in file]
+            names = [str(name) for some in given for name in some] if given else None
+            if "particle_q" in file:
+                poses = joined_placement(poses, torch.as_tensor(np.asarray(file["particle_q"], dtype=np.float64)))
     except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} holds no states: give the states.npz that 'risp simulate' has written") from error
     return poses, names

@@ -1,0 +1,273 @@
+"""Deformable bodies as cases to time, and the tables that solids and cloth both fill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import peaks
+from benchmarks.fem_flops import step_flops
+from benchmarks.other_simulators import gap, newton_table, run_newton
+from benchmarks.rollouts import BOUND_HEADER, KINDS, Case, add_bound, timed
+from benchmarks.table import Table, number, times
+from ti_sim.base.runtime import require
+from ti_sim.deformable.arrays import TABLES
+from ti_sim.deformable.bending import bending_edges, edge_stiffness
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.model import DeformableModel, DeformableSettings
+from ti_sim.deformable.solids import corner_volumes, energy_constants, lame_from_young, rest_table
+from ti_sim.deformable.solver import DeformableSolver
+from ti_sim.deformable.triangles import membrane_constants, triangle_areas
+from ti_sim.meshes.generators import box_tets
+from ti_sim.meshes.sheet import SheetMesh
+from ti_sim.meshes.solid import SolidMesh
+
+SUBSTEPS = 50
+COMPARED = 4  # frames that Newton runs too
+GRAVITY = (0.0, 0.0, -9.81)  # m/s2
+
+CELL = 0.05  # m, side of the cells of solids
+SOLID_DT = 2e-4  # s, a third to a half of the longest stable step of these solids
+YOUNG, POISSON, DENSITY, VISCOSITY = 1e6, 0.3, 1000.0, 10.0  # Pa, 1, kg/m3, Pa s
+
+CLOTH_SIDE = 1.0  # m
+CLOTH_DT = 1e-4  # s
+# N/m (Young's modulus times thickness), 1, kg/m2, N s/m, N m (of the sheet), N m s
+CLOTH_STRETCHING, CLOTH_POISSON, CLOTH_DENSITY, CLOTH_VISCOSITY = 200.0, 0.3, 0.2, 5e-3
+CLOTH_RIGIDITY, CLOTH_BENDING_DAMPING = 1e-5, 1e-7
+CLOTH_DRAG, CLOTH_LIFT = 1.0, 0.5  # kg/m3
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Steps/s, forward (taped) and backward.
+
+    Attributes:
+        forward, backward: steps/s.
+    """
+
+    forward: float
+    backward: float
+
+
+def solid_case(
+    mesh: SolidMesh, *, frames: int, worlds: int = 1, energy: str = "neo_hookean", young: float = YOUNG,
+    poisson: float = POISSON, damped: bool = True, both_ends: bool = False, dt: float = SOLID_DT, substeps: int = SUBSTEPS,
+    plan: str = "auto",
+) -> Case:  # fmt: skip
+    """A box that is held at its end of least x (or at both ends), under gravity, and sways.
+
+    Args:
+        mesh: of one kind of solid elements.
+        frames: frame intervals.
+        worlds: B, all alike.
+        energy: of all elements.
+        young, poisson: of linear elasticity [Pa], [1].
+        damped: whether the elements are.
+        both_ends: hold the end of largest x too.
+        dt, substeps, plan: settings.
+    """
+    x = mesh.vertices[:, 0]
+    held = np.isclose(x, x.min()) | (both_ends & np.isclose(x, x.max()))
+    model = DeformableModel(
+        particle_rest=mesh.vertices, fixed=np.flatnonzero(held), solid_energy=(energy,) * len(mesh.indices),
+        **{TABLES[mesh.kind]: mesh.indices},
+    )  # fmt: skip
+    volumes = corner_volumes(mesh.kind, rest_table(mesh.kind, mesh.vertices, mesh.indices))
+    material = *energy_constants(energy, *lame_from_young(young, poisson)), VISCOSITY * damped
+    along = (x - x.min()) / np.ptp(x)
+    return _case(
+        model, DeformableSettings(dt=dt, substeps=substeps, plan=plan), frames, worlds,
+        particle_qd0=np.outer(along * ~held, (0.3, 0.5, 0.2)), particle_mass=DENSITY * _lumped(mesh.indices, volumes, len(x)),
+        solid_material=np.tile(material, (model.solid_count, 1)),
+    )  # fmt: skip
+
+
+def cloth_case(mesh: SheetMesh, *, frames: int, damped: bool = True, dt: float = CLOTH_DT, plan: str = "auto") -> Case:
+    """A sheet that hangs from the corners of largest y and swings.
+
+    Args:
+        mesh: a rectangle.
+        frames: frame intervals.
+        damped: whether it is damped and feels the air.
+        dt, plan: settings.
+    """
+    x, y = mesh.vertices[:, 0], mesh.vertices[:, 1]
+    corners = np.flatnonzero(np.isclose(np.abs(x), x.max()) & np.isclose(y, y.max()))
+    edges = bending_edges(mesh.triangles)
+    model = DeformableModel(
+        particle_rest=mesh.vertices, fixed=corners, tri_indices=mesh.triangles, tri_normal=np.zeros((len(mesh.triangles), 3)),
+        edge_indices=edges,
+    )  # fmt: skip
+    stretching = membrane_constants(CLOTH_STRETCHING, CLOTH_POISSON, 1.0)
+    viscous = np.array((CLOTH_VISCOSITY, CLOTH_DRAG, CLOTH_LIFT)) * damped
+    stiffness = edge_stiffness(CLOTH_RIGIDITY, mesh.vertices, edges)
+    bulge = np.cos(np.pi * x / np.ptp(x)) * (1.0 - (y / np.ptp(y) + 0.5) ** 2)
+    return _case(
+        model, DeformableSettings(dt=dt, substeps=SUBSTEPS, plan=plan), frames, 1,
+        particle_qd0=np.outer(bulge, (0.2, 0.3, 1.0)),
+        particle_mass=CLOTH_DENSITY / 3 * _lumped(mesh.triangles, triangle_areas(mesh.vertices, mesh.triangles)[:, None], len(x)),
+        tri_material=np.tile((*stretching, *viscous), (model.triangle_count, 1)),
+        edge_material=np.stack([stiffness, np.full(len(edges), CLOTH_BENDING_DAMPING * damped), np.zeros(len(edges))], axis=1),
+    )  # fmt: skip
+
+
+def _lumped(indices: np.ndarray, shares: np.ndarray, particles: int) -> np.ndarray:
+    """Sum [particles] of the shares of elements, [E, corners] or [E, 1], at their corners."""
+    return np.bincount(indices.ravel(), np.broadcast_to(shares, indices.shape).ravel(), minlength=particles)
+
+
+def _case(model: DeformableModel, settings: DeformableSettings, frames: int, worlds: int, **given: Any) -> Case:
+    """A case of equal worlds, from one world's inputs; those that are not given are zero."""
+    p, e, t, m, s = model.particle_count, model.solid_count, model.triangle_count, model.edge_count, model.spring_count
+    shapes = {
+        "particle_q0": (p, 3), "particle_qd0": (p, 3), "particle_mass": (p,), "particle_material": (p, 4),
+        "solid_material": (e, 3), "solid_actuation": (frames, e), "tri_material": (t, 5), "tri_actuation": (frames, t),
+        "edge_material": (m, 3), "edge_actuation": (frames, m), "spring_material": (s, 3), "gravity": (3,), "wind": (3,),
+        "load": (frames, len(model.loaded), 3), "prescribed_qd": (frames, len(model.prescribed), 3),
+    }  # fmt: skip
+    given = {"particle_q0": model.particle_rest, "gravity": GRAVITY} | given
+    device = require().device
+    arrays = {}
+    for name, shape in shapes.items():
+        one = torch.as_tensor(np.asarray(given.get(name, np.zeros(shape))), dtype=torch.float32, device=device)
+        arrays[name] = one.expand(worlds, *shape).contiguous()
+    return Case(DeformableSolver(model, settings), DeformableInputs(**arrays), frames, worlds)
+
+
+def plan_of(case: Case) -> str:
+    """The execution plan that the case's rollouts take."""
+    return case.solver.plan(case.inputs.world_count)
+
+
+def rates_of(case: Case, seconds: Mapping[str, float]) -> dict[str, float]:
+    """Steps/s by kind from seconds of a rollout by kind."""
+    return {kind: case.steps / of_all for kind, of_all in seconds.items()}
+
+
+def add_rates(result: Table, cells: Sequence[object], rate: Mapping[str, float], others: Sequence[Rates | None]) -> None:
+    """Append a row: cells, then steps/s taped, without gradient and backward, then ratios to other rates.
+
+    Args:
+        result: the table.
+        cells: the first ones of the row.
+        rate: steps/s by kind.
+        others: what to compare with, two cells each, forward (taped) and backward; None leaves them empty.
+    """
+    shown = [f"{rate[kind]:,.0f}" for kind in ("taped", "free", "backward")]
+    for other in others:
+        shown += ["", ""] if other is None else [times(rate["taped"] / other.forward), times(rate["backward"] / other.backward)]
+    result.add(*cells, *shown)
+
+
+def particles_description(case: Case) -> dict[str, Any]:
+    """The first world of a case in plain numbers and lists, as ``newton_side.py`` reads it: tetrahedra, triangles, bending edges.
+
+    Newton's tetrahedra have the same energy. Its triangles have one without the logarithm, and get the constants that make small
+    strains cost the same; its bending moment is linear in the angle and grows with the edge's length and the triangles' area,
+    which its stiffness undoes. The case must have neither damping nor air, whose laws differ.
+    """
+    model, settings = case.solver.model, case.solver.settings
+    arrays = {name: np.asarray(getattr(case.inputs, name)[0].cpu(), dtype=np.float64) for name in vars(case.inputs)}
+    mass = arrays["particle_mass"].copy()
+    mass[model.fixed] = 0.0  # Newton's way to hold a particle
+    mu, lam = arrays["tri_material"][:, 0] / 1.5, arrays["tri_material"][:, 1]
+    triangles = np.stack([mu, lam + mu / 3, *np.zeros((3, len(mu)))], axis=1)
+    stiffness, _damping, angle = arrays["edge_material"].T
+    edges = np.stack([stiffness / _bending_scale(model), np.zeros_like(stiffness), angle], axis=1)
+    return {
+        "dt": settings.dt,
+        "steps": case.frames * settings.substeps,
+        "gravity": arrays["gravity"].tolist(),
+        "rest": np.asarray(model.particle_rest).tolist(),
+        "mass": mass.tolist(),
+        "q0": arrays["particle_q0"].tolist(),
+        "qd0": arrays["particle_qd0"].tolist(),
+        "tets": model.tet_indices.tolist(),
+        "tet_materials": arrays["solid_material"].tolist(),
+        "triangles": model.tri_indices.tolist(),
+        "tri_materials": triangles.tolist(),
+        "edges": model.edge_indices.tolist(),
+        "edge_materials": edges.tolist(),
+    }
+
+
+def _bending_scale(model: DeformableModel) -> np.ndarray:
+    """Our stiffness over Newton's of edges [M] between equal triangles, for small angles: 2 L 2 A [m3]."""
+    first, second, start, end = np.moveaxis(np.asarray(model.particle_rest)[model.edge_indices], 1, 0)
+    areas = sum(np.linalg.norm(np.cross(end - start, apex - start), axis=1) for apex in (first, second)) / 2
+    return 2 * np.linalg.norm(end - start, axis=1) * areas
+
+
+def newton_comparison(
+    what: str, make: Mapping[str, Callable[..., Case]], frames: Mapping[str, int], remark: str, *, quick: bool
+) -> Table:
+    """Steps beside those of Newton's semi-implicit solver.
+
+    Args:
+        what: names the cases.
+        make: makes a case from ``frames`` and ``damped``, by name.
+        frames: of the rollouts that are timed here, by name.
+        remark: how the physics of the two differ.
+        quick: fewer repeats.
+    """
+    cases = {name: build(frames=frames[name]) for name, build in make.items()}
+    least = timed(cases, repeats=3 if quick else 9)
+    ours = {name: {kind: s / cases[name].steps for kind, s in kinds.items()} for name, kinds in least.items()}
+    plain = {name: build(frames=COMPARED, damped=False) for name, build in make.items()}
+    newton = run_newton({name: particles_description(case) for name, case in plain.items()}, repeats=2 if quick else 5)
+    gaps = []
+    if not isinstance(newton, str):
+        for name, case in plain.items():
+            end = case.solver.rollout(case.inputs, COMPARED).particle_q[0, -1].cpu().numpy()
+            moved = np.abs(end - case.inputs.particle_q0[0].cpu().numpy()).max()
+            gaps.append(f"{gap(newton[name], end)} m of {moved:.1g} m ({name})")
+    said = (
+        f"Target: faster, forward and backward. The same mesh, masses and semi-implicit step. {remark} Both compute damping"
+        f" and air; without them, positions after {COMPARED * SUBSTEPS} steps differ by {', '.join(gaps)}, of the farthest way."
+    )
+    return newton_table("Against Newton's semi-implicit solver on the CPU: one world (us a step)", what, ours, newton, said)
+
+
+def bound_table(cases: Mapping[str, tuple[Case, Mapping[str, float]]], *, quick: bool) -> Table:
+    """How far steps are from what the machine can do.
+
+    Args:
+        cases: a case and its steps/s by kind, by name.
+        quick: shorter measurements of the peaks.
+    """
+    peak = peaks.measure(quick=quick)
+    threads = torch.get_num_threads() if require().device == "cpu" else 1
+    result = Table("Bound: arithmetic and memory of a step", BOUND_HEADER)
+    for name, (case, rate) in cases.items():
+        model = case.solver.model
+        for kind, flops in zip(("taped", "backward"), step_flops(model), strict=True):
+            plan = plan_of(case)
+            add_bound(
+                result, f"{name}: {KINDS[kind]} ({plan})", rate[kind], flops, 24 * model.particle_count, peak,
+                cores=threads if plan == "element" else 1,
+            )  # fmt: skip
+    last = list(cases.values())[-1][0]
+    tables = sum(array.size for array in last.solver.model.tables.values()) * 4
+    inputs = sum(array.numel() for name, array in vars(last.inputs).items() if "material" in name) * 4
+    result.remarks.append(
+        f"Measured in this run: {number(peak.flops / 1e9)} Gflop/s of scalar multiply-adds a core (the element plan counts "
+        f"{threads} cores), and {number(peak.copy / 1e9)} GB/s copied (read plus written). Flops are counted from the code as "
+        "written (`benchmarks/fem_flops.py`); the compiler shares some. State bytes are what a step keeps for its adjoint; it "
+        f"also reads the elements' tables and materials, {number((tables + inputs) * 1e-6, 2)} MB in the last row, which the "
+        f"processor's caches hold. The element plan launches a kernel of two parallel loops for every step: with next to nothing "
+        f"to do, {_launches()}."
+    )
+    return result
+
+
+def _launches() -> str:
+    """Times of a step and its adjoint in the element plan on one cell, which are those of launches."""
+    case = solid_case(box_tets((CELL,) * 3, (1, 1, 1)), frames=8, plan="element")
+    seconds = timed({"": case}, repeats=5)[""]
+    forward, backward = (number(1e6 * seconds[kind] / case.steps, 2) for kind in ("taped", "backward"))
+    return f"{forward} us forward and {backward} us backward"

@@ -1,0 +1,63 @@
+"""A deformable rollout as a differentiable torch function."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from risp_torch.bridge.checks import kernel_tensor, upstream
+from ti_sim.adjoint import Adjoint, StoreAll
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.solver import DeformableRollout, DeformableSolver
+
+_NAMES = tuple(field.name for field in fields(DeformableInputs))
+
+
+class _Rollout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, solver: DeformableSolver, frames: int, adjoint: Adjoint | None, *tensors: torch.Tensor) -> Any:
+        inputs = DeformableInputs(*(kernel_tensor(t, name) for t, name in zip(tensors, _NAMES, strict=True)))
+        result = solver.rollout(inputs, frames, adjoint=adjoint)
+        ctx.solver = solver
+        ctx.kept = result if adjoint is not None else None
+        solver.check_divergence(result)
+        # Copies: what is returned may change hands, and the adjoint reads the rollout's own arrays.
+        steps = result.diverged_step.clone()
+        ctx.mark_non_differentiable(steps)
+        return result.particle_q.clone(), result.particle_qd.clone(), steps
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, particle_q_bar: Any, particle_qd_bar: Any, _steps: Any) -> Any:
+        kept: DeformableRollout = ctx.kept
+        given = (
+            upstream(bar, like.shape, like)
+            for bar, like in ((particle_q_bar, kept.particle_q), (particle_qd_bar, kept.particle_qd))
+        )
+        return (None, None, None, *ctx.solver.rollout_adjoint(kept, *given).arrays())
+
+
+def deformable_rollout(
+    solver: DeformableSolver, inputs: DeformableInputs, frames: int, *, adjoint: Adjoint | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Simulate, differentiable in every tensor of ``inputs``.
+
+    Args:
+        solver: the deformable solver.
+        inputs: tensors of the runtime's precision on its device (shapes: ``DeformableInputs``).
+        frames: frame intervals.
+        adjoint: as of ``rollout``.
+
+    Returns:
+        particle_q [B, frames + 1, P, 3] m and particle_qd [B, frames + 1, P, 3] m/s, and diverged_step [B] int32 (-1 where all
+        went well).
+
+    Raises:
+        UserError: a tensor has the wrong device, precision or shape. DivergenceError: every world diverged. A second derivative
+            raises torch's own error.
+    """
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs.arrays())
+    return _Rollout.apply(solver, frames, (adjoint or StoreAll()) if wanted else None, *inputs.arrays())

@@ -1,0 +1,97 @@
+"""The motion of a scene, and where everything of it is at the frames."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from ti_sim.base.errors import UserError
+
+if TYPE_CHECKING:
+    from risp_torch.scene.stage import Stage
+
+
+@dataclass(frozen=True)
+class States:
+    """Motion of a batch of worlds at the frames.
+
+    Attributes:
+        body_q: [B, T, N, 7] positions of the centres of mass [m] and quaternions (x, y, z, w); frame 0 is the start.
+        body_qd: [B, T, N, 6] velocities [m/s] and angular velocities [rad/s], world frame.
+        diverged_step: [B, N] int32, first physics step with a number that is not finite or a centre of mass beyond the scene's
+            max_distance, -1 where there is none. In a scene with deformable bodies one more column is theirs.
+        joint_q: [B, T, Q] coordinates of all joints [m, rad, quaternions] in a scene with links (``ArticulatedModel``); None in
+            others.
+        joint_qd: [B, T, D] velocities of all joints [m/s, rad/s]; None in scenes without links.
+        particle_q: [B, T, P, 3] positions of the particles of all deformable bodies [m]; None in scenes without any.
+        particle_qd: [B, T, P, 3] their velocities [m/s]; None in scenes without any.
+    """
+
+    body_q: torch.Tensor
+    body_qd: torch.Tensor
+    diverged_step: torch.Tensor
+    joint_q: torch.Tensor | None = None
+    joint_qd: torch.Tensor | None = None
+    particle_q: torch.Tensor | None = None
+    particle_qd: torch.Tensor | None = None
+
+    @property
+    def finite(self) -> torch.Tensor:
+        """[B] bool: worlds in which no body diverged."""
+        return (self.diverged_step < 0).all(dim=1)
+
+    @property
+    def placement(self) -> torch.Tensor:
+        """[B, T, rows, columns] where everything is (``joined_placement``)."""
+        return joined_placement(self.body_q, self.particle_q)
+
+
+def joined_placement(body_q: torch.Tensor, particle_q: torch.Tensor | None) -> torch.Tensor:
+    """Where everything is, in one tensor, which heads, losses and renderers take.
+
+    Args:
+        body_q: [..., N, 7] poses.
+        particle_q: [..., P, 3] positions of particles, or None.
+
+    Returns:
+        Of rigid bodies and links alone the poses, of deformable bodies alone the positions [..., P, 3]; of both [..., N + P, 7],
+        the poses and below them the positions, each with four zeros.
+    """
+    if particle_q is None:
+        return body_q
+    if body_q.shape[-2] == 0:
+        return particle_q
+    return torch.cat([body_q, torch.nn.functional.pad(particle_q, (0, 4))], dim=-2)
+
+
+def split_placement(stage: Stage, placement: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Poses [..., N, 7] and positions of particles [..., P, 3], None without particles, of ``joined_placement``."""
+    bodies = len(stage.bodies)
+    if not stage.deformables:
+        return placement, None
+    if not bodies:
+        return placement.new_zeros(*placement.shape[:-2], 0, 7), placement
+    return placement[..., :bodies, :], placement[..., bodies:, :3]
+
+
+def placement_shape(stage: Stage) -> tuple[int, int]:
+    """Rows and columns of ``joined_placement`` in a scene."""
+    bodies, particles = len(stage.bodies), stage.particle_count
+    return (particles, 3) if particles and not bodies else (bodies + particles, 7)
+
+
+def check_placement(stage: Stage, placement: torch.Tensor) -> torch.Tensor:
+    """The placement [B, T, rows, columns] of a motion, if it is one of this scene.
+
+    Raises:
+        UserError: it has another shape.
+    """
+    bodies, particles, wanted = stage.bodies, stage.deformables, placement_shape(stage)
+    if placement.ndim != 4 or tuple(placement.shape[2:]) != wanted:
+        what = "poses have" if not particles else "positions have" if not bodies else "poses and positions have"
+        raise UserError(
+            f"the {what} shape {tuple(placement.shape)}, and this scene needs [worlds, frames, {wanted[0]}, {wanted[1]}]"
+        )
+    return placement

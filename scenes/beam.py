@@ -1,0 +1,48 @@
+"""A beam under gravity: how stiff is it, and how much does it thin where it is stretched?
+
+A soft beam of 40 x 12 x 12 cm, clamped at one end, is let go straight and swings down under its own weight (after gradSim, ICLR
+2021, section 4 and figure 4). The strain near the clamp is some 30 %, so that Young's modulus shows in how far and how fast it
+sinks, and Poisson's ratio in how it thins and swells there.
+"""
+
+import numpy as np
+
+from risp_torch import AmbientLight, Camera, DirectionalLight, Elastic, Param, Scene, Surface
+from ti_sim.meshes import box_hexes
+
+SIZE = (0.4, 0.12, 0.12)  # m
+CELLS = (12, 4, 4)
+BLUE, WHITE = (0.1, 0.3, 0.6), (0.9, 0.9, 0.85)
+
+
+def make_scene(E: float = 1e5, nu: float = 0.35, size: int = 128) -> Scene:
+    """The beam.
+
+    Args:
+        E: Young's modulus [Pa].
+        nu: Poisson's ratio.
+        size: of the square picture [pixels].
+    """
+    scene = Scene(frame_dt=1 / 60, frames=30, substeps=50, gamma=1e-2, name="beam")
+    mesh = box_hexes(SIZE, CELLS)
+    # Bands one cell wide, which show how the surface moves within its outline.
+    column = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * CELLS[0]).astype(int)
+    scene.add_solid(
+        "beam",
+        mesh=mesh,
+        material=Elastic(
+            E=Param(E, low=3e4, high=6e5, scale="log10"), nu=Param(nu, low=0.05, high=0.45), damping=20.0,
+        ),  # fmt: skip
+        density=1000.0,
+        fixed=lambda x: x[:, 0] < -0.499 * SIZE[0],
+        surface=Surface(vertex_colors=np.where(column[:, None] % 2, BLUE, WHITE)),
+    )
+    scene.add_camera(
+        Camera.look_at(
+            eye=(0.1, -1.2, 0.12), target=(0.0, 0.0, -0.1), vertical_fov=26.0, width=size, height=size, near=0.4, far=2.5
+        )
+    )
+    scene.add_light(DirectionalLight(direction=(-0.3, 1.0, -0.8), intensity=0.8))
+    scene.add_light(AmbientLight(intensity=0.3))
+    scene.set_background((0.7, 0.72, 0.75))
+    return scene

@@ -1,0 +1,48 @@
+"""A cloth tied at two corners: how fast was it moving at the start?
+
+A cloth of 80 x 40 cm hangs by its upper corners and is thrown, all of it with the same velocity (after gradSim, ICLR 2021,
+table 3). It swings, folds and is slowed by the air.
+"""
+
+import numpy as np
+
+from risp_torch import Air, AmbientLight, Bending, Camera, DirectionalLight, Membrane, Param, Scene, Surface
+from ti_sim.meshes import sheet_grid
+
+SIZE = (0.8, 0.4)  # m
+CELLS = (16, 8)
+UPRIGHT = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))  # the mesh's y axis points up
+RED, YELLOW = (0.7, 0.12, 0.1), (0.9, 0.75, 0.3)
+
+
+def make_scene(velocity: tuple[float, float, float] = (0.4, 2.0, 0.5), size: int = 128) -> Scene:
+    """The cloth.
+
+    Args:
+        velocity: of all its points at the start [m/s].
+        size: of the square picture [pixels].
+    """
+    scene = Scene(frame_dt=1 / 60, frames=36, substeps=40, two_sided=True, name="cloth")
+    mesh = sheet_grid(SIZE, CELLS)
+    cell = np.rint((mesh.vertices[:, :2] / SIZE + 0.5) * CELLS).astype(int)
+    scene.add_cloth(
+        "cloth",
+        mesh=mesh,
+        material=Membrane(mu=150.0, lam=100.0, damping=0.05),
+        bending=Bending(stiffness=2e-3, damping=2e-5),
+        air=Air(drag=0.6, lift=0.2),
+        density=0.2,
+        orientation=UPRIGHT,
+        velocity=Param(velocity, low=-4.0, high=4.0, unit="m/s"),
+        fixed=lambda x: (np.abs(x[:, 0]) > 0.499 * SIZE[0]) & (x[:, 1] > 0.499 * SIZE[1]),
+        surface=Surface(vertex_colors=np.where((cell.sum(axis=1) // 2 % 2)[:, None] > 0, RED, YELLOW), smooth=True),
+    )
+    scene.add_camera(
+        Camera.look_at(
+            eye=(0.9, -1.5, 0.5), target=(0.04, 0.0, -0.02), vertical_fov=30.0, width=size, height=size, near=0.4, far=4.0
+        )
+    )
+    scene.add_light(DirectionalLight(direction=(-0.4, 1.0, -0.7), intensity=0.8))
+    scene.add_light(AmbientLight(intensity=0.3))
+    scene.set_background((0.62, 0.68, 0.75))
+    return scene

@@ -1,0 +1,84 @@
+"""RISP's rod: how stiff is it?
+
+A rod of 1.0 x 0.2 x 0.2 m and 40 kg, fixed at both ends, sinks under its weight while a vertical force at its middle pushes it up
+and down (RISP, ICLR 2022, section 4.1). Size, mesh and force are not published; with these, weight and force are alike, and at a
+Young's modulus of 1e5 Pa the middle moves by some 20 cm. Ten sensors on the spine are the state.
+"""
+
+import math
+
+import numpy as np
+
+from risp_torch import AmbientLight, Camera, DirectionalLight, Elastic, Param, RispTask, Scene, Surface, default_psi
+from risp_torch.domains import Domains
+from risp_torch.state_heads import SensorHead
+from ti_sim.meshes import box_hexes
+
+SIZE = (1.0, 0.2, 0.2)  # m
+LIMIT = 500.0  # N
+FRAME = 0.02  # s
+FRAMES = 40
+BLUE, WHITE = (0.15, 0.35, 0.6), (0.85, 0.85, 0.8)
+
+
+def make_scene(
+    E: float = 1e5, cells: tuple[int, int, int] = (20, 4, 4), substeps: int = 80, frames: int = FRAMES, size: int = 128
+) -> Scene:
+    """The rod.
+
+    Args:
+        E: Young's modulus [Pa]; log10 E is unknown within [4, 7).
+        cells: hexahedra along the sides.
+        substeps: of a frame; the usual number serves up to the stiffest rod.
+        frames: frame intervals of 0.02 s.
+        size: of the square picture [pixels].
+    """
+    scene = Scene(frame_dt=FRAME, frames=frames, substeps=substeps, gamma=1e-2, name="rod")
+    mesh = box_hexes(SIZE, cells)
+    band = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * cells[0]).astype(int)
+    scene.add_solid(
+        "rod",
+        mesh=mesh,
+        material=Elastic(E=Param(E, low=1e4, high=1e7, scale="log10"), nu=0.4, energy="corotated", damping=50.0),
+        density=1000.0,
+        fixed=lambda x: np.abs(x[:, 0]) > 0.499 * SIZE[0],
+        surface=Surface(vertex_colors=np.where(band[:, None] % 2, BLUE, WHITE)),
+    )
+    time = np.arange(frames)
+    scene.add_load(
+        "press",
+        body="rod",
+        where=lambda x: np.abs(x[:, 0]) < 0.01 * SIZE[0],
+        force=LIMIT * np.sin(2 * math.pi * time / FRAMES),
+        direction=(0.0, 0.0, 1.0),
+        limit=LIMIT,
+    )
+    scene.add_camera(
+        Camera.look_at(
+            eye=(0.3, -2.2, 0.25), target=(0.0, 0.0, -0.15), vertical_fov=36.0, width=size, height=size, near=1.0, far=4.0
+        )
+    )
+    scene.add_light(DirectionalLight(direction=(-0.4, 1.0, -0.8), intensity=0.8))
+    scene.add_light(AmbientLight(intensity=0.3))
+    scene.set_background((0.7, 0.72, 0.75))
+    return scene
+
+
+def make_task(scene: Scene) -> RispTask:
+    """RISP reads the heights of the ten sensors, whatever light, tint and background are.
+
+    Motions for training have a Young's modulus from 2e4 Pa on: softer rods sag out of the picture.
+    """
+    head = SensorHead(
+        "rod", particles=sensors(scene), axis=2, low=-0.5, high=0.2,
+        draws={"rod.E": (2e4, 1e7), "press.force": (-1.0, 1.0)},
+    )  # fmt: skip
+    return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=30.0)
+
+
+def sensors(scene: Scene, count: int = 10) -> tuple[int, ...]:
+    """Numbers of the particles on the spine next to ``count`` places at equal distances, half of one from the ends."""
+    vertices = scene.deformables[0].vertices
+    places = SIZE[0] * ((np.arange(count) + 0.5) / count - 0.5)
+    spine = np.stack([places, np.zeros(count), np.zeros(count)], axis=1)
+    return tuple(int(k) for k in np.linalg.norm(vertices[None] - spine[:, None], axis=2).argmin(axis=1))

@@ -1,0 +1,282 @@
+"""Deformable bodies and links that meet: conservation, rest, adjoints of every input, agreement with the single solvers."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import Contact, Elastic, Membrane, Mesh, Revolute, Scene, Sphere
+from risp_torch.gradients import check_torch
+from tests.f64.test_body_contact import at, bodies, inputs_of
+from tests.f64.test_mesh_contact import PEBBLE
+from tests.reference.deformable_cases import solid_body
+from ti_sim.adjoint import Checkpoint, StoreAll
+from ti_sim.articulated.collision import CollisionShape
+from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
+from ti_sim.articulated.solver import ArticulatedSolver
+from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.gradcheck import gradcheck
+from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
+from ti_sim.coupled.solver import CoupledBars, CoupledRollout, CoupledSolver
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.model import DeformableSettings
+from ti_sim.deformable.solver import DeformableSolver
+from ti_sim.meshes import box_tets, sheet_grid, sphere_tets
+
+FRAMES = ("joint_q", "joint_qd", "body_q", "body_qd", "particle_q", "particle_qd")
+LINKS, PARTICLES = (tuple(field.name for field in fields(kind)) for kind in (ArticulatedInputs, DeformableInputs))
+
+
+def frames_of(rollout: CoupledRollout) -> dict[str, np.ndarray]:
+    return {name: getattr(rollout.links if name[0] != "p" else rollout.particles, name) for name in FRAMES}
+
+
+def joined(links: ArticulatedInputs, particles: DeformableInputs) -> CoupledInputs:
+    return CoupledInputs(links, DeformableInputs(*(np.ascontiguousarray(array) for array in particles.arrays())))
+
+
+def momenta(inputs: CoupledInputs, rollout: CoupledRollout, frame: int) -> tuple[np.ndarray, np.ndarray]:
+    """Momentum and angular momentum about the origin of all particles and of links of 1 kg and 0.004 kg m2."""
+    mass, at_frame = inputs.particles.particle_mass[0, :, None], {k: v[0, frame] for k, v in frames_of(rollout).items()}
+    x, v = at_frame["particle_q"], at_frame["particle_qd"]
+    q, qd = at_frame["body_q"], at_frame["body_qd"]
+    linear = (mass * v).sum(axis=0) + qd[:, :3].sum(axis=0)
+    orbital = np.cross(x, mass * v).sum(axis=0) + np.cross(q[:, :3], qd[:, :3]).sum(axis=0)
+    angular = orbital + 0.004 * qd[:, 3:].sum(axis=0)
+    return linear, angular
+
+
+SLAB = CollisionShape("box", (0.3, 0.25, 0.05))
+
+
+def three_links(*, ball: tuple[float, ...], pebble: tuple[float, ...]) -> tuple[ArticulatedModel, ArticulatedInputs]:
+    """A fixed slab whose upper face is at -0.45 m, a free ball and a free pebble of a mesh, without gravity."""
+    links = bodies(SLAB, CollisionShape("sphere", (0.1,)), PEBBLE, kinds=("fixed", "free", "free"))
+    inputs = inputs_of(links, at(*ball) + at(*pebble), np.zeros(12), material=(300, 0.2, 0.6, 0.3))
+    inputs.joint_frame[0, 0, 2] = -0.5
+    return links, inputs
+
+
+@pytest.mark.parametrize("hit", [1, 2])
+def test_a_soft_ball_that_hits_a_rigid_one_keeps_both_momenta(hit: int) -> None:
+    mesh = sphere_tets(0.1, 2)
+    soft, particles = solid_body(
+        mesh, young=2e4, density=300.0, damping=5.0, particle_q0=mesh.vertices + (0.02, 0.01, 0.23),
+        particle_qd0=(0.3, 0.0, -2.0), particle_material=(200.0, 0.1, 0.5, 0.4),
+    )  # fmt: skip
+    here, away = (0.0, 0.0, 0.0), (3.0, 0.0, 0.0)
+    links, given = three_links(ball=here if hit == 1 else away, pebble=here if hit == 2 else away)
+    inputs, model = joined(given, particles), CoupledModel(links, soft)
+    rollout = CoupledSolver(model, CoupledSettings(1e-4, 600)).rollout(inputs, 1)
+    before, after = (momenta(inputs, rollout, frame) for frame in (0, 1))
+    assert rollout.links.body_qd[0, 1, hit, 2] < -0.3 and np.abs(rollout.links.body_qd[0, 1, hit, 3:]).max() > 0.1
+    np.testing.assert_allclose(after[0], before[0], atol=1e-9)
+    np.testing.assert_allclose(after[1], before[1], atol=1e-9)
+
+
+def test_a_soft_block_on_a_box_sinks_by_its_weight_and_does_not_creep() -> None:
+    mesh, margin, density = box_tets((0.2, 0.2, 0.1), (2, 2, 1)), 0.004, 300.0
+    soft, particles = solid_body(
+        mesh, young=2e4, density=density, damping=20.0, particle_q0=mesh.vertices + (0.02, 0.01, 0.05 - 0.45 + margin),
+        particle_material=(200.0, 20.0, 1.0, 0.5), gravity=(0.0, 0.0, -9.81),
+    )  # fmt: skip
+    links, given = three_links(ball=(3.0, 0.0, 0.0), pebble=(-3.0, 0.0, 0.0))
+    below = np.flatnonzero(mesh.vertices[:, 2] < 0)
+    inputs = joined(_over(given, 2), _over(particles, 2))
+    rollout = CoupledSolver(CoupledModel(links, soft, below, margin), CoupledSettings(2e-4, 2500)).rollout(inputs, 2)
+    x = rollout.particles.particle_q[0]
+    depth = -0.45 + margin - x[2, below, 2]
+    assert depth.sum() * 250.0 == pytest.approx(9.81 * density * 0.2 * 0.2 * 0.1, rel=1e-3)  # stiffness: the mean of both
+    assert np.abs(x[2, below] - x[1, below]).max() < 1e-5 and np.abs(x[2, below, :2].mean(axis=0) - (0.02, 0.01)).max() < 1e-4
+    assert np.abs(rollout.particles.particle_qd[0, 2]).max() < 1e-4
+
+
+def _over(inputs: ArticulatedInputs | DeformableInputs, frames: int) -> ArticulatedInputs | DeformableInputs:
+    """The same numbers in every frame interval."""
+    names = {
+        ArticulatedInputs: ("action", "servo_target", "link_wrench"),
+        DeformableInputs: ("solid_actuation", "tri_actuation", "edge_actuation", "load", "prescribed_qd"),
+    }[type(inputs)]
+    return replace(inputs, **{name: np.repeat(getattr(inputs, name), frames, axis=1) for name in names})
+
+
+def test_far_apart_both_move_as_their_own_solvers_move_them() -> None:
+    model, inputs = scene()
+    far = replace(inputs, particles=replace(inputs.particles, particle_q0=inputs.particles.particle_q0 + (5.0, 0.0, 0.0)))
+    rollout = CoupledSolver(model, CoupledSettings(1e-3, 10)).rollout(far, 2)
+    links = ArticulatedSolver(model.articulated, ArticulatedSettings(1e-3, 10)).rollout(far.links, 2)
+    particles = DeformableSolver(model.deformable, DeformableSettings(1e-3, 10, plan="world")).rollout(far.particles, 2)
+    for name, values in frames_of(rollout).items():
+        np.testing.assert_allclose(values, getattr(links if name[0] != "p" else particles, name), rtol=1e-12, atol=1e-12)
+
+
+def scene() -> tuple[CoupledModel, CoupledInputs]:
+    """A soft block above a fixed box, a pebble of a mesh and a ball on an arm, which all touch it."""
+    rng = np.random.default_rng(0)
+    mesh = box_tets((0.3, 0.3, 0.2), (1, 1, 1))
+    soft, particles = solid_body(
+        mesh, young=3e3, density=300.0, damping=2.0, elements={"fixed": np.array([7])},
+        particle_q0=1.02 * mesh.vertices + 0.003 * rng.standard_normal(mesh.vertices.shape), frames=2,
+        particle_qd0=0.2 * rng.standard_normal(mesh.vertices.shape), gravity=(0.1, 0.2, -9.81),
+    )  # fmt: skip
+    particles = replace(particles, particle_material=rng.uniform((200, 1, 2, 0.2), (300, 2, 3, 0.4), (1, len(mesh.vertices), 4)))
+    tilted = (0.05, -0.1, 0.02, 1.0)
+    shapes = (
+        None, CollisionShape("capsule", (0.05, 0.04), (0.0, 0.01, 0.0), tilted), SLAB,
+        CollisionShape("mesh", (), (0.01, 0.0, 0.02), tilted, PEBBLE.distance, PEBBLE.corners),
+    )  # fmt: skip
+    links = ArticulatedModel(
+        ("arm", "ball", "box", "pebble"), (-1, 0, -1, -1), ("revolute", "fixed", "fixed", "free"),
+        np.array([[0.3, 0.2, 1.0]] * 4), collision_shape=shapes,
+    )  # fmt: skip
+    pose = np.concatenate([[0.2], [0.15, -0.14, 0.19], rng.standard_normal(4)])
+    given = inputs_of(links, pose, 0.3 * rng.standard_normal(7), material=(400, 2, 3, 0.2), gravity=9.81, frames=2)
+    given.joint_frame[0, 0, :3] = -0.15, 0.1, 0.1
+    given.joint_frame[0, 1, :3] = -0.02, 0.04, 0.05
+    given.joint_frame[0, 2, :] = 0.02, 0.01, -0.14, 0.03, -0.02, 0.0, 1.0
+    return CoupledModel(links, soft, margin=0.003), joined(given, particles)
+
+
+def losses(model: CoupledModel, settings: CoupledSettings, frames: int) -> tuple:
+    """A random linear functional of all frames as functions of a dictionary of inputs: its value, and its gradient too."""
+    solver, rng, weights = CoupledSolver(model, settings), np.random.default_rng(1), {}
+
+    def run(at: dict[str, np.ndarray], adjoint: object = None) -> CoupledRollout:
+        own = {name: at[f"links.{name}"] for name in LINKS}, {name: at[f"particles.{name}"] for name in PARTICLES}
+        return solver.rollout(CoupledInputs(ArticulatedInputs(**own[0]), DeformableInputs(**own[1])), frames, adjoint=adjoint)
+
+    def value(rollout: CoupledRollout) -> float:
+        arrays = frames_of(rollout)
+        for name in FRAMES:
+            weights.setdefault(name, rng.standard_normal(arrays[name].shape))
+        return float(sum(np.sum(weights[name] * arrays[name]) for name in FRAMES))
+
+    def gradient(at: dict[str, np.ndarray], adjoint: object) -> tuple[float, dict[str, np.ndarray]]:
+        rollout = run(at, adjoint)
+        result = value(rollout)
+        bars = solver.rollout_adjoint(rollout, CoupledBars(**weights))
+        named = {f"links.{name}": getattr(bars.links, name) for name in LINKS}
+        return result, named | {f"particles.{name}": getattr(bars.particles, name) for name in PARTICLES}
+
+    return lambda at: value(run(at)), gradient
+
+
+def test_adjoint_of_every_input_of_both_sides_and_of_checkpoints() -> None:
+    model, inputs = scene()
+    point = {f"links.{name}": getattr(inputs.links, name) for name in LINKS}
+    point |= {f"particles.{name}": getattr(inputs.particles, name) for name in PARTICLES}
+    loss, gradient = losses(model, CoupledSettings(1e-3, 5), 2)
+    finite = [name for name, array in point.items() if array.size and np.isfinite(array).all()]
+    report = gradcheck(
+        lambda at: gradient(at, StoreAll()), point, loss=loss, names=finite, rtol=1e-5, floor=1e-4, atol=2e-8, max_entries=8,
+        step=2e-6, order=2,
+    )  # fmt: skip
+    report.raise_if_wrong()
+    reacts = {entry.name for entry in report.entries if entry.status == "ok"}
+    assert {f"links.{name}" for name in ("joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_material")} <= reacts
+    assert {f"particles.{name}" for name in ("particle_q0", "particle_qd0", "particle_mass", "particle_material")} <= reacts
+    stored = gradient(point, StoreAll())[1]
+    assert stored["links.link_material"][0, 1:].any(axis=1).all()  # every shape was touched
+    for every in (3, 100):
+        for name, array in gradient(point, Checkpoint(every))[1].items():
+            np.testing.assert_allclose(array, stored[name], rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_a_world_that_diverges_is_named_and_leaves_the_others_alone() -> None:
+    model, inputs = scene()
+    two = CoupledInputs(*(
+        type(kind)(*(np.concatenate([array, array]) for array in kind.arrays())) for kind in (inputs.links, inputs.particles)
+    ))  # fmt: skip
+    two.particles.solid_material[1, :, 0] = 1e12
+    solver = CoupledSolver(model, CoupledSettings(1e-3, 10))
+    rollout = solver.rollout(two, 2, adjoint=StoreAll())
+    alone = solver.rollout(inputs, 2)
+    assert rollout.links.diverged_step[0] == -1 and 0 < rollout.links.diverged_step[1] < 20
+    for name, array in frames_of(rollout).items():
+        np.testing.assert_array_equal(array[0], frames_of(alone)[name][0])
+        assert np.isnan(array[1, -1]).all()
+    bars = solver.rollout_adjoint(rollout, CoupledBars(*(np.ones_like(array) for array in rollout.frame_arrays)))
+    assert np.isfinite(bars.links.joint_q0[0]).all() and np.isnan(bars.particles.particle_q0[1]).all()
+    solver.check_divergence(rollout)
+    worse = replace(inputs, particles=replace(inputs.particles, solid_material=1e9 * inputs.particles.solid_material))
+    with pytest.raises(DivergenceError, match=r"particle \d+ .*stopped being finite at step"):
+        solver.check_divergence(solver.rollout(worse, 2))
+
+
+def block_and_bodies() -> Scene:
+    """A soft block between an arm with a ball and a mesh that hangs on the world."""
+    scene = Scene(frame_dt=0.01, frames=2, substeps=8)
+    contact = Contact(stiffness=400.0, damping=1.0, friction_stiffness=2.0, friction=0.3)
+    scene.add_link(
+        "arm", shape=Sphere(radius=0.06), joint=Revolute(axis=(0.0, 1.0, 0.0), angle=0.1), mass=0.4, length=0.2,
+        position=(0.0, 0.0, 0.3), contact=contact, collision=True,
+    )  # fmt: skip
+    pebble = Sphere(radius=0.1, subdivisions=1).surface()
+    scene.add_rigid(
+        "pebble", shape=Mesh(vertices=pebble.vertices, faces=pebble.faces, field_cells=16), density=500.0,
+        position=(0.0, 0.02, -0.12), contact=contact, collision=True,
+    )  # fmt: skip
+    scene.add_solid(
+        "block", mesh=box_tets((0.2, 0.2, 0.1), (2, 2, 1)), material=Elastic(E=2e3, nu=0.3, damping=3.0), density=300.0,
+        position=(0.03, 0.0, 0.0), rotation=(0.3, 0.5, 0.1), velocity=(0.1, 0.0, -0.2), contact=contact,
+    )  # fmt: skip
+    return scene
+
+
+def test_scenes_with_bodies_that_meet_particles() -> None:
+    scene = block_and_bodies()
+    weights: list[torch.Tensor] = []
+
+    def loss(given: dict[str, torch.Tensor]) -> torch.Tensor:
+        base = scene.parameters
+        states = scene.rollout({name: torch.as_tensor(base[name].value)[None] + given[name][None] for name in given})
+        found = (states.body_q, states.body_qd, states.particle_q, states.particle_qd)
+        if not weights:
+            generator = torch.Generator().manual_seed(0)
+            weights.extend(torch.randn(array.shape, generator=generator, dtype=array.dtype) for array in found)
+        return sum((w * array).sum() for w, array in zip(weights, found, strict=True))
+
+    names = (
+        "arm.angle", "arm.rate", "arm.contact.stiffness", "pebble.density", "pebble.position", "block.velocity", "block.density",
+    )  # fmt: skip
+    report = check_torch(
+        loss, {name: np.zeros(np.shape(scene.parameters[name].value)) for name in names}, step=1e-6, rtol=1e-5, floor=1e-3
+    )
+    report.raise_if_wrong()
+    assert {entry.name for entry in report.entries if abs(entry.adjoint) > 1e-6} == set(names)
+    states = scene.rollout()
+    assert states.diverged_step.shape == (1, 3) and bool(states.finite.all())
+    middle = (states.joint_q[:, 1], states.joint_qd[:, 1], states.particle_q[:, 1], states.particle_qd[:, 1])
+    again = scene.rollout(frames=1, state0=middle)
+    torch.testing.assert_close(again.particle_q[:, 1], states.particle_q[:, 2], rtol=0, atol=1e-12)
+
+
+def test_bad_input() -> None:
+    model, inputs = scene()
+    links, soft = model.articulated, model.deformable
+    for options, words in (
+        ({"particles": np.array([0, 0])}, f"must be different numbers from 0 to {soft.particle_count - 1}"),
+        ({"particles": np.array([0.5])}, "give a row of whole numbers, or None for all"),
+        ({"margin": -0.1}, "finite and not below zero"),
+        ({"margin": np.zeros(3)}, "give one length in m"),
+    ):
+        with pytest.raises(UserError, match=words):
+            CoupledModel(links, soft, **options)
+    with pytest.raises(UserError, match="no link has a collision_shape"):
+        CoupledModel(ArticulatedModel(("a",), (-1,), ("free",), np.ones((1, 3))), soft)
+    with pytest.raises(UserError, match="cloth has the thickness -1.0 m: give a finite length that is not below zero"):
+        block_and_bodies().add_cloth("cloth", mesh=sheet_grid((1.0, 1.0), (1, 1)), material=Membrane(mu=1, lam=1), thickness=-1.0)
+    with pytest.raises(UserError, match="dt=0 s and substeps=1"):
+        CoupledSettings(0, 1)
+    solver = CoupledSolver(model, CoupledSettings(1e-3, 2))
+    with pytest.raises(UserError, match="for 2 frame intervals"):
+        solver.rollout(inputs, 3)
+    with pytest.raises(UserError, match="needs at least one frame"):
+        solver.rollout(inputs, 0)
+    twice = DeformableInputs(*(np.concatenate([array, array]) for array in inputs.particles.arrays()))
+    with pytest.raises(UserError, match="there are 1 worlds of links and 2 of particles"):
+        solver.rollout(CoupledInputs(inputs.links, twice), 1)
+    kept_nothing = solver.rollout(inputs, 1)
+    with pytest.raises(UserError, match="kept no states"):
+        solver.rollout_adjoint(kept_nothing, CoupledBars(*kept_nothing.frame_arrays))

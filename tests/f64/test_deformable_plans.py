@@ -1,0 +1,182 @@
+"""The execution plans of the deformable solver give the same, the tape gives the adjoint, and the longest stable step is one."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from tests.reference.deformable_cases import inputs_for, solid_body
+from ti_sim import Checkpoint, DeformableTape, StoreAll, Tape, UserError, stable_step
+from ti_sim.base.launch import Launcher
+from ti_sim.base.runtime import ti
+from ti_sim.deformable import element_plan
+from ti_sim.deformable.bending import bending_edges
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.instant import ForceDerivative
+from ti_sim.deformable.model import DeformableModel, DeformableSettings
+from ti_sim.deformable.solver import DeformableSolver
+from ti_sim.meshes import box_tets, sheet_grid
+
+NAMES = tuple(field.name for field in fields(DeformableInputs))
+FRAMES = 2
+
+
+def block_and_sheet(*, worlds: int = 2) -> tuple[DeformableModel, DeformableInputs]:
+    """A block of tetrahedra on the ground, a sheet, springs between both; held and loaded particles."""
+    draw = np.random.default_rng(0)
+    block, sheet = box_tets((0.4, 0.4, 0.4), (2, 1, 1)), sheet_grid((0.4, 0.4), (2, 2))
+    first, count = len(block.vertices), len(block.vertices) + len(sheet.vertices)
+    triangles = sheet.triangles + first
+    model = DeformableModel(
+        particle_rest=np.concatenate([block.vertices, sheet.vertices + (0, 0, 0.5)]),
+        tet_indices=block.indices,
+        tri_indices=triangles,
+        tri_normal=np.zeros((len(triangles), 3)),
+        edge_indices=bending_edges(triangles),
+        spring_indices=np.array([[0, first], [3, first + 4]]),
+        fixed=np.array([first]),
+        prescribed=np.array([first + 2]),
+        loaded=np.array([first + 5, 1]),
+        contact=np.arange(count),
+        ground_height=-0.19,
+    )
+    b = worlds
+    inputs = inputs_for(
+        model,
+        worlds=b,
+        frames=FRAMES,
+        particle_q0=model.particle_rest + draw.uniform(-0.02, 0.02, (b, count, 3)),
+        particle_qd0=draw.normal(size=(b, count, 3)),
+        particle_mass=draw.uniform(0.01, 0.02, (b, count)),
+        particle_material=(100.0, 1.0, 1.0, 0.4),
+        solid_material=(1e3, 1e3, 1.0),
+        solid_actuation=draw.uniform(-0.1, 0.1, (b, FRAMES, model.solid_count)),
+        tri_material=(20.0, 20.0, 0.1, 0.2, 0.2),
+        edge_material=(0.01, 0.001, 0.1),
+        spring_material=(10.0, 0.1, 0.3),
+        gravity=(0.0, 0.0, -9.81),
+        wind=(1.0, 2.0, 0.0),
+        load=draw.normal(size=(b, FRAMES, 2, 3)),
+        prescribed_qd=draw.normal(size=(b, FRAMES, 1, 3)),
+    )
+    return model, inputs
+
+
+def run(
+    model: DeformableModel, inputs: DeformableInputs, plan: str, adjoint: StoreAll | Checkpoint
+) -> dict[str, np.ndarray]:
+    """Frames and adjoints of a random linear functional of them."""
+    solver = DeformableSolver(model, DeformableSettings(dt=1e-3, substeps=7, plan=plan))
+    rollout = solver.rollout(inputs, FRAMES, adjoint=adjoint)
+    draw = np.random.default_rng(1)
+    bars = solver.rollout_adjoint(rollout, draw.normal(size=rollout.particle_q.shape), draw.normal(size=rollout.particle_q.shape))
+    frames = {"particle_q": rollout.particle_q, "particle_qd": rollout.particle_qd}
+    return frames | {name: getattr(bars, name) for name in NAMES}
+
+
+@pytest.mark.parametrize("copies", [0, 3])
+def test_both_plans_give_the_same(copies: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(element_plan, "copies_of", lambda: copies)
+    model, inputs = block_and_sheet()
+    wanted = run(model, inputs, "world", StoreAll())
+    assert all(np.any(wanted[name]) for name in NAMES)
+    for adjoint in (StoreAll(), Checkpoint(4)):
+        found = run(model, inputs, "element", adjoint)
+        for name, array in wanted.items():
+            np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-12 * np.abs(array).max(), err_msg=name)
+
+
+def test_element_plan_repeats_itself_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(element_plan, "copies_of", lambda: 3)
+    model, inputs = block_and_sheet()
+    once, twice = (run(model, inputs, "element", StoreAll()) for _ in range(2))
+    for name, array in once.items():
+        np.testing.assert_array_equal(array, twice[name])
+
+
+def test_tape_gives_the_adjoint_twice() -> None:
+    model = DeformableModel(
+        particle_rest=np.array([[0.0, 0, 0], [1.0, 0, 0]]), spring_indices=np.array([[0, 1]]), fixed=np.array([0])
+    )
+    inputs = inputs_for(model, frames=FRAMES, spring_material=(10.0, 0.1, 0.9), gravity=(0, 0, -9.81))
+    solver = DeformableSolver(model, DeformableSettings(dt=1e-2, substeps=5))
+    rollout = solver.rollout(inputs, FRAMES, adjoint=StoreAll())
+    wanted = solver.rollout_adjoint(rollout, np.ones_like(rollout.particle_q), np.ones_like(rollout.particle_qd))
+
+    def ndarray(values: np.ndarray) -> object:
+        if not values.size:
+            return values
+        array = ti.ndarray(ti.f64, values.shape, needs_grad=True)
+        array.from_numpy(values)
+        return array
+
+    arrays = DeformableInputs(*(ndarray(array) for array in inputs.arrays()))
+    frames = [ndarray(np.zeros_like(rollout.particle_q)) for _ in range(2)]
+    loss = ti.ndarray(ti.f64, (1,), needs_grad=True)
+    call = DeformableTape(solver, FRAMES)
+    for _ in range(2):
+        with Tape(loss):
+            call(arrays, *frames)
+            add_all(frames[0], frames[1], loss)
+        assert loss[0] == pytest.approx((rollout.particle_q + rollout.particle_qd).sum(), rel=1e-12)
+        for name in ("particle_q0", "particle_mass", "spring_material", "gravity"):
+            np.testing.assert_allclose(getattr(arrays, name).grad.to_numpy(), getattr(wanted, name), rtol=1e-12)
+
+
+@ti.kernel
+def add_all(particle_q: ti.types.ndarray(), particle_qd: ti.types.ndarray(), loss: ti.types.ndarray()):
+    """loss += the sum of all entries."""
+    for index in ti.grouped(particle_q):
+        loss[0] += particle_q[index] + particle_qd[index]
+
+
+def test_stable_step_is_that_of_the_largest_eigenvalue() -> None:
+    model, inputs = solid_body(box_tets((1.0, 0.5, 0.5), (3, 2, 2)), young=1e4, damping=0.0, elements={"fixed": np.array([0, 5])})
+    p = model.particle_count
+    worlds = inputs_for(model, worlds=3 * p, solid_material=inputs.solid_material[0])
+    products = ForceDerivative(model, worlds, worlds.particle_q0, worlds.particle_qd0).transposed(
+        np.eye(3 * p).reshape(3 * p, p, 3)
+    )
+    free = np.repeat(model.particle_table[:, 0] == 0, 3)
+    root = np.where(free, 1 / np.sqrt(np.repeat(inputs.particle_mass[0], 3)), 0)
+    stiffness = -products[..., :3].reshape(3 * p, 3 * p)
+    np.testing.assert_allclose(stiffness, stiffness.T, atol=1e-9 * np.abs(stiffness).max())
+    omega = np.sqrt(np.linalg.eigvalsh(root[:, None] * stiffness * root)[-1])
+    limit = stable_step(model, inputs)
+    assert limit == pytest.approx(2 / omega, rel=1e-3)
+    damped = replace(inputs, solid_material=inputs.solid_material + (0, 0, 200.0))
+    assert stable_step(model, damped) < 0.9 * limit
+
+    push = np.random.default_rng(0).normal(size=inputs.particle_q0.shape)
+    for case, factor in ((inputs, 0.98), (inputs, 1.02), (damped, 0.98), (damped, 1.2)):
+        still = replace(case, gravity=0 * case.gravity, particle_q0=case.particle_q0 + 1e-7 * push)
+        settings = DeformableSettings(dt=factor * stable_step(model, case), substeps=1500, plan="world")
+        rollout = DeformableSolver(model, settings).rollout(still, 1)
+        away = np.abs(rollout.particle_q[0, -1] - model.particle_rest).max()
+        assert away < 1e-4 if factor < 1 else rollout.diverged_step[0] > 0
+
+
+def test_stable_step_of_contact_and_of_nothing() -> None:
+    model = DeformableModel(particle_rest=np.zeros((1, 3)), contact=np.array([0]))
+    inputs = inputs_for(model, particle_mass=0.25, particle_material=(100.0, 0, 0, 0.5))
+    assert stable_step(model, inputs) == pytest.approx(2 / np.sqrt(100.0 / 0.25), rel=1e-9)
+    sticky = inputs_for(model, particle_mass=0.25, particle_material=(0, 0, 3.0, 0.5))
+    assert stable_step(model, sticky) == pytest.approx(2 / (3.0 / 0.25), rel=1e-9)
+    assert stable_step(replace(model, contact=np.zeros(0, dtype=int)), inputs) == np.inf
+
+
+@ti.kernel
+def scale_rows(number: int, bar: ti.types.ndarray()):
+    """bar *= number."""
+    for index in ti.grouped(bar):
+        bar[index] = number * bar[index]
+
+
+def test_launcher() -> None:
+    array = np.ones((4, 2, 3))
+    launch = Launcher(scale_rows, array)
+    launch(3)
+    launch(5)
+    np.testing.assert_array_equal(array, 15.0)
+    with pytest.raises(UserError, match="bar is not contiguous"):
+        Launcher(scale_rows, array.transpose(2, 0, 1))

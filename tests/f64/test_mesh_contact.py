@@ -1,0 +1,117 @@
+"""Contact of meshes with all shapes: against boxes' closed forms, momentum, rest, and adjoints through a contact."""
+
+import numpy as np
+import pytest
+
+from tests.f64.test_body_contact import BALL, CRATE, at, bodies, inputs_of
+from tests.reference.articulated_adjoints import check_adjoint
+from tests.reference.numpy_rigid import rotation
+from ti_sim.adjoint import StoreAll
+from ti_sim.articulated.collision import CollisionShape, mesh_shape
+from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
+from ti_sim.articulated.solver import ArticulatedSolver
+from ti_sim.base.errors import UserError
+from ti_sim.shapes import Box, Mesh, Sphere
+
+
+def mesh_of(shape: Box | Sphere, **options: object) -> CollisionShape:
+    surface = shape.surface()
+    return mesh_shape(Mesh(vertices=surface.vertices, faces=surface.faces, **options))
+
+
+PEBBLE = mesh_of(Sphere(0.12, subdivisions=1), field_cells=16)  # 42 vertices
+SLAB = mesh_of(Box(0.24, 0.2, 0.16), field_cells=16)  # the crate, as a mesh
+SHAPES = {"sphere": BALL, "capsule": CollisionShape("capsule", (0.06, 0.07)), "box": CRATE, "mesh": SLAB}
+DIAGONAL = np.array([0.12, 0.1, 0.08])  # of the crate
+UPRIGHT = np.array([DIAGONAL[1], -DIAGONAL[0], 0, DIAGONAL[2] + np.linalg.norm(DIAGONAL)])  # turns it upwards
+
+
+def push(model: ArticulatedModel, inputs: ArticulatedInputs) -> np.ndarray:
+    """Accelerations of free bodies, as a step of 1e-3 s shows them, [B, N, 6]: linear and, in the body's frame, angular."""
+    rollout = ArticulatedSolver(model, ArticulatedSettings(1e-3, 1)).rollout(inputs, 1, adjoint=StoreAll())
+    return ((rollout.joint_qd[:, -1] - rollout.joint_qd[:, 0]) / 1e-3).reshape(len(rollout.joint_qd), -1, 6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "q"),
+    [
+        ("sphere", at(0.03, -0.02, 0.175)),
+        ("sphere", at(0.215, 0.01, -0.02)),
+        ("capsule", [0.02, 0.01, 0.13, 0, 1, 0, 1]),  # lies on it: both ends and the middle
+        ("box", [0.02, 0.01, 0.07 + np.linalg.norm(DIAGONAL), *UPRIGHT]),  # a corner of it is in the slab
+    ],
+)
+def test_the_mesh_of_a_box_acts_as_the_box_does(kind: str, q: list) -> None:
+    results = []
+    for solid in (CRATE, SLAB):
+        model = bodies(solid, SHAPES[kind], PEBBLE)  # which is far away: both models run the same kernel
+        results.append(push(model, inputs_of(model, at(0, 0, 0) + q + at(5, 0, 0), np.zeros(18), material=(1e3, 5, 3, 0.5))))
+    assert np.abs(results[0][..., :3]).max() > 1
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["sphere", "capsule", "box", "mesh"])
+def test_every_contact_with_a_mesh_conserves_momentum(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    model = bodies(PEBBLE, SHAPES[kind])
+    q = np.array(at(0.3, 0.3, 0.3) + at(0.3, 0.3, 0.3))
+    q[3:7], q[10:] = rng.standard_normal(4), rng.standard_normal(4)
+    q[7:10] += np.array([0.1, 0.12, 0.08]) * (0.9 if kind == "sphere" else 1.0)
+    inputs = inputs_of(model, q, rng.standard_normal(12), material=(1e3, 5, 3, 0.5))
+    acceleration, q = push(model, inputs)[0], q.reshape(2, 7)
+    assert np.abs(acceleration[:, :3]).min() > 1e-2
+    turn = rotation(q[:, 3:] / np.linalg.norm(q[:, 3:], axis=1, keepdims=True))
+    turning = np.einsum("bij,bj->bi", turn, acceleration[:, 3:])
+    np.testing.assert_allclose(acceleration[0, :3], -acceleration[1, :3], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose((np.cross(q[:, :3], acceleration[:, :3]) + 0.004 * turning).sum(axis=0), 0, atol=1e-9)
+
+
+def test_stacked_mesh_boxes_rest_at_the_depth_of_their_weight_and_do_not_creep() -> None:
+    """Two boxes on a fixed one, each smaller than the one below: four corners carry each, the lower ones the weight of both."""
+    ke, heights = 1e4, (0.16, 0.12, 0.1)
+    shapes = [mesh_of(Box(side, side, height)) for side, height in zip((0.6, 0.3, 0.2), heights, strict=True)]
+    model = bodies(*shapes, kinds=("fixed", "free", "free"))
+    middle, upper = 0.5 * (heights[0] + heights[1]), 0.5 * heights[0] + heights[1] + 0.5 * heights[2]
+    q = at(0.02, 0.01, middle) + at(0.02, 0.01, upper)
+    inputs = inputs_of(model, q, np.zeros(12), material=(ke, 20, 10, 0.5), gravity=9.81)
+    rollout = ArticulatedSolver(model, ArticulatedSettings(5e-4, 4000)).rollout(inputs, 1)
+    q = rollout.joint_q[0, -1].reshape(2, 7)
+    lower_depth, upper_depth = 2 * 9.81 / (4 * ke), 9.81 / (4 * ke)
+    np.testing.assert_allclose(q[:, 2], [middle - lower_depth, upper - lower_depth - upper_depth], atol=1e-7)
+    np.testing.assert_allclose(q[:, :2], [[0.02, 0.01]] * 2, atol=1e-7)
+    assert np.abs(rollout.joint_qd[0, -1]).max() < 1e-4
+
+
+@pytest.mark.parametrize("kind", ["sphere", "capsule", "box", "mesh"])
+def test_adjoint_of_every_input_through_a_hit_on_a_mesh(kind: str) -> None:
+    """A mesh rigid on an arm that turns about a joint, hit by a free body.
+
+    The forces have kinks where the points of contact cross the field's cells half-way between the nodes, at most once in 1e5
+    steps of the differences, and where contacts begin: those that are there are deep from the first step on.
+    """
+    rng = np.random.default_rng(5)
+    tilted = CollisionShape(
+        "mesh", (), tuple(0.02 * rng.standard_normal(3)), tuple(rng.standard_normal(4)), PEBBLE.distance, PEBBLE.corners
+    )
+    other = SHAPES[kind]
+    model = ArticulatedModel(
+        ("arm", "finger", "body"), (-1, 0, -1), ("revolute", "fixed", "free"), np.array([[0.3, 0.2, 1.0]] * 3),
+        collision_shape=(None, tilted, other),
+    )  # fmt: skip
+    reach = 0.7 if kind in ("sphere", "capsule") else 1.0
+    q = np.concatenate([[0.2], reach * np.array([0.09, 0.1, 0.07]), rng.standard_normal(4)])
+    inputs = inputs_of(model, q, 0.3 * rng.standard_normal(7), material=(800, 4, 3, 0.2), gravity=9.81, frames=2)
+    inputs.joint_frame[:] += 0.03 * rng.standard_normal(inputs.joint_frame.shape)
+    inputs.link_com[:] = 0.03 * rng.standard_normal(inputs.link_com.shape)
+    inputs.link_material[:] *= rng.uniform(1, 1.3, inputs.link_material.shape)
+    reacts = check_adjoint(model, inputs, ArticulatedSettings(2e-3, 5), few=8)
+    assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_material"} <= reacts
+
+
+def test_mesh_shapes_that_are_refused() -> None:
+    with pytest.raises(UserError, match="distance field and corners if it is a mesh, and only then: use mesh_shape"):
+        CollisionShape("mesh", ())
+    with pytest.raises(UserError, match=r"size of a mesh is \(\)"):
+        CollisionShape("mesh", (1.0,), distance=PEBBLE.distance, corners=PEBBLE.corners)
+    with pytest.raises(UserError, match="no node inside it"):
+        mesh_of(Box(1.0, 1.0, 0.01), field_cells=8)

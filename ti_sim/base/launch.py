@@ -1,0 +1,63 @@
+"""Launching one kernel many times at little cost."""
+
+from typing import Any
+
+import numpy as np
+
+from ti_sim.base.arrays import Array, is_contiguous, kernel_view
+from ti_sim.base.errors import UserError
+from ti_sim.base.runtime import require, ti
+
+
+class Launcher:
+    """A kernel with all of its arguments set, to be launched again and again with another value of its first one, an integer.
+
+    A call of a kernel costs about 5 us for every array among its arguments; a launch of this costs one integer.
+    """
+
+    def __init__(self, kernel: Any, *arguments: Any) -> None:
+        """Compile the kernel and set its arguments.
+
+        Args:
+            kernel: a ti.kernel whose first argument is an int.
+            arguments: the others in their order: arrays, ints, floats, values of ti.template(). Arrays must stay where they are;
+                this keeps them alive.
+
+        Raises:
+            UserError: an array is not contiguous, or lies on a device that kernels do not run on.
+        """
+        device = require().device
+        primal = kernel._primal
+        self._arrays = [kernel_view(argument) if hasattr(argument, "shape") else argument for argument in arguments]
+        self._program = ti.lang.impl.get_runtime().prog
+        compiled = primal.compiled_kernels[primal.ensure_compiled(0, *self._arrays)]
+        self._context = compiled.make_launch_context()
+        at = 1
+        for value, slot in zip(self._arrays, primal.arguments[1:], strict=True):
+            if isinstance(slot.annotation, ti.template):
+                continue
+            if isinstance(value, int):
+                self._context.set_arg_int((at,), value)
+            elif isinstance(value, float):
+                self._context.set_arg_float((at,), value)
+            elif isinstance(value, ti.Ndarray):
+                self._context.set_arg_ndarray((at,), value.arr)
+            else:
+                self._set_memory(at, value, device, slot.name)
+            at += 1
+        self._code = self._program.compile_kernel(self._program.config(), self._program.get_device_caps(), compiled)
+
+    def __call__(self, number: int) -> None:
+        """Launch with ``number`` for the first argument."""
+        self._context.set_arg_int((0,), number)
+        self._program.launch_kernel(self._code, self._context)
+
+    def _set_memory(self, at: int, array: Array, device: str, name: str) -> None:
+        """Give the kernel a numpy array or a torch tensor."""
+        if isinstance(array, np.ndarray):
+            place, address = "cpu", array.ctypes.data
+        else:
+            place, address = array.device.type, array.data_ptr()
+        if not is_contiguous(array) or place not in ("cpu", device):
+            raise UserError(f"{name} is not contiguous, or lies on {place} while kernels run on {device}: convert it")
+        self._context.set_arg_external_array_with_shape((at,), int(address), array.nbytes, tuple(array.shape), 0)

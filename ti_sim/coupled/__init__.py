@@ -1,0 +1,1 @@
+"""Deformable bodies and links that meet each other, advanced together."""

@@ -1,0 +1,191 @@
+"""Contact of particles with the shapes of links, and its adjoint (Taichi functions).
+
+The force is that of ``ti_sim.rigid.contact`` along the normal of the shape, with the mean of the link's and the particle's four
+parameters. It acts on the particle and, reversed, on the link where the particle is, so that no momentum and no angular momentum
+is made. The kinks are those of ``ti_sim.articulated.meeting``. Only particles within a shape's bounding sphere are looked at.
+"""
+
+from ti_sim.articulated.collision import BOUND, HALF_LENGTH, HALF_SIZE, RADIUS
+from ti_sim.articulated.meeting import line_meets_box, lines_meet
+from ti_sim.articulated.pairs import (
+    add_load,
+    field_of,
+    is_mesh,
+    point_adjoint,
+    point_velocity,
+    shape_arm,
+    shape_rotation,
+    shape_vec3,
+)
+from ti_sim.articulated.tables import (
+    BARS,
+    MATERIAL,
+    POSITION,
+    VIRTUAL,
+    add_vec3,
+    add_vec4,
+    load_vec3,
+    load_vec4,
+)
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import rotation_matrix, vec3, vec4
+from ti_sim.deformable.corners import load_position, load_velocity
+from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
+from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
+
+
+@ti.func
+def point_meets_shape(world: ti.template(), i, x, margin):
+    """Gap [m] to a ball of radius ``margin`` [m] about a point and normal of link i's shape, in the shape's frame."""
+    gap, normal, axis = 1.0, vec3(0.0), vec3(0.0, 0.0, 1.0)
+    if world.shape[i, RADIUS] > 0:
+        _place, along, distance = lines_meet.value(
+            x, axis, axis, 0.0, world.shape[i, HALF_LENGTH], 0.0, world.shape[i, RADIUS]
+        )
+        gap, normal = distance, along
+    elif is_mesh(world, i):
+        if ti.static(world.with_meshes):
+            first, nodes, low, cell = field_of(world, i)
+            gap, normal = grid_distance(world.sample, first, nodes, low, cell, x, margin)
+    else:
+        _place, along, distance, _weight = line_meets_box.value(
+            x, vec3(0.0), shape_vec3(world, i, HALF_SIZE), 0.0, 0.0, 0.0, 0.0, vec3(0.0)
+        )
+        gap, normal = distance, along
+    return gap - margin, normal
+
+
+@ti.func
+def point_meets_shape_adjoint(world: ti.template(), i, x, gap_bar, normal_bar):
+    """Adjoint of ``point_meets_shape``: that of the point."""
+    x_bar, axis = vec3(0.0), vec3(0.0, 0.0, 1.0)
+    if world.shape[i, RADIUS] > 0:
+        bars = lines_meet.vjp(
+            (x, axis, axis, 0.0, world.shape[i, HALF_LENGTH], 0.0, world.shape[i, RADIUS]), (vec3(0.0), normal_bar, gap_bar)
+        )
+        x_bar = bars[0]
+    elif is_mesh(world, i):
+        if ti.static(world.with_meshes):
+            first, nodes, low, cell = field_of(world, i)
+            x_bar = grid_distance_adjoint(world.sample, first, nodes, low, cell, x, gap_bar, normal_bar)
+    else:
+        bars = line_meets_box.vjp(
+            (x, vec3(0.0), shape_vec3(world, i, HALF_SIZE), 0.0, 0.0, 0.0, 0.0, vec3(0.0)),
+            (vec3(0.0), normal_bar, gap_bar, 0.0),
+        )
+        x_bar = bars[0]
+    return x_bar
+
+
+@ti.func
+def reach_of(world: ti.template(), i, margin):
+    """Square of the distance from the centre of link i's shape within which a point with this margin may touch it [m2]."""
+    reach = world.shape[i, BOUND] + margin
+    return reach * reach
+
+
+@ti.func
+def mean_material(world: ti.template(), body: ti.template(), b, i, p):
+    """Mean of the four contact parameters of link i and particle p."""
+    own = vec4(
+        body.particle_material[b, p, 0], body.particle_material[b, p, 1],
+        body.particle_material[b, p, 2], body.particle_material[b, p, 3],
+    )  # fmt: skip
+    return 0.5 * (own + load_vec4(world.link, b, i, MATERIAL))
+
+
+@ti.func
+def particle_loads(
+    world: ti.template(), body: ti.template(), meeting: ti.template(), margin: ti.template(), states: ti.template(),
+    force: ti.template(), b, row,
+):  # fmt: skip
+    """Forces between particles and placed links, added to the particles' forces and the links' loads.
+
+    Args:
+        world: ``WorldArrays``.
+        body: ``DeformableArrays``.
+        meeting: [M] int32 particles that meet links.
+        margin: [M] distance at which they do [m].
+        states: [B, rows, P, 6] of the particles.
+        force: [B, P, 3] N, added to.
+        b: world.
+        row: of the states.
+    """
+    for i in range(world.links):
+        if world.shape[i, BOUND] > 0:
+            origin = load_vec3(world.work, b, i, POSITION)
+            middle = origin + shape_arm(world, b, i)
+            matrix = rotation_matrix(shape_rotation(world, b, i))
+            for n in range(meeting.shape[0]):
+                p = meeting[n]
+                x = load_position(states, b, row, p)
+                d = x - middle
+                if d.dot(d) < reach_of(world, i, margin[n]):
+                    gap, local_normal = point_meets_shape(world, i, matrix.transpose() @ d, margin[n])
+                    if gap < 0:
+                        u = load_velocity(states, b, row, p) - point_velocity(world, b, i, x - origin)
+                        material = mean_material(world, body, b, i, p)
+                        f = contact_force_along(
+                            matrix @ local_normal, gap, u, material.x, material.y, material.z, material.w, world.dt
+                        )
+                        add_load(world, b, i, x - origin, -f)
+                        for k in ti.static(range(3)):
+                            force[b, p, k] = force[b, p, k] + f[k]
+
+
+@ti.func
+def particle_loads_adjoint(
+    world: ti.template(), bars: ti.template(), body: ti.template(), body_bars: ti.template(),
+    meeting: ti.template(), margin: ti.template(), states: ti.template(), dual: ti.template(), bar: ti.template(), b, row,
+):  # fmt: skip
+    """Adjoint of ``particle_loads`` between links with virtual velocities (see ``articulated.adjoint``) and particles.
+
+    A force f on a particle has the adjoint w + y, with w the dual of the particle and y the virtual velocity of the link where
+    the particle is. Adds to the adjoints of the links' motion and of both materials, and to bar.
+
+    Args:
+        world: ``WorldArrays``.
+        bars: ``BarArrays``.
+        body: ``DeformableArrays``.
+        body_bars: ``DeformableBars``.
+        meeting: [M] int32 particles that meet links.
+        margin: [M] distance at which they do [m].
+        states: [B, rows, P, 6] of the particles.
+        dual: [B, P, 3] adjoint of the force on each particle.
+        bar: [B, P, 6] adjoint of the particles' state.
+        b: world.
+        row: of the states.
+    """
+    for i in range(world.links):
+        if world.shape[i, BOUND] > 0:
+            origin, center = load_vec3(world.work, b, i, POSITION), shape_arm(world, b, i)
+            matrix = rotation_matrix(shape_rotation(world, b, i))
+            for n in range(meeting.shape[0]):
+                p = meeting[n]
+                x = load_position(states, b, row, p)
+                d = x - origin - center
+                if d.dot(d) < reach_of(world, i, margin[n]):
+                    local = matrix.transpose() @ d
+                    gap, local_normal = point_meets_shape(world, i, local, margin[n])
+                    if gap < 0:
+                        arm, normal = x - origin, matrix @ local_normal
+                        u = load_velocity(states, b, row, p) - point_velocity(world, b, i, arm)
+                        material = mean_material(world, body, b, i, p)
+                        f = contact_force_along(normal, gap, u, material.x, material.y, material.z, material.w, world.dt)
+                        f_bar = vec3(dual[b, p, 0], dual[b, p, 1], dual[b, p, 2])
+                        f_bar += load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
+                        normal_bar, gap_bar, u_bar, material_bar = contact_force_along_adjoint(
+                            normal, gap, u, material.x, material.y, material.z, material.w, world.dt, f_bar
+                        )
+                        d_bar = matrix @ point_meets_shape_adjoint(
+                            world, i, local, gap_bar, matrix.transpose() @ normal_bar
+                        )
+                        x_bar = d_bar + point_adjoint(world, b, i, arm, -f, -u_bar)
+                        # The shape's frame turns the normal forwards and the point backwards; its centre turns with the link.
+                        turn_bar = normal.cross(normal_bar) - (d + center).cross(d_bar)
+                        add_vec3(world.work, b, i, BARS, turn_bar)
+                        add_vec3(world.work, b, i, BARS + 3, -x_bar)
+                        add_vec4(bars.link, b, i, MATERIAL, 0.5 * material_bar)
+                        add_vec4(body_bars.particle_material, b, p, 0, 0.5 * material_bar)
+                        add_vec3(bar, b, p, 0, x_bar)
+                        add_vec3(bar, b, p, 3, u_bar)

@@ -1,0 +1,100 @@
+"""What a coupled simulation is made of: both models, the particles that meet links, inputs and settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
+from ti_sim.base.errors import UserError
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.model import DeformableModel
+
+
+@dataclass(frozen=True)
+class CoupledModel:
+    """Links and deformable bodies, the same in every world.
+
+    Attributes:
+        articulated: links; those with a ``collision_shape`` meet particles.
+        deformable: particles and elements.
+        particles: [M] particles that meet links, all where None; surfaces are enough of solids.
+        margin: distance from a shape at which they touch it [m], one number or [M]: half a sheet's thickness, so that what is
+            between its particles does not cut through round shapes.
+    """
+
+    articulated: ArticulatedModel
+    deformable: DeformableModel
+    particles: np.ndarray | None = None
+    margin: float | np.ndarray = 0.0
+
+    def __post_init__(self) -> None:
+        if not any(shape is not None for shape in self.articulated.collision_shape):
+            raise UserError("no link has a collision_shape, so that no particle meets one: simulate links and particles apart")
+        chosen, count = self.meeting, self.deformable.particle_count
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
+            raise UserError(
+                f"the particles that meet links have shape {chosen.shape} of {chosen.dtype}: give a row of whole numbers, or "
+                "None for all"
+            )
+        if chosen.min() < 0 or chosen.max() >= count or len(np.unique(chosen)) != len(chosen):
+            raise UserError(f"the particles that meet links must be different numbers from 0 to {count - 1}")
+        if np.shape(self.margin) not in ((), chosen.shape) or not ((self.margins >= 0) & (self.margins < np.inf)).all():
+            raise UserError(
+                f"margin has shape {np.shape(self.margin)}: give one length in m or {len(chosen)}, finite and not below zero"
+            )
+
+    @property
+    def meeting(self) -> np.ndarray:
+        """Particles that meet links, [M] integers."""
+        return np.arange(self.deformable.particle_count) if self.particles is None else np.asarray(self.particles)
+
+    @property
+    def margins(self) -> np.ndarray:
+        """Margin of each of them, [M] float64, m."""
+        return np.array(np.broadcast_to(np.asarray(self.margin, dtype=np.float64), self.meeting.shape))
+
+
+@dataclass(frozen=True)
+class CoupledInputs:
+    """Every number that a coupled rollout is differentiable in; also the shape of its adjoint.
+
+    Attributes:
+        links: numbers of the links; half of ``link_material`` counts in a contact.
+        particles: numbers of the deformable bodies; half of ``particle_material`` counts in a contact.
+    """
+
+    links: ArticulatedInputs
+    particles: DeformableInputs
+
+    @property
+    def world_count(self) -> int:
+        """Number of worlds B."""
+        return self.links.world_count
+
+    def check(self, model: CoupledModel) -> None:
+        """Raise a UserError for arrays that do not fit the models, or each other."""
+        self.links.check(model.articulated)
+        self.links.check_values(model.articulated)
+        self.particles.check(model.deformable)
+        self.particles.check_values(model.deformable)
+        if self.particles.world_count != self.world_count:
+            raise UserError(f"there are {self.world_count} worlds of links and {self.particles.world_count} of particles")
+
+
+@dataclass(frozen=True)
+class CoupledSettings:
+    """Time stepping of a coupled simulation: semi-implicit Euler.
+
+    Attributes:
+        dt: physics step [s].
+        substeps: steps in a frame.
+    """
+
+    dt: float
+    substeps: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.dt < float("inf") or self.substeps < 1:
+            raise UserError(f"dt={self.dt} s and substeps={self.substeps}: the step must be positive, the substeps at least 1")

@@ -1,0 +1,1 @@
+"""Deformable bodies: solids, membranes, bending and springs of particles, with contact, and their adjoints."""

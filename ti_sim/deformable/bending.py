@@ -1,0 +1,314 @@
+"""Bending of sheets about the inner edges of their triangles, its damping, and its adjoint.
+
+phi is the angle between the normals of the two triangles at an edge, 0 where they are flat and positive where the edge is a
+ridge seen from the normals' side. The moment is k sin((phi - phi_rest) / 2 + a), that of the energy
+2 k (1 - cos((phi - phi_rest) / 2 + a)) with the actuation a, and damping times dphi/dt; each particle feels minus the moment
+times dphi/dx. Neither phi nor its sine is computed: the sine and cosine of phi / 2 follow from those of phi.
+"""
+
+from typing import TypeVar
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+from ti_sim.deformable.corners import add_corner, add_state_corner, load_dual, load_position, load_velocity
+
+Number = TypeVar("Number")
+
+# Columns of ``edge_indices``: the particles opposite the edge in the first and in the second triangle, and those of the edge.
+FIRST, SECOND, START, END = range(4)
+
+# Columns of ``edge_material``.
+STIFFNESS, DAMPING, REST_ANGLE = range(3)
+
+
+def bending_edges(tri_indices: np.ndarray) -> np.ndarray:
+    """Inner edges of a mesh of triangles that are all wound the same way.
+
+    Args:
+        tri_indices: [T, 3] particles.
+
+    Returns:
+        [M, 4] i32: the particle opposite the edge in the first triangle, that in the second, and the edge's start and end; the
+        first triangle is (start, end, first), the second (end, start, second), both counter-clockwise. Sorted by start and end.
+
+    Raises:
+        UserError: an edge has three triangles, or its two triangles are wound in opposite ways.
+    """
+    triangle = np.asarray(tri_indices)
+    count = len(triangle)
+    start = triangle.T.ravel()  # corner by corner: edges 01, 12, 20
+    end = triangle[:, [1, 2, 0]].T.ravel()
+    opposite = triangle[:, [2, 0, 1]].T.ravel()
+    low, high = np.minimum(start, end), np.maximum(start, end)
+    order = np.lexsort((start > end, high, low))  # the two sides of an edge side by side, that from its low end first
+    low, high, owner = low[order], high[order], order % max(count, 1)
+    same = (low[1:] == low[:-1]) & (high[1:] == high[:-1])
+    thrice = same[1:] & same[:-1]
+    if thrice.any():
+        k = int(np.argmax(thrice))
+        raise UserError(
+            f"edge {low[k]}-{high[k]} belongs to triangles {owner[k]}, {owner[k + 1]} and {owner[k + 2]}: bending needs a sheet, "
+            "in which an edge has at most two triangles; remove one, or give the third its own particles"
+        )
+    first = order[:-1][same]
+    second = order[1:][same]
+    alike = start[first] == start[second]
+    if alike.any():
+        k = int(np.argmax(alike))
+        one, other = sorted((int(first[k] % count), int(second[k] % count)))
+        raise UserError(
+            f"triangles {one} and {other} are wound in opposite ways at edge {start[first[k]]}-{end[first[k]]}: "
+            "reverse the order of the particles of one of them"
+        )
+    return np.stack([opposite[first], opposite[second], start[first], end[first]], axis=1).astype(np.int32).reshape(-1, 4)
+
+
+def rest_angles(positions: np.ndarray, edge_indices: np.ndarray) -> np.ndarray:
+    """Angles phi of edges, so that a sheet can be made to rest in any shape.
+
+    Args:
+        positions: [..., P, 3], m.
+        edge_indices: [M, 4].
+
+    Returns:
+        [..., M], rad, in (-pi, pi].
+    """
+    corner = np.asarray(positions, dtype=np.float64)[..., edge_indices, :]
+    first, second, edge = (corner[..., k, :] - corner[..., START, :] for k in (FIRST, SECOND, END))
+    n1, n2 = np.cross(edge, first), np.cross(second, edge)
+    return np.arctan2(-np.linalg.norm(edge, axis=-1) * (n1 * second).sum(-1), (n1 * n2).sum(-1))
+
+
+def plate_rigidity(youngs_modulus: Number, poisson_ratio: Number, thickness: Number) -> Number:
+    """Flexural rigidity D of a thin plate [N m]: E h^3 / (12 (1 - nu^2)), from E [Pa], nu [1] and the thickness h [m]."""
+    return youngs_modulus * thickness**3 / (12 * (1 - poisson_ratio * poisson_ratio))
+
+
+def edge_stiffness(rigidity: float | np.ndarray, particle_rest: np.ndarray, edge_indices: np.ndarray) -> np.ndarray:
+    """Stiffness of edges with which a sheet bends as a plate: k = 2 D L^2 / (A1 + A2), L the edge's length, A1 and A2 the areas.
+
+    Bent to the small curvature kappa along the direction d, an edge at the angle alpha to d turns by
+    phi = kappa / 2 ((h1 + h2) sin^2 alpha + (s1 - s2) sin 2 alpha - cos^2 alpha (s1 (L - s1) / h1 + s2 (L - s2) / h2)),
+    where the triangles have the heights h1, h2 over the edge and their feet s1, s2 on it, and it stores k phi^2 / 4. The sum is
+    D kappa^2 / 2 per area
+
+    - for every d on a mesh of equilateral triangles;
+    - for d along the sides of a grid of squares, each halved by a diagonal; along and across its diagonals it is 3 times and once
+      that if all diagonals are parallel, and 3/2 times if they alternate.
+
+    Other meshes are off by such factors, unevenly: the energy of edges knows the sheet's directions only as far as the mesh has
+    them. Saddle shapes show it too: the energy has no Poisson ratio of its own. The edges at a sheet's rim have no bending
+    stiffness, so that a sheet of n rows of triangles is softer by about 1 / n.
+
+    Args:
+        rigidity: D [N m], one number, or one for each edge; for tensors, multiply the stiffness of 1 N m by them.
+        particle_rest: [P, 3] rest positions [m].
+        edge_indices: [M, 4].
+
+    Returns:
+        [M], N m.
+    """
+    corner = np.asarray(particle_rest, dtype=np.float64)[edge_indices]
+    first, second, edge = (corner[:, k] - corner[:, START] for k in (FIRST, SECOND, END))
+    double_areas = np.linalg.norm(np.cross(edge, first), axis=1) + np.linalg.norm(np.cross(second, edge), axis=1)
+    return rigidity * 4 * (edge * edge).sum(1) / double_areas
+
+
+@ti.func
+def hinge(edge, first, second):
+    """Geometry of an edge and its two triangles, from vectors that begin at the edge's start.
+
+    Args:
+        edge: to the edge's end [m].
+        first: to the opposite particle of the first triangle.
+        second: to that of the second.
+
+    Returns:
+        (n1, n2, inverse1, inverse2, length, inverse_square, t1, t2): the triangles' normals, as long as twice their areas; one
+        over the squares of these [1/m4], both zero if a triangle has no area; the edge's length, and one over its square; the
+        feet of both particles on the edge, 0 at its start and 1 at its end. With these, dphi/dx [1/m] of the opposite particles
+        is -length inverse1 n1 and -length inverse2 n2, that of the edge's end is minus their sum weighted by t1 and t2, and that
+        of its start makes the sum zero.
+    """
+    n1, n2 = edge.cross(first), second.cross(edge)
+    square, square1, square2 = edge.dot(edge), n1.dot(n1), n2.dot(n2)
+    inverse_square, inverse1, inverse2 = 0.0, 0.0, 0.0
+    if square1 > 0 and square2 > 0:
+        inverse_square, inverse1, inverse2 = 1 / square, 1 / square1, 1 / square2
+    t1, t2 = first.dot(edge) * inverse_square, second.dot(edge) * inverse_square
+    return n1, n2, inverse1, inverse2, ti.sqrt(square), inverse_square, t1, t2
+
+
+@ti.func
+def turned_half(sine, cosine, turn):
+    """Sine and cosine of phi / 2 + turn, from those of phi, for phi in (-pi, pi)."""
+    # The larger of the two halves from its square, the other from sin(phi) = 2 sin(phi / 2) cos(phi / 2).
+    large = ti.sqrt(0.5 + 0.5 * ti.abs(cosine))
+    small = 0.5 * sine / large
+    half_sine, half_cosine = small, large
+    if cosine < 0:
+        half_sine, half_cosine = large, small
+        if sine < 0:
+            half_sine, half_cosine = -large, -small
+    if turn != 0:
+        turn_sine, turn_cosine = ti.sin(turn), ti.cos(turn)
+        half_sine, half_cosine = (
+            half_sine * turn_cosine + half_cosine * turn_sine,
+            half_cosine * turn_cosine - half_sine * turn_sine,
+        )
+    return half_sine, half_cosine
+
+
+@ti.func
+def deflection(body: ti.template(), b, frame, e, second, n1, n2, inverse1, inverse2, length):
+    """Sine and cosine of (phi - phi_rest) / 2 + a of edge e, from its ``hinge``."""
+    scale = ti.sqrt(inverse1) * ti.sqrt(inverse2)
+    turn = body.edge_actuation[b, frame, e] - 0.5 * body.edge_material[b, e, REST_ANGLE]
+    return turned_half(-length * scale * n1.dot(second), scale * n1.dot(n2), turn)
+
+
+@ti.func
+def bending_force(body: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_slot):
+    """Add the bending forces of edge e to its four particles; none while one of its triangles has no area.
+
+    Args:
+        body: ``DeformableArrays``.
+        state: [B, rows, P, 6], m and m/s.
+        out: forces [N], see ``add_corner``.
+        b: world.
+        row: of the state.
+        frame: whose actuation applies.
+        e: number of the edge.
+        first_slot: slot of the first corner of the first edge.
+    """
+    i0, i1 = body.edge_indices[e, FIRST], body.edge_indices[e, SECOND]
+    i2, i3 = body.edge_indices[e, START], body.edge_indices[e, END]
+    x2 = load_position(state, b, row, i2)
+    edge, second = load_position(state, b, row, i3) - x2, load_position(state, b, row, i1) - x2
+    first = load_position(state, b, row, i0) - x2
+    n1, n2, inverse1, inverse2, length, _inverse_square, t1, t2 = hinge(edge, first, second)
+    g1, g2 = -length * inverse1 * n1, -length * inverse2 * n2
+    g3 = -t1 * g1 - t2 * g2
+    moment = 0.0
+    if inverse1 > 0:
+        sine, _cosine = deflection(body, b, frame, e, second, n1, n2, inverse1, inverse2, length)
+        moment = body.edge_material[b, e, STIFFNESS] * sine
+        if ti.static(body.with_damping):
+            v2 = load_velocity(state, b, row, i2)
+            rate = g1.dot(load_velocity(state, b, row, i0) - v2) + g2.dot(load_velocity(state, b, row, i1) - v2)
+            rate += g3.dot(load_velocity(state, b, row, i3) - v2)
+            moment += body.edge_material[b, e, DAMPING] * rate
+    force0, force1, force3 = -moment * g1, -moment * g2, -moment * g3
+    slot = first_slot + 4 * e
+    add_corner(body.gather, out, b, slot, i0, 0, force0)
+    add_corner(body.gather, out, b, slot + 1, i1, 0, force1)
+    add_corner(body.gather, out, b, slot + 2, i2, 0, -force0 - force1 - force3)
+    add_corner(body.gather, out, b, slot + 3, i3, 0, force3)
+
+
+@ti.func
+def side_adjoint(edge, d_edge, lengthening, inverse_square, apex, d_apex, n, d_n, inverse, factor, t, turning):
+    """What one triangle of an edge adds to the adjoints of positions, from the change of its part of ``hinge``.
+
+    Args:
+        edge: from its start to its end [m].
+        d_edge: its change.
+        lengthening: relative change of its length.
+        inverse_square: one over its square [1/m2].
+        apex: from the edge's start to the opposite particle [m].
+        d_apex: its change.
+        n: normal of the triangle, as long as twice its area.
+        d_n: its change.
+        inverse: one over its square [1/m4].
+        factor: what n is to be multiplied by for dphi/dx of the opposite particle.
+        t: foot.
+        turning: adjoint of -phi.
+
+    Returns:
+        (apex_bar, foot): the adjoint of the opposite particle, minus the change of its dphi/dx and minus turning times dphi/dx;
+        and what n is to be multiplied by for the part of the edge's end that is due to the change of the foot.
+    """
+    apex_bar = -factor * d_n - factor * (lengthening + turning - 2 * inverse * n.dot(d_n)) * n
+    return apex_bar, factor * ((d_apex.dot(edge) + apex.dot(d_edge)) * inverse_square - 2 * lengthening * t)
+
+
+@ti.func
+def bending_force_adjoint(
+    body: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(),
+    b, row, frame, e, first_slot,
+):  # fmt: skip
+    """Adjoint of ``bending_force``: what the dual of the forces, dual [B, P, 3], gives positions and velocities (columns 0-2 and
+    3-5 of ``out``), and the edge's material and actuation.
+
+    With s = w . dphi/dx the virtual power is -moment s. Its derivative has the Hessian of phi times (moment w + damping s v),
+    which is the change of dphi/dx when the particles move along that field: one directional derivative of ``hinge``.
+    """
+    i0, i1 = body.edge_indices[e, FIRST], body.edge_indices[e, SECOND]
+    i2, i3 = body.edge_indices[e, START], body.edge_indices[e, END]
+    x2 = load_position(state, b, row, i2)
+    edge = load_position(state, b, row, i3) - x2
+    first, second = load_position(state, b, row, i0) - x2, load_position(state, b, row, i1) - x2
+    n1, n2, inverse1, inverse2, length, inverse_square, t1, t2 = hinge(edge, first, second)
+    factor1, factor2 = -length * inverse1, -length * inverse2
+    g1, g2 = factor1 * n1, factor2 * n2
+    g3 = -t1 * g1 - t2 * g2
+    h0, h1, h3 = vec3(0.0), vec3(0.0), vec3(0.0)  # adjoints of positions
+    slope = 0.0  # adjoints of velocities: slope times dphi/dx
+    if inverse1 > 0:
+        stiffness, damping = body.edge_material[b, e, STIFFNESS], body.edge_material[b, e, DAMPING]
+        sine, cosine = deflection(body, b, frame, e, second, n1, n2, inverse1, inverse2, length)
+        v2, w2 = load_velocity(state, b, row, i2), load_dual(dual, b, i2)
+        v0, v1 = load_velocity(state, b, row, i0) - v2, load_velocity(state, b, row, i1) - v2
+        w0, w1 = load_dual(dual, b, i0) - w2, load_dual(dual, b, i1) - w2
+        v3, w3 = load_velocity(state, b, row, i3) - v2, load_dual(dual, b, i3) - w2
+        rate = g1.dot(v0) + g2.dot(v1) + g3.dot(v3)
+        s = g1.dot(w0) + g2.dot(w1) + g3.dot(w3)
+        moment = stiffness * sine + damping * rate
+        slope = -damping * s
+
+        z0, z1, z3 = moment * w0 - slope * v0, moment * w1 - slope * v1, moment * w3 - slope * v3
+        lengthening = edge.dot(z3) * inverse_square
+        dn1, dn2 = z3.cross(first) + edge.cross(z0), z1.cross(edge) + second.cross(z3)
+        turning = 0.5 * stiffness * cosine * s
+        h0, foot1 = side_adjoint(edge, z3, lengthening, inverse_square, first, z0, n1, dn1, inverse1, factor1, t1, turning)
+        h1, foot2 = side_adjoint(edge, z3, lengthening, inverse_square, second, z1, n2, dn2, inverse2, factor2, t2, turning)
+        h3 = foot1 * n1 + foot2 * n2 - t1 * h0 - t2 * h1
+
+        add_edge_bar(bars, b, e, STIFFNESS, -sine * s)
+        add_edge_bar(bars, b, e, DAMPING, -rate * s)
+        add_edge_bar(bars, b, e, REST_ANGLE, turning)
+        bars.edge_actuation[b, frame, e] = bars.edge_actuation[b, frame, e] - 2 * turning
+    u0, u1, u3 = slope * g1, slope * g2, slope * g3
+    slot = first_slot + 4 * e
+    add_state_corner(body.gather, out, b, slot, i0, h0, u0)
+    add_state_corner(body.gather, out, b, slot + 1, i1, h1, u1)
+    add_state_corner(body.gather, out, b, slot + 2, i2, -h0 - h1 - h3, -u0 - u1 - u3)
+    add_state_corner(body.gather, out, b, slot + 3, i3, h3, u3)
+
+
+@ti.func
+def add_edge_bar(bars: ti.template(), b, e, column: ti.template(), value):
+    """Add to the adjoint of one number of edge e's material, which no other thread writes."""
+    bars.edge_material[b, e, column] = bars.edge_material[b, e, column] + value
+
+
+@ti.func
+def bending_energy_of(body: ti.template(), state: ti.template(), b, row, frame, e):
+    """Elastic energy of edge e [J]."""
+    x2 = load_position(state, b, row, body.edge_indices[e, START])
+    edge = load_position(state, b, row, body.edge_indices[e, END]) - x2
+    second = load_position(state, b, row, body.edge_indices[e, SECOND]) - x2
+    first = load_position(state, b, row, body.edge_indices[e, FIRST]) - x2
+    n1, n2, inverse1, inverse2, length, _inverse_square, _t1, _t2 = hinge(edge, first, second)
+    energy = 0.0
+    if inverse1 > 0:
+        sine, cosine = deflection(body, b, frame, e, second, n1, n2, inverse1, inverse2, length)
+        # 1 - cos without the loss of digits near 0.
+        lift = 1 - cosine
+        if cosine > 0:
+            lift = sine * sine / (1 + cosine)
+        energy = 2 * body.edge_material[b, e, STIFFNESS] * lift
+    return energy

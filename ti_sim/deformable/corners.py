@@ -1,0 +1,93 @@
+"""Where an element's forces go: straight to its particles, to its thread's copy of them, or to slots of its own; particles sum up
+copies and slots later."""
+
+from typing import Any
+
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+
+
+class OwnCopy:
+    """Says ``add_corner`` to add to the thread's own copy of the particles, which begins at row ``first`` of ``out``."""
+
+    _data_oriented = True  # lets a kernel keep it in a variable
+
+    def __init__(self, first: Any) -> None:
+        self.first = first
+
+def own_copy(first: Any) -> OwnCopy:
+    """``OwnCopy``, made while a kernel is compiled."""
+    return OwnCopy(first)
+
+
+own_copy._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+
+
+@ti.func
+def place_of(gather: ti.template(), particle):
+    """Row of ``out`` that an element without slots adds to."""
+    place = particle
+    if ti.static(isinstance(gather, OwnCopy)):
+        place += gather.first
+    return place
+
+
+@ti.func
+def add_corner(
+    gather: ti.template(), out: ti.template(), b, slot, particle, column: ti.template(), value
+):
+    """Add a 3-vector to what one corner of an element gives its particle.
+
+    Args:
+        gather: True writes it to ``out[b, slot, column...]``, the corner's own place; False adds it to
+            ``out[b, particle, column...]``, for which one thread must go through all elements of world b; an ``OwnCopy``
+            likewise, for one thread of several.
+        out: [B, slots or P or copies times P, columns].
+        b: world.
+        slot: number of the corner.
+        particle: number of its particle.
+        column: first of the three columns.
+        value: 3-vector.
+    """
+    if ti.static(not isinstance(gather, OwnCopy) and gather):
+        for k in ti.static(range(3)):
+            out[b, slot, column + k] = value[k]
+    else:
+        # All three are read before one is written: the compiler then works out their places once.
+        place = place_of(gather, particle)
+        total = vec3(out[b, place, column], out[b, place, column + 1], out[b, place, column + 2]) + value
+        for k in ti.static(range(3)):
+            out[b, place, column + k] = total[k]
+
+
+@ti.func
+def load_position(state: ti.template(), b, row, particle):
+    """Position [m] of a particle in a row of states [B, rows, P, 6]."""
+    return vec3(state[b, row, particle, 0], state[b, row, particle, 1], state[b, row, particle, 2])
+
+
+@ti.func
+def load_velocity(state: ti.template(), b, row, particle):
+    """Velocity [m/s] of a particle in a row of states [B, rows, P, 6]."""
+    return vec3(state[b, row, particle, 3], state[b, row, particle, 4], state[b, row, particle, 5])
+
+
+@ti.func
+def load_dual(dual: ti.template(), b, particle):
+    """The dual field at a particle: the first three columns of [B, P, columns]."""
+    return vec3(dual[b, particle, 0], dual[b, particle, 1], dual[b, particle, 2])
+
+
+@ti.func
+def add_state_corner(gather: ti.template(), out: ti.template(), b, slot, particle, position, velocity):
+    """``add_corner`` of the adjoints of a particle's position (columns 0 to 2) and velocity (3 to 5)."""
+    if ti.static(not isinstance(gather, OwnCopy) and gather):
+        add_corner(gather, out, b, slot, particle, 0, position)
+        add_corner(gather, out, b, slot, particle, 3, velocity)
+    else:
+        place = place_of(gather, particle)
+        x = vec3(out[b, place, 0], out[b, place, 1], out[b, place, 2]) + position
+        v = vec3(out[b, place, 3], out[b, place, 4], out[b, place, 5]) + velocity
+        for k in ti.static(range(3)):
+            out[b, place, k] = x[k]
+            out[b, place, 3 + k] = v[k]

@@ -1,0 +1,346 @@
+"""Element-parallel plan: in each step threads share the elements, then the particles.
+
+No thread writes where another one does. With ``copies`` (for the few threads of a CPU) each of so many threads goes through its
+part of the elements and adds to its own copy of the particles. Without (for the many of a GPU), there is one thread an element,
+which writes what it gives its corners to slots of its own. Each particle then sums up its copies or slots, always in the same
+order: results are repeatable, and those of the world-parallel plan up to the order of sums.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ti_sim.base.arrays import Array, ints_like_family
+from ti_sim.base.parallel import PORTION, thread_count
+from ti_sim.base.runtime import require, ti
+from ti_sim.base.vecmath import vec3
+from ti_sim.deformable.arrays import FAMILIES, TABLES, deformable_arrays, deformable_bars
+from ti_sim.deformable.corners import own_copy
+from ti_sim.deformable.elements import element_force, element_force_adjoint, part_adjoints, part_forces
+from ti_sim.deformable.model import DeformableModel
+from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, store_frame
+
+_MOST_COPIES = 16
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Where particles find what their elements give them.
+
+    Attributes:
+        start: [P + 1] int32, where each particle's entries in ``slot`` begin.
+        slot: [slots] int32, numbers of slots, particle by particle.
+        elements: number of elements of all families.
+        copies: threads with a copy of the particles each; 0 for slots.
+        rows: number of copies times P, or of slots.
+    """
+
+    start: Array
+    slot: Array
+    elements: int
+    copies: int
+    rows: int
+
+
+def slots_of(model: DeformableModel, like: Array) -> Slots:
+    """``Slots`` of a model in the container of ``like``."""
+    particles = np.concatenate([model.tables[table].ravel() for table in TABLES.values()])
+    start = np.concatenate([[0], np.cumsum(np.bincount(particles, minlength=model.particle_count))])
+    slot = np.argsort(particles, kind="stable") if len(particles) else np.zeros(1)
+    copies = copies_of()
+    return Slots(
+        start=ints_like_family(like, start),
+        slot=ints_like_family(like, slot),
+        elements=sum(len(model.tables[table]) for table in TABLES.values()),
+        copies=copies,
+        rows=copies * model.particle_count if copies else len(slot),
+    )
+
+
+def copies_of() -> int:
+    """Threads among which the plan shares the elements on this device; 0 for one thread an element."""
+    return min(max(thread_count(), 2), _MOST_COPIES) if require().device == "cpu" else 0
+
+
+@ti.func
+def take(
+    copies: ti.template(), given: ti.template(), slot_start: ti.template(), corner_slot: ti.template(), b, p, particles,
+    column: ti.template(),
+):  # fmt: skip
+    """Sum of three columns of particle p's copies, which are cleared, or slots in given [B, rows, columns]."""
+    total = vec3(0.0)
+    if ti.static(copies > 0):
+        for copy in range(copies):
+            row = copy * particles + p
+            for k in ti.static(range(3)):
+                total[k] += given[b, row, column + k]
+                given[b, row, column + k] = 0.0
+    else:
+        for entry in range(slot_start[p], slot_start[p + 1]):
+            slot = corner_slot[entry]
+            total += vec3(given[b, slot, column], given[b, slot, column + 1], given[b, slot, column + 2])
+    return total
+
+
+@ti.func
+def any_force(body: ti.template(), states: ti.template(), given: ti.template(), b, row, frame, i):
+    """Write the forces of element i, counted through all families, to its slots."""
+    first, slot = 0, 0
+    for family in ti.static(body.features.families):
+        count = body.indices_of(family).shape[0]
+        if first <= i and i < first + count:
+            element_force(family, body, states, given, b, row, frame, i - first, first, slot)
+        first += count
+        slot += FAMILIES[family] * count
+
+
+@ti.func
+def any_adjoint(
+    body: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(), given: ti.template(), b, row, frame, i
+):
+    """Adjoint of ``any_force``: writes to the element's slots and adds to its ``bars``."""
+    first, slot = 0, 0
+    for family in ti.static(body.features.families):
+        count = body.indices_of(family).shape[0]
+        if first <= i and i < first + count:
+            element_force_adjoint(family, body, bars, states, dual, given, b, row, frame, i - first, first, slot)
+        first += count
+        slot += FAMILIES[family] * count
+
+
+@ti.func
+def move_and_store(
+    copies: ti.template(), body: ti.template(), states: ti.template(), given: ti.template(), slot_start: ti.template(),
+    corner_slot: ti.template(), particle_q: ti.template(), particle_qd: ti.template(), write_frames, keep_every,
+    kept: ti.template(), fault: ti.template(), b, row, next_row, step, substeps, p, ground, dt,
+):  # fmt: skip
+    """Step particle p of world b, and write what ``step_all`` writes of it."""
+    frame = step // substeps
+    force = take(copies, given, slot_start, corner_slot, b, p, states.shape[2], 0)
+    size = move_particle(body, states, b, row, next_row, frame, p, force, ground, dt)
+    if not size < LARGEST and fault[b, p] == 0:
+        fault[b, p] = step + 1
+    if write_frames == 1 and (step + 1) % substeps == 0:
+        store_frame(states, b, next_row, frame + 1, p, particle_q, particle_qd)
+    if keep_every > 0 and (step + 1) % keep_every == 0:
+        for k in ti.static(range(6)):
+            kept[b, (step + 1) // keep_every, p, k] = states[b, next_row, p, k]
+
+
+@ti.kernel
+def step_all(
+    step: int, copies: ti.template(), features: ti.template(), states: ti.types.ndarray(), first_step: int, in_place: int,
+    given: ti.types.ndarray(), slot_start: ti.types.ndarray(), corner_slot: ti.types.ndarray(),
+    particle_q: ti.types.ndarray(), particle_qd: ti.types.ndarray(), write_frames: int, keep_every: int,
+    kept: ti.types.ndarray(), fault: ti.types.ndarray(),
+    particle_table: ti.types.ndarray(), tet_indices: ti.types.ndarray(), hex_indices: ti.types.ndarray(),
+    tet10_indices: ti.types.ndarray(), tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(),
+    spring_indices: ti.types.ndarray(), solid_energy: ti.types.ndarray(), tet_rest: ti.types.ndarray(),
+    hex_rest: ti.types.ndarray(), tet10_rest: ti.types.ndarray(), tri_rest: ti.types.ndarray(),
+    particle_mass: ti.types.ndarray(), particle_material: ti.types.ndarray(), solid_material: ti.types.ndarray(),
+    solid_actuation: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
+    edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
+    gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
+    elements: int, ground: float, dt: float, substeps: int,
+):  # fmt: skip
+    """Advance every world by one step, from row ``step - first_step`` of states [B, rows, P, 6] or, ``in_place``, row 0.
+
+    Writes states, frames and checkpoints as ``world_plan.advance``, and to fault [B, P] the first step after which a particle's
+    state is not finite. given [B, copies P or slots, 3] holds zeros. Adjoint: ``step_all_adjoint``, by hand.
+    """
+    if ti.static(copies > 0):
+        for index in range(states.shape[0] * copies * PORTION):
+            if index % PORTION == 0:
+                b, part = index // PORTION // copies, index // PORTION % copies
+                row = step - first_step
+                if in_place == 1:
+                    row = 0
+                mine = own_copy(part * states.shape[2])
+                body = deformable_arrays(
+                    features, mine, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                    spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
+                    solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
+                    gravity, wind, load, prescribed_qd,
+                )  # fmt: skip
+                part_forces(body, states, given, b, row, step // substeps, part, copies)
+        for index in range(states.shape[0] * copies * PORTION):
+            if index % PORTION == 0:
+                b, part = index // PORTION // copies, index // PORTION % copies
+                row, next_row = step - first_step, step - first_step + 1
+                if in_place == 1:
+                    row, next_row = 0, 0
+                body = deformable_arrays(
+                    features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                    spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
+                    solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
+                    gravity, wind, load, prescribed_qd,
+                )  # fmt: skip
+                for p in range(states.shape[2] * part // copies, states.shape[2] * (part + 1) // copies):
+                    move_and_store(
+                        copies, body, states, given, slot_start, corner_slot, particle_q, particle_qd, write_frames, keep_every,
+                        kept, fault, b, row, next_row, step, substeps, p, ground, dt,
+                    )  # fmt: skip
+    else:
+        for b, i in ti.ndrange(states.shape[0], elements):
+            row = step - first_step
+            if in_place == 1:
+                row = 0
+            body = deformable_arrays(
+                features, True, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
+                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
+                gravity, wind, load, prescribed_qd,
+            )  # fmt: skip
+            any_force(body, states, given, b, row, step // substeps, i)
+        for b, p in ti.ndrange(states.shape[0], states.shape[2]):
+            row, next_row = step - first_step, step - first_step + 1
+            if in_place == 1:
+                row, next_row = 0, 0
+            body = deformable_arrays(
+                features, True, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
+                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
+                gravity, wind, load, prescribed_qd,
+            )  # fmt: skip
+            move_and_store(
+                copies, body, states, given, slot_start, corner_slot, particle_q, particle_qd, write_frames, keep_every,
+                kept, fault, b, row, next_row, step, substeps, p, ground, dt,
+            )  # fmt: skip
+
+
+@ti.kernel
+def first_fault(fault: ti.types.ndarray(), diverged_step: ti.types.ndarray(), diverged_particle: ti.types.ndarray()):
+    """Write the first step of fault [B, P], where there is one, and the first particle at that step."""
+    for b in range(fault.shape[0]):
+        for p in range(fault.shape[1]):
+            if fault[b, p] > 0 and (diverged_step[b] < 0 or fault[b, p] < diverged_step[b]):
+                diverged_step[b] = fault[b, p]
+                diverged_particle[b] = p
+
+
+@ti.func
+def take_and_move_adjoint(
+    copies: ti.template(), body: ti.template(), bars: ti.template(), states: ti.template(), pending: ti.template(),
+    slot_start: ti.template(), corner_slot: ti.template(), bar: ti.template(), dual: ti.template(),
+    particle_q_bar: ti.template(), particle_qd_bar: ti.template(), b, row, step, substeps, p, ground, dt,
+):  # fmt: skip
+    """Take particle p's adjoint together, with that of the frame that the step reaches, and step it back."""
+    frame = step // substeps
+    x_bar = vec3(bar[b, p, 0], bar[b, p, 1], bar[b, p, 2])
+    v_bar = vec3(bar[b, p, 3], bar[b, p, 4], bar[b, p, 5])
+    x_bar += take(copies, pending, slot_start, corner_slot, b, p, states.shape[2], 0)
+    v_bar += take(copies, pending, slot_start, corner_slot, b, p, states.shape[2], 3)
+    if (step + 1) % substeps == 0:
+        for k in ti.static(range(3)):
+            x_bar[k] += particle_q_bar[b, frame + 1, p, k]
+            v_bar[k] += particle_qd_bar[b, frame + 1, p, k]
+    move_particle_adjoint(body, bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, dt)
+
+
+@ti.kernel
+def step_all_adjoint(
+    step: int, copies: ti.template(), features: ti.template(), states: ti.types.ndarray(), first_step: int,
+    pending: ti.types.ndarray(), slot_start: ti.types.ndarray(), corner_slot: ti.types.ndarray(), bar: ti.types.ndarray(),
+    dual: ti.types.ndarray(), particle_q_bar: ti.types.ndarray(), particle_qd_bar: ti.types.ndarray(),
+    particle_table: ti.types.ndarray(), tet_indices: ti.types.ndarray(), hex_indices: ti.types.ndarray(),
+    tet10_indices: ti.types.ndarray(), tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(),
+    spring_indices: ti.types.ndarray(), solid_energy: ti.types.ndarray(), tet_rest: ti.types.ndarray(),
+    hex_rest: ti.types.ndarray(), tet10_rest: ti.types.ndarray(), tri_rest: ti.types.ndarray(),
+    particle_mass: ti.types.ndarray(), particle_material: ti.types.ndarray(), solid_material: ti.types.ndarray(),
+    solid_actuation: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
+    edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
+    gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
+    particle_mass_bar: ti.types.ndarray(), particle_material_bar: ti.types.ndarray(), solid_material_bar: ti.types.ndarray(),
+    solid_actuation_bar: ti.types.ndarray(), tri_material_bar: ti.types.ndarray(), tri_actuation_bar: ti.types.ndarray(),
+    edge_material_bar: ti.types.ndarray(), edge_actuation_bar: ti.types.ndarray(), spring_material_bar: ti.types.ndarray(),
+    gravity_bar: ti.types.ndarray(), wind_bar: ti.types.ndarray(), load_bar: ti.types.ndarray(),
+    prescribed_qd_bar: ti.types.ndarray(),
+    elements: int, ground: float, dt: float, substeps: int,
+):  # fmt: skip
+    """Adjoint of ``step_all``, whose first state is in row ``step - first_step`` of states: over particles, then over elements.
+
+    Turns bar [B, P, 6], to which pending [B, copies P or slots, 6] belongs, from the adjoint of the state after the step into
+    that of the first one, taking in the adjoints of the frame that the step reaches. Adds to the inputs' adjoints (gravity
+    [B, P, 3] by particle, wind [B, T, 3] by triangle). dual [B, P, 3] is scratch.
+    """
+    if ti.static(copies > 0):
+        for index in range(states.shape[0] * copies * PORTION):
+            if index % PORTION == 0:
+                b, part = index // PORTION // copies, index // PORTION % copies
+                body = deformable_arrays(
+                    features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                    spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
+                    solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
+                    gravity, wind, load, prescribed_qd,
+                )  # fmt: skip
+                bars = deformable_bars(
+                    particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
+                    tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
+                    load_bar, prescribed_qd_bar,
+                )  # fmt: skip
+                for p in range(states.shape[2] * part // copies, states.shape[2] * (part + 1) // copies):
+                    take_and_move_adjoint(
+                        copies, body, bars, states, pending, slot_start, corner_slot, bar, dual, particle_q_bar,
+                        particle_qd_bar, b, step - first_step, step, substeps, p, ground, dt,
+                    )  # fmt: skip
+        for index in range(states.shape[0] * copies * PORTION):
+            if index % PORTION == 0:
+                b, part = index // PORTION // copies, index // PORTION % copies
+                mine = own_copy(part * states.shape[2])
+                body = deformable_arrays(
+                    features, mine, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                    spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
+                    solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
+                    gravity, wind, load, prescribed_qd,
+                )  # fmt: skip
+                bars = deformable_bars(
+                    particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
+                    tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
+                    load_bar, prescribed_qd_bar,
+                )  # fmt: skip
+                part_adjoints(
+                    body, bars, states, dual, pending, b, step - first_step, step // substeps, part, copies
+                )
+    else:
+        for b, p in ti.ndrange(states.shape[0], states.shape[2]):
+            body = deformable_arrays(
+                features, True, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
+                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
+                gravity, wind, load, prescribed_qd,
+            )  # fmt: skip
+            bars = deformable_bars(
+                particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
+                tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
+                load_bar, prescribed_qd_bar,
+            )  # fmt: skip
+            take_and_move_adjoint(
+                copies, body, bars, states, pending, slot_start, corner_slot, bar, dual, particle_q_bar, particle_qd_bar,
+                b, step - first_step, step, substeps, p, ground, dt,
+            )  # fmt: skip
+        for b, i in ti.ndrange(states.shape[0], elements):
+            body = deformable_arrays(
+                features, True, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
+                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
+                gravity, wind, load, prescribed_qd,
+            )  # fmt: skip
+            bars = deformable_bars(
+                particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
+                tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
+                load_bar, prescribed_qd_bar,
+            )  # fmt: skip
+            any_adjoint(body, bars, states, dual, pending, b, step - first_step, step // substeps, i)
+
+
+@ti.kernel
+def sum_pending(
+    copies: ti.template(), pending: ti.types.ndarray(), slot_start: ti.types.ndarray(), corner_slot: ti.types.ndarray(),
+    bar: ti.types.ndarray(),
+):  # fmt: skip
+    """Add pending [B, copies P or slots, 6] to bar [B, P, 6]."""
+    for b, p in ti.ndrange(bar.shape[0], bar.shape[1]):
+        for half in ti.static(range(2)):
+            total = take(copies, pending, slot_start, corner_slot, b, p, bar.shape[1], 3 * half)
+            for k in ti.static(range(3)):
+                bar[b, p, 3 * half + k] = bar[b, p, 3 * half + k] + total[k]

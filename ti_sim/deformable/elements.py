@@ -1,0 +1,113 @@
+"""All families of elements together: their forces, adjoints and energies, one element or all of a world's.
+
+Solids are numbered through all kinds, and so are the elements of all families and, where they have some, their slots (see
+``corners``): tetrahedra, hexahedra, ten-node tetrahedra, triangles, bending edges, springs.
+"""
+
+from ti_sim.base.runtime import ti
+from ti_sim.deformable.bending import bending_energy_of, bending_force, bending_force_adjoint
+from ti_sim.deformable.solids import solid_energy_of, solid_force, solid_force_adjoint
+from ti_sim.deformable.springs import spring_energy_of, spring_force, spring_force_adjoint
+from ti_sim.deformable.triangles import triangle_energy_of, triangle_force, triangle_force_adjoint
+
+
+@ti.func
+def element_force(
+    family: ti.template(), body: ti.template(), states: ti.template(), out: ti.template(), b, row, frame, e, solid, slot
+):
+    """Add the force of element e of a family to ``out``.
+
+    Args:
+        family: name of the family.
+        body: ``DeformableArrays``.
+        states: [B, rows, P, 6] m, m/s.
+        out: [B, P or slots, 3] N, see ``corners.add_corner``.
+        b: world.
+        row: of the states.
+        frame: whose actuation applies.
+        e: number of the element within its family.
+        solid: number among all solids of the first one of the family.
+        slot: first slot of the family.
+    """
+    if ti.static(family == "triangle"):
+        triangle_force(body, states, out, b, row, frame, e, slot)
+    elif ti.static(family == "edge"):
+        bending_force(body, states, out, b, row, frame, e, slot)
+    elif ti.static(family == "spring"):
+        spring_force(body, states, out, b, row, frame, e, slot)
+    else:
+        solid_force(family, body, states, out, b, row, frame, e, solid, slot)
+
+
+@ti.func
+def element_force_adjoint(
+    family: ti.template(), body: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(),
+    out: ti.template(), b, row, frame, e, solid, slot,
+):  # fmt: skip
+    """Adjoint of ``element_force``: adds to out [B, P or slots, 6] and to the element's own ``bars``.
+
+    Args:
+        bars: ``DeformableBars``.
+        dual: [B, P, 3] adjoint of the force on each particle.
+        others: as of ``element_force``.
+    """
+    if ti.static(family == "triangle"):
+        triangle_force_adjoint(body, bars, states, dual, out, b, row, frame, e, slot)
+    elif ti.static(family == "edge"):
+        bending_force_adjoint(body, bars, states, dual, out, b, row, frame, e, slot)
+    elif ti.static(family == "spring"):
+        spring_force_adjoint(body, bars, states, dual, out, b, row, frame, e, slot)
+    else:
+        solid_force_adjoint(family, body, bars, states, dual, out, b, row, frame, e, solid, slot)
+
+
+@ti.func
+def element_energy(family: ti.template(), body: ti.template(), states: ti.template(), b, row, frame, e, solid):
+    """Elastic energy of element e of a family [J]; arguments as of ``element_force``."""
+    energy = 0.0
+    if ti.static(family == "triangle"):
+        energy = triangle_energy_of(body, states, b, row, frame, e)
+    elif ti.static(family == "edge"):
+        energy = bending_energy_of(body, states, b, row, frame, e)
+    elif ti.static(family == "spring"):
+        energy = spring_energy_of(body, states, b, row, frame, e)
+    else:
+        energy = solid_energy_of(family, body, states, b, row, frame, e, solid)
+    return energy
+
+
+@ti.func
+def part_forces(body: ti.template(), states: ti.template(), out: ti.template(), b, row, frame, part, parts):
+    """Add the forces of one of ``parts`` equal parts of the elements of world b in a row of states to out [B, P, 3], N."""
+    solid = 0
+    for family in ti.static(body.features.families):
+        count = body.indices_of(family).shape[0]
+        for e in range(count * part // parts, count * (part + 1) // parts):
+            element_force(family, body, states, out, b, row, frame, e, solid, 0)
+        solid += count
+
+
+@ti.func
+def part_adjoints(
+    body: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
+    b, row, frame, part, parts,
+):  # fmt: skip
+    """Adjoint of ``part_forces`` with the dual [B, P, 3] of the forces: adds to out [B, P, 6] and to ``bars``."""
+    solid = 0
+    for family in ti.static(body.features.families):
+        count = body.indices_of(family).shape[0]
+        for e in range(count * part // parts, count * (part + 1) // parts):
+            element_force_adjoint(family, body, bars, states, dual, out, b, row, frame, e, solid, 0)
+        solid += count
+
+
+@ti.func
+def elastic_energy(body: ti.template(), states: ti.template(), b, row, frame):
+    """Elastic energy of world b in a row of states [J]."""
+    energy = 0.0
+    solid = 0
+    for family in ti.static(body.features.families):
+        for e in range(body.indices_of(family).shape[0]):
+            energy += element_energy(family, body, states, b, row, frame, e, solid)
+        solid += body.indices_of(family).shape[0]
+    return energy

@@ -1,0 +1,236 @@
+"""Elastic energy densities of solids at one point: the density Psi(F), the stress P = dPsi/dF and its differential dP(F; dF).
+
+F is the deformation gradient (3x3); mu and lambda [Pa] are the constants of the energy itself, which ``solids.energy_constants``
+finds from those of linear elasticity; a [1] is the actuation, a change of the volume (St. Venant-Kirchhoff: of the trace of the
+strain) that the material tries to reach. All densities are zero at F = 1 and a = 0, feel no rotation, and exist for inverted F:
+
+- neo_hookean: mu/2 (|F|^2 - 3) + lambda/2 (J - 1 - a)^2 - 3/4 mu (J - 1) - mu/2 log((|F|^2 + 1) / 4), the stable neo-Hookean
+  material (Smith et al. 2018; gradSim, Eq. 1) with its square opened, so that nothing is divided by lambda;
+- corotated: mu |F - R|^2 + lambda/2 (J - 1 - a)^2, R the rotation next to F;
+- stvk: mu E:E + lambda/2 (tr E - a)^2, E = (F^T F - 1) / 2.
+
+Explicit adjoints, implicit steps and implicit adjoints all need the same dP, which is symmetric: <dP(F; A), B> = <dP(F; B), A>.
+"""
+
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
+from ti_sim.deformable.arrays import ENERGIES
+
+COROTATED, STVK = (ENERGIES.index(name) for name in ("corotated", "stvk"))
+
+_NEWTON_STEPS = 40  # at most, for the sum of the singular values; a few are enough away from flat F
+_SINGULAR = 1e-6  # least determinant of the equations for the rotation's change, over the cubed sum of the singular values
+_TINY = 1e-18  # its square is a normal number in f32
+
+
+@ti.func
+def inner(a, b):
+    """Sum of the products of the entries of two 3x3 matrices."""
+    return (
+        a[0, 0] * b[0, 0] + a[0, 1] * b[0, 1] + a[0, 2] * b[0, 2]
+        + a[1, 0] * b[1, 0] + a[1, 1] * b[1, 1] + a[1, 2] * b[1, 2]
+        + a[2, 0] * b[2, 0] + a[2, 1] * b[2, 1] + a[2, 2] * b[2, 2]
+    )  # fmt: skip
+
+
+@ti.func
+def cofactor(f):
+    """Cofactor matrix, the derivative of the determinant."""
+    return mat3(
+        f[1, 1] * f[2, 2] - f[1, 2] * f[2, 1], f[1, 2] * f[2, 0] - f[1, 0] * f[2, 2], f[1, 0] * f[2, 1] - f[1, 1] * f[2, 0],
+        f[2, 1] * f[0, 2] - f[2, 2] * f[0, 1], f[2, 2] * f[0, 0] - f[2, 0] * f[0, 2], f[2, 0] * f[0, 1] - f[2, 1] * f[0, 0],
+        f[0, 1] * f[1, 2] - f[0, 2] * f[1, 1], f[0, 2] * f[1, 0] - f[0, 0] * f[1, 2], f[0, 0] * f[1, 1] - f[0, 1] * f[1, 0],
+    )  # fmt: skip
+
+
+@ti.func
+def cofactor_differential(f, g):
+    """Change of ``cofactor(f)`` as f changes by g."""
+    entries = mat3(0.0)
+    for i, j in ti.static(ti.ndrange(3, 3)):
+        k, h, m, n = ti.static((i + 1) % 3, (i + 2) % 3, (j + 1) % 3, (j + 2) % 3)
+        entries[i, j] = f[k, m] * g[h, n] + g[k, m] * f[h, n] - f[k, n] * g[h, m] - g[k, n] * f[h, m]
+    return entries
+
+
+@ti.func
+def symmetric_product(a, b):
+    """Symmetric part of a^T b."""
+    c = a.transpose() @ b
+    xy, yz, zx = 0.5 * (c[0, 1] + c[1, 0]), 0.5 * (c[1, 2] + c[2, 1]), 0.5 * (c[2, 0] + c[0, 2])
+    return mat3(c[0, 0], xy, zx, xy, c[1, 1], yz, zx, yz, c[2, 2])
+
+
+@ti.func
+def green_strain(f):
+    """E = (F^T F - 1) / 2."""
+    strain = 0.5 * (f.transpose() @ f)
+    for i in ti.static(range(3)):
+        strain[i, i] -= 0.5
+    return strain
+
+
+@ti.func
+def nearest_rotation(f):
+    """Rotation R with the largest <R, F>: the polar decomposition's where det F > 0, and a rotation for every other F too.
+
+    In quaternions <R, F> is a quadratic form. Its largest eigenvalue is the sum of the singular values (the least one with the
+    sign of det F) and comes from Newton's method on the characteristic polynomial, which falls from the bound sqrt(3) |F| to
+    it without overshooting; all columns of the adjugate then point along the eigenvector, and the longest is taken.
+    """
+    size = ti.sqrt(inner(f, f))
+    q = vec4(0.0, 0.0, 0.0, 1.0)
+    if size > _TINY:
+        a = f / size
+        c = cofactor(a)
+        determinant = a[0, 0] * c[0, 0] + a[0, 1] * c[0, 1] + a[0, 2] * c[0, 2]
+        minors = inner(c, c)
+        top = ti.sqrt(3.0 * inner(a, a))
+        for _ in range(_NEWTON_STEPS):
+            pairs = 0.5 * (top * top - 1)  # sum of the products of two singular values, at the root
+            slope = 2 * (pairs * top - determinant)
+            following = top
+            if slope > 0:
+                following = top - (pairs * pairs - 2 * determinant * top - minors) / slope
+            if not following < top:
+                break
+            top = following
+        # top - (the form's matrix): order x, y, z, w.
+        xx, yy = top - a[0, 0] + a[1, 1] + a[2, 2], top + a[0, 0] - a[1, 1] + a[2, 2]
+        zz, ww = top + a[0, 0] + a[1, 1] - a[2, 2], top - a[0, 0] - a[1, 1] - a[2, 2]
+        xy, xz, yz = -a[0, 1] - a[1, 0], -a[0, 2] - a[2, 0], -a[1, 2] - a[2, 1]
+        xw, yw, zw = a[1, 2] - a[2, 1], a[2, 0] - a[0, 2], a[0, 1] - a[1, 0]
+        # Minors of the first two rows and of the last two.
+        s0, s1, s2 = xx * yy - xy * xy, xx * yz - xy * xz, xx * yw - xy * xw
+        s3, s4, s5 = xy * yz - yy * xz, xy * yw - yy * xw, xz * yw - yz * xw
+        c5, c4, c3 = zz * ww - zw * zw, yz * ww - yw * zw, yz * zw - yw * zz
+        c2, c1 = xz * ww - xw * zw, xz * zw - xw * zz
+        first = vec4(yy * c5 - yz * c4 + yw * c3, -xy * c5 + xz * c4 - xw * c3, yw * s5 - zw * s4 + ww * s3,
+                     -yz * s5 + zz * s4 - zw * s3)  # fmt: skip
+        second = vec4(first.y, xx * c5 - xz * c2 + xw * c1, -xw * s5 + zw * s2 - ww * s1, xz * s5 - zz * s2 + zw * s1)
+        third = vec4(first.z, second.z, xw * s4 - yw * s2 + ww * s0, -xz * s4 + yz * s2 - zw * s0)
+        fourth = vec4(first.w, second.w, third.w, xz * s3 - yz * s1 + zz * s0)
+        best = fourth
+        length = fourth.w
+        if third.z > length:
+            best, length = third, third.z
+        if second.y > length:
+            best, length = second, second.y
+        if first.x > length:
+            best, length = first, first.x
+        if best.norm_sqr() > _TINY * _TINY:
+            q = best.normalized()
+    return rotation_matrix(q)
+
+
+@ti.func
+def rotation_differential(f, rotation, g):
+    """Change of ``rotation = nearest_rotation(f)`` as f changes by g.
+
+    It is R [w]x with (tr U - U) w the axis of R^T dF - dF^T R, and U = R^T F. The matrix is singular where F maps onto a line,
+    or inverts by as much as it stretches: there the rotation jumps, and a bounded change stands for the missing derivative.
+    """
+    u = symmetric_product(rotation, f)
+    trace = u[0, 0] + u[1, 1] + u[2, 2]
+    h = rotation.transpose() @ g
+    axis = vec3(h[2, 1] - h[1, 2], h[0, 2] - h[2, 0], h[1, 0] - h[0, 1])
+    m = -u
+    for i in ti.static(range(3)):
+        m[i, i] = trace - u[i, i]
+    adjugate = cofactor(m)
+    determinant = m[0, 0] * adjugate[0, 0] + m[0, 1] * adjugate[0, 1] + m[0, 2] * adjugate[0, 2]
+    w = adjugate @ axis / ti.max(determinant, _SINGULAR * trace * trace * trace + _TINY)
+    return rotation @ mat3(0.0, -w.z, w.y, w.z, 0.0, -w.x, -w.y, w.x, 0.0)
+
+
+@ti.func
+def energy_density(energy: ti.template(), f, mu, lam, actuation):
+    """Psi(F) [J/m3].
+
+    Args:
+        energy: compile-time number of the energy in ``ENERGIES``.
+        f: deformation gradient.
+        mu, lam: constants of the energy [Pa].
+        actuation: volume change that the material tries to reach [1].
+    """
+    psi = 0.0
+    if ti.static(energy == STVK):
+        strain = green_strain(f)
+        dilation = strain[0, 0] + strain[1, 1] + strain[2, 2] - actuation
+        psi = mu * inner(strain, strain) + 0.5 * lam * dilation * dilation
+    else:
+        volume = f.determinant() - 1
+        psi = 0.5 * lam * (volume - actuation) * (volume - actuation)
+        if ti.static(energy == COROTATED):
+            away = f - nearest_rotation(f)
+            psi += mu * inner(away, away)
+        else:
+            squares = inner(f, f)
+            psi += mu * (0.5 * (squares - 3) - 0.75 * volume - 0.5 * ti.log(0.25 * (squares + 1)))
+    return psi
+
+
+@ti.func
+def stress(energy: ti.template(), f, mu, lam, actuation):
+    """First Piola-Kirchhoff stress P(F) = dPsi/dF [Pa], with the arguments of ``energy_density``."""
+    p = mat3(0.0)
+    if ti.static(energy == STVK):
+        strain = green_strain(f)
+        pressure = lam * (strain[0, 0] + strain[1, 1] + strain[2, 2] - actuation)
+        second = 2 * mu * strain
+        for i in ti.static(range(3)):
+            second[i, i] += pressure
+        p = f @ second
+    else:
+        c = cofactor(f)
+        volume = f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1 - actuation
+        if ti.static(energy == COROTATED):
+            p = 2 * mu * (f - nearest_rotation(f)) + lam * volume * c
+        else:
+            p = mu * (1 - 1 / (inner(f, f) + 1)) * f + (lam * volume - 0.75 * mu) * c
+    return p
+
+
+@ti.func
+def stress_differential(energy: ti.template(), f, g, mu, lam, actuation):
+    """Differential dP(F; G) of the stress, and the derivatives of <P, G> with respect to the parameters.
+
+    Args:
+        energy: compile-time number of the energy in ``ENERGIES``.
+        f: deformation gradient.
+        g: change of it, or the adjoint of the stress: dP is symmetric.
+        mu, lam: constants of the energy [Pa].
+        actuation: as in ``energy_density``.
+
+    Returns:
+        dP, and the 3-vector of d<P, G> by (mu, lambda, actuation).
+    """
+    dp = mat3(0.0)
+    parameters = vec3(0.0)
+    if ti.static(energy == STVK):
+        strain = green_strain(f)
+        change = symmetric_product(f, g)
+        dilation = strain[0, 0] + strain[1, 1] + strain[2, 2] - actuation
+        growth = change[0, 0] + change[1, 1] + change[2, 2]
+        second, second_change = 2 * mu * strain, 2 * mu * change
+        for i in ti.static(range(3)):
+            second[i, i] += lam * dilation
+            second_change[i, i] += lam * growth
+        dp = g @ second + f @ second_change
+        parameters = vec3(2 * inner(strain, change), dilation * growth, -lam * growth)
+    else:
+        c = cofactor(f)
+        volume = f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1 - actuation
+        growth = inner(c, g)
+        if ti.static(energy == COROTATED):
+            rotation = nearest_rotation(f)
+            dp = 2 * mu * (g - rotation_differential(f, rotation, g)) + lam * growth * c
+            dp += lam * volume * cofactor_differential(f, g)
+            parameters = vec3(2 * inner(f - rotation, g), volume * growth, -lam * growth)
+        else:
+            inverse = 1 / (inner(f, f) + 1)
+            along = inner(f, g)
+            dp = mu * (1 - inverse) * g + (2 * mu * inverse * inverse * along) * f + lam * growth * c
+            dp += (lam * volume - 0.75 * mu) * cofactor_differential(f, g)
+            parameters = vec3((1 - inverse) * along - 0.75 * growth, volume * growth, -lam * growth)
+    return dp, parameters

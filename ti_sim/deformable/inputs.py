@@ -1,0 +1,146 @@
+"""Every number that a deformable rollout is differentiable in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from ti_sim.base.arrays import Array, check_array, is_contiguous, to_numpy
+from ti_sim.base.errors import UserError
+from ti_sim.deformable.arrays import TABLES
+from ti_sim.deformable.model import DeformableModel
+
+
+@dataclass(frozen=True)
+class DeformableInputs:
+    """Numbers of B worlds of F frame intervals; also the shape of their adjoint. Axes of what the model has none of have size 0.
+
+    Attributes (contiguous, of the working precision, all in one kind of container; an empty one may be a numpy array anyway):
+        particle_q0: [B, P, 3] initial positions [m].
+        particle_qd0: [B, P, 3] initial velocities [m/s]; a prescribed particle's is what damping sees in the first step.
+        particle_mass: [B, P] kg; that of particles that are fixed or prescribed is not read.
+        particle_material: [B, P, 4] contact with the ground: stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf
+            [N s/m], friction coefficient mu [1], per particle.
+        solid_material: [B, E, 3] constants mu and lambda of the energy [Pa] (not always those of linear elasticity), and viscous
+            damping [Pa s].
+        solid_actuation: [B, F, E] change of the rest volume [1], held over a frame interval.
+        tri_material: [B, T, 5] constants mu and lambda of the energy [N/m], damping [N s/m], drag and lift [kg/m3].
+        tri_actuation: [B, F, T] change of the rest area [1], held over a frame interval.
+        edge_material: [B, M, 3] bending stiffness [N m] and damping [N m s], rest angle [rad].
+        edge_actuation: [B, F, M] added to half the angle's deviation from rest [rad], held over a frame interval.
+        spring_material: [B, S, 3] stiffness [N/m], damping [N s/m], rest length [m].
+        gravity: [B, 3] m/s2.
+        wind: [B, 3] velocity of the air [m/s].
+        load: [B, F, L, 3] external force [N], held over a frame interval.
+        prescribed_qd: [B, F, K, 3] prescribed velocity [m/s], held over a frame interval.
+    """
+
+    particle_q0: Array
+    particle_qd0: Array
+    particle_mass: Array
+    particle_material: Array
+    solid_material: Array
+    solid_actuation: Array
+    tri_material: Array
+    tri_actuation: Array
+    edge_material: Array
+    edge_actuation: Array
+    spring_material: Array
+    gravity: Array
+    wind: Array
+    load: Array
+    prescribed_qd: Array
+
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays in the order of the attributes."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def world_count(self) -> int:
+        """Number of worlds B."""
+        return int(self.particle_mass.shape[0])
+
+    @property
+    def frame_count(self) -> int:
+        """Number of frame intervals F that there are loads, actuations and prescribed velocities for."""
+        return int(self.load.shape[1]) if len(self.load.shape) == 4 else 1
+
+    def check(self, model: DeformableModel) -> None:
+        """Raise a UserError for an array whose shape or precision does not fit the model, or that is not contiguous."""
+        b, f, p = self.world_count, self.frame_count, model.particle_count
+        solids, triangles, edges = model.solid_count, model.triangle_count, model.edge_count
+        shapes = {
+            "particle_q0": (b, p, 3), "particle_qd0": (b, p, 3), "particle_mass": (b, p), "particle_material": (b, p, 4),
+            "solid_material": (b, solids, 3), "solid_actuation": (b, f, solids),
+            "tri_material": (b, triangles, 5), "tri_actuation": (b, f, triangles),
+            "edge_material": (b, edges, 3), "edge_actuation": (b, f, edges), "spring_material": (b, model.spring_count, 3),
+            "gravity": (b, 3), "wind": (b, 3),
+            "load": (b, f, len(model.loaded), 3), "prescribed_qd": (b, f, len(model.prescribed), 3),
+        }  # fmt: skip
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            check_array(array, name, shape)
+            if not is_contiguous(array):
+                raise UserError(f"{name} is not contiguous: give a contiguous copy of it")
+
+    def check_values(self, model: DeformableModel) -> None:
+        """Raise a UserError for numbers that no simulation can begin with."""
+        self._check_finite(model)
+        mass = to_numpy(self.particle_mass)
+        free = model.particle_table[:, 0] == 0
+        bad = np.argwhere(~(mass > 0) & free)
+        if len(bad):
+            b, p = (int(k) for k in bad[0])
+            raise UserError(
+                f"{model.particle_name(p)} has a mass of {float(mass[b, p]):g} kg in world {b}: give it a positive one, or fix it"
+            )
+        signs = (
+            ("particle_material", ("contact stiffness", "contact damping", "tangential stiffness", "friction"), None),
+            ("solid_material", (None, None, "damping"), "solid"),
+            ("tri_material", (None, None, "damping", "drag", "lift"), "triangle"),
+            ("edge_material", (None, "damping", None), "edge"),
+            ("spring_material", ("stiffness", "damping", "rest length"), "spring"),
+        )
+        for name, columns, owner in signs:
+            values = to_numpy(getattr(self, name))
+            for column, meaning in enumerate(columns):
+                if meaning is not None and (values[..., column] < 0).any():
+                    b, i = (int(k) for k in np.argwhere(values[..., column] < 0)[0])
+                    raise UserError(
+                        f"the {meaning} of {_owner(model, owner, i)} is {float(values[b, i, column]):g} in world {b}: "
+                        "it must not be negative"
+                    )
+
+    def _check_finite(self, model: DeformableModel) -> None:
+        """Raise a UserError for a number that is not finite."""
+        owners = {
+            "solid_material": "solid", "solid_actuation": "solid", "tri_material": "triangle", "tri_actuation": "triangle",
+            "edge_material": "edge", "edge_actuation": "edge", "spring_material": "spring",
+        }  # fmt: skip
+        over_time = ("solid_actuation", "tri_actuation", "edge_actuation", "load", "prescribed_qd")
+        chosen = {"load": model.loaded, "prescribed_qd": model.prescribed}
+        for field in fields(self):
+            values = to_numpy(getattr(self, field.name))
+            if np.isfinite(values).all():
+                continue
+            index = [int(k) for k in np.argwhere(~np.isfinite(values))[0]]
+            where = f" in frame {index.pop(1)}" if field.name in over_time else ""
+            if field.name in chosen:
+                where = f" of {model.particle_name(int(chosen[field.name][index[1]]))}{where}"
+            elif len(index) > 1 and field.name not in ("gravity", "wind"):
+                where = f" of {_owner(model, owners.get(field.name), index[1])}{where}"
+            raise UserError(f"{field.name}{where} of world {index[0]} is not finite: give finite numbers")
+
+
+def _owner(model: DeformableModel, family: str | None, index: int) -> str:
+    """What messages call a particle (family None), a solid by its number among all solids, or an element of a family."""
+    if family is None:
+        return model.particle_name(index)
+    if family == "solid":
+        for kind in ("tet", "hex", "tet10"):
+            count = len(getattr(model, TABLES[kind]))
+            if index < count:
+                return model.element_name(kind, index)
+            index -= count
+    return model.element_name(family, index)

@@ -1,0 +1,249 @@
+"""What a deformable simulation is made of: the immutable elements, and the settings of its solver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Literal
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.deformable.arrays import ENERGIES, FAMILIES, TABLES
+from ti_sim.deformable.solids import rest_table
+from ti_sim.deformable.triangles import triangle_rest_table
+
+Plan = Literal["auto", "world", "element"]
+
+SOLIDS = ("tet", "hex", "tet10")
+_UNIT_TOLERANCE = 1e-6  # how far from 1 the length of a normal may be
+
+# Columns of ``DeformableModel.particle_table``.
+HELD, PRESCRIBED, LOADED, TOUCHES = range(4)
+
+
+def _no_rows(width: int, dtype: type) -> np.ndarray:
+    return field(default_factory=lambda: np.zeros((0, width) if width else (0,), dtype=dtype))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeformableModel:
+    """Particles, the elements between them and what holds them, the same in every world.
+
+    Solids are numbered through: tetrahedra, then hexahedra, then ten-node tetrahedra, E in all.
+
+    Attributes:
+        particle_rest: [P, 3] positions in which every element has its rest shape [m].
+        tet_indices: [E4, 4] particles of linear tetrahedra, (1 - 0) x (2 - 0) . (3 - 0) > 0.
+        hex_indices: [E8, 8] of trilinear hexahedra: bottom quadrilateral counter-clockwise seen from +z, then the top one.
+        tet10_indices: [E10, 10] of quadratic tetrahedra: 4 corners, then the middles of edges 01, 12, 02, 03, 13, 23.
+        solid_energy: E names of ``ENERGIES``; () for "neo_hookean" everywhere.
+        tri_indices: [T, 3] of triangles.
+        tri_normal: [T, 3] zero for a membrane in space; a unit normal for an element of a flat body, which lives in the plane at
+            right angles to it.
+        edge_indices: [M, 4] of bending edges between two triangles: opposite vertex of the first one, opposite vertex of the
+            second one, start and end of the edge; (start, end, first opposite) is counter-clockwise, as (end, start, second).
+        spring_indices: [S, 2] of springs.
+        fixed: particles that never move.
+        prescribed: K particles whose velocity is given.
+        loaded: L particles with an external force.
+        contact: particles that touch the ground.
+        ground_height: z of the ground plane [m].
+        parts: (name, first particle, last particle + 1) of each body, for messages.
+    """
+
+    particle_rest: np.ndarray
+    tet_indices: np.ndarray = _no_rows(4, np.int32)
+    hex_indices: np.ndarray = _no_rows(8, np.int32)
+    tet10_indices: np.ndarray = _no_rows(10, np.int32)
+    solid_energy: tuple[str, ...] = ()
+    tri_indices: np.ndarray = _no_rows(3, np.int32)
+    tri_normal: np.ndarray = _no_rows(3, np.float64)
+    edge_indices: np.ndarray = _no_rows(4, np.int32)
+    spring_indices: np.ndarray = _no_rows(2, np.int32)
+    fixed: np.ndarray = _no_rows(0, np.int32)
+    prescribed: np.ndarray = _no_rows(0, np.int32)
+    loaded: np.ndarray = _no_rows(0, np.int32)
+    contact: np.ndarray = _no_rows(0, np.int32)
+    ground_height: float = 0.0
+    parts: tuple[tuple[str, int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.particle_rest)
+        if len(shape) != 2 or shape[1] != 3 or shape[0] == 0:
+            raise UserError(f"particle_rest has shape {shape}, and a deformable model needs [P, 3] with a particle at least")
+        if not np.isfinite(self.particle_rest).all():
+            bad = int(np.argwhere(~np.isfinite(self.particle_rest))[0, 0])
+            raise UserError(f"the rest position of {self.particle_name(bad)} is not finite: give finite numbers")
+        for family, table in TABLES.items():
+            self._check_indices(getattr(self, table), table, FAMILIES[family])
+        for name in ("fixed", "prescribed", "loaded", "contact"):
+            self._check_particles(getattr(self, name), name)
+        both = np.intersect1d(self.fixed, self.prescribed)
+        if len(both):
+            raise UserError(f"{self.particle_name(int(both[0]))} is fixed and has a prescribed velocity: choose one of both")
+        if self.solid_energy and len(self.solid_energy) != self.solid_count:
+            raise UserError(
+                f"solid_energy holds {len(self.solid_energy)} names for {self.solid_count} solids: give one per solid"
+            )
+        for name in set(self.solid_energy) - set(ENERGIES):
+            raise UserError(f"solid energy {name!r} is unknown: choose one of {', '.join(ENERGIES)}")
+        self._check_normals()
+        _ = self.tables  # refuses elements without a proper rest shape
+
+    def _check_indices(self, indices: np.ndarray, table: str, corners: int) -> None:
+        """Raise a UserError unless ``indices`` are [rows, corners] different particles of the model."""
+        indices = np.asarray(indices)
+        if indices.ndim != 2 or indices.shape[1] != corners or indices.dtype.kind not in "iu":
+            raise UserError(
+                f"{table} has shape {indices.shape} of {indices.dtype}, and whole numbers of shape (rows, {corners}) are needed"
+            )
+        bad = np.argwhere((indices < 0) | (indices >= self.particle_count))
+        if len(bad):
+            e, corner = (int(k) for k in bad[0])
+            raise UserError(
+                f"{table}[{e}] names particle {int(indices[e, corner])}, and there are particles 0 to {self.particle_count - 1}"
+            )
+        if len(indices):
+            ordered = np.sort(indices, axis=1)
+            twice = np.argwhere((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+            if len(twice):
+                e = int(twice[0, 0])
+                raise UserError(f"{table}[{e}] names a particle twice, {indices[e].tolist()}: its corners must differ")
+
+    def _check_particles(self, indices: np.ndarray, name: str) -> None:
+        """Raise a UserError unless ``indices`` are different particles of the model."""
+        indices = np.asarray(indices)
+        if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+            raise UserError(f"{name} has shape {indices.shape} of {indices.dtype}, and a row of whole numbers is needed")
+        for index in indices[(indices < 0) | (indices >= self.particle_count)]:
+            raise UserError(f"{name} names particle {int(index)}, and there are particles 0 to {self.particle_count - 1}")
+        values, counts = np.unique(indices, return_counts=True)
+        for index in values[counts > 1]:
+            raise UserError(f"{name} names {self.particle_name(int(index))} twice: name it once")
+
+    def _check_normals(self) -> None:
+        """Raise a UserError for normals that fit no triangle."""
+        if np.shape(self.tri_normal) != (self.triangle_count, 3):
+            raise UserError(
+                f"tri_normal has shape {np.shape(self.tri_normal)}, and {(self.triangle_count, 3)} is needed: a row of zeros for "
+                "each membrane, a unit normal for each triangle of a flat body"
+            )
+        length = np.linalg.norm(self.tri_normal, axis=1)
+        bad = np.flatnonzero(~((length == 0) | (np.abs(length - 1) < _UNIT_TOLERANCE)))
+        if len(bad):
+            raise UserError(
+                f"tri_normal[{int(bad[0])}] has length {length[bad[0]]:g}: give zeros for a membrane, a unit one in a flat body"
+            )
+
+    @property
+    def particle_count(self) -> int:
+        """Number of particles P."""
+        return len(self.particle_rest)
+
+    @property
+    def solid_count(self) -> int:
+        """Number of solids E."""
+        return len(self.tet_indices) + len(self.hex_indices) + len(self.tet10_indices)
+
+    @property
+    def triangle_count(self) -> int:
+        """Number of triangles T."""
+        return len(self.tri_indices)
+
+    @property
+    def edge_count(self) -> int:
+        """Number of bending edges M."""
+        return len(self.edge_indices)
+
+    @property
+    def spring_count(self) -> int:
+        """Number of springs S."""
+        return len(self.spring_indices)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Names of the families of elements that there are."""
+        return tuple(family for family, table in TABLES.items() if len(getattr(self, table)))
+
+    @property
+    def solid_energy_numbers(self) -> np.ndarray:
+        """Number of each solid's energy, [E] int32."""
+        return np.array([ENERGIES.index(name) for name in self.solid_energy] or [0] * self.solid_count, dtype=np.int32)
+
+    @cached_property
+    def particle_table(self) -> np.ndarray:
+        """Rows (fixed or prescribed, index in ``prescribed`` or -1, index in ``loaded`` or -1, touches the ground), [P, 4]."""
+        rows = np.tile(np.array([0, -1, -1, 0], dtype=np.int32), (self.particle_count, 1))
+        fixed, prescribed, loaded, contact = (
+            np.asarray(chosen, dtype=np.int64) for chosen in (self.fixed, self.prescribed, self.loaded, self.contact)
+        )
+        rows[fixed, HELD] = 1
+        rows[prescribed, HELD] = 1
+        rows[prescribed, PRESCRIBED] = np.arange(len(prescribed))
+        rows[loaded, LOADED] = np.arange(len(loaded))
+        rows[contact, TOUCHES] = 1
+        return rows
+
+    @cached_property
+    def tables(self) -> dict[str, np.ndarray]:
+        """What kernels read of the model, by the names of ``DeformableArrays``."""
+        tables = {table: np.asarray(getattr(self, table), dtype=np.int32) for table in TABLES.values()}
+        tables |= {"particle_table": self.particle_table, "solid_energy": self.solid_energy_numbers}
+        for kind in SOLIDS:
+            tables[f"{kind}_rest"] = rest_table(
+                kind, self.particle_rest, tables[TABLES[kind]], element_name=partial(self.element_name, kind)
+            )
+        tables["tri_rest"] = triangle_rest_table(self.particle_rest, tables["tri_indices"], self.tri_normal)
+        return tables
+
+    def part_of(self, particle: int) -> str:
+        """Name of the part that a particle belongs to, "particles" where the model has none."""
+        return next((name for name, first, end in self.parts if first <= particle < end), "particles")
+
+    def particle_name(self, particle: int) -> str:
+        """What messages call a particle."""
+        for name, first, end in self.parts:
+            if first <= particle < end:
+                return f"particle {particle - first} of {name!r}"
+        return f"particle {particle}"
+
+    def element_name(self, family: str, element: int) -> str:
+        """What messages call element ``element`` of a family: its number among those of its part."""
+        words = {"hex": "hexahedron", "tet": "tetrahedron", "tet10": "ten-node tetrahedron", "edge": "bending edge"}
+        table = np.asarray(getattr(self, TABLES[family]))
+        for name, first, end in self.parts:
+            inside = (table[:, 0] >= first) & (table[:, 0] < end)
+            if inside[element]:
+                return f"{words.get(family, family)} {int(inside[:element].sum())} of {name!r}"
+        return f"{words.get(family, family)} {element}"
+
+    def element_of(self, particle: int) -> str | None:
+        """Name of an element that holds the particle, None where there is none."""
+        for family, table in TABLES.items():
+            holders = np.flatnonzero((np.asarray(getattr(self, table)) == particle).any(axis=1))
+            if len(holders):
+                return self.element_name(family, int(holders[0]))
+        return None
+
+
+@dataclass(frozen=True)
+class DeformableSettings:
+    """Time stepping of a deformable simulation: semi-implicit Euler.
+
+    Attributes:
+        dt: physics step [s].
+        substeps: steps in a frame.
+        plan: "world" (one thread a world, for many worlds or few elements), "element" (one thread an element, for few worlds of
+            many), or "auto" by device and size.
+    """
+
+    dt: float
+    substeps: int
+    plan: Plan = "auto"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.dt < float("inf") or self.substeps < 1:
+            raise UserError(f"dt={self.dt} s and substeps={self.substeps}: the step must be positive, the substeps at least 1")
+        if self.plan not in ("auto", "world", "element"):
+            raise UserError(f"plan {self.plan!r} is unknown: choose 'auto', 'world' or 'element'")

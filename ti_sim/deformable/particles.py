@@ -1,0 +1,144 @@
+"""One particle's part of a semi-implicit step, and its adjoint: v' = v + dt (f / m + g), x' = x + dt v'.
+
+A state is a row of [B, rows, P, 6]: position and velocity. Both execution plans call these functions.
+"""
+
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+from ti_sim.deformable.corners import load_position, load_velocity
+from ti_sim.deformable.model import HELD, LOADED, PRESCRIBED, TOUCHES
+from ti_sim.rigid.contact import contact_force, contact_force_adjoint
+
+LARGEST = 1e18  # a number beyond it counts as not finite; its square still is finite in f32
+
+
+@ti.func
+def store_particle(states: ti.template(), b, row, p, x, v):
+    """Write position and velocity of particle p into a row of states."""
+    for k in ti.static(range(3)):
+        states[b, row, p, k] = x[k]
+        states[b, row, p, 3 + k] = v[k]
+
+
+@ti.func
+def store_frame(states: ti.template(), b, row, frame, p, particle_q: ti.template(), particle_qd: ti.template()):
+    """Write particle p of a row of states to a frame."""
+    for k in ti.static(range(3)):
+        particle_q[b, frame, p, k] = states[b, row, p, k]
+        particle_qd[b, frame, p, k] = states[b, row, p, 3 + k]
+
+
+@ti.func
+def ground_force(body: ti.template(), b, p, x, v, ground, dt):
+    """Force of the ground on particle p [N]."""
+    return contact_force(
+        x.z - ground, v, body.particle_material[b, p, 0], body.particle_material[b, p, 1],
+        body.particle_material[b, p, 2], body.particle_material[b, p, 3], dt,
+    )  # fmt: skip
+
+
+@ti.func
+def move_particle(body: ti.template(), states: ti.template(), b, row, next_row, frame, p, force, ground, dt):
+    """Step particle p from one row of states to another (or the same).
+
+    Args:
+        body: ``DeformableArrays``.
+        states: [B, rows, P, 6].
+        b: world.
+        row: of the state before the step.
+        next_row: of the state after it.
+        frame: whose loads and prescribed velocities apply.
+        p: particle.
+        force: of the elements on it [N].
+        ground: height of the ground [m].
+        dt: step [s].
+
+    Returns:
+        A number that is finite and small where the new state is (see ``LARGEST``).
+    """
+    x = load_position(states, b, row, p)
+    v = load_velocity(states, b, row, p)
+    if body.particle_table[p, HELD] == 0:
+        total = force
+        loaded = body.particle_table[p, LOADED]
+        if loaded >= 0:
+            total += vec3(body.load[b, frame, loaded, 0], body.load[b, frame, loaded, 1], body.load[b, frame, loaded, 2])
+        if body.particle_table[p, TOUCHES] == 1 and x.z < ground:
+            total += ground_force(body, b, p, x, v, ground, dt)
+        v += dt / body.particle_mass[b, p] * total + dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
+    else:
+        v = vec3(0.0)
+        given = body.particle_table[p, PRESCRIBED]
+        if given >= 0:
+            for k in ti.static(range(3)):
+                v[k] = body.prescribed_qd[b, frame, given, k]
+    x += dt * v
+    store_particle(states, b, next_row, p, x, v)
+    return ti.abs(x).sum() + ti.abs(v).sum()
+
+
+@ti.func
+def particle_size(states: ti.template(), b, row, p):
+    """What ``move_particle`` returns, of a state."""
+    return ti.abs(load_position(states, b, row, p)).sum() + ti.abs(load_velocity(states, b, row, p)).sum()
+
+
+@ti.func
+def move_particle_adjoint(
+    body: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), dual: ti.template(),
+    b, row, next_row, frame, p, x_bar, v_bar, ground, dt,
+):  # fmt: skip
+    """Adjoint of ``move_particle``, the elements' part apart: it gives them their dual velocities.
+
+    Args:
+        body: ``DeformableArrays``.
+        bars: ``DeformableBars``; the particle's own adjoints are added to.
+        states: [B, rows, P, 6].
+        bar: [B, P, 6], gets the adjoint of the state before the step, without what the elements add.
+        dual: [B, P, 3], gets the adjoint of the force on the particle, for the elements.
+        b: world.
+        row: of the state before the step.
+        next_row: of the state after it.
+        frame: whose loads and prescribed velocities apply.
+        p: particle.
+        x_bar: adjoint of its position after the step.
+        v_bar: adjoint of its velocity after the step.
+        ground: height of the ground [m].
+        dt: step [s].
+    """
+    v_bar += dt * x_bar
+    w = vec3(0.0)
+    if body.particle_table[p, HELD] == 0:
+        mass = body.particle_mass[b, p]
+        w = dt / mass * v_bar
+        x = load_position(states, b, row, p)
+        v = load_velocity(states, b, row, p)
+        gained = load_velocity(states, b, next_row, p) - v
+        weight = dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
+        # The force on the particle was mass (gained - weight) / dt.
+        bars.particle_mass[b, p] = bars.particle_mass[b, p] - (gained - weight).dot(v_bar) / mass
+        for k in ti.static(range(3)):
+            bars.gravity[b, p, k] = bars.gravity[b, p, k] + dt * v_bar[k]
+        loaded = body.particle_table[p, LOADED]
+        if loaded >= 0:
+            for k in ti.static(range(3)):
+                bars.load[b, frame, loaded, k] = bars.load[b, frame, loaded, k] + w[k]
+        if body.particle_table[p, TOUCHES] == 1 and x.z < ground:
+            height_bar, u_bar, material_bar = contact_force_adjoint(
+                x.z - ground, v, body.particle_material[b, p, 0], body.particle_material[b, p, 1],
+                body.particle_material[b, p, 2], body.particle_material[b, p, 3], dt, w,
+            )  # fmt: skip
+            x_bar.z += height_bar
+            v_bar += u_bar
+            for k in ti.static(range(4)):
+                bars.particle_material[b, p, k] = bars.particle_material[b, p, k] + material_bar[k]
+    else:
+        given = body.particle_table[p, PRESCRIBED]
+        if given >= 0:
+            for k in ti.static(range(3)):
+                bars.prescribed_qd[b, frame, given, k] = bars.prescribed_qd[b, frame, given, k] + v_bar[k]
+        v_bar = vec3(0.0)
+    for k in ti.static(range(3)):
+        bar[b, p, k] = x_bar[k]
+        bar[b, p, 3 + k] = v_bar[k]
+        dual[b, p, k] = w[k]

@@ -1,0 +1,130 @@
+"""Model and inputs as the kernels read them, and the sums in which their adjoints are gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+
+from ti_sim.articulated.solver import views
+from ti_sim.base.arrays import Array, ints_like_family, reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.runtime import compiled_lightly, compiled_plainly, ti
+from ti_sim.deformable.arrays import DeformableArrays, DeformableBars, Features
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.model import DeformableModel
+from ti_sim.deformable.states import join, sum_rows
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Adjoints that every step adds to; those of actuations, loads and prescribed velocities belong to one frame each.
+_SUMMED = (
+    "particle_mass", "particle_material", "solid_material", "tri_material", "edge_material", "spring_material", "gravity", "wind",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PreparedInputs:
+    """What kernels take: which elements there are, and the arrays of ``DeformableArrays`` from ``particle_table`` on."""
+
+    features: Features
+    arrays: tuple[Array, ...]
+
+
+def zeros(like: Array, shape: tuple[int, ...]) -> Array:
+    """Real zeros in the container of ``like``; an empty array is a numpy array where the container has none."""
+    if 0 in shape and isinstance(like, ti.Ndarray):
+        like = np.zeros(0)
+    return zeros_like_family(like, shape)
+
+
+def compiled_for(model: DeformableModel, function: Callable[P, R]) -> Callable[P, R]:
+    """``function``, which launches kernels for this model, with kernels compiled in reasonable time.
+
+    Kernels of many families or energies would take half a minute; theirs run about a seventh slower instead.
+    """
+    many = len(model.families) > 2 or len(np.unique(model.solid_energy_numbers)) > 1
+    return (compiled_plainly if many else compiled_lightly)(function)
+
+
+def features_of(model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool = False) -> Features:
+    """What kernels have to be compiled for.
+
+    Args:
+        model: the elements.
+        inputs: numbers of every world.
+        differentiable: True counts damping and air that are zero, whose derivatives need not be.
+    """
+    solid, triangle, edge, spring = (
+        to_numpy(array) for array in (inputs.solid_material, inputs.tri_material, inputs.edge_material, inputs.spring_material)
+    )
+    damped = solid[..., 2].any() or triangle[..., 2].any() or edge[..., 1].any() or spring[..., 1].any()
+    membranes = not model.tri_normal.any(axis=1).all()
+    return Features(
+        families=model.families,
+        energies=tuple(int(number) for number in np.unique(model.solid_energy_numbers)),
+        with_damping=bool(damped or differentiable),
+        with_air=bool(membranes and (differentiable or triangle[..., 3:].any())),
+    )
+
+
+def prepare(model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool = False) -> PreparedInputs:
+    """Put the tables of a model and the inputs together for the kernels.
+
+    Args:
+        model: the elements.
+        inputs: numbers of every world, of fitting shapes.
+        differentiable: for the kernels of adjoints.
+    """
+    like = inputs.particle_mass
+    arrays = []
+    for field in fields(DeformableArrays):
+        if field.name in ("features", "gather"):
+            continue
+        values = getattr(inputs, field.name, None)
+        if values is None:
+            values = model.tables[field.name]
+            container = np.zeros(0) if values.size == 0 and isinstance(like, ti.Ndarray) else like
+            make = ints_like_family if values.dtype.kind == "i" else reals_like_family
+            values = make(container, values)
+        arrays.append(values)
+    return PreparedInputs(features_of(model, inputs, differentiable=differentiable), tuple(arrays))
+
+
+class AdjointSums:
+    """The adjoints of a rollout's inputs while its steps add to them: sums of sums (one over 1e4 steps would lose two digits of
+    f32), by particle or triangle where many add to one number."""
+
+    def __init__(self, model: DeformableModel, inputs: DeformableInputs) -> None:
+        """Set all adjoints to zero.
+
+        Args:
+            model: the elements.
+            inputs: what the adjoints belong to.
+        """
+        like, b = inputs.particle_mass, inputs.world_count
+        self.bars = DeformableInputs(*(zeros(like, tuple(array.shape)) for array in inputs.arrays()))
+        rows = {"gravity": (b, model.particle_count, 3), "wind": (b, model.triangle_count, 3)}
+        self._rows = {name: zeros(like, shape) for name, shape in rows.items()}
+        self._parts = {name: zeros(like, tuple(self._total(name).shape)) for name in _SUMMED}
+
+    def arguments(self) -> tuple[Array, ...]:
+        """The arrays of ``DeformableBars``, in its order."""
+        return tuple(self._parts.get(field.name, getattr(self.bars, field.name)) for field in fields(DeformableBars))
+
+    def join(self) -> None:
+        """Add what the steps since the last call gave to the sums over the rollout."""
+        for name, part in self._parts.items():
+            if 0 not in part.shape:
+                join(*views(part, self._total(name)))
+
+    def finish(self) -> None:
+        """Write the adjoints of gravity and wind."""
+        for name, rows in self._rows.items():
+            if 0 not in rows.shape:
+                sum_rows(*views(rows, getattr(self.bars, name)))
+
+    def _total(self, name: str) -> Array:
+        return self._rows.get(name, getattr(self.bars, name))

@@ -1,0 +1,404 @@
+"""Solid elements: tetrahedra with four and ten nodes, and hexahedra; their rest tables, forces and adjoints.
+
+The deformation gradient at a quadrature point is F = sum over the nodes a >= 1 of (x_a - x_0) g_a^T, with g_a the gradient of
+shape function a in the rest shape: the gradients of all nodes add up to zero, so that node 0 needs none. A row of a rest table
+is those gradients and the point's volume.
+
+Damping is a viscous second Piola-Kirchhoff stress eta sym(F^T dF/dt), which feels neither translation nor rotation.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import mat3, vec3
+from ti_sim.deformable.arrays import ENERGIES
+from ti_sim.deformable.corners import add_corner
+from ti_sim.deformable.energies import energy_density, inner, stress, stress_differential, symmetric_product
+
+# Determinant of the rest shape's Jacobian, over the cubed length of the element, at and below which it counts as flat.
+_FLAT = 1e-7
+_HEX_CORNERS = np.array([(-1, -1, -1), (1, -1, -1), (1, 1, -1), (-1, 1, -1), (-1, -1, 1), (1, -1, 1), (1, 1, 1), (-1, 1, 1)])
+_TET_CORNERS = np.array([(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)])
+_MID_EDGES = np.array([(0, 1), (1, 2), (0, 2), (0, 3), (1, 3), (2, 3)])
+
+
+def lame_from_young(young: Any, poisson: Any) -> tuple[Any, Any]:
+    """Lame constants of linear elasticity.
+
+    Args:
+        young: Young's modulus [Pa], above zero; a number, numpy array or torch tensor.
+        poisson: Poisson's ratio [1], above -1 and below 1/2.
+
+    Returns:
+        mu and lambda [Pa].
+    """
+    return young / (2 * (1 + poisson)), young * poisson / ((1 + poisson) * (1 - 2 * poisson))
+
+
+def energy_constants(energy: str, mu_lame: Any, lambda_lame: Any) -> tuple[Any, Any]:
+    """Constants with which an energy is, at small strains, linear elasticity with these Lame constants.
+
+    Args:
+        energy: name from ``ENERGIES``.
+        mu_lame: shear modulus [Pa]; a number, numpy array or torch tensor.
+        lambda_lame: first Lame constant [Pa].
+
+    Returns:
+        mu and lambda of the energy [Pa].
+
+    Raises:
+        UserError: the energy is unknown.
+    """
+    if _known(energy) == "neo_hookean":
+        return mu_lame * (4 / 3), lambda_lame + mu_lame * (5 / 6)
+    return mu_lame, lambda_lame
+
+
+def lame_constants(energy: str, mu: Any, lam: Any) -> tuple[Any, Any]:
+    """Lame constants [Pa] of an energy's constants: the inverse of ``energy_constants``."""
+    if _known(energy) == "neo_hookean":
+        return mu * 0.75, lam - mu * 0.625
+    return mu, lam
+
+
+def _known(energy: str) -> str:
+    if energy not in ENERGIES:
+        raise UserError(f"solid energy {energy!r} is unknown: choose one of {', '.join(ENERGIES)}")
+    return energy
+
+
+def rest_table(
+    kind: str, particle_rest: np.ndarray, indices: np.ndarray, *, element_name: Callable[[int], str] | None = None
+) -> np.ndarray:
+    """What the element functions need of the rest shapes.
+
+    Args:
+        kind: "tet", "hex" (trilinear, 8 nodes) or "tet10" (quadratic), in VTK's node order.
+        particle_rest: [P, 3] rest positions [m].
+        indices: [E, nodes] particles of each element.
+        element_name: what messages call an element, by its row (``DeformableModel.element_name``); None: its row.
+
+    Returns:
+        [E, points, 3 (nodes - 1) + 1] f64: at each quadrature point the rest gradients [1/m] of all shape functions but
+        the first, and the volume [m3]. Points: tet 1, hex 8 (2x2x2 Gauss), tet10 4.
+
+    Raises:
+        UserError: an element is inverted or flat, at a quadrature point or at a corner.
+    """
+    indices = np.asarray(indices)
+    points, weights = _quadrature(kind)
+    rest = np.asarray(particle_rest, dtype=np.float64)[indices]
+    slopes = _shape_slopes(kind, points)
+    jacobians = np.einsum("eni,qnj->eqij", rest, slopes)
+    corners = np.einsum("eni,qnj->eqij", rest, _shape_slopes(kind, _node_places(kind)))
+    least = np.linalg.det(np.concatenate([jacobians, corners], axis=1)).min(axis=1)
+    length = np.linalg.norm(np.ptp(rest, axis=1), axis=-1)
+    faulty = np.flatnonzero(~(least > _FLAT * length**3))
+    if faulty.size:
+        element = int(faulty[0])
+        state = "inverted" if least[element] < -_FLAT * length[element] ** 3 else "flat"
+        raise UserError(
+            f"{element_name(element) if element_name else f'{kind} element {element}'} is {state} at rest"
+            f"{f' (and {faulty.size - 1} more)' if faulty.size > 1 else ''}: "
+            "give its nodes in the order of a positive volume, apart from each other, or repair the mesh"
+        )
+    gradients = np.einsum("qnj,eqji->eqni", slopes, np.linalg.inv(jacobians))
+    volumes = np.linalg.det(jacobians) * weights
+    table = gradients[:, :, 1:].reshape(*volumes.shape, 3 * indices.shape[1] - 3)
+    return np.concatenate([table, volumes[..., None]], axis=-1)
+
+
+def corner_volumes(kind: str, rest: np.ndarray) -> np.ndarray:
+    """Volume that each node of an element stands for, so that lumped masses are density times volume.
+
+    A quarter each for tetrahedra, the integrals of the shape functions for hexahedra; those are negative at the corners of
+    quadratic tetrahedra, which share the volume as the diagonal of their mass matrix does (Hinton, Rock and Zienkiewicz 1976).
+
+    Args:
+        kind: "tet", "hex" or "tet10".
+        rest: ``rest_table`` of the elements.
+
+    Returns:
+        [E, nodes] f64 [m3].
+    """
+    volumes = rest[..., -1]
+    if kind == "hex":
+        return volumes @ _hex_shapes(_quadrature(kind)[0])
+    shares = np.full(4, 1 / 4) if kind == "tet" else np.repeat([1 / 36, 4 / 27], [4, 6])
+    return volumes.sum(axis=1, keepdims=True) * shares
+
+
+def _quadrature(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Places [points, 3] in the reference element, and their shares of its volume [points]."""
+    if kind == "tet":
+        return np.full((1, 3), 0.25), np.full(1, 1 / 6)
+    if kind == "hex":
+        return _HEX_CORNERS / np.sqrt(3), np.ones(8)
+    near, far = (5 - np.sqrt(5)) / 20, (5 + 3 * np.sqrt(5)) / 20
+    return near + (far - near) * _TET_CORNERS, np.full(4, 1 / 24)
+
+
+def _node_places(kind: str) -> np.ndarray:
+    """Nodes [nodes, 3] of the reference element."""
+    if kind == "hex":
+        return _HEX_CORNERS
+    return _TET_CORNERS if kind == "tet" else np.concatenate([_TET_CORNERS, _TET_CORNERS[_MID_EDGES].mean(axis=1)])
+
+
+def _hex_shapes(places: np.ndarray) -> np.ndarray:
+    """Trilinear shape functions [places, 8]."""
+    return np.prod(1 + places[:, None] * _HEX_CORNERS, axis=-1) / 8
+
+
+def _shape_slopes(kind: str, places: np.ndarray) -> np.ndarray:
+    """Derivatives [places, nodes, 3] of the shape functions by the reference coordinates."""
+    if kind == "hex":
+        terms = 1 + places[:, None] * _HEX_CORNERS
+        others = np.stack([terms[..., 1] * terms[..., 2], terms[..., 2] * terms[..., 0], terms[..., 0] * terms[..., 1]], axis=-1)
+        return _HEX_CORNERS * others / 8
+    linear = np.concatenate([-np.ones((1, 3)), np.eye(3)])
+    if kind == "tet":
+        return np.broadcast_to(linear, (len(places), 4, 3))
+    shares = np.concatenate([1 - places.sum(axis=1, keepdims=True), places], axis=1)
+    corners = (4 * shares[..., None] - 1) * linear
+    i, j = _MID_EDGES.T
+    edges = 4 * (shares[:, i, None] * linear[j] + shares[:, j, None] * linear[i])
+    return np.concatenate([corners, edges], axis=1)
+
+
+@ti.func
+def solid_force(
+    kind: ti.template(), body: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_solid, first_slot
+):
+    """Add an element's elastic and viscous forces [N] to ``out`` (3 columns; see ``corners.add_corner``).
+
+    Args:
+        kind: "tet", "hex" or "tet10".
+        body: bundle of arrays (``DeformableArrays``).
+        state: [B, rows, P, 6] positions [m] and velocities [m/s].
+        out: where the forces go.
+        b, row: world, and row of the state.
+        frame: whose actuation applies.
+        e: number of the element within its kind.
+        first_solid: number of the kind's first element among all solids.
+        first_slot: slot of the kind's first corner.
+    """
+    if ti.static(kind == "tet"):
+        _force(4, 1, body.tet_indices, body.tet_rest, body, state, out, b, row, frame, e, first_solid, first_slot)
+    elif ti.static(kind == "hex"):
+        _force(8, 8, body.hex_indices, body.hex_rest, body, state, out, b, row, frame, e, first_solid, first_slot)
+    else:
+        _force(10, 4, body.tet10_indices, body.tet10_rest, body, state, out, b, row, frame, e, first_solid, first_slot)
+
+
+@ti.func
+def solid_force_adjoint(
+    kind: ti.template(), body: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(),
+    out: ti.template(), b, row, frame, e, first_solid, first_slot,
+):  # fmt: skip
+    """Adjoint of ``solid_force``, whose other arguments it takes.
+
+    Args:
+        bars: bundle of adjoints: the element's own solid_material and solid_actuation are added to.
+        dual: [B, P, 3] adjoints w of the forces on the particles.
+        out: where (df/dx)^T w (columns 0 to 2) and (df/dv)^T w (columns 3 to 5) go.
+    """
+    if ti.static(kind == "tet"):
+        _force_adjoint(
+            4, 1, body.tet_indices, body.tet_rest, body, bars, state, dual, out, b, row, frame, e, first_solid, first_slot
+        )
+    elif ti.static(kind == "hex"):
+        _force_adjoint(
+            8, 8, body.hex_indices, body.hex_rest, body, bars, state, dual, out, b, row, frame, e, first_solid, first_slot
+        )
+    else:
+        _force_adjoint(
+            10, 4, body.tet10_indices, body.tet10_rest, body, bars, state, dual, out, b, row, frame, e, first_solid, first_slot
+        )
+
+
+@ti.func
+def solid_energy_of(kind: ti.template(), body: ti.template(), state: ti.template(), b, row, frame, e, first_solid):
+    """Elastic energy [J] of an element, with the arguments of ``solid_force``."""
+    energy = 0.0
+    if ti.static(kind == "tet"):
+        energy = _energy(4, 1, body.tet_indices, body.tet_rest, body, state, b, row, frame, e, first_solid)
+    elif ti.static(kind == "hex"):
+        energy = _energy(8, 8, body.hex_indices, body.hex_rest, body, state, b, row, frame, e, first_solid)
+    else:
+        energy = _energy(10, 4, body.tet10_indices, body.tet10_rest, body, state, b, row, frame, e, first_solid)
+    return energy
+
+
+@ti.func
+def _shift_of(nodes: ti.template(), indices: ti.template(), array: ti.template(), b, row, e, column: ti.template()):
+    """Differences of the nodes a >= 1 to node 0, in three columns of a state."""
+    shift = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+    first = indices[e, 0]
+    origin = vec3(array[b, row, first, column], array[b, row, first, column + 1], array[b, row, first, column + 2])
+    for a in range(nodes - 1):
+        for k in ti.static(range(3)):
+            shift[a, k] = array[b, row, indices[e, a + 1], column + k] - origin[k]
+    return shift
+
+
+@ti.func
+def _dual_shift_of(nodes: ti.template(), indices: ti.template(), dual: ti.template(), b, e):
+    """Differences of the nodes a >= 1 to node 0 in a dual field [B, P, 3]."""
+    shift = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+    first = indices[e, 0]
+    origin = vec3(dual[b, first, 0], dual[b, first, 1], dual[b, first, 2])
+    for a in range(nodes - 1):
+        for k in ti.static(range(3)):
+            shift[a, k] = dual[b, indices[e, a + 1], k] - origin[k]
+    return shift
+
+
+@ti.func
+def _gradient_of(nodes: ti.template(), rest: ti.template(), shift, e, point):
+    """Gradient in the rest shape, at a quadrature point, of the field whose node differences are ``shift``."""
+    gradient = mat3(0.0)
+    for a in range(nodes - 1):
+        for j in ti.static(range(3)):
+            slope = rest[e, point, 3 * a + j]
+            for i in ti.static(range(3)):
+                gradient[i, j] += shift[a, i] * slope
+    return gradient
+
+
+@ti.func
+def _spread(nodes: ti.template(), rest: ti.template(), stress_volume, e, point, forces: ti.template()):
+    """Add a stress times volume, by the rest gradients, to ``forces`` of the nodes a >= 1: the adjoint of ``_gradient_of``."""
+    for a in range(nodes - 1):
+        for j in ti.static(range(3)):
+            slope = rest[e, point, 3 * a + j]
+            for i in ti.static(range(3)):
+                forces[a, i] += stress_volume[i, j] * slope
+
+
+@ti.func
+def _hand_out(
+    nodes: ti.template(), indices: ti.template(), gather: ti.template(), out: ti.template(), b, e, first_slot,
+    column: ti.template(), forces: ti.template(),
+):  # fmt: skip
+    """Give the nodes a >= 1 their forces, and node 0 what balances them."""
+    slot = first_slot + e * nodes
+    balance = vec3(0.0)
+    for a in range(nodes - 1):
+        force = vec3(forces[a, 0], forces[a, 1], forces[a, 2])
+        balance -= force
+        add_corner(gather, out, b, slot + a + 1, indices[e, a + 1], column, force)
+    add_corner(gather, out, b, slot, indices[e, 0], column, balance)
+
+
+@ti.func
+def _force(
+    nodes: ti.template(), points: ti.template(), indices: ti.template(), rest: ti.template(), body: ti.template(),
+    state: ti.template(), out: ti.template(), b, row, frame, e, first_solid, first_slot,
+):  # fmt: skip
+    """``solid_force`` of a kind with so many nodes and quadrature points."""
+    solid = first_solid + e
+    mu, lam, eta = (
+        body.solid_material[b, solid, 0],
+        body.solid_material[b, solid, 1],
+        body.solid_material[b, solid, 2],
+    )
+    actuation = body.solid_actuation[b, frame, solid]
+    arms = _shift_of(nodes, indices, state, b, row, e, 0)
+    rates = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+    if ti.static(body.with_damping):
+        rates = _shift_of(nodes, indices, state, b, row, e, 3)
+    forces = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+    for point in range(points):
+        f = _gradient_of(nodes, rest, arms, e, point)
+        p = mat3(0.0)
+        for energy in ti.static(body.energies):
+            if ti.static(len(body.energies) == 1):
+                p = stress(energy, f, mu, lam, actuation)
+            else:
+                if body.solid_energy[solid] == energy:
+                    p = stress(energy, f, mu, lam, actuation)
+        if ti.static(body.with_damping):
+            p += f @ (eta * symmetric_product(f, _gradient_of(nodes, rest, rates, e, point)))
+        _spread(nodes, rest, -rest[e, point, 3 * nodes - 3] * p, e, point, forces)
+    _hand_out(nodes, indices, body.gather, out, b, e, first_slot, 0, forces)
+
+
+@ti.func
+def _force_adjoint(
+    nodes: ti.template(), points: ti.template(), indices: ti.template(), rest: ti.template(), body: ti.template(),
+    bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(), b, row, frame, e, first_solid,
+    first_slot,
+):  # fmt: skip
+    """``solid_force_adjoint`` of a kind with so many nodes and quadrature points.
+
+    With G the gradient of the dual field, the forces' virtual power at a point is -V <P(F) + eta F A, G> with A = sym(F^T dF/dt),
+    and <F A, G> = <A, B> with B = sym(F^T G). Its derivatives by F and dF/dt are spread as a stress is.
+    """
+    solid = first_solid + e
+    mu, lam, eta = (
+        body.solid_material[b, solid, 0],
+        body.solid_material[b, solid, 1],
+        body.solid_material[b, solid, 2],
+    )
+    actuation = body.solid_actuation[b, frame, solid]
+    arms = _shift_of(nodes, indices, state, b, row, e, 0)
+    rates = _shift_of(nodes, indices, state, b, row, e, 3)
+    duals = _dual_shift_of(nodes, indices, dual, b, e)
+    position_bars = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+    velocity_bars = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+    parameter_bars = vec3(0.0)
+    eta_bar = 0.0
+    for point in range(points):
+        f = _gradient_of(nodes, rest, arms, e, point)
+        g = _gradient_of(nodes, rest, duals, e, point)
+        rate = _gradient_of(nodes, rest, rates, e, point)
+        volume = -rest[e, point, 3 * nodes - 3]
+        dp = mat3(0.0)
+        parameters = vec3(0.0)
+        for energy in ti.static(body.energies):
+            if ti.static(len(body.energies) == 1):
+                dp, parameters = stress_differential(energy, f, g, mu, lam, actuation)
+            else:
+                if body.solid_energy[solid] == energy:
+                    dp, parameters = stress_differential(energy, f, g, mu, lam, actuation)
+        strain_rate = symmetric_product(f, rate)
+        strain_dual = symmetric_product(f, g)
+        dp += eta * (rate @ strain_dual + g @ strain_rate)
+        _spread(nodes, rest, volume * dp, e, point, position_bars)
+        _spread(nodes, rest, (volume * eta) * (f @ strain_dual), e, point, velocity_bars)
+        parameter_bars += volume * parameters
+        eta_bar += volume * inner(strain_rate, strain_dual)
+    bars.solid_material[b, solid, 0] = bars.solid_material[b, solid, 0] + parameter_bars.x
+    bars.solid_material[b, solid, 1] = bars.solid_material[b, solid, 1] + parameter_bars.y
+    bars.solid_material[b, solid, 2] = bars.solid_material[b, solid, 2] + eta_bar
+    bars.solid_actuation[b, frame, solid] = bars.solid_actuation[b, frame, solid] + parameter_bars.z
+    _hand_out(nodes, indices, body.gather, out, b, e, first_slot, 0, position_bars)
+    _hand_out(nodes, indices, body.gather, out, b, e, first_slot, 3, velocity_bars)
+
+
+@ti.func
+def _energy(
+    nodes: ti.template(), points: ti.template(), indices: ti.template(), rest: ti.template(), body: ti.template(),
+    state: ti.template(), b, row, frame, e, first_solid,
+):  # fmt: skip
+    """``solid_energy_of`` of a kind with so many nodes and quadrature points."""
+    solid = first_solid + e
+    mu, lam = body.solid_material[b, solid, 0], body.solid_material[b, solid, 1]
+    actuation = body.solid_actuation[b, frame, solid]
+    arms = _shift_of(nodes, indices, state, b, row, e, 0)
+    total = 0.0
+    for point in range(points):
+        f = _gradient_of(nodes, rest, arms, e, point)
+        volume = rest[e, point, 3 * nodes - 3]
+        for energy in ti.static(body.energies):
+            if ti.static(len(body.energies) == 1):
+                total += volume * energy_density(energy, f, mu, lam, actuation)
+            else:
+                if body.solid_energy[solid] == energy:
+                    total += volume * energy_density(energy, f, mu, lam, actuation)
+    return total

@@ -1,0 +1,86 @@
+"""Springs between two particles: stiffness and damping along the line through both, and their adjoint."""
+
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+from ti_sim.deformable.corners import add_corner, add_state_corner, load_dual, load_position, load_velocity
+
+# Columns of ``spring_material``.
+STIFFNESS, DAMPING, REST_LENGTH = range(3)
+
+
+@ti.func
+def spring_force(body: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_slot):
+    """Add the force of spring e to its two particles: -(k (|d| - L0) + c d'.u) d' on the second, d' the direction of d from
+    the first to the second and u the velocity of the second relative to the first. Particles in one place feel none.
+
+    Args:
+        body: ``DeformableArrays``.
+        state: [B, rows, P, 6], m and m/s.
+        out: forces [N], see ``add_corner``.
+        b: world.
+        row: of the state.
+        frame: not used; there so that all families of elements are called in the same way.
+        e: number of the spring.
+        first_slot: slot of the first corner of the first spring.
+    """
+    i, j = body.spring_indices[e, 0], body.spring_indices[e, 1]
+    apart = load_position(state, b, row, j) - load_position(state, b, row, i)
+    length = apart.norm()
+    force = vec3(0.0)
+    if length > 0:
+        direction = apart / length
+        pull = body.spring_material[b, e, STIFFNESS] * (length - body.spring_material[b, e, REST_LENGTH])
+        if ti.static(body.with_damping):
+            rate = direction.dot(load_velocity(state, b, row, j) - load_velocity(state, b, row, i))
+            pull += body.spring_material[b, e, DAMPING] * rate
+        force = pull * direction
+    slot = first_slot + 2 * e
+    add_corner(body.gather, out, b, slot, i, 0, force)
+    add_corner(body.gather, out, b, slot + 1, j, 0, -force)
+
+
+@ti.func
+def spring_force_adjoint(
+    body: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(),
+    b, row, frame, e, first_slot,
+):  # fmt: skip
+    """Adjoint of ``spring_force``: what the dual of the forces, dual [B, P, 3], gives positions and velocities (columns 0-2 and
+    3-5 of ``out``) and the spring's material (``bars.spring_material``)."""
+    i, j = body.spring_indices[e, 0], body.spring_indices[e, 1]
+    apart = load_position(state, b, row, j) - load_position(state, b, row, i)
+    length = apart.norm()
+    position_bar = vec3(0.0)  # of the second particle; the first has the opposite
+    velocity_bar = vec3(0.0)
+    if length > 0:
+        direction = apart / length
+        stiffness, damping = body.spring_material[b, e, STIFFNESS], body.spring_material[b, e, DAMPING]
+        stretch = length - body.spring_material[b, e, REST_LENGTH]
+        u = load_velocity(state, b, row, j) - load_velocity(state, b, row, i)
+        rate = direction.dot(u)
+        w = load_dual(dual, b, i) - load_dual(dual, b, j)
+        along = direction.dot(w)
+        pull = stiffness * stretch + damping * rate
+        # The virtual power is pull (direction . w).
+        turned = damping * along * (u - rate * direction) + pull * (w - along * direction)
+        position_bar = turned / length + stiffness * along * direction
+        velocity_bar = damping * along * direction
+        add_spring_bar(bars, b, e, STIFFNESS, stretch * along)
+        add_spring_bar(bars, b, e, DAMPING, rate * along)
+        add_spring_bar(bars, b, e, REST_LENGTH, -stiffness * along)
+    slot = first_slot + 2 * e
+    add_state_corner(body.gather, out, b, slot, i, -position_bar, -velocity_bar)
+    add_state_corner(body.gather, out, b, slot + 1, j, position_bar, velocity_bar)
+
+
+@ti.func
+def add_spring_bar(bars: ti.template(), b, e, column: ti.template(), value):
+    """Add to the adjoint of one number of spring e, which no other thread writes."""
+    bars.spring_material[b, e, column] = bars.spring_material[b, e, column] + value
+
+
+@ti.func
+def spring_energy_of(body: ti.template(), state: ti.template(), b, row, frame, e):
+    """Elastic energy of spring e [J]: k (|d| - L0)^2 / 2."""
+    i, j = body.spring_indices[e, 0], body.spring_indices[e, 1]
+    stretch = (load_position(state, b, row, j) - load_position(state, b, row, i)).norm() - body.spring_material[b, e, REST_LENGTH]
+    return 0.5 * body.spring_material[b, e, STIFFNESS] * stretch * stretch

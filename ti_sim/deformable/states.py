@@ -1,0 +1,60 @@
+"""The ends of a rollout: its first state, and what the adjoints of its steps leave to sum up."""
+
+from ti_sim.base.runtime import ti
+
+
+@ti.kernel
+def begin(particle_q0: ti.types.ndarray(), particle_qd0: ti.types.ndarray(), states: ti.types.ndarray()):
+    """Write positions and velocities [B, P, 3] to row 0 of states [B, rows, P, 6]. Adjoint: ``begin_adjoint``, by hand."""
+    for b, p, k in ti.ndrange(particle_q0.shape[0], particle_q0.shape[1], 3):
+        states[b, 0, p, k] = particle_q0[b, p, k]
+        states[b, 0, p, 3 + k] = particle_qd0[b, p, k]
+
+
+@ti.kernel
+def begin_frames(
+    particle_q0: ti.types.ndarray(), particle_qd0: ti.types.ndarray(),
+    particle_q: ti.types.ndarray(), particle_qd: ti.types.ndarray(),
+):  # fmt: skip
+    """Write positions and velocities [B, P, 3] to frame 0 of particle_q and particle_qd [B, frames + 1, P, 3]. Adjoint:
+    ``begin_adjoint``, by hand."""
+    for b, p, k in ti.ndrange(particle_q0.shape[0], particle_q0.shape[1], 3):
+        particle_q[b, 0, p, k] = particle_q0[b, p, k]
+        particle_qd[b, 0, p, k] = particle_qd0[b, p, k]
+
+
+@ti.kernel
+def begin_adjoint(
+    bar: ti.types.ndarray(), particle_q_bar: ti.types.ndarray(), particle_qd_bar: ti.types.ndarray(),
+    particle_q0_bar: ti.types.ndarray(), particle_qd0_bar: ti.types.ndarray(),
+):  # fmt: skip
+    """Adjoint of ``begin`` and ``begin_frames``: writes particle_q0_bar and particle_qd0_bar from bar [B, P, 6] and the adjoints
+    of frame 0."""
+    for b, p, k in ti.ndrange(particle_q0_bar.shape[0], particle_q0_bar.shape[1], 3):
+        particle_q0_bar[b, p, k] = bar[b, p, k] + particle_q_bar[b, 0, p, k]
+        particle_qd0_bar[b, p, k] = bar[b, p, 3 + k] + particle_qd_bar[b, 0, p, k]
+
+
+@ti.kernel
+def copy_row(source: ti.types.ndarray(), source_row: int, target: ti.types.ndarray(), target_row: int):
+    """Copy a row of source [B, rows, P, 6] to one of target."""
+    for b, p, k in ti.ndrange(source.shape[0], source.shape[2], 6):
+        target[b, target_row, p, k] = source[b, source_row, p, k]
+
+
+@ti.kernel
+def join(part: ti.types.ndarray(), total: ti.types.ndarray()):
+    """total += part and part = 0, element by element (same shape)."""
+    for index in ti.grouped(part):
+        total[index] = total[index] + part[index]
+        part[index] = 0.0
+
+
+@ti.kernel
+def sum_rows(rows: ti.types.ndarray(), total: ti.types.ndarray()):
+    """total [B, 3] = the sum of rows [B, N, 3] over N."""
+    for b, k in ti.ndrange(total.shape[0], total.shape[1]):
+        value = 0.0
+        for i in range(rows.shape[1]):
+            value += rows[b, i, k]
+        total[b, k] = value

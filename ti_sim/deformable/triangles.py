@@ -1,0 +1,315 @@
+"""Triangles: elastic membranes in space and elements of plane (2D) bodies, their damping, and their adjoint.
+
+The deformation gradient F is 3x2 with columns f1 and f2, I_C = |f1|^2 + |f2|^2, and J is the stretch of area: |f1 x f2| for a
+membrane, and n . (f1 x f2) for a body in the plane at right angles to n, so that it feels its inversion. Energy per rest area:
+
+    mu/2 (I_C - 2) + lambda/2 (J - 1 - a)^2 - (2/3) mu (J - 1) - mu/2 log((I_C + 1) / 3)
+
+a neo-Hookean one, finite and rotation invariant however flat the triangle becomes, with no stress at F = I where the actuation
+a is 0. The damping is a viscous second Piola stress, damping times the rate of the strain (F^T F - I) / 2.
+"""
+
+from typing import TypeVar
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+from ti_sim.deformable.air import air_force, air_force_adjoint
+from ti_sim.deformable.corners import add_corner, add_state_corner, load_dual, load_position, load_velocity
+
+Number = TypeVar("Number")
+
+# Columns of a rest row: inverse of the rest edges' 2x2 matrix (row by row), area, and the plane's normal (zero: a membrane).
+# Edge 01 is along the first axis, so that the inverse's entry (1, 0) is zero.
+INVERSE = 0  # 4
+AREA = 4
+NORMAL = 5  # 3
+REST_SIZE = 8
+
+# Columns of ``tri_material``.
+MU, LAMBDA, DAMPING, DRAG, LIFT = range(5)
+
+# Factors: LLVM does not turn divisions by 3 into multiplications.
+_THIRD = 1 / 3
+_TWO_THIRDS = 2 / 3
+
+# Twice a triangle's area over the square of its longest edge, below which it counts as flat.
+_FLAT = 1e-9
+# How far the normal of an element of a plane body may be from that of the plane.
+_TILT = 1e-6
+
+
+def triangle_rest_table(particle_rest: np.ndarray, tri_indices: np.ndarray, tri_normal: np.ndarray) -> np.ndarray:
+    """Rest rows of triangles, which their forces need.
+
+    Args:
+        particle_rest: [P, 3] rest positions [m].
+        tri_indices: [T, 3] particles.
+        tri_normal: [T, 3], zero for membranes, and the plane's unit normal for the triangles of plane bodies.
+
+    Returns:
+        [T, 8] f64: inverse of the matrix whose columns are the rest edges 01 and 02 in the triangle's plane [1/m], row by row;
+        rest area [m2]; ``tri_normal``.
+
+    Raises:
+        UserError: a triangle has no area, or one of a plane body is not in the plane or is wound clockwise seen from the tip of
+            its normal.
+    """
+    first, second, cross = _edges(particle_rest, tri_indices)
+    double_area = np.linalg.norm(cross, axis=1)
+    longest = np.maximum(np.maximum((first**2).sum(1), (second**2).sum(1)), ((second - first) ** 2).sum(1))
+    _refuse(double_area <= _FLAT * longest, tri_indices, "has no area at rest: remove it, or move its particles apart")
+    plane = np.linalg.norm(tri_normal, axis=1) > 0
+    facing = (cross * tri_normal).sum(1) / double_area
+    _refuse(
+        plane & (facing < 0),
+        tri_indices,
+        "of a plane body is wound against the plane's normal: reverse the order of its particles",
+    )
+    _refuse(
+        plane & (np.abs(facing - 1) > _TILT),
+        tri_indices,
+        "of a plane body is not at right angles to its tri_normal: give the plane's unit normal, or zeros for a membrane",
+    )
+    length = np.linalg.norm(first, axis=1)
+    # Edges in the plane: 01 = (length, 0) and 02 = (along, height).
+    along = (first * second).sum(1) / length
+    height = double_area / length
+    table = np.zeros((len(tri_indices), REST_SIZE))
+    table[:, INVERSE] = 1 / length
+    table[:, INVERSE + 1] = -along / double_area
+    table[:, INVERSE + 3] = 1 / height
+    table[:, AREA] = double_area / 2
+    table[:, NORMAL : NORMAL + 3] = tri_normal
+    return table
+
+
+def triangle_areas(particle_rest: np.ndarray, tri_indices: np.ndarray) -> np.ndarray:
+    """Areas of triangles [T], m2, from positions [P, 3], m, and indices [T, 3]."""
+    return np.linalg.norm(_edges(particle_rest, tri_indices)[2], axis=1) / 2
+
+
+def membrane_constants(youngs_modulus: Number, poisson_ratio: Number, thickness: Number) -> tuple[Number, Number]:
+    """Constants of the energy for a thin sheet: plane stress.
+
+    Args:
+        youngs_modulus: of the material [Pa]; a float, an array or a tensor, as are the others.
+        poisson_ratio: of the material [1], in (-1, 1).
+        thickness: of the sheet [m].
+
+    Returns:
+        (mu, lambda) [N/m], with which small strains cost what linear elasticity says.
+    """
+    stretching = youngs_modulus * thickness
+    shear = stretching / (2 * (1 + poisson_ratio))
+    return triangle_constants(shear, stretching * poisson_ratio / (1 - poisson_ratio * poisson_ratio))
+
+
+def plane_strain_constants(youngs_modulus: Number, poisson_ratio: Number) -> tuple[Number, Number]:
+    """Constants of the energy for a plane body that cannot expand along its normal: plane strain.
+
+    Args:
+        youngs_modulus: of the material [Pa]; a float, an array or a tensor, as is the other.
+        poisson_ratio: of the material [1], in (-1, 0.5).
+
+    Returns:
+        (mu, lambda) per metre of depth [N/m per m], with which small strains cost what linear elasticity says.
+    """
+    shear = youngs_modulus / (2 * (1 + poisson_ratio))
+    return triangle_constants(shear, 2 * shear * poisson_ratio / (1 - 2 * poisson_ratio))
+
+
+def triangle_constants(shear: Number, lame: Number) -> tuple[Number, Number]:
+    """(mu, lambda) of the energy from the Lame constants of linear elasticity in the plane."""
+    return 1.5 * shear, lame + 2 * shear / 3
+
+
+def _edges(positions: np.ndarray, tri_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Edges 01 and 02 of triangles, and their cross product."""
+    corner = np.asarray(positions, dtype=np.float64)[tri_indices]
+    first, second = corner[:, 1] - corner[:, 0], corner[:, 2] - corner[:, 0]
+    return first, second, np.cross(first, second)
+
+
+def _refuse(bad: np.ndarray, tri_indices: np.ndarray, what: str) -> None:
+    """Raise for the first bad triangle."""
+    if bad.any():
+        worst = int(np.argmax(bad))
+        others = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
+        raise UserError(f"triangle {worst} of particles {tri_indices[worst].tolist()}{others} {what}")
+
+
+@ti.func
+def gradient_columns(body: ti.template(), e, first, second):
+    """Columns of the gradient of a field from its differences along the rest edges 01 and 02."""
+    return (
+        first * body.tri_rest[e, INVERSE],
+        first * body.tri_rest[e, INVERSE + 1] + second * body.tri_rest[e, INVERSE + 3],
+    )
+
+
+@ti.func
+def area_stretch(body: ti.template(), e, f1, f2):
+    """Stretch of area of triangle e and its direction.
+
+    Returns:
+        (J, n, turning): J = n . (f1 x f2), with n the plane's normal or the triangle's own (zero where it has no area); turning
+        is 1 / |f1 x f2| for a membrane, the rate at which n turns with f1 x f2, and 0 where n stays.
+    """
+    cross = f1.cross(f2)
+    n = vec3(body.tri_rest[e, NORMAL], body.tri_rest[e, NORMAL + 1], body.tri_rest[e, NORMAL + 2])
+    turning = 0.0
+    if n.dot(n) == 0:
+        size = cross.norm()
+        if size > 0:
+            turning = 1 / size
+            n = turning * cross
+    return n.dot(cross), n, turning
+
+
+@ti.func
+def triangle_force(body: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_slot):
+    """Add the elastic, damping and air forces of triangle e to its three particles.
+
+    Args:
+        body: ``DeformableArrays``.
+        state: [B, rows, P, 6], m and m/s.
+        out: forces [N], see ``add_corner``.
+        b: world.
+        row: of the state.
+        frame: whose actuation applies.
+        e: number of the triangle.
+        first_slot: slot of the first corner of the first triangle.
+    """
+    i0, i1, i2 = body.tri_indices[e, 0], body.tri_indices[e, 1], body.tri_indices[e, 2]
+    x0 = load_position(state, b, row, i0)
+    f1, f2 = gradient_columns(body, e, load_position(state, b, row, i1) - x0, load_position(state, b, row, i2) - x0)
+    stretch, n, turning = area_stretch(body, e, f1, f2)
+    mu = body.tri_material[b, e, MU]
+    shape = mu - mu / (f1.dot(f1) + f2.dot(f2) + 1)
+    pressure = body.tri_material[b, e, LAMBDA] * (stretch - 1 - body.tri_actuation[b, frame, e]) - _TWO_THIRDS * mu
+    s11, s22, s12 = shape, shape, 0.0
+    area = body.tri_rest[e, AREA]
+    air = vec3(0.0)
+    if ti.static(body.with_damping or body.with_air):
+        v0 = load_velocity(state, b, row, i0)
+        v1 = load_velocity(state, b, row, i1)
+        v2 = load_velocity(state, b, row, i2)
+        if ti.static(body.with_damping):
+            d1, d2 = gradient_columns(body, e, v1 - v0, v2 - v0)
+            damping = body.tri_material[b, e, DAMPING]
+            s11 += damping * f1.dot(d1)
+            s22 += damping * f2.dot(d2)
+            s12 = 0.5 * damping * (f1.dot(d2) + f2.dot(d1))
+        if ti.static(body.with_air):
+            drag, lift = body.tri_material[b, e, DRAG], body.tri_material[b, e, LIFT]
+            if turning > 0 and (drag != 0 or lift != 0):
+                u = _THIRD * (v0 + v1 + v2) - vec3(body.wind[b, 0], body.wind[b, 1], body.wind[b, 2])
+                air = _THIRD * air_force(area * stretch, n, u, drag, lift)
+    push = pressure * n
+    p1 = s11 * f1 + s12 * f2 + f2.cross(push)
+    p2 = s12 * f1 + s22 * f2 + push.cross(f1)
+    force1 = -area * body.tri_rest[e, INVERSE] * p1 - area * body.tri_rest[e, INVERSE + 1] * p2
+    force2 = -area * body.tri_rest[e, INVERSE + 3] * p2
+    slot = first_slot + 3 * e
+    add_corner(body.gather, out, b, slot, i0, 0, air - force1 - force2)
+    add_corner(body.gather, out, b, slot + 1, i1, 0, air + force1)
+    add_corner(body.gather, out, b, slot + 2, i2, 0, air + force2)
+
+
+@ti.func
+def triangle_force_adjoint(
+    body: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(),
+    b, row, frame, e, first_slot,
+):  # fmt: skip
+    """Adjoint of ``triangle_force``: what the dual of the forces, dual [B, P, 3], gives positions and velocities (columns 0-2
+    and 3-5 of ``out``), the triangle's material and actuation, and the wind ([B, T, 3], each triangle's own row)."""
+    i0, i1, i2 = body.tri_indices[e, 0], body.tri_indices[e, 1], body.tri_indices[e, 2]
+    x0 = load_position(state, b, row, i0)
+    f1, f2 = gradient_columns(body, e, load_position(state, b, row, i1) - x0, load_position(state, b, row, i2) - x0)
+    v0, v1, v2 = load_velocity(state, b, row, i0), load_velocity(state, b, row, i1), load_velocity(state, b, row, i2)
+    d1, d2 = gradient_columns(body, e, v1 - v0, v2 - v0)
+    w0, w1, w2 = load_dual(dual, b, i0), load_dual(dual, b, i1), load_dual(dual, b, i2)
+    g1, g2 = gradient_columns(body, e, w1 - w0, w2 - w0)
+    stretch, n, turning = area_stretch(body, e, f1, f2)
+    mu, lame = body.tri_material[b, e, MU], body.tri_material[b, e, LAMBDA]
+    damping = body.tri_material[b, e, DAMPING]
+    drag, lift = body.tri_material[b, e, DRAG], body.tri_material[b, e, LIFT]
+    area = body.tri_rest[e, AREA]
+
+    # Virtual power of the elastic stress per area: shape q + pressure s, with q = F : G and s the change of J along G.
+    inverse = 1 / (f1.dot(f1) + f2.dot(f2) + 1)
+    shape = mu - mu * inverse
+    strain = stretch - 1 - body.tri_actuation[b, frame, e]
+    pressure = lame * strain - _TWO_THIRDS * mu
+    q = f1.dot(g1) + f2.dot(g2)
+    change = g1.cross(f2) + f1.cross(g2)
+    s = n.dot(change)
+    rate = pressure * turning
+    curl = (lame - rate) * s * n + rate * change  # adjoint of f1 x f2
+    push = pressure * n
+    spread = 2 * mu * inverse * inverse * q
+
+    # That of the damping: damping A : B, with A and B the symmetric parts of F^T dF/dt and F^T G.
+    a11, a22, a12 = f1.dot(d1), f2.dot(d2), 0.5 * (f1.dot(d2) + f2.dot(d1))
+    b11, b22, b12 = f1.dot(g1), f2.dot(g2), 0.5 * (f1.dot(g2) + f2.dot(g1))
+    lost = a11 * b11 + a22 * b22 + 2 * a12 * b12
+    a11, a22, a12 = damping * a11 + shape, damping * a22 + shape, damping * a12
+    b11, b22, b12 = damping * b11, damping * b22, damping * b12
+    p1 = a11 * g1 + a12 * g2 + b11 * d1 + b12 * d2 + spread * f1 + g2.cross(push)
+    p2 = a12 * g1 + a22 * g2 + b12 * d1 + b22 * d2 + spread * f2 + push.cross(g1)
+    r1 = b11 * f1 + b12 * f2
+    r2 = b12 * f1 + b22 * f2
+
+    u_bar = vec3(0.0)
+    if turning > 0:  # the air acts on membranes
+        u = _THIRD * (v0 + v1 + v2) - vec3(body.wind[b, 0], body.wind[b, 1], body.wind[b, 2])
+        area_vector_bar, velocity_bar, drag_bar, lift_bar = air_force_adjoint(
+            area * stretch, n, u, drag, lift, _THIRD * (w0 + w1 + w2)
+        )
+        curl -= area_vector_bar
+        u_bar = _THIRD * velocity_bar
+        add_triangle_bar(bars, b, e, DRAG, drag_bar)
+        add_triangle_bar(bars, b, e, LIFT, lift_bar)
+        for k in ti.static(range(3)):
+            bars.wind[b, e, k] = bars.wind[b, e, k] - velocity_bar[k]
+
+    p1 += f2.cross(curl)
+    p2 += curl.cross(f1)
+    add_triangle_bar(bars, b, e, MU, -area * (q - inverse * q - _TWO_THIRDS * s))
+    add_triangle_bar(bars, b, e, LAMBDA, -area * strain * s)
+    add_triangle_bar(bars, b, e, DAMPING, -area * lost)
+    bars.tri_actuation[b, frame, e] = bars.tri_actuation[b, frame, e] + area * lame * s
+
+    c00, c01 = -area * body.tri_rest[e, INVERSE], -area * body.tri_rest[e, INVERSE + 1]
+    c11 = -area * body.tri_rest[e, INVERSE + 3]
+    x1_bar, x2_bar = c00 * p1 + c01 * p2, c11 * p2
+    v1_bar, v2_bar = c00 * r1 + c01 * r2, c11 * r2
+    slot = first_slot + 3 * e
+    add_state_corner(body.gather, out, b, slot, i0, -x1_bar - x2_bar, u_bar - v1_bar - v2_bar)
+    add_state_corner(body.gather, out, b, slot + 1, i1, x1_bar, u_bar + v1_bar)
+    add_state_corner(body.gather, out, b, slot + 2, i2, x2_bar, u_bar + v2_bar)
+
+
+@ti.func
+def add_triangle_bar(bars: ti.template(), b, e, column: ti.template(), value):
+    """Add to the adjoint of one number of triangle e's material, which no other thread writes."""
+    bars.tri_material[b, e, column] = bars.tri_material[b, e, column] + value
+
+
+@ti.func
+def triangle_energy_of(body: ti.template(), state: ti.template(), b, row, frame, e):
+    """Elastic energy of triangle e [J]."""
+    x0 = load_position(state, b, row, body.tri_indices[e, 0])
+    f1, f2 = gradient_columns(
+        body, e,
+        load_position(state, b, row, body.tri_indices[e, 1]) - x0, load_position(state, b, row, body.tri_indices[e, 2]) - x0,
+    )  # fmt: skip
+    stretch, _n, _turning = area_stretch(body, e, f1, f2)
+    mu, lame = body.tri_material[b, e, MU], body.tri_material[b, e, LAMBDA]
+    excess = f1.dot(f1) + f2.dot(f2) - 2
+    strain = stretch - 1 - body.tri_actuation[b, frame, e]
+    density = 0.5 * mu * (excess - ti.log(1 + excess / 3)) + 0.5 * lame * strain * strain - _TWO_THIRDS * mu * (stretch - 1)
+    return body.tri_rest[e, AREA] * density

@@ -1,0 +1,132 @@
+"""World-parallel plan: whole rollouts (or checkpoint segments) in one launch, one thread a world, and their adjoints.
+
+The loops count ``spread`` iterations for each world (see ``ti_sim.base.parallel``).
+"""
+
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+from ti_sim.deformable.arrays import deformable_arrays, deformable_bars
+from ti_sim.deformable.elements import part_adjoints, part_forces
+from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
+
+
+@ti.kernel
+def advance(
+    features: ti.template(), states: ti.types.ndarray(), in_place: int, force: ti.types.ndarray(),
+    particle_q: ti.types.ndarray(), particle_qd: ti.types.ndarray(), write_frames: int, keep_every: int,
+    kept: ti.types.ndarray(), diverged_step: ti.types.ndarray(), diverged_particle: ti.types.ndarray(),
+    particle_table: ti.types.ndarray(), tet_indices: ti.types.ndarray(), hex_indices: ti.types.ndarray(),
+    tet10_indices: ti.types.ndarray(), tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(),
+    spring_indices: ti.types.ndarray(), solid_energy: ti.types.ndarray(), tet_rest: ti.types.ndarray(),
+    hex_rest: ti.types.ndarray(), tet10_rest: ti.types.ndarray(), tri_rest: ti.types.ndarray(),
+    particle_mass: ti.types.ndarray(), particle_material: ti.types.ndarray(), solid_material: ti.types.ndarray(),
+    solid_actuation: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
+    edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
+    gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
+    spread: int, ground: float, dt: float, substeps: int, first_step: int, steps: int,
+):  # fmt: skip
+    """Advance every world by ``steps`` steps from row 0 of states [B, rows, P, 6].
+
+    Writes each next state to the row after it, or with ``in_place`` 1 to row 0 again. With ``write_frames`` 1 it writes the
+    frames that the steps reach to particle_q and particle_qd [B, frames + 1, P, 3]; where ``keep_every`` is above zero it
+    copies the state of every ``keep_every``-th step of the rollout to kept [B, checkpoints, P, 6]. diverged_step [B] and
+    diverged_particle [B] get the first step after which a state is not finite, and its first such particle; worlds that are
+    marked there are left alone. force [B, P, 3] holds zeros. Adjoint: ``advance_adjoint``, by hand.
+    """
+    for index in range(states.shape[0] * spread):
+        b = index // spread
+        if index % spread == 0:
+            body = deformable_arrays(
+                features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
+                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
+                gravity, wind, load, prescribed_qd,
+            )  # fmt: skip
+            done = 0
+            if diverged_step[b] >= 0:
+                done = steps
+            while done < steps:
+                step = first_step + done
+                frame = step // substeps
+                row, next_row = done, done + 1
+                if in_place == 1:
+                    row, next_row = 0, 0
+                part_forces(body, states, force, b, row, frame, 0, 1)
+                size = 0.0
+                for p in range(body.particle_mass.shape[1]):
+                    f = vec3(force[b, p, 0], force[b, p, 1], force[b, p, 2])
+                    for k in ti.static(range(3)):
+                        force[b, p, k] = 0.0
+                    size += move_particle(body, states, b, row, next_row, frame, p, f, ground, dt)
+                done += 1
+                if write_frames == 1 and (step + 1) % substeps == 0:
+                    for p in range(body.particle_mass.shape[1]):
+                        store_frame(states, b, next_row, frame + 1, p, particle_q, particle_qd)
+                if keep_every > 0 and (step + 1) % keep_every == 0:
+                    for p in range(body.particle_mass.shape[1]):
+                        for k in ti.static(range(6)):
+                            kept[b, (step + 1) // keep_every, p, k] = states[b, next_row, p, k]
+                if not size < LARGEST:
+                    first = -1
+                    for p in range(body.particle_mass.shape[1]):
+                        if first < 0 and not particle_size(states, b, next_row, p) < LARGEST:
+                            first = p
+                    if first >= 0:
+                        diverged_step[b] = step + 1
+                        diverged_particle[b] = first
+                        done = steps
+
+
+@ti.kernel
+def advance_adjoint(
+    features: ti.template(), states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), bar: ti.types.ndarray(),
+    dual: ti.types.ndarray(), particle_q_bar: ti.types.ndarray(), particle_qd_bar: ti.types.ndarray(),
+    particle_table: ti.types.ndarray(), tet_indices: ti.types.ndarray(), hex_indices: ti.types.ndarray(),
+    tet10_indices: ti.types.ndarray(), tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(),
+    spring_indices: ti.types.ndarray(), solid_energy: ti.types.ndarray(), tet_rest: ti.types.ndarray(),
+    hex_rest: ti.types.ndarray(), tet10_rest: ti.types.ndarray(), tri_rest: ti.types.ndarray(),
+    particle_mass: ti.types.ndarray(), particle_material: ti.types.ndarray(), solid_material: ti.types.ndarray(),
+    solid_actuation: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
+    edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
+    gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
+    particle_mass_bar: ti.types.ndarray(), particle_material_bar: ti.types.ndarray(), solid_material_bar: ti.types.ndarray(),
+    solid_actuation_bar: ti.types.ndarray(), tri_material_bar: ti.types.ndarray(), tri_actuation_bar: ti.types.ndarray(),
+    edge_material_bar: ti.types.ndarray(), edge_actuation_bar: ti.types.ndarray(), spring_material_bar: ti.types.ndarray(),
+    gravity_bar: ti.types.ndarray(), wind_bar: ti.types.ndarray(), load_bar: ti.types.ndarray(),
+    prescribed_qd_bar: ti.types.ndarray(),
+    spread: int, ground: float, dt: float, substeps: int, first_step: int, first_row: int, steps: int,
+):  # fmt: skip
+    """Adjoint of ``advance`` over ``steps`` steps from ``first_step``, whose first state is in row ``first_row`` of states.
+
+    Turns bar [B, P, 6] from the adjoint of the state after the steps into that of the first one, taking in the adjoints of the
+    frames that the steps reach. Adds to the inputs' adjoints (gravity [B, P, 3] by particle, wind [B, T, 3] by triangle).
+    dual [B, P, 3] is scratch.
+    """
+    for index in range(states.shape[0] * spread):
+        b = index // spread
+        if index % spread == 0 and diverged_step[b] < 0:
+            body = deformable_arrays(
+                features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
+                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
+                gravity, wind, load, prescribed_qd,
+            )  # fmt: skip
+            bars = deformable_bars(
+                particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
+                tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
+                load_bar, prescribed_qd_bar,
+            )  # fmt: skip
+            for done in range(steps):
+                step, row = first_step + steps - 1 - done, first_row + steps - 1 - done
+                frame = step // substeps
+                for p in range(body.particle_mass.shape[1]):
+                    x_bar = vec3(bar[b, p, 0], bar[b, p, 1], bar[b, p, 2])
+                    v_bar = vec3(bar[b, p, 3], bar[b, p, 4], bar[b, p, 5])
+                    if (step + 1) % substeps == 0:
+                        for k in ti.static(range(3)):
+                            x_bar[k] += particle_q_bar[b, frame + 1, p, k]
+                            v_bar[k] += particle_qd_bar[b, frame + 1, p, k]
+                    move_particle_adjoint(
+                        body, bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, dt
+                    )
+                part_adjoints(body, bars, states, dual, bar, b, row, frame, 0, 1)

@@ -1,0 +1,65 @@
+"""The outer faces of a solid's elements, and the orders in which their nodes are numbered."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+
+KINDS = {4: "tet", 8: "hex", 10: "tet10"}  # by nodes per element
+
+# Per kind: the faces of an element, each as the triangles it is cut into, counter-clockwise seen from outside.
+_TETS = ((0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2))
+_MIDDLE = {(0, 1): 4, (1, 2): 5, (0, 2): 6, (0, 3): 7, (1, 3): 8, (2, 3): 9}  # node of a ten-node tetrahedron on an edge
+_QUADS = ((0, 3, 2, 1), (4, 5, 6, 7), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7))
+
+
+def _quarters(a: int, b: int, c: int) -> tuple[tuple[int, int, int], ...]:
+    """The four triangles of a face with nodes in the middles of its edges."""
+    ab, bc, ca = (_MIDDLE[min(pair), max(pair)] for pair in ((a, b), (b, c), (c, a)))
+    return ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))
+
+
+ELEMENT_FACES = {
+    "tet": tuple((face,) for face in _TETS),
+    "hex": tuple(((a, b, c), (a, c, d)) for a, b, c, d in _QUADS),
+    "tet10": tuple(_quarters(*face) for face in _TETS),
+}
+
+
+def boundary_faces(indices: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Triangles of the faces that only one element has, in the order of the elements.
+
+    A quadrilateral is cut in two along the diagonal from its smallest node, so that the cut does not depend on how its
+    element is turned; a face of a ten-node tetrahedron is cut in four.
+
+    Args:
+        indices: [E, 4], [E, 8] or [E, 10], nodes in VTK order.
+        name: what the error calls the mesh.
+
+    Returns:
+        faces: [F, 3] int32, counter-clockwise seen from outside.
+        owner: [F] int32, the element each belongs to.
+
+    Raises:
+        UserError: three elements or more share a face.
+    """
+    kind = KINDS[indices.shape[1]]
+    sides = ELEMENT_FACES[kind]
+    local = np.array(sides)  # [sides, triangles, 3]
+    corners = np.array(_QUADS if kind == "hex" else _TETS)
+    keys = np.sort(indices[:, corners], axis=2).reshape(-1, corners.shape[1])
+    _, inverse, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    if count.max() > 2:
+        crowded = int(np.argmax(count[inverse.reshape(-1)] > 2)) // len(sides)
+        raise UserError(f"{name}: element {crowded} has a face that belongs to {count.max()} elements: remove those that overlap")
+    outer = np.flatnonzero(count[inverse.reshape(-1)] == 1)
+    owner, side = np.divmod(outer, len(sides))
+    if kind == "hex":
+        quads = indices[owner[:, None], corners[side]]
+        turned = (np.argmin(quads, axis=1)[:, None] + np.arange(4)) % 4
+        quads = np.take_along_axis(quads, turned, axis=1)
+        faces = quads[:, [[0, 1, 2], [0, 2, 3]]]
+    else:
+        faces = indices[owner[:, None, None], local[side]]
+    return faces.reshape(-1, 3).astype(np.int32), np.repeat(owner, local.shape[1]).astype(np.int32)

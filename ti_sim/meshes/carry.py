@@ -1,0 +1,103 @@
+"""Colours and texture coordinates of one surface carried to another that lies close to it."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial.distance import cdist
+
+from ti_sim.meshes.solid import SolidMesh
+from ti_sim.shapes.surface import TriangleMesh, merge_vertices
+
+_PAIRS = 1 << 22  # distances between points and faces held at a time
+_SEAM = 2.0  # of the size of a face in the picture: a corner farther from where its face expects it lies beyond the chart's end
+
+
+def with_carried_looks(mesh: SolidMesh, surface: TriangleMesh) -> SolidMesh:
+    """The mesh with the looks of a surface: each of its faces takes those of the closest face, each corner of the closest point.
+
+    Texture coordinates have seams, along which neighbouring faces show different parts of the picture. The corners of a face
+    stay on its own side: those whose closest point lies on another chart of the picture, or beyond the seam at which a chart
+    meets itself, take the coordinates that the plane of the closest face gives them.
+
+    Args:
+        mesh: whose surface lies close to ``surface``.
+        surface: with the looks.
+    """
+    corners = surface.vertices[surface.faces]
+    faces = mesh.faces
+    source, _ = closest_faces(mesh.vertices[faces].mean(axis=1), corners)
+    used, inverse = np.unique(faces, return_inverse=True)
+    colors = uv = None
+    if surface.vertex_colors is not None or surface.uv is not None:
+        at_vertex, foot = closest_faces(mesh.vertices[used], corners)
+        weights = _plane_coordinates(foot, corners[at_vertex])
+    if surface.vertex_colors is not None:
+        colors = np.zeros((len(mesh.vertices), 3))  # black inside, where nobody looks
+        blended = np.einsum("nk,nkc->nc", weights, surface.vertex_colors[surface.faces[at_vertex]])
+        colors[used] = np.clip(blended, 0.0, 1.0)
+    if surface.uv is not None:
+        closest = np.einsum("nk,nkc->nc", weights, surface.uv[at_vertex])[inverse.reshape(faces.shape)]
+        points = mesh.vertices[faces].reshape(-1, 3)
+        planar = _plane_coordinates(points, np.repeat(corners[source], 3, axis=0)).reshape(-1, 3, 3)
+        expected = np.einsum("fpk,fkc->fpc", planar, surface.uv[source])
+        size = np.linalg.norm(expected - expected.mean(axis=1, keepdims=True), axis=2).max(axis=1)
+        chart = _charts(surface)
+        joined = chart[at_vertex][inverse.reshape(faces.shape)] == chart[source][:, None]
+        beyond = ~(joined & (np.linalg.norm(closest - expected, axis=2) <= _SEAM * size[:, None] + 1e-9))  # NaN is beyond
+        uv = np.where(beyond[..., None], expected, closest)
+    return mesh.with_looks(
+        vertex_colors=colors, face_colors=None if surface.face_colors is None else surface.face_colors[source],
+        face_groups=surface.face_groups[source], uv=uv, textures=surface.textures,
+        face_texture=None if surface.face_texture is None else surface.face_texture[source],
+    )  # fmt: skip
+
+
+def closest_faces(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The closest triangle of each point.
+
+    Args:
+        points: [n, 3] m.
+        corners: [F, 3, 3] m, of the triangles.
+
+    Returns:
+        The triangles' numbers [n], and the closest points on them [n, 3] m.
+    """
+    from trimesh.triangles import closest_point  # half a second of import that other meshes need not pay
+
+    centers = corners.mean(axis=1)
+    radius = np.linalg.norm(corners - centers[:, None], axis=2).max(axis=1)
+    chosen, feet = np.empty(len(points), dtype=np.int64), np.empty((len(points), 3))
+    rows = max(1, _PAIRS // len(corners))
+    for start in range(0, len(points), rows):
+        some = points[start : start + rows]
+        distance = cdist(some, centers)
+        # A triangle lies within its radius of its centre, and the closest one is no farther than the closest centre.
+        point, face = np.nonzero(distance - radius <= distance.min(axis=1, keepdims=True))
+        foot = closest_point(corners[face], some[point])
+        apart = np.linalg.norm(foot - some[point], axis=1)
+        order = np.lexsort((apart, point))
+        best = order[np.searchsorted(point[order], np.arange(len(some)))]
+        chosen[start : start + rows], feet[start : start + rows] = face[best], foot[best]
+    return chosen, feet
+
+
+def _charts(surface: TriangleMesh) -> np.ndarray:
+    """Number [F] of the chart of each face: chains of faces that share vertices and their texture coordinates."""
+    _, point = merge_vertices(surface.vertices)
+    places = np.concatenate([point[surface.faces][..., None], np.nan_to_num(surface.uv, nan=-np.inf)], axis=2)
+    _, node = np.unique(places.reshape(-1, 3), axis=0, return_inverse=True)
+    links = node.reshape(-1, 3)[:, [0, 1, 1, 2]].reshape(-1, 2)
+    graph = coo_matrix((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(node.max() + 1,) * 2)
+    return connected_components(graph, directed=False)[1][node.reshape(-1, 3)[:, 0]]
+
+
+def _plane_coordinates(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """Barycentric coordinates [n, 3] of points [n, 3], projected onto the planes of triangles [n, 3, 3]."""
+    first, second, along = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0], points - corners[:, 0]
+    normal = np.cross(first, second)
+    square = np.einsum("ni,ni->n", normal, normal)
+    b = np.einsum("ni,ni->n", np.cross(along, second), normal) / square
+    c = np.einsum("ni,ni->n", np.cross(first, along), normal) / square
+    return np.stack([1.0 - b - c, b, c], axis=1)

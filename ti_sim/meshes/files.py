@@ -1,0 +1,181 @@
+"""Solid meshes from files and to files, and sheets from surface meshes."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.meshes.packages import required
+from ti_sim.meshes.sheet import SheetMesh
+from ti_sim.meshes.solid import SolidMesh, jacobians
+from ti_sim.shapes.mesh import read_mesh_file
+from ti_sim.shapes.surface import merge_vertices
+
+_MESHIO_KINDS = {"tetra": "tet", "hexahedron": "hex", "tetra10": "tet10"}
+_FLAT_CELLS = ("vertex", "line", "triangle", "quad", "polygon")  # what is no volume element begins with one of these
+_MIRRORED = {  # the order of nodes that turns an element inside out
+    4: (0, 2, 1, 3),
+    8: (4, 5, 6, 7, 0, 1, 2, 3),
+    10: (0, 2, 1, 3, 6, 5, 4, 7, 9, 8),
+}
+
+
+def read_solid_mesh(path: str | Path, *, scale: float = 1.0) -> SolidMesh:
+    """Read tetrahedra, hexahedra or ten-node tetrahedra from a file.
+
+    Files ending in ``.tet`` are text: lines ``v x y z`` (vertices), ``t a b c d`` (tetrahedra, vertices counted from 0) and
+    ``#`` comments; other records are skipped. All other formats (``.msh``, ``.vtk``, ``.vtu``, ``.mesh``, ``.inp``, ...) are
+    read by meshio. Faces and lines in the file are skipped, vertices that no element has are left out, and a mesh all of whose
+    elements are numbered inside out is turned. Colours are not read.
+
+    Args:
+        path: of the file; its ending says the format.
+        scale: metres per unit of the file.
+
+    Raises:
+        UserError: the file is missing or unreadable, it has no volume elements, or several kinds of them, or kinds that are not
+            known here; an element is inverted or flat; meshio is not installed.
+    """
+    path = Path(path)
+    name = f"solid mesh file {path}"
+    factor = _scale(scale, name)
+    if not path.is_file():
+        raise UserError(f"{name} does not exist (looked for {path.resolve()}): check the path")
+    vertices, indices = (_read_tet if path.suffix.lower() == ".tet" else _read_meshio)(path, name)
+    if not ((indices >= 0) & (indices < len(vertices))).all():
+        return SolidMesh(vertices, indices, name=name)  # raises, with the element's index
+    used, compact = np.unique(indices, return_inverse=True)
+    vertices, indices = factor * vertices[used], compact.reshape(indices.shape)
+    if (jacobians(vertices, indices) < 0).all():
+        indices = indices[:, _MIRRORED[indices.shape[1]]]
+    return SolidMesh(vertices, indices, name=name)
+
+
+def write_solid_mesh(mesh: SolidMesh, path: str | Path) -> None:
+    """Write the vertices (m) and elements of a solid mesh; looks are not written.
+
+    Args:
+        mesh: to write.
+        path: of the file; its ending says the format, as for ``read_solid_mesh``.
+
+    Raises:
+        UserError: the format is not known or cannot hold these elements, the folder is missing, or meshio is not installed.
+    """
+    path = Path(path)
+    if path.suffix.lower() == ".tet":
+        if mesh.kind != "tet":
+            raise UserError(f"mesh file {path}: .tet files hold linear tetrahedra, and the elements are of kind {mesh.kind!r}")
+        lines = [f"v {x!r} {y!r} {z!r}" for x, y, z in mesh.vertices.tolist()]
+        lines += [f"t {a} {b} {c} {d}" for a, b, c, d in mesh.indices.tolist()]
+        _trying(lambda: path.write_text("\n".join(lines) + "\n"), f"mesh file {path} cannot be written", "check the folder")
+        return
+    meshio = required("meshio", f"writing {path.name}")
+    cell = next(cell for cell, kind in _MESHIO_KINDS.items() if kind == mesh.kind)
+    content = meshio.Mesh(mesh.vertices, [(cell, mesh.indices)])
+    file_format = "gmsh" if path.suffix.lower() == ".msh" else None  # otherwise told by the ending; .msh is Ansys', too
+    fault, advice = f"mesh file {path} cannot be written", "choose another format, for example .vtu or .msh"
+    _trying(lambda: content.write(path, file_format=file_format), fault, advice)
+    written = _trying(lambda: meshio.read(path), fault, advice)
+    if sum(len(block.data) for block in written.cells if block.type == cell) != len(mesh.indices):
+        raise UserError(f"{fault}: the format does not hold elements of kind {mesh.kind!r}: {advice}")
+
+
+def read_sheet_mesh(path: str | Path, *, scale: float = 1.0) -> SheetMesh:
+    """Read a sheet from a surface mesh file (OBJ, STL, PLY, OFF, GLB: what trimesh reads), with its colours and textures.
+
+    Vertices that the file splits (for texture seams or normals) are merged, vertices that no face has are left out.
+
+    Args:
+        path: of the file; its ending says the format.
+        scale: metres per unit of the file.
+
+    Raises:
+        UserError: the file is missing, unreadable or without faces, or a triangle is flat.
+    """
+    path = Path(path)
+    name = f"mesh file {path}"
+    factor = _scale(scale, name)
+    surface = read_mesh_file(path)
+    points, merged = merge_vertices(surface.vertices)
+    used, compact = np.unique(merged[surface.faces], return_inverse=True)
+    colors = surface.vertex_colors
+    if colors is not None:
+        at_point = np.empty_like(points)
+        at_point[merged] = colors
+        colors = at_point[used]
+    return SheetMesh(
+        factor * points[used], compact.reshape(-1, 3), vertex_colors=colors, face_colors=surface.face_colors, uv=surface.uv,
+        textures=surface.textures, face_texture=surface.face_texture, name=name,
+    )  # fmt: skip
+
+
+def _scale(scale: float, name: str) -> float:
+    try:
+        factor = float(scale)
+    except (TypeError, ValueError):
+        raise UserError(f"{name}: scale is {scale!r}: give the metres in one unit of the file") from None
+    if not (np.isfinite(factor) and factor > 0):
+        raise UserError(f"{name}: scale is {factor:g}: give a finite number above zero (metres in one unit of the file)")
+    return factor
+
+
+def _read_tet(path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices [V, 3] and indices [E, 4] of a .tet file."""
+    vertices, indices = [], []
+    text = _trying(path.read_text, f"{name} cannot be read", "it must be text")
+    for number, line in enumerate(text.splitlines(), start=1):
+        kind, *words = line.partition("#")[0].split() or [""]
+        if kind not in ("v", "t"):
+            continue
+        try:
+            if kind == "v":
+                x, y, z = (float(word) for word in words)
+                vertices.append((x, y, z))
+            else:
+                a, b, c, d = (int(word) for word in words)
+                indices.append((a, b, c, d))
+        except ValueError:
+            wanted = "v x y z" if kind == "v" else "t a b c d"
+            raise UserError(f"{name}, line {number}: {line.strip()!r} is not of the form {wanted!r}: mend the file") from None
+    if not indices:
+        raise UserError(f"{name} has no volume elements: its {len(vertices)} vertices need lines 't a b c d'")
+    return np.array(vertices).reshape(-1, 3), np.array(indices)
+
+
+def _read_meshio(path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices [V, 3] and indices [E, n] of the volume elements of a file that meshio reads."""
+    meshio = required("meshio", f"reading {path.name}")
+    content = _trying(lambda: meshio.read(path), f"{name} cannot be read", "save it again, for example as .vtu or .msh")
+    counts: Counter[str] = Counter()
+    for block in content.cells:
+        counts[block.type] += len(block.data)
+    listed = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "nothing"
+    volumes = [kind for kind, count in counts.items() if count and not kind.startswith(_FLAT_CELLS)]
+    if not volumes:
+        raise UserError(
+            f"{name} has no volume elements (it holds {listed}): make them from its surface with ti_sim.meshes.tetrahedralise"
+        )
+    if len(volumes) > 1 or volumes[0] not in _MESHIO_KINDS:
+        raise UserError(
+            f"{name} holds {listed}: a body has elements of one kind, {', '.join(_MESHIO_KINDS)}: mesh it again with one of these"
+        )
+    blocks = [np.asarray(block.data) for block in content.cells if block.type == volumes[0]]
+    return np.asarray(content.points, dtype=np.float64), np.concatenate(blocks).astype(np.int64)
+
+
+def _trying(action: Callable[[], Any], fault: str, advice: str) -> Any:
+    """The result of an action on a file, or one sentence about why it failed."""
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed), redirect_stderr(printed):  # meshio prints its complaints, and may leave the program
+            return action()
+    except (Exception, SystemExit) as error:  # the readers of some thirty formats each raise their own
+        reason = str(error) if isinstance(error, Exception) and str(error) else printed.getvalue()
+        raise UserError(f"{fault} ({type(error).__name__}: {' '.join(reason.split())}): {advice}") from error

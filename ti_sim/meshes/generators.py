@@ -1,0 +1,252 @@
+"""Meshes made from numbers: boxes, spheres, sheets. Lengths in m, all about the origin."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.meshes.sheet import SheetMesh
+from ti_sim.meshes.solid import SolidMesh, quadratic
+from ti_sim.shapes.primitives import Sphere, box_uv, sphere_uv
+from ti_sim.shapes.surface import merge_vertices
+
+# A cell's corners are numbered 4 i + 2 j + k; its five tetrahedra are the inner one and those at the four other corners.
+_FIVE_EVEN = ((0, 6, 3, 5), (4, 0, 5, 6), (2, 0, 6, 3), (1, 0, 3, 5), (7, 6, 5, 3))
+_FIVE_ODD = ((7, 1, 2, 4), (3, 7, 1, 2), (5, 7, 4, 1), (6, 7, 2, 4), (0, 1, 4, 2))
+_HEX = (0, 4, 6, 2, 1, 5, 7, 3)  # VTK order
+
+
+def box_tets(size: Sequence[float], cells: Sequence[int]) -> SolidMesh:
+    """A box of five tetrahedra a cell.
+
+    Neighbouring cells are mirror images of each other, so that their diagonals meet, no direction is preferred, and the whole
+    is mirror symmetric along every axis that has an even number of cells. Vertices and elements run along z first, then y,
+    then x. Linear tetrahedra lock in bending: ``box_hexes`` and ``box_tet10s`` do not.
+
+    Args:
+        size: full side lengths along x, y, z, m.
+        cells: number of cells along x, y, z.
+
+    Returns:
+        ``5 nx ny nz`` tetrahedra; face groups and uv as those of ``ti_sim.shapes.Box``.
+
+    Raises:
+        UserError: a length is not finite and above zero, or a number of cells is not a whole one above zero.
+    """
+    vertices, corners = _grid("box_tets", size, cells)
+    cell = np.indices([int(count) for count in cells]).sum(axis=0).reshape(-1)
+    odd = (cell % 2 == 1)[:, None, None]
+    tets = np.where(odd, corners[:, np.array(_FIVE_ODD)], corners[:, np.array(_FIVE_EVEN)])
+    return _boxed(SolidMesh(vertices, tets.reshape(-1, 4), name="box"))
+
+
+def box_hexes(size: Sequence[float], cells: Sequence[int]) -> SolidMesh:
+    """A box of one hexahedron a cell; vertices, elements, arguments, looks and errors as in ``box_tets``.
+
+    Args:
+        size: full side lengths along x, y, z, m.
+        cells: number of cells along x, y, z.
+    """
+    vertices, corners = _grid("box_hexes", size, cells)
+    return _boxed(SolidMesh(vertices, corners[:, np.array(_HEX)], name="box"))
+
+
+def box_tet10s(size: Sequence[float], cells: Sequence[int]) -> SolidMesh:
+    """A box of five ten-node tetrahedra a cell: ``box_tets`` made quadratic.
+
+    Args:
+        size: full side lengths along x, y, z, m.
+        cells: number of cells along x, y, z.
+    """
+    return quadratic(box_tets(size, cells))
+
+
+def sphere_tets(radius: float, resolution: int = 3) -> SolidMesh:
+    """A ball of tetrahedra, whose outer vertices lie on the sphere.
+
+    The twenty tetrahedra between the centre and the faces of an icosahedron are divided ``resolution`` times along each edge,
+    every layer of vertices is moved onto a sphere of its own, and each octahedron in between is cut along its shortest
+    diagonal. The innermost two layers are one: a fan of 80 tetrahedra about the centre.
+
+    Args:
+        radius: m.
+        resolution: layers from the centre to the surface, at least 2.
+
+    Returns:
+        ``20 resolution^3 - 80`` tetrahedra (460 by default) with the uv of ``ti_sim.shapes.Sphere``.
+
+    Raises:
+        UserError: the radius is not finite and above zero, or the resolution is not a whole number from 2 to 40.
+    """
+    (radius,) = _lengths("sphere_tets", "radius", (radius,), 1)
+    n = _count("sphere_tets", "resolution", resolution, 2, 40)
+    icosahedron = Sphere(1.0, subdivisions=0).surface()
+    frames = icosahedron.vertices[icosahedron.faces]  # [20, 3, 3]
+    cells = _lattice_tets(n)  # [cells, 4 or 6, 4] integer barycentric coordinates, the first that of the centre
+    tets = np.concatenate([_on_sphere(lattice, frames, n) for lattice in cells if len(lattice)])
+    points, index = merge_vertices(tets.reshape(-1, 3))
+    indices = index.reshape(-1, 4)
+    x = points[indices]
+    turned = np.linalg.det(x[:, 1:] - x[:, :1]) < 0
+    indices[turned] = indices[turned][:, [1, 0, 2, 3]]
+    mesh = SolidMesh(radius * points, indices, name="sphere")
+    return mesh.with_looks(uv=sphere_uv(points[mesh.faces]))
+
+
+def sheet_grid(size: Sequence[float], cells: Sequence[int]) -> SheetMesh:
+    """A rectangular sheet in the plane z = 0, its upper side towards +z, two triangles a cell.
+
+    The diagonals alternate from cell to cell, so that neither direction is preferred. Vertices run along y first, then x.
+
+    Args:
+        size: full side lengths along x and y, m.
+        cells: number of cells along x and y.
+
+    Returns:
+        ``2 nx ny`` triangles; uv (0, 0) at the corner of least x and y, (1, 1) at the opposite one.
+
+    Raises:
+        UserError: a length is not finite and above zero, or a number of cells is not a whole one above zero.
+    """
+    lengths = _lengths("sheet_grid", "size", size, 2)
+    nx, ny = _counts("sheet_grid", cells, 2)
+    across, along = np.meshgrid(np.arange(nx + 1) / nx, np.arange(ny + 1) / ny, indexing="ij")
+    unit = np.stack([across.ravel(), along.ravel()], axis=1)
+    i, j = (axis.ravel() for axis in np.indices((nx, ny)))
+    a = i * (ny + 1) + j
+    b, c, d = a + ny + 1, a + ny + 2, a + 1
+    even = np.stack([a, b, c, a, c, d], axis=1)
+    odd = np.stack([a, b, d, b, c, d], axis=1)
+    triangles = np.where(((i + j) % 2 == 1)[:, None], odd, even).reshape(-1, 3)
+    vertices = np.concatenate([(unit - 0.5) * lengths, np.zeros((len(unit), 1))], axis=1)
+    return SheetMesh(vertices, triangles, uv=unit[triangles], name="sheet")
+
+
+def sheet_disk(radius: float, resolution: int = 8) -> SheetMesh:
+    """A round sheet in the plane z = 0, its upper side towards +z, of rings of nearly equilateral triangles.
+
+    Args:
+        radius: m.
+        resolution: rings; ring k has 6 k vertices.
+
+    Returns:
+        ``6 resolution^2`` triangles; uv as if cut from a square picture of side ``2 radius``.
+
+    Raises:
+        UserError: the radius is not finite and above zero, or the resolution is not a whole number above zero.
+    """
+    (radius,) = _lengths("sheet_disk", "radius", (radius,), 1)
+    n = _count("sheet_disk", "resolution", resolution, 1, 1000)
+    rings = np.arange(1, n + 1)
+    angles = np.concatenate([2.0 * np.pi * np.arange(6 * ring) / (6 * ring) for ring in rings])
+    distance = np.repeat(rings, 6 * rings) / n
+    unit = np.concatenate([np.zeros((1, 2)), distance[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)])
+    triangles = []
+    for ring in range(1, n + 1):
+        outer, inner = 1 + 3 * ring * (ring - 1), 1 + 3 * (ring - 1) * (ring - 2) if ring > 1 else 0
+        for sector in range(6):
+            out = [outer + (sector * ring + k) % (6 * ring) for k in range(ring + 1)]
+            into = [inner + (sector * (ring - 1) + k) % max(1, 6 * (ring - 1)) for k in range(ring)]
+            triangles += [(into[k], out[k], out[k + 1]) for k in range(ring)]
+            triangles += [(into[k], out[k + 1], into[k + 1]) for k in range(ring - 1)]
+    vertices = np.concatenate([radius * unit, np.zeros((len(unit), 1))], axis=1)
+    return SheetMesh(vertices, np.array(triangles), uv=(0.5 + 0.5 * unit)[np.array(triangles)], name="disk")
+
+
+def _grid(caller: str, size: Sequence[float], cells: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices [V, 3] of a box about the origin, and the eight corners [cells, 8] of each cell, numbered 4 i + 2 j + k."""
+    lengths = _lengths(caller, "size", size, 3)
+    nx, ny, nz = counts = _counts(caller, cells, 3)
+    axes = [length * (np.arange(count + 1) / count - 0.5) for length, count in zip(lengths, counts, strict=True)]
+    vertices = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
+    number = np.arange(len(vertices)).reshape(nx + 1, ny + 1, nz + 1)
+    corners = [number[i : nx + i, j : ny + j, k : nz + k].ravel() for i in (0, 1) for j in (0, 1) for k in (0, 1)]
+    return vertices, np.stack(corners, axis=1)
+
+
+def _boxed(mesh: SolidMesh) -> SolidMesh:
+    """The mesh of a box with its sides as face groups, and their uv."""
+    corners = mesh.vertices[mesh.faces]
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    axis = np.argmax(np.abs(normals), axis=1)
+    sides = 2 * axis + (np.take_along_axis(normals, axis[:, None], axis=1)[:, 0] < 0)
+    return mesh.with_looks(face_groups=sides, uv=box_uv(corners / mesh.vertices.max(axis=0), sides))
+
+
+def _lattice_tets(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cells of a tetrahedron divided n times along each edge, but for the innermost two layers, which one fan fills.
+
+    Returns:
+        Barycentric coordinates times n: tetrahedra [T, 4, 4] and octahedra [O, 6, 4] (three pairs of opposite corners).
+    """
+    unit = np.eye(4, dtype=np.int64)
+    tets, octahedra = [], []
+    for total, corners, into in (
+        (n - 1, [unit[k] for k in range(4)], tets),
+        (n - 2, [unit[a] + unit[b] for a, b in ((0, 1), (2, 3), (0, 2), (1, 3), (0, 3), (1, 2))], octahedra),
+        (n - 3, [1 - unit[k] for k in range(4)], tets),
+    ):
+        bases = [
+            (a, b, c, total - a - b - c) for a in range(n - 2) for b in range(total + 1 - a) for c in range(total + 1 - a - b)
+        ]  # a < n - 2: the lowest corner is two layers from the centre or more
+        into += [np.array(base) + np.array(corners) for base in bases]
+    centre = n * unit[0]
+    layer = [(2, 0, 0), (1, 1, 0), (1, 0, 1), (0, 2, 0), (0, 1, 1), (0, 0, 2)]
+    for face in ((0, 1, 2), (1, 3, 4), (2, 4, 5), (1, 4, 2)):
+        tets.append(np.array([centre] + [(n - 2, *layer[k]) for k in face]))
+    return np.array(tets), np.array(octahedra).reshape(-1, 6, 4)
+
+
+def _on_sphere(lattice: np.ndarray, frames: np.ndarray, n: int) -> np.ndarray:
+    """Corners [T, 4, 3] of tetrahedra in the unit ball, from lattice cells in each of the frames [20, 3, 3]."""
+    direction = np.einsum("cpk,fkx->fcpx", lattice[..., 1:].astype(np.float64), frames)
+    length = np.linalg.norm(direction, axis=-1, keepdims=True)
+    points = direction / np.maximum(length, 1e-300) * ((n - lattice[..., :1]) / n)
+    points = points.reshape(-1, *points.shape[2:])
+    if points.shape[1] == 4:
+        return points
+    diagonals = np.linalg.norm(points[:, 0::2] - points[:, 1::2], axis=-1)
+    shortest = np.argmin(np.round(diagonals, 9), axis=1)  # rounded: the choice between equal ones must not be left to roundoff
+    pieces = []
+    for k in range(3):
+        a, b = 2 * k, 2 * k + 1
+        c, d, e, f = (m for m in range(6) if m not in (a, b))
+        ring = (c, e, d, f)  # opposite corners are not neighbours on it
+        cut = points[shortest == k]
+        pieces += [cut[:, [a, b, ring[m], ring[(m + 1) % 4]]] for m in range(4)]
+    return np.concatenate(pieces)
+
+
+def _lengths(caller: str, what: str, values: Sequence[float], count: int) -> np.ndarray:
+    try:
+        lengths = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        lengths = np.empty(0)
+    if lengths.shape != (count,) or not (np.isfinite(lengths).all() and (lengths > 0).all()):
+        shown = values[0] if count == 1 else values
+        wanted = "a finite length above zero" if count == 1 else f"{count} finite lengths above zero"
+        raise UserError(f"{caller}: {what} is {shown!r}: give {wanted} in m")
+    return lengths
+
+
+def _counts(caller: str, values: Sequence[int], count: int) -> list[int]:
+    try:
+        counts = [operator.index(value) for value in values]
+    except TypeError:
+        counts = []
+    if len(counts) != count or min(counts) < 1:
+        raise UserError(f"{caller}: cells is {values!r}: give {count} whole numbers above zero")
+    return counts
+
+
+def _count(caller: str, what: str, value: int, least: int, most: int) -> int:
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = least - 1
+    if not least <= count <= most:
+        raise UserError(f"{caller}: {what} is {value!r}: give a whole number from {least} to {most}")
+    return count

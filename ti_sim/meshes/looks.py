@@ -1,0 +1,128 @@
+"""What the surface of a deformable body's mesh looks like: colours, texture coordinates, pictures."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.shapes.surface import TriangleMesh
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Looks(ABC):
+    """The looks of a mesh; every array is None where the mesh has none of it. F: faces of the surface, in its order.
+
+    Attributes:
+        vertex_colors: [V, 3] float64 linear RGB in [0, 1].
+        face_colors: [F, 3] float64 linear RGB in [0, 1].
+        face_groups: [F] int32; a box has its six sides in the order +x, -x, +y, -y, +z, -z, everything else has 0.
+        uv: [F, 3, 2] float64 texture coordinates of every face's corners, as in ``TriangleMesh``.
+        textures: pictures [h, w, 3] float64 linear RGB in [0, 1], row 0 at the top.
+        face_texture: [F] int32, which of ``textures`` a face wears, -1 for none; None where there are no textures.
+        name: what errors call the mesh.
+    """
+
+    vertex_colors: np.ndarray | None = field(default=None, repr=False)
+    face_colors: np.ndarray | None = field(default=None, repr=False)
+    face_groups: np.ndarray | None = field(default=None, repr=False)
+    uv: np.ndarray | None = field(default=None, repr=False)
+    textures: tuple[np.ndarray, ...] = field(default=(), repr=False)
+    face_texture: np.ndarray | None = field(default=None, repr=False)
+    name: str = ""
+
+    @property
+    @abstractmethod
+    def faces(self) -> np.ndarray:
+        """[F, 3] int32 triangles of the surface, indices of all the mesh's vertices, counter-clockwise seen from outside."""
+
+    def surface(self) -> TriangleMesh:
+        """The surface with its looks; ``vertices`` are all those of the mesh, in its order, also those that lie inside."""
+        groups = np.zeros(len(self.faces), dtype=np.int32) if self.face_groups is None else self.face_groups
+        return TriangleMesh(
+            self.vertices, self.faces, groups, vertex_colors=self.vertex_colors, face_colors=self.face_colors,
+            uv=self.uv, textures=self.textures, face_texture=self.face_texture,
+        ).transformed()  # fmt: skip
+
+    def with_looks(self, **looks: Any) -> Self:
+        """A copy with other colours, groups, uv or textures.
+
+        Args:
+            **looks: the attributes of ``Looks``.
+        """
+        return replace(self, **looks)
+
+    def _check_looks(self) -> None:
+        """Give the arrays their types and check their shapes."""
+        vertices, faces = len(self.vertices), len(self.faces)
+        self._check_look("vertex_colors", (vertices, 3), np.float64)
+        self._check_look("face_colors", (faces, 3), np.float64)
+        self._check_look("face_groups", (faces,), np.int32)
+        self._check_look("uv", (faces, 3, 2), np.float64)
+        self._check_look("face_texture", (faces,), np.int32)
+        if self.face_texture is not None and self.face_texture.max() >= len(self.textures):
+            raise UserError(
+                f"{self.name}: face_texture names picture {self.face_texture.max()}, and there are {len(self.textures)} textures"
+            )
+
+    def _check_look(self, attribute: str, shape: tuple[int, ...], dtype: type) -> None:
+        value = getattr(self, attribute)
+        if value is None:
+            return
+        array = np.asarray(value, dtype=dtype)
+        if array.shape != shape:
+            raise UserError(
+                f"{self.name}: {attribute} has shape {array.shape}, and {shape} is needed: its surface has "
+                f"{len(self.faces)} faces, its vertices are {len(self.vertices)}"
+            )
+        object.__setattr__(self, attribute, array)
+
+
+def check_mesh_arrays(vertices: Any, indices: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return vertices [V, 3] float64 and indices [E, n] int32 after checking that they fit each other.
+
+    Args:
+        vertices: [V, 3] m.
+        indices: [E, n] integers.
+        name: what the error calls the mesh.
+
+    Raises:
+        UserError: a shape is wrong, a coordinate is not finite, an index is out of range, an element names a vertex twice, or a
+            vertex belongs to no element.
+    """
+    try:
+        vertices, indices = np.array(vertices, dtype=np.float64), np.array(indices)
+    except (TypeError, ValueError):
+        raise UserError(f"{name}: vertices [V, 3] and indices [E, n] must be arrays of numbers") from None
+    if indices.ndim != 2 or not len(indices) or not np.issubdtype(indices.dtype, np.integer):
+        raise UserError(f"{name}: its elements have shape {indices.shape} of {indices.dtype}, and [E, n] integers are needed")
+    if vertices.ndim != 2 or vertices.shape[1] != 3:
+        raise UserError(f"{name}: vertices have shape {vertices.shape}, and [V, 3] is needed")
+    finite = np.isfinite(vertices).all(axis=1)
+    if not finite.all():
+        raise UserError(f"{name}: vertex {int(np.argmin(finite))} is not finite: mend the mesh")
+    outside = ((indices < 0) | (indices >= len(vertices))).any(axis=1)
+    if outside.any():
+        element = int(np.argmax(outside))
+        raise UserError(
+            f"{name}: element {element} names the vertices {_listed(indices[element])}, and there are 0 to {len(vertices) - 1}"
+        )
+    repeated = (np.diff(np.sort(indices, axis=1), axis=1) == 0).any(axis=1)
+    if repeated.any():
+        element = int(np.argmax(repeated))
+        raise UserError(f"{name}: element {element} names a vertex twice ({_listed(indices[element])}): remove it")
+    used = np.zeros(len(vertices), dtype=bool)
+    used[indices] = True
+    if not used.all():
+        raise UserError(
+            f"{name}: vertex {int(np.argmin(used))} belongs to no element ({int((~used).sum())} of {len(vertices)} do not): "
+            "remove such vertices, they would have no mass"
+        )
+    return vertices, indices.astype(np.int32)
+
+
+def _listed(values: np.ndarray) -> str:
+    return ", ".join(str(int(value)) for value in values)

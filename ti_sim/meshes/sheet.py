@@ -1,0 +1,50 @@
+"""Meshes of cloth and of flat bodies: triangles that share vertices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.meshes.looks import Looks, check_mesh_arrays
+
+FLAT = 1e-9  # of the square of a triangle's longest side: below it, its area is roundoff
+
+
+@dataclass(frozen=True, eq=False)
+class SheetMesh(Looks):
+    """A sheet of triangles.
+
+    Attributes:
+        vertices: [V, 3] float64, m; every one belongs to a triangle.
+        triangles: [T, 3] int32, counter-clockwise seen from the sheet's upper side.
+
+    Raises:
+        UserError: the arrays do not fit each other, or a triangle is flat (its index is named).
+    """
+
+    vertices: np.ndarray
+    triangles: np.ndarray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or "sheet mesh")
+        vertices, triangles = check_mesh_arrays(self.vertices, self.triangles, self.name)
+        if triangles.shape[1] != 3:
+            raise UserError(f"{self.name}: its elements have {triangles.shape[1]} nodes: give triangles (3)")
+        object.__setattr__(self, "vertices", vertices)
+        object.__setattr__(self, "triangles", triangles)
+        a, b, c = np.moveaxis(vertices[triangles], 1, 0)
+        longest = np.ptp(vertices[triangles], axis=1).max(axis=1)
+        flat = np.linalg.norm(np.cross(b - a, c - a), axis=1) <= FLAT * longest**2
+        if flat.any():
+            raise UserError(
+                f"{self.name}: element {int(np.argmax(flat))} is flat ({int(flat.sum())} of {len(flat)} elements are): "
+                "its area vanishes: move its corners apart or remove it"
+            )
+        self._check_looks()
+
+    @property
+    def faces(self) -> np.ndarray:
+        """The triangles."""
+        return self.triangles

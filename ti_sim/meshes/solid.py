@@ -1,0 +1,153 @@
+"""Meshes of solids: linear tetrahedra, hexahedra or ten-node tetrahedra."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.meshes.boundary import KINDS, boundary_faces
+from ti_sim.meshes.looks import Looks, check_mesh_arrays
+
+FLAT = 1e-9  # of the cube of an element's longest side: below it, its volume is roundoff
+_EDGES = ((0, 1), (1, 2), (0, 2), (0, 3), (1, 3), (2, 3))  # of a tetrahedron, in the order of their middle nodes
+_HEX_CORNERS = (  # a corner, and its neighbours in the order that makes a right-handed frame
+    (0, 1, 3, 4), (1, 2, 0, 5), (2, 3, 1, 6), (3, 0, 2, 7), (4, 7, 5, 0), (5, 4, 6, 1), (6, 5, 7, 2), (7, 6, 4, 3),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class SolidMesh(Looks):
+    """A solid cut into elements of one kind, nodes in VTK order.
+
+    A tetrahedron's nodes 0, 1, 2 run counter-clockwise seen from node 3, so that its volume
+    ``(x1 - x0) x (x2 - x0) . (x3 - x0) / 6`` is positive; a hexahedron has its bottom quadrilateral counter-clockwise seen from
+    above, then the top one; a ten-node tetrahedron its four corners, then the middles of the edges 01, 12, 02, 03, 13, 23.
+
+    Attributes:
+        vertices: [V, 3] float64, m; every one belongs to an element.
+        indices: [E, 4], [E, 8] or [E, 10] int32.
+        owner: [F] int32, the element to which each face of the surface belongs.
+
+    Raises:
+        UserError: the arrays do not fit each other, an element is inverted or flat (its index is named), or more than two
+            elements share a face.
+    """
+
+    vertices: np.ndarray
+    indices: np.ndarray
+    owner: np.ndarray = field(init=False, repr=False)
+    _faces: np.ndarray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or "solid mesh")
+        vertices, indices = check_mesh_arrays(self.vertices, self.indices, self.name)
+        nodes = indices.shape[1]
+        if nodes not in KINDS:
+            raise UserError(
+                f"{self.name}: its elements have {nodes} nodes: give tetrahedra (4), hexahedra (8) or ten-node tetrahedra"
+            )
+        object.__setattr__(self, "vertices", vertices)
+        object.__setattr__(self, "indices", indices)
+        self._check_elements()
+        faces, owner = boundary_faces(indices, self.name)
+        object.__setattr__(self, "_faces", faces)
+        object.__setattr__(self, "owner", owner)
+        self._check_looks()
+
+    @property
+    def kind(self) -> str:
+        """Of the elements: "tet", "hex" or "tet10"."""
+        return KINDS[self.indices.shape[1]]
+
+    @property
+    def faces(self) -> np.ndarray:
+        """[F, 3] int32 triangles of the surface, indices of ``vertices``, counter-clockwise seen from outside."""
+        return self._faces
+
+    def _check_elements(self) -> None:
+        least = jacobians(self.vertices, self.indices).min(axis=1)
+        corners = self.vertices[self.indices]
+        limit = FLAT * np.ptp(corners, axis=1).max(axis=1) ** 3
+        for wrong, what, advice in (
+            (least < -limit, "inverted", "its nodes are in the wrong order, or it is folded over"),
+            (least <= limit, "flat", "its volume vanishes: move its nodes apart or remove it"),
+        ):
+            if wrong.any():
+                raise UserError(
+                    f"{self.name}: element {int(np.argmax(wrong))} is {what} ({int(wrong.sum())} of {len(wrong)} elements are): "
+                    f"{advice}"
+                )
+
+
+def jacobians(vertices: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Jacobian determinants of elements at the points that tell whether they are sound.
+
+    Args:
+        vertices: [V, 3] m.
+        indices: [E, 4], [E, 8] or [E, 10], nodes in VTK order.
+
+    Returns:
+        [E, points] m3: six times the volume of a tetrahedron; that of the tetrahedron at each corner of a hexahedron; for
+        ten-node tetrahedra at the nodes and at the four Gauss points.
+    """
+    x = vertices[indices]
+    kind = KINDS[indices.shape[1]]
+    if kind == "tet":
+        return np.linalg.det(x[:, 1:] - x[:, :1])[:, None]
+    if kind == "hex":
+        corner = np.array(_HEX_CORNERS)
+        return np.linalg.det(x[:, corner[:, 1:]] - x[:, corner[:, :1]])
+    return np.linalg.det(np.einsum("pnk,enc->epkc", _tet10_derivatives(), x))
+
+
+def _tet10_derivatives() -> np.ndarray:
+    """Derivatives [14, 10, 3] of the ten shape functions by the barycentric coordinates 1 to 3, at nodes and Gauss points."""
+    corners = np.eye(4)
+    middles = [0.5 * (corners[a] + corners[b]) for a, b in _EDGES]
+    inner = (5.0 - np.sqrt(5.0)) / 20.0
+    gauss = inner + (1.0 - 4.0 * inner) * corners
+    points = np.concatenate([corners, middles, gauss])
+    by_all = np.zeros((len(points), 10, 4))
+    for a in range(4):
+        by_all[:, a, a] = 4.0 * points[:, a] - 1.0
+    for node, (a, b) in enumerate(_EDGES, start=4):
+        by_all[:, node, a], by_all[:, node, b] = 4.0 * points[:, b], 4.0 * points[:, a]
+    return by_all[:, :, 1:] - by_all[:, :, :1]  # the coordinate 0 is one minus the others
+
+
+def quadratic(mesh: SolidMesh) -> SolidMesh:
+    """The ten-node tetrahedra of a mesh of linear ones: the same straight elements with a node in the middle of every edge.
+
+    Colours of vertices are interpolated; those of faces, groups, uv and textures go to the four parts of each face.
+
+    Args:
+        mesh: of linear tetrahedra.
+
+    Raises:
+        UserError: it is of another kind.
+    """
+    if mesh.kind != "tet":
+        raise UserError(f"{mesh.name}: ten-node tetrahedra are made of linear ones, and its elements are of kind {mesh.kind!r}")
+    edges = np.sort(mesh.indices[:, np.array(_EDGES)], axis=2)
+    distinct, inverse = np.unique(edges.reshape(-1, 2), axis=0, return_inverse=True)
+    vertices = np.concatenate([mesh.vertices, mesh.vertices[distinct].mean(axis=1)])
+    indices = np.concatenate([mesh.indices, len(mesh.vertices) + inverse.reshape(-1, 6)], axis=1)
+    colors, uv = mesh.vertex_colors, mesh.uv
+    if colors is not None:
+        colors = np.concatenate([colors, colors[distinct].mean(axis=1)])
+    if uv is not None:
+        middle = 0.5 * (uv + np.roll(uv, -1, axis=1))  # of the edges 01, 12, 20
+        a, b, c = np.moveaxis(uv, 1, 0)
+        ab, bc, ca = np.moveaxis(middle, 1, 0)
+        quarters = ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))
+        uv = np.stack([np.stack(quarter, axis=1) for quarter in quarters], axis=1).reshape(-1, 3, 2)
+
+    def fourfold(values: np.ndarray | None) -> np.ndarray | None:
+        return None if values is None else np.repeat(values, 4, axis=0)
+
+    return SolidMesh(
+        vertices, indices, vertex_colors=colors, face_colors=fourfold(mesh.face_colors), face_groups=fourfold(mesh.face_groups),
+        uv=uv, textures=mesh.textures, face_texture=fourfold(mesh.face_texture), name=mesh.name,
+    )  # fmt: skip

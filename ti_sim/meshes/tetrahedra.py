@@ -1,0 +1,107 @@
+"""Tetrahedra inside a closed surface, made by fTetWild."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.meshes.carry import with_carried_looks
+from ti_sim.meshes.packages import check_installed
+from ti_sim.meshes.solid import SolidMesh
+from ti_sim.shapes.shape import Shape
+from ti_sim.shapes.surface import TriangleMesh, check_solid, enclosed_volume, merge_vertices
+
+_EDGE = 0.1  # of the diagonal of the bounding box
+_MOST = 5_000_000  # tetrahedra
+_VOLUME_TOLERANCE = 0.05
+
+# In a process of its own: it writes a file into its working folder, and native code that fails must not end the caller.
+# Without coarsening it leaves many elements far smaller than asked for, and each of them shortens an explicit solver's step.
+_PROGRAM = """
+import sys, numpy, pytetwild
+given = numpy.load(sys.argv[1])
+vertices, tets = pytetwild.tetrahedralize(
+    given["vertices"], given["faces"], edge_length_abs=float(given["edge_length"]), vtk_ordering=True, coarsen=True, num_threads=1
+)
+numpy.savez(sys.argv[2], vertices=vertices, tets=tets)
+"""
+
+
+def tetrahedralise(surface: TriangleMesh | Shape, *, edge_length: float | None = None) -> SolidMesh:
+    """Fill a closed surface with tetrahedra.
+
+    The tetrahedra's own surface lies within a thousandth of the bounding box's diagonal of the given one, and does not have its
+    vertices. Colours, face groups and uv are carried over from the closest points.
+
+    The tetrahedraliser draws random numbers that cannot be seeded: no two meshes are the same. Write the mesh to a file
+    (``write_solid_mesh``) and read it where a run must be repeatable.
+
+    Args:
+        surface: closed and looking outwards, in m; of a shape, its surface in its own frame.
+        edge_length: of the tetrahedra, m; a tenth of the diagonal of the bounding box by default. They come out between
+            half of it and twice as long, and shorter where the surface asks for it.
+
+    Raises:
+        UserError: the surface is open, not consistently wound, inside-out or degenerate; it intersects itself so that no volume
+            inside it can be told; ``edge_length`` is no length, or would make too many tetrahedra; pytetwild is not installed.
+    """
+    name = f"tetrahedralise: {type(surface).__name__}" if isinstance(surface, Shape) else "tetrahedralise: surface"
+    if isinstance(surface, Shape):
+        surface = surface.surface()
+    check_solid(surface.vertices, surface.faces, name)
+    volume = enclosed_volume(surface.vertices, surface.faces)
+    length = _edge_length(surface, volume, edge_length)
+    check_installed("pytetwild", "tetrahedralise")
+    vertices, tets = _tetrahedra(surface, length, name)
+    corners = vertices[tets]
+    filled = float(np.linalg.det(corners[:, 1:] - corners[:, :1]).sum() / 6.0)
+    if abs(filled - volume) > _VOLUME_TOLERANCE * volume:
+        raise UserError(
+            f"{name} encloses {volume:.4g} m3 and its tetrahedra would fill {filled:.4g} m3: it intersects itself, or parts of "
+            "it are thinner than a thousandth of its size: mend it in a mesh editor (union of its parts)"
+        )
+    used, compact = np.unique(tets, return_inverse=True)
+    return with_carried_looks(SolidMesh(vertices[used], compact.reshape(tets.shape), name=name), surface)
+
+
+def _edge_length(surface: TriangleMesh, volume: float, edge_length: float | None) -> float:
+    """The edge length to ask for, m."""
+    diagonal = float(np.linalg.norm(np.ptp(surface.vertices, axis=0)))
+    if edge_length is None:
+        return _EDGE * diagonal
+    try:
+        length = float(edge_length)
+    except (TypeError, ValueError):
+        length = np.nan
+    if not (np.isfinite(length) and length > 0):
+        raise UserError(f"tetrahedralise: edge_length is {edge_length!r}: give a finite length above zero in m")
+    least = (6.0 * np.sqrt(2.0) * volume / _MOST) ** (1 / 3)  # a regular tetrahedron has the volume a^3 / (6 sqrt 2)
+    if length < least:
+        raise UserError(
+            f"tetrahedralise: edge_length {length:.3g} m would make more than {_MOST} tetrahedra: give at least {least:.3g} m"
+        )
+    return min(length, diagonal)
+
+
+def _tetrahedra(surface: TriangleMesh, length: float, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices [V, 3] and tetrahedra [E, 4] from the tetrahedraliser."""
+    points, merged = merge_vertices(surface.vertices)
+    with TemporaryDirectory() as folder:
+        given, made = Path(folder) / "surface.npz", Path(folder) / "tetrahedra.npz"
+        np.savez(given, vertices=points, faces=merged[surface.faces].astype(np.int32), edge_length=length)
+        done = subprocess.run(
+            [sys.executable, "-c", _PROGRAM, str(given), str(made)], cwd=folder, capture_output=True, text=True, errors="replace"
+        )
+        if done.returncode or not made.is_file():
+            reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+            raise UserError(
+                f"{name} cannot be tetrahedralised (pytetwild: {reason}): look for intersections of the surface with itself "
+                "in a mesh editor"
+            )
+        with np.load(made) as arrays:
+            return arrays["vertices"], arrays["tets"]
