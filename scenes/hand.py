@@ -36,7 +36,7 @@ FINGERS = {
 }  # fmt: skip
 KNUCKLE = 0.0668  # m, x of the first joints
 NAMES = ("thumb", *FINGERS)
-PULSES = {"thumb": (0.8, 6.0), "index": (1.0, 0.0), "middle": (0.9, 10.0), "ring": (0.7, 20.0), "little": (0.85, 30.0)}
+PULSES = {"thumb": (0.8, 6.0), "index": (0.85, 0.0), "middle": (0.9, 10.0), "ring": (0.7, 20.0), "little": (0.85, 30.0)}
 COLORS = {
     "thumb": (0.85, 0.2, 0.15), "index": (0.95, 0.65, 0.1), "middle": (0.2, 0.6, 0.25), "ring": (0.15, 0.4, 0.85),
     "little": (0.55, 0.2, 0.65),
@@ -62,7 +62,7 @@ def add_hand(scene: Scene, stiffness: float, *, gain: float = 0.35, collision: C
     Args:
         scene: which gets them.
         stiffness: of the joints of every finger [N m/rad].
-        gain: torque of a command of 1 [N m]. With the usual one hardly any joint reaches its limits, however soft: where limits
+        gain: torque of a command of 1 [N m]. With the usual one no joint reaches its limits, however soft: where limits
             hold a joint its motion does not tell its stiffness.
         collision: names of the links that meet other bodies.
     """

@@ -1,4 +1,4 @@
-"""What the README promises runs: its scene file, commands and Python blocks; and so do those of the renderer's and RISP's pages.
+"""What the README promises runs: its scene file, commands and Python blocks; and so do those of the other pages.
 
 Where a command or block would take long it runs with fewer and smaller pictures or fewer steps; what it is then is said here.
 """
@@ -30,11 +30,14 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs/rendering.md").read_text(encoding="utf-8")
 RISP = (ROOT / "docs/risp.md").read_text(encoding="utf-8")
 JOINTS = (ROOT / "docs/articulated.md").read_text(encoding="utf-8")
-PAGES = {"README.md": TEXT, "docs/rendering.md": PAGE, "docs/risp.md": RISP, "docs/articulated.md": JOINTS}
+SOFT = (ROOT / "docs/deformable.md").read_text(encoding="utf-8")
+PAGES = {
+    "README.md": TEXT, "docs/rendering.md": PAGE, "docs/risp.md": RISP, "docs/articulated.md": JOINTS, "docs/deformable.md": SOFT,
+}  # fmt: skip
 ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"```python\n(.*?)```", ALL, flags=re.DOTALL)
 # The two parts of my_scene.py.
-SCENE_FILE = [block for block in BLOCKS if block not in JOINTS and ("def make_scene" in block or "def make_task" in block)]
+SCENE_FILE = [block for block in BLOCKS if block not in JOINTS + SOFT and ("def make_scene" in block or "def make_task" in block)]
 PLAIN = [block for block in BLOCKS if block not in SCENE_FILE]
 
 
