@@ -109,5 +109,5 @@ def add_bound(
     result.add(
         label, f"{flops:,}", number(rate * flops * 1e-9), f"{100 * rate * flops / (peak.flops * cores):.0f} %",
         f"{1 / rate / peak.dependent:,.0f}" if one_chain else "",
-        state_bytes, number(rate * state_bytes * 1e-9), f"{100 * rate * state_bytes / peak.copy:.1f} %",
+        f"{state_bytes:,}", number(rate * state_bytes * 1e-9), f"{100 * rate * state_bytes / peak.copy:.1f} %",
     )  # fmt: skip

@@ -298,14 +298,14 @@ class DeformableScene(Stage):
         direction: Vector | None = None,
         limit: float = math.inf,
     ) -> None:
-        """An external force on some particles of a deformable body, in equal parts.
+        """An external force on some particles of a deformable body, in equal parts or on each of them another.
 
         Args:
             name: first part of its parameter name, "<name>.force".
             body: name of the deformable body.
             where: its particles: indices, a mask, or a function of the mesh's vertices [V, 3] that returns a mask.
             force: on all of them together [N], (3,) or (frames, 3), each held over a frame interval; along a direction one
-                number, or (frames,).
+                number, or (frames,). Or on each of the K particles, in the order of their numbers, (frames, K, 3).
             direction: [3] of any length, along which the force is a number; None for a vector.
             limit: largest number (of a vector: component) either way [N]; what lies beyond is clipped, and its gradient is zero,
                 which is the true derivative: an optimiser that starts there does not get away.
@@ -335,6 +335,8 @@ class DeformableScene(Stage):
         Raises:
             UserError: there is a wind already.
         """
+        if "wind" in self.table.params:
+            raise UserError("the scene has a wind already: give its velocity once, or replace the parameter 'wind'")
         self.table.add("wind", velocity, unit="m/s", shape=(3,))
 
     def _add(self, name: str, **options: Any) -> None:

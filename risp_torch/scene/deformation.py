@@ -21,7 +21,7 @@ from ti_sim.deformable.model import SOLIDS, TABLES, DeformableModel
 
 @dataclass(frozen=True)
 class Load:
-    """A force on some particles of a deformable body, in equal parts.
+    """A force on some particles of a deformable body, in equal parts or for each of them.
 
     Attributes:
         name: first part of its parameter name, "<name>.force".
@@ -36,19 +36,23 @@ class Load:
     limit: float
 
     def share(self, values: Values, frames: int) -> torch.Tensor:
-        """[B, frames, 3] force on each of the particles [N].
+        """[B, frames, K, 3] force on each of the K particles [N].
 
         Raises:
             UserError: it is given for fewer frames than are simulated.
         """
         name = f"{self.name}.force"
-        force = values[name].clamp(-self.limit, self.limit) / len(self.particles)
+        count = len(self.particles)
+        force = values[name].clamp(-self.limit, self.limit)
+        if force.ndim == 4:
+            return over_frames(name, force, frames)
         constant_axes = 1 if self.direction is not None else 2
         if force.ndim == constant_axes:
             force = force[:, None].expand(-1, frames, *force.shape[1:])
         else:
             force = over_frames(name, force, frames)
-        return force if self.direction is None else force[..., None] * force.new_tensor(self.direction)
+        force = force if self.direction is None else force[..., None] * force.new_tensor(self.direction)
+        return (force / count)[:, :, None].expand(-1, -1, count, 3)
 
 
 def make_load(
@@ -58,9 +62,10 @@ def make_load(
     if not limit > 0:
         raise UserError(f"{name} has the limit {limit}: give a force above zero, or inf for none")
     shape = np.shape(force.value if isinstance(force, Param) else force)
-    allowed = ((3,), (frames, 3)) if direction is None else ((), (frames,))
+    allowed = ((3,), (frames, 3), (frames, len(particles), 3)) if direction is None else ((), (frames,))
     if shape not in allowed:
-        hint = "" if direction is not None else " (for a number along a direction, give the direction too)"
+        each = f", or {allowed[-1]} (particle by particle; for a number along a direction, give the direction too)"
+        hint = each if direction is None else ""
         raise UserError(f"{name}.force has shape {shape}: give {allowed[0]}, or {allowed[1]} (frame intervals){hint}")
     unit = None
     if direction is not None:
@@ -171,9 +176,8 @@ def _load_rows(loads: Sequence[Load], values: Values, frames: int) -> torch.Tens
     some, loaded = values["gravity"], _loaded(loads)
     total = some.new_zeros(len(some), frames, len(loaded), 3)
     for load in loads:
-        share = load.share(values, frames)[:, :, None].expand(-1, -1, len(load.particles), 3)
         places = torch.as_tensor(np.searchsorted(loaded, load.particles), device=some.device)
-        total = total.index_add(2, places, share)
+        total = total.index_add(2, places, load.share(values, frames))
     return total
 
 

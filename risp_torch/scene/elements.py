@@ -18,6 +18,7 @@ from risp_torch.scene.materials import (
     Stiffness,
     add_element_number,
     add_stiffness,
+    check_material,
     element_rows,
 )
 from risp_torch.scene.numbers import Values, constant
@@ -158,6 +159,7 @@ def make_solid(
     """Name a solid's numbers in the table and return its elements (arguments: ``Scene.add_solid``)."""
     if not isinstance(mesh, SolidMesh):
         raise UserError(f"{name} is a solid, and its mesh is a {type(mesh).__name__}: give a SolidMesh")
+    check_material(name, material, Elastic)
     if material.energy not in ENERGIES:
         raise UserError(f"the material of {name} has the energy {material.energy!r}: choose one of {', '.join(ENERGIES)}")
     count = len(mesh.indices)
@@ -180,6 +182,7 @@ def make_cloth(
 ) -> Sheet:  # fmt: skip
     """Name a cloth's numbers in the table and return its elements (arguments: ``Scene.add_cloth``)."""
     check_sheet(name, mesh)
+    check_material(name, material, Membrane)
     count, thickness = len(mesh.triangles), material.thickness
     if (material.E is not None) != (thickness is not None):
         raise UserError(f"the membrane of {name} has E={material.E} and thickness={thickness}: give both, or mu and lam [N/m]")
@@ -212,6 +215,7 @@ def make_flat_body(
     """Name a flat body's numbers in the table and return its elements (arguments: ``Scene.add_flat_body``; ``turn`` [3, 3] takes
     the mesh's axes to the world's)."""
     check_sheet(name, mesh)
+    check_material(name, material, Elastic)
     if material.energy != "neo_hookean":
         raise UserError(f"{name} is flat and its material has the energy {material.energy!r}: flat bodies are 'neo_hookean'")
     if not 0 < depth < np.inf:

@@ -129,6 +129,12 @@ class Stiffness:
         return torch.stack([mu, lam, element_rows(values[f"{self.name}.damping"], self.count)], dim=-1)
 
 
+def check_material(name: str, material: Any, kind: type[Elastic | Membrane]) -> None:
+    """Raise a UserError for a material that is not of this kind."""
+    if not isinstance(material, kind):
+        raise UserError(f"the material of {name} is of type {type(material).__name__}: give {kind.__name__}(...)")
+
+
 def add_stiffness(
     table: ParameterTable, name: str, material: Elastic | Membrane, *, count: int, units: tuple[str, str],
     from_young: Constants, from_lame: Constants, least: Mapping[Convention, float],

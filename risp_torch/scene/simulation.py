@@ -135,7 +135,15 @@ def step_warnings(scene: Scene) -> list[str]:
 def deformable_step_warnings(scene: Scene) -> list[str]:
     """A sentence where the physics step is too long for the deformable bodies at a scene's own values (``stable_step``)."""
     values, dt = scene.table.values(), scene.settings.dt
-    longest = stable_step(scene.deformable_solver().model, deformable_inputs(scene.deformables, scene.loads, values, frames=1))
+    model, inputs = scene.deformable_solver().model, deformable_inputs(scene.deformables, scene.loads, values, frames=1)
+    meeting = meeting_particles(scene)
+    if len(meeting):  # against the hardest body, too, as against a ground of its material
+        hardest = torch.stack([body.contact(values) for body in scene.bodies if body.collision is not None]).amax(dim=0)
+        material = inputs.particle_material.clone()
+        material[:, meeting] = torch.maximum(material[:, meeting], 0.5 * (material[:, meeting] + hardest[:, None]))
+        model = replace(model, contact=np.union1d(model.contact, meeting).astype(np.int64))
+        inputs = replace(inputs, particle_material=material)
+    longest = stable_step(model, inputs)
     if dt <= longest:
         return []
     names, substeps = ", ".join(repr(part.name) for part in scene.deformables), scene.frame_dt / longest

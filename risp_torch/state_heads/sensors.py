@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 _STREAM = 7  # of the random numbers of the simulated motions
 _TOGETHER = 8  # motions that are simulated at once
-_motions: WeakKeyDictionary[Scene, dict[str, np.ndarray]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,8 @@ class SensorHead(StateHead, kind="sensors"):
     """One output for each sensor, a particle of the body: its coordinate along an axis, mapped from [low, high] to [-1, 1].
 
     States for training are frames of simulated motions: ``worlds`` of them run once for a scene, each with other numbers, and
-    every state is a frame of one of them, both drawn uniformly.
+    every state is a frame of one of them, both drawn uniformly. The head keeps those of the last scene until a number of it
+    changes.
 
     Attributes:
         body: name of the deformable body.
@@ -52,6 +51,7 @@ class SensorHead(StateHead, kind="sensors"):
     def __post_init__(self) -> None:
         object.__setattr__(self, "particles", tuple(int(k) for k in self.particles))
         object.__setattr__(self, "draws", {name: (float(a), float(b)) for name, (a, b) in self.draws.items()})
+        object.__setattr__(self, "_motions", None)  # (numbers of a scene, what ``_simulated`` returned); no field of the head
         if not self.particles or self.axis not in (0, 1, 2) or self.worlds < 1:
             raise UserError(
                 f"the state head has {len(self.particles)} sensors, axis {self.axis} and {self.worlds} worlds: give a sensor at "
@@ -105,9 +105,9 @@ class SensorHead(StateHead, kind="sensors"):
         return scene.deformables[names.index(self.body)]
 
     def _simulated(self, scene: Scene) -> np.ndarray:
-        """[W, T, ...] where everything is in the motions that did not diverge, simulated once for a scene."""
-        kept, key = _motions.setdefault(scene, {}), str(self.to_json())
-        if key not in kept:
+        """[W, T, rows, columns] where everything is (``Scene.poses``) in the motions that did not diverge."""
+        kept, numbers = self._motions, list(scene.table.params.values())
+        if kept is None or len(kept[0]) != len(numbers) or any(a is not b for a, b in zip(kept[0], numbers, strict=True)):
             drawn, parts = self._drawn(scene), []
             firsts = tqdm(range(0, self.worlds, _TOGETHER), desc="simulating", unit_scale=_TOGETHER, delay=2.0)
             with torch.no_grad():
@@ -115,8 +115,9 @@ class SensorHead(StateHead, kind="sensors"):
                     some = {name: value[first : first + _TOGETHER] for name, value in drawn.items()}
                     states = scene.rollout(some, worlds=min(_TOGETHER, self.worlds - first))
                     parts.append(states.placement[states.finite].cpu().numpy())
-            kept[key] = np.concatenate(parts)
-        return kept[key]
+            kept = numbers, np.concatenate(parts)
+            object.__setattr__(self, "_motions", kept)
+        return kept[1]
 
     def _drawn(self, scene: Scene) -> dict[str, torch.Tensor]:
         from risp_torch.scene.numbers import constant

@@ -67,6 +67,18 @@ def test_the_first_simulation_starts_the_runtime() -> None:
     assert printed(source, env={"RISP_DEVICE": "cpu", "RISP_PRECISION": "f64"}) == "cpu f64 False torch.float64"
 
 
+def test_kernels_are_cached_though_a_gradient_is_alive_at_the_end(tmp_path: Path) -> None:
+    source = (
+        "import risp_torch\n"
+        "scene = risp_torch.load_scene('cube', size=8)\n"
+        "values = {name: value.requires_grad_() for name, value in scene.table.values().items()}\n"
+        "states = scene.rollout(values, frames=1)\n"
+        "print(states.body_q.requires_grad)"
+    )
+    assert printed(source, env={"RISP_DEVICE": "cpu", "XDG_CACHE_HOME": str(tmp_path)}) == "True"
+    assert list((tmp_path / "risp-taichi" / "kernels").glob("*.tic"))
+
+
 def test_a_runtime_that_the_user_started_is_adopted() -> None:
     out = printed(
         "import taichi as ti\n"
@@ -131,6 +143,22 @@ def test_one_thread_may_be_chosen_and_gives_identical_bits() -> None:
         "print(ti.lang.impl.current_cfg().cpu_max_num_threads, same)"
     )
     assert out == "1 True"
+
+
+def test_our_kernels_say_where_an_error_is_and_leave_taichi_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(
+        "from ti_sim.base.runtime import compiled_lightly, ti\n\n\n"
+        "@ti.kernel\ndef wrong():\n    for _ in range(missing):\n        pass\n\n\nlight = compiled_lightly(wrong)\n"
+    )
+    out = printed(
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from wrong import light, ti\n"
+        "context = ti.lang.ast.ast_transformer_utils.ASTTransformerContext\n"
+        "place = context.get_pos_info\n"
+        "try:\n    light()\nexcept Exception as error:\n    print(error)\n"
+        "print(context.get_pos_info is place)"
+    )
+    assert "wrong.py\", line 6, in wrong" in out and "missing" in out and out.endswith("True")
 
 
 # -- who imports whom -----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import torch
 
 from risp_torch import Contact, Elastic, Membrane, Mesh, Revolute, Scene, Sphere
 from risp_torch.gradients import check_torch
+from risp_torch.scene.simulation import deformable_step_warnings
 from tests.f64.test_body_contact import at, bodies, inputs_of
 from tests.f64.test_mesh_contact import PEBBLE
 from tests.reference.deformable_cases import solid_body
@@ -204,10 +205,10 @@ def test_a_world_that_diverges_is_named_and_leaves_the_others_alone() -> None:
         solver.check_divergence(solver.rollout(worse, 2))
 
 
-def block_and_bodies() -> Scene:
+def block_and_bodies(*, stiffness: float = 400.0) -> Scene:
     """A soft block between an arm with a ball and a mesh that hangs on the world."""
     scene = Scene(frame_dt=0.01, frames=2, substeps=8)
-    contact = Contact(stiffness=400.0, damping=1.0, friction_stiffness=2.0, friction=0.3)
+    contact = Contact(stiffness=stiffness, damping=1.0, friction_stiffness=2.0, friction=0.3)
     scene.add_link(
         "arm", shape=Sphere(radius=0.06), joint=Revolute(axis=(0.0, 1.0, 0.0), angle=0.1), mass=0.4, length=0.2,
         position=(0.0, 0.0, 0.3), contact=contact, collision=True,
@@ -250,6 +251,14 @@ def test_scenes_with_bodies_that_meet_particles() -> None:
     middle = (states.joint_q[:, 1], states.joint_qd[:, 1], states.particle_q[:, 1], states.particle_qd[:, 1])
     again = scene.rollout(frames=1, state0=middle)
     torch.testing.assert_close(again.particle_q[:, 1], states.particle_q[:, 2], rtol=0, atol=1e-12)
+
+
+def test_a_step_too_long_for_contact_with_bodies_warns() -> None:
+    scene = block_and_bodies()
+    scene.deformable_solver()
+    assert not deformable_step_warnings(scene)
+    with pytest.warns(UserWarning, match="too long for 'block': the longest that elements and contacts bear"):
+        block_and_bodies(stiffness=1e6).deformable_solver()
 
 
 def test_bad_input() -> None:

@@ -10,6 +10,7 @@ from ti_sim import Checkpoint, DeformableTape, StoreAll, Tape, UserError, stable
 from ti_sim.base.launch import Launcher
 from ti_sim.base.runtime import ti
 from ti_sim.deformable import element_plan
+from ti_sim.deformable import solver as solver_module
 from ti_sim.deformable.bending import bending_edges
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.instant import ForceDerivative
@@ -92,6 +93,15 @@ def test_element_plan_repeats_itself_bit_by_bit(monkeypatch: pytest.MonkeyPatch)
     once, twice = (run(model, inputs, "element", StoreAll()) for _ in range(2))
     for name, array in once.items():
         np.testing.assert_array_equal(array, twice[name])
+
+
+def test_plan_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver_module, "thread_count", lambda: 2)
+    for cells, one_world in ((5, "world"), (9, "element")):
+        model = solid_body(box_tets((1.0, 1.0, 1.0), (cells, cells, cells)))[0]
+        solver = DeformableSolver(model, DeformableSettings(dt=1e-3, substeps=1))
+        assert (solver.plan(1), solver.plan(8)) == (one_world, "world")
+    assert DeformableSolver(model, DeformableSettings(dt=1e-3, substeps=1, plan="world")).plan(1) == "world"
 
 
 def test_tape_gives_the_adjoint_twice() -> None:

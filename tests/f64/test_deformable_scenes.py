@@ -65,13 +65,16 @@ def filmed(scene: Scene) -> Scene:
 
 
 def zoo() -> Scene:
-    """A body of every family, each with all its numbers, the solid in contact from the start."""
+    """A solid, a cloth, a flat body and a net, each with all its numbers, the solid in contact from the start.
+
+    The families of elements are those of ``test_deformable_plans.block_and_sheet``, so that both compile the same kernels.
+    """
     scene = empty_scene(sigma=1e-3, gamma=1e-2)
     random = np.random.default_rng(3)
-    block = box_hexes((0.2, 0.1, 0.1), (2, 1, 1))
+    block = box_tets((0.2, 0.1, 0.1), (2, 1, 1))
     scene.add_solid(
         "block", mesh=block, material=SOFT, density=300.0, position=(0.0, 0.0, 0.045), rotation=(0.0, 0.03, 0.1),
-        velocity=(0.3, 0.0, -0.4), angular_velocity=(0.0, 0.5, 1.0), actuation=0.02 * random.standard_normal((FRAMES, 2)),
+        velocity=(0.3, 0.0, -0.4), angular_velocity=(0.0, 0.5, 1.0), actuation=0.02 * random.standard_normal((FRAMES, 10)),
         contact=STICKY, surface=Surface(vertex_colors=random.uniform(size=(len(block.vertices), 3))),
     )  # fmt: skip
     scene.add_cloth(
@@ -321,6 +324,7 @@ TURNED = SheetMesh(np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0.0)]), np.
         (solid, {"mass": 1.0}, "a needs its density or the mass of its particles: give exactly one"),
         (solid, {"density": None}, "a needs its density or the mass of its particles: give exactly one"),
         (solid, {"mesh": STRIP}, "a is a solid, and its mesh is a SheetMesh: give a SolidMesh"),
+        (solid, {"material": TIGHT}, r"the material of a is of type Membrane: give Elastic\(...\)"),
         (solid, {"velocity": np.zeros((3, 3))}, r"a.velocity has shape \(3, 3\): give \(3,\), or \(8, 3\)"),
         (solid, {"orientation": (0, 0, 0, 0)}, "a.orientation is .*: give a quaternion"),
         (solid, {"fixed": [99]}, "a.fixed names particle 99, and there are particles 0 to 7"),
@@ -334,6 +338,7 @@ TURNED = SheetMesh(np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0.0)]), np.
         (solid, {"actuation": np.zeros((2, 1)), "actuation_groups": [0]}, r"groups of a.actuation have shape \(1,\)"),
         (solid, {"actuation_groups": [0]}, "a.actuation has groups and no values"),
         (cloth, {"mesh": box_tets((1, 1, 1), (1, 1, 1))}, "a is a sheet, and its mesh is a SolidMesh: give a SheetMesh"),
+        (cloth, {"material": SOFT}, r"the material of a is of type Elastic: give Membrane\(...\)"),
         (cloth, {"material": Membrane(E=1e6, nu=0.3)}, "a has E=1000000.0 and thickness=None: give both"),
         (cloth, {"material": Membrane(E=1e6, nu=0.3, thickness=-1.0)}, "thickness -1.0 m: give a length above zero"),
         (cloth, {"bending": Bending()}, "the bending of a needs its stiffness or its rigidity"),
@@ -367,6 +372,8 @@ def test_what_is_refused_when_it_runs() -> None:
         scene.rollout({"block.nu": torch.tensor(0.5)})
     with pytest.raises(UserError, match="block.actuation is given for 2 frame intervals, and 3 are simulated"):
         scene.rollout(frames=3)
+    with pytest.raises(UserError, match="the scene has a wind already: give its velocity once"):
+        scene.set_wind((1.0, 0.0, 0.0))
     with pytest.raises(UserError, match="there are actions, and the scene has no rotors and no motors"):
         scene.rollout(actions=torch.zeros(1, 2, 1))
     with pytest.raises(UserError, match="state0 has 4 arrays, and this scene needs 2"):

@@ -7,7 +7,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.shapes import Box, Mesh, Sphere, TriangleMesh
-from ti_sim.shapes.distance import DistanceField, distance_field, sample_distance, signed_distance
+from ti_sim.shapes.distance import DistanceField, sample_distance, signed_distance
 from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
 from ti_sim.shapes.surface import ungrouped_mesh
 
@@ -81,7 +81,7 @@ def test_parts_are_joined_and_parts_that_look_inwards_are_cavities() -> None:
 
 def test_field_of_a_ball_in_and_beyond_its_grid() -> None:
     """An inscribed polyhedron of 1,280 faces is up to 0.4 % of the radius inside the ball."""
-    field = distance_field(Sphere(0.5, subdivisions=3))
+    field = Sphere(0.5, subdivisions=3).distance_field
     rng = np.random.default_rng(0)
     direction = rng.standard_normal((500, 3))
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)
@@ -97,7 +97,7 @@ def test_field_of_a_ball_in_and_beyond_its_grid() -> None:
 
 def test_field_of_a_box_is_exact_off_its_edges() -> None:
     box = Box(1.0, 0.5, 0.3)
-    field = distance_field(Mesh(vertices=box.surface().vertices + 3.0, faces=box.surface().faces))  # about its centre
+    field = Mesh(vertices=box.surface().vertices + 3.0, faces=box.surface().faces).distance_field  # about its centre
     x = np.array([[0.1, 0.05, 0.14], [0.3, -0.1, 0.17], [0.3, 0.1, -0.3], [-0.46, 0.02, 0.01], [0.0, 0.26, 0.02]])
     result, _ = at(field, x)
     np.testing.assert_allclose(result[:, 0], to_box(x, np.array([0.5, 0.25, 0.15])), atol=1e-12)
@@ -112,7 +112,7 @@ WEDGE = Mesh(
 
 def test_adjoint_against_central_differences_in_and_beyond_the_grid() -> None:
     """Kinks lie on planes half-way between the nodes and on the grid's border; points so close to them are not drawn."""
-    field, rng, step = distance_field(WEDGE), np.random.default_rng(1), 1e-6
+    field, rng, step = WEDGE.distance_field, np.random.default_rng(1), 1e-6
     x = rng.uniform(-0.8, 0.8, (300, 3))
     bar = rng.standard_normal((300, 4))
     u = (x - field.low) / field.cell
@@ -129,7 +129,7 @@ def test_adjoint_against_central_differences_in_and_beyond_the_grid() -> None:
 
 
 def test_gap_and_normal_are_continuous() -> None:
-    field = distance_field(WEDGE)
+    field = WEDGE.distance_field
     along = np.linspace(-0.9, 0.9, 20001)
     x = np.stack([along, 0.1 + 0.2 * along, 0.05 - 0.1 * along], axis=1)
     result, _ = at(field, x)
@@ -138,14 +138,14 @@ def test_gap_and_normal_are_continuous() -> None:
 
 
 def test_a_shape_has_one_field_and_its_cells_can_be_chosen() -> None:
-    assert distance_field(WEDGE) is distance_field(WEDGE)
+    assert WEDGE.distance_field is WEDGE.distance_field
     surface = Box(0.4, 0.2, 0.2).surface()
     fine = Mesh(vertices=surface.vertices, faces=surface.faces, field_cells=16)
-    assert distance_field(fine).coefficients.shape == (21, 13, 13)
+    assert fine.distance_field.coefficients.shape == (21, 13, 13)
     inside = Mesh(vertices=surface.vertices, faces=surface.faces, collision=Box(0.2, 0.2, 0.1))
-    result, _ = at(distance_field(inside), np.array([[0.0, 0.0, 0.0]]))
+    result, _ = at(inside.distance_field, np.array([[0.0, 0.0, 0.0]]))
     np.testing.assert_allclose(result[0, 0], -0.05, atol=5e-3)
-    thin = distance_field(Box(1.0, 1.0, 0.02))
+    thin = Box(1.0, 1.0, 0.02).distance_field
     assert 0.002 < thin.cell < 0.01 and thin.coefficients.size <= 64**3
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ti_sim.base.errors import UserError
 from ti_sim.shapes import Shape, contact_points
-from ti_sim.shapes.distance import DistanceField, distance_field
+from ti_sim.shapes.distance import DistanceField
 
 ShapeKind = Literal["sphere", "capsule", "box", "mesh"]
 
@@ -120,14 +120,14 @@ def mesh_shape(shape: Shape, *, position: tuple[float, float, float] = (0.0, 0.0
     """Any shape as a mesh that meets other links, placed by its centre of mass; its distance field is sampled here, once.
 
     Args:
-        shape: its collision vertices are the corners, and its distance field (see ``distance.distance_field``) is what other
+        shape: its collision vertices are the corners, and its distance field (``Shape.distance_field``) is what other
             shapes meet.
         position: centre of mass in the link frame [m].
 
     Raises:
         UserError: the cells of the distance field are too coarse.
     """
-    return CollisionShape("mesh", (), position, distance=distance_field(shape), corners=contact_points(shape))
+    return CollisionShape("mesh", (), position, distance=shape.distance_field, corners=contact_points(shape))
 
 
 def check_shapes(

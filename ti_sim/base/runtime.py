@@ -5,6 +5,7 @@ Importing starts nothing. The runtime begins at the first kernel launch (``requi
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import io
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -134,6 +135,10 @@ def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
             offline_cache_file_path=str(_cache_folder()),
             **options,
         )
+    # Taichi writes its cache of kernels when it ends, which the interpreter's end does not bring about while an autograd graph is
+    # alive.
+    atexit.unregister(ti.reset)
+    atexit.register(ti.reset)
     _runtime = Runtime(device="cuda" if on_cuda else "cpu", precision=precision, adopted=False)
     return _runtime
 
@@ -170,19 +175,30 @@ def compiled_plainly(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _compiled_without(function: Callable[P, R], passes: tuple[str, ...]) -> Callable[P, R]:
-    """``function`` with these passes of the compiler switched off while it runs."""
+    """``function`` with these passes of the compiler switched off, and brief places in its errors, while it runs."""
 
     @wraps(function)
     def light(*args: P.args, **kwargs: P.kwargs) -> R:
         require()
-        config = ti.lang.impl.current_cfg()
-        before = [getattr(config, name) for name in passes]
+        config, context = ti.lang.impl.current_cfg(), ti.lang.ast.ast_transformer_utils.ASTTransformerContext
+        before, place = [getattr(config, name) for name in passes], context.get_pos_info
         for name in passes:
             setattr(config, name, False)
+        context.get_pos_info = _brief_place
         try:
             return function(*args, **kwargs)
         finally:
             for name, value in zip(passes, before, strict=True):
                 setattr(config, name, value)
+            context.get_pos_info = place
 
     return light
+
+
+def _brief_place(context: Any, node: Any) -> str:
+    """Where a node of a kernel's source is, for Taichi's errors.
+
+    Taichi's own ``get_pos_info`` wraps and underlines the source lines of every node, whether an error comes or not: a third of
+    what a kernel costs that is in the cache.
+    """
+    return f'File "{context.file}", line {node.lineno + context.lineno_offset}, in {context.func.func.__name__}:\n'

@@ -13,7 +13,7 @@ import numpy as np
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
-from ti_sim.deformable.corners import add_corner, add_state_corner, load_dual, load_position, load_velocity
+from ti_sim.deformable.corners import add_bar, add_corner, add_state_corner, load_dual, load_position, load_velocity
 
 Number = TypeVar("Number")
 
@@ -277,9 +277,9 @@ def bending_force_adjoint(
         h1, foot2 = side_adjoint(edge, z3, lengthening, inverse_square, second, z1, n2, dn2, inverse2, factor2, t2, turning)
         h3 = foot1 * n1 + foot2 * n2 - t1 * h0 - t2 * h1
 
-        add_edge_bar(bars, b, e, STIFFNESS, -sine * s)
-        add_edge_bar(bars, b, e, DAMPING, -rate * s)
-        add_edge_bar(bars, b, e, REST_ANGLE, turning)
+        add_bar(bars.edge_material, b, e, STIFFNESS, -sine * s)
+        add_bar(bars.edge_material, b, e, DAMPING, -rate * s)
+        add_bar(bars.edge_material, b, e, REST_ANGLE, turning)
         bars.edge_actuation[b, frame, e] = bars.edge_actuation[b, frame, e] - 2 * turning
     u0, u1, u3 = slope * g1, slope * g2, slope * g3
     slot = first_slot + 4 * e
@@ -288,11 +288,6 @@ def bending_force_adjoint(
     add_state_corner(body.gather, out, b, slot + 2, i2, -h0 - h1 - h3, -u0 - u1 - u3)
     add_state_corner(body.gather, out, b, slot + 3, i3, h3, u3)
 
-
-@ti.func
-def add_edge_bar(bars: ti.template(), b, e, column: ti.template(), value):
-    """Add to the adjoint of one number of edge e's material, which no other thread writes."""
-    bars.edge_material[b, e, column] = bars.edge_material[b, e, column] + value
 
 
 @ti.func

@@ -15,6 +15,7 @@ class OwnCopy:
     def __init__(self, first: Any) -> None:
         self.first = first
 
+
 def own_copy(first: Any) -> OwnCopy:
     """``OwnCopy``, made while a kernel is compiled."""
     return OwnCopy(first)
@@ -91,3 +92,9 @@ def add_state_corner(gather: ti.template(), out: ti.template(), b, slot, particl
         for k in ti.static(range(3)):
             out[b, place, k] = x[k]
             out[b, place, 3 + k] = v[k]
+
+
+@ti.func
+def add_bar(bar: ti.template(), b, e, column: ti.template(), value):
+    """Add to the adjoint of one number of element e's material, bar [B, elements, columns], which no other thread writes."""
+    bar[b, e, column] = bar[b, e, column] + value

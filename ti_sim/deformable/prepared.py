@@ -61,7 +61,7 @@ def features_of(model: DeformableModel, inputs: DeformableInputs, *, differentia
         to_numpy(array) for array in (inputs.solid_material, inputs.tri_material, inputs.edge_material, inputs.spring_material)
     )
     damped = solid[..., 2].any() or triangle[..., 2].any() or edge[..., 1].any() or spring[..., 1].any()
-    membranes = not model.tri_normal.any(axis=1).all()
+    membranes = not np.any(model.tri_normal, axis=1).all()
     return Features(
         families=model.families,
         energies=tuple(int(number) for number in np.unique(model.solid_energy_numbers)),

@@ -243,15 +243,18 @@ class DeformableSolver:
         return float(self.model.ground_height), float(self.settings.dt), int(self.settings.substeps)
 
     def plan(self, world_count: int) -> str:
-        """The execution plan ("world" or "element") that a rollout of ``world_count`` worlds takes."""
-        return "element" if self._by_element(world_count) else "world"
+        """The execution plan ("world" or "element") that a rollout of ``world_count`` worlds takes.
+
+        On CUDA that is of arrays that lie there; those of the host would travel at every step of the element plan.
+        """
+        if self.settings.plan != "auto":
+            return self.settings.plan
+        if require().device != "cpu":
+            return "element" if world_count < _MANY_CUDA_WORLDS else "world"
+        work = sum(_COST[family] * len(self.model.tables[TABLES[family]]) for family in self.model.families)
+        return "element" if world_count < thread_count() and work > _LEAST_WORK else "world"
 
     def _by_element(self, like: Array) -> bool:
         """Whether the element plan runs worlds with masses ``like``."""
-        if self.settings.plan != "auto":
-            return self.settings.plan == "element"
-        worlds = like.shape[0]
-        if require().device != "cpu":  # arrays of the host would travel at every step
-            return worlds < _MANY_CUDA_WORLDS and not isinstance(kernel_view(like), np.ndarray)
-        work = sum(_COST[family] * len(self.model.tables[TABLES[family]]) for family in self.model.families)
-        return worlds < thread_count() and work > _LEAST_WORK
+        travels = require().device != "cpu" and isinstance(kernel_view(like), np.ndarray)
+        return self.plan(like.shape[0]) == "element" and not (travels and self.settings.plan == "auto")

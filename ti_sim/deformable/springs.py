@@ -2,7 +2,7 @@
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
-from ti_sim.deformable.corners import add_corner, add_state_corner, load_dual, load_position, load_velocity
+from ti_sim.deformable.corners import add_bar, add_corner, add_state_corner, load_dual, load_position, load_velocity
 
 # Columns of ``spring_material``.
 STIFFNESS, DAMPING, REST_LENGTH = range(3)
@@ -64,18 +64,13 @@ def spring_force_adjoint(
         turned = damping * along * (u - rate * direction) + pull * (w - along * direction)
         position_bar = turned / length + stiffness * along * direction
         velocity_bar = damping * along * direction
-        add_spring_bar(bars, b, e, STIFFNESS, stretch * along)
-        add_spring_bar(bars, b, e, DAMPING, rate * along)
-        add_spring_bar(bars, b, e, REST_LENGTH, -stiffness * along)
+        add_bar(bars.spring_material, b, e, STIFFNESS, stretch * along)
+        add_bar(bars.spring_material, b, e, DAMPING, rate * along)
+        add_bar(bars.spring_material, b, e, REST_LENGTH, -stiffness * along)
     slot = first_slot + 2 * e
     add_state_corner(body.gather, out, b, slot, i, -position_bar, -velocity_bar)
     add_state_corner(body.gather, out, b, slot + 1, j, position_bar, velocity_bar)
 
-
-@ti.func
-def add_spring_bar(bars: ti.template(), b, e, column: ti.template(), value):
-    """Add to the adjoint of one number of spring e, which no other thread writes."""
-    bars.spring_material[b, e, column] = bars.spring_material[b, e, column] + value
 
 
 @ti.func

@@ -17,7 +17,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.air import air_force, air_force_adjoint
-from ti_sim.deformable.corners import add_corner, add_state_corner, load_dual, load_position, load_velocity
+from ti_sim.deformable.corners import add_bar, add_corner, add_state_corner, load_dual, load_position, load_velocity
 
 Number = TypeVar("Number")
 
@@ -271,16 +271,16 @@ def triangle_force_adjoint(
         )
         curl -= area_vector_bar
         u_bar = _THIRD * velocity_bar
-        add_triangle_bar(bars, b, e, DRAG, drag_bar)
-        add_triangle_bar(bars, b, e, LIFT, lift_bar)
+        add_bar(bars.tri_material, b, e, DRAG, drag_bar)
+        add_bar(bars.tri_material, b, e, LIFT, lift_bar)
         for k in ti.static(range(3)):
             bars.wind[b, e, k] = bars.wind[b, e, k] - velocity_bar[k]
 
     p1 += f2.cross(curl)
     p2 += curl.cross(f1)
-    add_triangle_bar(bars, b, e, MU, -area * (q - inverse * q - _TWO_THIRDS * s))
-    add_triangle_bar(bars, b, e, LAMBDA, -area * strain * s)
-    add_triangle_bar(bars, b, e, DAMPING, -area * lost)
+    add_bar(bars.tri_material, b, e, MU, -area * (q - inverse * q - _TWO_THIRDS * s))
+    add_bar(bars.tri_material, b, e, LAMBDA, -area * strain * s)
+    add_bar(bars.tri_material, b, e, DAMPING, -area * lost)
     bars.tri_actuation[b, frame, e] = bars.tri_actuation[b, frame, e] + area * lame * s
 
     c00, c01 = -area * body.tri_rest[e, INVERSE], -area * body.tri_rest[e, INVERSE + 1]
@@ -292,11 +292,6 @@ def triangle_force_adjoint(
     add_state_corner(body.gather, out, b, slot + 1, i1, x1_bar, u_bar + v1_bar)
     add_state_corner(body.gather, out, b, slot + 2, i2, x2_bar, u_bar + v2_bar)
 
-
-@ti.func
-def add_triangle_bar(bars: ti.template(), b, e, column: ti.template(), value):
-    """Add to the adjoint of one number of triangle e's material, which no other thread writes."""
-    bars.tri_material[b, e, column] = bars.tri_material[b, e, column] + value
 
 
 @ti.func

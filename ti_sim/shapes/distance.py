@@ -13,7 +13,6 @@ a tenth of a cell. ``distance_kernels`` evaluates it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.sparse import coo_matrix
@@ -49,11 +48,8 @@ class DistanceField:
     bound: float
 
 
-_FIELDS: WeakKeyDictionary[Shape, DistanceField] = WeakKeyDictionary()
-
-
-def distance_field(shape: Shape) -> DistanceField:
-    """The distance field of a shape about its centre of mass, made once for each shape.
+def sample_shape(shape: Shape) -> DistanceField:
+    """Sample the distance field of a shape about its centre of mass (``Shape.distance_field`` keeps it).
 
     A mesh with a collision shape has that one's field; the cells are those that the mesh asks for, or 32 along the longest
     side and, for thin shapes, at least 6 across the shortest as long as there are no more than 64^3 nodes.
@@ -64,15 +60,13 @@ def distance_field(shape: Shape) -> DistanceField:
     Raises:
         UserError: the cells are too coarse for the shape.
     """
-    if shape not in _FIELDS:
-        surface, cells = shape.surface(), None
-        offset = shape.mesh().vertices[0] - surface.vertices[0]
-        if isinstance(shape, Mesh):
-            cells = shape.field_cells
-            if isinstance(shape.collision, Shape):
-                surface = shape.collision.surface()
-        _FIELDS[shape] = sample_distance(surface.transformed(offset=offset), cells=cells)
-    return _FIELDS[shape]
+    surface, cells = shape.surface(), None
+    offset = shape.mesh().vertices[0] - surface.vertices[0]
+    if isinstance(shape, Mesh):
+        cells = shape.field_cells
+        if isinstance(shape.collision, Shape):
+            surface = shape.collision.surface()
+    return sample_distance(surface.transformed(offset=offset), cells=cells)
 
 
 def sample_distance(surface: TriangleMesh, *, cells: int | None = None) -> DistanceField:
@@ -80,7 +74,7 @@ def sample_distance(surface: TriangleMesh, *, cells: int | None = None) -> Dista
 
     Args:
         surface: closed and looking outwards, m.
-        cells: of the grid along the longest side of the bounding box; None chooses (see ``distance_field``).
+        cells: of the grid along the longest side of the bounding box; None chooses (see ``sample_shape``).
 
     Raises:
         UserError: the cells are too coarse for the solid: no node lies inside.

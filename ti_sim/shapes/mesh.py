@@ -33,7 +33,7 @@ class Mesh(Shape):
             not be closed), another shape (in m, placed by its own frame), or None for this mesh itself. Other bodies meet
             this mesh, or the other shape.
         field_cells: cells along the longest side of the grid on which the distance to the surface is held, by which other
-            bodies meet it; None for a usual choice (see ``distance.distance_field``).
+            bodies meet it; None for a usual choice (see ``distance.sample_shape``).
 
     Raises:
         UserError: the file is missing, unreadable or without faces; the surface is not watertight, not consistently

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ti_sim.shapes.mass import MassProperties, integrate_surface
 from ti_sim.shapes.surface import TriangleMesh, merge_vertices
+
+if TYPE_CHECKING:
+    from ti_sim.shapes.distance import DistanceField
 
 
 class Shape(ABC):
@@ -25,6 +30,13 @@ class Shape(ABC):
         """The render mesh: vertices [V, 3] float64 in m relative to the CENTRE OF MASS, axes of the own frame."""
         surface = self.surface()
         return surface.transformed(offset=-integrate_surface(surface).centre_of_mass)
+
+    @cached_property
+    def distance_field(self) -> DistanceField:
+        """Signed distance to the solid about its centre of mass (``distance.sample_shape``), made when it is first asked for."""
+        from ti_sim.shapes.distance import sample_shape
+
+        return sample_shape(self)
 
 
 def mass_properties(shape: Shape) -> MassProperties:

@@ -1,0 +1,87 @@
+"""A solver's rollout as one call on ``ti.ad.Tape``, its adjoint ours: for programs in Taichi without torch."""
+
+from typing import Any, ClassVar
+
+from ti_sim.adjoint import Adjoint, StoreAll
+from ti_sim.base.arrays import Array, check_array, empty_like_family
+from ti_sim.base.errors import UserError
+from ti_sim.base.kernels import accumulate, copy
+from ti_sim.base.runtime import ti
+
+
+class SolverTape:
+    """A rollout that records itself on a running tape; each solver with one derives from this class.
+
+    The arrays are ti.ndarrays with ``needs_grad=True`` (empty ones may be numpy arrays); the gradient is added to the ``.grad``
+    of every input array.
+
+    Attributes:
+        frame_names: what the rollout calls positions and velocities at the frames.
+    """
+
+    frame_names: ClassVar[tuple[str, str]]
+
+    def __init__(self, solver: Any, frames: int, *, adjoint: Adjoint | None = None) -> None:
+        """Bind a solver to a number of frame intervals.
+
+        Args:
+            solver: what to run.
+            frames: frame intervals.
+            adjoint: how states are kept; StoreAll() when None.
+        """
+        self.solver = solver
+        self.frames = frames
+        self.adjoint = adjoint or StoreAll()
+
+    def record(self, inputs: Any, positions: Array, velocities: Array) -> None:
+        """Simulate, and write positions and velocities at the frames.
+
+        Args:
+            inputs: the solver's.
+            positions, velocities: ti.ndarrays of the shapes of the rollout's ``frame_names``.
+
+        Raises:
+            UserError: shapes or precision do not fit.
+        """
+        _run(_Call(self), inputs, positions, velocities)
+
+
+class _Call:
+    """One call of a ``SolverTape``: each keeps its own states, so that a tape may hold several."""
+
+    def __init__(self, tape: SolverTape) -> None:
+        self.solver, self.frames, self.adjoint, self.names = tape.solver, tape.frames, tape.adjoint, tape.frame_names
+        self.rollout: Any = None
+
+
+@ti.ad.grad_replaced
+def _run(call: _Call, inputs: Any, positions: Array, velocities: Array) -> None:
+    """Forward part of ``SolverTape``; the tape finds its adjoint, ``_run_adjoint``."""
+    call.rollout = call.solver.rollout(_without_gradient(inputs), call.frames, adjoint=call.adjoint)
+    for name, given in zip(call.names, (positions, velocities), strict=True):
+        result = getattr(call.rollout, name)
+        check_array(given, name, tuple(result.shape))
+        copy(result, given)
+
+
+@ti.ad.grad_for(_run)
+def _run_adjoint(call: _Call, inputs: Any, positions: Array, velocities: Array) -> None:
+    """Add the adjoints of all inputs to their ``.grad``; reads the frames' ``.grad``."""
+    if positions.grad is None or velocities.grad is None:
+        raise UserError(f"{' and '.join(call.names)} have no gradient: make both with ti.ndarray(..., needs_grad=True)")
+    bars = call.solver.rollout_adjoint(call.rollout, positions.grad, velocities.grad)
+    for array, bar in zip(inputs.arrays(), bars.arrays(), strict=True):
+        if isinstance(array, ti.Ndarray) and array.grad is not None:
+            accumulate(bar, array.grad)
+
+
+def _without_gradient(inputs: Any) -> Any:
+    """The inputs with copies of the arrays that carry no ``.grad``: with one, taichi would compile every kernel a second time."""
+    copies = []
+    for array in inputs.arrays():
+        if isinstance(array, ti.Ndarray):
+            copies.append(empty_like_family(array, tuple(array.shape)))
+            copy(array, copies[-1])
+        else:
+            copies.append(array)
+    return type(inputs)(*copies)
