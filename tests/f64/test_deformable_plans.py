@@ -1,5 +1,6 @@
 """The execution plans of the deformable solver give the same, the tape gives the adjoint, and the longest stable step is one."""
 
+import time
 from dataclasses import fields, replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from tests.reference.deformable_cases import inputs_for, solid_body
 from ti_sim import Checkpoint, DeformableTape, StoreAll, Tape, UserError, stable_step
 from ti_sim.base.launch import Launcher
+from ti_sim.base.parallel import Pace, thread_count
 from ti_sim.base.runtime import ti
 from ti_sim.deformable import element_plan
 from ti_sim.deformable import solver as solver_module
@@ -95,9 +97,34 @@ def test_element_plan_repeats_itself_bit_by_bit(monkeypatch: pytest.MonkeyPatch)
         np.testing.assert_array_equal(array, twice[name])
 
 
+def test_a_team_gives_what_one_thread_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts and the order of their sums are the same, so that the choice of threads changes no bit."""
+    monkeypatch.setattr(element_plan, "copies_of", lambda: 2)
+    model, inputs = block_and_sheet(worlds=1)
+    found = []
+    for threads in sorted({1, min(2, thread_count())}):
+        monkeypatch.setattr(element_plan, "team_of", lambda worlds, threads=threads: threads)
+        found.append(run(model, inputs, "element", StoreAll()))
+    for name, array in found[0].items():
+        np.testing.assert_array_equal(array, found[-1][name])
+
+
+def test_pace_takes_every_step_once_and_keeps_to_the_faster_way() -> None:
+    calls = []
+
+    def launch(threads: int, first: int, count: int) -> None:
+        calls.append((threads, first, count))
+        time.sleep(1e-4 * count * (4 if threads > 1 else 1))  # a team that waits for a busy core
+
+    Pace(2).run(launch, 400)
+    assert [first for _, first, _ in calls] == np.cumsum([0] + [count for _, _, count in calls[:-1]]).tolist()
+    assert sum(count for _, _, count in calls) == 400
+    assert calls[0][0] == 2 and sum(count for threads, _, count in calls if threads == 1) > 300
+
+
 def test_plan_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver_module, "thread_count", lambda: 2)
-    for cells, one_world in ((5, "world"), (9, "element")):
+    for cells, one_world in ((4, "world"), (9, "element")):
         model = solid_body(box_tets((1.0, 1.0, 1.0), (cells, cells, cells)))[0]
         solver = DeformableSolver(model, DeformableSettings(dt=1e-3, substeps=1))
         assert (solver.plan(1), solver.plan(8)) == (one_world, "world")

@@ -10,16 +10,16 @@ from ti_sim.base.runtime import require, ti
 
 
 class Launcher:
-    """A kernel with all of its arguments set, to be launched again and again with another value of its first one, an integer.
+    """A kernel with all of its arguments set, to be launched again and again with other values of its first ones, integers.
 
-    A call of a kernel costs about 5 us for every array among its arguments; a launch of this costs one integer.
+    A call of a kernel costs about 5 us for every array among its arguments; a launch of this costs the integers.
     """
 
-    def __init__(self, kernel: Any, *arguments: Any) -> None:
+    def __init__(self, kernel: Any, *arguments: Any, integers: int = 1) -> None:
         """Compile the kernel and set its arguments.
 
         Args:
-            kernel: a ti.kernel whose first argument is an int.
+            kernel: a ti.kernel whose first ``integers`` arguments are ints.
             arguments: the others in their order: arrays, ints, floats, values of ti.template(). Arrays must stay where they are;
                 this keeps them alive.
 
@@ -30,10 +30,10 @@ class Launcher:
         primal = kernel._primal
         self._arrays = [kernel_view(argument) if hasattr(argument, "shape") else argument for argument in arguments]
         self._program = ti.lang.impl.get_runtime().prog
-        compiled = primal.compiled_kernels[primal.ensure_compiled(0, *self._arrays)]
+        compiled = primal.compiled_kernels[primal.ensure_compiled(*[0] * integers, *self._arrays)]
         self._context = compiled.make_launch_context()
-        at = 1
-        for value, slot in zip(self._arrays, primal.arguments[1:], strict=True):
+        at = integers
+        for value, slot in zip(self._arrays, primal.arguments[integers:], strict=True):
             if isinstance(slot.annotation, ti.template):
                 continue
             if isinstance(value, int):
@@ -47,9 +47,10 @@ class Launcher:
             at += 1
         self._code = self._program.compile_kernel(self._program.config(), self._program.get_device_caps(), compiled)
 
-    def __call__(self, number: int) -> None:
-        """Launch with ``number`` for the first argument."""
-        self._context.set_arg_int((0,), number)
+    def __call__(self, *numbers: int) -> None:
+        """Launch with ``numbers`` for the first arguments."""
+        for at, number in enumerate(numbers):
+            self._context.set_arg_int((at,), number)
         self._program.launch_kernel(self._code, self._context)
 
     def _set_memory(self, at: int, array: Array, device: str, name: str) -> None:

@@ -1,9 +1,9 @@
 """Element-parallel plan: in each step threads share the elements, then the particles.
 
-No thread writes where another one does. With ``copies`` (for the few threads of a CPU) each of so many threads goes through its
-part of the elements and adds to its own copy of the particles. Without (for the many of a GPU), there is one thread an element,
-which writes what it gives its corners to slots of its own. Each particle then sums up its copies or slots, always in the same
-order: results are repeatable, and those of the world-parallel plan up to the order of sums.
+No thread writes where another one does. With ``copies`` (for the few threads of a CPU) the elements have so many parts, each of
+which adds to its own copy of the particles, and a launch takes many steps. Without (for the many of a GPU), there is one thread
+an element, which writes what it gives its corners to slots of its own. Each particle then sums up its copies or slots, always in
+the same order: results are repeatable, and those of the world-parallel plan up to the order of sums.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ti_sim.base.arrays import Array, ints_like_family
-from ti_sim.base.parallel import PORTION, thread_count
+from ti_sim.base.parallel import PORTION, meet, thread_count
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.arrays import FAMILIES, TABLES, deformable_arrays, deformable_bars
@@ -31,7 +31,7 @@ class Slots:
         start: [P + 1] int32, where each particle's entries in ``slot`` begin.
         slot: [slots] int32, numbers of slots, particle by particle.
         elements: number of elements of all families.
-        copies: threads with a copy of the particles each; 0 for slots.
+        copies: parts of the elements with a copy of the particles each; 0 for slots.
         rows: number of copies times P, or of slots.
     """
 
@@ -58,8 +58,13 @@ def slots_of(model: DeformableModel, like: Array) -> Slots:
 
 
 def copies_of() -> int:
-    """Threads among which the plan shares the elements on this device; 0 for one thread an element."""
+    """Parts into which the plan cuts the elements on this device; 0 for one thread an element."""
     return min(max(thread_count(), 2), _MOST_COPIES) if require().device == "cpu" else 0
+
+
+def team_of(worlds: int) -> int:
+    """Threads of a CPU that share one of so many worlds: all teams together are no more than there are."""
+    return max(min(copies_of(), thread_count() // worlds), 1)
 
 
 @ti.func
@@ -127,9 +132,16 @@ def move_and_store(
             kept[b, (step + 1) // keep_every, p, k] = states[b, next_row, p, k]
 
 
+@ti.func
+def parts_of(member, team, parts):
+    """How many of the parts member, member + team, ... there are below ``parts``."""
+    return (parts - member + team - 1) // team
+
+
 @ti.kernel
 def step_all(
-    step: int, copies: ti.template(), features: ti.template(), states: ti.types.ndarray(), first_step: int, in_place: int,
+    step: int, count: int, team: int, nothing: int, meeting: ti.types.ndarray(), copies: ti.template(), features: ti.template(),
+    states: ti.types.ndarray(), first_step: int, in_place: int,
     given: ti.types.ndarray(), slot_start: ti.types.ndarray(), corner_slot: ti.types.ndarray(),
     particle_q: ti.types.ndarray(), particle_qd: ti.types.ndarray(), write_frames: int, keep_every: int,
     kept: ti.types.ndarray(), fault: ti.types.ndarray(),
@@ -143,43 +155,48 @@ def step_all(
     gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
     elements: int, ground: float, dt: float, substeps: int,
 ):  # fmt: skip
-    """Advance every world by one step, from row ``step - first_step`` of states [B, rows, P, 6] or, ``in_place``, row 0.
+    """Advance every world from row ``step - first_step`` of states [B, rows, P, 6] or, ``in_place``, row 0.
+
+    With copies by ``count`` steps, each world by ``team`` threads that meet twice in every step (see ``parallel.meet``, also for
+    ``meeting`` [B, 2] and ``nothing``); without by one step.
 
     Writes states, frames and checkpoints as ``world_plan.advance``, and to fault [B, P] the first step after which a particle's
     state is not finite. given [B, copies P or slots, 3] holds zeros. Adjoint: ``step_all_adjoint``, by hand.
     """
     if ti.static(copies > 0):
-        for index in range(states.shape[0] * copies * PORTION):
+        for index in range(states.shape[0] * team * PORTION):
             if index % PORTION == 0:
-                b, part = index // PORTION // copies, index // PORTION % copies
-                row = step - first_step
-                if in_place == 1:
-                    row = 0
-                mine = own_copy(part * states.shape[2])
-                body = deformable_arrays(
-                    features, mine, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                    spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
-                    solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
-                    gravity, wind, load, prescribed_qd,
-                )  # fmt: skip
-                part_forces(body, states, given, b, row, step // substeps, part, copies)
-        for index in range(states.shape[0] * copies * PORTION):
-            if index % PORTION == 0:
-                b, part = index // PORTION // copies, index // PORTION % copies
-                row, next_row = step - first_step, step - first_step + 1
-                if in_place == 1:
-                    row, next_row = 0, 0
-                body = deformable_arrays(
-                    features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                    spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
-                    solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
-                    gravity, wind, load, prescribed_qd,
-                )  # fmt: skip
-                for p in range(states.shape[2] * part // copies, states.shape[2] * (part + 1) // copies):
-                    move_and_store(
-                        copies, body, states, given, slot_start, corner_slot, particle_q, particle_qd, write_frames, keep_every,
-                        kept, fault, b, row, next_row, step, substeps, p, ground, dt,
-                    )  # fmt: skip
+                b, member = index // PORTION // team, index // PORTION % team
+                for s in range(count):
+                    at = step + s
+                    row, next_row = at - first_step, at - first_step + 1
+                    if in_place == 1:
+                        row, next_row = 0, 0
+                    for k in range(parts_of(member, team, copies)):
+                        part = member + k * team
+                        mine = own_copy(part * states.shape[2])
+                        body = deformable_arrays(
+                            features, mine, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                            spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass,
+                            particle_material, solid_material, solid_actuation, tri_material, tri_actuation, edge_material,
+                            edge_actuation, spring_material, gravity, wind, load, prescribed_qd,
+                        )  # fmt: skip
+                        part_forces(body, states, given, b, row, at // substeps, part, copies)
+                    meet(meeting, b, team, 2 * s, nothing)
+                    for k in range(parts_of(member, team, copies)):
+                        part = member + k * team
+                        body = deformable_arrays(
+                            features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                            spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass,
+                            particle_material, solid_material, solid_actuation, tri_material, tri_actuation, edge_material,
+                            edge_actuation, spring_material, gravity, wind, load, prescribed_qd,
+                        )  # fmt: skip
+                        for p in range(states.shape[2] * part // copies, states.shape[2] * (part + 1) // copies):
+                            move_and_store(
+                                copies, body, states, given, slot_start, corner_slot, particle_q, particle_qd, write_frames,
+                                keep_every, kept, fault, b, row, next_row, at, substeps, p, ground, dt,
+                            )  # fmt: skip
+                    meet(meeting, b, team, 2 * s + 1, nothing)
     else:
         for b, i in ti.ndrange(states.shape[0], elements):
             row = step - first_step
@@ -239,7 +256,8 @@ def take_and_move_adjoint(
 
 @ti.kernel
 def step_all_adjoint(
-    step: int, copies: ti.template(), features: ti.template(), states: ti.types.ndarray(), first_step: int,
+    step: int, count: int, team: int, nothing: int, meeting: ti.types.ndarray(), copies: ti.template(), features: ti.template(),
+    states: ti.types.ndarray(), first_step: int,
     pending: ti.types.ndarray(), slot_start: ti.types.ndarray(), corner_slot: ti.types.ndarray(), bar: ti.types.ndarray(),
     dual: ti.types.ndarray(), particle_q_bar: ti.types.ndarray(), particle_qd_bar: ti.types.ndarray(),
     particle_table: ti.types.ndarray(), tet_indices: ti.types.ndarray(), hex_indices: ti.types.ndarray(),
@@ -257,50 +275,55 @@ def step_all_adjoint(
     prescribed_qd_bar: ti.types.ndarray(),
     elements: int, ground: float, dt: float, substeps: int,
 ):  # fmt: skip
-    """Adjoint of ``step_all``, whose first state is in row ``step - first_step`` of states: over particles, then over elements.
+    """Adjoint of ``step_all``, from ``step`` downwards: over particles, then over elements.
+
+    The state before a step is in row ``step - first_step`` of states. Steps, threads and meetings are as for ``step_all``.
 
     Turns bar [B, P, 6], to which pending [B, copies P or slots, 6] belongs, from the adjoint of the state after the step into
     that of the first one, taking in the adjoints of the frame that the step reaches. Adds to the inputs' adjoints (gravity
     [B, P, 3] by particle, wind [B, T, 3] by triangle). dual [B, P, 3] is scratch.
     """
     if ti.static(copies > 0):
-        for index in range(states.shape[0] * copies * PORTION):
+        for index in range(states.shape[0] * team * PORTION):
             if index % PORTION == 0:
-                b, part = index // PORTION // copies, index // PORTION % copies
-                body = deformable_arrays(
-                    features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                    spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
-                    solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
-                    gravity, wind, load, prescribed_qd,
-                )  # fmt: skip
-                bars = deformable_bars(
-                    particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
-                    tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
-                    load_bar, prescribed_qd_bar,
-                )  # fmt: skip
-                for p in range(states.shape[2] * part // copies, states.shape[2] * (part + 1) // copies):
-                    take_and_move_adjoint(
-                        copies, body, bars, states, pending, slot_start, corner_slot, bar, dual, particle_q_bar,
-                        particle_qd_bar, b, step - first_step, step, substeps, p, ground, dt,
-                    )  # fmt: skip
-        for index in range(states.shape[0] * copies * PORTION):
-            if index % PORTION == 0:
-                b, part = index // PORTION // copies, index // PORTION % copies
-                mine = own_copy(part * states.shape[2])
-                body = deformable_arrays(
-                    features, mine, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                    spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
-                    solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
-                    gravity, wind, load, prescribed_qd,
-                )  # fmt: skip
-                bars = deformable_bars(
-                    particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
-                    tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
-                    load_bar, prescribed_qd_bar,
-                )  # fmt: skip
-                part_adjoints(
-                    body, bars, states, dual, pending, b, step - first_step, step // substeps, part, copies
-                )
+                b, member = index // PORTION // team, index // PORTION % team
+                for s in range(count):
+                    at = step - s
+                    for k in range(parts_of(member, team, copies)):
+                        part = member + k * team
+                        body = deformable_arrays(
+                            features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                            spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass,
+                            particle_material, solid_material, solid_actuation, tri_material, tri_actuation, edge_material,
+                            edge_actuation, spring_material, gravity, wind, load, prescribed_qd,
+                        )  # fmt: skip
+                        bars = deformable_bars(
+                            particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
+                            tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar,
+                            wind_bar, load_bar, prescribed_qd_bar,
+                        )  # fmt: skip
+                        for p in range(states.shape[2] * part // copies, states.shape[2] * (part + 1) // copies):
+                            take_and_move_adjoint(
+                                copies, body, bars, states, pending, slot_start, corner_slot, bar, dual, particle_q_bar,
+                                particle_qd_bar, b, at - first_step, at, substeps, p, ground, dt,
+                            )  # fmt: skip
+                    meet(meeting, b, team, 2 * s, nothing)
+                    for k in range(parts_of(member, team, copies)):
+                        part = member + k * team
+                        mine = own_copy(part * states.shape[2])
+                        body = deformable_arrays(
+                            features, mine, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
+                            spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass,
+                            particle_material, solid_material, solid_actuation, tri_material, tri_actuation, edge_material,
+                            edge_actuation, spring_material, gravity, wind, load, prescribed_qd,
+                        )  # fmt: skip
+                        bars = deformable_bars(
+                            particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
+                            tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar,
+                            wind_bar, load_bar, prescribed_qd_bar,
+                        )  # fmt: skip
+                        part_adjoints(body, bars, states, dual, pending, b, at - first_step, at // substeps, part, copies)
+                    meet(meeting, b, team, 2 * s + 1, nothing)
     else:
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
             body = deformable_arrays(

@@ -19,8 +19,7 @@ from ti_sim.base.arrays import (
     zeros_like_family,
 )
 from ti_sim.base.errors import DivergenceError, UserError
-from ti_sim.base.launch import Launcher
-from ti_sim.base.parallel import spread_of, thread_count
+from ti_sim.base.parallel import Pace, spread_of, thread_count
 from ti_sim.base.runtime import require
 from ti_sim.deformable import element_plan, world_plan
 from ti_sim.deformable.arrays import TABLES
@@ -29,6 +28,7 @@ from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.prepared import AdjointSums, PreparedInputs, compiled_for, prepare
 from ti_sim.deformable.states import begin, begin_adjoint, begin_frames, copy_row
+from ti_sim.deformable.team_steps import TeamSteps
 
 # Steps whose parameter adjoints are summed before they join the sum over the rollout.
 _SUM_STEPS = 1024
@@ -37,7 +37,7 @@ _LARGEST_ARRAY = 2**31 - 1  # kernels count entries in 32 bits
 
 # Cost of an element's force on a CPU core [us], and of a step's elements that are worth sharing among threads.
 _COST = {"tet": 0.06, "hex": 0.9, "tet10": 0.6, "triangle": 0.04, "edge": 0.03, "spring": 0.01}
-_LEAST_WORK = 100.0
+_LEAST_WORK = 30.0
 _MANY_CUDA_WORLDS = 4096  # as many threads keep a GPU busy without sharing a world's elements
 
 
@@ -163,6 +163,7 @@ class DeformableSolver:
         states = rollout.states if every == 1 else empty_like_family(like, (b, span + 1, p, 6))
         bar, sums = zeros_like_family(like, (b, p, 6)), AdjointSums(self.model, inputs)
         slots = slots_of(self.model, like) if self._by_element(like) else None
+        pace = Pace(element_plan.team_of(b))
         pending = zeros_like_family(like, (b, slots.rows, 6)) if slots else None
         prepared, prepared_adjoint = prepare(self.model, inputs), prepare(self.model, inputs, differentiable=True)
         shared = (bar, empty_like_family(like, (b, p, 3)), particle_q_bar, particle_qd_bar, *prepared_adjoint.arrays)
@@ -174,12 +175,12 @@ class DeformableSolver:
             for start in reversed(range(first, first + count, _SUM_STEPS)):
                 length = min(_SUM_STEPS, first + count - start)
                 if slots:
-                    launch = Launcher(
+                    steps_back = TeamSteps(
                         element_plan.step_all_adjoint, slots.copies, prepared_adjoint.features, states, first, pending,
-                        slots.start, slots.slot, *shared, *sums.arguments(), slots.elements, *self._numbers(),
+                        slots.start, slots.slot, *shared, *sums.arguments(), slots.elements, *self._numbers(), worlds=b,
+                        like=like,
                     )  # fmt: skip
-                    for step in reversed(range(start, start + length)):
-                        launch(step)
+                    steps_back.run(start + length - 1, length, pace, direction=-1)
                 else:
                     world_plan.advance_adjoint(*views(
                         prepared_adjoint.features, states, rollout.diverged_step, *shared, *sums.arguments(), spread_of(b),
@@ -223,13 +224,12 @@ class DeformableSolver:
         if self._by_element(like):
             slots = slots_of(self.model, like)
             fault = int_zeros_like_family(like, (b, p))
-            launch = Launcher(
+            all_steps = TeamSteps(
                 element_plan.step_all, slots.copies, prepared.features, states, first, int(in_place),
                 zeros_like_family(like, (b, slots.rows, 3)), slots.start, slots.slot, *frames, int(write_frames),
-                keep_every, kept, fault, *prepared.arrays, slots.elements, *self._numbers(),
+                keep_every, kept, fault, *prepared.arrays, slots.elements, *self._numbers(), worlds=b, like=like,
             )  # fmt: skip
-            for step in range(first, first + steps):
-                launch(step)
+            all_steps.run(first, steps, Pace(element_plan.team_of(b)), direction=1)
             element_plan.first_fault(*views(fault, *diverged))
             return
         world_plan.advance(*views(

@@ -1,0 +1,53 @@
+"""Many steps of the element plan: on a CPU by threads that stay together for whole launches, on a GPU step by step."""
+
+from typing import Any
+
+import numpy as np
+
+from ti_sim.base.arrays import Array, int_zeros_like_family
+from ti_sim.base.launch import Launcher
+from ti_sim.base.parallel import Pace
+
+
+class TeamSteps:
+    """A kernel of the element plan with its arguments set."""
+
+    def __init__(self, kernel: Any, copies: int, *arguments: Any, worlds: int, like: Array) -> None:
+        """Set the arguments.
+
+        Args:
+            kernel: ``element_plan.step_all`` or ``step_all_adjoint``.
+            copies: parts of the elements, 0 on a GPU.
+            arguments: of the kernel from ``features`` on.
+            worlds: B.
+            like: an array of the container and device of the others.
+        """
+        self._copies = copies
+        # Threads of a CPU meet in host memory, whatever the container of the other arrays.
+        self._meeting = np.zeros((worlds, 2), dtype=np.int32) if copies else int_zeros_like_family(like, (1, 2))
+        self._launch = Launcher(kernel, self._meeting, copies, *arguments, integers=4)
+
+    def run(self, first: int, steps: int, pace: Pace, *, direction: int) -> None:
+        """Take ``steps`` steps.
+
+        Args:
+            first: number of the first one.
+            steps: how many.
+            pace: chooses the threads.
+            direction: 1 for rising numbers of steps, -1 for falling ones.
+
+        Raises:
+            RuntimeError: a thread waited for seconds for another one, which the system did not let run.
+        """
+        if not self._copies:
+            for step in range(first, first + direction * steps, direction):
+                self._launch(step, 1, 1, 0)
+            return
+
+        def launch(team: int, done: int, count: int) -> None:
+            self._meeting.fill(0)
+            self._launch(first + direction * done, count, team, 0)
+            if self._meeting[:, 1].any():
+                raise RuntimeError("threads of a simulation waited for each other in vain: choose plan='world'")
+
+        pace.run(launch, steps)
