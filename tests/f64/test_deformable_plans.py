@@ -124,7 +124,7 @@ def test_pace_takes_every_step_once_and_keeps_to_the_faster_way() -> None:
 
 def test_plan_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver_module, "thread_count", lambda: 2)
-    for cells, one_world in ((4, "world"), (9, "element")):
+    for cells, one_world in ((3, "world"), (9, "element")):
         model = solid_body(box_tets((1.0, 1.0, 1.0), (cells, cells, cells)))[0]
         solver = DeformableSolver(model, DeformableSettings(dt=1e-3, substeps=1))
         assert (solver.plan(1), solver.plan(8)) == (one_world, "world")

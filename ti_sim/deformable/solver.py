@@ -35,9 +35,9 @@ _SUM_STEPS = 1024
 
 _LARGEST_ARRAY = 2**31 - 1  # kernels count entries in 32 bits
 
-# Cost of an element's force on a CPU core [us], and of a step's elements that are worth sharing among threads.
+# Cost of an element's force on a CPU core [us], and of the elements of a step that are worth sharing among threads.
 _COST = {"tet": 0.06, "hex": 0.9, "tet10": 0.6, "triangle": 0.04, "edge": 0.03, "spring": 0.01}
-_LEAST_WORK = 30.0
+_LEAST_WORK = 12.0
 _MANY_CUDA_WORLDS = 4096  # as many threads keep a GPU busy without sharing a world's elements
 
 
