@@ -267,10 +267,17 @@ def check_robot(names: dict[str, Any]) -> None:
     assert angles.shape == (2, 6) and abs(angles[0, 1] - angles[1, 1]) > 1e-3
 
 
+def check_blocks(names: dict[str, Any]) -> None:
+    """Stiffer blocks sag less, and the gradient says so."""
+    heights = names["blocks"].particle_q[:, -1, :, 2].mean(dim=1)
+    assert names["blocks"].particle_q.shape == (2, 11, 63, 3) and heights[1] > heights[0]
+    assert (names["E"].grad > 0).all() and names["E"].grad[0] > names["E"].grad[1]
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "result": check_inversion, "density": check_gradient, "jacobian": check_jacobian, "record": check_cameras, "film": check_film,
     "network": check_network, "planar": check_head, "found": check_oracle, "lamps": check_joints,
-    "robot": check_robot,
+    "robot": check_robot, "blocks": check_blocks,
 }  # fmt: skip
 
 
