@@ -72,11 +72,11 @@ class Pace:
         """Call ``launch(threads, first step, count)`` until all ``steps`` are done."""
         done = 0
         while done < steps:
-            # The second round and every 16th one try what was slower.
-            other = len(self._sizes) > 1 and self._turn % 16 == 1
-            preferred = self._seconds.index(min(self._seconds))
-            chosen = 1 - preferred if other and self._turn > 1 else int(other) if self._turn < 2 else preferred
-            count = min(max(self._steps // 4, 1) if other else self._steps, steps - done)
+            # The first round only wakes the threads up. Then both ways are timed, and what is slower every eighth round again.
+            other = len(self._sizes) > 1 and (self._turn == 2 or self._turn % 8 == 7)
+            preferred = 0 if self._turn < 3 else self._seconds.index(min(self._seconds))
+            chosen = 1 - preferred if other else preferred
+            count = min(max(self._steps // 4, 2) if other else self._steps, steps - done)
             began = time.perf_counter()
             launch(self._sizes[chosen], done, count)
             seconds = time.perf_counter() - began
