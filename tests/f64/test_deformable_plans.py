@@ -1,6 +1,5 @@
 """The execution plans of the deformable solver give the same, the tape gives the adjoint, and the longest stable step is one."""
 
-import time
 from dataclasses import fields, replace
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 
 from tests.reference.deformable_cases import inputs_for, solid_body
 from ti_sim import Checkpoint, DeformableTape, StoreAll, Tape, UserError, stable_step
+from ti_sim.base import parallel
 from ti_sim.base.launch import Launcher
 from ti_sim.base.parallel import Pace, thread_count
 from ti_sim.base.runtime import ti
@@ -109,12 +109,13 @@ def test_a_team_gives_what_one_thread_gives(monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_array_equal(array, found[-1][name])
 
 
-def test_pace_takes_every_step_once_and_keeps_to_the_faster_way() -> None:
-    calls = []
+def test_pace_takes_every_step_once_and_keeps_to_the_faster_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, clock = [], [0.0]
+    monkeypatch.setattr(parallel.time, "perf_counter", lambda: clock[0])
 
     def launch(threads: int, first: int, count: int) -> None:
         calls.append((threads, first, count))
-        time.sleep(1e-4 * count * (4 if threads > 1 else 1))  # a team that waits for a busy core
+        clock[0] += 1e-4 * count * (4 if threads > 1 else 1)  # a team that waits for a busy core
 
     Pace(2).run(launch, 400)
     assert [first for _, first, _ in calls] == np.cumsum([0] + [count for _, _, count in calls[:-1]]).tolist()
