@@ -40,8 +40,8 @@ class Case:
         unknowns: names of the parameters.
         truth: their true value.
         low, high: ends of the range of the first guesses.
-        log: whether guesses and errors are in log10.
-        unit: of the error.
+        log: whether guesses are uniform in log10.
+        unit: of the error, "log10" for one of decades.
         paper: loss or "guess" -> RISP (ICLR 2022), table 2: mean and standard deviation of the error over 4 repeats.
     """
 
@@ -56,7 +56,7 @@ class Case:
     def error(self, values: Sequence[float]) -> float:
         """Mean distance of the estimates from the truth."""
         given = np.asarray(values)
-        return float(np.abs(np.log10(given / self.truth) if self.log else given - self.truth).mean())
+        return float(np.abs(np.log10(given / self.truth) if self.unit == "log10" else given - self.truth).mean())
 
     def guess(self, seed: int, repeat: int) -> list[float]:
         """The first guess of a repeat, uniform in the range."""
@@ -87,6 +87,13 @@ CASES = {
         paper={
             "guess": "5.70e-1 ± 1.62e-1", "pixel": "1.04e-1 ± 9.62e-2", "no-grad": "4.85e-2 ± 2.16e-2",
             "full": "3.96e-2 ± 2.73e-2", "state": "3.92e-3 ± 4.40e-4",
+        },
+    ),
+    "rod": Case(
+        ("rod.E",), 1e5, 1e4, 1e7, log=True, unit="Pa",
+        paper={
+            "guess": "1.30e6 ± 1.35e6", "pixel": "8.50e5 ± 1.42e6", "no-grad": "8.78e4 ± 1.52e5",
+            "full": "9.31e1 ± 4.21e1", "state": "4.36e0 ± 3.57e0",
         },
     ),
 }  # fmt: skip

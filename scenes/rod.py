@@ -71,7 +71,7 @@ def make_task(scene: Scene) -> RispTask:
     """
     head = SensorHead(
         "rod", particles=sensors(scene), axis=2, low=-0.5, high=0.2,
-        draws={"rod.E": (2e4, 1e7), "press.force": (-1.0, 1.0)},
+        draws={"rod.E": (2e4, 1e7), "press.force": (-1.0, 1.0)}, worlds=64,
     )  # fmt: skip
     return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=30.0)
 

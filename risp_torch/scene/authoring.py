@@ -38,19 +38,22 @@ class DeformableScene(Stage):
     """The part of a scene that makes deformable bodies."""
 
     def __init__(
-        self, table: ParameterTable, style: Mapping[str, Any], *, sigma: float | Param, gamma: float | Param, frames: int
+        self, table: ParameterTable, style: Mapping[str, Any], *, sigma: float | Param, gamma: float | Param, frames: int,
+        controls: int,
     ) -> None:
         """A scene with nothing in it.
 
         Args:
             table, style, sigma, gamma: as for ``Stage``.
             frames: frame intervals, for which there are loads and actuations.
+            controls: rows of actuation in a frame interval.
 
         Raises:
             UserError: as ``Stage``.
         """
         super().__init__(table, style, sigma=sigma, gamma=gamma)
         self.frames = frames
+        self.controls = controls
         self.loads: list[Load] = []
         self._deformable_solver: DeformableSolver | None = None
 
@@ -91,7 +94,8 @@ class DeformableScene(Stage):
             fixed: particles that never move: indices, a mask, or a function of the mesh's vertices [V, 3] that returns a mask.
             prescribed: particles with a prescribed velocity, chosen in the same way.
             prescribed_velocity: of these [m/s]: (3,), (frames, 3), each held over a frame interval, or (frames, K, 3).
-            actuation: change of the elements' rest volume [1], (frames, E), each held over a frame interval; or (frames, G) for
+            actuation: change of the elements' rest volume [1], (rows, E), with a row for each frame interval or, in a scene with
+                ``controls``, so many for each; or (rows, G) for
             actuation_groups: [E] the column of ``actuation`` that each element has.
             contact: material of the particles on its surface, against the ground and bodies with collision; the
                 ground's own by default.
@@ -102,7 +106,8 @@ class DeformableScene(Stage):
         """
         axes = quaternion_axes(name, orientation)
         elements = make_solid(
-            self.table, name, mesh, material, actuation=actuation, groups=actuation_groups, frames=self.frames
+            self.table, name, mesh, material, actuation=actuation, groups=actuation_groups, frames=self.frames,
+            controls=self.controls,
         )
         self._add(
             name, elements=elements, vertices=mesh.vertices, axes=axes, density=density, density_unit="kg/m3", mass=mass,
@@ -147,7 +152,7 @@ class DeformableScene(Stage):
             mass: of its particles [kg], a number for each of them, or [V].
             position, orientation, rotation, velocity, angular_velocity, fixed, prescribed, prescribed_velocity: as for
                 ``add_solid``.
-            actuation: change of the triangles' rest area [1], (frames, T), or (frames, G) for
+            actuation: change of the triangles' rest area [1], (rows, T), or (rows, G) for
             actuation_groups: [T] the column of ``actuation`` that each triangle has.
             contact: material of its particles, against the ground and bodies with collision; the ground's own by
                 default.
@@ -163,7 +168,7 @@ class DeformableScene(Stage):
         axes = quaternion_axes(name, orientation)
         elements = make_cloth(
             self.table, name, mesh, material, bending=bending, air=air, actuation=actuation, groups=actuation_groups,
-            frames=self.frames,
+            frames=self.frames, controls=self.controls,
         )  # fmt: skip
         self._add(
             name, elements=elements, vertices=mesh.vertices, axes=axes, density=density, density_unit="kg/m2", mass=mass,
@@ -206,7 +211,7 @@ class DeformableScene(Stage):
             mass: of its particles [kg], a number for each of them, or [V].
             depth: of the slice along the normal [m]; masses and forces grow with it alike.
             position, orientation, velocity, angular_velocity, fixed, prescribed, prescribed_velocity: as for ``add_solid``.
-            actuation: change of the triangles' rest area [1], (frames, T), or (frames, G) for
+            actuation: change of the triangles' rest area [1], (rows, T), or (rows, G) for
             actuation_groups: [T] the column of ``actuation`` that each triangle has.
             contact: material of its particles, against the ground and bodies with collision; the ground's own by
                 default.
@@ -218,7 +223,7 @@ class DeformableScene(Stage):
         axes = quaternion_axes(name, orientation)
         elements = make_flat_body(
             self.table, name, mesh, material, depth=depth, turn=axes, actuation=actuation, groups=actuation_groups,
-            frames=self.frames,
+            frames=self.frames, controls=self.controls,
         )  # fmt: skip
         self._add(
             name, elements=elements, vertices=mesh.vertices, axes=axes, density=density, density_unit="kg/m3", mass=mass,

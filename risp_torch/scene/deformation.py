@@ -113,7 +113,9 @@ def deformable_model(parts: Sequence[Deformable], loads: Sequence[Load], *, grou
     )
 
 
-def deformable_inputs(parts: Sequence[Deformable], loads: Sequence[Load], values: Values, *, frames: int) -> DeformableInputs:
+def deformable_inputs(
+    parts: Sequence[Deformable], loads: Sequence[Load], values: Values, *, frames: int, controls: int = 1
+) -> DeformableInputs:
     """The solver's arrays; differentiable.
 
     Args:
@@ -121,6 +123,7 @@ def deformable_inputs(parts: Sequence[Deformable], loads: Sequence[Load], values
         loads: forces on them.
         values: parameters [B, ...].
         frames: frame intervals.
+        controls: rows of actuation in a frame.
 
     Raises:
         UserError: an actuation, a load or a prescribed velocity is given for fewer frames.
@@ -133,9 +136,9 @@ def deformable_inputs(parts: Sequence[Deformable], loads: Sequence[Load], values
 
     def acted(elements: Sequence[Elements], which: str, counted: str) -> torch.Tensor:
         rows = [
-            _actuation_rows(getattr(k, which), values, frames, count=len(getattr(k, counted))) for k in elements
+            _actuation_rows(getattr(k, which), values, frames, controls, count=len(getattr(k, counted))) for k in elements
         ]
-        return joined_rows(rows, some, (worlds, frames, 0), 2)
+        return joined_rows(rows, some, (worlds, frames * controls, 0), 2)
 
     wind = values.get("wind")
     return DeformableInputs(
@@ -181,6 +184,6 @@ def _load_rows(loads: Sequence[Load], values: Values, frames: int) -> torch.Tens
     return total
 
 
-def _actuation_rows(actuation: Actuation | None, values: Values, frames: int, *, count: int) -> torch.Tensor:
+def _actuation_rows(actuation: Actuation | None, values: Values, frames: int, controls: int, *, count: int) -> torch.Tensor:
     some = values["gravity"]
-    return some.new_zeros(len(some), frames, count) if actuation is None else actuation.rows(values, frames)
+    return some.new_zeros(len(some), frames * controls, count) if actuation is None else actuation.rows(values, frames)

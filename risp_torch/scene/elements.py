@@ -45,18 +45,20 @@ class Actuation:
     Attributes:
         name: of the parameter.
         groups: [E] which column of the parameter each element has, None where each has its own.
+        controls: C, rows of it in a frame.
     """
 
     name: str
     groups: np.ndarray | None
+    controls: int
 
     def rows(self, values: Values, frames: int) -> torch.Tensor:
-        """[B, frames, E].
+        """[B, frames C, E].
 
         Raises:
             UserError: there are fewer frames of it than are simulated.
         """
-        given = over_frames(self.name, values[self.name], frames)
+        given = over_frames(self.name, values[self.name], frames, controls=self.controls)
         if self.groups is None:
             return given
         return given[:, :, torch.as_tensor(self.groups.astype(np.int64), device=given.device)]
@@ -154,7 +156,8 @@ Elements = Solid | Sheet | Net
 
 
 def make_solid(
-    table: ParameterTable, name: str, mesh: SolidMesh, material: Elastic, *, actuation: Any, groups: Any, frames: int
+    table: ParameterTable, name: str, mesh: SolidMesh, material: Elastic, *, actuation: Any, groups: Any, frames: int,
+    controls: int,
 ) -> Solid:
     """Name a solid's numbers in the table and return its elements (arguments: ``Scene.add_solid``)."""
     if not isinstance(mesh, SolidMesh):
@@ -172,13 +175,13 @@ def make_solid(
     rest = rest_table(mesh.kind, mesh.vertices, mesh.indices, element_name=lambda e: f"element {e} of {name!r}")
     return Solid(
         mesh.kind, mesh.indices, corner_volumes(mesh.kind, rest), material.energy, stiffness,
-        add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames),
+        add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls),
     )  # fmt: skip
 
 
 def make_cloth(
     table: ParameterTable, name: str, mesh: SheetMesh, material: Membrane, *, bending: Bending | None, air: Air | None,
-    actuation: Any, groups: Any, frames: int,
+    actuation: Any, groups: Any, frames: int, controls: int,
 ) -> Sheet:  # fmt: skip
     """Name a cloth's numbers in the table and return its elements (arguments: ``Scene.add_cloth``)."""
     check_sheet(name, mesh)
@@ -199,18 +202,18 @@ def make_cloth(
     edges = np.zeros((0, 4), dtype=np.int32) if bending is None else bending_edges(mesh.triangles)
     fold = turn = None
     if bending is not None:
-        fold, turn = add_bending(table, name, mesh, bending, edges, frames=frames)
+        fold, turn = add_bending(table, name, mesh, bending, edges, frames=frames, controls=controls)
     shares = np.repeat(triangle_areas(mesh.vertices, mesh.triangles)[:, None] / 3, 3, axis=1)
     return Sheet(
         mesh.triangles, shares, np.zeros(3), 1.0, stiffness,
-        add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames), air is not None,
-        edges, fold, turn,
+        add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls),
+        air is not None, edges, fold, turn,
     )  # fmt: skip
 
 
 def make_flat_body(
     table: ParameterTable, name: str, mesh: SheetMesh, material: Elastic, *, depth: float, turn: np.ndarray, actuation: Any,
-    groups: Any, frames: int,
+    groups: Any, frames: int, controls: int,
 ) -> Sheet:  # fmt: skip
     """Name a flat body's numbers in the table and return its elements (arguments: ``Scene.add_flat_body``; ``turn`` [3, 3] takes
     the mesh's axes to the world's)."""
@@ -228,7 +231,7 @@ def make_flat_body(
     shares = np.repeat(depth * triangle_areas(mesh.vertices, mesh.triangles)[:, None] / 3, 3, axis=1)
     return Sheet(
         mesh.triangles, shares, turn @ plane_normal(name, mesh), depth, stiffness,
-        add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames), False,
+        add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls), False,
         np.zeros((0, 4), dtype=np.int32), None, None,
     )  # fmt: skip
 
@@ -255,7 +258,7 @@ def make_net(
 
 
 def add_bending(
-    table: ParameterTable, name: str, mesh: SheetMesh, bending: Bending, edges: np.ndarray, *, frames: int
+    table: ParameterTable, name: str, mesh: SheetMesh, bending: Bending, edges: np.ndarray, *, frames: int, controls: int
 ) -> tuple[np.ndarray | None, Actuation | None]:
     """Name the bending numbers; stiffness of the edges per rigidity where that is given, and their actuation."""
     count, fold = len(edges), None
@@ -273,14 +276,15 @@ def add_bending(
             raise UserError(f"the bending of {name} has rest_angle={rest!r}: give angles [rad], or 'mesh'")
         rest = rest_angles(mesh.vertices, edges)
     add_element_number(table, f"{name}.bending.rest_angle", rest, count, unit="rad")
-    turn = add_actuation(table, f"{name}.bending.actuation", bending.actuation, None, count=count, frames=frames, unit="rad")
+    turn = add_actuation(table, f"{name}.bending.actuation", bending.actuation, None, count=count, frames=frames,
+        controls=controls, unit="rad")
     return fold, turn
 
 
 def add_actuation(
-    table: ParameterTable, name: str, given: Any, groups: Any, *, count: int, frames: int, unit: str = ""
+    table: ParameterTable, name: str, given: Any, groups: Any, *, count: int, frames: int, controls: int, unit: str = ""
 ) -> Actuation | None:
-    """Name an actuation [frames, E], or [frames, G] with the group of each element; None for none.
+    """Name an actuation [frames C, E], or [frames C, G] with the group of each element; None for none.
 
     Raises:
         UserError: it has another size, or the groups do not fit.
@@ -298,25 +302,27 @@ def add_actuation(
                 f"the groups of {name} have shape {which.shape} of {which.dtype}: give {(count,)} whole numbers from 0 on"
             )
         columns = int(which.max()) + 1
-    if shape != (frames, columns):
+    rows = frames * controls
+    if shape != (rows, columns):
         what = "groups" if groups is not None else "elements"
-        raise UserError(f"{name} has shape {shape}, and {(frames, columns)} is needed (frame intervals, {what})")
-    table.add(name, given, unit=unit, shape=(frames, columns))
-    return Actuation(name, which)
+        when = "frame intervals" if controls == 1 else f"{controls} rows a frame interval"
+        raise UserError(f"{name} has shape {shape}, and {(rows, columns)} is needed ({when}, {what})")
+    table.add(name, given, unit=unit, shape=(rows, columns))
+    return Actuation(name, which, controls)
 
 
-def over_frames(name: str, value: torch.Tensor, frames: int) -> torch.Tensor:
-    """The first ``frames`` rows of a parameter [B, frame intervals, ...].
+def over_frames(name: str, value: torch.Tensor, frames: int, *, controls: int = 1) -> torch.Tensor:
+    """The rows of the first ``frames`` frames of a parameter [B, frame intervals times controls, ...].
 
     Raises:
         UserError: there are fewer.
     """
-    if value.shape[1] < frames:
+    if value.shape[1] < frames * controls:
         raise UserError(
-            f"{name} is given for {value.shape[1]} frame intervals, and {frames} are simulated: give more rows, or simulate "
-            "fewer frames"
+            f"{name} is given for {value.shape[1] // controls} frame intervals, and {frames} are simulated: give more rows, or "
+            "simulate fewer frames"
         )
-    return value[:, :frames]
+    return value[:, : frames * controls]
 
 
 def lumped(density: torch.Tensor, elements: Solid | Sheet, count: int) -> torch.Tensor:

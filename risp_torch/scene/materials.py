@@ -78,7 +78,8 @@ class Bending:
         damping: c of every edge [N m s].
         rest_angle: angle between the faces at an edge without a moment, 0 where they are in a plane [rad]; a number, one each, or
             "mesh": those of the mesh.
-        actuation: [frames, M] angles that are added in the sine [rad], each held over a frame interval; None for none.
+        actuation: [rows, M] angles that are added in the sine [rad], with as many rows as an actuation of ``add_cloth``; None
+            for none.
     """
 
     stiffness: Any = None

@@ -61,6 +61,7 @@ class Scene(DeformableScene):
         integrator: Integrator = "semi_implicit",
         plan: Plan = "auto",
         max_distance: float = math.inf,
+        controls: int = 1,
         sigma: float | Param = 1e-4,
         gamma: float | Param = 1e-3,
         shading: Literal["none", "lambert", "phong"] = "lambert",
@@ -81,6 +82,7 @@ class Scene(DeformableScene):
             plan: execution plan of the solver (``RigidSettings``).
             max_distance: of a body's centre of mass from the origin [m]; a world in which one goes farther has failed, and is
                 treated as one that diverged.
+            controls: rows of actuation of deformable bodies in a frame, each held over as many steps; 1 or a divisor of substeps.
             sigma: softness of edges in pictures, squared NDC of the shorter side ("softness.sigma").
             gamma: softness of depth order in pictures ("softness.gamma").
             shading: "none" (colours as they are), "lambert" (matt) or "phong" (with highlights: ``Surface``).
@@ -95,6 +97,8 @@ class Scene(DeformableScene):
         """
         if not frame_dt > 0 or frames < 1 or substeps < 1:
             raise UserError(f"frame_dt={frame_dt} s, frames={frames}, substeps={substeps}: all three must be positive")
+        if controls < 1 or substeps % controls:
+            raise UserError(f"controls={controls} and substeps={substeps}: give a number of controls that divides the substeps")
         self.name = name
         self.frame_dt = frame_dt
         self.settings = RigidSettings(
@@ -107,7 +111,7 @@ class Scene(DeformableScene):
         table = ParameterTable({})
         strength = np.ndim(gravity.value if isinstance(gravity, Param) else gravity) == 0
         table.add("gravity", gravity, unit="m/s2", shape=() if strength else (3,))
-        super().__init__(table, style, sigma=sigma, gamma=gamma, frames=frames)
+        super().__init__(table, style, sigma=sigma, gamma=gamma, frames=frames, controls=controls)
         self.forces: list[AppliedForce] = []
         self.rotors: list[Rotors] = []
         self.motors: list[Motors] = []

@@ -135,7 +135,9 @@ def step_warnings(scene: Scene) -> list[str]:
 def deformable_step_warnings(scene: Scene) -> list[str]:
     """A sentence where the physics step is too long for the deformable bodies at a scene's own values (``stable_step``)."""
     values, dt = scene.table.values(), scene.settings.dt
-    model, inputs = scene.deformable_solver().model, deformable_inputs(scene.deformables, scene.loads, values, frames=1)
+    model, inputs = scene.deformable_solver().model, deformable_inputs(
+        scene.deformables, scene.loads, values, frames=1, controls=scene.controls
+    )
     meeting = meeting_particles(scene)
     if len(meeting):  # against the hardest body, too, as against a ground of its material
         hardest = torch.stack([body.contact(values) for body in scene.bodies if body.collision is not None]).amax(dim=0)
@@ -299,7 +301,7 @@ def _particle_inputs(
     scene: Scene, values: Values, *, frames: int, state0: tuple[torch.Tensor, ...] | None
 ) -> DeformableInputs:
     """The deformable solver's arrays (arguments: ``Scene.rollout``)."""
-    inputs = deformable_inputs(scene.deformables, scene.loads, values, frames=frames)
+    inputs = deformable_inputs(scene.deformables, scene.loads, values, frames=frames, controls=scene.controls)
     return inputs if state0 is None else replace(inputs, particle_q0=state0[0], particle_qd0=state0[1])
 
 

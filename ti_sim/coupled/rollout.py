@@ -14,7 +14,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.coupled.contact import particle_loads, particle_loads_adjoint
 from ti_sim.deformable.arrays import deformable_arrays, deformable_bars
-from ti_sim.deformable.elements import part_adjoints, part_forces
+from ti_sim.deformable.elements import actuation_row, part_adjoints, part_forces
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
 
 
@@ -80,7 +80,7 @@ def advance(
                     for p in range(particles):
                         store_frame(states, b, row, step // substeps, p, particle_q, particle_qd)
                 if done < steps:
-                    part_forces(body, states, force, b, row, frame, 0, 1)
+                    part_forces(body, states, force, b, row, actuation_row(body, step, substeps), 0, 1)
                     particle_loads(world, body, meeting, margin, states, force, b, row)
                     eliminate_links(world, run, b, 0, frame, False)
                     accelerate_links(world, run, b, 0)
@@ -200,7 +200,7 @@ def advance_adjoint(
                 begin_accelerate_adjoint(world, joints, b, row, frame, step // substeps, seeded, body_q_bar, body_qd_bar)
                 if left < steps:
                     particle_loads_adjoint(world, bars, body, body_bars, meeting, margin, states, dual, bar, b, row)
-                    part_adjoints(body, body_bars, states, dual, bar, b, row, frame, 0, 1)
+                    part_adjoints(body, body_bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
                 g_bar += finish_accelerate_adjoint(world, bars, joints, joint_bar, b, row, 0, frame)
                 if seeded == 1:
                     for j in range(coordinates):

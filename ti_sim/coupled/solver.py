@@ -38,7 +38,7 @@ from ti_sim.coupled.rollout import advance, advance_adjoint
 from ti_sim.deformable.model import DeformableSettings
 from ti_sim.deformable.prepared import AdjointSums
 from ti_sim.deformable.prepared import prepare as prepare_particles
-from ti_sim.deformable.solver import DeformableRollout, DeformableSolver
+from ti_sim.deformable.solver import DeformableRollout, DeformableSolver, check_controls
 from ti_sim.deformable.states import begin as begin_particles
 from ti_sim.deformable.states import begin_adjoint as begin_particles_adjoint
 from ti_sim.deformable.states import copy_row
@@ -132,6 +132,7 @@ class CoupledSolver:
                 f"frames={frames}, and there are actions, loads and actuations for {given} frame intervals: simulate fewer "
                 "frames, or give more"
             )
+        check_controls(inputs.particles, self.settings.substeps)
         b, n, q, d, p = self._sizes(inputs)
         like, steps = inputs.links.link_mass, frames * self.settings.substeps
         every = adjoint.every if isinstance(adjoint, Checkpoint) and adjoint.every > 1 else 0

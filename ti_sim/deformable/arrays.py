@@ -23,12 +23,14 @@ class Features:
         energies: numbers of the solid energies that occur, rising (see ``ENERGIES``).
         with_damping: whether any element may be damped.
         with_air: whether any triangle may feel the air.
+        controls: rows of actuation in a frame.
     """
 
     families: tuple[str, ...]
     energies: tuple[int, ...]
     with_damping: bool
     with_air: bool
+    controls: int = 1
 
 
 @dataclass(frozen=True)

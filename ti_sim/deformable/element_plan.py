@@ -16,7 +16,7 @@ from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.arrays import FAMILIES, TABLES, deformable_arrays, deformable_bars
 from ti_sim.deformable.corners import own_copy
-from ti_sim.deformable.elements import element_force, element_force_adjoint, part_adjoints, part_forces
+from ti_sim.deformable.elements import actuation_row, element_force, element_force_adjoint, part_adjoints, part_forces
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, store_frame
 
@@ -181,7 +181,7 @@ def step_all(
                             particle_material, solid_material, solid_actuation, tri_material, tri_actuation, edge_material,
                             edge_actuation, spring_material, gravity, wind, load, prescribed_qd,
                         )  # fmt: skip
-                        part_forces(body, states, given, b, row, at // substeps, part, copies)
+                        part_forces(body, states, given, b, row, actuation_row(body, at, substeps), part, copies)
                     meet(meeting, b, team, 2 * s, nothing)
                     for k in range(parts_of(member, team, copies)):
                         part = member + k * team
@@ -208,7 +208,7 @@ def step_all(
                 solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
                 gravity, wind, load, prescribed_qd,
             )  # fmt: skip
-            any_force(body, states, given, b, row, step // substeps, i)
+            any_force(body, states, given, b, row, actuation_row(body, step, substeps), i)
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
             row, next_row = step - first_step, step - first_step + 1
             if in_place == 1:
@@ -322,7 +322,9 @@ def step_all_adjoint(
                             tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar,
                             wind_bar, load_bar, prescribed_qd_bar,
                         )  # fmt: skip
-                        part_adjoints(body, bars, states, dual, pending, b, at - first_step, at // substeps, part, copies)
+                        part_adjoints(
+                            body, bars, states, dual, pending, b, at - first_step, actuation_row(body, at, substeps), part, copies
+                        )
                     meet(meeting, b, team, 2 * s + 1, nothing)
     else:
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
@@ -353,7 +355,7 @@ def step_all_adjoint(
                 tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
                 load_bar, prescribed_qd_bar,
             )  # fmt: skip
-            any_adjoint(body, bars, states, dual, pending, b, step - first_step, step // substeps, i)
+            any_adjoint(body, bars, states, dual, pending, b, step - first_step, actuation_row(body, step, substeps), i)
 
 
 @ti.kernel

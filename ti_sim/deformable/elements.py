@@ -12,6 +12,12 @@ from ti_sim.deformable.triangles import triangle_energy_of, triangle_force, tria
 
 
 @ti.func
+def actuation_row(body: ti.template(), step, substeps):
+    """Row of the actuations that applies in a step of the rollout."""
+    return step * body.features.controls // substeps
+
+
+@ti.func
 def element_force(
     family: ti.template(), body: ti.template(), states: ti.template(), out: ti.template(), b, row, frame, e, solid, slot
 ):
@@ -24,7 +30,7 @@ def element_force(
         out: [B, P or slots, 3] N, see ``corners.add_corner``.
         b: world.
         row: of the states.
-        frame: whose actuation applies.
+        frame: row of the actuations that applies.
         e: number of the element within its family.
         solid: number among all solids of the first one of the family.
         slot: first slot of the family.

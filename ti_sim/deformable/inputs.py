@@ -24,11 +24,11 @@ class DeformableInputs:
             [N s/m], friction coefficient mu [1], per particle.
         solid_material: [B, E, 3] constants mu and lambda of the energy [Pa] (not always those of linear elasticity), and viscous
             damping [Pa s].
-        solid_actuation: [B, F, E] change of the rest volume [1], held over a frame interval.
+        solid_actuation: [B, F C, E] change of the rest volume [1]; C rows share a frame interval in equal parts.
         tri_material: [B, T, 5] constants mu and lambda of the energy [N/m], damping [N s/m], drag and lift [kg/m3].
-        tri_actuation: [B, F, T] change of the rest area [1], held over a frame interval.
+        tri_actuation: [B, F C, T] change of the rest area [1].
         edge_material: [B, M, 3] bending stiffness [N m] and damping [N m s], rest angle [rad].
-        edge_actuation: [B, F, M] added to half the angle's deviation from rest [rad], held over a frame interval.
+        edge_actuation: [B, F C, M] added to half the angle's deviation from rest [rad].
         spring_material: [B, S, 3] stiffness [N/m], damping [N s/m], rest length [m].
         gravity: [B, 3] m/s2.
         wind: [B, 3] velocity of the air [m/s].
@@ -66,15 +66,21 @@ class DeformableInputs:
         """Number of frame intervals F that there are loads, actuations and prescribed velocities for."""
         return int(self.load.shape[1]) if len(self.load.shape) == 4 else 1
 
+    @property
+    def controls(self) -> int:
+        """Number C of rows of actuation in a frame interval."""
+        shape = self.solid_actuation.shape
+        return max(int(shape[1]) // max(self.frame_count, 1), 1) if len(shape) == 3 else 1
+
     def check(self, model: DeformableModel) -> None:
         """Raise a UserError for an array whose shape or precision does not fit the model, or that is not contiguous."""
         b, f, p = self.world_count, self.frame_count, model.particle_count
-        solids, triangles, edges = model.solid_count, model.triangle_count, model.edge_count
+        rows, solids, triangles, edges = f * self.controls, model.solid_count, model.triangle_count, model.edge_count
         shapes = {
             "particle_q0": (b, p, 3), "particle_qd0": (b, p, 3), "particle_mass": (b, p), "particle_material": (b, p, 4),
-            "solid_material": (b, solids, 3), "solid_actuation": (b, f, solids),
-            "tri_material": (b, triangles, 5), "tri_actuation": (b, f, triangles),
-            "edge_material": (b, edges, 3), "edge_actuation": (b, f, edges), "spring_material": (b, model.spring_count, 3),
+            "solid_material": (b, solids, 3), "solid_actuation": (b, rows, solids),
+            "tri_material": (b, triangles, 5), "tri_actuation": (b, rows, triangles),
+            "edge_material": (b, edges, 3), "edge_actuation": (b, rows, edges), "spring_material": (b, model.spring_count, 3),
             "gravity": (b, 3), "wind": (b, 3),
             "load": (b, f, len(model.loaded), 3), "prescribed_qd": (b, f, len(model.prescribed), 3),
         }  # fmt: skip
@@ -125,7 +131,8 @@ class DeformableInputs:
             if np.isfinite(values).all():
                 continue
             index = [int(k) for k in np.argwhere(~np.isfinite(values))[0]]
-            where = f" in frame {index.pop(1)}" if field.name in over_time else ""
+            row = "row" if field.name.endswith("actuation") and self.controls > 1 else "frame"
+            where = f" in {row} {index.pop(1)}" if field.name in over_time else ""
             if field.name in chosen:
                 where = f" of {model.particle_name(int(chosen[field.name][index[1]]))}{where}"
             elif len(index) > 1 and field.name not in ("gravity", "wind"):

@@ -19,7 +19,7 @@ from ti_sim.deformable.states import join, sum_rows
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Adjoints that every step adds to; those of actuations, loads and prescribed velocities belong to one frame each.
+# Adjoints that every step adds to; those of actuations, loads and prescribed velocities belong to one row each.
 _SUMMED = (
     "particle_mass", "particle_material", "solid_material", "tri_material", "edge_material", "spring_material", "gravity", "wind",
 )  # fmt: skip
@@ -67,6 +67,7 @@ def features_of(model: DeformableModel, inputs: DeformableInputs, *, differentia
         energies=tuple(int(number) for number in np.unique(model.solid_energy_numbers)),
         with_damping=bool(damped or differentiable),
         with_air=bool(membranes and (differentiable or triangle[..., 3:].any())),
+        controls=inputs.controls,
     )
 
 

@@ -182,7 +182,7 @@ def solid_force(
         state: [B, rows, P, 6] positions [m] and velocities [m/s].
         out: where the forces go.
         b, row: world, and row of the state.
-        frame: whose actuation applies.
+        frame: row of the actuations that applies.
         e: number of the element within its kind.
         first_solid: number of the kind's first element among all solids.
         first_slot: slot of the kind's first corner.

@@ -41,6 +41,14 @@ _LEAST_WORK = 12.0
 _MANY_CUDA_WORLDS = 4096  # as many threads keep a GPU busy without sharing a world's elements
 
 
+def check_controls(inputs: DeformableInputs, substeps: int) -> None:
+    """Raise a UserError where the rows of actuation cannot share the steps of a frame in equal parts."""
+    if substeps % inputs.controls:
+        raise UserError(
+            f"there are {inputs.controls} rows of actuation in a frame of {substeps} steps: give a number that divides the steps"
+        )
+
+
 @dataclass(frozen=True)
 class DeformableRollout:
     """What a rollout gives, and what its adjoint needs.
@@ -103,6 +111,7 @@ class DeformableSolver:
                 f"frames={frames}, and there are loads and actuations for {inputs.frame_count} frame intervals: simulate fewer "
                 "frames, or give more"
             )
+        check_controls(inputs, self.settings.substeps)
         return compiled_for(self.model, self._rollout)(inputs, frames, adjoint)
 
     def _rollout(self, inputs: DeformableInputs, frames: int, adjoint: Adjoint | None) -> DeformableRollout:

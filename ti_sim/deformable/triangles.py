@@ -179,7 +179,7 @@ def triangle_force(body: ti.template(), state: ti.template(), out: ti.template()
         out: forces [N], see ``add_corner``.
         b: world.
         row: of the state.
-        frame: whose actuation applies.
+        frame: row of the actuations that applies.
         e: number of the triangle.
         first_slot: slot of the first corner of the first triangle.
     """

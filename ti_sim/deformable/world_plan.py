@@ -6,7 +6,7 @@ The loops count ``spread`` iterations for each world (see ``ti_sim.base.parallel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.arrays import deformable_arrays, deformable_bars
-from ti_sim.deformable.elements import part_adjoints, part_forces
+from ti_sim.deformable.elements import actuation_row, part_adjoints, part_forces
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
 
 
@@ -51,7 +51,7 @@ def advance(
                 row, next_row = done, done + 1
                 if in_place == 1:
                     row, next_row = 0, 0
-                part_forces(body, states, force, b, row, frame, 0, 1)
+                part_forces(body, states, force, b, row, actuation_row(body, step, substeps), 0, 1)
                 size = 0.0
                 for p in range(body.particle_mass.shape[1]):
                     f = vec3(force[b, p, 0], force[b, p, 1], force[b, p, 2])
@@ -129,4 +129,4 @@ def advance_adjoint(
                     move_particle_adjoint(
                         body, bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, dt
                     )
-                part_adjoints(body, bars, states, dual, bar, b, row, frame, 0, 1)
+                part_adjoints(body, bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
