@@ -12,7 +12,7 @@ from benchmarks.machine import describe, load
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import start
 
-NAMES = ("rigid", "articulated", "fem", "cloth", "raster", "risp_data", "risp_train")
+NAMES = ("rigid", "articulated", "fem", "cloth", "self-contact", "control", "raster", "risp_data", "risp_train")
 
 PREFACE = """# Benchmarks
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = " ".join(["python -m benchmarks", *options.names, *(["--quick"] if options.quick else []), *device])
     parts = [_shown(PREFACE.format(command=command) + "\n" + describe())]
     for name in dict.fromkeys(options.names):
-        benchmark = importlib.import_module(f"benchmarks.{name}")
+        benchmark = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
         parts.append(_shown(f"## {benchmark.TITLE}\n"))
         parts += [_shown(table.markdown()) for table in benchmark.tables(quick=options.quick)]
     parts.append(_shown(f"Load after the end: {load()}. {LOAD_REMARK}"))

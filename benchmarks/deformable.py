@@ -128,6 +128,7 @@ def _case(model: DeformableModel, settings: DeformableSettings, frames: int, wor
         "solid_material": (e, 3), "solid_actuation": (frames, e), "tri_material": (t, 5), "tri_actuation": (frames, t),
         "edge_material": (m, 3), "edge_actuation": (frames, m), "spring_material": (s, 3), "gravity": (3,), "wind": (3,),
         "load": (frames, len(model.loaded), 3), "prescribed_qd": (frames, len(model.prescribed), 3),
+        "self_contact": (4,),
     }  # fmt: skip
     given = {"particle_q0": model.particle_rest, "gravity": GRAVITY} | given
     device = require().device

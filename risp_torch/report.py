@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "comparison_video",
     "format_table",
+    "plot_curves",
     "plot_entries",
     "plot_landscape_1d",
     "plot_landscape_2d",
@@ -84,6 +85,47 @@ def plot_losses(path: Path | str, losses: Any, labels: Sequence[str], *, best: i
         axes.set_xlim(left=0)
         if losses.shape[1] <= _MOST_LISTED:
             _legend_beside(axes)
+
+
+def plot_curves(
+    path: Path | str,
+    panels: Mapping[str, Mapping[str, Any]],
+    *,
+    logarithmic: Sequence[str] = (),
+    levels: Mapping[str, tuple[str, float]] | None = None,
+    title: str = "",
+) -> None:
+    """Plot how searches went: for each kind of search the median of its runs, the span of all of them shaded.
+
+    Args:
+        path: picture to write.
+        panels: what is plotted upwards -> kind of search -> [runs, I]; one panel each, side by side.
+        logarithmic: panels with a logarithmic axis.
+        levels: panel -> label and value of a horizontal line, such as what was asked.
+        title: above all panels.
+
+    Raises:
+        UserError: a shape does not fit, or the picture cannot be written.
+    """
+    with _figure(path, 4.6 * len(panels) + 0.6, 3.6) as figure:
+        if title:
+            figure.suptitle(title, fontsize=11)
+        for (what, kinds), axes in zip(panels.items(), figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
+            if what in logarithmic:
+                axes.set_yscale("log", nonpositive="mask")
+            for (kind, values), color in zip(kinds.items(), _cycled(_MARKS[1:] + _MARKS[:1]), strict=False):
+                values = _matrix(values, kind)
+                steps, middle = np.arange(values.shape[1]), np.median(values, axis=0)
+                axes.plot(steps, middle, color=color, linewidth=2.0, label=kind, marker="o" if len(steps) == 1 else None)
+                if len(values) > 1:
+                    axes.fill_between(steps, values.min(axis=0), values.max(axis=0), color=color, alpha=0.18, linewidth=0)
+            if what in (levels or {}):
+                label, level = levels[what]
+                axes.axhline(level, color=_BOUNDS, linestyle=":", linewidth=1.2, label=label)
+            axes.set_xlabel("iteration")
+            axes.set_ylabel(what)
+            axes.set_xlim(left=0)
+            axes.legend()
 
 
 def plot_parameters(

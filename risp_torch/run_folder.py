@@ -25,7 +25,9 @@ from ti_sim.base.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["RESULT_SCHEMA", "RunFolder", "default_run_path", "first_difference", "inversion_result", "plain"]
+__all__ = [
+    "RESULT_SCHEMA", "RunFolder", "default_run_path", "first_difference", "inversion_result", "plain", "program_version",
+]  # fmt: skip
 
 RESULT_SCHEMA = 1
 _SETTINGS, _RESULT, _CHECKPOINT = "settings.json", "result.json", "checkpoint.safetensors"
@@ -189,7 +191,7 @@ def inversion_result(
     return {
         "schema": RESULT_SCHEMA,
         "scene": scene,
-        "version": _version(),
+        "version": program_version(),
         "seed": seed,
         "settings": settings,
         "unknowns": unknowns,
@@ -223,7 +225,8 @@ def _require_keys(owner: str, mapping: Mapping[str, Any], keys: tuple[str, ...])
         raise ValueError(f"{owner} of the result lacks {', '.join(missing)}")
 
 
-def _version() -> str:
+def program_version() -> str:
+    """Version of the installed program, "unknown" where it is not installed."""
     try:
         return metadata.version("risp-taichi")
     except metadata.PackageNotFoundError:

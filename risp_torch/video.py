@@ -19,7 +19,7 @@ import numpy as np
 from risp_torch.atomic import replacing
 from ti_sim.base.errors import UserError
 
-__all__ = ["linear_to_srgb", "read_video", "srgb_to_linear", "write_frames", "write_video"]
+__all__ = ["linear_to_srgb", "read_video", "srgb_to_linear", "write_frames", "write_picture", "write_video"]
 
 _DESCRIPTION = "video.json"
 _RATE_TOLERANCE = 1e-3
@@ -121,6 +121,23 @@ def write_frames(folder: Path | str, frames: Any, *, fps: float | Fraction | Non
         (temporary / _DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
         if folder.is_dir():
             shutil.rmtree(folder)
+
+
+def write_picture(path: Path | str, picture: Any) -> None:
+    """Write an 8-bit sRGB PNG picture.
+
+    Args:
+        path: file to write, ending in ``.png``.
+        picture: [H, W, 3] linear colour (numpy or torch); clipped to [0, 1].
+
+    Raises:
+        UserError: the picture or the place cannot be used.
+    """
+    from PIL import Image
+
+    pictures = _to_bytes(picture[None], str(path))
+    with replacing(path) as temporary:
+        Image.fromarray(pictures[0]).save(temporary, format="PNG")
 
 
 def read_video(

@@ -2,37 +2,46 @@
 
 A soft beam of 40 x 12 x 12 cm, clamped at one end, is let go straight and swings down under its own weight (after gradSim, ICLR
 2021, section 4 and figure 4). The strain near the clamp is some 30 %, so that Young's modulus shows in how far and how fast it
-sinks, and Poisson's ratio in how it thins and swells there.
+sinks, and Poisson's ratio in how it thins and swells there. Its two halves may be of different stuff, the clamped one three times
+as stiff, and then the stiffness of every element is unknown.
 """
 
 import numpy as np
 
 from risp_torch import AmbientLight, Camera, DirectionalLight, Elastic, Param, Scene, Surface
-from ti_sim.meshes import box_hexes
+from ti_sim.meshes import SolidMesh, box_hexes
 
 SIZE = (0.4, 0.12, 0.12)  # m
 CELLS = (12, 4, 4)
+PART_CELLS = (12, 3, 3)  # where every element has unknowns of its own
+CONTRAST = 3.0  # of the halves' stiffness
 BLUE, WHITE = (0.1, 0.3, 0.6), (0.9, 0.9, 0.85)
 
 
-def make_scene(E: float = 1e5, nu: float = 0.35, size: int = 128) -> Scene:
+def make_scene(E: float = 1e5, nu: float = 0.35, size: int = 128, parts: bool = False) -> Scene:
     """The beam.
 
     Args:
-        E: Young's modulus [Pa].
+        E: Young's modulus, of a beam of two parts their geometric mean [Pa].
         nu: Poisson's ratio.
         size: of the square picture [pixels].
+        parts: whether the half at the clamp is stiffer than the other; Lamé's constants of every element are then the unknowns.
     """
-    scene = Scene(frame_dt=1 / 60, frames=30, substeps=50, gamma=1e-2, name="beam")
-    mesh = box_hexes(SIZE, CELLS)
+    cells, substeps = (PART_CELLS, 20) if parts else (CELLS, 50)
+    scene = Scene(frame_dt=1 / 60, frames=30, substeps=substeps, gamma=1e-2, name="beam")
+    mesh = box_hexes(SIZE, cells)
+    if parts:
+        material = two_parts(mesh, E, nu)
+    else:
+        material = Elastic(
+            E=Param(E, low=3e4, high=6e5, scale="log10"), nu=Param(nu, low=0.05, high=0.45), damping=20.0,
+        )  # fmt: skip
     # Bands one cell wide, which show how the surface moves within its outline.
-    column = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * CELLS[0]).astype(int)
+    column = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * cells[0]).astype(int)
     scene.add_solid(
         "beam",
         mesh=mesh,
-        material=Elastic(
-            E=Param(E, low=3e4, high=6e5, scale="log10"), nu=Param(nu, low=0.05, high=0.45), damping=20.0,
-        ),  # fmt: skip
+        material=material,
         density=1000.0,
         fixed=lambda x: x[:, 0] < -0.499 * SIZE[0],
         surface=Surface(vertex_colors=np.where(column[:, None] % 2, BLUE, WHITE)),
@@ -46,3 +55,20 @@ def make_scene(E: float = 1e5, nu: float = 0.35, size: int = 128) -> Scene:
     scene.add_light(AmbientLight(intensity=0.3))
     scene.set_background((0.7, 0.72, 0.75))
     return scene
+
+
+def two_parts(mesh: SolidMesh, E: float, nu: float) -> Elastic:
+    """A material with its own constants for each element: stiff where x < 0, soft elsewhere.
+
+    Args:
+        mesh: E elements.
+        E: geometric mean of the parts' Young's moduli [Pa].
+        nu: Poisson's ratio of both.
+    """
+    stiff = mesh.vertices[mesh.indices].mean(axis=1)[:, 0] < 0
+    factor = np.where(stiff, np.sqrt(CONTRAST), 1 / np.sqrt(CONTRAST))
+    mu, lam = E / (2 * (1 + nu)), E * nu / ((1 + nu) * (1 - 2 * nu))
+    return Elastic(
+        mu=Param(mu * factor, low=0.12 * mu, high=8 * mu, scale="log10"),
+        lam=Param(lam * factor, low=0.12 * lam, high=8 * lam, scale="log10"), damping=20.0,
+    )  # fmt: skip

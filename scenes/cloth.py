@@ -1,30 +1,46 @@
 """A cloth tied at two corners: how fast was it moving at the start?
 
 A cloth of 80 x 40 cm hangs by its upper corners and is thrown, all of it with the same velocity (after gradSim, ICLR 2021,
-table 3). It swings, folds and is slowed by the air.
+table 3). It swings, folds and is slowed by the air. Its velocity may also differ from place to place: an affine field of twelve
+numbers, or each particle's own.
 """
+
+from typing import Literal
 
 import numpy as np
 
-from risp_torch import Air, AmbientLight, Bending, Camera, DirectionalLight, Membrane, Param, Scene, Surface
+from risp_torch import Air, AmbientLight, Bending, Camera, DirectionalLight, Membrane, Param, Scene, Surface, UserError
 from ti_sim.meshes import sheet_grid
 
 SIZE = (0.8, 0.4)  # m
 CELLS = (16, 8)
 UPRIGHT = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))  # the mesh's y axis points up
 RED, YELLOW = (0.7, 0.12, 0.1), (0.9, 0.75, 0.3)
+GRADIENT = ((0.9, 0.0, -0.8), (2.0, 0.0, -1.5), (-1.2, 0.0, 0.6))  # 1/s; the cloth has no depth, along which nothing is seen
+
+Field = Literal["uniform", "affine", "particles"]
 
 
-def make_scene(velocity: tuple[float, float, float] = (0.4, 2.0, 0.5), size: int = 128) -> Scene:
+def make_scene(velocity: tuple[float, float, float] = (0.4, 2.0, 0.5), size: int = 128, field: Field = "uniform") -> Scene:
     """The cloth.
 
     Args:
-        velocity: of all its points at the start [m/s].
+        velocity: of all its points at the start, of an affine field at the middle [m/s].
         size: of the square picture [pixels].
+        field: what is unknown of the velocity: "uniform", the same everywhere; "affine", which adds a gradient; "particles", the
+            same affine field as one velocity for each particle (of those that are held nothing comes).
+
+    Raises:
+        UserError: another field.
     """
+    if field not in ("uniform", "affine", "particles"):
+        raise UserError(f"the field {field!r} is unknown: choose uniform, affine or particles")
     scene = Scene(frame_dt=1 / 60, frames=36, substeps=40, two_sided=True, name="cloth")
     mesh = sheet_grid(SIZE, CELLS)
     cell = np.rint((mesh.vertices[:, :2] / SIZE + 0.5) * CELLS).astype(int)
+    turned = mesh.vertices[:, [0, 2, 1]]  # as the upright cloth lies in the world
+    each = turned @ np.transpose(GRADIENT) + velocity if field == "particles" else velocity
+    gradient = Param(GRADIENT, low=-5.0, high=5.0, unit="1/s") if field == "affine" else 0.0
     scene.add_cloth(
         "cloth",
         mesh=mesh,
@@ -33,7 +49,8 @@ def make_scene(velocity: tuple[float, float, float] = (0.4, 2.0, 0.5), size: int
         air=Air(drag=0.6, lift=0.2),
         density=0.2,
         orientation=UPRIGHT,
-        velocity=Param(velocity, low=-4.0, high=4.0, unit="m/s"),
+        velocity=Param(each, low=-4.0, high=4.0, unit="m/s"),
+        velocity_gradient=gradient,
         fixed=lambda x: (np.abs(x[:, 0]) > 0.499 * SIZE[0]) & (x[:, 1] > 0.499 * SIZE[1]),
         surface=Surface(vertex_colors=np.where((cell.sum(axis=1) // 2 % 2)[:, None] > 0, RED, YELLOW), smooth=True),
     )

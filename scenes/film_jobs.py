@@ -9,15 +9,17 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from risp_torch import OptimiseSettings, Scene, StateLoss, UserError, invert, load_scene, load_task, simulate_video, start
 from risp_torch.atomic import write_text
+from risp_torch.inversion.element_pictures import write_elements
 from risp_torch.inversion.film import film
 from risp_torch.inversion.invert import Inversion
 from risp_torch.report import format_table
@@ -39,6 +41,28 @@ class Asked:
     relative: bool = True
 
 
+Numbers = Mapping[str, np.ndarray]  # name of an unknown -> its value
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is compared with the truth in place of the unknowns themselves: an average, a field.
+
+    Attributes:
+        name: for the table.
+        of: from the scene, which has the true numbers, and values of the unknowns to the numbers that are compared. The error is
+            the root of the sum of their squared differences over that of their squares.
+        asked: how near it has to come, as a part of the truth; None where it is only reported.
+    """
+
+    name: str
+    of: Callable[[Scene, Numbers], np.ndarray]
+    asked: float | None
+
+
+Start = float | tuple[float, ...] | Callable[[np.ndarray], np.ndarray]
+
+
 @dataclass(frozen=True)
 class Job:
     """What is read from one film.
@@ -46,18 +70,28 @@ class Job:
     Attributes:
         name: of the job.
         scene: what is filmed.
-        unknowns: name of each number -> how near its estimate has to come.
-        starts: of each start, what every unknown's truth is multiplied by.
+        unknowns: name of each number -> how near its estimate has to come; None where a measure says so.
+        starts: of each start, what every unknown's truth is multiplied by, or a function of the truth.
         source: what the film is: "mp4" (H.264), "png" (frames without loss), or "states" (no film: the true states).
         truths: seed of drawn truths in [0.3, 1], None for the scene's own values.
+        options: of the scene's make_scene.
+        measures: what is compared in place of the unknowns.
+        modes: whether the error in the modes that the film tells is reported.
+        search: options of ``invert``: smooth, linearise_up_to, refine, sampling.
+        iterations: gradient steps in place of the command's.
     """
 
     name: str
     scene: str
-    unknowns: dict[str, Asked]
-    starts: tuple[tuple[float, ...], ...]
+    unknowns: dict[str, Asked | None]
+    starts: tuple[tuple[Start, ...], ...]
     source: str = "mp4"
     truths: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    measures: tuple[Measure, ...] = ()
+    modes: bool = False
+    search: dict[str, Any] = field(default_factory=dict)
+    iterations: int | None = None
 
 
 def run(job: Job, out: Path, *, crf: float, iterations: int) -> list[list[str]]:
@@ -70,39 +104,52 @@ def run(job: Job, out: Path, *, crf: float, iterations: int) -> list[list[str]]:
         iterations: gradient steps.
 
     Returns:
-        Rows of the table, one for the unknowns that are asked the same: job, source, largest error, error bar, what was asked,
-        whether it is within, starts, seconds.
+        Rows of the table, one for the unknowns that are asked the same, for each measure and for the modes: job, source, largest
+        error, error bar, what was asked, whether it is within, starts, seconds.
     """
-    scene = load_scene(job.scene)
+    scene = load_scene(job.scene, **job.options)
     random = np.random.default_rng(job.truths)
     truth = {}
     for name in job.unknowns:
         if job.truths is not None:
             scene.set(name, random.uniform(0.3, 1.0))
-        truth[name] = float(scene.parameters[name].value)
+        truth[name] = np.asarray(scene.parameters[name].value)
     starts = [
         {name: _start(scene, name, factor) for name, factor in zip(truth, factors, strict=True)} for factors in job.starts
     ]
-    settings = OptimiseSettings(iterations=iterations)
+    options = {"starts": starts, "settings": OptimiseSettings(iterations=job.iterations or iterations), "out": out / "run"}
     if job.source == "states":
         with torch.no_grad():
             loss = StateLoss(load_task(job.scene, scene).head, scene.rollout())
-        result = invert(scene, None, list(truth), loss=loss, starts=starts, settings=settings, out=out / "run")
+        result = invert(scene, None, list(truth), loss=loss, **options, **job.search)
     else:
-        result = invert(
-            scene, _film(scene, job.source, out, crf), list(truth), starts=starts, settings=settings, out=out / "run"
-        )
+        result = invert(scene, _film(scene, job.source, out, crf), list(truth), **options, **job.search)
+    true_row = np.concatenate([np.ravel(value) for value in truth.values()])
+    write_elements(
+        out / "run" / "elements.png", scene, result.unknowns, {"truth": true_row, "estimate": result.final[result.best]}
+    )
     found = sum(status in ("best", "same minimum") for status in result.status)
+    ending = [f"{found} of {len(starts)}", f"{result.seconds:.0f}"]
     rows = []
-    for asked in dict.fromkeys(job.unknowns.values()):
+    for asked in dict.fromkeys(asked for asked in job.unknowns.values() if asked is not None):
         names = [name for name in truth if job.unknowns[name] == asked]
         worst, bar = _worst(result, truth, names, asked)
         unit = "of the truth" if asked.relative else scene.parameters[names[0]].unit
         rows.append([
             job.scene, job.name if len(names) > 1 else names[0], job.source, f"{worst:+.1e} {unit}", f"{bar:.0e}",
-            f"{asked.error:.1e}", "yes" if abs(worst) <= asked.error else "NO", f"{found} of {len(starts)}",
-            f"{result.seconds:.0f}",
+            f"{asked.error:.1e}", "yes" if abs(worst) <= asked.error else "NO", *ending,
         ])  # fmt: skip
+    for measure in job.measures:
+        error, bar = _measured(scene, result, truth, measure)
+        rows.append([
+            job.scene, f"{job.name}: {measure.name}", job.source, f"{error:.1e} of the truth", f"{bar:.0e}",
+            "-" if measure.asked is None else f"{measure.asked:.1e}",
+            "-" if measure.asked is None else "yes" if error <= measure.asked else "NO", *ending,
+        ])  # fmt: skip
+    if job.modes:
+        count, error, bar = _in_modes(result, true_row)
+        name = f"{job.name}: {count} modes of {len(true_row)}"
+        rows.append([job.scene, name, job.source, f"{error:.1e} of the truth", f"{bar:.0e}", "-", "-", *ending])
     return rows
 
 
@@ -150,13 +197,14 @@ def main(jobs: Sequence[Job], arguments: Sequence[str] | None, *, title: str, na
         f"of a film; {options.iterations} gradient steps, then Gauss-Newton.\n\n```\n{table}\n```\n",
     )
     print(f"\n{table}\nwritten: {out}/{name}.md")
-    return 0 if all(row[6] == "yes" for row in rows) else 1
+    return 0 if all(row[6] != "NO" for row in rows) else 1
 
 
-def _start(scene: Scene, name: str, factor: float) -> float:
-    """A multiple of the truth, within the parameter's bounds."""
+def _start(scene: Scene, name: str, start: Start) -> np.ndarray:
+    """A multiple of the truth, or what a function makes of it, within the parameter's bounds."""
     param = scene.parameters[name]
-    return min(float(param.value) * factor, MOST * float(param.high))
+    truth = np.asarray(param.value)
+    return np.minimum(start(truth) if callable(start) else truth * start, MOST * np.asarray(param.high))
 
 
 def _film(scene: Scene, source: str, out: Path, crf: float) -> Path:
@@ -172,7 +220,7 @@ def _film(scene: Scene, source: str, out: Path, crf: float) -> Path:
     return folder
 
 
-def _worst(result: Inversion, truth: dict[str, float], names: Sequence[str], asked: Asked) -> tuple[float, float]:
+def _worst(result: Inversion, truth: Numbers, names: Sequence[str], asked: Asked) -> tuple[float, float]:
     """The largest error of some unknowns, and the error bar (one standard deviation) of that estimate."""
     rows = []
     for name in names:
@@ -182,3 +230,30 @@ def _worst(result: Inversion, truth: dict[str, float], names: Sequence[str], ask
         bar = result.sd[name] * (math.log(10) * result.values[name] if logarithmic else 1.0)
         rows.append(((result.values[name] - truth[name]) / size, bar / abs(size)))
     return max(rows, key=lambda row: abs(row[0]))
+
+
+def _measured(scene: Scene, result: Inversion, truth: Numbers, measure: Measure) -> tuple[float, float]:
+    """Error of a measure and its error bar (one standard deviation), both as parts of the truth."""
+    unknowns = result.unknowns
+
+    def at(scaled: np.ndarray) -> np.ndarray:
+        row = unknowns.physical_values(scaled)
+        values = {name: row[part].reshape(np.shape(truth[name])) for name, part in unknowns.groups.items()}
+        return np.ravel(measure.of(scene, values))
+
+    true, point = np.ravel(measure.of(scene, truth)), unknowns.scaled(result.final[result.best])
+    steps = np.diag(1e-3 * unknowns.scaled_range())
+    slopes = np.array([(at(point + step) - at(point - step)) / (2 * step.sum()) for step in steps])
+    variance = np.einsum("ki,kl,li->", slopes, result.uncertainty.covariance, slopes)
+    size = np.linalg.norm(true)
+    return float(np.linalg.norm(at(point) - true) / size), float(np.sqrt(max(variance, 0.0)) / size)
+
+
+def _in_modes(result: Inversion, true_row: np.ndarray) -> tuple[int, float, float]:
+    """How many modes the film tells; in these alone the error and its error bar, both as parts of the truth."""
+    unknowns, bars = result.unknowns, result.uncertainty
+    count = bars.observable_modes or 0
+    seen, ranges = bars.modes[:, :count], unknowns.scaled_range()
+    true, found = (seen.T @ (unknowns.scaled(row) / ranges) for row in (true_row, result.final[result.best]))
+    size = np.linalg.norm(true)
+    return count, float(np.linalg.norm(found - true) / size), float(np.linalg.norm(bars.mode_sd[:count]) / size)

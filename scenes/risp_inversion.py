@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from risp_torch.task import training_scene
 
 if TYPE_CHECKING:
     from risp_torch.inversion import Loss
+    from risp_torch.inversion.optimise import OptimizerName
 
 SIZE = 64
 LOSSES = {"pixel": "pixels (gradSim)", "no-grad": "RISP without gradient loss", "full": "RISP", "state": "true states (oracle)"}
@@ -111,6 +112,8 @@ class Study:
         iterations, refine: gradient steps, and Gauss-Newton rounds after them.
         sampling: frames that count, as in ``invert``.
         seed: of looks and first guesses.
+        optimizer: of the gradient steps.
+        linearise_up_to: as in ``invert``.
     """
 
     repeats: int = 4
@@ -121,11 +124,13 @@ class Study:
     refine: int = 15
     sampling: str = "all"
     seed: int = 0
+    optimizer: OptimizerName = "adam"
+    linearise_up_to: int | None = None
 
     @property
     def search(self) -> OptimiseSettings:
         """Settings of the search."""
-        return OptimiseSettings(iterations=self.iterations)
+        return OptimiseSettings(optimizer=self.optimizer, iterations=self.iterations)
 
 
 def run_scene(name: str, study: Study, out: Path) -> dict[str, list[float]]:
@@ -160,7 +165,8 @@ def run_scene(name: str, study: Study, out: Path) -> dict[str, list[float]]:
             video = None
             if loss.needs_film:
                 video = target_video(scene, task, motion, out / name / f"target-{repeat}", study.seed, repeat)
-            values = inverted(scene, video, case, guess, loss, study, out / name / f"{kind}-{repeat}")
+            first = dict(zip(case.unknowns, guess, strict=True))
+            values = inverted(scene, video, first, loss, study, out / name / f"{kind}-{repeat}")
             errors[kind].append(case.error(values))
             print(f"{_shown(case, values)}, error {errors[kind][-1]:.3g} {case.unit}", flush=True)
     return errors
@@ -219,10 +225,19 @@ def make_loss(kind: str, task: RispTask, motion: Any, network: Path | None) -> L
     return StateLoss(task.head, motion) if kind == "state" else RispLoss(network, task=task)
 
 
-def inverted(
-    scene: Scene, video: Path | None, case: Case, guess: list[float], loss: Loss, study: Study, folder: Path
-) -> list[float]:
+def inverted(scene: Scene, video: Path | None, first: Mapping[str, Any], loss: Loss, study: Study, folder: Path) -> list[float]:
     """The estimates of one inversion, made now or, where its folder is finished, before.
+
+    Args:
+        scene: what was filmed.
+        video: the film, None for a loss that needs none.
+        first: name of each unknown -> first guess.
+        loss: what films are compared by.
+        study: how the search goes.
+        folder: of the inversion.
+
+    Returns:
+        Every number of every unknown, in their order.
 
     Raises:
         UserError: the folder holds an inversion with other settings; as ``invert``.
@@ -230,22 +245,22 @@ def inverted(
     finished = RunFolder(folder, {})
     if not finished.finished:
         result = invert(
-            scene, video, list(case.unknowns), loss=loss, sampling=study.sampling,
-            starts=[dict(zip(case.unknowns, guess, strict=True))], settings=study.search, refine=study.refine, out=folder,
+            scene, video, list(first), loss=loss, sampling=study.sampling, starts=[first], settings=study.search,
+            refine=study.refine, linearise_up_to=study.linearise_up_to, out=folder,
         )  # fmt: skip
-        return [result.values[name] for name in case.unknowns]
+        return list(result.values.values())
     there = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
     wanted = plain(
         {
             "loss": loss.to_json(), "search": asdict(study.search), "refine": study.refine, "sampling": study.sampling,
-            "initial": [guess],
+            "linearise_up_to": study.linearise_up_to,
+            "initial": [np.concatenate([np.ravel(guess) for guess in first.values()])],
         }
     )  # fmt: skip
     difference = first_difference({key: there.get(key) for key in wanted}, wanted)
     if difference is not None:
         raise UserError(f"the inversion in {folder} has other settings ({difference}): choose another --out")
-    unknowns = finished.read_result()["unknowns"]
-    return [float(unknowns[name]["value"]) for name in case.unknowns]
+    return [float(unknown["value"]) for unknown in finished.read_result()["unknowns"].values()]
 
 
 def report(results: Mapping[str, Mapping[str, Sequence[float]]], study: Study) -> str:
@@ -268,11 +283,23 @@ def report(results: Mapping[str, Mapping[str, Sequence[float]]], study: Study) -
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study: 0, or 2 for wrong input."""
-    usual = Study()
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scenes", nargs="+", default=list(CASES), metavar="SCENE")
+def parsed(
+    arguments: Sequence[str] | None, usual: Study, *, about: str, scenes: Sequence[str], out: str
+) -> tuple[argparse.Namespace, Study]:
+    """Read the command line of a study.
+
+    Args:
+        arguments: of the command line, the process' own by default.
+        usual: the study where nothing is asked.
+        about: the command in a sentence.
+        scenes: that it has experiments for.
+        out: folder by default.
+
+    Returns:
+        All options, and the study that they ask for.
+    """
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--scenes", nargs="+", default=list(scenes), metavar="SCENE")
     parser.add_argument("--repeats", type=positive_int, default=usual.repeats, help=f"films a scene (default {usual.repeats})")
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=usual.losses, help="default all")
     parser.add_argument("--networks", default=usual.networks, help=f"folder of risp_estimation (default {usual.networks})")
@@ -282,15 +309,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sampling", default=usual.sampling, help="frames: all (default), first+last, first+middle, every:K")
     parser.add_argument("--seed", type=int, default=usual.seed, help="of looks and first guesses (default 0)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where everything but Mitsuba runs")
-    parser.add_argument("--out", default="runs/cross-renderer", help="folder (default runs/cross-renderer)")
+    parser.add_argument("--out", default=out, help=f"folder (default {out})")
     options = parser.parse_args(arguments)
+    asked = {name: getattr(options, name) for name in asdict(usual) if hasattr(options, name)}
+    return options, replace(usual, **asked | {"losses": tuple(options.losses)})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the study: 0, or 2 for wrong input."""
+    about = (__doc__ or "").splitlines()[0]
+    options, study = parsed(arguments, Study(), about=about, scenes=tuple(CASES), out="runs/cross-renderer")
     out = Path(options.out)
-    study = Study(**{name: getattr(options, name) for name in asdict(usual)} | {"losses": tuple(options.losses)})
     try:
         start(device=options.device, precision="f32")
         results = {name: run_scene(name, study, out) for name in options.scenes}
     except UserError as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        print(f"{Path(sys.argv[0]).name}: error: {error}", file=sys.stderr)
         return 2
     text = report(results, study)
     write_text(out / "system_identification.json", json.dumps({"study": asdict(study), "scenes": results}, indent=2) + "\n")

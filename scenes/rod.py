@@ -49,7 +49,7 @@ def make_scene(
         "press",
         body="rod",
         where=lambda x: np.abs(x[:, 0]) < 0.01 * SIZE[0],
-        force=LIMIT * np.sin(2 * math.pi * time / FRAMES),
+        force=Param(LIMIT * np.sin(2 * math.pi * time / FRAMES), low=-LIMIT, high=LIMIT, frozen=True),
         direction=(0.0, 0.0, 1.0),
         limit=LIMIT,
     )

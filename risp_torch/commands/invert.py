@@ -28,6 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="range of an unknown that has none in the scene, or another one; LOW:HIGH:log10 for a logarithmic scale; repeatable",
     )  # fmt: skip
     parser.add_argument(
+        "--smooth", action="append", default=[], metavar="NAME=WEIGHT",
+        help="of an unknown with a number for each element: penalty on the mean squared difference of neighbours; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
         "--loss", choices=("pixel", "perceptual", "risp", "state"), default="pixel",
         help="what is compared: colours, VGG-16's features, what a RISP network reads, or true states (default pixel)",
     )  # fmt: skip
@@ -68,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     result = invert(
         scene, options.video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
         refine=options.refine, linearise_up_to=options.linearise_up_to, loss=make_loss(options, scene),
-        sampling=options.sampling, bounds=bounds,
+        sampling=options.sampling, bounds=bounds, smooth=dict(_weight(text) for text in options.smooth),
         psi=_psi(options, scene) if "psi" in options.unknown else None,
         out=options.out or default_run_path("invert", scene.name),
         settings=OptimiseSettings(
@@ -140,6 +144,17 @@ def _bounds(text: str) -> tuple[str, tuple]:
         ) from None
 
 
+def _weight(text: str) -> tuple[str, float]:
+    """Name and weight of NAME=WEIGHT."""
+    name, equals, number = text.partition("=")
+    try:
+        if not equals or not name.strip():
+            raise ValueError
+        return name.strip(), float(number)
+    except ValueError:
+        raise UserError(f"--smooth {text!r} is not NAME=WEIGHT: write for example --smooth beam.mu=1e-4") from None
+
+
 def _starts(text: str) -> int | str:
     return text if text == "scene" else positive_int(text)
 
@@ -167,10 +182,8 @@ def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
             rows.append(row)
     headers = ["unknown", "estimate", "error bar"]
     print(format_table(rows, ["unknown", "truth", "estimate", "error bar", "error"] if truth else headers))
-    for sentence in result.uncertainty.unseen[:MOST_ROWS]:
+    for sentence in result.uncertainty.unseen:
         print(f"not visible in this film: {sentence}")
-    if len(result.uncertainty.unseen) > MOST_ROWS:
-        print(f"not visible in this film: {len(result.uncertainty.unseen) - MOST_ROWS} combinations more")
     for sentence in result.remarks:
         print(f"note: {sentence}")
     starts = [

@@ -18,10 +18,12 @@ from tqdm import tqdm
 from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.element_pictures import write_elements
 from risp_torch.inversion.film import film
 from risp_torch.inversion.losses import Loss, PictureLoss, PixelLoss
 from risp_torch.inversion.optimise import History, OptimiseSettings, descend
 from risp_torch.inversion.refine import refined
+from risp_torch.inversion.smoothness import Weights
 from risp_torch.inversion.uncertainty import (
     Uncertainty,
     along_weak_directions,
@@ -42,6 +44,7 @@ from ti_sim.base.errors import DivergenceError, UserError
 
 # Unknowns with Gauss-Newton steps and error bars, each of which takes two films for every unknown; and where nothing is rendered.
 MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
+WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MOST_LINEARISED
 MOST_PANELS = 12  # numbers of one parameter that are plotted and listed one by one
 SAME_MINIMUM = 1.05  # a start belongs to the best one's minimum when its loss is at most this many times the lowest
 
@@ -95,6 +98,7 @@ def invert(
     sampling: str = "all",
     bounds: Bounds | None = None,
     psi: RenderingParameters | None = None,
+    smooth: Weights | None = None,
     starts: int | Sequence[Mapping[str, Any]] = 4,
     settings: OptimiseSettings | None = None,
     refine: int = 15,
@@ -114,6 +118,9 @@ def invert(
         sampling: frames that count: "all", "first+last", "first+middle" or "every:K".
         bounds: name -> (low, high) of unknowns that have none in the scene, or others.
         psi: what the unknown "psi" stands for, the scene's usual appearances by default.
+        smooth: name -> weight, of unknowns with a number for each element of a solid or sheet: what is added to the loss is the
+            weight times the mean over elements that share a face (triangles: an edge) of the squared difference of their scaled
+            values (decades for log10).
         starts: how many guesses spread over the allowed ranges, or the guesses themselves (name -> value; what a guess leaves out
             has the scene's value).
         settings: of the search.
@@ -129,11 +136,11 @@ def invert(
         Estimates with error bars (NaN beyond ``linearise_up_to``).
 
     Raises:
-        UserError: a name, start, video or loss is not usable. DivergenceError: no start could be simulated.
+        UserError: a name, start, video, loss or smoothness is not usable. DivergenceError: no start could be simulated.
     """
     began = time.perf_counter()
     settings, loss = settings or OptimiseSettings(), loss or PixelLoss()
-    unknowns = Unknowns.of(scene, [unknown] if isinstance(unknown, str) else unknown, bounds=bounds, psi=psi)
+    unknowns = Unknowns.of(scene, [unknown] if isinstance(unknown, str) else unknown, bounds=bounds, psi=psi, smooth=smooth)
     loss.check(scene)
     pictures = None if video is None else load_target(scene, video)
     comparison = Comparison.of(scene, loss, pictures, sampling)
@@ -143,6 +150,7 @@ def invert(
     if out is not None:
         asked = _settings_of(scene, video, pictures, unknowns, initial, settings, refine, seed)
         asked |= {"loss": loss.to_json(), "sampling": sampling, "linearise_up_to": linearise_up_to}
+        asked |= {"smooth": dict(unknowns.smoothness.given)}
         folder = RunFolder.open_or_create(out, asked)
     z, history = descend(scene, comparison, unknowns, z, settings, folder=folder, adjoint=adjoint, progress=progress)
     final = unknowns.vector(z).double().cpu().numpy()
@@ -202,11 +210,11 @@ def load_target(scene: Scene, video: str | Path | np.ndarray | torch.Tensor) -> 
 def write_report(
     scene: Scene, target: torch.Tensor | None, result: Inversion, folder: RunFolder, *, seed: int, loss: Loss
 ) -> None:
-    """Write result.json, the plots of the search, and a strip and a video of target | estimate | difference.
+    """Write result.json, the plots of the search, bodies coloured by their elements' numbers, and a strip and a video.
 
     Args:
         scene: what was filmed.
-        target: film [T, H, W, 3], or None where there is nothing to see.
+        target: film [T, H, W, 3], which the strip and the video compare with the estimate's; None where there is nothing to see.
         result: of the inversion.
         folder: of the run.
         seed: of the starts.
@@ -239,6 +247,7 @@ def write_report(
     }
     if long:
         report.plot_entries(folder.path / "entries.png", long, {name: unknowns.params[name].unit for name in long})
+    write_elements(folder.path / "elements.png", scene, unknowns, {"estimate": result.final[result.best]})
     if target is not None:
         shown = film_at(scene, unknowns, result.final[result.best], loss).cpu().numpy()
         report.write_strip(folder.path / "strip.png", target.cpu().numpy(), shown, fps=1 / scene.frame_dt)
@@ -265,6 +274,7 @@ def write_report(
             best=result.best, seconds=result.seconds,
         )
         | {"unseen": result.uncertainty.unseen, "remarks": result.remarks}
+        | {"observable_modes": result.uncertainty.observable_modes}
     )  # fmt: skip
 
 
@@ -285,7 +295,10 @@ def _error_bars(
 ) -> Uncertainty:
     """Error bars at the best of the starts' ends ``final`` [S, K], for a film that was compressed or not."""
     best, loss = int(np.argmin(losses)), comparison.loss
-    at = along_weak_directions(scene, unknowns, linearise(scene, comparison, unknowns, final[best]))
+    if len(unknowns.labels) <= MOST_LINEARISED:
+        at = along_weak_directions(scene, unknowns, linearise(scene, comparison, unknowns, final[best]))
+    else:  # whose rounds would each take as long as the Jacobian; wider steps lift weak responses above rounding, too
+        at = linearise(scene, comparison, unknowns, final[best], step=WIDE_STEP)
     if not isinstance(loss, PictureLoss):
         estimate = at.residual.new_zeros((0, 0, 0, 3))
     else:

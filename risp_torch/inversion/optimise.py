@@ -119,7 +119,8 @@ def _losses(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.Tensor, frames: int, adjoint: Adjoint | None
 ) -> torch.Tensor:
     """Loss of every start [S], NaN where its world diverged."""
-    return comparison.losses(scene, unknowns.physical(z), worlds=len(z), horizon=frames, adjoint=adjoint)
+    films = comparison.losses(scene, unknowns.physical(z), worlds=len(z), horizon=frames, adjoint=adjoint)
+    return films + unknowns.penalty(z)
 
 
 def _descend_lbfgs(

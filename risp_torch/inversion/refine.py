@@ -17,6 +17,7 @@ from risp_torch.scene import Scene
 DAMPINGS = (1e-6, 1e-3, 3e-2)  # of the normal equations' mean diagonal
 LENGTHS = (1.0, 0.3, 0.05)  # of a step
 VALLEY = (0.001, 0.003, 0.01, 0.03, 0.1)  # of the range: steps along the direction that the film sees least, both ways
+MOST_IN_VALLEY = 40  # unknowns: each of these steps takes a Jacobian of its own
 
 
 def refined(
@@ -63,10 +64,10 @@ class _Refinement:
         self.ranges = unknowns.scaled_range()
 
     def losses(self, scaled: np.ndarray) -> np.ndarray:
-        """Losses [S] of the whole film at scaled points [S, K]."""
+        """Losses [S] of the whole film, smoothness included, at scaled points [S, K]."""
         rows = torch.as_tensor(scaled, dtype=bridge_dtype(), device=bridge_device())
-        values = self.unknowns.from_scaled(rows)
-        return film_losses(self.scene, values, self.comparison, worlds=len(rows)).double().cpu().numpy()
+        films = film_losses(self.scene, self.unknowns.from_scaled(rows), self.comparison, worlds=len(rows))
+        return (films + self.unknowns.smoothness.penalty(rows)).double().cpu().numpy()
 
     def round(self, point: np.ndarray, loss: float) -> tuple[np.ndarray, float]:
         """The better of the point and what one round of steps finds."""
@@ -75,6 +76,8 @@ class _Refinement:
         found, lowest = self._best(point, np.array(steps))
         if lowest < loss * (1 - 1e-6):
             return found, lowest
+        if len(point) > MOST_IN_VALLEY:
+            return point, loss
         direction = weakest_direction(at)
         along = np.array([sign * length * direction for length in VALLEY for sign in (1, -1)])
         across = [self._across(point + step * self.ranges) for step in along]

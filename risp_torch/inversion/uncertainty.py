@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +14,13 @@ from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.unseen import hardly_fixed, unseen_directions
 from risp_torch.scene import Scene
 from risp_torch.video import read_video, write_video
 
 BLOCK_FRAMES = 4  # over which compression errors hang together
-MOST_NAMED = 12  # unknowns that a sentence lists
 UNSEEN = 0.25  # of the allowed range: a direction with a larger standard deviation is called unseen
+NO_TRACE = 1e3  # ranges: standard deviation of a direction without a trace; rounding mixes a little of it into all others
 
 
 @dataclass(frozen=True)
@@ -31,16 +32,20 @@ class Linearisation:
         jacobian: [P, K] derivative of the observations with respect to the scaled unknowns divided by their ranges.
         scaled: [K] scaled coordinates of the point.
         comparison: what was observed.
+        prior: [K, K] what smoothness adds to J^T J; 0 without it.
+        pull: [K] what it adds to J^T residual.
     """
 
     residual: torch.Tensor
     jacobian: torch.Tensor
     scaled: np.ndarray
     comparison: Comparison
+    prior: np.ndarray | float = 0.0
+    pull: np.ndarray | float = 0.0
 
     @property
     def loss(self) -> float:
-        """Mean squared residual."""
+        """Mean squared residual, without smoothness."""
         return float((self.residual**2).mean())
 
 
@@ -53,12 +58,27 @@ class Uncertainty:
         correlation: [K, K].
         observable: K flags; False where the film leaves the unknown free over a good part of its range.
         unseen: sentences that name directions which the film cannot tell.
+        modes: [K, K] unit vectors (columns, in parts of the ranges) whose amounts the film tells independently of one another,
+            smoothness left out; the best known comes first. Empty where they were not computed.
+        mode_sd: [K] standard deviations of their amounts.
     """
 
     sd: np.ndarray
     correlation: np.ndarray
     observable: list[bool]
     unseen: list[str]
+    modes: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    mode_sd: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def observable_modes(self) -> int | None:
+        """How many of the modes the film fixes to better than a quarter of the ranges; None where they were not computed."""
+        return int((self.mode_sd <= UNSEEN).sum()) if len(self.mode_sd) else None
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """[K, K], scaled units."""
+        return self.correlation * np.outer(self.sd, self.sd)
 
 
 def linearise(
@@ -77,12 +97,26 @@ def linearise(
     ranges = unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     steps = np.minimum(step * ranges, np.maximum(np.minimum(scaled - low, high - scaled), 0.1 * step * ranges))
-    points = np.concatenate([scaled[None], scaled + np.diag(steps), scaled - np.diag(steps)])
-    count = len(scaled)
-    observed, _ = _observed(scene, comparison, unknowns, points)
-    jacobian = (observed[1 : 1 + count] - observed[1 + count :]).T
-    jacobian = jacobian * torch.as_tensor(ranges / (2 * steps)).to(jacobian)
-    return Linearisation(comparison.target.flatten() - observed[0], jacobian, scaled, comparison)
+    observed, _ = _observed(scene, comparison, unknowns, scaled[None])
+    rows, _ = _differences(scene, comparison, unknowns, scaled, np.diag(steps))
+    rows *= torch.as_tensor(ranges / (2 * steps)).to(rows)[:, None]
+    residual = comparison.target.flatten() - observed[0]
+    prior = len(residual) * unknowns.smoothness.matrix(ranges)  # the loss is a mean over observations, normal equations are sums
+    return Linearisation(residual, rows.T, scaled, comparison, prior, -prior @ (scaled / ranges))
+
+
+def _differences(
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray, moves: np.ndarray
+) -> tuple[torch.Tensor, bool]:
+    """Observations at scaled + move minus those at scaled - move for each of the moves [M, K]: [M, P]; whether all are finite."""
+    rows = comparison.target.new_empty((len(moves), comparison.target.numel()))
+    finite, count = True, max(1, comparison.worlds_at_once // 2)
+    for first in range(0, len(moves), count):
+        some = moves[first : first + count]
+        observed, alive = _observed(scene, comparison, unknowns, np.concatenate([scaled + some, scaled - some]))
+        rows[first : first + count] = observed[: len(some)] - observed[len(some) :]
+        finite = finite and bool(alive.all())
+    return rows, finite
 
 
 def _observed(
@@ -126,26 +160,26 @@ def along_weak_directions(
         steps = step * np.clip(response.max() / response, 1.0, widest)
         steps = np.minimum(steps, (room[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
         moves = (steps * vectors).T * ranges
-        points = np.concatenate([at.scaled + moves, at.scaled - moves])
-        flat, finite = _observed(scene, at.comparison, unknowns, points)
-        if not finite.all():
+        directional, finite = _differences(scene, at.comparison, unknowns, at.scaled, moves)
+        if not finite:
             return at
-        directional = (flat[:count] - flat[count:]) / torch.as_tensor(2 * steps[:, None]).to(flat)
-        jacobian = directional.T @ torch.as_tensor(vectors.T).to(flat)
+        directional /= torch.as_tensor(2 * steps[:, None]).to(directional)
+        jacobian = directional.T @ torch.as_tensor(vectors.T).to(directional)
     return replace(at, jacobian=jacobian)
 
 
 def newton_step(at: Linearisation, *, damping: float = 1e-6) -> np.ndarray:
     """Levenberg-Marquardt step of the unknowns, [K] in parts of their ranges."""
     normal, gradient = _normal_equations(at)
+    normal, gradient = normal + at.prior, gradient + at.pull
     ridge = damping * np.trace(normal) / len(normal) + 1e-300
     return np.linalg.solve(normal + ridge * np.eye(len(normal)), gradient)
 
 
 def weakest_direction(at: Linearisation) -> np.ndarray:
-    """Unit direction [K] (in parts of the ranges) that changes the film least."""
+    """Unit direction [K] (in parts of the ranges) that changes the film, and what smoothness adds, least."""
     normal, _ = _normal_equations(at)
-    return np.linalg.eigh(normal)[1][:, 0]
+    return np.linalg.eigh(normal + at.prior)[1][:, 0]
 
 
 def widened(
@@ -157,11 +191,7 @@ def widened(
     """
     sd = np.sqrt(bars.sd**2 + scatter**2 + shift**2)
     wide = sd > UNSEEN * unknowns.scaled_range()
-    remarks = [
-        f"{label} is hardly fixed: its error bar is wider than a quarter of its range"
-        for label, much, seen in zip(unknowns.labels, wide, bars.observable, strict=True)
-        if much and seen
-    ]
+    remarks = hardly_fixed(wide & np.array(bars.observable), sd, unknowns)
     observable = [bool(seen and not much) for seen, much in zip(bars.observable, wide, strict=True)]
     return replace(bars, sd=sd, observable=observable, unseen=bars.unseen + remarks)
 
@@ -174,6 +204,8 @@ def uncertainty(at: Linearisation, unknowns: Unknowns, *, floor: float | None = 
     (J^T J)^-1 with block scores g_c = J_c^T r_c; Liang and Zeger, 1986), and the larger error bar of the two holds. What
     compression does alike everywhere is not in it: see ``compression_shift``.
 
+    Smoothness counts as knowledge beside the film: in error bars and in what is called unseen, and not in the modes.
+
     What a network errs by in one frame it errs by in the next, too. For losses whose errors last, the first covariance therefore
     counts only as many frames as are independent, by the residual's correlation over time (``_lasting``), and the blocks of the
     second are the single outputs.
@@ -183,28 +215,37 @@ def uncertainty(at: Linearisation, unknowns: Unknowns, *, floor: float | None = 
         unknowns: of the inversion.
         floor: variance of the observations below which no target is exact (``Loss.floor``); eight-bit pictures' by default.
     """
-    normal, _ = _normal_equations(at)
-    count = len(normal)
+    film, _ = _normal_equations(at)
+    count = len(film)
     floor = _QUANTISATION if floor is None else floor
     together = _lasting(at) if at.comparison.loss.lasting else 1.0
     noise = together * float((at.residual.double() ** 2).sum()) / max(1.0, len(at.residual) - together * count)
-    values, vectors = np.linalg.eigh(normal)
-    values = np.maximum(values, 1e-30 * max(values.max(), 1e-30))
+    least = max(noise, floor) / NO_TRACE**2
+    values, vectors = _eigen(film + at.prior, least)
     inverse = (vectors / values) @ vectors.T
     plain = noise * inverse
     scores = _block_scores(at)
-    robust = inverse @ (scores.T @ scores) @ inverse
+    robust = inverse @ (scores.T @ scores + noise * at.prior) @ inverse
     sd = np.sqrt(np.maximum(np.diag(plain), np.diag(robust)))
     scale = np.sqrt(np.maximum(np.diag(plain), 1e-300))
     direction_sd = np.sqrt(np.maximum(noise, floor) / values)
-    weak = [vectors[:, k] for k in range(count) if direction_sd[k] > UNSEEN]
-    loose = np.zeros(count) if not weak else np.max(np.abs(np.stack(weak)), axis=0)
+    weak = [k for k in range(count) if direction_sd[k] > UNSEEN]
+    loose = np.zeros(count) if not weak else np.abs(vectors[:, weak]).max(axis=1)
+    film_values, modes = _eigen(film, least)
+    mode_sd = np.sqrt(np.maximum(noise, floor) / film_values)
     return Uncertainty(
         sd=sd * unknowns.scaled_range(),
         correlation=plain / np.outer(scale, scale),
         observable=[bool(size < 0.3) for size in loose],
-        unseen=[describe_direction(vector, unknowns) for vector in weak],
-    )
+        unseen=unseen_directions(vectors[:, weak], direction_sd[weak], unknowns),
+        modes=modes[:, ::-1], mode_sd=mode_sd[::-1],
+    )  # fmt: skip
+
+
+def _eigen(matrix: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues, rising and at least ``least``, and eigenvectors of normal equations."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.maximum(values, least), vectors
 
 
 def without_error_bars(count: int) -> Uncertainty:
@@ -238,29 +279,10 @@ def compression_shift(at: Linearisation, estimate: torch.Tensor, unknowns: Unkno
             mismatch = abs(np.log(float((residual**2).mean()) + 1e-12) - np.log(at.loss + 1e-12))
             trials.append((mismatch, crf, residual))
     _, _, residual = min(trials, key=lambda trial: trial[:2])
-    return newton_step(replace(at, residual=residual)) * unknowns.scaled_range()
+    return newton_step(replace(at, residual=residual, pull=0.0)) * unknowns.scaled_range()
 
 
 _QUANTISATION = (1 / 255) ** 2 / 12  # variance of eight-bit pictures: no film is better than that
-
-
-def describe_direction(direction: np.ndarray, unknowns: Unknowns) -> str:
-    """One sentence about a direction [K] (in parts of the ranges) that the film cannot tell."""
-    labels = np.array(unknowns.labels)
-    large = np.abs(direction) >= min(0.2, 0.5 * np.abs(direction).max())  # of many unknowns none need have a large part
-    if large.sum() > MOST_NAMED:
-        return f"{large.sum()} of the {len(labels)} unknowns, {labels[np.abs(direction).argmax()]} first, only in combination"
-    parts = [str(label) for label in labels[large]]
-    if len(parts) == 1:
-        return f"{parts[0]} leaves no trace in the film"
-    decades = direction * unknowns.scaled_range()
-    chosen = decades[large]
-    logs = all(scale == "log10" for scale, part in zip(unknowns.scales, large, strict=True) if part)
-    names = ", ".join(parts)
-    if logs and np.ptp(chosen) < 0.15 * np.abs(chosen).mean():
-        return f"{names} only up to a common scale"
-    signs = ", ".join(f"{'+' if value > 0 else '-'}{label}" for label, value in zip(parts, chosen, strict=True))
-    return f"{names} only in combination ({signs} together leave no trace)"
 
 
 def _normal_equations(at: Linearisation) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 
 from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
+from risp_torch.inversion.smoothness import Smoothness, Weights
 from risp_torch.psi import RenderingParameters, default_psi
 from risp_torch.scene import Scene
 from risp_torch.suggest import unknown_name_error
@@ -29,15 +30,18 @@ class Unknowns:
     Attributes:
         params: name -> Param with both bounds, of each unknown parameter; vectors count each entry.
         appearance: what the unknown "psi" stands for; None where it is not among them.
+        smoothness: what is added to the loss where neighbouring elements differ.
     """
 
     params: dict[str, Param]
     appearance: RenderingParameters | None = None
+    smoothness: Smoothness = field(default_factory=lambda: Smoothness(np.zeros((0, 2), dtype=np.int64), np.zeros(0), {}))
 
     @staticmethod
     def of(
-        scene: Scene, names: Sequence[str], *, bounds: Bounds | None = None, psi: RenderingParameters | None = None
-    ) -> Unknowns:
+        scene: Scene, names: Sequence[str], *, bounds: Bounds | None = None, psi: RenderingParameters | None = None,
+        smooth: Weights | None = None,
+    ) -> Unknowns:  # fmt: skip
         """The named parameters of a scene.
 
         Args:
@@ -46,9 +50,11 @@ class Unknowns:
             bounds: name -> (low, high) or (low, high, scale) in place of the parameter's own; numbers, or arrays that
                 broadcast with it.
             psi: what "psi" stands for; the scene's usual appearances (``default_psi``) by default.
+            smooth: name -> weight of a penalty on differences between neighbouring elements (``Smoothness.of``).
 
         Raises:
-            UserError: an unknown name, no names, a name twice, a parameter without bounds, or bounds that make no sense.
+            UserError: an unknown name, no names, a name twice, a parameter without bounds, or bounds or a smoothness that make no
+                sense.
         """
         if not names:
             raise UserError(f"nothing is unknown: name one of {', '.join(scene.parameters)}")
@@ -75,7 +81,7 @@ class Unknowns:
         both = [name for name in names if appearance is not None and name in appearance.spreads]
         if both:
             raise UserError(f"{both[0]} is one of the rendering parameters of psi: make only one of the two unknown")
-        return Unknowns(params, appearance)
+        return Unknowns(params, appearance, Smoothness.of(scene, params, smooth))
 
     @property
     def labels(self) -> list[str]:
@@ -131,6 +137,11 @@ class Unknowns:
         """The K physical values [S, K] from the optimiser's variables z [S, K]."""
         values = self._split(z, lambda param, part: param.to_physical(part))
         return torch.cat([value.reshape(len(z), -1) for value in values.values()], dim=1)
+
+    def penalty(self, z: torch.Tensor) -> torch.Tensor:
+        """What smoothness adds to the loss, [S], from the optimiser's variables z [S, K], differentiable."""
+        values = self._split(z, lambda param, part: param.to_scaled(param.to_physical(part)))
+        return self.smoothness.penalty(torch.cat([value.reshape(len(z), -1) for value in values.values()], dim=1))
 
     def scaled(self, physical: np.ndarray) -> np.ndarray:
         """Scaled coordinates [..., K] of physical values [..., K]."""

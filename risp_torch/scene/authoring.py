@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from risp_torch.scene.elements import make_cloth, make_flat_body, make_net, make
 from risp_torch.scene.items import Contact, Surface, Vector
 from risp_torch.scene.materials import Air, Bending, Elastic, Membrane
 from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.self_contact import SelfContact, make_self_contact
 from risp_torch.scene.stage import Stage
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
@@ -55,6 +56,7 @@ class DeformableScene(Stage):
         self.frames = frames
         self.controls = controls
         self.loads: list[Load] = []
+        self.self_contact: SelfContact | None = None
         self._deformable_solver: DeformableSolver | None = None
 
     def add_solid(
@@ -70,6 +72,7 @@ class DeformableScene(Stage):
         rotation: Vector = (0.0, 0.0, 0.0),
         velocity: Any = (0.0, 0.0, 0.0),
         angular_velocity: Vector = (0.0, 0.0, 0.0),
+        velocity_gradient: Any = 0.0,
         fixed: Where = None,
         prescribed: Where = None,
         prescribed_velocity: Any = None,
@@ -91,6 +94,8 @@ class DeformableScene(Stage):
             rotation: rotation vector [rad], world frame, applied after ``orientation``; the unknown part of the orientation.
             velocity: m/s, of all particles, or one for each [V, 3].
             angular_velocity: about the position [rad/s], world frame; what it gives every particle is added.
+            velocity_gradient: G [1/s], (3, 3), world frame: a particle at r from the position moves by G r more, so that with the
+                velocity it has an affine field of 12 numbers.
             fixed: particles that never move: indices, a mask, or a function of the mesh's vertices [V, 3] that returns a mask.
             prescribed: particles with a prescribed velocity, chosen in the same way.
             prescribed_velocity: of these [m/s]: (3,), (frames, 3), each held over a frame interval, or (frames, K, 3).
@@ -111,9 +116,10 @@ class DeformableScene(Stage):
         )
         self._add(
             name, elements=elements, vertices=mesh.vertices, axes=axes, density=density, density_unit="kg/m3", mass=mass,
-            position=position, rotation=rotation, velocity=velocity, angular_velocity=angular_velocity, fixed=fixed,
-            prescribed=prescribed, prescribed_velocity=prescribed_velocity, contact=contact,
-            touching=surface_particles(mesh.faces), mesh=mesh.surface(), surface=surface,
+            position=position, rotation=rotation, velocity=velocity, angular_velocity=angular_velocity,
+            velocity_gradient=velocity_gradient, fixed=fixed, prescribed=prescribed,
+            prescribed_velocity=prescribed_velocity, contact=contact, touching=surface_particles(mesh.faces),
+            mesh=mesh.surface(), surface=surface,
         )  # fmt: skip
 
     def add_cloth(
@@ -131,6 +137,7 @@ class DeformableScene(Stage):
         rotation: Vector = (0.0, 0.0, 0.0),
         velocity: Any = (0.0, 0.0, 0.0),
         angular_velocity: Vector = (0.0, 0.0, 0.0),
+        velocity_gradient: Any = 0.0,
         fixed: Where = None,
         prescribed: Where = None,
         prescribed_velocity: Any = None,
@@ -150,8 +157,8 @@ class DeformableScene(Stage):
             air: drag and lift, none by default.
             density: kg/m2, a number or one for each triangle [T], or
             mass: of its particles [kg], a number for each of them, or [V].
-            position, orientation, rotation, velocity, angular_velocity, fixed, prescribed, prescribed_velocity: as for
-                ``add_solid``.
+            position, orientation, rotation, velocity, angular_velocity, velocity_gradient, fixed, prescribed,
+                prescribed_velocity: as for ``add_solid``.
             actuation: change of the triangles' rest area [1], (rows, T), or (rows, G) for
             actuation_groups: [T] the column of ``actuation`` that each triangle has.
             contact: material of its particles, against the ground and bodies with collision; the ground's own by
@@ -172,9 +179,10 @@ class DeformableScene(Stage):
         )  # fmt: skip
         self._add(
             name, elements=elements, vertices=mesh.vertices, axes=axes, density=density, density_unit="kg/m2", mass=mass,
-            position=position, rotation=rotation, velocity=velocity, angular_velocity=angular_velocity, fixed=fixed,
-            prescribed=prescribed, prescribed_velocity=prescribed_velocity, contact=contact,
-            touching=np.arange(len(mesh.vertices)), mesh=mesh.surface(), surface=surface, thickness=thickness,
+            position=position, rotation=rotation, velocity=velocity, angular_velocity=angular_velocity,
+            velocity_gradient=velocity_gradient, fixed=fixed, prescribed=prescribed,
+            prescribed_velocity=prescribed_velocity, contact=contact, touching=np.arange(len(mesh.vertices)),
+            mesh=mesh.surface(), surface=surface, thickness=thickness,
         )  # fmt: skip
 
     def add_flat_body(
@@ -190,6 +198,7 @@ class DeformableScene(Stage):
         orientation: Vector = UPRIGHT,
         velocity: Any = (0.0, 0.0, 0.0),
         angular_velocity: Vector = (0.0, 0.0, 0.0),
+        velocity_gradient: Any = 0.0,
         fixed: Where = None,
         prescribed: Where = None,
         prescribed_velocity: Any = None,
@@ -210,7 +219,8 @@ class DeformableScene(Stage):
             density: kg/m3, a number or one for each triangle [T], or
             mass: of its particles [kg], a number for each of them, or [V].
             depth: of the slice along the normal [m]; masses and forces grow with it alike.
-            position, orientation, velocity, angular_velocity, fixed, prescribed, prescribed_velocity: as for ``add_solid``.
+            position, orientation, velocity, angular_velocity, velocity_gradient, fixed, prescribed, prescribed_velocity: as for
+                ``add_solid``.
             actuation: change of the triangles' rest area [1], (rows, T), or (rows, G) for
             actuation_groups: [T] the column of ``actuation`` that each triangle has.
             contact: material of its particles, against the ground and bodies with collision; the ground's own by
@@ -227,9 +237,10 @@ class DeformableScene(Stage):
         )  # fmt: skip
         self._add(
             name, elements=elements, vertices=mesh.vertices, axes=axes, density=density, density_unit="kg/m3", mass=mass,
-            position=position, rotation=(0.0, 0.0, 0.0), velocity=velocity, angular_velocity=angular_velocity, fixed=fixed,
-            prescribed=prescribed, prescribed_velocity=prescribed_velocity, contact=contact,
-            touching=np.arange(len(mesh.vertices)), mesh=mesh.surface(), surface=surface,
+            position=position, rotation=(0.0, 0.0, 0.0), velocity=velocity, angular_velocity=angular_velocity,
+            velocity_gradient=velocity_gradient, fixed=fixed, prescribed=prescribed,
+            prescribed_velocity=prescribed_velocity, contact=contact, touching=np.arange(len(mesh.vertices)),
+            mesh=mesh.surface(), surface=surface,
         )  # fmt: skip
 
     def add_springs(
@@ -247,6 +258,7 @@ class DeformableScene(Stage):
         rotation: Vector = (0.0, 0.0, 0.0),
         velocity: Any = (0.0, 0.0, 0.0),
         angular_velocity: Vector = (0.0, 0.0, 0.0),
+        velocity_gradient: Any = 0.0,
         fixed: Where = None,
         prescribed: Where = None,
         prescribed_velocity: Any = None,
@@ -265,8 +277,8 @@ class DeformableScene(Stage):
             mass: of the points [kg], a number for each of them, or [V].
             damping: against the change of a spring's length [N s/m], a number or [S].
             rest_length: m, a number or [S]; the distances of the points by default.
-            position, orientation, rotation, velocity, angular_velocity, fixed, prescribed, prescribed_velocity: as for
-                ``add_solid``.
+            position, orientation, rotation, velocity, angular_velocity, velocity_gradient, fixed, prescribed,
+                prescribed_velocity: as for ``add_solid``.
             contact: material of its points, against the ground and bodies with collision; the ground's own by default.
             radius: of the balls that the points are drawn as [m]; a twentieth of the extent by default. Springs are not drawn.
             faces: [F, 3] triangles of points that are drawn in place of balls.
@@ -288,9 +300,10 @@ class DeformableScene(Stage):
             triangles = SheetMesh(vertices, np.asarray(faces), name=f"the faces of {name}").triangles
         self._add(
             name, elements=elements, vertices=vertices, axes=axes, density=None, density_unit="", mass=mass, position=position,
-            rotation=rotation, velocity=velocity, angular_velocity=angular_velocity, fixed=fixed, prescribed=prescribed,
-            prescribed_velocity=prescribed_velocity, contact=contact, touching=np.arange(len(vertices)),
-            mesh=ungrouped_mesh(vertices, triangles), surface=surface, radius=drawn if faces is None else None,
+            rotation=rotation, velocity=velocity, angular_velocity=angular_velocity, velocity_gradient=velocity_gradient,
+            fixed=fixed, prescribed=prescribed, prescribed_velocity=prescribed_velocity, contact=contact,
+            touching=np.arange(len(vertices)), mesh=ungrouped_mesh(vertices, triangles), surface=surface,
+            radius=drawn if faces is None else None,
         )  # fmt: skip
 
     def add_load(
@@ -329,6 +342,25 @@ class DeformableScene(Stage):
             self.table, name, particles=part.first + chosen, force=force, direction=direction, limit=limit, frames=self.frames
         )
         self.loads.append(load)
+        self._deformable_solver = None
+
+    def add_self_contact(self, *, contact: Contact, thickness: float, bodies: Sequence[str] | None = None) -> None:
+        """Let the surfaces of deformable bodies touch themselves and one another: each vertex touches the triangles that no edge
+        joins to it, from both sides.
+
+        Args:
+            contact: "self_contact.stiffness" and so on, of a vertex with a triangle.
+            thickness: distance between the middles of two sheets at which they touch [m]; it must be less than that of any vertex
+                at rest from the triangles of its body that no edge joins to it, and above what a vertex moves in a step or two.
+            bodies: names of the solids and cloths that take part; all deformable bodies that there are by default.
+
+        Raises:
+            UserError: there is no such body, one has no surface, the thickness does not fit the meshes, or vertices start on
+                triangles.
+        """
+        self.self_contact = make_self_contact(
+            self.table, self.deformables, contact=contact, thickness=thickness, bodies=bodies
+        )
         self._deformable_solver = None
 
     def set_wind(self, velocity: Vector) -> None:

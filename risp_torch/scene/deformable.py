@@ -68,7 +68,8 @@ class Deformable:
         velocity, turning = values[f"{self.name}.velocity"], values[f"{self.name}.angular_velocity"]
         velocity = velocity if velocity.ndim == 3 else velocity[:, None]
         arms = self._arms(values)
-        moving = velocity + torch.linalg.cross(turning[:, None].expand_as(arms), arms)
+        turned = torch.linalg.cross(turning[:, None].expand_as(arms), arms)
+        moving = velocity + turned + arms @ values[f"{self.name}.velocity_gradient"].mT
         free = np.ones((self.count, 1))
         free[self.fixed] = 0.0
         return moving * constant(free)
@@ -107,9 +108,10 @@ class Deformable:
 
 def make_deformable(
     table: ParameterTable, name: str, *, first: int, vertices: np.ndarray, axes: np.ndarray, elements: Elements, density: Any,
-    density_unit: str, mass: Any, position: Any, rotation: Any, velocity: Any, angular_velocity: Any, fixed: Where,
-    prescribed: Where, prescribed_velocity: Any, contact: Contact | None, touching: np.ndarray, mesh: TriangleMesh,
-    surface: Surface, ground: bool, phong: bool, frames: int, radius: float | None = None, thickness: float = 0.0,
+    density_unit: str, mass: Any, position: Any, rotation: Any, velocity: Any, angular_velocity: Any, velocity_gradient: Any,
+    fixed: Where, prescribed: Where, prescribed_velocity: Any, contact: Contact | None, touching: np.ndarray,
+    mesh: TriangleMesh, surface: Surface, ground: bool, phong: bool, frames: int, radius: float | None = None,
+    thickness: float = 0.0,
 ) -> Deformable:  # fmt: skip
     """Name the numbers of a body besides those of its elements, and return it.
 
@@ -120,8 +122,8 @@ def make_deformable(
         vertices: [V, 3] of its mesh [m].
         axes: [3, 3] from the mesh's axes to the world's.
         elements: between its particles.
-        density, mass, position, rotation, velocity, angular_velocity, fixed, prescribed, prescribed_velocity, contact: as of
-            ``Scene.add_solid``.
+        density, mass, position, rotation, velocity, angular_velocity, velocity_gradient, fixed, prescribed,
+            prescribed_velocity, contact: as of ``Scene.add_solid``.
         density_unit: for tables.
         touching: particles of its surface.
         mesh: what is seen of it; its vertices are ``vertices``.
@@ -145,6 +147,7 @@ def make_deformable(
     table.add(f"{name}.rotation", rotation, unit="rad", shape=(3,))
     table.add(f"{name}.velocity", velocity, unit="m/s", shape=_velocity_shape(name, velocity, len(vertices)))
     table.add(f"{name}.angular_velocity", angular_velocity, unit="rad/s", shape=(3,))
+    table.add(f"{name}.velocity_gradient", velocity_gradient, unit="1/s", shape=(3, 3))
     held = chosen_particles(f"{name}.fixed", fixed, vertices)
     driven = chosen_particles(f"{name}.prescribed", prescribed, vertices)
     both = np.intersect1d(held, driven)

@@ -13,6 +13,7 @@ from risp_torch.scene.deformable import Deformable
 from risp_torch.scene.elements import Actuation, Elements, Net, Sheet, Solid, joined_rows, over_frames
 from risp_torch.scene.numbers import Values, gravity_rows
 from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.self_contact import SelfContact, self_contact_rows
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.deformable.inputs import DeformableInputs
@@ -77,13 +78,16 @@ def make_load(
     return Load(name, particles, unit, limit)
 
 
-def deformable_model(parts: Sequence[Deformable], loads: Sequence[Load], *, ground_height: float | None) -> DeformableModel:
+def deformable_model(
+    parts: Sequence[Deformable], loads: Sequence[Load], *, ground_height: float | None, self_contact: SelfContact | None = None
+) -> DeformableModel:
     """The model of all deformable bodies.
 
     Args:
         parts: the bodies.
         loads: forces on them.
         ground_height: z of the ground [m], None without one.
+        self_contact: surfaces that touch, or None.
     """
     solids = _solids(parts)
     sheets = [part for part in parts if isinstance(part.elements, Sheet)]
@@ -98,6 +102,8 @@ def deformable_model(parts: Sequence[Deformable], loads: Sequence[Load], *, grou
         "edge_indices": _joined([part.elements.edges + part.first for part in sheets]),
         "spring_indices": _joined([part.elements.indices + part.first for part in nets]),
     }
+    if self_contact is not None:
+        tables |= {"contact_triangles": self_contact.triangles}
     grounded = ground_height is not None
     energies = [part.elements.energy for part in solids for _ in part.elements.indices]
     return DeformableModel(
@@ -108,6 +114,7 @@ def deformable_model(parts: Sequence[Deformable], loads: Sequence[Load], *, grou
         loaded=_loaded(loads),
         contact=np.concatenate([part.touching[: None if grounded else 0] + part.first for part in parts]),
         ground_height=ground_height if grounded else 0.0,
+        self_thickness=0.0 if self_contact is None else self_contact.thickness,
         parts=tuple((part.name, part.first, part.first + part.count) for part in parts),
         **{name: table for name, table in tables.items() if table is not None},
     )
@@ -157,6 +164,7 @@ def deformable_inputs(
         wind=some.new_zeros(worlds, 3) if wind is None else wind,
         load=_load_rows(loads, values, frames),
         prescribed_qd=torch.cat([part.prescribed_velocity(values, frames) for part in parts], dim=2),
+        self_contact=self_contact_rows(values),
     )
 
 

@@ -77,7 +77,9 @@ def _softness(scene: Scene) -> dict[str, Any]:
     textures = [[*part.look.textures, part.look.wrap] for part in scene.deformables]
     described = {"deformables": [_deformable(part) for part in scene.deformables], "deformable_textures": textures}
     described |= {"deformable_sha256": checksum.hexdigest(), "placement": list(placement_shape(scene))}
-    return described | ({"loads": loads} if loads else {})
+    touching = scene.self_contact
+    own = {} if touching is None else {"self_contact": [list(touching.bodies), touching.thickness]}
+    return described | ({"loads": loads} if loads else {}) | own
 
 
 def _deformable(part: Deformable) -> list[Any]:

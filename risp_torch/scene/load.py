@@ -17,6 +17,7 @@ from ti_sim.base.errors import UserError
 _SIGNATURES = {
     "make_scene": "make_scene(**overrides) that returns a Scene",
     "make_task": "make_task(scene) that returns a RispTask",
+    "make_control": "make_control(scene) that returns a ControlTask",
 }
 
 

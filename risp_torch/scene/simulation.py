@@ -100,7 +100,9 @@ def deformable_solver(scene: Scene) -> DeformableSolver:
                 f"{part.name} has a contact material and meets nothing: the scene has no ground (call add_ground first), and no "
                 "body with collision"
             )
-    model = deformable_model(scene.deformables, scene.loads, ground_height=scene.ground_height)
+    model = deformable_model(
+        scene.deformables, scene.loads, ground_height=scene.ground_height, self_contact=scene.self_contact
+    )
     given = scene.settings
     return DeformableSolver(model, DeformableSettings(dt=given.dt, substeps=given.substeps, plan=given.plan))
 

@@ -253,7 +253,7 @@ def seen_in_toss(impulse: tuple[float, float, float]) -> Uncertainty:
 def test_without_a_push_density_and_contact_are_seen_up_to_a_common_scale() -> None:
     bars = seen_in_toss((0.0, 0.0, 0.0))
     (sentence,) = bars.unseen
-    assert sentence.endswith("only up to a common scale"), sentence
+    assert "only up to a common scale (error bar " in sentence and "ranges" in sentence, sentence
     assert all(name in sentence for name in SCALED_TOGETHER)
     assert bars.observable == [False] * 4
 
@@ -269,7 +269,8 @@ def test_a_parameter_without_a_trace_is_reported() -> None:
     unknowns = Unknowns.of(scene, ["block.velocity", "ground.contact.friction"])
     bars = uncertainty(linearise(scene, pictures(scene), unknowns, unknowns.current()), unknowns)
     assert bars.observable == [True, True, True, False]
-    assert bars.unseen == ["ground.contact.friction leaves no trace in the film"]
+    assert bars.unseen == ["ground.contact.friction leaves no trace in the film (error bar above 10 times its range)"]
+    assert bars.observable_modes == 3 and bars.modes.shape == (4, 4) and abs(bars.modes[3, 3]) == pytest.approx(1.0)
 
 
 # -- runs that are killed -------------------------------------------------------------------------------------------------

@@ -113,11 +113,13 @@ def test_far_apart_both_move_as_their_own_solvers_move_them() -> None:
 
 
 def scene() -> tuple[CoupledModel, CoupledInputs]:
-    """A soft block above a fixed box, a pebble of a mesh and a ball on an arm, which all touch it."""
+    """A soft block above a fixed box, a pebble of a mesh and a ball on an arm, which all touch it; its ends touch each other."""
     rng = np.random.default_rng(0)
     mesh = box_tets((0.3, 0.3, 0.2), (1, 1, 1))
+    ends = mesh.faces[np.ptp(mesh.vertices[mesh.faces][..., 2], axis=1) == 0]
     soft, particles = solid_body(
-        mesh, young=3e3, density=300.0, damping=2.0, elements={"fixed": np.array([7])},
+        mesh, young=3e3, density=300.0, damping=2.0, self_contact=(20.0, 0.3, 0.2, 0.3),
+        elements={"fixed": np.array([7]), "contact_triangles": ends, "self_thickness": 0.25},
         particle_q0=1.02 * mesh.vertices + 0.003 * rng.standard_normal(mesh.vertices.shape), frames=2,
         particle_qd0=0.2 * rng.standard_normal(mesh.vertices.shape), gravity=(0.1, 0.2, -9.81),
     )  # fmt: skip
@@ -177,6 +179,7 @@ def test_adjoint_of_every_input_of_both_sides_and_of_checkpoints() -> None:
     reacts = {entry.name for entry in report.entries if entry.status == "ok"}
     assert {f"links.{name}" for name in ("joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_material")} <= reacts
     assert {f"particles.{name}" for name in ("particle_q0", "particle_qd0", "particle_mass", "particle_material")} <= reacts
+    assert "particles.self_contact" in reacts
     stored = gradient(point, StoreAll())[1]
     assert stored["links.link_material"][0, 1:].any(axis=1).all()  # every shape was touched
     for every in (3, 100):

@@ -82,7 +82,7 @@ def test_both_plans_give_the_same(copies: int, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(element_plan, "copies_of", lambda: copies)
     model, inputs = block_and_sheet()
     wanted = run(model, inputs, "world", StoreAll())
-    assert all(np.any(wanted[name]) for name in NAMES)
+    assert all(np.any(wanted[name]) for name in NAMES if name != "self_contact")
     for adjoint in (StoreAll(), Checkpoint(4)):
         found = run(model, inputs, "element", adjoint)
         for name, array in wanted.items():

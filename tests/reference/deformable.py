@@ -345,7 +345,14 @@ def contact_forces(model: DeformableModel, inputs: DeformableInputs, q: np.ndarr
 
 
 def step(
-    model: DeformableModel, inputs: DeformableInputs, q: np.ndarray, qd: np.ndarray, dt: float, frame: int = 0
+    model: DeformableModel,
+    inputs: DeformableInputs,
+    q: np.ndarray,
+    qd: np.ndarray,
+    dt: float,
+    frame: int = 0,
+    *,
+    other_forces: np.ndarray | float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """One step of semi-implicit Euler: positions and velocities afterwards.
 
@@ -356,8 +363,9 @@ def step(
         qd: [B, P, 3] velocities, m/s.
         dt: s.
         frame: the frame interval whose actuation, load and prescribed velocities apply.
+        other_forces: [B, P, 3] of what else acts, N.
     """
-    forces = internal_forces(model, inputs, q, qd, frame) + contact_forces(model, inputs, q, qd, dt)
+    forces = internal_forces(model, inputs, q, qd, frame) + contact_forces(model, inputs, q, qd, dt) + other_forces
     for world, load in zip(forces, np.asarray(inputs.load)[:, frame], strict=True):
         np.add.at(world, np.asarray(model.loaded, dtype=int), load)
     mass = np.asarray(inputs.particle_mass)[..., None]

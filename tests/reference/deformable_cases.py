@@ -29,7 +29,7 @@ def inputs_for(model: DeformableModel, *, worlds: int = 1, frames: int = 1, **ar
         "solid_material": (solids, 3), "solid_actuation": (frames, solids), "tri_material": (triangles, 5),
         "tri_actuation": (frames, triangles), "edge_material": (edges, 3), "edge_actuation": (frames, edges),
         "spring_material": (model.spring_count, 3), "gravity": (3,), "wind": (3,), "load": (frames, len(model.loaded), 3),
-        "prescribed_qd": (frames, len(model.prescribed), 3),
+        "prescribed_qd": (frames, len(model.prescribed), 3), "self_contact": (4,),
     }  # fmt: skip
     given = {"particle_q0": model.particle_rest, "particle_mass": 1.0} | arrays
     assert set(given) <= set(shapes)

@@ -16,6 +16,8 @@ from ti_sim.coupled.contact import particle_loads, particle_loads_adjoint
 from ti_sim.deformable.arrays import deformable_arrays, deformable_bars
 from ti_sim.deformable.elements import actuation_row, part_adjoints, part_forces
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
+from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
+from ti_sim.deformable.self_contact_lists import note_motion, self_contact_arrays
 
 
 @ti.kernel
@@ -40,6 +42,8 @@ def advance(
     solid_actuation: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
     edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
     gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
+    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
+    contact_reals: ti.types.ndarray(),
     coordinates: int, velocities: int, spread: int, dt: float, link_ground: float, ground: float,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of run [B, 1, 2 (Q + D)] and of states [B, rows, P, 6].
@@ -65,6 +69,7 @@ def advance(
                 solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
                 gravity, wind, load, prescribed_qd,
             )  # fmt: skip
+            contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
             count, particles = coordinates + velocities, particle_mass.shape[1]
             done = 0
             while done <= steps:  # the pass after the last step only writes the last frame
@@ -81,6 +86,8 @@ def advance(
                         store_frame(states, b, row, step // substeps, p, particle_q, particle_qd)
                 if done < steps:
                     part_forces(body, states, force, b, row, actuation_row(body, step, substeps), 0, 1)
+                    if ti.static(features.with_self_contact):
+                        all_contacts(contacts, states, force, b, row, step, dt)
                     particle_loads(world, body, meeting, margin, states, force, b, row)
                     eliminate_links(world, run, b, 0, frame, False)
                     accelerate_links(world, run, b, 0)
@@ -95,6 +102,8 @@ def advance(
                         for k in ti.static(range(3)):
                             force[b, p, k] = 0.0
                         size += move_particle(body, states, b, row, next_row, frame, p, f, ground, dt)
+                        if ti.static(features.with_self_contact):
+                            note_motion(contacts, states, b, next_row, p, step + 1, dt)
                     if keep_every > 0 and (step + 1) % keep_every == 0:
                         copy_row(run, 0, kept_joints, (step + 1) // keep_every, b, count)
                         for p in range(particles):
@@ -143,6 +152,8 @@ def advance_adjoint(
     edge_material_bar: ti.types.ndarray(), edge_actuation_bar: ti.types.ndarray(), spring_material_bar: ti.types.ndarray(),
     gravity_bar: ti.types.ndarray(), wind_bar: ti.types.ndarray(), load_bar: ti.types.ndarray(),
     prescribed_qd_bar: ti.types.ndarray(),
+    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
+    contact_reals: ti.types.ndarray(), contact_bar: ti.types.ndarray(),
     coordinates: int, velocities: int, spread: int, dt: float, link_ground: float, ground: float,
 ):  # fmt: skip
     """Adjoint of ``advance`` over ``steps`` steps from ``first_step``, whose first state is in row ``first_row``.
@@ -173,6 +184,7 @@ def advance_adjoint(
                 tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
                 load_bar, prescribed_qd_bar,
             )  # fmt: skip
+            contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
             g_bar = vec3(0.0)
             left = steps - 1 + ends
             while left >= 0:
@@ -194,6 +206,8 @@ def advance_adjoint(
                         move_particle_adjoint(
                             body, body_bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, dt
                         )
+                        if ti.static(features.with_self_contact):
+                            note_motion(contacts, states, b, row, p, step, dt)
                     step_coordinates_adjoint(world, joints, joint_bar, b, row, 0)
                     for d in range(velocities):
                         velocity_work[b, d, DRIVE] = -dt * joint_bar[b, 0, coordinates + d]
@@ -201,6 +215,8 @@ def advance_adjoint(
                 if left < steps:
                     particle_loads_adjoint(world, bars, body, body_bars, meeting, margin, states, dual, bar, b, row)
                     part_adjoints(body, body_bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
+                    if ti.static(features.with_self_contact):
+                        all_contacts_adjoint(contacts, contact_bar, states, dual, bar, b, row, step, dt)
                 g_bar += finish_accelerate_adjoint(world, bars, joints, joint_bar, b, row, 0, frame)
                 if seeded == 1:
                     for j in range(coordinates):

@@ -38,6 +38,7 @@ from ti_sim.coupled.rollout import advance, advance_adjoint
 from ti_sim.deformable.model import DeformableSettings
 from ti_sim.deformable.prepared import AdjointSums
 from ti_sim.deformable.prepared import prepare as prepare_particles
+from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.solver import DeformableRollout, DeformableSolver, check_controls
 from ti_sim.deformable.states import begin as begin_particles
 from ti_sim.deformable.states import begin_adjoint as begin_particles_adjoint
@@ -210,7 +211,7 @@ class CoupledSolver:
                     particles.features, joints, states, rollout.links.diverged_step, joint_bar, bar, dual, *seeds,
                     *self._meeting(like), *links.arguments(), link_rows[0], velocity_rows[0], link_rows[1], velocity_rows[1],
                     bars.action, bars.servo_target, bars.link_wrench, bars.gravity, *particles.arrays, *sums.arguments(),
-                    *self._numbers(inputs),
+                    *self._self_contact(inputs, start + length - 1), sums.self_contact, *self._numbers(inputs),
                 )(start)  # fmt: skip
                 sums.join()
         sums.finish()
@@ -243,6 +244,10 @@ class CoupledSolver:
         """Particles that meet links and their margins, for kernels."""
         return ints_like_family(like, self.model.meeting), reals_like_family(like, self.model.margins)
 
+    def _self_contact(self, inputs: CoupledInputs, step: int) -> tuple[Array, ...]:
+        """What kernels need for self-contact of the particles, from this step on."""
+        return self_contact_memory(self.model.deformable, inputs.particles, step=step, parts=1)
+
     def _numbers(self, inputs: CoupledInputs) -> tuple[int | float, ...]:
         """The last arguments of both kernels."""
         b, _n, q, d, _p = self._sizes(inputs)
@@ -270,7 +275,8 @@ class CoupledSolver:
             advance, steps, self.settings.substeps, particles.features, int(store_all), int(write_frames), keep_every,
             run, joints, states, zeros_like_family(like, (b, p, 3)), kept_joints, kept_states, *rollout.frame_arrays,
             rollout.links.diverged_step, rollout.links.diverged_link, rollout.particles.diverged_particle, *self._meeting(like),
-            *prepare_links(self.model.articulated, inputs.links).arguments(), *particles.arrays, *self._numbers(inputs),
+            *prepare_links(self.model.articulated, inputs.links).arguments(), *particles.arrays,
+            *self._self_contact(inputs, first), *self._numbers(inputs),
         )(first)  # fmt: skip
 
 

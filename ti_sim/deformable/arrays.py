@@ -24,6 +24,7 @@ class Features:
         with_damping: whether any element may be damped.
         with_air: whether any triangle may feel the air.
         controls: rows of actuation in a frame.
+        with_self_contact: whether there are triangles that touch vertices.
     """
 
     families: tuple[str, ...]
@@ -31,6 +32,7 @@ class Features:
     with_damping: bool
     with_air: bool
     controls: int = 1
+    with_self_contact: bool = False
 
 
 @dataclass(frozen=True)

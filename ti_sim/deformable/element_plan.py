@@ -19,6 +19,8 @@ from ti_sim.deformable.corners import own_copy
 from ti_sim.deformable.elements import actuation_row, element_force, element_force_adjoint, part_adjoints, part_forces
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, store_frame
+from ti_sim.deformable.self_contact import part_contacts, part_contacts_adjoint
+from ti_sim.deformable.self_contact_lists import build_hash, forget_list, is_stale, note_motion, self_contact_arrays
 
 _MOST_COPIES = 16
 
@@ -32,7 +34,7 @@ class Slots:
         slot: [slots] int32, numbers of slots, particle by particle.
         elements: number of elements of all families.
         copies: parts of the elements with a copy of the particles each; 0 for slots.
-        rows: number of copies times P, or of slots.
+        rows: number of copies times P, or of slots and, after these, what P particles get from self-contact.
     """
 
     start: Array
@@ -53,7 +55,7 @@ def slots_of(model: DeformableModel, like: Array) -> Slots:
         slot=ints_like_family(like, slot),
         elements=sum(len(model.tables[table]) for table in TABLES.values()),
         copies=copies,
-        rows=copies * model.particle_count if copies else len(slot),
+        rows=copies * model.particle_count if copies else len(slot) + model.with_self_contact * model.particle_count,
     )
 
 
@@ -72,7 +74,8 @@ def take(
     copies: ti.template(), given: ti.template(), slot_start: ti.template(), corner_slot: ti.template(), b, p, particles,
     column: ti.template(),
 ):  # fmt: skip
-    """Sum of three columns of particle p's copies, which are cleared, or slots in given [B, rows, columns]."""
+    """Sum of three columns of particle p's copies, or slots and contacts, in given [B, rows, columns]; copies and contacts are
+    cleared."""
     total = vec3(0.0)
     if ti.static(copies > 0):
         for copy in range(copies):
@@ -84,6 +87,11 @@ def take(
         for entry in range(slot_start[p], slot_start[p + 1]):
             slot = corner_slot[entry]
             total += vec3(given[b, slot, column], given[b, slot, column + 1], given[b, slot, column + 2])
+        row = corner_slot.shape[0] + p
+        if row < given.shape[1]:
+            for k in ti.static(range(3)):
+                total[k] += given[b, row, column + k]
+                given[b, row, column + k] = 0.0
     return total
 
 
@@ -115,14 +123,17 @@ def any_adjoint(
 
 @ti.func
 def move_and_store(
-    copies: ti.template(), body: ti.template(), states: ti.template(), given: ti.template(), slot_start: ti.template(),
-    corner_slot: ti.template(), particle_q: ti.template(), particle_qd: ti.template(), write_frames, keep_every,
+    copies: ti.template(), body: ti.template(), contacts: ti.template(), states: ti.template(), given: ti.template(),
+    slot_start: ti.template(), corner_slot: ti.template(), particle_q: ti.template(), particle_qd: ti.template(),
+    write_frames, keep_every,
     kept: ti.template(), fault: ti.template(), b, row, next_row, step, substeps, p, ground, dt,
 ):  # fmt: skip
     """Step particle p of world b, and write what ``step_all`` writes of it."""
     frame = step // substeps
     force = take(copies, given, slot_start, corner_slot, b, p, states.shape[2], 0)
     size = move_particle(body, states, b, row, next_row, frame, p, force, ground, dt)
+    if ti.static(body.features.with_self_contact):
+        note_motion(contacts, states, b, next_row, p, step + 1, dt)
     if not size < LARGEST and fault[b, p] == 0:
         fault[b, p] = step + 1
     if write_frames == 1 and (step + 1) % substeps == 0:
@@ -136,6 +147,27 @@ def move_and_store(
 def parts_of(member, team, parts):
     """How many of the parts member, member + team, ... there are below ``parts``."""
     return (parts - member + team - 1) // team
+
+
+@ti.func
+def renew_together(
+    contacts: ti.template(), states: ti.template(), b, row, step, member, team, copies: ti.template(), meeting: ti.template(),
+    meetings, nothing,
+):  # fmt: skip
+    """Have a new hash built by one thread of a team where ``step`` needs one; the others wait for it in a meeting.
+
+    Returns:
+        How many meetings there were.
+    """
+    met = 0
+    if is_stale(contacts, b, step, nothing):
+        if member == 0:
+            build_hash(contacts, states, b, row, step)
+        meet(meeting, b, team, meetings, nothing)
+        met = 1
+        for k in range(parts_of(member, team, copies)):
+            forget_list(contacts, b, member + k * team)
+    return met
 
 
 @ti.kernel
@@ -153,12 +185,15 @@ def step_all(
     solid_actuation: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
     edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
     gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
+    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
+    contact_reals: ti.types.ndarray(),
     elements: int, ground: float, dt: float, substeps: int,
 ):  # fmt: skip
     """Advance every world from row ``step - first_step`` of states [B, rows, P, 6] or, ``in_place``, row 0.
 
-    With copies by ``count`` steps, each world by ``team`` threads that meet twice in every step (see ``parallel.meet``, also for
-    ``meeting`` [B, 2] and ``nothing``); without by one step.
+    With copies by ``count`` steps, each world by ``team`` threads that meet twice in every step, and once more for a new
+    hash of self-contact (see ``parallel.meet``, also for ``meeting`` [B, 2] and ``nothing``); without by one step, with the
+    contacts' forces given (see ``self_contact_gpu``).
 
     Writes states, frames and checkpoints as ``world_plan.advance``, and to fault [B, P] the first step after which a particle's
     state is not finite. given [B, copies P or slots, 3] holds zeros. Adjoint: ``step_all_adjoint``, by hand.
@@ -167,11 +202,17 @@ def step_all(
         for index in range(states.shape[0] * team * PORTION):
             if index % PORTION == 0:
                 b, member = index // PORTION // team, index // PORTION % team
+                meetings = 0
                 for s in range(count):
                     at = step + s
                     row, next_row = at - first_step, at - first_step + 1
                     if in_place == 1:
                         row, next_row = 0, 0
+                    if ti.static(features.with_self_contact):
+                        shared = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
+                        meetings += renew_together(
+                            shared, states, b, row, at, member, team, copies, meeting, meetings, nothing
+                        )
                     for k in range(parts_of(member, team, copies)):
                         part = member + k * team
                         mine = own_copy(part * states.shape[2])
@@ -182,7 +223,10 @@ def step_all(
                             edge_actuation, spring_material, gravity, wind, load, prescribed_qd,
                         )  # fmt: skip
                         part_forces(body, states, given, b, row, actuation_row(body, at, substeps), part, copies)
-                    meet(meeting, b, team, 2 * s, nothing)
+                        if ti.static(features.with_self_contact):
+                            contacts = self_contact_arrays(mine, contact_material, contact_table, contact_ints, contact_reals)
+                            part_contacts(contacts, states, given, b, row, part, copies, dt)
+                    meet(meeting, b, team, meetings, nothing)
                     for k in range(parts_of(member, team, copies)):
                         part = member + k * team
                         body = deformable_arrays(
@@ -191,12 +235,14 @@ def step_all(
                             particle_material, solid_material, solid_actuation, tri_material, tri_actuation, edge_material,
                             edge_actuation, spring_material, gravity, wind, load, prescribed_qd,
                         )  # fmt: skip
+                        contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
                         for p in range(states.shape[2] * part // copies, states.shape[2] * (part + 1) // copies):
                             move_and_store(
-                                copies, body, states, given, slot_start, corner_slot, particle_q, particle_qd, write_frames,
-                                keep_every, kept, fault, b, row, next_row, at, substeps, p, ground, dt,
+                                copies, body, contacts, states, given, slot_start, corner_slot, particle_q, particle_qd,
+                                write_frames, keep_every, kept, fault, b, row, next_row, at, substeps, p, ground, dt,
                             )  # fmt: skip
-                    meet(meeting, b, team, 2 * s + 1, nothing)
+                    meet(meeting, b, team, meetings + 1, nothing)
+                    meetings += 2
     else:
         for b, i in ti.ndrange(states.shape[0], elements):
             row = step - first_step
@@ -219,9 +265,10 @@ def step_all(
                 solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
                 gravity, wind, load, prescribed_qd,
             )  # fmt: skip
+            contacts = self_contact_arrays(True, contact_material, contact_table, contact_ints, contact_reals)
             move_and_store(
-                copies, body, states, given, slot_start, corner_slot, particle_q, particle_qd, write_frames, keep_every,
-                kept, fault, b, row, next_row, step, substeps, p, ground, dt,
+                copies, body, contacts, states, given, slot_start, corner_slot, particle_q, particle_qd, write_frames,
+                keep_every, kept, fault, b, row, next_row, step, substeps, p, ground, dt,
             )  # fmt: skip
 
 
@@ -237,8 +284,8 @@ def first_fault(fault: ti.types.ndarray(), diverged_step: ti.types.ndarray(), di
 
 @ti.func
 def take_and_move_adjoint(
-    copies: ti.template(), body: ti.template(), bars: ti.template(), states: ti.template(), pending: ti.template(),
-    slot_start: ti.template(), corner_slot: ti.template(), bar: ti.template(), dual: ti.template(),
+    copies: ti.template(), body: ti.template(), bars: ti.template(), contacts: ti.template(), states: ti.template(),
+    pending: ti.template(), slot_start: ti.template(), corner_slot: ti.template(), bar: ti.template(), dual: ti.template(),
     particle_q_bar: ti.template(), particle_qd_bar: ti.template(), b, row, step, substeps, p, ground, dt,
 ):  # fmt: skip
     """Take particle p's adjoint together, with that of the frame that the step reaches, and step it back."""
@@ -252,6 +299,8 @@ def take_and_move_adjoint(
             x_bar[k] += particle_q_bar[b, frame + 1, p, k]
             v_bar[k] += particle_qd_bar[b, frame + 1, p, k]
     move_particle_adjoint(body, bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, dt)
+    if ti.static(body.features.with_self_contact):
+        note_motion(contacts, states, b, row, p, step, dt)
 
 
 @ti.kernel
@@ -273,6 +322,8 @@ def step_all_adjoint(
     edge_material_bar: ti.types.ndarray(), edge_actuation_bar: ti.types.ndarray(), spring_material_bar: ti.types.ndarray(),
     gravity_bar: ti.types.ndarray(), wind_bar: ti.types.ndarray(), load_bar: ti.types.ndarray(),
     prescribed_qd_bar: ti.types.ndarray(),
+    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
+    contact_reals: ti.types.ndarray(), contact_bar: ti.types.ndarray(),
     elements: int, ground: float, dt: float, substeps: int,
 ):  # fmt: skip
     """Adjoint of ``step_all``, from ``step`` downwards: over particles, then over elements.
@@ -287,6 +338,7 @@ def step_all_adjoint(
         for index in range(states.shape[0] * team * PORTION):
             if index % PORTION == 0:
                 b, member = index // PORTION // team, index // PORTION % team
+                meetings = 0
                 for s in range(count):
                     at = step - s
                     for k in range(parts_of(member, team, copies)):
@@ -302,12 +354,19 @@ def step_all_adjoint(
                             tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar,
                             wind_bar, load_bar, prescribed_qd_bar,
                         )  # fmt: skip
+                        contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
                         for p in range(states.shape[2] * part // copies, states.shape[2] * (part + 1) // copies):
                             take_and_move_adjoint(
-                                copies, body, bars, states, pending, slot_start, corner_slot, bar, dual, particle_q_bar,
-                                particle_qd_bar, b, at - first_step, at, substeps, p, ground, dt,
+                                copies, body, bars, contacts, states, pending, slot_start, corner_slot, bar, dual,
+                                particle_q_bar, particle_qd_bar, b, at - first_step, at, substeps, p, ground, dt,
                             )  # fmt: skip
-                    meet(meeting, b, team, 2 * s, nothing)
+                    meet(meeting, b, team, meetings, nothing)
+                    meetings += 1
+                    if ti.static(features.with_self_contact):
+                        shared = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
+                        meetings += renew_together(
+                            shared, states, b, at - first_step, at, member, team, copies, meeting, meetings, nothing
+                        )
                     for k in range(parts_of(member, team, copies)):
                         part = member + k * team
                         mine = own_copy(part * states.shape[2])
@@ -325,7 +384,13 @@ def step_all_adjoint(
                         part_adjoints(
                             body, bars, states, dual, pending, b, at - first_step, actuation_row(body, at, substeps), part, copies
                         )
-                    meet(meeting, b, team, 2 * s + 1, nothing)
+                        if ti.static(features.with_self_contact):
+                            contacts = self_contact_arrays(mine, contact_material, contact_table, contact_ints, contact_reals)
+                            part_contacts_adjoint(
+                                contacts, contact_bar, states, dual, pending, b, at - first_step, part, copies, dt
+                            )
+                    meet(meeting, b, team, meetings, nothing)
+                    meetings += 1
     else:
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
             body = deformable_arrays(
@@ -339,9 +404,10 @@ def step_all_adjoint(
                 tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
                 load_bar, prescribed_qd_bar,
             )  # fmt: skip
+            contacts = self_contact_arrays(True, contact_material, contact_table, contact_ints, contact_reals)
             take_and_move_adjoint(
-                copies, body, bars, states, pending, slot_start, corner_slot, bar, dual, particle_q_bar, particle_qd_bar,
-                b, step - first_step, step, substeps, p, ground, dt,
+                copies, body, bars, contacts, states, pending, slot_start, corner_slot, bar, dual, particle_q_bar,
+                particle_qd_bar, b, step - first_step, step, substeps, p, ground, dt,
             )  # fmt: skip
         for b, i in ti.ndrange(states.shape[0], elements):
             body = deformable_arrays(

@@ -34,6 +34,7 @@ class DeformableInputs:
         wind: [B, 3] velocity of the air [m/s].
         load: [B, F, L, 3] external force [N], held over a frame interval.
         prescribed_qd: [B, F, K, 3] prescribed velocity [m/s], held over a frame interval.
+        self_contact: [B, 4] ke, kd, kf, mu of vertices and triangles that touch, as of ``particle_material``.
     """
 
     particle_q0: Array
@@ -51,6 +52,7 @@ class DeformableInputs:
     wind: Array
     load: Array
     prescribed_qd: Array
+    self_contact: Array
 
     def arrays(self) -> tuple[Array, ...]:
         """The arrays in the order of the attributes."""
@@ -83,6 +85,7 @@ class DeformableInputs:
             "edge_material": (b, edges, 3), "edge_actuation": (b, rows, edges), "spring_material": (b, model.spring_count, 3),
             "gravity": (b, 3), "wind": (b, 3),
             "load": (b, f, len(model.loaded), 3), "prescribed_qd": (b, f, len(model.prescribed), 3),
+            "self_contact": (b, 4),
         }  # fmt: skip
         for name, shape in shapes.items():
             array = getattr(self, name)
@@ -108,6 +111,10 @@ class DeformableInputs:
             ("edge_material", (None, "damping", None), "edge"),
             ("spring_material", ("stiffness", "damping", "rest length"), "spring"),
         )
+        names = ("stiffness", "damping", "tangential stiffness", "friction")
+        for b, column in np.argwhere(to_numpy(self.self_contact) < 0)[:1]:
+            value = float(to_numpy(self.self_contact)[b, column])
+            raise UserError(f"the {names[column]} of self-contact is {value:g} in world {b}: it must not be negative")
         for name, columns, owner in signs:
             values = to_numpy(getattr(self, name))
             for column, meaning in enumerate(columns):
@@ -135,7 +142,7 @@ class DeformableInputs:
             where = f" in {row} {index.pop(1)}" if field.name in over_time else ""
             if field.name in chosen:
                 where = f" of {model.particle_name(int(chosen[field.name][index[1]]))}{where}"
-            elif len(index) > 1 and field.name not in ("gravity", "wind"):
+            elif len(index) > 1 and field.name not in ("gravity", "wind", "self_contact"):
                 where = f" of {_owner(model, owners.get(field.name), index[1])}{where}"
             raise UserError(f"{field.name}{where} of world {index[0]} is not finite: give finite numbers")
 

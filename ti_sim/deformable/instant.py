@@ -93,7 +93,7 @@ def sum_adjoints(
 
 
 def forces(model: DeformableModel, inputs: DeformableInputs, particle_q: Array, particle_qd: Array) -> Array:
-    """Forces of the elements on the particles: elastic, damping, air; not those of gravity, loads and the ground.
+    """Forces of the elements on the particles: elastic, damping, air; not those of gravity, loads, contact and the ground.
 
     Args:
         model: the elements.
@@ -170,6 +170,16 @@ def _at(
     model: DeformableModel, inputs: DeformableInputs, particle_q: Array, particle_qd: Array, *, differentiable: bool = False
 ) -> tuple[PreparedInputs, Array]:
     """Inputs for the kernels, and states [B, 1, P, 6] of these positions and velocities."""
+    states = states_at(model, inputs, particle_q, particle_qd)
+    return prepare(model, inputs, differentiable=differentiable), states
+
+
+def states_at(model: DeformableModel, inputs: DeformableInputs, particle_q: Array, particle_qd: Array) -> Array:
+    """States [B, 1, P, 6] of positions and velocities [B, P, 3] that fit the inputs.
+
+    Raises:
+        UserError: shapes or precision do not fit.
+    """
     require()
     inputs.check(model)
     b, p = inputs.world_count, model.particle_count
@@ -177,4 +187,4 @@ def _at(
         check_array(array, name, (b, p, 3))
     states = empty_like_family(inputs.particle_mass, (b, 1, p, 6))
     begin(*views(particle_q, particle_qd, states))
-    return prepare(model, inputs, differentiable=differentiable), states
+    return states

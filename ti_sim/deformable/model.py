@@ -10,6 +10,7 @@ import numpy as np
 
 from ti_sim.base.errors import UserError
 from ti_sim.deformable.arrays import ENERGIES, FAMILIES, TABLES
+from ti_sim.deformable.self_contact_layout import contact_table
 from ti_sim.deformable.solids import rest_table
 from ti_sim.deformable.triangles import triangle_rest_table
 
@@ -49,6 +50,9 @@ class DeformableModel:
         loaded: L particles with an external force.
         contact: particles that touch the ground.
         ground_height: z of the ground plane [m].
+        contact_triangles: [S, 3] particles of the triangles that touch the vertices of all of them, but those at their own
+            corners or joined to one by an edge.
+        self_thickness: distance at which they touch [m].
         parts: (name, first particle, last particle + 1) of each body, for messages.
     """
 
@@ -66,6 +70,8 @@ class DeformableModel:
     loaded: np.ndarray = _no_rows(0, np.int32)
     contact: np.ndarray = _no_rows(0, np.int32)
     ground_height: float = 0.0
+    contact_triangles: np.ndarray = _no_rows(3, np.int32)
+    self_thickness: float = 0.0
     parts: tuple[tuple[str, int, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -77,6 +83,9 @@ class DeformableModel:
             raise UserError(f"the rest position of {self.particle_name(bad)} is not finite: give finite numbers")
         for family, table in TABLES.items():
             self._check_indices(getattr(self, table), table, FAMILIES[family])
+        self._check_indices(self.contact_triangles, "contact_triangles", 3)
+        if self.with_self_contact and not 0 < self.self_thickness < np.inf:
+            raise UserError(f"self_thickness is {self.self_thickness} m: give a finite length above zero")
         for name in ("fixed", "prescribed", "loaded", "contact"):
             self._check_particles(getattr(self, name), name)
         both = np.intersect1d(self.fixed, self.prescribed)
@@ -162,6 +171,11 @@ class DeformableModel:
         return len(self.spring_indices)
 
     @property
+    def with_self_contact(self) -> bool:
+        """Whether there are triangles that touch vertices."""
+        return len(self.contact_triangles) > 0
+
+    @property
     def families(self) -> tuple[str, ...]:
         """Names of the families of elements that there are."""
         return tuple(family for family, table in TABLES.items() if len(getattr(self, table)))
@@ -195,6 +209,8 @@ class DeformableModel:
                 kind, self.particle_rest, tables[TABLES[kind]], element_name=partial(self.element_name, kind)
             )
         tables["tri_rest"] = triangle_rest_table(self.particle_rest, tables["tri_indices"], self.tri_normal)
+        if self.with_self_contact:
+            tables["self_contact"] = contact_table(np.asarray(self.contact_triangles, dtype=np.int32), self.particle_count)
         return tables
 
     def part_of(self, particle: int) -> str:

@@ -14,6 +14,7 @@ from ti_sim.base.runtime import compiled_lightly, compiled_plainly, ti
 from ti_sim.deformable.arrays import DeformableArrays, DeformableBars, Features
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
+from ti_sim.deformable.self_contact_layout import BAR_ROWS
 from ti_sim.deformable.states import join, sum_rows
 
 P = ParamSpec("P")
@@ -22,6 +23,7 @@ R = TypeVar("R")
 # Adjoints that every step adds to; those of actuations, loads and prescribed velocities belong to one row each.
 _SUMMED = (
     "particle_mass", "particle_material", "solid_material", "tri_material", "edge_material", "spring_material", "gravity", "wind",
+    "self_contact",
 )  # fmt: skip
 
 
@@ -68,6 +70,7 @@ def features_of(model: DeformableModel, inputs: DeformableInputs, *, differentia
         with_damping=bool(damped or differentiable),
         with_air=bool(membranes and (differentiable or triangle[..., 3:].any())),
         controls=inputs.controls,
+        with_self_contact=model.with_self_contact,
     )
 
 
@@ -96,7 +99,7 @@ def prepare(model: DeformableModel, inputs: DeformableInputs, *, differentiable:
 
 class AdjointSums:
     """The adjoints of a rollout's inputs while its steps add to them: sums of sums (one over 1e4 steps would lose two digits of
-    f32), by particle or triangle where many add to one number."""
+    f32), by particle, triangle or part where many add to one number."""
 
     def __init__(self, model: DeformableModel, inputs: DeformableInputs) -> None:
         """Set all adjoints to zero.
@@ -107,13 +110,21 @@ class AdjointSums:
         """
         like, b = inputs.particle_mass, inputs.world_count
         self.bars = DeformableInputs(*(zeros(like, tuple(array.shape)) for array in inputs.arrays()))
-        rows = {"gravity": (b, model.particle_count, 3), "wind": (b, model.triangle_count, 3)}
+        rows = {
+            "gravity": (b, model.particle_count, 3), "wind": (b, model.triangle_count, 3),
+            "self_contact": (b, BAR_ROWS * model.with_self_contact, 4),
+        }  # fmt: skip
         self._rows = {name: zeros(like, shape) for name, shape in rows.items()}
         self._parts = {name: zeros(like, tuple(self._total(name).shape)) for name in _SUMMED}
 
     def arguments(self) -> tuple[Array, ...]:
         """The arrays of ``DeformableBars``, in its order."""
         return tuple(self._parts.get(field.name, getattr(self.bars, field.name)) for field in fields(DeformableBars))
+
+    @property
+    def self_contact(self) -> Array:
+        """Adjoint of the material of self-contact, [B, rows, 4]: parts of triangles add to different rows."""
+        return self._parts["self_contact"]
 
     def join(self) -> None:
         """Add what the steps since the last call gave to the sums over the rollout."""
@@ -122,7 +133,7 @@ class AdjointSums:
                 join(*views(part, self._total(name)))
 
     def finish(self) -> None:
-        """Write the adjoints of gravity and wind."""
+        """Write the adjoints of gravity, wind and self-contact."""
         for name, rows in self._rows.items():
             if 0 not in rows.shape:
                 sum_rows(*views(rows, getattr(self.bars, name)))

@@ -19,14 +19,17 @@ from ti_sim.base.arrays import (
     zeros_like_family,
 )
 from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.launch import Launcher
 from ti_sim.base.parallel import Pace, spread_of, thread_count
 from ti_sim.base.runtime import require
-from ti_sim.deformable import element_plan, world_plan
+from ti_sim.deformable import element_plan, self_contact_gpu, world_plan
+from ti_sim.deformable import self_contact_layout as layout
 from ti_sim.deformable.arrays import TABLES
-from ti_sim.deformable.element_plan import slots_of
+from ti_sim.deformable.element_plan import Slots, slots_of
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.prepared import AdjointSums, PreparedInputs, compiled_for, prepare
+from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.states import begin, begin_adjoint, begin_frames, copy_row
 from ti_sim.deformable.team_steps import TeamSteps
 
@@ -176,6 +179,7 @@ class DeformableSolver:
         pending = zeros_like_family(like, (b, slots.rows, 6)) if slots else None
         prepared, prepared_adjoint = prepare(self.model, inputs), prepare(self.model, inputs, differentiable=True)
         shared = (bar, empty_like_family(like, (b, p, 3)), particle_q_bar, particle_qd_bar, *prepared_adjoint.arrays)
+        parts = self._contact_parts(slots)
         for first in reversed(range(0, steps, span)):
             count = min(span, steps - first)
             if every > 1:
@@ -183,17 +187,19 @@ class DeformableSolver:
                 self._advance(prepared, rollout, states, False, False, 0, states, first, count)
             for start in reversed(range(first, first + count, _SUM_STEPS)):
                 length = min(_SUM_STEPS, first + count - start)
+                memory = self_contact_memory(self.model, inputs, step=start + length - 1, parts=parts)
                 if slots:
                     steps_back = TeamSteps(
                         element_plan.step_all_adjoint, slots.copies, prepared_adjoint.features, states, first, pending,
-                        slots.start, slots.slot, *shared, *sums.arguments(), slots.elements, *self._numbers(), worlds=b,
-                        like=like,
+                        slots.start, slots.slot, *shared, *sums.arguments(), *memory, sums.self_contact, slots.elements,
+                        *self._numbers(), worlds=b, like=like,
+                        after=self._contact_launchers_adjoint(slots, states, first, shared[1], pending, memory, sums),
                     )  # fmt: skip
                     steps_back.run(start + length - 1, length, pace, direction=-1)
                 else:
                     world_plan.advance_adjoint(*views(
-                        prepared_adjoint.features, states, rollout.diverged_step, *shared, *sums.arguments(), spread_of(b),
-                        *self._numbers(), start, start - first, length,
+                        prepared_adjoint.features, states, rollout.diverged_step, *shared, *sums.arguments(), *memory,
+                        sums.self_contact, spread_of(b), *self._numbers(), start, start - first, length,
                     ))  # fmt: skip
                 sums.join()
         if slots:
@@ -232,11 +238,14 @@ class DeformableSolver:
         diverged = (rollout.diverged_step, rollout.diverged_particle)
         if self._by_element(like):
             slots = slots_of(self.model, like)
+            memory = self_contact_memory(self.model, rollout.inputs, step=first, parts=self._contact_parts(slots))
+            given = zeros_like_family(like, (b, slots.rows, 3))
             fault = int_zeros_like_family(like, (b, p))
             all_steps = TeamSteps(
                 element_plan.step_all, slots.copies, prepared.features, states, first, int(in_place),
-                zeros_like_family(like, (b, slots.rows, 3)), slots.start, slots.slot, *frames, int(write_frames),
-                keep_every, kept, fault, *prepared.arrays, slots.elements, *self._numbers(), worlds=b, like=like,
+                given, slots.start, slots.slot, *frames, int(write_frames), keep_every, kept, fault, *prepared.arrays, *memory,
+                slots.elements, *self._numbers(), worlds=b, like=like,
+                before=self._contact_launchers(slots, states, first, in_place, given, memory),
             )  # fmt: skip
             all_steps.run(first, steps, Pace(element_plan.team_of(b)), direction=1)
             element_plan.first_fault(*views(fault, *diverged))
@@ -244,12 +253,46 @@ class DeformableSolver:
         world_plan.advance(*views(
             prepared.features, states, int(in_place), zeros_like_family(like, (b, p, 3)), *frames, int(write_frames),
             keep_every, kept, *diverged, *prepared.arrays,
-            spread_of(b), *self._numbers(), first, steps,
+            *self_contact_memory(self.model, rollout.inputs, step=first, parts=1), spread_of(b), *self._numbers(), first, steps,
         ))  # fmt: skip
 
     def _numbers(self) -> tuple[float, float, int]:
         """Ground height [m], step [s] and substeps, as kernels take them."""
         return float(self.model.ground_height), float(self.settings.dt), int(self.settings.substeps)
+
+    def _contact_parts(self, slots: Slots | None) -> int:
+        """Parts of the triangles of self-contact: those of the elements, or on a GPU one for each triangle."""
+        return 1 if slots is None else slots.copies or max(len(self.model.contact_triangles), 1)
+
+    def _sorting(self, states: Array, first: int, in_place: bool, memory: tuple[Array, ...]) -> Launcher:
+        """What builds a new hash of self-contact on a GPU where a step needs one."""
+        table = self.model.tables["self_contact"]
+        sizes = (int(table[layout.VERTICES]), int(table[layout.BUCKETS]), int(table[layout.TRIANGLES]))
+        return Launcher(self_contact_gpu.sort_vertices, states, first, int(in_place), *sizes, *memory)
+
+    def _contact_launchers(
+        self, slots: Slots, states: Array, first: int, in_place: bool, given: Array, memory: tuple[Array, ...]
+    ) -> tuple[Launcher, ...]:
+        """What steps of the element plan need beside them on a GPU for self-contact."""
+        if slots.copies or not self.model.with_self_contact:
+            return ()
+        add = Launcher(
+            self_contact_gpu.add_contacts, states, first, int(in_place), given, self._contact_parts(slots),
+            float(self.settings.dt), *memory,
+        )  # fmt: skip
+        return self._sorting(states, first, in_place, memory), add
+
+    def _contact_launchers_adjoint(
+        self, slots: Slots, states: Array, first: int, dual: Array, pending: Array, memory: tuple[Array, ...], sums: AdjointSums
+    ) -> tuple[Launcher, ...]:
+        """``_contact_launchers`` of the adjoint."""
+        if slots.copies or not self.model.with_self_contact:
+            return ()
+        add = Launcher(
+            self_contact_gpu.add_contacts_adjoint, states, first, dual, pending, self._contact_parts(slots),
+            float(self.settings.dt), *memory, sums.self_contact,
+        )  # fmt: skip
+        return self._sorting(states, first, False, memory), add
 
     def plan(self, world_count: int) -> str:
         """The execution plan ("world" or "element") that a rollout of ``world_count`` worlds takes.

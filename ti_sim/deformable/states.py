@@ -52,7 +52,7 @@ def join(part: ti.types.ndarray(), total: ti.types.ndarray()):
 
 @ti.kernel
 def sum_rows(rows: ti.types.ndarray(), total: ti.types.ndarray()):
-    """total [B, 3] = the sum of rows [B, N, 3] over N."""
+    """total [B, K] = the sum of rows [B, N, K] over N."""
     for b, k in ti.ndrange(total.shape[0], total.shape[1]):
         value = 0.0
         for i in range(rows.shape[1]):

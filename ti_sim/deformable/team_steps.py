@@ -1,5 +1,6 @@
 """Many steps of the element plan: on a CPU by threads that stay together for whole launches, on a GPU step by step."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from ti_sim.base.parallel import Pace
 class TeamSteps:
     """A kernel of the element plan with its arguments set."""
 
-    def __init__(self, kernel: Any, copies: int, *arguments: Any, worlds: int, like: Array) -> None:
+    def __init__(
+        self, kernel: Any, copies: int, *arguments: Any, worlds: int, like: Array, before: Sequence[Launcher] = (),
+        after: Sequence[Launcher] = (),
+    ) -> None:  # fmt: skip
         """Set the arguments.
 
         Args:
@@ -21,8 +25,11 @@ class TeamSteps:
             arguments: of the kernel from ``features`` on.
             worlds: B.
             like: an array of the container and device of the others.
+            before: what is launched with the number of each step before it, on a GPU.
+            after: what is launched after it.
         """
         self._copies = copies
+        self._before, self._after = before, after
         # Threads of a CPU meet in host memory, whatever the container of the other arrays.
         self._meeting = np.zeros((worlds, 2), dtype=np.int32) if copies else int_zeros_like_family(like, (1, 2))
         self._launch = Launcher(kernel, self._meeting, copies, *arguments, integers=4)
@@ -41,13 +48,17 @@ class TeamSteps:
         """
         if not self._copies:
             for step in range(first, first + direction * steps, direction):
+                for launch in self._before:
+                    launch(step)
                 self._launch(step, 1, 1, 0)
+                for launch in self._after:
+                    launch(step)
             return
 
-        def launch(team: int, done: int, count: int) -> None:
+        def launch_team(team: int, done: int, count: int) -> None:
             self._meeting.fill(0)
             self._launch(first + direction * done, count, team, 0)
             if self._meeting[:, 1].any():
                 raise RuntimeError("threads of a simulation waited for each other in vain: choose plan='world'")
 
-        pace.run(launch, steps)
+        pace.run(launch_team, steps)

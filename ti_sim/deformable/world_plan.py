@@ -8,6 +8,8 @@ from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.arrays import deformable_arrays, deformable_bars
 from ti_sim.deformable.elements import actuation_row, part_adjoints, part_forces
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
+from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
+from ti_sim.deformable.self_contact_lists import note_motion, self_contact_arrays
 
 
 @ti.kernel
@@ -23,6 +25,8 @@ def advance(
     solid_actuation: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
     edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
     gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
+    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
+    contact_reals: ti.types.ndarray(),
     spread: int, ground: float, dt: float, substeps: int, first_step: int, steps: int,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of states [B, rows, P, 6].
@@ -31,7 +35,8 @@ def advance(
     frames that the steps reach to particle_q and particle_qd [B, frames + 1, P, 3]; where ``keep_every`` is above zero it
     copies the state of every ``keep_every``-th step of the rollout to kept [B, checkpoints, P, 6]. diverged_step [B] and
     diverged_particle [B] get the first step after which a state is not finite, and its first such particle; worlds that are
-    marked there are left alone. force [B, P, 3] holds zeros. Adjoint: ``advance_adjoint``, by hand.
+    marked there are left alone. force [B, P, 3] holds zeros; the lists of self-contact are for one part of the
+    triangles, and stale for the first step. Adjoint: ``advance_adjoint``, by hand.
     """
     for index in range(states.shape[0] * spread):
         b = index // spread
@@ -42,6 +47,7 @@ def advance(
                 solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
                 gravity, wind, load, prescribed_qd,
             )  # fmt: skip
+            contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
             done = 0
             if diverged_step[b] >= 0:
                 done = steps
@@ -52,12 +58,16 @@ def advance(
                 if in_place == 1:
                     row, next_row = 0, 0
                 part_forces(body, states, force, b, row, actuation_row(body, step, substeps), 0, 1)
+                if ti.static(features.with_self_contact):
+                    all_contacts(contacts, states, force, b, row, step, dt)
                 size = 0.0
                 for p in range(body.particle_mass.shape[1]):
                     f = vec3(force[b, p, 0], force[b, p, 1], force[b, p, 2])
                     for k in ti.static(range(3)):
                         force[b, p, k] = 0.0
                     size += move_particle(body, states, b, row, next_row, frame, p, f, ground, dt)
+                    if ti.static(features.with_self_contact):
+                        note_motion(contacts, states, b, next_row, p, step + 1, dt)
                 done += 1
                 if write_frames == 1 and (step + 1) % substeps == 0:
                     for p in range(body.particle_mass.shape[1]):
@@ -94,6 +104,8 @@ def advance_adjoint(
     edge_material_bar: ti.types.ndarray(), edge_actuation_bar: ti.types.ndarray(), spring_material_bar: ti.types.ndarray(),
     gravity_bar: ti.types.ndarray(), wind_bar: ti.types.ndarray(), load_bar: ti.types.ndarray(),
     prescribed_qd_bar: ti.types.ndarray(),
+    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
+    contact_reals: ti.types.ndarray(), contact_bar: ti.types.ndarray(),
     spread: int, ground: float, dt: float, substeps: int, first_step: int, first_row: int, steps: int,
 ):  # fmt: skip
     """Adjoint of ``advance`` over ``steps`` steps from ``first_step``, whose first state is in row ``first_row`` of states.
@@ -116,6 +128,7 @@ def advance_adjoint(
                 tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
                 load_bar, prescribed_qd_bar,
             )  # fmt: skip
+            contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
             for done in range(steps):
                 step, row = first_step + steps - 1 - done, first_row + steps - 1 - done
                 frame = step // substeps
@@ -129,4 +142,8 @@ def advance_adjoint(
                     move_particle_adjoint(
                         body, bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, dt
                     )
+                    if ti.static(features.with_self_contact):
+                        note_motion(contacts, states, b, row, p, step, dt)
                 part_adjoints(body, bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
+                if ti.static(features.with_self_contact):
+                    all_contacts_adjoint(contacts, contact_bar, states, dual, bar, b, row, step, dt)

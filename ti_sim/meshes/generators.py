@@ -1,4 +1,4 @@
-"""Meshes made from numbers: boxes, spheres, sheets. Lengths in m, all about the origin."""
+"""Meshes made from numbers: boxes, spheres, gears, sheets. Lengths in m, all about the origin."""
 
 from __future__ import annotations
 
@@ -37,10 +37,7 @@ def box_tets(size: Sequence[float], cells: Sequence[int]) -> SolidMesh:
         UserError: a length is not finite and above zero, or a number of cells is not a whole one above zero.
     """
     vertices, corners = _grid("box_tets", size, cells)
-    cell = np.indices([int(count) for count in cells]).sum(axis=0).reshape(-1)
-    odd = (cell % 2 == 1)[:, None, None]
-    tets = np.where(odd, corners[:, np.array(_FIVE_ODD)], corners[:, np.array(_FIVE_EVEN)])
-    return _boxed(SolidMesh(vertices, tets.reshape(-1, 4), name="box"))
+    return _boxed(SolidMesh(vertices, _five_tets(corners, [int(count) for count in cells]), name="box"))
 
 
 def box_hexes(size: Sequence[float], cells: Sequence[int]) -> SolidMesh:
@@ -94,6 +91,56 @@ def sphere_tets(radius: float, resolution: int = 3) -> SolidMesh:
     indices[turned] = indices[turned][:, [1, 0, 2, 3]]
     mesh = SolidMesh(radius * points, indices, name="sphere")
     return mesh.with_looks(uv=sphere_uv(points[mesh.faces]))
+
+
+def gear_tets(
+    radii: Sequence[float], width: float, *, teeth: int = 12, cells: Sequence[int] = (4, 2, 1, 2)
+) -> SolidMesh:
+    """A gear wheel with a hole, its axis along z, one of its teeth at +x.
+
+    Cells of five tetrahedra on polar coordinates, with the symmetry of ``box_tets``. Every other half pitch is a tooth, which is
+    narrower at its tip.
+
+    Args:
+        radii: of the hole, of the gaps between the teeth and of their tips, ascending, m.
+        width: along the axis, m.
+        teeth: at least 3.
+        cells: around the axis for each tooth and the gap beside it, an even number; along the radius in the rim and in the
+            teeth; along the axis.
+
+    Returns:
+        ``5 teeth (around rim + around / 2 tooth) axial`` tetrahedra, 1,200 by default.
+
+    Raises:
+        UserError: a length is not finite and above zero, the radii do not ascend, or a number is not a whole one in its range.
+    """
+    inner, root, tip = _lengths("gear_tets", "radii", radii, 3)
+    (width,) = _lengths("gear_tets", "width", (width,), 1)
+    if not inner < root < tip:
+        raise UserError(f"gear_tets: radii is {radii!r}: give those of the hole, of the gaps and of the tips, ascending")
+    teeth = _count("gear_tets", "teeth", teeth, 3, 1000)
+    around, rim, tooth, axial = _counts("gear_tets", cells, 4)
+    if around % 2:
+        raise UserError(f"gear_tets: cells is {cells!r}: give an even number around each tooth, one half for the gap")
+    radius = np.concatenate([np.linspace(inner, root, rim + 1), np.linspace(root, tip, tooth + 1)[1:]])
+    # Places around a tooth in parts of a pitch, the tooth between -1/4 and 1/4; its flanks lean towards each other.
+    place = np.arange(around) / around - 0.25
+    lean = np.minimum(1.0, (root / radius) ** 2)[:, None]
+    angle = 2 * np.pi / teeth * (np.arange(teeth)[:, None] + np.where(np.abs(place) <= 0.25, lean * place, place)[:, None, :])
+    angle = angle.reshape(len(radius), -1)
+    flat = radius[:, None, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    height = width * (np.arange(axial + 1) / axial - 0.5)
+    vertices = np.concatenate(
+        [np.repeat(flat[:, :, None], axial + 1, axis=2), np.broadcast_to(height[:, None], (*angle.shape, axial + 1, 1))], axis=-1
+    ).reshape(-1, 3)
+    number = np.arange(len(vertices)).reshape(*angle.shape, axial + 1)
+    number = np.concatenate([number, number[:, :1]], axis=1)
+    counts = (rim + tooth, teeth * around, axial)
+    i, j, _ = np.indices(counts)
+    kept = (i < rim) | (j % around < around // 2)
+    tets = _five_tets(_cell_corners(number), counts).reshape(-1, 5, 4)[kept.ravel()].reshape(-1, 4)
+    used, indices = np.unique(tets, return_inverse=True)
+    return SolidMesh(vertices[used], indices.reshape(-1, 4), name="gear")
 
 
 def sheet_grid(size: Sequence[float], cells: Sequence[int]) -> SheetMesh:
@@ -159,12 +206,23 @@ def sheet_disk(radius: float, resolution: int = 8) -> SheetMesh:
 def _grid(caller: str, size: Sequence[float], cells: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """Vertices [V, 3] of a box about the origin, and the eight corners [cells, 8] of each cell, numbered 4 i + 2 j + k."""
     lengths = _lengths(caller, "size", size, 3)
-    nx, ny, nz = counts = _counts(caller, cells, 3)
+    counts = _counts(caller, cells, 3)
     axes = [length * (np.arange(count + 1) / count - 0.5) for length, count in zip(lengths, counts, strict=True)]
     vertices = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
-    number = np.arange(len(vertices)).reshape(nx + 1, ny + 1, nz + 1)
+    return vertices, _cell_corners(np.arange(len(vertices)).reshape([count + 1 for count in counts]))
+
+
+def _cell_corners(number: np.ndarray) -> np.ndarray:
+    """The eight corners [cells, 8] of each cell of a grid of vertices with these numbers [nx + 1, ny + 1, nz + 1]."""
+    nx, ny, nz = (count - 1 for count in number.shape)
     corners = [number[i : nx + i, j : ny + j, k : nz + k].ravel() for i in (0, 1) for j in (0, 1) for k in (0, 1)]
-    return vertices, np.stack(corners, axis=1)
+    return np.stack(corners, axis=1)
+
+
+def _five_tets(corners: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    """Five tetrahedra [5 cells, 4] for each cell of a grid of ``counts``, from its corners [cells, 8]."""
+    odd = (np.indices(counts).sum(axis=0).reshape(-1) % 2 == 1)[:, None, None]
+    return np.where(odd, corners[:, np.array(_FIVE_ODD)], corners[:, np.array(_FIVE_EVEN)]).reshape(-1, 4)
 
 
 def _boxed(mesh: SolidMesh) -> SolidMesh:

@@ -1,0 +1,138 @@
+"""Control: time and memory of an iteration, from the network's weights to the picture and back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from benchmarks.memory import in_own_process, peak_bytes, reset_peak, resident_bytes
+from benchmarks.table import Table, number, times
+from risp_torch import Checkpoint
+from risp_torch.control import Aim, ControlTask, Driven, load_control
+from risp_torch.scene import Scene, load_scene
+from ti_sim.base.runtime import require
+
+TITLE = "Control"
+
+TARGET = {"gear": 1.5, "walker": 0.5}  # s an iteration
+MEMORY_TARGET = 1.0  # GB above the idle process
+GIGA = 1e-9
+PARTS = ("network", "forward", "render", "backward", "step")
+
+
+@dataclass(frozen=True)
+class Case:
+    """An iteration to time.
+
+    Attributes:
+        scene: with a control task.
+        controls: rows of actuation in a frame.
+        every: steps between two kept states, None for the square root of all.
+    """
+
+    scene: str
+    controls: int
+    every: int | None
+
+
+def tables(*, quick: bool) -> Iterator[Table]:
+    """All tables, as they are measured.
+
+    Args:
+        quick: one repeat, no memory.
+    """
+    table = Table(
+        "One iteration towards a picture, 128 px, one world",
+        ("scene", "steps", "controls", "kept states", *(f"{part} [s]" for part in PARTS), "iteration [s]", "target / iteration",
+         "memory above idle [GB]"),
+    )  # fmt: skip
+    for case in cases():
+        scene, task, seconds = timed(case, repeats=1 if quick else 5)
+        steps = scene.frames * scene.settings.substeps
+        memory = None if quick else in_own_process(
+            "benchmarks.control", "print_growth", case.scene, case.controls, case.every, require().device
+        )  # fmt: skip
+        total = sum(seconds.values())
+        table.add(
+            case.scene, f"{steps:,}", f"{scene.frames * scene.controls:,}", "all" if task.checkpoint == 1 else
+            f"every {task.checkpoint}", *(number(seconds[part]) for part in PARTS), number(total),
+            times(TARGET[case.scene] / total), "" if memory is None else number(GIGA * memory[0]),
+        )  # fmt: skip
+    table.remarks.append(
+        "Network: sine waves, linear layer, tanh. Forward: the motion, with what its gradient needs. Render: the last frame, "
+        "and the loss of its blurs. Backward: through all of it to the weights. Step: Adam. Controls: rows of actuation over the "
+        "film, one a frame or one a step. The parts are those of the fastest of all iterations. Targets: gear "
+        f"{TARGET['gear']} s, walker {TARGET['walker']} s, {MEMORY_TARGET:g} GB. Public gradSim needs 11 to 15 s for the physics "
+        "of its gear, measured EARLIER, not in this run."
+    )
+    yield table
+
+
+def cases() -> list[Case]:
+    """What is timed: a row of actuation for each frame and for each step, all states kept or few."""
+    chosen = []
+    for name in TARGET:
+        substeps = load_scene(name).settings.substeps
+        chosen += [Case(name, 1, 1), Case(name, substeps, 1), Case(name, 1, None)]
+    return chosen
+
+
+def setting(case: Case) -> tuple[Scene, ControlTask, Aim]:
+    """Scene, task and goal of a case."""
+    scene = load_scene(case.scene, controls=case.controls)
+    steps = scene.frames * scene.settings.substeps
+    task = replace(load_control(case.scene, scene), checkpoint=case.every or round(steps**0.5))
+    return scene, task, Aim(scene, task, task.goal(scene, 0))
+
+
+def timed(case: Case, *, repeats: int) -> tuple[Scene, ControlTask, dict[str, float]]:
+    """The parts [s] of the fastest iteration, after one to warm up."""
+    scene, task, aim = setting(case)
+    policy = task.policy(scene, 0)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=task.rate("image"))
+    runs = [iteration(scene, task, aim, policy, optimizer) for _ in range(1 + repeats)][1:]
+    return scene, task, min(runs, key=lambda seconds: sum(seconds.values()))
+
+
+def iteration(
+    scene: Scene, task: ControlTask, aim: Aim, policy: torch.nn.Module, optimizer: torch.optim.Optimizer
+) -> dict[str, float]:
+    """One step of the search; seconds by part."""
+    marks = [time.perf_counter()]
+    optimizer.zero_grad(set_to_none=True)
+    outputs = policy()
+    marks.append(time.perf_counter())
+    states = scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=task.checkpoint))
+    marks.append(time.perf_counter())
+    loss = aim.loss(Driven(states, outputs), "image")
+    marks.append(time.perf_counter())
+    loss.backward()
+    marks.append(time.perf_counter())
+    optimizer.step()
+    marks.append(time.perf_counter())
+    return {part: end - begin for part, begin, end in zip(PARTS, marks, marks[1:], strict=False)}
+
+
+def print_growth(scene: str, controls: int, every: int | None, device: str) -> None:
+    """Print by how many bytes three iterations raise the peak memory of a process that has loaded and compiled everything."""
+    from ti_sim.base.runtime import start
+
+    start(device=device, precision="f32")
+    small = load_scene(scene, frames=2, controls=controls)
+    task = replace(load_control(scene, small), checkpoint=1 if every == 1 else 16)
+    _iterate(small, task, 1)
+    reset_peak()
+    idle = resident_bytes()
+    case_scene, case_task, _ = setting(Case(scene, controls, every))
+    _iterate(case_scene, case_task, 3)
+    print(max(0, peak_bytes() - idle))
+
+
+def _iterate(scene: Scene, task: ControlTask, count: int) -> None:
+    aim, policy = Aim(scene, task, task.goal(scene, 0)), task.policy(scene, 0)
+    optimizer = torch.optim.Adam(policy.parameters())
+    for _ in range(count):
+        iteration(scene, task, aim, policy, optimizer)

@@ -1,0 +1,64 @@
+"""Train a network that drives a soft body to a goal: from a picture, from its state, or at random."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SCENE, --objective, --seed, --goal, --target, --iterations, the feedback, --out."""
+    add_scene_arguments(parser)
+    parser.add_argument(
+        "--objective", choices=("image", "state", "random"), default="image",
+        help="what is lowered: the difference to the goal's picture, the true distance to it, or nothing: random policies "
+        "(default image)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of the policy's weights (default 0)")
+    parser.add_argument("--goal", type=int, metavar="N", help="number of the goal (default 0; with --target none)")
+    parser.add_argument("--target", metavar="FILE", help="a picture, video or folder of PNG frames in place of the goal's own")
+    parser.add_argument("--iterations", type=positive_int, help="gradient steps, or random policies (default: the scene's)")
+    parser.add_argument(
+        "--feedback", choices=("none", "state", "risp"), default="none",
+        help="what the policy sees: nothing, the state, or what a RISP network reads from the picture (default none)",
+    )  # fmt: skip
+    parser.add_argument("--network", metavar="FILE", help="of --feedback risp: network.safetensors of 'risp train'")
+    parser.add_argument("--every", type=positive_int, metavar="K", help="frames between two looks (default: the scene's)")
+    parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/control-SCENE-TIME)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the search, print its errors, write the run's folder."""
+    from risp_torch.control import control, load_control
+    from risp_torch.run_folder import default_run_path
+
+    scene = _scene(options)
+    result = control(
+        scene, load_control(options.scene, scene), objective=options.objective, seed=options.seed, goal=options.goal,
+        target=options.target, iterations=options.iterations, feedback=options.feedback, network=options.network,
+        every=options.every, out=options.out or default_run_path("control", scene.name),
+    )  # fmt: skip
+    history = result.search.history
+    print(f"{scene.name}: {result.note}, objective {result.objective}")
+    for name, entry in (("start", 0), (f"iteration {result.search.best}", result.search.best)):
+        error = history.errors[entry]
+        shown = f"error {100 * error:.2f} % of the size" if error == error else "no error known"
+        print(f"{name}: {shown}, loss {history.losses[entry]:.4e}")
+    print(f"written: {result.folder} ({result.seconds:.1f} s, {min(history.seconds):.2f} s an iteration)")
+    return 0
+
+
+def _scene(options: argparse.Namespace) -> Any:
+    """The scene; for a network with pictures of its size."""
+    from risp_torch.network import load_network
+    from risp_torch.task import resize_pictures
+
+    if options.feedback != "risp" or options.network is None:
+        return make_scene(options)
+    size = options.size or load_network(options.network)[0].settings.size
+    options.size = None
+    scene = make_scene(options)
+    resize_pictures(scene, size)
+    return scene

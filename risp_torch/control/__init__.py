@@ -1,0 +1,17 @@
+"""Deformable bodies that torch networks drive."""
+
+from risp_torch.control.files import load_policy, save_policy
+from risp_torch.control.objectives import Aim
+from risp_torch.control.observers import RispObserver, StateObserver
+from risp_torch.control.optimise import History, Search, search
+from risp_torch.control.policies import DirectPolicy, FeedbackPolicy, SinePolicy, control_times
+from risp_torch.control.replan import Replanned, replan
+from risp_torch.control.rollouts import Driven, closed_loop, open_loop
+from risp_torch.control.run import Control, control
+from risp_torch.control.task import ControlTask, Feedback, Goal, load_control
+
+__all__ = [
+    "Aim", "Control", "ControlTask", "DirectPolicy", "Driven", "Feedback", "FeedbackPolicy", "Goal", "History", "Replanned",
+    "RispObserver", "Search", "SinePolicy", "StateObserver", "closed_loop", "control", "control_times", "load_control",
+    "load_policy", "open_loop", "replan", "save_policy", "search",
+]  # fmt: skip

@@ -1,0 +1,62 @@
+"""Files of policies: weights as safetensors with their origin as JSON in the header. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch.nn import Module
+
+from risp_torch.atomic import replacing
+from ti_sim.base.errors import UserError
+
+_KEY = "risp_policy"
+
+
+def save_policy(path: Path | str, policy: Module, record: Mapping[str, Any]) -> None:
+    """Write the weights of a policy.
+
+    Args:
+        path: file to write, ending in .safetensors.
+        policy: whose weights are written, in their precision.
+        record: what it drives, in values that JSON can hold.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    from safetensors.torch import save_file
+
+    weights = {name: value.detach().cpu().clone().contiguous() for name, value in policy.state_dict().items()}
+    with replacing(path) as temporary:
+        save_file(weights, temporary, metadata={_KEY: json.dumps(dict(record))})
+
+
+def load_policy(path: Path | str, policy: Module) -> None:
+    """Give a policy the weights of a file.
+
+    Args:
+        path: what ``save_policy`` wrote.
+        policy: of the same kind and shape, for example a new one of the task; it is changed.
+
+    Raises:
+        UserError: there is no such file, it holds no policy, or one of another shape.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"the policy {path} does not exist: give the policy.safetensors that 'risp control' has written")
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            if _KEY not in (file.metadata() or {}):
+                raise UserError(f"{path} holds no policy: give the policy.safetensors of a run of control")
+            weights = {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is no policy ({error}): give the policy.safetensors of a run of control") from error
+    own = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in weights.items()}
+    if own != found:
+        raise UserError(f"the policy in {path} has weights {found}, and {own} are needed: give one of this scene")
+    policy.load_state_dict(weights)

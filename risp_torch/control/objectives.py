@@ -1,0 +1,163 @@
+"""What a motion is judged by: the picture of the goal, or the goal's state."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from risp_torch.control.rollouts import Driven
+from risp_torch.control.task import ControlTask, Goal, Objective
+from risp_torch.scene import Scene
+from risp_torch.scene.numbers import constant
+from risp_torch.scene.states import joined_placement, split_placement
+from ti_sim.base.errors import UserError
+
+_REACH = 3.0  # widths of a Gaussian to where it is cut off
+
+
+class Aim:
+    """A goal, and the frames of a motion that are compared with it.
+
+    Attributes:
+        frames: numbers of these frames, rising.
+        places: [1, P, 3] or [frames, P, 3] where the particles should be at them [m]; None where only pictures are known.
+        pictures: [1, H, W, 3] or [frames, H, W, 3] what they should look like (linear rgb); None where nothing compares pictures.
+    """
+
+    def __init__(
+        self, scene: Scene, task: ControlTask, goal: Goal | None, *, pictures: torch.Tensor | None = None, seen: bool = True
+    ) -> None:
+        """Aim at a goal.
+
+        Args:
+            scene: what moves.
+            task: of the scene.
+            goal: where the particles should be; None where only its pictures are known.
+            pictures: of the target, [1, H, W, 3] or [frames + 1, H, W, 3]; rendered from the goal by default.
+            seen: whether pictures are compared at all.
+
+        Raises:
+            UserError: there is neither goal nor picture, or the shape of one does not fit.
+        """
+        if goal is None and pictures is None:
+            raise UserError("there is neither a goal nor its picture: give one of the two")
+        self.scene, self.task = scene, task
+        self.frames = task.compared(scene.frames)
+        self.places = None if goal is None else self._at_frames(check_goal(scene, goal), "the goal")
+        self.pictures = None
+        if pictures is not None:
+            self.pictures = self._at_frames(check_pictures(scene, pictures), "the target")
+        elif seen:
+            with torch.no_grad():
+                self.pictures = scene.render(goal_placement(scene, self.places)[None])[0]
+        mass = torch.cat([part.mass(scene.table.values()) for part in scene.deformables], dim=1)[0].detach()
+        self._share = mass / mass.sum()
+
+    def after(self, frame: int) -> Aim:
+        """What is compared of the rest of a motion that goes on from a frame: frames count from there."""
+        rest = copy.copy(self)
+        kept = [k for k, number in enumerate(self.frames) if number > frame]
+        rest.frames = tuple(self.frames[k] - frame for k in kept)
+        rest.places, rest.pictures = (
+            rows if rows is None or len(rows) == 1 else rows[kept] for rows in (self.places, self.pictures)
+        )
+        return rest
+
+    def loss(self, driven: Driven, objective: Objective) -> torch.Tensor:
+        """The number that an optimiser lowers.
+
+        Args:
+            driven: a motion of one world.
+            objective: "image" for pictures; "state" and "random" for the measure itself.
+        """
+        own = self.image_loss(driven) if objective == "image" or self.places is None else self.state_loss(driven)
+        return own + self.task.penalty * driven.outputs.square().mean() if self.task.penalty else own
+
+    def image_loss(self, driven: Driven) -> torch.Tensor:
+        """Mean squared differences of blurred pictures, summed over the widths of the blur."""
+        pictures = self.scene.render(driven.states, {}, frames=list(self.frames))[0]
+        difference = pictures - self.pictures
+        return sum(blurred(difference, width).square().mean() for width in self.task.blur)
+
+    def state_loss(self, driven: Driven) -> torch.Tensor:
+        """Mean squared measure over the frames that are compared, in parts of the size."""
+        offset = self._offset(driven.states.particle_q[0, list(self.frames)], self.places)
+        return offset.square().sum(dim=-1).mean() / self.task.size**2
+
+    def error(self, driven: Driven) -> float:
+        """The measure at the last frame, in parts of the size; NaN where the goal's state is not known."""
+        if self.places is None:
+            return math.nan
+        offset = self._offset(driven.states.particle_q[0, -1:].detach(), self.places[-1:])
+        return float(offset.norm(dim=-1).mean()) / self.task.size
+
+    def moved(self, driven: Driven) -> list[float]:
+        """[3] how far the centre of mass has come from the first frame to the last [m]."""
+        first, last = driven.states.particle_q[0, [0, -1]].detach()
+        return (self._share @ (last - first)).tolist()
+
+    def _offset(self, places: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        """What the measure compares, motion minus goal [m]: [T, P, 3] of all particles, [T, 3] or [T, 1] of the centre."""
+        offset = places - wanted
+        if self.task.measure == "vertices":
+            return offset
+        center = torch.einsum("p,tpk->tk", self._share, offset)
+        if self.task.measure == "center":
+            return center
+        direction = constant(self.task.direction)
+        return (center @ (direction / direction.norm()))[:, None]
+
+    def _at_frames(self, rows: torch.Tensor, what: str) -> torch.Tensor:
+        """One row for all frames, or the rows of the frames that are compared."""
+        if len(rows) not in (1, self.scene.frames + 1):
+            raise UserError(f"{what} has {len(rows)} rows: give 1, or one for each of the {self.scene.frames + 1} frames")
+        return rows if len(rows) == 1 else rows[list(self.frames)]
+
+
+def check_goal(scene: Scene, goal: Goal) -> torch.Tensor:
+    """The goal's positions [rows, P, 3] in the runtime's precision (UserError: another shape, or not finite)."""
+    places = constant(goal.placement)
+    if places.ndim != 3 or tuple(places.shape[1:]) != (scene.particle_count, 3) or not torch.isfinite(places).all():
+        raise UserError(
+            f"the goal's positions have shape {tuple(places.shape)}: give finite (1 or frames + 1, {scene.particle_count}, 3)"
+        )
+    return places
+
+
+def check_pictures(scene: Scene, pictures: torch.Tensor) -> torch.Tensor:
+    """The target's pictures (UserError: of another size than the scene's)."""
+    camera = scene.camera
+    if camera is None:
+        raise UserError("the scene has no camera, and the target is a picture: add one with add_camera")
+    wanted = (camera.height, camera.width, 3)
+    if pictures.ndim != 4 or tuple(pictures.shape[1:]) != wanted:
+        raise UserError(
+            f"the target has pictures of shape {tuple(pictures.shape[1:])}, and those of the scene have {wanted}: scale them, or "
+            "change the camera's size"
+        )
+    return constant(pictures)
+
+
+def goal_placement(scene: Scene, places: torch.Tensor) -> torch.Tensor:
+    """[rows, ...] where everything is (``Scene.poses``), other bodies at their start, for positions [rows, P, 3]."""
+    with torch.no_grad():
+        body_q, _ = split_placement(scene, scene.start_poses(scene.table.values()))
+    return joined_placement(body_q.expand(len(places), *body_q.shape[1:]), places)
+
+
+def blurred(pictures: torch.Tensor, width: float) -> torch.Tensor:
+    """Pictures [n, H, W, C] after a Gaussian of a width [pixels]; zero beyond their edges."""
+    if width == 0:
+        return pictures
+    reach = math.ceil(_REACH * width)
+    places = np.arange(-reach, reach + 1)
+    weights = np.exp(-0.5 * (places / width) ** 2)
+    line = constant(weights / weights.sum())
+    planes = pictures.permute(0, 3, 1, 2).flatten(0, 1)[:, None]
+    planes = functional.conv2d(planes, line[None, None, :, None], padding=(reach, 0))
+    planes = functional.conv2d(planes, line[None, None, None, :], padding=(0, reach))
+    return planes[:, 0].unflatten(0, (len(pictures), pictures.shape[3])).permute(0, 2, 3, 1)

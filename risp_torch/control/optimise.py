@@ -1,0 +1,173 @@
+"""Gradient descent on the weights of a policy, or fresh random policies as a baseline; killed runs resume."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import Module
+from tqdm import tqdm
+
+from risp_torch.control.objectives import Aim
+from risp_torch.control.rollouts import Drive, Driven
+from risp_torch.control.task import ControlTask, Objective
+from risp_torch.run_folder import RunFolder
+
+
+@dataclass
+class History:
+    """What a search went through; entry i belongs to the policy after i steps.
+
+    Attributes:
+        losses: of the objective.
+        errors: of the last frame, in parts of the task's size; NaN where the goal's state is not known.
+        seconds: that each entry took.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    errors: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def best(self, objective: Objective) -> int:
+        """The entry that a run keeps: of lowest loss; of random policies the one of least error, where errors are known."""
+        column = np.array(self.errors if objective == "random" and np.isfinite(self.errors).any() else self.losses)
+        return int(np.nanargmin(column))
+
+    def curve(self, objective: Objective) -> np.ndarray:
+        """Errors [I + 1] as plotted: of random policies the least so far."""
+        errors = np.array(self.errors)
+        return np.fmin.accumulate(errors) if objective == "random" else errors
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search's end.
+
+    Attributes:
+        policy: with the weights of the entry that is kept.
+        best: number of this entry.
+        history: of the whole search.
+        driven: its motion, without gradient.
+    """
+
+    policy: Module
+    best: int
+    history: History
+    driven: Driven
+
+
+def search(
+    make_policy: Callable[[int], Module],
+    drive: Drive,
+    aim: Aim,
+    *,
+    objective: Objective,
+    task: ControlTask,
+    iterations: int,
+    seed: int,
+    folder: RunFolder | None = None,
+    progress: bool = True,
+) -> Search:
+    """Look for a policy that reaches a goal.
+
+    Args:
+        make_policy: seed -> a new policy with random weights.
+        drive: a policy -> its motion.
+        aim: the goal.
+        objective: what is lowered.
+        task: of the scene: learning rate and penalty.
+        iterations: gradient steps, or random policies after the first.
+        seed: of the first policy, and of all random ones.
+        folder: where the search is saved after each iteration, and from where it goes on.
+        progress: whether a bar is shown.
+
+    Returns:
+        The policy that is kept: of lowest loss, of random ones that of least error.
+
+    Raises:
+        DivergenceError: the motion of a policy diverged.
+    """
+    random = objective == "random"
+    policy, history = make_policy(seed), History()
+    kept = _weights(policy)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1.0 if random else task.rate(objective))
+    first, kept = _resume(folder, policy, optimizer, history, kept)
+    bar = tqdm(
+        total=iterations + 1, initial=first, desc=f"control ({objective})", disable=not progress, mininterval=0.5, delay=2.0
+    )
+    for iteration in range(first, iterations + 1):
+        began = time.perf_counter()
+        if random:
+            policy = make_policy(_random_seed(seed, iteration))
+        stepping = not random and iteration < iterations
+        optimizer.zero_grad(set_to_none=True)
+        with torch.set_grad_enabled(stepping):
+            driven = drive(policy)
+            loss = aim.loss(driven, objective)
+        history.losses.append(float(loss.detach()))
+        history.errors.append(aim.error(driven))
+        if history.best(objective) == iteration:
+            kept = _weights(policy)
+        if stepping:
+            loss.backward()
+            optimizer.step()
+        history.seconds.append(time.perf_counter() - began)
+        bar.set_postfix(loss=f"{history.losses[-1]:.3e}", error=f"{100 * history.errors[-1]:.1f} %")
+        bar.update()
+        if folder is not None:
+            _save(folder, policy, optimizer, history, kept)
+    bar.close()
+    with torch.no_grad():
+        policy.load_state_dict(kept)
+        return Search(policy, history.best(objective), history, drive(policy))
+
+
+def _random_seed(seed: int, iteration: int) -> int:
+    """Seed of a random policy; that of the first is the run's own, so that all objectives begin alike."""
+    if not iteration:
+        return seed
+    return int.from_bytes(hashlib.sha256(f"{seed} {iteration}".encode()).digest()[:6], "little")
+
+
+def _weights(policy: Module) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in policy.state_dict().items()}
+
+
+def _save(
+    folder: RunFolder, policy: Module, optimizer: torch.optim.Optimizer, history: History, kept: dict[str, torch.Tensor]
+) -> None:
+    tensors = {f"policy.{name}": value for name, value in policy.state_dict().items()}
+    tensors |= {f"kept.{name}": value for name, value in kept.items()}
+    for number, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{number}.{name}": torch.as_tensor(value) for name, value in state.items()}
+    tensors |= {f"history.{name}": torch.tensor(column, dtype=torch.float64) for name, column in vars(history).items()}
+    folder.save_checkpoint(tensors, {"iteration": len(history.losses)})
+
+
+def _resume(
+    folder: RunFolder | None, policy: Module, optimizer: torch.optim.Optimizer, history: History, kept: dict[str, torch.Tensor]
+) -> tuple[int, dict[str, torch.Tensor]]:
+    """Load what ``_save`` wrote: the iteration to go on with, and the weights that are kept so far."""
+    saved = folder.load_checkpoint() if folder is not None else None
+    if saved is None:
+        return 0, kept
+    tensors, metadata = saved
+    policy.load_state_dict(_below("policy", tensors))
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in _below("optimizer", tensors).items():
+        number, _, what = name.partition(".")
+        state.setdefault(int(number), {})[what] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    for name, column in _below("history", tensors).items():
+        getattr(history, name).extend(column.tolist())
+    return int(metadata["iteration"]), _below("kept", tensors)
+
+
+def _below(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors whose names begin with a prefix and a dot, without these."""
+    return {name.removeprefix(f"{prefix}."): value for name, value in tensors.items() if name.startswith(f"{prefix}.")}

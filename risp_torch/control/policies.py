@@ -1,0 +1,148 @@
+"""Networks that drive a scene: their outputs become one of its parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from risp_torch.bridge import bridge_dtype
+from risp_torch.bridge.checks import bridge_device
+from risp_torch.scene import Scene
+from ti_sim.base.errors import UserError
+
+
+class SinePolicy(nn.Module):
+    """Open loop: sinusoids of one frequency and shifted phases, a linear layer without bias, tanh (gradSim, appendix E).
+
+    a(t) = limit tanh(W s(t)), s_k(t) = sin(frequency t + 2 pi k / signals).
+    """
+
+    def __init__(
+        self, outputs: int, *, signals: int = 8, frequency: float, limit: float, times: Any, seed: int = 0
+    ) -> None:
+        """Make a policy with random weights.
+
+        Args:
+            outputs: E, numbers at each time.
+            signals: K, sinusoids.
+            frequency: of all of them [rad/s].
+            limit: largest output either way, in the unit of the parameter that is driven.
+            times: [R] s, of the rows of the parameter (``control_times``).
+            seed: of the weights.
+
+        Raises:
+            UserError: a count, the frequency or the limit is not positive.
+        """
+        super().__init__()
+        _check_limit(limit)
+        if outputs < 1 or signals < 1 or not 0 < frequency < math.inf:
+            raise UserError(
+                f"a policy of {outputs} outputs and {signals} signals of {frequency} rad/s was asked for: give numbers above zero"
+            )
+        self.limit = limit
+        phases = 2 * math.pi * torch.arange(signals, dtype=torch.float64) / signals
+        angles = frequency * torch.as_tensor(np.asarray(times, dtype=np.float64))[:, None] + phases
+        self.register_buffer("signals", _placed(torch.sin(angles)), persistent=False)
+        self.weight = nn.Parameter(_placed(_uniform((outputs, signals), 1 / math.sqrt(signals), _generator(seed))))
+
+    def forward(self) -> torch.Tensor:
+        """[R, E] outputs at all times."""
+        return self.limit * torch.tanh(self.signals @ self.weight.T)
+
+
+class FeedbackPolicy(nn.Module):
+    """Closed loop: a perceptron with tanh after every layer, from an observation to what acts until the next one."""
+
+    def __init__(
+        self, observations: int, outputs: int, *, hidden: Sequence[int] = (64,), limit: float, seed: int = 0
+    ) -> None:
+        """Make a policy with random weights.
+
+        Args:
+            observations: O, numbers that it sees.
+            outputs: E, numbers that it gives.
+            hidden: widths of the layers between.
+            limit: largest output either way, in the unit of the parameter that is driven.
+            seed: of the weights.
+
+        Raises:
+            UserError: a count or the limit is not positive.
+        """
+        super().__init__()
+        _check_limit(limit)
+        widths = (observations, *hidden, outputs)
+        if min(widths) < 1:
+            raise UserError(f"a policy with layers of {widths} numbers was asked for: each has at least 1")
+        self.limit, self.observations = limit, observations
+        generator = _generator(seed)
+        layers: list[nn.Module] = []
+        for inside, outside in zip(widths[:-1], widths[1:], strict=True):
+            layers += [_linear(inside, outside, generator), nn.Tanh()]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        """Outputs [B, E] for observations [B, O]."""
+        return self.limit * self.layers(observation)
+
+
+class DirectPolicy(nn.Module):
+    """No network: the numbers themselves, such as an initial velocity or a sequence of forces."""
+
+    def __init__(self, start: Any, *, scale: float = 1.0) -> None:
+        """Begin with given numbers.
+
+        Args:
+            start: of any shape, in the unit of the parameter that is driven.
+            scale: that a step of one in the variables of the optimiser stands for, same unit.
+
+        Raises:
+            UserError: the scale is not positive, or a number is not finite.
+        """
+        super().__init__()
+        _check_limit(scale)
+        numbers = np.asarray(start, dtype=np.float64)
+        if not np.isfinite(numbers).all():
+            raise UserError("a direct policy starts from numbers that are not finite: give finite numbers")
+        self.scale = scale
+        self.numbers = nn.Parameter(_placed(torch.as_tensor(numbers / scale)))
+
+    def forward(self) -> torch.Tensor:
+        """The numbers, of the shape of ``start``."""
+        return self.scale * self.numbers
+
+
+def control_times(scene: Scene) -> np.ndarray:
+    """[frames controls] s, when each row of an actuation of a scene begins."""
+    return np.arange(scene.frames * scene.controls) * (scene.frame_dt / scene.controls)
+
+
+def _linear(inside: int, outside: int, generator: torch.Generator) -> nn.Linear:
+    """A layer with torch's usual distribution of weights, drawn from a generator of its own."""
+    layer = nn.Linear(inside, outside, dtype=bridge_dtype(), device=bridge_device())
+    with torch.no_grad():
+        for weights in (layer.weight, layer.bias):
+            weights.copy_(_uniform(tuple(weights.shape), 1 / math.sqrt(inside), generator))
+    return layer
+
+
+def _uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> torch.Tensor:
+    """Float64 numbers in [-bound, bound], on the CPU: the same for a seed in every precision and on every device."""
+    return bound * (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1)
+
+
+def _placed(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(dtype=bridge_dtype(), device=bridge_device())
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def _check_limit(limit: float) -> None:
+    if not 0 < limit < math.inf:
+        raise UserError(f"a policy has the limit {limit}: give a finite number above zero")

@@ -1,0 +1,112 @@
+"""Model-predictive control: every few frames the rest of a plan is made again, from where the real scene is by then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import Module
+from tqdm import tqdm
+
+from risp_torch.control.objectives import Aim
+from risp_torch.control.rollouts import Driven, at_start, driven_rows
+from risp_torch.control.task import ControlTask, Objective
+from risp_torch.control.windows import Windows, joined_states, last_state
+from risp_torch.scene import Scene, States
+from ti_sim.adjoint import Checkpoint
+from ti_sim.base.errors import UserError
+
+
+@dataclass(frozen=True)
+class Replanned:
+    """What really happened.
+
+    Attributes:
+        driven: the real motion and all that was done.
+        error: of it, in parts of the task's size.
+        promised: [plans] errors at the last frame that the model expected of each plan when it was made.
+    """
+
+    driven: Driven
+    error: float
+    promised: list[float]
+
+
+def replan(
+    model: Scene,
+    world: Scene,
+    task: ControlTask,
+    aim: Aim,
+    policy: Module,
+    *,
+    every: int,
+    iterations: int,
+    objective: Objective = "image",
+    learning_rate: float | None = None,
+    progress: bool = True,
+) -> Replanned:
+    """Drive a real scene by a model of it whose numbers may be wrong.
+
+    Args:
+        model: what is believed: plans are made on it.
+        world: what is driven: the same scene with other numbers.
+        task: of the scene.
+        aim: the goal, on the model's scene.
+        policy: open loop, the first plan; each plan begins with the weights of the one before, of which a part has been done. It
+            is changed.
+        every: frames that are done of each plan; as many as the scene has for one plan without another look.
+        iterations: gradient steps for each plan after the first, which is taken as it is where this is 0.
+        objective: "image" or "state".
+        learning_rate: of Adam, the task's by default.
+        progress: whether a bar is shown.
+
+    Raises:
+        UserError: the driven parameter has no rows over time, the scenes differ in more than numbers, or a count makes no sense.
+        DivergenceError: a motion diverged.
+    """
+    if objective not in ("image", "state"):
+        raise UserError(f"plans are made for the objective image or state, not {objective!r}")
+    if not 1 <= every <= model.frames or iterations < 0:
+        raise UserError(f"every={every}, iterations={iterations}: give 1 to {model.frames} frames, and iterations of 0 or more")
+    if (world.frames, world.particle_count) != (model.frames, model.particle_count):
+        raise UserError("the world has other frames or particles than the model: make both from one scene")
+    per_frame = driven_rows(model, task)
+    believed, real = Windows(model), Windows(world)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate or task.rate(objective))
+    parts: list[States] = [at_start(world)]
+    done: list[torch.Tensor] = []
+    promised: list[float] = []
+    firsts = range(0, model.frames, every)
+    for first in tqdm(firsts, desc="replanning", unit="plan", disable=not progress, delay=2.0):
+        state = last_state(world, parts[-1])
+        plan = _Plan(believed, task, aim, first, per_frame, state)
+        for _ in range(iterations):
+            optimizer.zero_grad(set_to_none=True)
+            plan.aim.loss(plan.drive(policy), objective).backward()
+            optimizer.step()
+        with torch.no_grad():
+            promised.append(plan.aim.error(plan.drive(policy)))
+            count = min(every, model.frames - first)
+            rows = policy()[first * per_frame : (first + count) * per_frame]
+            parts.append(real.rollout(first, count, {task.drives: rows}, state0=state))
+            done.append(rows)
+    driven = Driven(joined_states(parts), torch.cat(done))
+    return Replanned(driven, aim.error(driven), promised)
+
+
+class _Plan:
+    """The rest of a motion from a frame on, and what of the goal is compared in it."""
+
+    def __init__(
+        self, windows: Windows, task: ControlTask, aim: Aim, first: int, per_frame: int, state: tuple[torch.Tensor, ...]
+    ) -> None:
+        self.windows, self.task, self.first, self.per_frame, self.state = windows, task, first, per_frame, state
+        self.aim = aim.after(first)
+
+    def drive(self, policy: Module) -> Driven:
+        outputs = policy()
+        rest = outputs[self.first * self.per_frame :]
+        adjoint = Checkpoint(every=self.task.checkpoint)
+        count = self.windows.scene.frames - self.first
+        states = self.windows.rollout(self.first, count, {self.task.drives: rest}, state0=self.state, adjoint=adjoint)
+        return Driven(states, rest)

@@ -1,0 +1,118 @@
+"""A policy drives a scene: open loop in one rollout, or closed loop from one observation to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn import Module
+
+from risp_torch.control.observers import Observer
+from risp_torch.control.policies import FeedbackPolicy
+from risp_torch.control.task import ControlTask
+from risp_torch.control.windows import Windows, joined_states, last_state, timed_parameters
+from risp_torch.scene import Scene, States
+from ti_sim.adjoint import Checkpoint
+from ti_sim.base.errors import UserError
+
+
+@dataclass(frozen=True)
+class Driven:
+    """A motion and what drove it.
+
+    Attributes:
+        states: of one world.
+        outputs: value of the driven parameter, in its unit and of its shape.
+    """
+
+    states: States
+    outputs: torch.Tensor
+
+
+Drive = Callable[[Module], Driven]
+
+
+def open_loop(scene: Scene, task: ControlTask) -> Drive:
+    """Drives of a scene by policies that see nothing: one rollout, differentiable in the weights.
+
+    Args:
+        scene: what moves.
+        task: of the scene.
+
+    Returns:
+        A function from a policy to the motion; a UserError where the policy's output does not fit.
+    """
+
+    def drive(policy: Module) -> Driven:
+        outputs = policy()
+        wanted = np.shape(scene.table[task.drives].value)
+        if tuple(outputs.shape) != wanted:
+            raise UserError(f"the policy gives numbers of shape {tuple(outputs.shape)}, and {task.drives} needs {wanted}")
+        return Driven(scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=task.checkpoint)), outputs)
+
+    return drive
+
+
+def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: int = 1) -> Drive:
+    """Drives of a scene by policies that see it: an observation, some frames with the policy's answer, and so on.
+
+    The gradient goes through all of it: from a motion through what was seen of it into what the policy did next.
+
+    Args:
+        scene: what moves.
+        task: of the scene; the driven parameter has a row for each time.
+        observer: of the scene.
+        every: frames from one observation to the next.
+
+    Returns:
+        A function from a policy to the motion; a UserError where the policy's layers do not fit.
+
+    Raises:
+        UserError: the driven parameter has no rows over time, or the scene cannot begin at any frame.
+    """
+    per_frame = driven_rows(scene, task)
+    if not 1 <= every <= scene.frames:
+        raise UserError(f"the policy sees the scene every {every} frames: give a number from 1 to {scene.frames}")
+    windows = Windows(scene)
+    columns = np.shape(scene.table[task.drives].value)[1:]
+    adjoint = Checkpoint(every=min(task.checkpoint, every * scene.settings.substeps))
+    start = at_start(scene)
+
+    def drive(policy: FeedbackPolicy) -> Driven:
+        if policy.observations != observer.size:
+            raise UserError(f"the policy sees {policy.observations} numbers, and there are {observer.size} to see")
+        memory, parts, rows, states = None, [], [], start
+        for first in range(0, scene.frames, every):
+            count = min(every, scene.frames - first)
+            observation, memory = observer.observe(states, memory)
+            answer = policy(observation)
+            if answer.numel() != max(1, int(np.prod(columns))):
+                raise UserError(f"the policy gives {answer.numel()} numbers, and {task.drives} needs {columns} at a time")
+            rows.append(answer.reshape(1, *columns).expand(count * per_frame, *columns))
+            states = windows.rollout(first, count, {task.drives: rows[-1]}, state0=last_state(scene, states), adjoint=adjoint)
+            parts.append(states)
+        return Driven(joined_states(parts), torch.cat(rows))
+
+    return drive
+
+
+def driven_rows(scene: Scene, task: ControlTask) -> int:
+    """Rows in a frame of the driven parameter.
+
+    Raises:
+        UserError: it is no number over time.
+    """
+    timed = timed_parameters(scene)
+    if task.drives not in timed:
+        shape = np.shape(scene.table[task.drives].value)
+        raise UserError(f"{task.drives} of shape {shape} is no number over time: feedback and replanning need one")
+    return timed[task.drives]
+
+
+def at_start(scene: Scene) -> States:
+    """The first frame of a scene's motion by itself, without gradient."""
+    with torch.no_grad():
+        states = scene.rollout(worlds=1, frames=1)
+    return joined_states([states], frames=1)

@@ -1,0 +1,214 @@
+"""A whole run of control: goal, policy, search, and the folder that holds them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch.nn import Module
+
+from risp_torch.bridge import bridge_dtype
+from risp_torch.bridge.checks import bridge_device
+from risp_torch.control.objectives import Aim
+from risp_torch.control.observers import Observer, RispObserver, StateObserver
+from risp_torch.control.optimise import Search, search
+from risp_torch.control.policies import FeedbackPolicy
+from risp_torch.control.rollouts import Drive, closed_loop, driven_rows, open_loop
+from risp_torch.control.task import ControlTask, Objective
+from risp_torch.network import check_network, load_network
+from risp_torch.run_folder import RunFolder
+from risp_torch.scene import Scene
+from risp_torch.scene.pictures import read_picture
+from risp_torch.video import read_video
+from ti_sim.base.errors import UserError
+
+FeedbackKind = Literal["none", "state", "risp"]
+_PICTURES = (".png", ".jpg", ".jpeg")
+
+
+@dataclass(frozen=True)
+class Control:
+    """What a run of control found.
+
+    Attributes:
+        objective: what was lowered.
+        note: what the goal is.
+        search: the policy, its motion and the history.
+        aim: the goal.
+        seconds: wall-clock time.
+        folder: where the run was written, or None.
+    """
+
+    objective: Objective
+    note: str
+    search: Search
+    aim: Aim
+    seconds: float
+    folder: Path | None
+
+    @property
+    def error(self) -> float:
+        """Error of the policy that is kept, in parts of the task's size."""
+        return self.search.history.errors[self.search.best]
+
+
+def control(
+    scene: Scene,
+    task: ControlTask,
+    *,
+    objective: Objective = "image",
+    seed: int = 0,
+    goal: int | None = None,
+    target: str | Path | torch.Tensor | None = None,
+    iterations: int | None = None,
+    feedback: FeedbackKind = "none",
+    network: str | Path | None = None,
+    every: int | None = None,
+    out: str | Path | None = None,
+    progress: bool = True,
+) -> Control:
+    """Look for a policy that brings a scene to a goal.
+
+    Args:
+        scene: what moves.
+        task: of the scene.
+        objective: "image", "state" or "random".
+        seed: of the policy's weights.
+        goal: number of the task's goal; None for 0, or, with a target, for none, so that there are no errors.
+        target: the picture (or a video) to reach in place of the goal's own: a picture file, a video, a folder of PNG frames, or
+            pictures [1 or frames + 1, H, W, 3] (linear rgb).
+        iterations: gradient steps, or random policies after the first; the task's by default.
+        feedback: what the policy sees: nothing, the state, or what a RISP network reads from pictures.
+        network: file of the RISP network.
+        every: frames from one observation to the next; the task's by default.
+        out: folder for settings, result, curves, pictures, video and weights; an unfinished run in it goes on.
+        progress: whether a bar is shown.
+
+    Raises:
+        UserError: the task has no such objective, or a policy, goal, target or network does not fit.
+        DivergenceError: a motion diverged.
+    """
+    began = time.perf_counter()
+    task.check_objective(objective, scene.name)
+    if seed < 0 or (goal is not None and goal < 0):
+        raise UserError(f"seed {seed} and goal {goal or 0}: both count from 0, give no negative number")
+    iterations = task.iterations if iterations is None else iterations
+    number = 0 if goal is None and target is None else goal
+    wanted = None if number is None else task.goal(scene, number)
+    if objective == "state" and wanted is None:
+        raise UserError("the state objective needs a goal whose state is known: give its number, or choose the image objective")
+    pictures = None if target is None else load_pictures(scene, target)
+    aim = Aim(scene, task, wanted, pictures=pictures, seen=scene.camera is not None or objective == "image")
+    drive, make_policy, extra = _driver(scene, task, aim, feedback=feedback, network=network, every=every)
+    folder = None
+    if out is not None:
+        asked = settings_of(scene, task) | {
+            "objective": objective, "seed": seed, "goal": number, "iterations": iterations, **extra,
+            "target": None if pictures is None else sha256(pictures.float().cpu().numpy().tobytes()).hexdigest(),
+        }  # fmt: skip
+        folder = RunFolder.open_or_create(out, asked)
+    found = search(
+        make_policy, drive, aim, objective=objective, task=task, iterations=iterations, seed=seed, folder=folder,
+        progress=progress,
+    )  # fmt: skip
+    note = wanted.note if wanted is not None else "a given target"
+    result = Control(objective, note, found, aim, time.perf_counter() - began, folder.path if folder else None)
+    if folder is not None:
+        from risp_torch.control.report import write_report
+
+        write_report(scene, task, result, folder)
+    return result
+
+
+def load_pictures(scene: Scene, target: str | Path | torch.Tensor | np.ndarray) -> torch.Tensor:
+    """Pictures [1 or frames + 1, H, W, 3] (linear rgb, working precision) of a target.
+
+    Args:
+        scene: whose camera they are compared with.
+        target: as of ``control``.
+
+    Raises:
+        UserError: the file cannot be read, or its size, rate or length is not the scene's.
+    """
+    camera = scene.camera
+    if camera is None:
+        raise UserError("the scene has no camera, and the target is a picture: add one with add_camera")
+    if not isinstance(target, str | Path):
+        return torch.as_tensor(target, dtype=bridge_dtype(), device=bridge_device())
+    if Path(target).suffix.lower() not in _PICTURES:
+        size = (camera.height, camera.width)
+        film = read_video(target, fps=1 / scene.frame_dt, size=size, frames=scene.frames + 1)
+        return torch.as_tensor(film, dtype=bridge_dtype(), device=bridge_device())
+    picture = read_picture(target, "target")
+    if picture.shape[:2] != (camera.height, camera.width):
+        raise UserError(
+            f"the target {target} is {picture.shape[1]}x{picture.shape[0]} pixels, and {camera.width}x{camera.height} are "
+            "needed: scale it, or change the size of the scene's pictures"
+        )
+    return torch.as_tensor(picture[None], dtype=bridge_dtype(), device=bridge_device())
+
+
+def settings_of(scene: Scene, task: ControlTask) -> dict[str, Any]:
+    """What a scene and its task have to do with the outcome of a run, for settings.json."""
+    names = (
+        "drives", "size", "measure", "direction", "frames", "blur", "penalty", "learning_rate", "checkpoint", "feedback",
+    )  # fmt: skip
+    return {
+        "scene": scene.description(),
+        "task": {name: getattr(task, name) for name in names},
+        "precision": str(bridge_dtype()),
+    }
+
+
+def _driver(
+    scene: Scene, task: ControlTask, aim: Aim, *, feedback: FeedbackKind, network: str | Path | None, every: int | None
+) -> tuple[Drive, Callable[[int], Module], dict[str, Any]]:
+    """How policies drive the scene, how they are made, and what settings.json says of it."""
+    if (feedback == "risp") != (network is not None):
+        raise UserError("a network belongs to feedback 'risp', and is needed there: give --network with --feedback risp only")
+    if feedback == "none":
+        if every is not None:
+            raise UserError("a number of frames between observations belongs to feedback 'state' or 'risp': leave it out")
+        return open_loop(scene, task), lambda seed: task.policy(scene, seed), {"feedback": "none"}
+    if task.feedback is None:
+        raise UserError(f"the scene {scene.name} has no feedback control: leave --feedback out")
+    driven_rows(scene, task)
+    every = task.feedback.every if every is None else every
+    extra = {"feedback": feedback, "every": every}
+    if feedback == "state":
+        observer: Observer = _state_observer(scene, task, aim)
+    else:
+        observer = _risp_observer(scene, aim, network)
+        extra["network_sha256"] = sha256(Path(network).read_bytes()).hexdigest()
+    given = task.feedback
+    outputs = math.prod(np.shape(scene.table[task.drives].value)[1:])
+
+    def make_policy(seed: int) -> Module:
+        return FeedbackPolicy(observer.size, outputs, hidden=given.hidden, limit=given.limit, seed=seed)
+
+    return closed_loop(scene, task, observer, every=every), make_policy, extra
+
+
+def _state_observer(scene: Scene, task: ControlTask, aim: Aim) -> StateObserver:
+    if aim.places is None:
+        raise UserError("feedback 'state' needs a goal whose state is known: give its number")
+    return StateObserver(scene, task, aim.places[-1])
+
+
+def _risp_observer(scene: Scene, aim: Aim, path: str | Path) -> RispObserver:
+    """An observer that reads with the network of a file (UserError: it is one of another scene or size)."""
+    network, record = load_network(path)
+    camera = scene.camera
+    if camera is None or aim.pictures is None:
+        raise UserError("feedback 'risp' reads pictures, and the scene has no camera: add one with add_camera")
+    check_network(
+        network, record, scene=scene.name, outputs=network.settings.outputs, size=camera.width, path=str(path)
+    )
+    return RispObserver(scene, network.to(device=bridge_device(), dtype=bridge_dtype()), aim.pictures[-1])

@@ -1,0 +1,155 @@
+"""What a scene says to control: what a policy drives, where it should go, and how that is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from torch.nn import Module
+
+from risp_torch.scene import Scene
+from risp_torch.scene.load import find_function
+from ti_sim.base.errors import UserError
+
+Objective = Literal["image", "state", "random"]
+Measure = Literal["center", "vertices", "along"]
+OBJECTIVES = ("image", "state", "random")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Where the particles should be.
+
+    Attributes:
+        placement: [1, P, 3] or [frames + 1, P, 3] positions of all particles of the scene [m]: one for every frame that is
+            compared, or a motion from the start.
+        note: what the goal is, for tables.
+    """
+
+    placement: Any
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feedback:
+    """How a scene is driven in a closed loop.
+
+    Attributes:
+        limit: largest output either way, in the unit of the parameter that is driven.
+        hidden: widths of the perceptron's layers.
+        particles: numbers of those whose places and velocities are observed; none for sixteen spread over all.
+        every: frames from one observation to the next.
+    """
+
+    limit: float
+    hidden: tuple[int, ...] = (64,)
+    particles: tuple[int, ...] = ()
+    every: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlTask:
+    """A scene's side of control; its file has ``make_control(scene) -> ControlTask`` beside ``make_scene``.
+
+    Attributes:
+        drives: parameter that the policy's output becomes: an actuation, a load's force, an initial velocity.
+        policy: (scene, seed) -> a new policy with random weights.
+        goal: (scene, number) -> a goal; numbers count from 0.
+        size: length that errors are parts of [m].
+        measure: error of the last frame: "center", distance of the centres of mass; "along", the same along ``direction``;
+            "vertices", mean distance of the particles.
+        direction: [3] of any length, of the measure "along".
+        objectives: that the scene has: "image" (pictures), "state" (the measure itself), "random" (new policies, no gradient).
+        frames: which frames are compared: "last", "every:K" (K, 2 K ... and the last) or "all"; frame 0 is never one.
+        blur: widths of the Gaussians with which differences of pictures are blurred before they are squared [pixels], summed
+            over all widths; wide ones feel bodies that do not overlap.
+        penalty: weight of the mean square of the policy's output.
+        learning_rate: of Adam; one, or one for each objective.
+        iterations: gradient steps (random policies, of the objective "random").
+        checkpoint: steps between two states that are kept for the gradient (``Checkpoint``).
+        feedback: of a scene that can be driven in a closed loop.
+    """
+
+    drives: str
+    policy: Callable[[Scene, int], Module]
+    goal: Callable[[Scene, int], Goal]
+    size: float
+    measure: Measure
+    direction: Sequence[float] | None = None
+    objectives: tuple[Objective, ...] = OBJECTIVES
+    frames: str = "last"
+    blur: tuple[float, ...] = (0.0,)
+    penalty: float = 0.0
+    learning_rate: float | Mapping[str, float] = 0.05
+    iterations: int = 30
+    checkpoint: int = 64
+    feedback: Feedback | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        if not self.size > 0:
+            raise UserError(f"the size of a control task is {self.size} m: give a length above zero")
+        if self.measure not in ("center", "vertices", "along"):
+            raise UserError(f"measure {self.measure!r} is unknown: choose center, vertices or along")
+        if (self.measure == "along") != (self.direction is not None):
+            raise UserError("a direction belongs to the measure 'along', and only to it: give both, or neither")
+        if self.direction is not None and (np.shape(self.direction) != (3,) or not np.linalg.norm(self.direction) > 0):
+            raise UserError(f"the direction of a control task is {self.direction}: give three numbers that are not all zero")
+        unknown = [name for name in self.objectives if name not in OBJECTIVES]
+        if unknown or not self.objectives:
+            raise UserError(f"the objectives of a control task are {self.objectives}: choose from {', '.join(OBJECTIVES)}")
+        if not self.blur or min(self.blur) < 0:
+            raise UserError(f"the blurs of a control task are {self.blur}: give widths of 0 pixels or more")
+        if self.penalty < 0 or self.iterations < 1 or self.checkpoint < 1:
+            raise UserError(
+                f"a control task has penalty {self.penalty}, {self.iterations} iterations and checkpoint {self.checkpoint}: "
+                "the penalty is not negative, the others are at least 1"
+            )
+
+    def rate(self, objective: Objective) -> float:
+        """Learning rate of an objective (UserError where there is none)."""
+        if not isinstance(self.learning_rate, Mapping):
+            return self.learning_rate
+        if objective not in self.learning_rate:
+            raise UserError(f"learning_rate has none for {objective!r}: give one for every objective that has gradients")
+        return self.learning_rate[objective]
+
+    def compared(self, frames: int) -> tuple[int, ...]:
+        """Numbers of the frames that are compared, rising, of a motion of so many frame intervals.
+
+        Raises:
+            UserError: ``self.frames`` is none of the words.
+        """
+        if self.frames == "last":
+            return (frames,)
+        if self.frames == "all":
+            return tuple(range(1, frames + 1))
+        word, colon, number = self.frames.partition(":")
+        if word != "every" or not colon or not number.isdecimal() or not int(number):
+            raise UserError(f"frames {self.frames!r} is unknown: choose last, all or every:K")
+        return tuple(sorted({*range(int(number), frames + 1, int(number)), frames}))
+
+    def check_objective(self, objective: str, scene: str) -> None:
+        """Raise a UserError, with those that there are, unless the scene has an objective."""
+        if objective not in self.objectives:
+            raise UserError(f"the scene {scene} has no objective {objective!r}: choose {' or '.join(self.objectives)}")
+
+
+def load_control(name: str, scene: Scene) -> ControlTask:
+    """The control task of a scene, by the scene's name or the path of its file.
+
+    Args:
+        name: as for ``load_scene``.
+        scene: what ``load_scene`` made of it.
+
+    Raises:
+        UserError: the file has no make_control, or it drives no parameter of the scene.
+    """
+    task = find_function(name, "make_control")(scene)
+    if not isinstance(task, ControlTask):
+        raise UserError(f"make_control of {name} returned {type(task).__name__}: return a ControlTask")
+    scene.table[task.drives]  # an error that lists near names
+    if not scene.deformables:
+        raise UserError(f"make_control of {name} drives a scene without deformable bodies: control moves these")
+    return task

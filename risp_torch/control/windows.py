@@ -1,0 +1,120 @@
+"""Stretches of a scene's time, each simulated by itself from the state in which the one before ended."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from risp_torch.scene import Scene, States
+from risp_torch.scene.elements import Sheet, Solid
+from risp_torch.scene.parameters import ParameterTable
+from ti_sim.adjoint import Adjoint
+from ti_sim.base.errors import UserError
+
+
+class Windows:
+    """Rollouts of a scene from any frame on; numbers over time are those of the window's frames."""
+
+    def __init__(self, scene: Scene) -> None:
+        """Windows of a scene.
+
+        Raises:
+            UserError: the scene has forces, rotors or motors, whose times count from its start.
+        """
+        if scene.forces or scene.rotors or scene.motors:
+            raise UserError(
+                "a scene with forces on rigid bodies, rotors or motors is simulated from its start only: leave feedback out"
+            )
+        if scene.deformables:
+            scene.deformable_solver()  # made once, and shared by the copies
+        if scene.bodies:
+            scene.solver()
+        self.scene = scene
+        self.rows = timed_parameters(scene)
+        self._shorter: dict[int, Scene] = {}
+
+    def rollout(
+        self,
+        first: int,
+        frames: int,
+        parameters: Mapping[str, torch.Tensor],
+        *,
+        state0: tuple[torch.Tensor, ...] | None = None,
+        adjoint: Adjoint | None = None,
+    ) -> States:
+        """Simulate some frames.
+
+        Args:
+            first: frame at which the window begins.
+            frames: frame intervals of the window.
+            parameters: as of ``Scene.rollout``; those over time, without a world axis, begin at the window's first frame.
+            state0: state there (``last_state``), the scene's start by default.
+            adjoint: as of ``Scene.rollout``.
+        """
+        given = dict(parameters)
+        for name, per_frame in self.rows.items():
+            if name not in given:
+                rows = self.scene.table[name].value[first * per_frame : (first + frames) * per_frame]
+                given[name] = torch.as_tensor(rows)
+        return self._of(frames).rollout(given, worlds=1, state0=state0, adjoint=adjoint)
+
+    def _of(self, frames: int) -> Scene:
+        """The scene with so many frames, and numbers over time of this length."""
+        if frames not in self._shorter:
+            scene = copy.copy(self.scene)
+            scene.frames = frames
+            params = dict(self.scene.table.params)
+            for name, per_frame in self.rows.items():
+                params[name] = replace(params[name], value=params[name].value[: frames * per_frame], low=None, high=None)
+            scene.table = ParameterTable(params, self.scene.table.signs)
+            self._shorter[frames] = scene
+        return self._shorter[frames]
+
+
+def timed_parameters(scene: Scene) -> dict[str, int]:
+    """Rows in a frame of every parameter of a scene's deformable bodies that has a row for each time."""
+    rows = {}
+    for part in scene.deformables:
+        elements = part.elements
+        if isinstance(elements, Sheet):
+            acted = (elements.actuation, elements.turn)
+        else:
+            acted = (elements.actuation,) if isinstance(elements, Solid) else ()
+        rows |= {actuation.name: actuation.controls for actuation in acted if actuation is not None}
+        name = f"{part.name}.prescribed_velocity"
+        if name in scene.table.params and scene.table[name].value.ndim > 1:
+            rows[name] = 1
+    for load in scene.loads:
+        constant_axes = 0 if load.direction is not None else 1
+        name = f"{load.name}.force"
+        if getattr(scene.table[name].value, "ndim", 0) > constant_axes:
+            rows[name] = 1
+    return rows
+
+
+def last_state(scene: Scene, states: States) -> tuple[torch.Tensor, ...]:
+    """The state at the last frame of a motion, as ``Scene.rollout`` takes it to go on from there."""
+    state: list[torch.Tensor] = []
+    if scene.bodies:
+        own = (states.joint_q, states.joint_qd) if scene.articulated else (states.body_q, states.body_qd)
+        state += [array[:, -1] for array in own]
+    if scene.deformables:
+        state += [states.particle_q[:, -1], states.particle_qd[:, -1]]
+    return tuple(state)
+
+
+def joined_states(parts: Sequence[States], *, frames: int | None = None) -> States:
+    """Motions that follow one another as one; each begins where the one before ended. Of the whole the first frames, or all."""
+
+    def join(name: str) -> torch.Tensor | None:
+        arrays = [getattr(part, name) for part in parts]
+        if arrays[0] is None:
+            return None
+        return torch.cat([arrays[0], *(array[:, 1:] for array in arrays[1:])], dim=1)[:, :frames]
+
+    names = ("joint_q", "joint_qd", "particle_q", "particle_qd")
+    # Worlds that diverged end a rollout of one world with an error, so that the steps are -1 in all parts.
+    return States(join("body_q"), join("body_qd"), parts[-1].diverged_step, **{name: join(name) for name in names})

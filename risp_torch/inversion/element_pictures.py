@@ -1,0 +1,48 @@
+"""Estimates of numbers that every element of a body has, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from risp_torch.element_plot import ElementNumbers, plot_elements
+from risp_torch.inversion.smoothness import has_own_number
+from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.scene import Scene
+from risp_torch.scene.deformable import Deformable
+from ti_sim.meshes.boundary import boundary_faces
+
+
+def write_elements(path: Path, scene: Scene, unknowns: Unknowns, columns: Mapping[str, np.ndarray]) -> bool:
+    """Draw all unknowns that have a number for each element of a solid or sheet; whether there are any.
+
+    Args:
+        path: picture to write.
+        scene: whose bodies they belong to.
+        unknowns: of the inversion.
+        columns: title -> [K] values of all unknowns, physical units.
+    """
+    rows = []
+    for name, param in unknowns.params.items():
+        body, _, key = name.partition(".")
+        part = next((part for part in scene.deformables if part.name == body), None)
+        if part is None or not has_own_number(part, key, np.shape(param.value)):
+            continue
+        own = unknowns.groups[name]
+        corners, owner = _surface(part)
+        shown = {title: values[own] for title, values in columns.items()}
+        rows.append(ElementNumbers(name, corners, owner, shown, param.unit, param.scale == "log10"))
+    if rows:
+        plot_elements(path, rows)
+    return bool(rows)
+
+
+def _surface(part: Deformable) -> tuple[np.ndarray, np.ndarray]:
+    """Triangles [F, 3, 3] of a body at rest, along the world's axes, and the element [F] of each."""
+    indices = part.elements.indices
+    if indices.shape[1] == 3:
+        return part.rest[indices], np.arange(len(indices))
+    faces, owner = boundary_faces(indices, part.name)
+    return part.rest[faces], owner

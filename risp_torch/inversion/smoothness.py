@@ -1,0 +1,96 @@
+"""A penalty on differences between neighbouring elements, without which hundreds of unknowns of a body have no answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from risp_torch.scene import Scene
+from risp_torch.scene.deformable import Deformable
+from risp_torch.suggest import unknown_name_error
+from ti_sim.base.errors import UserError
+from ti_sim.base.param import Param
+from ti_sim.meshes.neighbours import element_neighbours
+
+Weights = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Smoothness:
+    """Weighted sum of squared differences between pairs of unknowns, in scaled units (decades for log10).
+
+    Attributes:
+        pairs: [M, 2] which of the K unknowns.
+        weights: [M] of each pair: its parameter's weight over the number of pairs of that parameter.
+        given: name -> weight, as it was asked for.
+    """
+
+    pairs: np.ndarray
+    weights: np.ndarray
+    given: Weights
+
+    @staticmethod
+    def of(scene: Scene, params: Mapping[str, Param], smooth: Weights | None) -> Smoothness:
+        """The penalty weight * mean over neighbouring elements of (difference of scaled values)^2 of each named parameter.
+
+        Args:
+            scene: whose parameters they are.
+            params: of the unknowns, in their order.
+            smooth: name -> weight; None for no penalty.
+
+        Raises:
+            UserError: a name is not unknown or has no number for each element of a body, or a weight is not above zero.
+        """
+        ends = dict(zip(params, np.cumsum([np.size(param.value) for param in params.values()]), strict=True))
+        pairs, weights = [np.zeros((0, 2), dtype=np.int64)], [np.zeros(0)]
+        for name, weight in (smooth or {}).items():
+            if name not in params:
+                raise unknown_name_error("unknown to smooth", name, list(params))
+            if not 0 < weight < math.inf:
+                raise UserError(f"the smoothness of {name} has the weight {weight}: give a finite number above zero")
+            near = element_neighbours(body_of_elements(scene, name).elements.indices)
+            if not len(near):
+                raise UserError(f"no elements of {name} are neighbours: leave its smoothness out")
+            pairs.append(near + ends[name] - np.size(params[name].value))
+            weights.append(np.full(len(near), weight / len(near)))
+        return Smoothness(np.concatenate(pairs), np.concatenate(weights), dict(smooth or {}))
+
+    def penalty(self, scaled: torch.Tensor) -> torch.Tensor:
+        """Penalty [S] of scaled coordinates [S, K], differentiable."""
+        pairs = torch.as_tensor(self.pairs, device=scaled.device)
+        weights = torch.as_tensor(self.weights).to(scaled)
+        return (weights * (scaled[:, pairs[:, 0]] - scaled[:, pairs[:, 1]]) ** 2).sum(dim=1)
+
+    def matrix(self, ranges: np.ndarray) -> np.ndarray:
+        """H [K, K] with which the penalty is x^T H x of the unknowns x in parts of their ranges [K] (scaled units)."""
+        rows = np.zeros((len(self.pairs), len(ranges)))
+        each = np.arange(len(self.pairs))
+        for column, sign in enumerate((1.0, -1.0)):
+            rows[each, self.pairs[:, column]] = sign * ranges[self.pairs[:, column]]
+        return rows.T @ (self.weights[:, None] * rows)
+
+
+def body_of_elements(scene: Scene, name: str) -> Deformable:
+    """The deformable body whose every element has its own number in the parameter ``name``.
+
+    Raises:
+        UserError: there is none.
+    """
+    body, _, key = name.partition(".")
+    part = next((part for part in scene.deformables if part.name == body), None)
+    shape = np.shape(scene.table[name].value)
+    if part is None or not has_own_number(part, key, shape):
+        raise UserError(
+            f"{name} has no number for each element of a solid, cloth or flat body: give its material an array [E] to smooth it"
+        )
+    return part
+
+
+def has_own_number(part: Deformable, key: str, shape: tuple[int, ...]) -> bool:
+    """Whether the parameter "<body>.<key>" of this shape has a number for every solid element or triangle of a body."""
+    per_element = key != "mass" and not key.startswith("bending.")
+    return per_element and part.elements.indices.shape[1] > 2 and shape == (len(part.elements.indices),)

@@ -1,0 +1,89 @@
+"""Sentences about what a film cannot tell, each with its error bar."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from risp_torch.inversion.unknowns import Unknowns
+
+MOST_NAMED = 12  # unknowns that a sentence lists, and sentences
+MOST_RANGES = 10  # beyond so many times the range an error bar is no number any more
+
+
+def unseen_directions(directions: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[str]:
+    """Sentences about directions that the film cannot tell, one for all beyond the first few.
+
+    Args:
+        directions: [K, W] unit vectors in parts of the ranges, the worst first.
+        sd: [W] standard deviations of the amounts along them.
+        unknowns: of the inversion.
+    """
+    sentences = [describe_direction(directions[:, k], unknowns, sd[k]) for k in range(min(len(sd), MOST_NAMED))]
+    rest = sd[MOST_NAMED:]
+    if len(rest):
+        span = f"{_size(rest.min(), 'times the ranges', 'linear')} to {_size(rest.max(), 'times the ranges', 'linear')}"
+        sentences.append(f"{len(rest)} combinations more (error bars {span})")
+    return sentences
+
+
+def hardly_fixed(which: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[str]:
+    """Sentences about unknowns with wide error bars, one for all of a parameter that has many.
+
+    Args:
+        which: [K] flags.
+        sd: [K] standard deviations, scaled units.
+        unknowns: of the inversion.
+    """
+    remarks = []
+    for name, part in unknowns.groups.items():
+        own = [k for k in range(part.start, part.stop) if which[k]]
+        unit, scale = unknowns.units[part.start], unknowns.scales[part.start]
+        if len(own) > MOST_NAMED:
+            remarks.append(
+                f"{len(own)} of the {part.stop - part.start} numbers of {name} are hardly fixed: their error bars of "
+                f"{_size(np.median(sd[own]), unit, scale)} (median) are wider than a quarter of their ranges"
+            )
+            continue
+        remarks += [
+            f"{unknowns.labels[k]} is hardly fixed: its error bar of {_size(sd[k], unit, scale)} is wider than a quarter of its "
+            "range"
+            for k in own
+        ]
+    return remarks
+
+
+def describe_direction(direction: np.ndarray, unknowns: Unknowns, sd: float) -> str:
+    """One sentence about a direction [K] (in parts of the ranges) that the film cannot tell, with its error bar.
+
+    Args:
+        direction: unit vector.
+        unknowns: of the inversion.
+        sd: standard deviation of the amount along it.
+    """
+    labels = np.array(unknowns.labels)
+    large = np.abs(direction) >= min(0.2, 0.5 * np.abs(direction).max())  # of many unknowns none need have a large part
+    bar = f"error bar {_size(sd, 'times its range' if large.sum() == 1 else 'times the ranges', 'linear')}"
+    if large.sum() > MOST_NAMED:
+        first = labels[np.abs(direction).argmax()]
+        return f"{large.sum()} of the {len(labels)} unknowns, {first} first, only in combination ({bar})"
+    parts = [str(label) for label in labels[large]]
+    if len(parts) == 1:
+        k = int(np.flatnonzero(large)[0])
+        if sd <= MOST_RANGES:
+            bar = f"error bar {_size(sd * unknowns.scaled_range()[k], unknowns.units[k], unknowns.scales[k])}"
+        return f"{parts[0]} leaves no trace in the film ({bar})"
+    decades = direction * unknowns.scaled_range()
+    chosen = decades[large]
+    logs = all(scale == "log10" for scale, part in zip(unknowns.scales, large, strict=True) if part)
+    names = ", ".join(parts)
+    if logs and np.ptp(chosen) < 0.15 * np.abs(chosen).mean():
+        return f"{names} only up to a common scale ({bar})"
+    signs = ", ".join(f"{'+' if value > 0 else '-'}{label}" for label, value in zip(parts, chosen, strict=True))
+    return f"{names} only in combination ({signs} together leave no trace: {bar})"
+
+
+def _size(sd: float, unit: str, scale: str) -> str:
+    """An error bar in words: "± 0.4 m/s", "± 1.2 decades", "above 10 times its range"."""
+    if unit.startswith("times") and sd > MOST_RANGES:
+        return f"above {MOST_RANGES:g} {unit}"
+    return f"± {sd:.2g} {'decades' if scale == 'log10' else unit}".rstrip()

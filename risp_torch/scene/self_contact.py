@@ -1,0 +1,150 @@
+"""Contact of the surfaces of a scene's deformable bodies with themselves and with one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+
+from risp_torch.scene.body import CONTACT_FIELDS, add_contact
+from risp_torch.scene.deformable import Deformable
+from risp_torch.scene.elements import Net, Sheet, Solid
+from risp_torch.scene.items import Contact
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.parameters import ParameterTable
+from risp_torch.suggest import unknown_name_error
+from ti_sim.base.errors import UserError
+from ti_sim.deformable.self_contact_layout import triangle_rings
+from ti_sim.meshes.boundary import boundary_faces
+
+PREFIX = "self_contact"  # of the parameter names
+_LEAST_START = 1e-3  # of the thickness: vertices that start nearer to a triangle have no direction in which to be pushed
+
+
+@dataclass(frozen=True, eq=False)
+class SelfContact:
+    """Surfaces that touch.
+
+    Attributes:
+        bodies: names of the bodies.
+        triangles: [S, 3] particles among all of the scene.
+        thickness: distance at which they touch [m].
+    """
+
+    bodies: tuple[str, ...]
+    triangles: np.ndarray
+    thickness: float
+
+
+def make_self_contact(
+    table: ParameterTable, parts: Sequence[Deformable], *, contact: Contact, thickness: float, bodies: Sequence[str] | None
+) -> SelfContact:
+    """Name the numbers of a contact in the table and return it (arguments: ``Scene.add_self_contact``)."""
+    if f"{PREFIX}.stiffness" in table.params:
+        raise UserError("the scene has self-contact already: call add_self_contact once, with all bodies that take part")
+    if not parts:
+        raise UserError("self-contact needs deformable bodies, and the scene has none yet: add them first")
+    if not 0 < thickness < np.inf:
+        raise UserError(f"self-contact has the thickness {thickness} m: give a finite length above zero")
+    names = [part.name for part in parts]
+    given = (bodies,) if isinstance(bodies, str) else bodies
+    chosen = tuple(dict.fromkeys(names if given is None else given))
+    for name in chosen:
+        if name not in names:
+            raise unknown_name_error("deformable body", name, names)
+    if not chosen:
+        raise UserError("self-contact names no body: name some, or leave bodies out for all")
+    joined = [parts[names.index(name)] for name in chosen]
+    surfaces = [surface_triangles(part) for part in joined]
+    for part, faces in zip(joined, surfaces, strict=True):
+        _check_rest(part, faces, thickness)
+    triangles = np.concatenate([faces + part.first for part, faces in zip(joined, surfaces, strict=True)])
+    values = table.values()
+    start = torch.cat([part.start(values) for part in parts], dim=1)[0].detach().cpu().double().numpy()
+    _check_start(parts, start, triangles, thickness)
+    add_contact(table, PREFIX, contact)
+    return SelfContact(chosen, triangles.astype(np.int32), float(thickness))
+
+
+def self_contact_rows(values: Values) -> torch.Tensor:
+    """[B, 4] ke, kd, kf, mu; zeros without self-contact."""
+    some = values["gravity"]
+    if f"{PREFIX}.stiffness" not in values:
+        return some.new_zeros(len(some), 4)
+    return torch.stack([values[f"{PREFIX}.{field}"] for field in CONTACT_FIELDS], dim=-1)
+
+
+def surface_triangles(part: Deformable) -> np.ndarray:
+    """Triangles [S, 3] of a body's surface, counted within the body.
+
+    Raises:
+        UserError: it has none that can touch.
+    """
+    if isinstance(part.elements, Solid):
+        return boundary_faces(part.elements.indices, part.name)[0]
+    if isinstance(part.elements, Sheet) and not np.any(part.elements.normal):
+        return part.elements.indices
+    kind = "springs, which have no surface" if isinstance(part.elements, Net) else "a flat body, whose triangles lie in one plane"
+    raise UserError(f"{part.name} cannot take part in self-contact: it is made of {kind}; name the solids and cloths in bodies")
+
+
+def near_pairs(points: np.ndarray, triangles: np.ndarray, reach: float) -> list[tuple[float, int, int]]:
+    """Pairs of a vertex and a triangle that are nearer than ``reach`` and not joined by an edge, as (distance, vertex, triangle).
+
+    Args:
+        points: [P, 3] m.
+        triangles: [S, 3] points.
+        reach: m.
+    """
+    vertices = np.unique(triangles)
+    corners = points[triangles]
+    middle = corners.mean(axis=1)
+    radius = np.linalg.norm(corners - middle[:, None], axis=2).max(axis=1)
+    rings = triangle_rings(triangles)
+    found = []
+    for triangle, near in enumerate(cKDTree(points[vertices]).query_ball_point(middle, radius + reach)):
+        others = np.setdiff1d(vertices[near], rings[triangle])
+        if len(others):
+            distances = _distances(points[others], corners[triangle])
+            found += [(float(d), int(v), triangle) for d, v in zip(distances, others, strict=True) if d < reach]
+    return sorted(found)
+
+
+def _distances(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """Distances [N] of points [N, 3] to a triangle with corners [3, 3]."""
+    sides = []
+    for a, b in pairwise([*corners, corners[0]]):
+        along = np.clip((points - a) @ (b - a) / ((b - a) @ (b - a)), 0.0, 1.0)
+        sides.append(np.linalg.norm(points - a - along[:, None] * (b - a), axis=1))
+    normal = np.cross(corners[1] - corners[0], corners[2] - corners[0])
+    inside = np.ones(len(points), dtype=bool)
+    for a, b in pairwise([*corners, corners[0]]):
+        inside &= np.cross(b - a, points - a) @ normal >= 0
+    height = np.abs((points - corners[0]) @ normal) / np.linalg.norm(normal)
+    return np.where(inside, height, np.min(sides, axis=0))
+
+
+def _check_rest(part: Deformable, faces: np.ndarray, thickness: float) -> None:
+    """Raise a UserError where a body at rest would touch itself."""
+    for distance, vertex, triangle in near_pairs(part.rest, faces, thickness)[:1]:
+        raise UserError(
+            f"self-contact has the thickness {thickness:g} m, and in the rest shape of {part.name!r} vertex {vertex} is "
+            f"{distance:.3g} m from triangle {faces[triangle].tolist()}, to which no edge joins it: give a thickness below that"
+        )
+
+
+def _check_start(parts: Sequence[Deformable], start: np.ndarray, triangles: np.ndarray, thickness: float) -> None:
+    """Raise a UserError where a vertex starts on a triangle."""
+    for distance, vertex, triangle in near_pairs(start, triangles, _LEAST_START * thickness)[:1]:
+        on, of = (
+            next(part for part in parts if part.first <= p < part.first + part.count) for p in (vertex, triangles[triangle, 0])
+        )
+        raise UserError(
+            f"vertex {vertex - on.first} of {on.name!r} starts {distance:.3g} m from triangle "
+            f"{(triangles[triangle] - of.first).tolist()} of {of.name!r}, so that self-contact has no direction to part them in: "
+            "start with some distance between them"
+        )

@@ -1,0 +1,112 @@
+"""Gradients of policies: from weights through the motion, the picture and, in a closed loop, what is seen of it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.func import functional_call
+
+from risp_torch.control import Aim, ControlTask, FeedbackPolicy, Goal, RispObserver, StateObserver, closed_loop, open_loop
+from risp_torch.control.objectives import blurred
+from risp_torch.control.rollouts import Drive
+from risp_torch.control.windows import Windows, joined_states, last_state
+from risp_torch.gradients import check_torch
+from risp_torch.network import NetworkSettings, RispNetwork
+from risp_torch.scene import Scene
+from tests.reference.control_scene import make_control, make_scene
+
+
+def setting(size: int = 16) -> tuple[Scene, ControlTask, Aim]:
+    scene = make_scene(frames=3, size=size)
+    task = make_control(scene)
+    return scene, task, Aim(scene, task, task.goal(scene, 0))
+
+
+def check_weights(policy: torch.nn.Module, drive: Drive, aim: Aim) -> None:
+    """``gradcheck`` of the image objective with respect to every weight of a policy."""
+    weights = {name: value.detach().cpu().numpy() for name, value in policy.named_parameters()}
+
+    def loss(given: dict[str, torch.Tensor]) -> torch.Tensor:
+        driven = drive(_With(policy, given))
+        return 1e3 * aim.loss(driven, "image")
+
+    report = check_torch(loss, weights, step=1e-5, max_entries=10, floor=1e-9)
+    assert report.ok, report.table()
+
+
+class _With(torch.nn.Module):
+    """A policy with other weights."""
+
+    def __init__(self, policy: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
+        super().__init__()
+        self.policy, self.weights = policy, weights
+        self.observations = getattr(policy, "observations", None)
+
+    def forward(self, *arguments: torch.Tensor) -> torch.Tensor:
+        return functional_call(self.policy, self.weights, arguments)
+
+
+def test_open_loop() -> None:
+    scene, task, aim = setting()
+    check_weights(task.policy(scene, 1), open_loop(scene, task), aim)
+
+
+def feedback_policy(observer: StateObserver | RispObserver, scene: Scene) -> FeedbackPolicy:
+    outputs = len(scene.deformables[0].elements.indices)
+    return FeedbackPolicy(observer.size, outputs, hidden=(3,), limit=0.3, seed=2)
+
+
+def risp_observer(scene: Scene, aim: Aim) -> RispObserver:
+    torch.manual_seed(3)
+    network = RispNetwork(NetworkSettings(outputs=2, size=64, width=2)).double().requires_grad_(False)
+    return RispObserver(scene, network, aim.pictures[-1])
+
+
+@pytest.mark.parametrize("kind", ["state", "risp"])
+def test_closed_loop(kind: str) -> None:
+    scene, task, aim = setting(size=64 if kind == "risp" else 16)
+    observer = StateObserver(scene, task, aim.places[-1]) if kind == "state" else risp_observer(scene, aim)
+    check_weights(feedback_policy(observer, scene), closed_loop(scene, task, observer, every=2), aim)
+
+
+def test_windows_are_one_motion() -> None:
+    """Rows over time, of the actuation and of the load, are those of the window's frames."""
+    scene = make_scene(frames=5)
+    rows = torch.tensor(np.random.default_rng(0).uniform(-0.2, 0.2, (10, 4)))
+    whole = scene.rollout({"sheet.actuation": rows}, worlds=1)
+    windows = Windows(scene)
+    parts, state = [], None
+    for first, count in ((0, 2), (2, 2), (4, 1)):
+        given = {"sheet.actuation": rows[2 * first : 2 * (first + count)]}
+        parts.append(windows.rollout(first, count, given, state0=state))
+        state = last_state(scene, parts[-1])
+    joined = joined_states(parts)
+    torch.testing.assert_close(joined.particle_q, whole.particle_q, rtol=0, atol=1e-14)
+    torch.testing.assert_close(joined.particle_qd, whole.particle_qd, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("measure, direction", [("center", None), ("along", (0.0, 0.0, -2.0)), ("vertices", None)])
+def test_measures(measure: str, direction: tuple[float, ...] | None) -> None:
+    """Errors and losses of a goal that lies (3, 0, 4) cm beside the last frame, in parts of the size of 20 cm."""
+    scene, task, _ = setting()
+    task = replace(task, measure=measure, direction=direction, penalty=0.0)
+    driven = open_loop(scene, task)(task.policy(scene, 0))
+    places = driven.states.particle_q[0, -1:].detach() - torch.tensor((0.03, 0.0, 0.04), dtype=torch.float64)
+    aim = Aim(scene, task, Goal(places), seen=False)
+    expected = 0.2 if measure == "along" else 0.25
+    assert aim.error(driven) == pytest.approx(expected, rel=1e-9)
+    assert float(aim.loss(driven, "state").detach()) == pytest.approx(expected**2, rel=1e-9)
+
+
+def test_blur_is_a_gaussian() -> None:
+    point = torch.zeros(1, 33, 41, 1, dtype=torch.float64)
+    point[0, 16, 20] = 1.0
+    picture = blurred(point, 2.0)[0, :, :, 0]
+    assert float(picture.sum()) == pytest.approx(1.0)
+    y, x = np.mgrid[-16:17, -20:21]
+    ratio = picture[16, 23] / picture[16, 20]
+    assert float(ratio) == pytest.approx(np.exp(-9 / 8))
+    assert float((picture * torch.tensor(x**2 + y**2)).sum()) == pytest.approx(8.0, rel=0.05)
+
+

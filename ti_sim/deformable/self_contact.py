@@ -1,0 +1,209 @@
+"""Contact of a surface's vertices with its triangles: the law of one pair, its adjoint, and the sum over the pairs of a part.
+
+With y = sum_k w_k x_k the point of the triangle (in its face, on an edge or a corner) that is closest to the vertex x, r = x - y,
+d = |r| and n = r / d, the vertex feels the law of ``ti_sim.rigid.contact`` at the height d - h above a plane with normal n, where
+h is the thickness, at the velocity relative to the point; corners feel -w_k of it. No momentum is made, and without friction no
+angular momentum either, as the force points along r. A vertex that lies on the triangle (d = 0) feels none: it has no normal.
+
+The closest point is a continuous function of all positions, so that the force is too. Its derivative jumps where the closest
+point passes from one region of the triangle to another, besides the kinks of the law.
+"""
+
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec4
+from ti_sim.deformable.corners import OwnCopy, add_corner, add_state_corner, load_dual, load_position, load_velocity
+from ti_sim.deformable.self_contact_layout import COUNTS, THICKNESS, TRIANGLES
+from ti_sim.deformable.self_contact_lists import corner_of, first_pair, listed_part, renew
+from ti_sim.deformable.triangle_distance import CORNER, FACE, FAR_EDGE, FIRST_EDGE, closest_on_triangle
+from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
+
+
+@ti.func
+def contact_row(contacts: ti.template(), out: ti.template(), states: ti.template(), particle):
+    """Row of ``out`` that a force on a particle is added to: where elements have slots, the last P ones."""
+    place = particle
+    if ti.static(not isinstance(contacts.gather, OwnCopy) and contacts.gather):
+        place += out.shape[1] - states.shape[2]
+    return place
+
+
+@ti.func
+def add_force(contacts: ti.template(), out: ti.template(), states: ti.template(), b, particle, value):
+    """Add a force to what contacts give a particle; the threads of a GPU share the place."""
+    if ti.static(not isinstance(contacts.gather, OwnCopy) and contacts.gather):
+        place = contact_row(contacts, out, states, particle)
+        for k in ti.static(range(3)):
+            ti.atomic_add(out[b, place, k], value[k])
+    else:
+        add_corner(contacts.gather, out, b, 0, particle, 0, value)
+
+
+@ti.func
+def add_state(contacts: ti.template(), out: ti.template(), states: ti.template(), b, particle, position, velocity):
+    """``add_force`` of the adjoints of a particle's position and velocity."""
+    if ti.static(not isinstance(contacts.gather, OwnCopy) and contacts.gather):
+        place = contact_row(contacts, out, states, particle)
+        for k in ti.static(range(3)):
+            ti.atomic_add(out[b, place, k], position[k])
+            ti.atomic_add(out[b, place, 3 + k], velocity[k])
+    else:
+        add_state_corner(contacts.gather, out, b, 0, particle, position, velocity)
+
+
+@ti.func
+def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, triangle, i, dt):
+    """Add the force between a triangle and particle i to ``out``, where they touch."""
+    thickness = contacts.reals[b, THICKNESS]
+    a, j, k = corner_of(contacts, triangle, 0), corner_of(contacts, triangle, 1), corner_of(contacts, triangle, 2)
+    origin = load_position(states, b, row, a)
+    e1, e2 = load_position(states, b, row, j) - origin, load_position(states, b, row, k) - origin
+    p = load_position(states, b, row, i) - origin
+    s, t, _region = closest_on_triangle(p, e1, e2)
+    r = p - s * e1 - t * e2
+    square = r.dot(r)
+    if 0 < square and square < thickness * thickness:
+        d = ti.sqrt(square)
+        u = load_velocity(states, b, row, i) - (1 - s - t) * load_velocity(states, b, row, a)
+        u -= s * load_velocity(states, b, row, j) + t * load_velocity(states, b, row, k)
+        ke, kd = contacts.material[b, 0], contacts.material[b, 1]
+        kf, mu = contacts.material[b, 2], contacts.material[b, 3]
+        force = contact_force_along(r / d, d - thickness, u, ke, kd, kf, mu, dt)
+        add_force(contacts, out, states, b, i, force)
+        add_force(contacts, out, states, b, a, -(1 - s - t) * force)
+        add_force(contacts, out, states, b, j, -s * force)
+        add_force(contacts, out, states, b, k, -t * force)
+
+
+@ti.func
+def weight_multipliers(region, e1, e2, s_bar, t_bar):
+    """Multipliers (l1, l2) of the conditions r . e1 = 0 and r . e2 = 0 that hold the closest point in its region.
+
+    Args:
+        region: of ``closest_on_triangle``.
+        e1, e2: edges of the triangle [m].
+        s_bar, t_bar: adjoints of the closest point's two weights.
+    """
+    l1, l2 = 0.0, 0.0
+    g11, g12, g22 = e1.dot(e1), e1.dot(e2), e2.dot(e2)
+    if region == FACE:
+        inverse = 1 / (g11 * g22 - g12 * g12)
+        l1, l2 = (g22 * s_bar - g12 * t_bar) * inverse, (g11 * t_bar - g12 * s_bar) * inverse
+    elif region != CORNER:
+        # An edge holds one condition, of its own direction c1 e1 + c2 e2.
+        c1, c2 = 0.0, 1.0
+        if region == FIRST_EDGE:
+            c1, c2 = 1.0, 0.0
+        elif region == FAR_EDGE:
+            c1 = -1.0
+        length = c1 * c1 * g11 + 2 * c1 * c2 * g12 + c2 * c2 * g22
+        along = (c1 * s_bar + c2 * t_bar) / length
+        l1, l2 = c1 * along, c2 * along
+    return l1, l2
+
+
+@ti.func
+def pair_force_adjoint(
+    contacts: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(), b, row, triangle, i, dt
+):
+    """Adjoint of ``pair_force`` with the dual [B, P, 3] of the forces: adds to out [B, rows, 6].
+
+    Returns:
+        Adjoints of (ke, kd, kf, mu), zeros where the two do not touch.
+    """
+    material_bar = vec4(0.0)
+    thickness = contacts.reals[b, THICKNESS]
+    a, j, k = corner_of(contacts, triangle, 0), corner_of(contacts, triangle, 1), corner_of(contacts, triangle, 2)
+    origin = load_position(states, b, row, a)
+    e1, e2 = load_position(states, b, row, j) - origin, load_position(states, b, row, k) - origin
+    p = load_position(states, b, row, i) - origin
+    s, t, region = closest_on_triangle(p, e1, e2)
+    r = p - s * e1 - t * e2
+    square = r.dot(r)
+    if 0 < square and square < thickness * thickness:
+        d = ti.sqrt(square)
+        n = r / d
+        va, vj, vk = load_velocity(states, b, row, a), load_velocity(states, b, row, j), load_velocity(states, b, row, k)
+        wa, wj, wk = load_dual(dual, b, a), load_dual(dual, b, j), load_dual(dual, b, k)
+        u = load_velocity(states, b, row, i) - va - s * (vj - va) - t * (vk - va)
+        w = load_dual(dual, b, i) - wa - s * (wj - wa) - t * (wk - wa)
+        ke, kd = contacts.material[b, 0], contacts.material[b, 1]
+        kf, mu = contacts.material[b, 2], contacts.material[b, 3]
+        force = contact_force_along(n, d - thickness, u, ke, kd, kf, mu, dt)
+        n_bar, gap_bar, u_bar, material_bar_here = contact_force_along_adjoint(n, d - thickness, u, ke, kd, kf, mu, dt, w)
+        material_bar = material_bar_here
+        r_bar = n_bar / d + gap_bar * n
+        s_bar = -force.dot(wj - wa) - u_bar.dot(vj - va) - r_bar.dot(e1)
+        t_bar = -force.dot(wk - wa) - u_bar.dot(vk - va) - r_bar.dot(e2)
+        l1, l2 = weight_multipliers(region, e1, e2, s_bar, t_bar)
+        p_bar = r_bar + l1 * e1 + l2 * e2
+        e1_bar, e2_bar = l1 * r - s * p_bar, l2 * r - t * p_bar
+        add_state(contacts, out, states, b, i, p_bar, u_bar)
+        add_state(contacts, out, states, b, a, -p_bar - e1_bar - e2_bar, -(1 - s - t) * u_bar)
+        add_state(contacts, out, states, b, j, e1_bar, -s * u_bar)
+        add_state(contacts, out, states, b, k, e2_bar, -t * u_bar)
+    return material_bar
+
+
+@ti.func
+def part_contacts(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, part, parts, dt):
+    """Add the forces between the triangles of one of ``parts`` equal parts and the vertices that they touch.
+
+    Args:
+        contacts: ``SelfContactArrays``, whose hash is no older than its skin allows.
+        states: [B, rows, P, 6] m, m/s.
+        out: forces [N], as of ``element_force``.
+        b: world.
+        row: of the states.
+        part: number of the part.
+        parts: how many there are.
+        dt: physics step [s].
+    """
+    triangles = contacts.table[TRIANGLES]
+    first, end = triangles * part // parts, triangles * (part + 1) // parts
+    triangle, after = first, -1
+    while triangle < end:
+        triangle, after = listed_part(contacts, b, part, first, end, triangle, after)
+        pairs = first_pair(contacts, part)
+        for pair in range(contacts.ints[b, COUNTS + 2 * part]):
+            at = pairs + 2 * pair
+            pair_force(contacts, states, out, b, row, contacts.ints[b, at], contacts.ints[b, at + 1], dt)
+
+
+@ti.func
+def part_contacts_adjoint(
+    contacts: ti.template(), material_bar: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
+    b, row, part, parts, dt,
+):  # fmt: skip
+    """Adjoint of ``part_contacts`` with the dual [B, P, 3] of the forces: adds to out [B, rows, 6] and to material_bar
+    [B, rows, 4], row part modulo rows."""
+    triangles = contacts.table[TRIANGLES]
+    first, end = triangles * part // parts, triangles * (part + 1) // parts
+    triangle, after = first, -1
+    total = vec4(0.0)
+    while triangle < end:
+        triangle, after = listed_part(contacts, b, part, first, end, triangle, after)
+        pairs = first_pair(contacts, part)
+        for pair in range(contacts.ints[b, COUNTS + 2 * part]):
+            at = pairs + 2 * pair
+            i = contacts.ints[b, at + 1]
+            total += pair_force_adjoint(contacts, states, dual, out, b, row, contacts.ints[b, at], i, dt)
+    if ti.abs(total).sum() > 0:
+        for k in ti.static(range(4)):
+            ti.atomic_add(material_bar[b, part % material_bar.shape[1], k], total[k])
+
+
+@ti.func
+def all_contacts(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, step, dt):
+    """``part_contacts`` of all triangles, with a new hash where ``step`` needs one; for one thread."""
+    renew(contacts, states, b, row, step)
+    part_contacts(contacts, states, out, b, row, 0, 1, dt)
+
+
+@ti.func
+def all_contacts_adjoint(
+    contacts: ti.template(), material_bar: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
+    b, row, step, dt,
+):  # fmt: skip
+    """Adjoint of ``all_contacts``, as ``part_contacts_adjoint``."""
+    renew(contacts, states, b, row, step)
+    part_contacts_adjoint(contacts, material_bar, states, dual, out, b, row, 0, 1, dt)

@@ -1,0 +1,89 @@
+"""Forces of self-contact at an instant, and their derivatives."""
+
+import numpy as np
+
+from ti_sim.articulated.solver import views
+from ti_sim.base.arrays import Array, reals_like_family, zeros_like_family
+from ti_sim.base.runtime import compiled_lightly, ti
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.instant import states_at
+from ti_sim.deformable.model import DeformableModel
+from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
+from ti_sim.deformable.self_contact_lists import self_contact_arrays
+from ti_sim.deformable.self_contact_tables import self_contact_memory
+from ti_sim.deformable.states import sum_rows
+
+
+@ti.kernel
+def sum_contacts(
+    states: ti.types.ndarray(), force: ti.types.ndarray(), dt: float, contact_material: ti.types.ndarray(),
+    contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(), contact_reals: ti.types.ndarray(),
+):  # fmt: skip
+    """Add the forces of self-contact at states [B, 1, P, 6] to force [B, P, 3]."""
+    for b in range(states.shape[0]):
+        contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
+        all_contacts(contacts, states, force, b, 0, 0, dt)
+
+
+@ti.kernel
+def sum_contact_adjoints(
+    states: ti.types.ndarray(), dual: ti.types.ndarray(), bar: ti.types.ndarray(), dt: float,
+    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
+    contact_reals: ti.types.ndarray(), contact_bar: ti.types.ndarray(),
+):  # fmt: skip
+    """Add the derivatives of dual [B, P, 3] . force at states [B, 1, P, 6] to bar [B, P, 6] and contact_bar [B, 1, 4]."""
+    for b in range(states.shape[0]):
+        contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
+        all_contacts_adjoint(contacts, contact_bar, states, dual, bar, b, 0, 0, dt)
+
+
+@compiled_lightly
+def self_contact_forces(
+    model: DeformableModel, inputs: DeformableInputs, particle_q: Array, particle_qd: Array, *, dt: float
+) -> Array:
+    """Forces of self-contact on the particles.
+
+    Args:
+        model: whose ``contact_triangles`` touch vertices.
+        inputs: numbers of every world.
+        particle_q: [B, P, 3] positions [m].
+        particle_qd: [B, P, 3] velocities [m/s].
+        dt: physics step [s], which limits damping at the onset of a contact (see ``ti_sim.rigid.contact``).
+
+    Returns:
+        [B, P, 3] forces [N]; zeros where the model has no self-contact.
+
+    Raises:
+        UserError: shapes or precision do not fit.
+    """
+    states = states_at(model, inputs, particle_q, particle_qd)
+    force = zeros_like_family(inputs.particle_mass, tuple(particle_q.shape))
+    if model.with_self_contact:
+        sum_contacts(*views(states, force, float(dt), *self_contact_memory(model, inputs, step=0, parts=1)))
+    return force
+
+
+@compiled_lightly
+def self_contact_adjoint(
+    model: DeformableModel, inputs: DeformableInputs, particle_q: Array, particle_qd: Array, dual: np.ndarray, *, dt: float
+) -> tuple[Array, Array]:
+    """Derivatives of dual . ``self_contact_forces``.
+
+    Args:
+        model, inputs, particle_q, particle_qd, dt: as of ``self_contact_forces``.
+        dual: [B, P, 3].
+
+    Returns:
+        [B, P, 6] by positions and velocities, [B, 4] by the material.
+
+    Raises:
+        UserError: shapes or precision do not fit.
+    """
+    like, (worlds, particles, _) = inputs.particle_mass, particle_q.shape
+    states = states_at(model, inputs, particle_q, particle_qd)
+    bar, row, material_bar = (zeros_like_family(like, shape) for shape in ((worlds, particles, 6), (worlds, 1, 4), (worlds, 4)))
+    if model.with_self_contact:
+        memory = self_contact_memory(model, inputs, step=0, parts=1)
+        sum_contact_adjoints(*views(states, reals_like_family(like, dual), bar, float(dt), *memory, row))
+        sum_rows(*views(row, material_bar))
+    return bar, material_bar

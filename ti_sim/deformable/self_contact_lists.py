@@ -1,0 +1,327 @@
+"""Which vertices may touch which triangles: a spatial hash of vertices, and lists of near pairs with a skin (Taichi functions).
+
+A list holds, for one part of the triangles, all pairs nearer than thickness + skin when the hash was built; it serves until some
+particle has moved by half a skin, apart from a common drift, which changes no distance. Forces do not depend on it: it holds more
+pairs than touch, always in the same order (triangle by triangle, particles by number). Where a part has more pairs than its list
+has room for, the list is filled and used up again and again in each step: slower, and with the same result.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+from ti_sim.deformable.corners import load_position, load_velocity
+from ti_sim.deformable.particles import LARGEST
+from ti_sim.deformable.self_contact_layout import (
+    BUCKET,
+    BUCKETS,
+    BUILT,
+    CAPACITY,
+    CORNERS,
+    COUNTS,
+    DRIFT,
+    ENTRY,
+    ENTRY_POSITION,
+    INVERSE_CELL,
+    KEY,
+    MEMBER,
+    PAIRS,
+    POSITIONS,
+    REACH,
+    RING,
+    SLACK,
+    STALE,
+    VERTEX,
+    VERTICES,
+)
+from ti_sim.deformable.triangle_distance import closest_on_triangle
+
+
+@dataclass(frozen=True)
+class SelfContactArrays:
+    """What kernels read and write for self-contact, under one name.
+
+    Attributes:
+        gather: as of ``DeformableArrays``.
+        material: [B, 4] ke, kd, kf, mu.
+        table: [N] int32 of the model, see ``TRIANGLES``.
+        ints: [B, N] int32 hash and lists, see ``STALE``.
+        reals: [B, N] hash, see ``THICKNESS``.
+    """
+
+    gather: Any
+    material: Any
+    table: Any
+    ints: Any
+    reals: Any
+    _data_oriented = True  # lets a kernel keep it in a variable
+
+
+def self_contact_arrays(*arguments: Any) -> SelfContactArrays:
+    """``SelfContactArrays`` of a kernel's arguments, made while the kernel is compiled."""
+    return SelfContactArrays(*arguments)
+
+
+self_contact_arrays._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+
+
+@ti.func
+def corner_of(contacts: ti.template(), triangle, corner):
+    """Particle at a corner of a triangle."""
+    return contacts.table[CORNERS + 3 * triangle + corner]
+
+
+@ti.func
+def first_pair(contacts: ti.template(), part):
+    """Where a part's list of (triangle, particle) begins in ``ints``."""
+    return contacts.table[PAIRS] + 2 * part * contacts.table[CAPACITY]
+
+
+@ti.func
+def is_stale(contacts: ti.template(), b, step, nothing):
+    """Whether ``step`` needs a new hash.
+
+    Args:
+        nothing: 0, which the compiler must not know: adding it reads what other threads have written.
+    """
+    return ti.atomic_add(contacts.ints[b, STALE], nothing) == step
+
+
+@ti.func
+def hash_key(contacts: ti.template(), x, y, z):
+    """Bucket of a cell with whole numbers x, y, z."""
+    return ((x * 73856093) ^ (y * 19349663) ^ (z * 83492791)) & (contacts.table[BUCKETS] - 1)
+
+
+@ti.func
+def cell_of(contacts: ti.template(), b, x):
+    """Cell of a point, as three whole numbers of real type."""
+    return ti.floor(x * contacts.reals[b, INVERSE_CELL])
+
+
+@ti.func
+def stored_position(contacts: ti.template(), b, first, index):
+    """Position number ``index`` of those that begin at ``first`` in ``reals``."""
+    at = first + 3 * index
+    return vec3(contacts.reals[b, at], contacts.reals[b, at + 1], contacts.reals[b, at + 2])
+
+
+@ti.func
+def store_position(contacts: ti.template(), b, first, index, x):
+    """Write what ``stored_position`` reads."""
+    for k in ti.static(range(3)):
+        contacts.reals[b, first + 3 * index + k] = x[k]
+
+
+@ti.func
+def enter(contacts: ti.template(), states: ti.template(), b, row, q):
+    """Note where vertex q is in a row of states; its key."""
+    x = load_position(states, b, row, contacts.table[contacts.table[VERTEX] + q])
+    store_position(contacts, b, POSITIONS, contacts.table[contacts.table[VERTEX] + q], x)
+    cell = ti.cast(cell_of(contacts, b, x), ti.i32)
+    key = hash_key(contacts, cell.x, cell.y, cell.z)
+    contacts.ints[b, contacts.table[KEY] + q] = key
+    return key
+
+
+@ti.func
+def place(contacts: ti.template(), b, q, entry):
+    """Write vertex q to an entry of the hash."""
+    particle = contacts.table[contacts.table[VERTEX] + q]
+    contacts.ints[b, contacts.table[ENTRY] + entry] = particle
+    x = stored_position(contacts, b, POSITIONS, particle)
+    store_position(contacts, b, contacts.table[ENTRY_POSITION], entry, x)
+
+
+@ti.func
+def build_hash(contacts: ti.template(), states: ti.template(), b, row, step):
+    """Sort the vertices of world b into buckets by their places in a row of states, by one thread; no list is whole then.
+
+    Args:
+        contacts: ``SelfContactArrays``.
+        states: [B, rows, P, 6].
+        b: world.
+        row: of the states.
+        step: number of the step that the row is the start of.
+    """
+    vertices, start = contacts.table[VERTICES], contacts.table[BUCKET]
+    for bucket in range(contacts.table[BUCKETS]):
+        contacts.ints[b, start + 2 * bucket + 1] = 0
+    drift = vec3(0.0)
+    for q in range(vertices):
+        drift += load_velocity(states, b, row, contacts.table[contacts.table[VERTEX] + q])
+        end = start + 2 * enter(contacts, states, b, row, q) + 1
+        contacts.ints[b, end] = contacts.ints[b, end] + 1
+    total = 0
+    for bucket in range(contacts.table[BUCKETS]):
+        count = contacts.ints[b, start + 2 * bucket + 1]
+        contacts.ints[b, start + 2 * bucket] = total
+        contacts.ints[b, start + 2 * bucket + 1] = total
+        total += count
+    for q in range(vertices):
+        end = start + 2 * contacts.ints[b, contacts.table[KEY] + q] + 1
+        entry = contacts.ints[b, end]
+        contacts.ints[b, end] = entry + 1
+        place(contacts, b, q, entry)
+    for k in ti.static(range(3)):
+        contacts.reals[b, DRIFT + k] = drift[k] / vertices
+    contacts.ints[b, BUILT] = step
+
+
+@ti.func
+def forget_list(contacts: ti.template(), b, part):
+    """Have a part's list filled anew when it is needed."""
+    contacts.ints[b, COUNTS + 2 * part + 1] = 0
+
+
+@ti.func
+def renew(contacts: ti.template(), states: ti.template(), b, row, step):
+    """Build a new hash where ``step``, whose state is in a row of states, needs one; for one thread and one part."""
+    if is_stale(contacts, b, step, 0):
+        build_hash(contacts, states, b, row, step)
+        forget_list(contacts, b, 0)
+
+
+@ti.func
+def note_motion(contacts: ti.template(), states: ti.template(), b, row, p, step, dt):
+    """Mark the hash as stale for ``step``, whose state is in a row of states, where particle p has moved too far."""
+    if contacts.table[contacts.table[MEMBER] + p] == 1:
+        ahead = dt * (step - contacts.ints[b, BUILT])
+        moved = load_position(states, b, row, p) - stored_position(contacts, b, POSITIONS, p)
+        for k in ti.static(range(3)):
+            moved[k] -= ahead * contacts.reals[b, DRIFT + k]
+        square, slack = moved.dot(moved), contacts.reals[b, SLACK]
+        # Particles of a world that has diverged are let go.
+        if square > slack * slack and square < LARGEST:
+            contacts.ints[b, STALE] = step
+
+
+@ti.func
+def in_ring(contacts: ti.template(), triangle, particle):
+    """Whether a particle is a corner of a triangle, or joined to one by an edge."""
+    ring = contacts.table[RING]
+    found = 0
+    for n in range(contacts.table[ring + triangle], contacts.table[ring + triangle + 1]):
+        if contacts.table[n] == particle:
+            found = 1
+    return found == 1
+
+
+@ti.func
+def insert(contacts: ti.template(), b, triangle, particle, first, count, room):
+    """Add a particle to a triangle's pairs, which are sorted by particle; without room the last one is dropped.
+
+    Args:
+        first: where the triangle's pairs begin in ``ints``.
+        count: how many there are.
+        room: how many there may be.
+
+    Returns:
+        (count, dropped): the new number, and whether one was dropped.
+    """
+    dropped = count == room
+    slot = count
+    if dropped:
+        slot = count - 1
+        if contacts.ints[b, first + 2 * slot + 1] < particle:
+            slot = -1
+    if slot >= 0:
+        while slot > 0 and contacts.ints[b, first + 2 * ti.max(slot, 1) - 1] > particle:
+            contacts.ints[b, first + 2 * slot + 1] = contacts.ints[b, first + 2 * slot - 1]
+            slot -= 1
+        contacts.ints[b, first + 2 * slot + 1] = particle
+        contacts.ints[b, first + 2 * (count - ti.cast(dropped, ti.i32))] = triangle
+    return count + 1 - ti.cast(dropped, ti.i32), dropped
+
+
+@ti.func
+def list_triangle(contacts: ti.template(), b, triangle, after, first, room):
+    """List the vertices near a triangle when the hash was built, with numbers above ``after``.
+
+    Args:
+        first: where its pairs begin in ``ints``.
+        room: how many there may be; those with the lowest numbers are kept.
+
+    Returns:
+        (count, dropped): how many are listed, and whether more were found.
+    """
+    reach = contacts.reals[b, REACH]
+    origin = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 0))
+    second = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 1))
+    third = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 2))
+    low, high = ti.min(origin, second, third) - reach, ti.max(origin, second, third) + reach
+    low_cell = cell_of(contacts, b, low)
+    span = cell_of(contacts, b, high) - low_cell + 1
+    cells = span.x * span.y * span.z
+    count, dropped = 0, False
+    # A huge triangle looks at every vertex, which is sooner done than looking into all cells; one that is not finite, at none.
+    everywhere = cells > contacts.table[VERTICES]
+    visits, nx, ny = 0, 1, 1
+    if ti.abs(low).sum() + ti.abs(high).sum() < LARGEST:
+        visits = 1
+        if not everywhere:
+            nx, ny = ti.cast(span.x, ti.i32), ti.cast(span.y, ti.i32)
+            visits = ti.cast(cells, ti.i32)
+    for visit in range(visits):
+        cell = low_cell + vec3(visit % nx, visit // nx % ny, visit // (nx * ny))
+        begin, end = 0, contacts.table[VERTICES]
+        if not everywhere:
+            key = hash_key(contacts, ti.cast(cell.x, ti.i32), ti.cast(cell.y, ti.i32), ti.cast(cell.z, ti.i32))
+            bucket = contacts.table[BUCKET] + 2 * key
+            begin, end = contacts.ints[b, bucket], contacts.ints[b, bucket + 1]
+        for entry in range(begin, end):
+            x = stored_position(contacts, b, contacts.table[ENTRY_POSITION], entry)
+            inside = low.x <= x.x and low.y <= x.y and low.z <= x.z and x.x <= high.x and x.y <= high.y and x.z <= high.z
+            # Cells that share a bucket would find a vertex twice.
+            if inside and (everywhere or (cell_of(contacts, b, x) == cell).all()):
+                particle = contacts.ints[b, contacts.table[ENTRY] + entry]
+                e1, e2 = second - origin, third - origin
+                s, t, _region = closest_on_triangle(x - origin, e1, e2)
+                r = x - origin - s * e1 - t * e2
+                if r.dot(r) < reach * reach and particle > after:
+                    if not in_ring(contacts, triangle, particle):
+                        count, more = insert(contacts, b, triangle, particle, first, count, room)
+                        dropped = dropped or more
+    return count, dropped
+
+
+@ti.func
+def fill_list(contacts: ti.template(), b, part, triangle, after, end):
+    """Fill a part's list with pairs of the triangles from ``triangle`` on, of which particles up to ``after`` are done with.
+
+    Returns:
+        (triangle, after) from which to go on; triangle is ``end`` when all have been listed.
+    """
+    first, capacity = first_pair(contacts, part), contacts.table[CAPACITY]
+    count = 0
+    while triangle < end and count < capacity:
+        found, dropped = list_triangle(contacts, b, triangle, after, first + 2 * count, capacity - count)
+        count += found
+        if dropped:
+            after = contacts.ints[b, first + 2 * count - 1]
+        else:
+            triangle += 1
+            after = -1
+    contacts.ints[b, COUNTS + 2 * part] = count
+    return triangle, after
+
+
+@ti.func
+def listed_part(contacts: ti.template(), b, part, first, end, triangle, after):
+    """Have pairs of a part in its list: all, where it has room for them, or the next ones.
+
+    Args:
+        first, end: the part's first triangle, and the one after its last.
+        triangle, after: from which to go on (see ``fill_list``), ``first`` and -1 at the start.
+
+    Returns:
+        (triangle, after) from which to go on when these pairs are used up; triangle is ``end`` when they are the last ones.
+    """
+    whole = COUNTS + 2 * part + 1
+    next_triangle, next_after = end, -1
+    if contacts.ints[b, whole] == 0:
+        next_triangle, next_after = fill_list(contacts, b, part, triangle, after, end)
+        if triangle == first and after == -1 and next_triangle == end:
+            contacts.ints[b, whole] = 1
+    return next_triangle, next_after

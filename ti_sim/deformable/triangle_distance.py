@@ -1,0 +1,45 @@
+"""The point of a triangle that is closest to a given one (Taichi functions)."""
+
+from ti_sim.base.runtime import ti
+
+# Regions of a triangle in which the closest point may lie: its face, the edges along e1, e2 and e2 - e1, or a corner.
+FACE, FIRST_EDGE, SECOND_EDGE, FAR_EDGE, CORNER = range(5)
+
+
+@ti.func
+def closest_on_triangle(p, e1, e2):
+    """Closest point s e1 + t e2 of the triangle with corners 0, e1 and e2, by its Voronoi regions (Ericson, Real-time collision
+    detection, 2005).
+
+    Args:
+        p: point [m].
+        e1, e2: two of the triangle's edges [m].
+
+    Returns:
+        (s, t, region): the weights of e1 and e2, and where the point lies.
+    """
+    s, t, region = 0.0, 0.0, CORNER
+    d1, d2 = e1.dot(p), e2.dot(p)
+    g11, g12, g22 = e1.dot(e1), e1.dot(e2), e2.dot(e2)
+    d3, d4 = d1 - g11, d2 - g12
+    d5, d6 = d1 - g12, d2 - g22
+    if d1 > 0 or d2 > 0:
+        c = d1 * d4 - d3 * d2
+        if d3 >= 0 and d4 <= d3:
+            s = 1.0
+        elif c <= 0 and d1 >= 0 and d3 <= 0:
+            s, region = d1 / g11, FIRST_EDGE
+        elif d6 >= 0 and d5 <= d6:
+            t = 1.0
+        else:
+            b = d5 * d2 - d1 * d6
+            a = d3 * d6 - d5 * d4
+            if b <= 0 and d2 >= 0 and d6 <= 0:
+                t, region = d2 / g22, SECOND_EDGE
+            elif a <= 0 and d4 - d3 >= 0 and d5 - d6 >= 0:
+                t, region = (d4 - d3) / (d4 - d3 + d5 - d6), FAR_EDGE
+                s = 1 - t
+            else:
+                whole = a + b + c
+                s, t, region = b / whole, c / whole, FACE
+    return s, t, region
