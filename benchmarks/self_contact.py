@@ -19,9 +19,9 @@ TITLE = "Self-contact"
 
 CELLS = {512: 16, 2048: 32, 8192: 64}  # along a side, by number of triangles
 FRAMES = {512: 40, 2048: 16, 8192: 12}
-THICKNESS, RADIUS = 0.6, 1.5  # of the sheet, and of the bend at the start, in sides of a cell
-CONTACT = (100.0, 0.02, 0.02, 0.3)  # N/m, N s/m, N s/m, 1
-CLOSING = 2.0  # m/s, of the upper half towards the lower one
+THICKNESS, RADIUS = 0.6, 0.6  # of the sheet, and of the bend at the start, in sides of a cell
+CONTACT = (100.0, 0.05, 0.02, 0.3)  # N/m, N s/m, N s/m, 1
+CLOSING = 1.0  # m/s, of the upper half towards the lower one
 TARGET = 2.0  # of the times with and without self-contact
 # Newton 0.2's cloth with and without self-contact, measured earlier, not in this run.
 NEWTON = 23.0

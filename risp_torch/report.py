@@ -93,15 +93,17 @@ def plot_curves(
     *,
     logarithmic: Sequence[str] = (),
     levels: Mapping[str, tuple[str, float]] | None = None,
+    along: str = "iteration",
     title: str = "",
 ) -> None:
-    """Plot how searches went: for each kind of search the median of its runs, the span of all of them shaded.
+    """Plot how runs of several kinds went: for each kind the median of its runs, the span of all of them shaded.
 
     Args:
         path: picture to write.
-        panels: what is plotted upwards -> kind of search -> [runs, I]; one panel each, side by side.
+        panels: what is plotted upwards -> kind -> [runs, I]; one panel each, side by side.
         logarithmic: panels with a logarithmic axis.
         levels: panel -> label and value of a horizontal line, such as what was asked.
+        along: what is counted to the right.
         title: above all panels.
 
     Raises:
@@ -122,7 +124,7 @@ def plot_curves(
             if what in (levels or {}):
                 label, level = levels[what]
                 axes.axhline(level, color=_BOUNDS, linestyle=":", linewidth=1.2, label=label)
-            axes.set_xlabel("iteration")
+            axes.set_xlabel(along)
             axes.set_ylabel(what)
             axes.set_xlim(left=0)
             axes.legend()

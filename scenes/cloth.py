@@ -21,7 +21,9 @@ GRADIENT = ((0.9, 0.0, -0.8), (2.0, 0.0, -1.5), (-1.2, 0.0, 0.6))  # 1/s; the cl
 Field = Literal["uniform", "affine", "particles"]
 
 
-def make_scene(velocity: tuple[float, float, float] = (0.4, 2.0, 0.5), size: int = 128, field: Field = "uniform") -> Scene:
+def make_scene(
+    velocity: tuple[float, float, float] = (0.4, 2.0, 0.5), size: int = 128, field: Field = "uniform", stiffness: float = 150.0
+) -> Scene:
     """The cloth.
 
     Args:
@@ -29,6 +31,8 @@ def make_scene(velocity: tuple[float, float, float] = (0.4, 2.0, 0.5), size: int
         size: of the square picture [pixels].
         field: what is unknown of the velocity: "uniform", the same everywhere; "affine", which adds a gradient; "particles", the
             same affine field as one velocity for each particle (of those that are held nothing comes).
+        stiffness: Lamé's mu of the membrane, whose lambda is two thirds of it [N/m]. The stiffer, the sooner it stops a
+            stretching that it starts with, and the less of that is seen.
 
     Raises:
         UserError: another field.
@@ -44,7 +48,7 @@ def make_scene(velocity: tuple[float, float, float] = (0.4, 2.0, 0.5), size: int
     scene.add_cloth(
         "cloth",
         mesh=mesh,
-        material=Membrane(mu=150.0, lam=100.0, damping=0.05),
+        material=Membrane(mu=stiffness, lam=stiffness / 1.5, damping=0.05),
         bending=Bending(stiffness=2e-3, damping=2e-5),
         air=Air(drag=0.6, lift=0.2),
         density=0.2,

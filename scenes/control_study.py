@@ -48,7 +48,7 @@ class Study:
 STUDIES = {
     "gear": Study(tuple((goal, 0) for goal in range(6)), asked=0.05),
     "walker": Study(tuple((0, seed) for seed in range(5)), asked=0.05, within=20),
-    "jellyfish": Study(tuple((0, seed) for seed in range(3)), asked=0.10, up=True),
+    "jellyfish": Study(tuple((0, seed) for seed in range(3)), asked=0.05, up=True),
     "cloth_control": Study(tuple((goal, 0) for goal in range(5)), asked=0.03),
 }
 

@@ -1,8 +1,7 @@
-"""A cloth half of which is thrown over the other half: how much does it rub on itself?
+"""A cloth that is thrown over itself: how much does it rub?
 
-A square cloth of 40 cm lies on a table. One half of it turns about the middle line, comes down on the other half, slides and
-comes to rest on it. Both the cloth on itself and the cloth on the table are self-contact of surfaces; the table is a sheet whose
-particles never move.
+A square cloth of 40 cm lies on a table. Its left half is thrown up, turns over, comes down on the rest and stays there. Cloth on
+cloth and cloth on table both are contact of surfaces (``add_self_contact``); the table is a sheet that never moves.
 """
 
 import numpy as np

@@ -37,7 +37,7 @@ from risp_torch.control import (
 from risp_torch.control.report import film_of
 from risp_torch.control.windows import Windows, last_state
 from risp_torch.network import RispNetwork, load_network
-from risp_torch.report import comparison_video, format_table, plot_entries, write_strip
+from risp_torch.report import comparison_video, format_table, plot_curves, write_strip
 from risp_torch.task import resize_pictures
 
 LENGTH = 1.0  # m, what errors are parts of
@@ -47,10 +47,10 @@ FACTORS = (0.7, 1.0, 1.4)  # of Young's modulus, of the rods that are tried in t
 
 
 def make_control(scene: Scene) -> ControlTask:
-    """Hold the rod in the shape that a constant force has at rest, from the third tenth of a second on."""
+    """Hold the rod in the shape that it has at rest under a constant force."""
     return ControlTask(
         drives="press.force",
-        policy=lambda scene, seed: DirectPolicy(np.zeros(scene.frames), scale=0.2 * LIMIT),
+        policy=lambda scene, seed: DirectPolicy(np.zeros(scene.frames), scale=LIMIT),
         goal=lambda scene, number: Goal(at_rest(scene, HOLDING)[None], f"the rod at rest under {HOLDING:g} N"),
         size=LENGTH,
         measure="vertices",
@@ -188,11 +188,11 @@ def write_pictures(
     write_strip(out / "looking.png", picture, films["looking"], fps=rate)
     write_strip(out / "not_looking.png", picture, films["not looking"], fps=rate)
     comparison_video(out / "looking-not_looking.mp4", films["looking"], films["not looking"], rate)
-    curves = {}
+    panels: dict[str, dict[str, np.ndarray]] = {}
     for (name, factor), motion in motions.items():
         heights = motion.states.particle_q[0, :, middle, 2].cpu().numpy()
-        curves[f"{name}, E times {factor:g}: height of the middle"] = (np.full(len(heights), wanted), heights)
-    plot_entries(out / "heights.png", curves, dict.fromkeys(curves, "m"))
+        panels.setdefault(f"height of the middle, E times {factor:g} [m]", {})[name] = heights[None]
+    plot_curves(out / "heights.png", panels, levels=dict.fromkeys(panels, ("wanted", wanted)), along="frame")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def make_control(scene: Scene) -> ControlTask:
         penalty=0.1,
         learning_rate={"image": 0.03, "state": 0.03},
         iterations=20,
-        checkpoint=96,
+        checkpoint=1,
     )
 
 

@@ -23,7 +23,15 @@ class SinePolicy(nn.Module):
     """
 
     def __init__(
-        self, outputs: int, *, signals: int = 8, frequency: float, limit: float, times: Any, seed: int = 0
+        self,
+        outputs: int,
+        *,
+        signals: int = 8,
+        frequency: float,
+        limit: float,
+        times: Any,
+        fade: float = 0.0,
+        seed: int = 0,
     ) -> None:
         """Make a policy with random weights.
 
@@ -33,10 +41,12 @@ class SinePolicy(nn.Module):
             frequency: of all of them [rad/s].
             limit: largest output either way, in the unit of the parameter that is driven.
             times: [R] s, of the rows of the parameter (``control_times``).
+            fade: for how long before the last time the outputs fall to zero, evenly [s]; a body is then near its rest shape when
+                it is judged.
             seed: of the weights.
 
         Raises:
-            UserError: a count, the frequency or the limit is not positive.
+            UserError: a count, the frequency or the limit is not positive, or the fade is negative.
         """
         super().__init__()
         _check_limit(limit)
@@ -44,15 +54,19 @@ class SinePolicy(nn.Module):
             raise UserError(
                 f"a policy of {outputs} outputs and {signals} signals of {frequency} rad/s was asked for: give numbers above zero"
             )
-        self.limit = limit
+        if not fade >= 0:
+            raise UserError(f"a policy fades for {fade} s: give a time of 0 s or more")
+        rows = np.asarray(times, dtype=np.float64)
+        share = np.minimum((rows[-1] - rows) / fade, 1.0) if fade > 0 else np.ones(len(rows))
+        self.register_buffer("share", _placed(torch.as_tensor(limit * share)[:, None]), persistent=False)
         phases = 2 * math.pi * torch.arange(signals, dtype=torch.float64) / signals
-        angles = frequency * torch.as_tensor(np.asarray(times, dtype=np.float64))[:, None] + phases
+        angles = frequency * torch.as_tensor(rows)[:, None] + phases
         self.register_buffer("signals", _placed(torch.sin(angles)), persistent=False)
         self.weight = nn.Parameter(_placed(_uniform((outputs, signals), 1 / math.sqrt(signals), _generator(seed))))
 
     def forward(self) -> torch.Tensor:
         """[R, E] outputs at all times."""
-        return self.limit * torch.tanh(self.signals @ self.weight.T)
+        return self.share * torch.tanh(self.signals @ self.weight.T)
 
 
 class FeedbackPolicy(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -80,18 +81,35 @@ def replan(
     for first in tqdm(firsts, desc="replanning", unit="plan", disable=not progress, delay=2.0):
         state = last_state(world, parts[-1])
         plan = _Plan(believed, task, aim, first, per_frame, state)
-        for _ in range(iterations):
-            optimizer.zero_grad(set_to_none=True)
-            plan.aim.loss(plan.drive(policy), objective).backward()
-            optimizer.step()
+        promised.append(_improve(plan, policy, optimizer, objective, iterations))
         with torch.no_grad():
-            promised.append(plan.aim.error(plan.drive(policy)))
             count = min(every, model.frames - first)
             rows = policy()[first * per_frame : (first + count) * per_frame]
             parts.append(real.rollout(first, count, {task.drives: rows}, state0=state))
             done.append(rows)
     driven = Driven(joined_states(parts), torch.cat(done))
     return Replanned(driven, aim.error(driven), promised)
+
+
+def _improve(
+    plan: _Plan, policy: Module, optimizer: torch.optim.Optimizer, objective: Objective, iterations: int
+) -> float:
+    """Give a policy the best weights that so many steps come by; the error that the model expects of them."""
+    least, error, kept = math.inf, math.nan, policy.state_dict()
+    for iteration in range(iterations + 1):
+        stepping = iteration < iterations
+        optimizer.zero_grad(set_to_none=True)
+        with torch.set_grad_enabled(stepping):
+            driven = plan.drive(policy)
+            loss = plan.aim.loss(driven, objective)
+        if float(loss.detach()) < least:
+            least, error = float(loss.detach()), plan.aim.error(driven)
+            kept = {name: value.detach().clone() for name, value in policy.state_dict().items()}
+        if stepping:
+            loss.backward()
+            optimizer.step()
+    policy.load_state_dict(kept)
+    return error
 
 
 class _Plan:

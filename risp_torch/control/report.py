@@ -18,7 +18,7 @@ from risp_torch.video import write_picture
 if TYPE_CHECKING:
     from risp_torch.control.run import Control
 
-MOST_PICTURES = 60.0  # a second, in videos
+MOST_PICTURES = 30.0  # a second, in videos
 _TOGETHER = 64  # pictures that are rendered at once
 
 
@@ -50,7 +50,7 @@ def write_report(scene: Scene, task: ControlTask, result: Control, folder: RunFo
 
 
 def film_of(scene: Scene, states: States) -> tuple[np.ndarray, float, list[int]]:
-    """A film [T, H, W, 3] (linear rgb) of a motion with at most 60 pictures a second, its rate, and its frames' numbers."""
+    """A film [T, H, W, 3] (linear rgb) of a motion with at most 30 pictures a second, its rate, and its frames' numbers."""
     step = max(1, math.ceil(1 / scene.frame_dt / MOST_PICTURES - 1e-6))
     last = states.particle_q.shape[1] - 1
     numbers = list(range(last % step, last + 1, step))  # the last one is among them

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -111,6 +111,8 @@ def control(
     if out is not None:
         asked = settings_of(scene, task) | {
             "objective": objective, "seed": seed, "goal": number, "iterations": iterations, **extra,
+            "policy_sha256": _checksum(_numbers(make_policy(seed))),
+            "goal_sha256": None if wanted is None else _checksum([torch.as_tensor(wanted.placement)]),
             "target": None if pictures is None else sha256(pictures.float().cpu().numpy().tobytes()).hexdigest(),
         }  # fmt: skip
         folder = RunFolder.open_or_create(out, asked)
@@ -165,6 +167,20 @@ def settings_of(scene: Scene, task: ControlTask) -> dict[str, Any]:
         "task": {name: getattr(task, name) for name in names},
         "precision": str(bridge_dtype()),
     }
+
+
+def _numbers(policy: Module) -> list[torch.Tensor]:
+    """Weights and buffers of a policy, which tell it from any other."""
+    return [*policy.parameters(), *policy.buffers()]
+
+
+def _checksum(tensors: Sequence[torch.Tensor]) -> str:
+    """SHA-256 of shapes, and of numbers to six digits after the point, which rounding does not change."""
+    checksum = sha256()
+    for tensor in tensors:
+        checksum.update(str(tuple(tensor.shape)).encode())
+        checksum.update((tensor.detach().double().cpu() * 1e6).round().to(torch.int64).numpy().tobytes())
+    return checksum.hexdigest()
 
 
 def _driver(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from risp_torch.element_plot import ElementNumbers, plot_elements
-from risp_torch.inversion.smoothness import has_own_number
+from risp_torch.inversion.smoothness import body_of_elements
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
 from risp_torch.scene.deformable import Deformable
@@ -26,9 +26,8 @@ def write_elements(path: Path, scene: Scene, unknowns: Unknowns, columns: Mappin
     """
     rows = []
     for name, param in unknowns.params.items():
-        body, _, key = name.partition(".")
-        part = next((part for part in scene.deformables if part.name == body), None)
-        if part is None or not has_own_number(part, key, np.shape(param.value)):
+        part = body_of_elements(scene, name)
+        if part is None:
             continue
         own = unknowns.groups[name]
         corners, owner = _surface(part)

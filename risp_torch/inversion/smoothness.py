@@ -52,7 +52,13 @@ class Smoothness:
                 raise unknown_name_error("unknown to smooth", name, list(params))
             if not 0 < weight < math.inf:
                 raise UserError(f"the smoothness of {name} has the weight {weight}: give a finite number above zero")
-            near = element_neighbours(body_of_elements(scene, name).elements.indices)
+            part = body_of_elements(scene, name)
+            if part is None:
+                raise UserError(
+                    f"{name} has no number for each element of a solid, cloth or flat body: give its material an array [E] to "
+                    "smooth it"
+                )
+            near = element_neighbours(part.elements.indices)
             if not len(near):
                 raise UserError(f"no elements of {name} are neighbours: leave its smoothness out")
             pairs.append(near + ends[name] - np.size(params[name].value))
@@ -74,23 +80,11 @@ class Smoothness:
         return rows.T @ (self.weights[:, None] * rows)
 
 
-def body_of_elements(scene: Scene, name: str) -> Deformable:
-    """The deformable body whose every element has its own number in the parameter ``name``.
-
-    Raises:
-        UserError: there is none.
-    """
+def body_of_elements(scene: Scene, name: str) -> Deformable | None:
+    """The solid, cloth or flat body each of whose elements has its own number in the parameter ``name``; None without one."""
     body, _, key = name.partition(".")
     part = next((part for part in scene.deformables if part.name == body), None)
-    shape = np.shape(scene.table[name].value)
-    if part is None or not has_own_number(part, key, shape):
-        raise UserError(
-            f"{name} has no number for each element of a solid, cloth or flat body: give its material an array [E] to smooth it"
-        )
-    return part
-
-
-def has_own_number(part: Deformable, key: str, shape: tuple[int, ...]) -> bool:
-    """Whether the parameter "<body>.<key>" of this shape has a number for every solid element or triangle of a body."""
-    per_element = key != "mass" and not key.startswith("bending.")
-    return per_element and part.elements.indices.shape[1] > 2 and shape == (len(part.elements.indices),)
+    if part is None or name not in scene.table.params or key == "mass" or key.startswith("bending."):
+        return None  # these have numbers for particles and for edges
+    indices = part.elements.indices
+    return part if indices.shape[1] > 2 and np.shape(scene.table[name].value) == (len(indices),) else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from risp_torch.scene.deformation import deformable_model
-from risp_torch.scene.elements import Net, Sheet
+from risp_torch.scene.elements import Actuation, Net, Sheet
 from risp_torch.scene.links import Link
 from risp_torch.scene.states import placement_shape
 from ti_sim.deformable.model import TABLES
@@ -87,12 +87,16 @@ def _deformable(part: Deformable) -> list[Any]:
     elements = part.elements
     if isinstance(elements, Net):
         return [part.name, part.material]
-    grouped = elements.actuation is not None and elements.actuation.groups is not None
-    groups = elements.actuation.groups.tolist() if grouped else None
-    described = [part.name, part.material, elements.stiffness.young, elements.stiffness.convention, groups]
+    described = [part.name, part.material, elements.stiffness.young, elements.stiffness.convention, _groups(elements.actuation)]
     if isinstance(elements, Sheet):
         described += [elements.depth, elements.stiffness.thickness, part.thickness]
+        described += [_groups(elements.turn)] if _groups(elements.turn) is not None else []
     return described
+
+
+def _groups(actuation: Actuation | None) -> list[int] | None:
+    """Which column of an actuation each element has, None where each has its own or there is none."""
+    return None if actuation is None or actuation.groups is None else actuation.groups.tolist()
 
 
 def _link(link: Link) -> list[Any]:

@@ -276,8 +276,10 @@ def add_bending(
             raise UserError(f"the bending of {name} has rest_angle={rest!r}: give angles [rad], or 'mesh'")
         rest = rest_angles(mesh.vertices, edges)
     add_element_number(table, f"{name}.bending.rest_angle", rest, count, unit="rad")
-    turn = add_actuation(table, f"{name}.bending.actuation", bending.actuation, None, count=count, frames=frames,
-        controls=controls, unit="rad")
+    turn = add_actuation(
+        table, f"{name}.bending.actuation", bending.actuation, bending.actuation_groups, count=count, frames=frames,
+        controls=controls, unit="rad",
+    )  # fmt: skip
     return fold, turn
 
 

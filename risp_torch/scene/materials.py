@@ -78,8 +78,9 @@ class Bending:
         damping: c of every edge [N m s].
         rest_angle: angle between the faces at an edge without a moment, 0 where they are in a plane [rad]; a number, one each, or
             "mesh": those of the mesh.
-        actuation: [rows, M] angles that are added in the sine [rad], with as many rows as an actuation of ``add_cloth``; None
-            for none.
+        actuation: [rows, M] angles that are added in the sine [rad], with as many rows as an actuation of ``add_cloth``, or
+            [rows, G] for groups of edges; None for none.
+        actuation_groups: [M] the column of ``actuation`` that each edge has; None where each has its own.
     """
 
     stiffness: Any = None
@@ -87,6 +88,7 @@ class Bending:
     damping: Any = 0.0
     rest_angle: Any = "mesh"
     actuation: Any = None
+    actuation_groups: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)

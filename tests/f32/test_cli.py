@@ -194,7 +194,8 @@ def test_gradcheck_in_a_process_of_its_own(folder: Path) -> None:
 def test_an_error_in_a_process_of_its_own(folder: Path) -> None:
     done = risp_process("simulate", "cub", cwd=folder)
     assert done.returncode == 2 and done.stdout == ""
-    known = "ball_soft, beam, cloth, cube, double_pendulum, hand, hand_cube, pendulum, quadrotor, rod, springs, toss"
+    known = "ball_soft, beam, cloth, cloth_control, cube, double_pendulum, fold, gear, hand, hand_cube, jellyfish, pendulum "
+    known += "and 5 more"
     said = f"risp simulate: error: unknown scene 'cub': did you mean 'cube' or 'hand_cube'? (known: {known})"
     assert done.stderr.splitlines() == [said]
 
@@ -208,7 +209,7 @@ SIMULATE = ["simulate", "small.py", "--out", "new"]
     ("arguments", "culprit"),
     [
         (["simulate", "cub", "--out", "new"], "'cub': did you mean 'cube'"),
-        (["simulate", "nowhere", "--out", "new"], "'nowhere': choose one of ball_soft, beam, cloth, cube"),
+        (["simulate", "nowhere", "--out", "new"], "'nowhere': choose one of ball_soft, beam, cloth, cloth_control, cube"),
         (["simulate", "nowhere.py", "--out", "new"], "nowhere.py does not exist"),
         (["simulate", ".", "--out", "new"], "'.'"),
         ([*SIMULATE, "--fames", 3], "'--fames': did you mean --frames"),

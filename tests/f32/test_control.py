@@ -71,6 +71,12 @@ def test_sine_policy() -> None:
     again = SinePolicy(5, signals=4, frequency=2.0, limit=0.3, times=times, seed=1)
     other = SinePolicy(5, signals=4, frequency=2.0, limit=0.3, times=times, seed=2)
     assert torch.equal(again.weight, policy.weight) and not torch.equal(other.weight, policy.weight)
+    fading = SinePolicy(5, signals=4, frequency=2.0, limit=0.3, times=times, fade=0.5 * times[-1], seed=1)().detach()
+    torch.testing.assert_close(fading[:32], values[:32])
+    share = torch.as_tensor((times[-1] - times[32:]) / (0.5 * times[-1])).to(values)
+    torch.testing.assert_close(fading[32:], share[:, None] * values[32:])
+    with pytest.raises(UserError, match="a policy fades for -1 s: give a time of 0 s or more"):
+        SinePolicy(5, frequency=2.0, limit=0.3, times=times, fade=-1)
 
 
 def test_feedback_and_direct_policies() -> None:
@@ -248,6 +254,11 @@ def test_command_refuses_a_run_of_other_settings(command_line: Risp, folder: Pat
     (folder / "run" / "result.json").unlink()
     status, _, err = command_line(*command, "--seed", "5")
     assert status == 2 and "other settings (seed is 0 there and 5 here)" in err
+    settings = json.loads((folder / "run" / "settings.json").read_text())
+    for name in ("policy_sha256", "goal_sha256"):  # of a scene file whose policy or goal has changed since
+        (folder / "run" / "settings.json").write_text(json.dumps(settings | {name: "0" * 64}))
+        status, _, err = command_line(*command)
+        assert status == 2 and f"other settings ({name} is 0000" in err, err
 
 
 # -- the study ----------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from scenes import gear, walker
 from ti_sim.meshes import gear_tets
 
 RADII, WIDTH = (0.4, 1.0, 1.3), 0.5
-TASKS = [(gear, "image"), (gear, "state"), (walker, "image")]
+TASKS = [(gear, "state"), (walker, "image")]
 
 
 def polygon_area(corners: np.ndarray) -> float:
@@ -71,9 +71,17 @@ def test_the_walker_is_symmetric() -> None:
     assert np.abs(centres[:, None] * (-1, 1, 1) - centres[None]).max(axis=2).min(axis=1).max() < 1e-12
 
 
+def test_both_sides_of_the_gear_act_alike() -> None:
+    mesh = gear_tets(gear.RADII, gear.WIDTH, teeth=gear.TEETH, cells=gear.CELLS)
+    pairs, centres = gear.mirror_pairs(mesh), mesh.vertices[mesh.indices].mean(axis=1)
+    assert len(pairs) == 1120 and np.bincount(pairs).tolist() == [2] * 560
+    first, second = centres[np.argsort(pairs, kind="stable")].reshape(560, 2, 3).transpose(1, 0, 2)
+    np.testing.assert_allclose(first, second * (1, 1, -1), atol=1e-12)
+
+
 def short(module: object, size: int = 32) -> tuple[Scene, ControlTask]:
-    """Three frames of a scene, the gear already on the ground."""
-    scene = module.make_scene(frames=3, controls=2, size=size)
+    """Two frames of a scene, the gear already on the ground."""
+    scene = module.make_scene(frames=2, controls=2, size=size)
     if module is gear:
         scene.set("gear.position", (-4.0, 0.0, 1.83))
     return scene, module.make_control(scene)
@@ -83,23 +91,25 @@ def test_the_goals_lie_ahead() -> None:
     scene, task = short(gear)
     places = [float(task.goal(scene, number).placement[0, :, 0].mean()) for number in range(6)]
     assert all(0 < place < 5 for place in places) and len(set(places)) == 6
-    assert task.policy(scene, 0)().shape == (6, 1120) and task.size == 2 * 1.84
+    assert task.policy(scene, 0)().shape == (4, 560) and task.size == 2 * 1.84
     scene, task = short(walker)
     goal = task.goal(scene, 0).placement[0] - scene.start_poses(scene.table.values())[0].cpu().numpy()
     np.testing.assert_allclose(goal, np.tile([1.0, 0, 0], (75, 1)), atol=1e-12)
-    assert float(task.policy(scene, 0)().abs().max()) <= 0.2 and task.penalty == 0.1
+    assert float(task.policy(scene, 0)().detach().abs().max()) <= 0.2 and task.penalty == 0.1
 
 
 @pytest.mark.parametrize("module, objective", TASKS)
 def test_gradients_of_policies(module: object, objective: str) -> None:
     scene, task = short(module)
     aim, policy = Aim(scene, task, task.goal(scene, 0), seen=objective == "image"), task.policy(scene, 1)
-    weights = {name: value.detach().cpu().numpy() for name, value in policy.named_parameters()}
+    # Along two directions in the space of all weights: what one of them does here is hardly more than roundoff.
+    ways = np.random.default_rng(4).standard_normal((2, *policy.weight.shape))
+    start, ways = policy.weight.detach(), torch.as_tensor(ways).to(policy.weight)
 
     def loss(given: dict[str, torch.Tensor]) -> torch.Tensor:
-        outputs = functional_call(policy, given, ())
+        outputs = functional_call(policy, {"weight": start + torch.einsum("k,kes->es", given["along"], ways)}, ())
         states = scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=11))
-        return 1e4 * aim.loss(Driven(states, outputs), objective)
+        return 1e3 * aim.loss(Driven(states, outputs), objective)
 
-    report = check_torch(loss, weights, step=1e-3, rtol=1e-5, max_entries=6, floor=1e-10)
+    report = check_torch(loss, {"along": np.zeros(2)}, step=1e-5, rtol=1e-5, min_observable=2)
     assert report.ok, report.table()

@@ -101,6 +101,7 @@ def everything(
         wind=draw.normal(size=(b, 3)),
         load=10 * draw.normal(size=(b, frames, 3, 3)),
         prescribed_qd=draw.normal(size=(b, frames, 2, 3)),
+        self_contact=(100.0, 1.0, 1.0, 0.3),
     )
     return model, inputs
 

@@ -23,8 +23,9 @@ def closest_on_triangle(p, e1, e2):
     g11, g12, g22 = e1.dot(e1), e1.dot(e2), e2.dot(e2)
     d3, d4 = d1 - g11, d2 - g12
     d5, d6 = d1 - g12, d2 - g22
+    n = e1.cross(e2)  # signed areas by cross products: differences of products lose the digits of slim triangles
     if d1 > 0 or d2 > 0:
-        c = d1 * d4 - d3 * d2
+        c = n.dot(e1.cross(p))
         if d3 >= 0 and d4 <= d3:
             s = 1.0
         elif c <= 0 and d1 >= 0 and d3 <= 0:
@@ -32,8 +33,8 @@ def closest_on_triangle(p, e1, e2):
         elif d6 >= 0 and d5 <= d6:
             t = 1.0
         else:
-            b = d5 * d2 - d1 * d6
-            a = d3 * d6 - d5 * d4
+            b = n.dot(p.cross(e2))
+            a = n.dot((p - e1).cross(p - e2))
             if b <= 0 and d2 >= 0 and d6 <= 0:
                 t, region = d2 / g22, SECOND_EDGE
             elif a <= 0 and d4 - d3 >= 0 and d5 - d6 >= 0:
