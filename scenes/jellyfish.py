@@ -30,11 +30,11 @@ def make_scene(frames: int = 90, controls: int = 1, size: int = 128) -> Scene:
 
     Args:
         frames: frame intervals of 1/30 s.
-        controls: rows of its edges' actuation in a frame, a divisor of 32.
+        controls: rows of its edges' actuation in a frame, a divisor of 64.
         size: of the square picture [pixels].
     """
     scene = Scene(
-        frame_dt=1 / 30, frames=frames, substeps=32, gravity=0.0, controls=controls, two_sided=True, gamma=1e-2,
+        frame_dt=1 / 30, frames=frames, substeps=64, gravity=0.0, controls=controls, two_sided=True, gamma=1e-2,
         name="jellyfish",
     )  # fmt: skip
     mesh = jellyfish_mesh()
@@ -78,7 +78,7 @@ def make_control(scene: Scene) -> ControlTask:
         measure="along",
         direction=(0.0, 0.0, 1.0),
         blur=(2.0, 8.0, 24.0),
-        learning_rate=0.05,
+        learning_rate=0.03,
         iterations=30,
         checkpoint=1,
     )

@@ -112,7 +112,7 @@ def control(
         asked = settings_of(scene, task) | {
             "objective": objective, "seed": seed, "goal": number, "iterations": iterations, **extra,
             "policy_sha256": _checksum(_numbers(make_policy(seed))),
-            "goal_sha256": None if wanted is None else _checksum([torch.as_tensor(wanted.placement)]),
+            "goal_places": None if wanted is None else _summary(wanted.placement),
             "target": None if pictures is None else sha256(pictures.float().cpu().numpy().tobytes()).hexdigest(),
         }  # fmt: skip
         folder = RunFolder.open_or_create(out, asked)
@@ -181,6 +181,12 @@ def _checksum(tensors: Sequence[torch.Tensor]) -> str:
         checksum.update(str(tuple(tensor.shape)).encode())
         checksum.update((tensor.detach().double().cpu() * 1e6).round().to(torch.int64).numpy().tobytes())
     return checksum.hexdigest()
+
+
+def _summary(placement: Any) -> list[list[float]]:
+    """Mean and spread of positions along the axes [m], to a tenth of a millimetre: rounding elsewhere does not change them."""
+    places = torch.as_tensor(placement).double().flatten(0, -2)
+    return [part.cpu().numpy().round(4).tolist() for part in (places.mean(dim=0), places.std(dim=0))]
 
 
 def _driver(

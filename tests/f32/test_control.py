@@ -255,10 +255,10 @@ def test_command_refuses_a_run_of_other_settings(command_line: Risp, folder: Pat
     status, _, err = command_line(*command, "--seed", "5")
     assert status == 2 and "other settings (seed is 0 there and 5 here)" in err
     settings = json.loads((folder / "run" / "settings.json").read_text())
-    for name in ("policy_sha256", "goal_sha256"):  # of a scene file whose policy or goal has changed since
-        (folder / "run" / "settings.json").write_text(json.dumps(settings | {name: "0" * 64}))
+    for name in ("policy_sha256", "goal_places"):  # of a scene file whose policy or goal has changed since
+        (folder / "run" / "settings.json").write_text(json.dumps(settings | {name: "another"}))
         status, _, err = command_line(*command)
-        assert status == 2 and f"other settings ({name} is 0000" in err, err
+        assert status == 2 and f'other settings ({name} is "another"' in err, err
 
 
 # -- the study ----------------------------------------------------------------------------------------------------------------
