@@ -31,13 +31,15 @@ PAGE = (ROOT / "docs/rendering.md").read_text(encoding="utf-8")
 RISP = (ROOT / "docs/risp.md").read_text(encoding="utf-8")
 JOINTS = (ROOT / "docs/articulated.md").read_text(encoding="utf-8")
 SOFT = (ROOT / "docs/deformable.md").read_text(encoding="utf-8")
+DRIVEN = (ROOT / "docs/control.md").read_text(encoding="utf-8")
 PAGES = {
     "README.md": TEXT, "docs/rendering.md": PAGE, "docs/risp.md": RISP, "docs/articulated.md": JOINTS, "docs/deformable.md": SOFT,
+    "docs/control.md": DRIVEN,
 }  # fmt: skip
 ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"```python\n(.*?)```", ALL, flags=re.DOTALL)
 # The two parts of my_scene.py.
-SCENE_FILE = [block for block in BLOCKS if block not in JOINTS + SOFT and ("def make_scene" in block or "def make_task" in block)]
+SCENE_FILE = [block for block in BLOCKS if block not in JOINTS + SOFT + DRIVEN and ("def make_scene" in block or "def make_task" in block)]
 PLAIN = [block for block in BLOCKS if block not in SCENE_FILE]
 
 
@@ -274,10 +276,17 @@ def check_blocks(names: dict[str, Any]) -> None:
     assert (names["E"].grad > 0).all() and names["E"].grad[0] > names["E"].grad[1]
 
 
+def check_driven(names: dict[str, Any]) -> None:
+    """The block comes nearer to its picture."""
+    errors = names["reached"].search.history.errors
+    assert len(errors) == 9 and min(errors) < 0.8 * errors[0]
+    assert Path("runs/taller/policy.safetensors").is_file()
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "result": check_inversion, "density": check_gradient, "jacobian": check_jacobian, "record": check_cameras, "film": check_film,
     "network": check_network, "planar": check_head, "found": check_oracle, "lamps": check_joints,
-    "robot": check_robot, "blocks": check_blocks,
+    "robot": check_robot, "blocks": check_blocks, "reached": check_driven,
 }  # fmt: skip
 
 
