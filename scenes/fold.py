@@ -23,7 +23,7 @@ def make_scene(friction: float = 0.4, rate: float = 17.0, size: int = 128) -> Sc
         rate: at which the half turns at the start [rad/s].
         size: of the square picture [pixels].
     """
-    scene = Scene(frame_dt=1 / 60, frames=300, substeps=80, two_sided=True, name="fold")
+    scene = Scene(frame_dt=1 / 60, frames=300, substeps=100, two_sided=True, name="fold")
     mesh = sheet_grid((SIDE, SIDE), (CELLS, CELLS))
     cell = np.rint((mesh.vertices[:, :2] / SIDE + 0.5) * CELLS).astype(int)
     scene.add_cloth(

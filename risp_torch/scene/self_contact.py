@@ -63,9 +63,6 @@ def make_self_contact(
     for part, faces in zip(joined, surfaces, strict=True):
         _check_rest(part, faces, thickness)
     triangles = np.concatenate([faces + part.first for part, faces in zip(joined, surfaces, strict=True)])
-    values = table.values()
-    start = torch.cat([part.start(values) for part in parts], dim=1)[0].detach().cpu().double().numpy()
-    _check_start(parts, start, triangles, thickness)
     add_contact(table, PREFIX, contact)
     return SelfContact(chosen, triangles.astype(np.int32), float(thickness))
 
@@ -137,9 +134,17 @@ def _check_rest(part: Deformable, faces: np.ndarray, thickness: float) -> None:
         )
 
 
-def _check_start(parts: Sequence[Deformable], start: np.ndarray, triangles: np.ndarray, thickness: float) -> None:
-    """Raise a UserError where a vertex starts on a triangle."""
-    for distance, vertex, triangle in near_pairs(start, triangles, _LEAST_START * thickness)[:1]:
+def check_start(touching: SelfContact, parts: Sequence[Deformable], values: Values) -> None:
+    """Raise a UserError where a vertex starts on a triangle.
+
+    Args:
+        touching: surfaces that touch.
+        parts: all deformable bodies of the scene.
+        values: its parameters; the first world's count.
+    """
+    triangles = touching.triangles
+    start = torch.cat([part.start(values) for part in parts], dim=1)[0].detach().cpu().double().numpy()
+    for distance, vertex, triangle in near_pairs(start, triangles, _LEAST_START * touching.thickness)[:1]:
         on, of = (
             next(part for part in parts if part.first <= p < part.first + part.count) for p in (vertex, triangles[triangle, 0])
         )

@@ -21,6 +21,7 @@ from risp_torch.scene.articulation import (
 from risp_torch.scene.deformation import deformable_inputs, deformable_model
 from risp_torch.scene.numbers import Values, gravity_rows
 from risp_torch.scene.rotors import body_wrench, group_actions
+from risp_torch.scene.self_contact import check_start
 from risp_torch.scene.states import States
 from ti_sim.adjoint import Adjoint
 from ti_sim.articulated.instant import forward_kinematics
@@ -100,6 +101,8 @@ def deformable_solver(scene: Scene) -> DeformableSolver:
                 f"{part.name} has a contact material and meets nothing: the scene has no ground (call add_ground first), and no "
                 "body with collision"
             )
+    if scene.self_contact is not None:
+        check_start(scene.self_contact, scene.deformables, scene.table.values())
     model = deformable_model(
         scene.deformables, scene.loads, ground_height=scene.ground_height, self_contact=scene.self_contact
     )

@@ -39,7 +39,7 @@ PAGES = {
 ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"```python\n(.*?)```", ALL, flags=re.DOTALL)
 # The two parts of my_scene.py.
-SCENE_FILE = [block for block in BLOCKS if block not in JOINTS + SOFT + DRIVEN and ("def make_scene" in block or "def make_task" in block)]
+SCENE_FILE = [block for block in BLOCKS if block not in JOINTS + SOFT + DRIVEN and re.search("def make_(scene|task)", block)]
 PLAIN = [block for block in BLOCKS if block not in SCENE_FILE]
 
 
