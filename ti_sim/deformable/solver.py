@@ -175,7 +175,7 @@ class DeformableSolver:
         states = rollout.states if every == 1 else empty_like_family(like, (b, span + 1, p, 6))
         bar, sums = zeros_like_family(like, (b, p, 6)), AdjointSums(self.model, inputs)
         slots = slots_of(self.model, like) if self._by_element(like) else None
-        pace = Pace(element_plan.team_of(b))
+        pace, pace_again = (Pace(element_plan.team_of(b)) for _ in range(2))
         pending = zeros_like_family(like, (b, slots.rows, 6)) if slots else None
         prepared, prepared_adjoint = prepare(self.model, inputs), prepare(self.model, inputs, differentiable=True)
         shared = (bar, empty_like_family(like, (b, p, 3)), particle_q_bar, particle_qd_bar, *prepared_adjoint.arrays)
@@ -184,7 +184,7 @@ class DeformableSolver:
             count = min(span, steps - first)
             if every > 1:
                 copy_row(*views(rollout.states, first // every, states, 0))
-                self._advance(prepared, rollout, states, False, False, 0, states, first, count)
+                self._advance(prepared, rollout, states, False, False, 0, states, first, count, pace_again)
             for start in reversed(range(first, first + count, _SUM_STEPS)):
                 length = min(_SUM_STEPS, first + count - start)
                 memory = self_contact_memory(self.model, inputs, step=start + length - 1, parts=parts)
@@ -230,9 +230,10 @@ class DeformableSolver:
 
     def _advance(
         self, prepared: PreparedInputs, rollout: DeformableRollout, states: Array, in_place: bool, write_frames: bool,
-        keep_every: int, kept: Array, first: int, steps: int,
+        keep_every: int, kept: Array, first: int, steps: int, pace: Pace | None = None,
     ) -> None:  # fmt: skip
-        """Run ``advance`` over a segment from row 0 of ``states``; ``rollout`` gives the frames and the marks of divergence."""
+        """Run ``advance`` over a segment from row 0 of ``states``; ``rollout`` gives the frames and the marks of divergence, and
+        ``pace`` what the segments before took."""
         like, b, p = rollout.inputs.particle_mass, rollout.inputs.world_count, self.model.particle_count
         frames = (rollout.particle_q, rollout.particle_qd)
         diverged = (rollout.diverged_step, rollout.diverged_particle)
@@ -247,7 +248,7 @@ class DeformableSolver:
                 slots.elements, *self._numbers(), worlds=b, like=like,
                 before=self._contact_launchers(slots, states, first, in_place, given, memory),
             )  # fmt: skip
-            all_steps.run(first, steps, Pace(element_plan.team_of(b)), direction=1)
+            all_steps.run(first, steps, pace or Pace(element_plan.team_of(b)), direction=1)
             element_plan.first_fault(*views(fault, *diverged))
             return
         world_plan.advance(*views(
