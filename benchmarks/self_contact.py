@@ -23,7 +23,7 @@ THICKNESS, RADIUS = 0.6, 0.6  # of the sheet, and of the bend at the start, in s
 CONTACT = (100.0, 0.05, 0.02, 0.3)  # N/m, N s/m, N s/m, 1
 CLOSING = 1.0  # m/s, of the upper half towards the lower one
 TARGET = 2.0  # of the times with and without self-contact
-# Newton 0.2's cloth with and without self-contact, measured earlier, not in this run.
+# Newton's cloth with and without its default self-contact, measured earlier, not in this run.
 NEWTON = 23.0
 
 
