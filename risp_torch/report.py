@@ -75,7 +75,7 @@ def plot_losses(path: Path | str, losses: Any, labels: Sequence[str], *, best: i
     if len(labels) != losses.shape[1]:
         raise UserError(f"{len(labels)} labels for {losses.shape[1]} starts: give one label for each start")
     best = _best_start(losses) if best is None else best
-    with _figure(path, 6.4, 3.8) as figure:
+    with figure_file(path, 6.4, 3.8) as figure:
         axes = figure.add_subplot()
         if (losses[np.isfinite(losses)] > 0).any():
             axes.set_yscale("log", nonpositive="mask")
@@ -109,7 +109,7 @@ def plot_curves(
     Raises:
         UserError: a shape does not fit, or the picture cannot be written.
     """
-    with _figure(path, 4.6 * len(panels) + 0.6, 3.6) as figure:
+    with figure_file(path, 4.6 * len(panels) + 0.6, 3.6) as figure:
         if title:
             figure.suptitle(title, fontsize=11)
         for (what, kinds), axes in zip(panels.items(), figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
@@ -158,7 +158,7 @@ def plot_parameters(
         raise UserError(f"there is no parameter to plot in {path}: choose at least one unknown")
     columns = min(len(histories), 2)
     rows = math.ceil(len(histories) / columns)
-    with _figure(path, 5.0 * columns, 2.7 * rows + 0.4) as figure:
+    with figure_file(path, 5.0 * columns, 2.7 * rows + 0.4) as figure:
         grid = figure.subplots(rows, columns, squeeze=False)
         for name, axes in zip(histories, grid.flat, strict=False):
             history = _matrix(histories[name], name)
@@ -196,7 +196,7 @@ def plot_entries(
     """
     if not parameters:
         raise UserError(f"there is no parameter to plot in {path}: choose at least one unknown")
-    with _figure(path, 7.4, 2.9 * len(parameters) + 0.3) as figure:
+    with figure_file(path, 7.4, 2.9 * len(parameters) + 0.3) as figure:
         for (name, pair), axes in zip(parameters.items(), figure.subplots(len(parameters), 1, squeeze=False).flat, strict=True):
             start, estimate = (_numbers(numbers).reshape(len(numbers), -1) for numbers in pair)
             for column, color in zip(range(estimate.shape[1]), _cycled((_BEST, *_OTHERS)), strict=False):
@@ -237,7 +237,7 @@ def plot_landscape_1d(
     x, loss = _numbers(x), _numbers(loss)
     if x.ndim != 1 or x.shape != loss.shape:
         raise UserError(f"the landscape of {name} has {x.shape} values and {loss.shape} losses: give one loss a value")
-    with _figure(path, 6.4, 3.8) as figure:
+    with figure_file(path, 6.4, 3.8) as figure:
         axes = figure.add_subplot()
         if _is_log(scale):
             axes.set_xscale("log")
@@ -285,7 +285,7 @@ def plot_landscape_2d(
             f"the landscape of {' and '.join(names)} has losses of shape {loss.shape}: "
             f"({y.size}, {x.size}), at least 2 by 2, is needed"
         )
-    with _figure(path, 6.0, 4.4) as figure:
+    with figure_file(path, 6.0, 4.4) as figure:
         axes = figure.add_subplot()
         for set_scale, scale in zip((axes.set_xscale, axes.set_yscale), scales, strict=True):
             if _is_log(scale):
@@ -327,7 +327,7 @@ def write_strip(
     }
     _, height, width, _ = target.shape
     cell = max(1.5, width / height)  # inches; a row below one inch has no room for its label
-    with _figure(path, cell * len(chosen) + 0.35, 3 * cell * height / width + 0.3) as figure:
+    with figure_file(path, cell * len(chosen) + 0.35, 3 * cell * height / width + 0.3) as figure:
         figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
         grid = figure.subplots(3, len(chosen), squeeze=False)
         for axes_row, (label, pictures) in zip(grid, rows.items(), strict=True):
@@ -355,7 +355,7 @@ def write_film_strip(path: Path | str, film: Any, *, fps: float | Fraction | Non
     film = _numbers(film)
     chosen = np.unique(np.linspace(0, len(film) - 1, max(1, frames)).round().astype(int))
     _, height, width, _ = film.shape
-    with _figure(path, 1.5 * len(chosen), 1.5 * height / width + 0.25) as figure:
+    with figure_file(path, 1.5 * len(chosen), 1.5 * height / width + 0.25) as figure:
         figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
         for axes, frame in zip(figure.subplots(1, len(chosen), squeeze=False)[0], chosen, strict=True):
             axes.imshow(linear_to_srgb(np.clip(film[frame], 0, 1)), interpolation="nearest")
@@ -412,7 +412,7 @@ def format_table(rows: Sequence[Sequence[Any]], headers: Sequence[str]) -> str:
 
 
 @contextmanager
-def _figure(path: Path | str, width: float, height: float) -> Iterator[Figure]:
+def figure_file(path: Path | str, width: float, height: float) -> Iterator[Figure]:
     """A figure of this size in inches, saved to ``path`` when the block ends well."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch import DivergenceError, Scene, UserError, load_scene, start
+from risp_torch import Scene, UserError, load_scene
 from risp_torch.atomic import write_text
 from risp_torch.control import ControlTask, control, load_control
 from risp_torch.control.run import settings_of
 from risp_torch.control.task import OBJECTIVES
 from risp_torch.report import format_table, plot_curves
 from risp_torch.run_folder import first_difference, plain
+from scenes.exit_status import exit_status
 
 ERROR = "error [parts of the size]"
 
@@ -145,18 +146,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("runs/control"), help="folder (default runs/control)")
     options = parser.parse_args(arguments)
-    try:
-        start(precision="f32")
-        rows = []
-        for name in options.scenes:
-            study = replace(STUDIES[name], runs=STUDIES[name].runs[: options.runs])
-            rows += run_scene(name, study, options.objectives, options.out, plan=options.plan)
-    except UserError as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 2
-    except DivergenceError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 3
+    return exit_status(parser.prog, lambda: run(options))
+
+
+def run(options: argparse.Namespace) -> int:
+    """All scenes, and their table: 0 where every image run comes to what is asked, 1 if not."""
+    rows = []
+    for name in options.scenes:
+        study = replace(STUDIES[name], runs=STUDIES[name].runs[: options.runs])
+        rows += run_scene(name, study, options.objectives, options.out, plan=options.plan)
     headers = [
         "scene", "objective", "start %", "median %", "least %", "most %", "asked %", "reached", "after", "s/iteration",
         "sizes upwards",

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from risp_torch import DivergenceError, Scene, UserError, load_scene, start
+from risp_torch import Scene, UserError, load_scene
 from risp_torch.atomic import write_text
 from risp_torch.commands.options import positive_int
 from risp_torch.control import Aim, control, load_control, load_policy, replan
 from risp_torch.control.report import film_of
 from risp_torch.report import comparison_video, format_table, write_strip
+from scenes.exit_status import exit_status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,15 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plan", choices=("auto", "world", "element"), default="auto", help="of the solver (default auto)")
     parser.add_argument("--out", type=Path, default=Path("runs/gear_replan"), help="folder (default runs/gear_replan)")
     options = parser.parse_args(arguments)
-    try:
-        start(precision="f32")
-        return run(options)
-    except UserError as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 2
-    except DivergenceError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 3
+    return exit_status(parser.prog, lambda: run(options))
 
 
 def run(options: argparse.Namespace) -> int:

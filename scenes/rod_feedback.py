@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from risp_torch import DivergenceError, Scene, UserError, load_scene, start
+from risp_torch import Scene, load_scene
 from risp_torch.atomic import write_text
 from risp_torch.commands.options import positive_int
 from risp_torch.control import (
@@ -39,6 +39,7 @@ from risp_torch.control.windows import Windows, last_state
 from risp_torch.network import RispNetwork, load_network
 from risp_torch.report import comparison_video, format_table, plot_curves, write_strip
 from risp_torch.task import resize_pictures
+from scenes.exit_status import exit_status
 
 LENGTH = 1.0  # m, what errors are parts of
 LIMIT = 500.0  # N
@@ -96,15 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plan", choices=("auto", "world", "element"), default="auto", help="of the solver (default auto)")
     parser.add_argument("--out", type=Path, default=Path("runs/rod_feedback"), help="folder (default runs/rod_feedback)")
     options = parser.parse_args(arguments)
-    try:
-        start(precision="f32")
-        return run(options)
-    except UserError as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 2
-    except DivergenceError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 3
+    return exit_status(parser.prog, lambda: run(options))
 
 
 def run(options: argparse.Namespace) -> int:
