@@ -14,13 +14,13 @@ demo: $(STAMP)
 test: $(STAMP)
 	@status=0; log=$$(mktemp); \
 	$(BIN)/python -m ruff check . || status=1; \
-	$(BIN)/python -m pytest -q tests/f64 > $$log 2>&1 & f64=$$!; \
-	$(BIN)/python -m pytest -q tests/f32 || status=1; \
+	$(BIN)/python -m pytest -q --durations=25 tests/f64 > $$log 2>&1 & f64=$$!; \
+	$(BIN)/python -m pytest -q --durations=25 tests/f32 || status=1; \
 	wait $$f64 || status=1; cat $$log; rm -f $$log; \
 	exit $$status
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks rigid articulated fem cloth self-contact control raster risp_data risp_train --out docs/benchmarks.md
+	$(BIN)/python -m benchmarks rigid articulated fem cloth self-contact control raster risp_data risp_train risp_invert --out docs/benchmarks.md
 
 # Contact sheets of the renderer's features, docs/figures/render_*.png.
 sheets: $(STAMP)

@@ -12,7 +12,9 @@ from benchmarks.machine import describe, load
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import start
 
-NAMES = ("rigid", "articulated", "fem", "cloth", "self-contact", "control", "raster", "risp_data", "risp_train")
+NAMES = (
+    "rigid", "articulated", "fem", "cloth", "self-contact", "control", "raster", "risp_data", "risp_train", "risp_invert",
+)  # fmt: skip
 
 PREFACE = """# Benchmarks
 

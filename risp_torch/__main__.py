@@ -10,7 +10,10 @@ from typing import NoReturn
 from risp_torch.suggest import near_names
 from ti_sim.base.errors import DivergenceError, UserError
 
-COMMANDS = ("scenes", "simulate", "render", "gradcheck", "landscape", "invert", "control", "dataset", "train", "evaluate")
+COMMANDS = (
+    "scenes", "simulate", "render", "gradcheck", "landscape", "invert", "control", "dataset", "train", "evaluate", "task",
+    "table",
+)  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):

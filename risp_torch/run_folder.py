@@ -103,6 +103,14 @@ class RunFolder:
         """
         write_text(self.path / _RESULT, _to_json(plain(result)))
 
+    def read_settings(self) -> dict[str, Any]:
+        """Read ``settings.json``.
+
+        Raises:
+            UserError: the file is missing or damaged.
+        """
+        return _read_json(self.path / _SETTINGS)
+
     def read_result(self) -> dict[str, Any]:
         """Read ``result.json``.
 

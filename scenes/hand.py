@@ -8,13 +8,16 @@ of a turn.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+
+import numpy as np
 
 from risp_torch import (
     AmbientLight,
     Box,
     Camera,
     DirectionalLight,
+    Factor,
     Fixed,
     Param,
     Revolute,
@@ -25,7 +28,10 @@ from risp_torch import (
     default_psi,
 )
 from risp_torch.domains import Domains
+from risp_torch.inversion import OptimiseSettings
+from risp_torch.psi import RenderingParameters
 from risp_torch.state_heads import JointAngleHead
+from risp_torch.trials import Trial
 
 FRAMES, FRAME_DT = 80, 0.02
 ONSET = math.pi / 4 - 0.04  # rad, where the springs set in that keep a joint within pi / 4
@@ -37,20 +43,24 @@ FINGERS = {
 KNUCKLE = 0.0668  # m, x of the first joints
 NAMES = ("thumb", *FINGERS)
 PULSES = {"thumb": (0.8, 6.0), "index": (0.85, 0.0), "middle": (0.9, 10.0), "ring": (0.7, 20.0), "little": (0.85, 30.0)}
+# Pulses that are imitated: none begins with the film, which would be a bound of its delay.
+IMITATED = {"thumb": (0.8, 6.0), "index": (0.75, 4.0), "middle": (0.9, 12.0), "ring": (0.7, 20.0), "little": (0.85, 16.0)}
+GOAL = 40  # frames, after which the goal is to be reached
 COLORS = {
     "thumb": (0.85, 0.2, 0.15), "index": (0.95, 0.65, 0.1), "middle": (0.2, 0.6, 0.25), "ring": (0.15, 0.4, 0.85),
     "little": (0.55, 0.2, 0.65),
 }  # fmt: skip
 
 
-def make_scene(stiffness: float = 1.0, size: int = 128) -> Scene:
+def make_scene(stiffness: float = 1.0, size: int = 128, frames: int = FRAMES) -> Scene:
     """The hand.
 
     Args:
         stiffness: of the joints of every finger [N m/rad], from 0 to 1.5.
         size: of the square picture [pixels].
+        frames: frame intervals of 0.02 s.
     """
-    scene = Scene(frame_dt=FRAME_DT, frames=FRAMES, substeps=20, gravity=(0.0, 0.0, 0.0), gamma=2e-3, name="hand")
+    scene = Scene(frame_dt=FRAME_DT, frames=frames, substeps=20, gravity=(0.0, 0.0, 0.0), gamma=2e-3, name="hand")
     add_hand(scene, stiffness)
     film(scene, size)
     return scene
@@ -95,9 +105,11 @@ def add_hand(scene: Scene, stiffness: float, *, gain: float = 0.35, collision: C
 
 def film(scene: Scene, size: int) -> None:
     """Camera, lights and background, with square pictures of ``size`` pixels."""
+    # From beyond the fingertips no finger hides another one, and every joint moves what is seen (a third of the error bars of a
+    # camera beside the hand).
     scene.add_camera(
         Camera.look_at(
-            eye=(0.07, -0.42, 0.36), target=(0.07, -0.015, 0.0), vertical_fov=36.0, width=size, height=size, near=0.2, far=1.2
+            eye=(0.55, -0.12, 0.18), target=(0.09, -0.03, 0.0), vertical_fov=32.0, width=size, height=size, near=0.1, far=1.2
         )
     )
     scene.add_light(DirectionalLight(direction=(-0.5, 0.3, -1.0), intensity=0.8))
@@ -106,10 +118,78 @@ def film(scene: Scene, size: int) -> None:
 
 
 def make_task(scene: Scene) -> RispTask:
-    """RISP reads the thirteen angles, whatever light, tint and background are."""
+    """RISP reads the thirteen angles, whatever lights, background and the brightness of each link are: hues tell the fingers."""
     joints = tuple(body.name for body in scene.bodies if body.name != "palm")
     head = JointAngleHead(joints, low=-math.pi / 6, high=math.pi / 6)
-    return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=100.0)
+    looks = {
+        name: Factor(0.35, 1.05, tied=True) if name.endswith(".color") and name != "background.color" else spread
+        for name, spread in default_psi(scene).spreads.items()
+    }
+    psi = RenderingParameters(scene, looks)
+    return RispTask(head, Domains.usual(scene, psi), gamma=100.0, quick_gamma=0.1)
+
+
+def make_trials() -> dict[str, Trial]:
+    """RISP's inversions of the hand.
+
+    The stiffness of each finger is read from a film of the pulses; unseen are the next half of its length, and other pulses.
+    Amplitude and delay of the five pulses are imitated with the stiffness known; unseen is how they move a softer hand. The goal
+    to be reached lies 0.8 s after a start with drawn joint angles.
+    """
+    stiffness = tuple(f"{finger}.stiffness" for finger in NAMES)
+    pulses = {
+        "unknowns": tuple(_commands(IMITATED)), "truth": _commands(IMITATED), "guess": _draw_guess, "random": _draw_pulses,
+        "average": _commands(dict.fromkeys(NAMES, (0.5, 20.0))),
+        "search": OptimiseSettings(iterations=30, learning_rate=0.1),
+    }  # fmt: skip
+
+    def draw(random: np.random.Generator) -> dict[str, float]:
+        return dict(zip(stiffness, random.uniform(0.005, 1.0, size=len(stiffness)).tolist(), strict=True))
+
+    return {
+        "identify": Trial(
+            unknowns=stiffness, truth=dict.fromkeys(stiffness, 1.0), guess=draw, random=draw,
+            average=dict.fromkeys(stiffness, 0.5), measure="parameter", unit="N m/rad",
+            search=OptimiseSettings(iterations=6, learning_rate=0.3), refine=5, unseen=_unseen_pulses,
+        ),
+        "imitate": Trial(**pulses, measure="motion", refine=4, unseen=lambda: {"softer hand": _pulsed(stiffness=0.7)}),
+        "reach": Trial(
+            **pulses, measure="final", refine=8, options={"frames": GOAL}, initial=_draw_start, sampling="last",
+        ),
+    }  # fmt: skip
+
+
+def _commands(pulses: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """Names and values of the ten numbers, from (amplitude, delay) of the fingers."""
+    return {
+        f"{finger}.motor.{key}": pulses[finger][k] for finger in NAMES for k, key in enumerate(("amplitude", "delay"))
+    }  # fmt: skip
+
+
+def _draw_pulses(random: np.random.Generator) -> dict[str, float]:
+    return _commands({finger: (random.uniform(0.01, 0.99), random.uniform(0.4, 39.6)) for finger in NAMES})
+
+
+def _draw_guess(random: np.random.Generator) -> dict[str, float]:
+    """Pulses of middle size that begin within the first half of what is allowed."""
+    return _commands({finger: (random.uniform(0.3, 0.7), random.uniform(5.0, 20.0)) for finger in NAMES})
+
+
+def _draw_start(random: np.random.Generator) -> dict[str, float]:
+    """Joint angles within 0.15 rad of the straight hand."""
+    phalanges = [f"{finger}{k + 1}" for finger in NAMES for k in range(len(FINGERS[finger][1]) if finger in FINGERS else 2)]
+    return {f"{phalanx}.angle": float(random.uniform(-0.15, 0.15)) for phalanx in phalanges}
+
+
+def _pulsed(pulses: Mapping[str, tuple[float, float]] = IMITATED, stiffness: float = 1.0) -> Scene:
+    scene = make_scene(stiffness)
+    for name, value in _commands(pulses).items():
+        scene.set(name, value)
+    return scene
+
+
+def _unseen_pulses() -> dict[str, Scene]:
+    return {"later frames": make_scene(frames=FRAMES + FRAMES // 2), "other actions": _pulsed()}
 
 
 def _phalanx(

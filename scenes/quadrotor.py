@@ -26,7 +26,9 @@ from risp_torch import (
     default_psi,
 )
 from risp_torch.domains import Domains
+from risp_torch.inversion import OptimiseSettings
 from risp_torch.state_heads import RigidPoseHead
+from risp_torch.trials import Trial, smooth_draw
 from ti_sim.shapes import mass_properties
 
 FRAMES, FRAME_DT = 40, 0.025  # one second
@@ -36,21 +38,24 @@ ROTORS = np.array([(ARM, ARM, 0.03), (-ARM, ARM, 0.03), (-ARM, -ARM, 0.03), (ARM
 TURNS = np.array([1.0, -1.0, 1.0, -1.0])  # which way the air turns the body as the rotor turns the other way
 NOMINAL_MASS = 3.0  # kg, which the known actions carry
 GRAVITY = 9.81  # m/s2
+HOVER, ROOM = NOMINAL_MASS * GRAVITY / len(ROTORS), 15.0  # N of each rotor: what carries the nominal mass, and room
+GOAL = 30  # frames, after which the goal is to be reached
+SMOOTH = 0.1  # weight of the penalty on changes of thrust
 INERTIA_PER_MASS = np.diag([0.010, 0.010, 0.018])  # m2
 
 WHITE, DARK, RED, BLUE, ORANGE = (0.8, 0.8, 0.78), (0.12, 0.12, 0.13), (0.85, 0.12, 0.08), (0.12, 0.3, 0.75), (0.9, 0.55, 0.1)
 
 
-def make_scene(mass: float = 3.0, size: int = 128) -> Scene:
+def make_scene(mass: float = 3.0, size: int = 128, frames: int = FRAMES) -> Scene:
     """The quadrotor.
 
     Args:
         mass: of the quadrotor [kg], from 2.6 to 3.4: room around [2.8, 3.2), from which starts are drawn.
         size: of the square picture [pixels].
+        frames: frame intervals of 0.025 s, through which the manoeuvre goes on.
     """
-    scene = Scene(frame_dt=FRAME_DT, frames=FRAMES, substeps=5, max_distance=1000.0, name="quadrotor")
+    scene = Scene(frame_dt=FRAME_DT, frames=frames, substeps=5, max_distance=1000.0, name="quadrotor")
     shape, colors = airframe()
-    hover = NOMINAL_MASS * GRAVITY / len(ROTORS)  # N, of each rotor
     scene.add_rigid(
         "quadrotor",
         shape=shape,
@@ -67,7 +72,7 @@ def make_scene(mass: float = 3.0, size: int = 128) -> Scene:
         positions=ROTORS,
         yaw_reaction=0.02 * TURNS,
         limit=500.0,
-        actions=Param(manoeuvre(NOMINAL_MASS), low=hover - 15.0, high=hover + 15.0, frozen=True),
+        actions=Param(manoeuvre(NOMINAL_MASS, frames), low=HOVER - ROOM, high=HOVER + ROOM, frozen=True),
     )
     scene.add_camera(
         Camera.look_at(
@@ -89,13 +94,74 @@ def make_task(scene: Scene) -> RispTask:
     return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=1.0, quick_gamma=0.1)
 
 
-def manoeuvre(mass: float) -> np.ndarray:
+def make_trials() -> dict[str, Trial]:
+    """RISP's inversions of the quadrotor.
+
+    The mass is read from a film of the manoeuvre; unseen are its next half second, and the manoeuvre backwards. The thrusts of
+    every frame are imitated with the mass known; unseen is how the same thrusts carry 100 g less. The goal to be reached is the
+    manoeuvre's state after three quarters of a second, from a start that is moved, turned and pushed.
+    """
+    thrusts = {
+        "unknowns": ("rotors.actions",), "smooth": SMOOTH, "search": OptimiseSettings(optimizer="lbfgs", iterations=25),
+    }  # fmt: skip
+    return {
+        "identify": Trial(
+            unknowns=("quadrotor.mass",), truth={"quadrotor.mass": NOMINAL_MASS}, guess=_draw_mass, random=_draw_mass,
+            average={"quadrotor.mass": 3.0}, measure="parameter", unit="kg",
+            search=OptimiseSettings(iterations=8, learning_rate=0.2), refine=6, unseen=_unseen_flights,
+        ),
+        "imitate": Trial(
+            **thrusts, truth=_thrusts(manoeuvre(NOMINAL_MASS)), guess=lambda r: _thrusts(_near_hover(r, FRAMES)),
+            average=_thrusts(np.full((FRAMES, 4), HOVER)), random=lambda r: _thrusts(_any_thrust(r, FRAMES)), measure="motion",
+            unseen=lambda: {"100 g less": make_scene(mass=2.9)},
+        ),
+        "reach": Trial(
+            **(thrusts | {"search": OptimiseSettings(optimizer="lbfgs", iterations=50)}), truth=_thrusts(manoeuvre(NOMINAL_MASS, GOAL)), guess=lambda r: _thrusts(_near_hover(r, GOAL)),
+            average=_thrusts(np.full((GOAL, 4), HOVER)), random=lambda r: _thrusts(_any_thrust(r, GOAL)), measure="final",
+            options={"frames": GOAL}, initial=_draw_start, sampling="last",
+        ),
+    }  # fmt: skip
+
+
+def _thrusts(values: np.ndarray) -> dict[str, np.ndarray]:
+    return {"rotors.actions": values}
+
+
+def _draw_mass(random: np.random.Generator) -> dict[str, float]:
+    return {"quadrotor.mass": float(random.uniform(2.8, 3.2))}
+
+
+def _near_hover(random: np.random.Generator, frames: int) -> np.ndarray:
+    """Thrusts [frames, 4] that hover, but for a smooth tenth of a newton."""
+    return HOVER + smooth_draw(random, (frames, 4), 0.1)
+
+
+def _any_thrust(random: np.random.Generator, frames: int) -> np.ndarray:
+    return random.uniform(HOVER - ROOM, HOVER + ROOM, size=(frames, 4))
+
+
+def _draw_start(random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Up to 8 cm, 0.15 rad and 0.2 m/s from the manoeuvre's start along each axis."""
+    return {
+        "quadrotor.position": np.array([-0.1, 0.15, 0.0]) + random.uniform(-0.08, 0.08, size=3),
+        "quadrotor.rotation": random.uniform(-0.15, 0.15, size=3),
+        "quadrotor.velocity": random.uniform(-0.2, 0.2, size=3),
+    }
+
+
+def _unseen_flights() -> dict[str, Scene]:
+    other = make_scene()
+    other.set("rotors.actions", manoeuvre(NOMINAL_MASS)[::-1])
+    return {"later frames": make_scene(frames=FRAMES + FRAMES // 2), "other actions": other}
+
+
+def manoeuvre(mass: float, frames: int = FRAMES) -> np.ndarray:
     """Thrusts [frames, rotors] in N that carry ``mass`` [kg] through the manoeuvre, open loop.
 
     Roll, pitch and yaw accelerate as cosines and sines of one, two and one turns in the second: the quadrotor tilts by about
     ``2 acceleration / (2 pi turns)^2`` and comes back, and turns about z for good.
     """
-    time = FRAME_DT * (np.arange(FRAMES) + 0.5)  # s, the middle of each frame interval
+    time = FRAME_DT * (np.arange(frames) + 0.5)  # s, the middle of each frame interval
     phase = 2.0 * math.pi * time / (FRAMES * FRAME_DT)
     # rad/s2 about x, y and z
     acceleration = np.stack([3.0 * np.cos(phase), 8.0 * np.cos(2.0 * phase), 6.0 * np.sin(phase)], axis=1)

@@ -6,18 +6,23 @@ Young's modulus of 1e5 Pa the middle moves by some 20 cm. Ten sensors on the spi
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 from risp_torch import AmbientLight, Camera, DirectionalLight, Elastic, Param, RispTask, Scene, Surface, default_psi
 from risp_torch.domains import Domains
+from risp_torch.inversion import OptimiseSettings
 from risp_torch.state_heads import SensorHead
+from risp_torch.trials import Trial, smooth_draw
 from ti_sim.meshes import box_hexes
 
 SIZE = (1.0, 0.2, 0.2)  # m
 LIMIT = 500.0  # N
 FRAME = 0.02  # s
 FRAMES = 40
+GOAL = 20  # frames, after which the goal is to be reached
+SMOOTH = 0.02  # weight of the penalty on changes of the force
 BLUE, WHITE = (0.15, 0.35, 0.6), (0.85, 0.85, 0.8)
 
 
@@ -29,11 +34,11 @@ def make_scene(
     Args:
         E: Young's modulus [Pa]; log10 E is unknown within [4, 7).
         cells: hexahedra along the sides.
-        substeps: of a frame; the usual number serves up to the stiffest rod.
+        substeps: of a frame, the most; the usual number serves the stiffest rod, softer ones take fewer.
         frames: frame intervals of 0.02 s.
         size: of the square picture [pixels].
     """
-    scene = Scene(frame_dt=FRAME, frames=frames, substeps=substeps, gamma=1e-2, name="rod")
+    scene = Scene(frame_dt=FRAME, frames=frames, substeps=substeps, adaptive=True, gamma=1e-2, name="rod")
     mesh = box_hexes(SIZE, cells)
     band = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * cells[0]).astype(int)
     scene.add_solid(
@@ -67,13 +72,73 @@ def make_scene(
 def make_task(scene: Scene) -> RispTask:
     """RISP reads the heights of the ten sensors, whatever light, tint and background are.
 
-    Motions for training have a Young's modulus from 2e4 Pa on: softer rods sag out of the picture.
+    Motions for training have a Young's modulus from 2e4 Pa on, as softer rods sag out of the picture, to 1e6 Pa: stiffer ones all
+    look straight.
     """
     head = SensorHead(
         "rod", particles=sensors(scene), axis=2, low=-0.5, high=0.2,
-        draws={"rod.E": (2e4, 1e7), "press.force": (-1.0, 1.0)}, worlds=64,
+        draws={"rod.E": (2e4, 1e6), "press.force": (-1.0, 1.0)}, worlds=64,
     )  # fmt: skip
-    return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=30.0)
+    return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=30.0, quick_gamma=0.1)
+
+
+def make_trials() -> dict[str, Trial]:
+    """RISP's inversions of the rod.
+
+    Young's modulus is read from a film of one swing of the force; unseen are the next half of its length, and another course of
+    the force. The force of every frame is imitated with the modulus known; unseen is how the same force moves a softer rod. The
+    goal to be reached is the imitated motion's state after 0.4 s, for a rod that is thrown up or down.
+    """
+    known = {"substeps": 12}  # enough for a modulus that is known
+    forces = {
+        "unknowns": ("press.force",), "smooth": SMOOTH, "search": OptimiseSettings(optimizer="lbfgs", iterations=15),
+    }  # fmt: skip
+    return {
+        "identify": Trial(
+            unknowns=("rod.E",), truth={"rod.E": 1e5}, guess=_draw_modulus, random=_draw_modulus, average={"rod.E": 10**5.5},
+            measure="parameter", unit="Pa", search=OptimiseSettings(iterations=6, learning_rate=0.3), refine=8,
+            unseen=_unseen_swings,
+        ),
+        "imitate": Trial(
+            **forces, truth=_force(two_swings(FRAMES)), guess=lambda r: _force(_little_force(r, FRAMES)),
+            average=_force(np.zeros(FRAMES)), random=lambda r: _force(r.uniform(-LIMIT, LIMIT, size=FRAMES)), measure="motion",
+            options=known, unseen=lambda: {"softer rod": _pressed(two_swings(FRAMES), E=7e4, **known)},
+        ),
+        "reach": Trial(
+            **forces, truth=_force(two_swings(FRAMES)[:GOAL]), guess=lambda r: _force(_little_force(r, GOAL)),
+            average=_force(np.zeros(GOAL)), random=lambda r: _force(r.uniform(-LIMIT, LIMIT, size=GOAL)), measure="final",
+            options=known | {"frames": GOAL}, initial=lambda r: {"rod.velocity": (0.0, 0.0, r.uniform(-0.5, 0.5))},
+            sampling="last",
+        ),
+    }  # fmt: skip
+
+
+def two_swings(frames: int) -> np.ndarray:
+    """Forces [frames] in N: one swing up and down, and three smaller ones, at most 388 N."""
+    phase = 2 * np.pi * np.arange(frames) / frames
+    return 300 * np.sin(phase) + 150 * np.sin(3 * phase + 1)
+
+
+def _force(values: np.ndarray) -> dict[str, np.ndarray]:
+    return {"press.force": values}
+
+
+def _draw_modulus(random: np.random.Generator) -> dict[str, float]:
+    return {"rod.E": float(10 ** random.uniform(4.02, 6.98))}  # a fiftieth of a decade off the bounds
+
+
+def _little_force(random: np.random.Generator, frames: int) -> np.ndarray:
+    return smooth_draw(random, (frames,), 20.0)
+
+
+def _pressed(force: np.ndarray, **options: Any) -> Scene:
+    scene = make_scene(**options)
+    scene.set("press.force", force)
+    return scene
+
+
+def _unseen_swings() -> dict[str, Scene]:
+    return {"later frames": make_scene(frames=FRAMES + FRAMES // 2), "other actions": _pressed(two_swings(FRAMES))}
 
 
 def sensors(scene: Scene, count: int = 10) -> tuple[int, ...]:

@@ -33,16 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--loss", choices=("pixel", "perceptual", "risp", "state"), default="pixel",
-        help="what is compared: colours, VGG-16's features, what a RISP network reads, or true states (default pixel)",
+        help="what is compared: colours, a picture network's features, what a RISP network reads, or true states (default pixel)",
     )  # fmt: skip
     parser.add_argument("--network", metavar="FILE", help="of --loss risp: network.safetensors of 'risp train'")
     parser.add_argument(
-        "--weights", metavar="FILE", help="of --loss perceptual: VGG-16's weights, .safetensors or .pth (default: torchvision's)"
+        "--weights", metavar="FILE",
+        help="of --loss perceptual: VGG-16's weights, .safetensors or .pth (default: torchvision's, or those of the extra "
+        "perceptual)",
     )
     parser.add_argument("--states", metavar="FILE", help="of --loss state: states.npz of 'risp simulate'")
     parser.add_argument(
         "--sampling", default="all", metavar="WHICH",
-        help="frames that are compared: all, first+last, first+middle or every:K (default all)",
+        help="frames that are compared: all, last, first+last, first+middle or every:K (default all)",
     )  # fmt: skip
     parser.add_argument(
         "--starts", type=_starts, default=4,
@@ -51,6 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--iterations", type=positive_int, default=60, help="gradient steps (default 60)")
     parser.add_argument("--optimizer", choices=("adam", "rmsprop", "lbfgs"), default="adam")
     parser.add_argument("--learning-rate", type=float, default=0.1, help="in unit-scale variables (default 0.1)")
+    parser.add_argument(
+        "--keep", nargs="+", action="extend", default=[], metavar="SHARE:STARTS",
+        help="after that share of the gradient steps only so many starts, the best ones, go on; for example 0.2:4 0.5:1",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cma", type=positive_int, metavar="GENERATIONS", help="search without gradients from every start first (CMA-ES)"
+    )
+    parser.add_argument("--cma-population", type=positive_int, metavar="N", help="of --cma (default 4 + 3 ln(unknowns))")
     parser.add_argument("--refine", type=int, default=15, help="Gauss-Newton rounds after the search (default 15)")
     parser.add_argument(
         "--linearise-up-to", type=positive_int, metavar="N",
@@ -77,8 +87,9 @@ def run(options: argparse.Namespace) -> int:
         out=options.out or default_run_path("invert", scene.name),
         settings=OptimiseSettings(
             optimizer=options.optimizer, iterations=options.iterations, learning_rate=options.learning_rate,
-            first_frames=options.first_frames,
+            first_frames=options.first_frames, keep=tuple(_kept(text) for text in options.keep),
         ),
+        warm_start=_warm_start(options),
     )  # fmt: skip
     print_inversion(result)
     return 0
@@ -153,6 +164,26 @@ def _weight(text: str) -> tuple[str, float]:
         return name.strip(), float(number)
     except ValueError:
         raise UserError(f"--smooth {text!r} is not NAME=WEIGHT: write for example --smooth beam.mu=1e-4") from None
+
+
+def _kept(text: str) -> tuple[float, int]:
+    """Share and number of SHARE:STARTS."""
+    share, _, count = text.partition(":")
+    try:
+        return float(share), int(count)
+    except ValueError:
+        raise UserError(f"--keep {text!r} is not SHARE:STARTS: write for example --keep 0.2:4 0.5:1") from None
+
+
+def _warm_start(options: argparse.Namespace) -> Any:
+    """Settings of the search without gradients; None where none was asked for."""
+    from risp_torch.inversion import CmaSettings
+
+    if options.cma is None:
+        if options.cma_population is not None:
+            raise UserError("--cma-population belongs to --cma GENERATIONS: give that too, or leave it out")
+        return None
+    return CmaSettings(generations=options.cma, population=options.cma_population)
 
 
 def _starts(text: str) -> int | str:

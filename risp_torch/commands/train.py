@@ -33,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--learning-rate", type=float, help="of Adam at the start")
     how.add_argument("--width", type=positive_int, help="channels of the network's first stage; ResNet-18 has 64")
     how.add_argument("--head", choices=("spatial", "average"), help="of the network (default spatial; the paper's: average)")
+    how.add_argument(
+        "--plain-surroundings", action="store_true", help="leave backgrounds and grounds as they were rendered, without patterns"
+    )
     how.add_argument("--network-precision", choices=("f32", "bf16"), help="of the network's arithmetic (default f32)")
     how.add_argument("--seed", type=int, help="of first weights and order of pictures (default 0)")
     parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it goes on (default: runs/train-SCENE-TIME)")
@@ -90,6 +93,8 @@ def _settings(options: argparse.Namespace, task: Any) -> Any:
     changes = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.network_precision:
         changes["precision"] = options.network_precision
+    if options.plain_surroundings:
+        changes["surroundings"] = False
     if options.no_grad:
         changes |= {"regulariser": "none", "gamma": 0.0}
     return preset(options.preset, task, **changes)

@@ -27,7 +27,7 @@ SCHEMA = 1
 _STREAM = 77  # of the random numbers: states and appearances of a test set are never those of a training with the same seed
 _APPEARANCES = 1  # the appearances' part of that stream
 # Of a scene's description, what decides motions alone.
-_OF_MOTION = ("frame_dt", "frames", "substeps", "integrator", "forces", "rotors", "max_distance", "loads")
+_OF_MOTION = ("frame_dt", "frames", "substeps", "adaptive", "integrator", "forces", "rotors", "max_distance", "loads")
 _CHUNK = 50  # pictures that the rasteriser makes in one call
 _FROM_BYTE = srgb_to_linear(np.arange(256) / 255.0).astype(np.float32)
 

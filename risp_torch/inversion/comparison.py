@@ -114,7 +114,7 @@ class Comparison:
 
 
 def film_losses(
-    scene: Scene, values: Mapping[str, torch.Tensor], target: torch.Tensor | Comparison, *, worlds: int
+    scene: Scene, values: Mapping[str, torch.Tensor], target: torch.Tensor | Comparison, *, worlds: int, most: int = 8
 ) -> torch.Tensor:
     """Losses of many worlds without gradients, a few worlds at a time; infinite for worlds that diverged, [B].
 
@@ -123,9 +123,10 @@ def film_losses(
         values: parameter values [B, ...] that replace the scene's own.
         target: a film [T, H, W, 3] to compare by pixels, or any comparison.
         worlds: B.
+        most: worlds that are simulated together, if their observations fit into memory.
     """
     comparison = Comparison.of_film(target)
-    chunk = min(8, comparison.worlds_at_once)
+    chunk = min(most, comparison.worlds_at_once)
     losses = []
     for first in range(0, worlds, chunk):
         part = {name: value[first : first + chunk] for name, value in values.items()}
@@ -143,7 +144,7 @@ def sampled_frames(sampling: str, frames: int) -> tuple[int, ...]:
     """The frames of a film that count.
 
     Args:
-        sampling: "all", "first+last", "first+middle", or "every:K" for frames 0, K, 2 K ...
+        sampling: "all", "last", "first+last", "first+middle", or "every:K" for frames 0, K, 2 K ...
         frames: frame intervals of the film.
 
     Returns:
@@ -152,12 +153,14 @@ def sampled_frames(sampling: str, frames: int) -> tuple[int, ...]:
     Raises:
         UserError: another word, or a K that is no whole number from 1 to ``frames``.
     """
-    named = {"all": range(frames + 1), "first+last": (0, frames), "first+middle": (0, max(1, frames // 2))}
+    named = {
+        "all": range(frames + 1), "last": (frames,), "first+last": (0, frames), "first+middle": (0, max(1, frames // 2))
+    }  # fmt: skip
     if sampling in named:
         return tuple(named[sampling])
     word, colon, number = sampling.partition(":")
     if word != "every" or not colon:
-        raise UserError(f"sampling {sampling!r} is unknown: choose all, first+last, first+middle or every:K")
+        raise UserError(f"sampling {sampling!r} is unknown: choose all, last, first+last, first+middle or every:K")
     if not number.isdecimal() or not 1 <= int(number) <= frames:
         raise UserError(f"sampling {sampling!r} takes frames of a film of {frames} intervals: give every:1 to every:{frames}")
     return tuple(range(0, frames + 1, int(number)))

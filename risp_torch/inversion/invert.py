@@ -34,6 +34,7 @@ from risp_torch.inversion.uncertainty import (
     without_error_bars,
 )
 from risp_torch.inversion.unknowns import Bounds, Unknowns
+from risp_torch.inversion.warm_start import CmaSettings, warmed
 from risp_torch.psi import RenderingParameters
 from risp_torch.run_folder import RunFolder, inversion_result
 from risp_torch.scene import Scene
@@ -60,7 +61,7 @@ class Inversion:
         uncertainty: error bars and unseen directions.
         initial, final: [S, K] physical values of the starts.
         losses: [S] final losses over all frames that count.
-        status: per start: "best", "same minimum", "higher loss" or "diverged".
+        status: per start: "best", "same minimum", "higher loss", "stopped early" or "diverged".
         best: index of the best start.
         history: of the search.
         remarks: sentences about what to doubt.
@@ -101,6 +102,7 @@ def invert(
     smooth: Weights | None = None,
     starts: int | Sequence[Mapping[str, Any]] = 4,
     settings: OptimiseSettings | None = None,
+    warm_start: CmaSettings | None = None,
     refine: int = 15,
     linearise_up_to: int | None = None,
     adjoint: Adjoint | None = None,
@@ -115,7 +117,7 @@ def invert(
         video: an .mp4, a folder of PNG frames, or linear frames [T, H, W, 3]; None for a loss that needs no film.
         unknown: parameter names with bounds, and "psi" for all rendering parameters together.
         loss: what films are compared by, ``PixelLoss()`` by default.
-        sampling: frames that count: "all", "first+last", "first+middle" or "every:K".
+        sampling: frames that count: "all", "last", "first+last", "first+middle" or "every:K".
         bounds: name -> (low, high) of unknowns that have none in the scene, or others.
         psi: what the unknown "psi" stands for, the scene's usual appearances by default.
         smooth: name -> weight, of unknowns with a number for each element of a solid or sheet: what is added to the loss is the
@@ -124,6 +126,7 @@ def invert(
         starts: how many guesses spread over the allowed ranges, or the guesses themselves (name -> value; what a guess leaves out
             has the scene's value).
         settings: of the search.
+        warm_start: a search without gradients from every start, at whose ends the search begins.
         refine: Gauss-Newton steps after the search, taken while they lower the loss.
         linearise_up_to: number of unknowns up to which there are Gauss-Newton steps and error bars, each of which takes two films
             for every unknown; 40 by default, and 400 for losses that need no film.
@@ -136,7 +139,8 @@ def invert(
         Estimates with error bars (NaN beyond ``linearise_up_to``).
 
     Raises:
-        UserError: a name, start, video, loss or smoothness is not usable. DivergenceError: no start could be simulated.
+        UserError: a name, start, video, loss or smoothness is not usable, or pycma is missing.
+        DivergenceError: no start could be simulated.
     """
     began = time.perf_counter()
     settings, loss = settings or OptimiseSettings(), loss or PixelLoss()
@@ -150,9 +154,14 @@ def invert(
     if out is not None:
         asked = _settings_of(scene, video, pictures, unknowns, initial, settings, refine, seed)
         asked |= {"loss": loss.to_json(), "sampling": sampling, "linearise_up_to": linearise_up_to}
-        asked |= {"smooth": dict(unknowns.smoothness.given)}
+        asked |= {"smooth": dict(unknowns.smoothness.given), "warm_start": warm_start and asdict(warm_start)}
         folder = RunFolder.open_or_create(out, asked)
-    z, history = descend(scene, comparison, unknowns, z, settings, folder=folder, adjoint=adjoint, progress=progress)
+    history = History()
+    if warm_start is not None and (folder is None or folder.load_checkpoint() is None):
+        z, history = warmed(scene, comparison, unknowns, z, warm_start, seed=seed, progress=progress)
+    z, history = descend(
+        scene, comparison, unknowns, z, settings, folder=folder, adjoint=adjoint, history=history, progress=progress
+    )
     final = unknowns.vector(z).double().cpu().numpy()
     most = linearise_up_to or (MOST_LINEARISED if loss.needs_film else MOST_WITHOUT_PICTURES)
     linear = len(unknowns.labels) <= most
@@ -163,7 +172,7 @@ def invert(
     best = int(np.argmin(losses))
     if progress:
         tqdm.write("error bars, plots and videos ...", file=sys.stderr)
-    status = _status(losses, best)
+    status = _status(losses, best, history.stopped)
     bars = without_error_bars(len(unknowns.labels))
     if linear:
         bars = _error_bars(scene, comparison, unknowns, final, losses, compressed=_is_file(video))
@@ -332,13 +341,15 @@ def _given_starts(unknowns: Unknowns, starts: Sequence[Mapping[str, Any]]) -> np
     return np.array(rows)
 
 
-def _status(losses: np.ndarray, best: int) -> list[str]:
+def _status(losses: np.ndarray, best: int, stopped: Sequence[int]) -> list[str]:
     names = []
     for index, loss in enumerate(losses):
         if index == best:
             names.append("best")
         elif not np.isfinite(loss):
             names.append("diverged")
+        elif index in stopped:
+            names.append("stopped early")
         else:
             names.append("same minimum" if loss <= SAME_MINIMUM * losses[best] + 1e-9 else "higher loss")
     return names

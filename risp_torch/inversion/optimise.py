@@ -1,9 +1,10 @@
-"""Gradient descent on the loss of a batch of starts, with a horizon that may grow; killed runs resume."""
+"""Gradient descent on the loss of a batch of starts, with a growing horizon and starts that stop early; killed runs resume."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -29,6 +30,9 @@ class OptimiseSettings:
         learning_rate: in the unbounded unit-scale variables; decays by a cosine to a hundredth (adam, rmsprop).
         first_frames: frame intervals of the film that the search begins with; None begins with the whole film.
         growth: part of the iterations over which the horizon grows from ``first_frames`` to the whole film.
+        keep: pairs (share of the iterations, starts), shares rising and starts falling: after that share only so many starts,
+            those with the lowest losses, go on (successive halving); the others stay where they are, are not refined, and take
+            no more time. Not with lbfgs.
     """
 
     optimizer: OptimizerName = "adam"
@@ -36,6 +40,7 @@ class OptimiseSettings:
     learning_rate: float = 0.1
     first_frames: int | None = None
     growth: float = 0.6
+    keep: tuple[tuple[float, int], ...] = ()
 
     def __post_init__(self) -> None:
         if self.optimizer not in ("adam", "rmsprop", "lbfgs"):
@@ -46,6 +51,7 @@ class OptimiseSettings:
             raise UserError(f"learning_rate is {self.learning_rate}: give a number above zero")
         if self.first_frames is not None and self.first_frames < 1:
             raise UserError(f"first_frames is {self.first_frames}: at least 1 is needed")
+        self._check_keep()
 
     def horizon(self, iteration: int, frames: int) -> int:
         """Frame intervals that the loss of an iteration sees."""
@@ -58,18 +64,42 @@ class OptimiseSettings:
         cosine = 0.5 * (1 + math.cos(math.pi * iteration / self.iterations))
         return self.learning_rate * (0.01 + 0.99 * cosine)
 
+    def kept(self, iteration: int) -> int | None:
+        """How many starts go on from an iteration on; None where none is stopped there."""
+        counts = [count for share, count in self.keep if math.ceil(share * self.iterations - 1e-9) == iteration]
+        return min(counts, default=None)
+
+    def _check_keep(self) -> None:
+        if self.keep and self.optimizer == "lbfgs":
+            raise UserError("keep stops starts of a batch, and lbfgs takes each start by itself: choose adam or rmsprop")
+        shares, counts = [share for share, _ in self.keep], [count for _, count in self.keep]
+        rising = all(a < b for a, b in pairwise([0.0, *shares, 1.0]))
+        falling = all(a > b for a, b in pairwise([*counts, 0]))
+        if self.keep and not (rising and falling):
+            raise UserError(
+                f"keep is {', '.join(f'{share:g}:{count}' for share, count in self.keep)}: give shares of the iterations that "
+                "rise between 0 and 1, each with fewer starts than before, at least 1"
+            )
+
 
 @dataclass
 class History:
-    """What the search went through: per iteration, losses [S] and physical values [S, K]; NaN where a world diverged."""
+    """What the search went through.
+
+    Attributes:
+        losses: per iteration [S]; NaN where a world diverged, and from where a start was stopped.
+        values: per iteration [S, K], physical units; NaN from where a start was stopped.
+        stopped: numbers of the starts that were stopped early.
+    """
 
     losses: list[torch.Tensor] = field(default_factory=list)
     values: list[torch.Tensor] = field(default_factory=list)
+    stopped: list[int] = field(default_factory=list)
 
 
 def descend(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.Tensor, settings: OptimiseSettings,
-    *, folder: RunFolder | None = None, adjoint: Adjoint | None = None, progress: bool = True,
+    *, folder: RunFolder | None = None, adjoint: Adjoint | None = None, history: History | None = None, progress: bool = True,
 ) -> tuple[torch.Tensor, History]:  # fmt: skip
     """Descend from the starts z [S, K].
 
@@ -81,32 +111,41 @@ def descend(
         settings: optimiser, iterations, horizon.
         folder: where the search is saved every few iterations, and from where it goes on.
         adjoint: how the rollout keeps states.
+        history: of what came before, to which the descent is added.
         progress: whether a bar is shown.
 
     Returns:
         Final z [S, K] and the history.
     """
+    history = history or History()
     if settings.optimizer == "lbfgs":
-        return _descend_lbfgs(scene, comparison, unknowns, z, settings, adjoint=adjoint, progress=progress)
+        return _descend_lbfgs(scene, comparison, unknowns, z, settings, history, adjoint=adjoint, progress=progress)
     z = z.clone().requires_grad_()
     if settings.optimizer == "adam":
         optimizer = torch.optim.Adam([z], lr=settings.learning_rate, betas=(0.8, 0.95))
     else:
         optimizer = torch.optim.RMSprop([z], lr=settings.learning_rate, alpha=0.9, momentum=0.5)
-    history = History()
     first = _resume(folder, z, optimizer, history)
+    going = _others(len(z), history.stopped)
     frames = comparison.last
     bar = tqdm(total=settings.iterations, initial=first, desc="inverting", disable=not progress, mininterval=0.5)
     for iteration in range(first, settings.iterations):
         for group in optimizer.param_groups:
             group["lr"] = settings.rate(iteration)
+        if (count := settings.kept(iteration)) is not None:
+            going = _best(history.losses[-1], going, count)
+            history.stopped = _others(len(z), going)
         optimizer.zero_grad()
-        losses = _losses(scene, comparison, unknowns, z, settings.horizon(iteration, frames), adjoint)
+        before = z.detach().clone()
+        losses = _losses(scene, comparison, unknowns, z[going], settings.horizon(iteration, frames), adjoint)
         torch.where(torch.isfinite(losses), losses, torch.zeros_like(losses)).sum().backward()
-        history.losses.append(losses.detach().clone())
-        history.values.append(unknowns.vector(z).detach())
-        z.grad[~torch.isfinite(losses.detach())] = 0  # a start that diverged stays where it is, marked by its NaN loss
+        losses = _of_all(losses.detach(), going, len(z))
+        history.losses.append(losses)
+        history.values.append(_of_all(unknowns.vector(before[going]), going, len(z)))
+        z.grad[~torch.isfinite(losses)] = 0  # a start that diverged stays where it is, marked by its NaN loss
         optimizer.step()
+        with torch.no_grad():
+            z[history.stopped] = before[history.stopped]  # whatever speed the optimiser remembers
         bar.set_postfix(loss=f"{_smallest(losses):.3e}")
         bar.update()
         if folder is not None and (iteration + 1) % 10 == 0:
@@ -123,8 +162,26 @@ def _losses(
     return films + unknowns.penalty(z)
 
 
+def _best(losses: torch.Tensor, going: list[int], count: int) -> list[int]:
+    """The ``count`` of the going starts with the lowest losses [S], in their order; a start without a loss comes last."""
+    numbers = losses.nan_to_num(nan=math.inf).tolist()
+    return sorted(sorted(going, key=lambda start: numbers[start])[:count])
+
+
+def _others(count: int, starts: list[int]) -> list[int]:
+    """Which of ``count`` starts are not among these."""
+    return [start for start in range(count) if start not in starts]
+
+
+def _of_all(rows: torch.Tensor, going: list[int], count: int) -> torch.Tensor:
+    """Rows of all starts [S, ...] from those of the going ones, NaN for the others."""
+    whole = rows.new_full((count, *rows.shape[1:]), torch.nan)
+    whole[going] = rows
+    return whole
+
+
 def _descend_lbfgs(
-    scene: Scene, comparison: Comparison, unknowns: Unknowns, starts: torch.Tensor, settings: OptimiseSettings,
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, starts: torch.Tensor, settings: OptimiseSettings, before: History,
     *, adjoint: Adjoint | None, progress: bool,
 ) -> tuple[torch.Tensor, History]:  # fmt: skip
     """Each start by itself: a line search cannot share its step length."""
@@ -156,8 +213,8 @@ def _descend_lbfgs(
         histories.append(history)
     bar.close()
     merged = History(
-        losses=[torch.cat(column) for column in zip(*(h.losses for h in histories), strict=True)],
-        values=[torch.cat(column) for column in zip(*(h.values for h in histories), strict=True)],
+        losses=before.losses + [torch.cat(column) for column in zip(*(h.losses for h in histories), strict=True)],
+        values=before.values + [torch.cat(column) for column in zip(*(h.values for h in histories), strict=True)],
     )
     return torch.cat(ends), merged
 
@@ -166,7 +223,7 @@ def _save(folder: RunFolder, z: torch.Tensor, optimizer: torch.optim.Optimizer, 
     tensors = {"z": z.detach(), "losses": torch.stack(history.losses), "values": torch.stack(history.values)}
     for name, value in optimizer.state[z].items():
         tensors[f"optimizer.{name}"] = torch.as_tensor(value)
-    folder.save_checkpoint(tensors, {"iteration": iteration})
+    folder.save_checkpoint(tensors, {"iteration": iteration, "stopped": history.stopped})
 
 
 def _resume(folder: RunFolder | None, z: torch.Tensor, optimizer: torch.optim.Optimizer, history: History) -> int:
@@ -182,6 +239,7 @@ def _resume(folder: RunFolder | None, z: torch.Tensor, optimizer: torch.optim.Op
             optimizer.state[z][name.removeprefix("optimizer.")] = value
     history.losses.extend(tensors["losses"])
     history.values.extend(tensors["values"])
+    history.stopped = list(metadata["stopped"])
     return int(metadata["iteration"])
 
 

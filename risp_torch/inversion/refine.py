@@ -22,9 +22,9 @@ MOST_IN_VALLEY = 40  # unknowns: each of these steps takes a Jacobian of its own
 
 def refined(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, rounds: int, history: History,
-    *, progress: bool,
+    *, thorough: bool = True, progress: bool,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Levenberg-Marquardt steps from every start's end, each kept only if the loss falls.
+    """Levenberg-Marquardt steps from the end of every start that was not stopped early, each kept only if the loss falls.
 
     Where none does, the point may lie in a dent of a valley's floor (contacts that begin, end, slip or stick make small
     ones): longer steps along the weakest direction, each followed by a Gauss-Newton step across the valley, look beyond it.
@@ -34,15 +34,17 @@ def refined(
         values: physical values of the starts' ends, [S, K].
         rounds: at most, for each start.
         history: every round is added to it.
+        thorough: whether to try several dampings, and to look along valleys.
         progress: whether a bar is shown.
 
     Returns:
         Physical values [S, K] and losses over the whole film [S]; infinite where a world diverged.
     """
-    search = _Refinement(scene, comparison, unknowns)
+    search = _Refinement(scene, comparison, unknowns, thorough)
     scaled = unknowns.scaled(values)
     losses = search.losses(scaled)
     active = np.isfinite(losses)
+    active[history.stopped] = False
     for _ in tqdm(range(rounds), desc="refining", disable=not progress, leave=False):
         if not active.any():
             break
@@ -50,15 +52,18 @@ def refined(
             point, loss = search.round(scaled[s], losses[s])
             active[s] = losses[s] - loss > 1e-6 * losses[s]
             scaled[s], losses[s] = point, loss
-        history.losses.append(torch.as_tensor(losses).to(comparison.target))
-        history.values.append(torch.as_tensor(unknowns.physical_values(scaled)).to(comparison.target))
+        for column, rows in ((history.losses, losses), (history.values, unknowns.physical_values(scaled))):
+            shown = torch.as_tensor(rows).to(comparison.target)
+            shown[history.stopped] = torch.nan
+            column.append(shown)
     return unknowns.physical_values(scaled), losses
 
 
 class _Refinement:
     """One film and its unknowns, in scaled coordinates."""
 
-    def __init__(self, scene: Scene, comparison: Comparison, unknowns: Unknowns) -> None:
+    def __init__(self, scene: Scene, comparison: Comparison, unknowns: Unknowns, thorough: bool) -> None:
+        self.thorough = thorough
         self.scene, self.comparison, self.unknowns = scene, comparison, unknowns
         self.low, self.high = (unknowns.scaled(bound) for bound in unknowns.bounds())
         self.ranges = unknowns.scaled_range()
@@ -72,11 +77,12 @@ class _Refinement:
     def round(self, point: np.ndarray, loss: float) -> tuple[np.ndarray, float]:
         """The better of the point and what one round of steps finds."""
         at = linearise(self.scene, self.comparison, self.unknowns, self.unknowns.physical_values(point))
-        steps = [length * newton_step(at, damping=damping) for damping in DAMPINGS for length in LENGTHS]
+        dampings = DAMPINGS if self.thorough else DAMPINGS[1:2]
+        steps = [length * newton_step(at, damping=damping) for damping in dampings for length in LENGTHS]
         found, lowest = self._best(point, np.array(steps))
         if lowest < loss * (1 - 1e-6):
             return found, lowest
-        if len(point) > MOST_IN_VALLEY:
+        if len(point) > MOST_IN_VALLEY or not self.thorough:
             return point, loss
         direction = weakest_direction(at)
         along = np.array([sign * length * direction for length in VALLEY for sign in (1, -1)])

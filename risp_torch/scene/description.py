@@ -56,7 +56,7 @@ def _driving(scene: Scene) -> dict[str, Any]:
     joints = {key: value for key, value in (("links", links), ("motors", motors), ("collision", meets)) if value}
     rotors = [[r.name, r.body, list(r.axis), r.limit, r.count] for r in scene.rotors]
     region = scene.settings.max_distance
-    joints |= _softness(scene)
+    joints |= _softness(scene) | ({"adaptive": True} if scene.adaptive else {})
     return joints | ({"rotors": rotors} if rotors else {}) | ({"max_distance": region} if math.isfinite(region) else {})
 
 

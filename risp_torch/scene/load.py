@@ -18,6 +18,7 @@ _SIGNATURES = {
     "make_scene": "make_scene(**overrides) that returns a Scene",
     "make_task": "make_task(scene) that returns a RispTask",
     "make_control": "make_control(scene) that returns a ControlTask",
+    "make_trials": "make_trials() that returns a dict of Trials",
 }
 
 

@@ -12,6 +12,14 @@ from risp_torch.atomic import write_text
 COLUMNS = ("epoch", "rate", "gamma", "loss", "error", "penalty", "validation", "seconds", "waited")
 
 
+TEST = "test"
+
+
+def columns_of(row: Mapping[str, float]) -> tuple[str, ...]:
+    """The columns of a table with such rows."""
+    return (*COLUMNS, TEST) if TEST in row else COLUMNS
+
+
 def write_table(path: Path, history: Sequence[Mapping[str, float]]) -> None:
     """Write the table of all epochs so far.
 
@@ -19,12 +27,12 @@ def write_table(path: Path, history: Sequence[Mapping[str, float]]) -> None:
         path: of the .csv file.
         history: a row for each epoch: "epoch", "rate" (learning rate at its end), "gamma", "loss" (what was minimised), "error"
             (mean L1 of an output), "penalty" (before gamma), "validation" (mean L1 of an output), "seconds" and "waited"
-            (share of the time without data).
+            (share of the time without data); "test" like "validation", where there are pictures for it.
     """
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    text, columns = io.StringIO(), columns_of(history[-1])
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: f"{row[name]:.8g}" for name in COLUMNS} for row in history)
+    writer.writerows({name: f"{row[name]:.8g}" for name in columns} for row in history)
     write_text(path, text.getvalue())
 
 
@@ -39,7 +47,7 @@ class Board:
 
     def add(self, row: Mapping[str, float]) -> None:
         """Add one epoch's row (``write_table``)."""
-        for name in COLUMNS[1:]:
+        for name in columns_of(row)[1:]:
             self._writer.add_scalar(name, row[name], int(row["epoch"]))
         self._writer.flush()
 

@@ -34,6 +34,7 @@ class TrainSettings:
         width, head: of the network (``NetworkSettings``).
         precision: "f32", or "bf16" for the network's arithmetic (weights and losses stay f32).
         validation: share of the pictures, the last ones, that is not trained on.
+        surroundings: whether backgrounds and grounds get patterns, other ones every epoch (``surroundings``).
         seed: of the network's first weights and of the order of the pictures.
     """
 
@@ -49,6 +50,7 @@ class TrainSettings:
     head: HeadKind = "spatial"
     precision: Precision = "f32"
     validation: float = 0.05
+    surroundings: bool = True
     seed: int = 0
 
     def __post_init__(self) -> None:

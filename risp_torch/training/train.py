@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -17,12 +17,17 @@ from risp_torch.run_folder import RunFolder
 from risp_torch.scene import Scene
 from risp_torch.task import RispTask
 from risp_torch.training.feed import Feed
-from risp_torch.training.logs import Board, write_table
+from risp_torch.training.logs import TEST, Board, write_table
 from risp_torch.training.losses import error_and_its_gradient, error_and_jacobian, state_error
 from risp_torch.training.ranks import Ranks, joined_ranks, rank_from_environment
 from risp_torch.training.settings import TrainSettings
+from risp_torch.training.surroundings import Surroundings
 from ti_sim.base.errors import UserError
 
+if TYPE_CHECKING:
+    from risp_torch.evaluation import TestSet
+
+_AT_ONCE = 100  # test pictures that are read together
 NETWORK, TABLE, BOARD = "network.safetensors", "training.csv", "tensorboard"
 
 
@@ -34,6 +39,7 @@ def train(
     *,
     out: str | Path,
     device: str | torch.device = "cpu",
+    test: TestSet | None = None,
     progress: bool = True,
 ) -> Path:
     """Train a network (RISP, ICLR 2022, B.2).
@@ -46,6 +52,7 @@ def train(
         settings: of the run.
         out: folder for the network, its logs and checkpoints; an unfinished run in it with these settings goes on.
         device: where the network is trained.
+        test: pictures that the network reads after every epoch: column "test" of training.csv; nothing else depends on them.
         progress: whether a bar is shown.
 
     Returns:
@@ -62,9 +69,11 @@ def train(
     with joined_ranks(device) as ranks:
         record = {"scene": scene.name, "task": task.to_json(), "training": {**asdict(settings), "data": source.record}}
         if ranks.first:
-            RunFolder.open_or_create(out, {**record, "ranks": ranks.count, "device": device.type})
+            tested = {} if test is None else {"test": {"renderer": test.renderer, "pictures": len(test)}}
+            RunFolder.open_or_create(out, {**record, **tested, "ranks": ranks.count, "device": device.type})
         ranks.wait()
-        run = _Run(source, settings, shape, RunFolder(Path(out), record), ranks, device)
+        surroundings = Surroundings(task.domains.training.parameters) if settings.surroundings else None
+        run = _Run(source, settings, shape, RunFolder(Path(out), record), ranks, device, surroundings, test)
         run.fit(progress=progress)
         path = Path(out) / NETWORK
         if ranks.first:
@@ -90,12 +99,15 @@ class _Run:
 
     def __init__(
         self, source: Source, settings: TrainSettings, shape: NetworkSettings, folder: RunFolder, ranks: Ranks,
-        device: torch.device,
+        device: torch.device, surroundings: Surroundings | None, test: TestSet | None,
     ) -> None:  # fmt: skip
+        self.surroundings = surroundings
+        self.test = None if test is None else (test.images, test.outputs)
         self.source, self.settings, self.folder, self.ranks, self.device = source, settings, folder, ranks, device
         trained = len(source) - held_out(len(source), settings)
         self.feed = Feed(
-            source, trained, settings.batch_size, seed=settings.seed, ranks=ranks, jacobian=settings.weighted
+            source, trained, settings.batch_size, seed=settings.seed, ranks=ranks,
+            jacobian=settings.weighted or (surroundings is not None and surroundings.column is not None),
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
@@ -130,16 +142,19 @@ class _Run:
         self.shared.train()
         for step, batch in enumerate(self.feed.epoch(epoch)):
             progress = (epoch + step / self.feed.steps) / self.settings.epochs
+            if self.surroundings is not None:
+                batch = self.surroundings(batch, seed=(self.settings.seed, epoch, step, self.ranks.rank))
             means.add(*self._step(batch, progress))
             bar.update()
         seconds = time.perf_counter() - began
         loss, error, penalty = (self.ranks.mean(means.sums) / means.steps).tolist()
         outputs = self.network.settings.outputs
-        return {
+        row = {
             "epoch": epoch, "rate": self.settings.rate_at(progress), "gamma": self.settings.gamma_at(progress), "loss": loss,
             "error": error / outputs, "penalty": penalty, "validation": self._validate(), "seconds": seconds,
             "waited": (self.feed.waited - waited) / seconds,
         }  # fmt: skip
+        return row if self.test is None else row | {TEST: self._tested()}
 
     def _step(self, batch: Batch, progress: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """One step of Adam on the loss of a batch (RISP, Eq. 8 with Eq. 10 or Eq. 12)."""
@@ -168,12 +183,21 @@ class _Run:
         first, size = self.feed.count, self.settings.batch_size
         self.network.eval()
         errors = []
-        with torch.no_grad():
-            for start in range(first, len(self.source), size):
-                batch = self.source.batch(range(start, min(start + size, len(self.source))), jacobian=False)
-                predicted = self.network.read(batch.images.to(self.device))
-                errors.append((predicted - batch.outputs.to(self.device)).abs().mean(dim=1))
+        for start in range(first, len(self.source), size):
+            batch = self.source.batch(range(start, min(start + size, len(self.source))), jacobian=False)
+            errors.append(self._errors(batch.images, batch.outputs))
         return float(torch.cat(errors).mean())
+
+    def _tested(self) -> float:
+        """The same over the test pictures."""
+        self.network.eval()
+        parts = zip(*(tensor.split(_AT_ONCE) for tensor in self.test), strict=True)
+        return float(torch.cat([self._errors(images, outputs) for images, outputs in parts]).mean())
+
+    def _errors(self, images: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+        """Mean L1 error of an output, of every picture."""
+        with torch.no_grad():
+            return (self.network.read(images.to(self.device)) - outputs.to(self.device)).abs().mean(dim=1)
 
     def finish(self, scene: Scene, task: RispTask, path: Path, record: dict[str, Any]) -> None:
         """Write the network, a plot of its losses, a sheet of predictions and the result."""

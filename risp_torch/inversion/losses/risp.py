@@ -20,6 +20,8 @@ from risp_torch.scene import Camera, Scene
 from risp_torch.task import RispTask
 from ti_sim.base.errors import UserError
 
+_TOGETHER = 512  # pictures that are read at once; for the derivative each takes a megabyte (width 32) or two (64)
+
 
 class RispLoss(PictureLoss):
     """Mean squared difference of predicted states: target and simulation may look different."""
@@ -97,7 +99,7 @@ class RispLoss(PictureLoss):
 
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
         """Predicted outputs (``PictureLoss.read``)."""
-        return in_parts(self.network.read, pictures)
+        return in_parts(self.network.read, pictures, most=_TOGETHER)
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Every output by itself (``Loss.blocks``)."""

@@ -44,18 +44,33 @@ class Vgg16(nn.Module):
         return maps
 
 
-def load_vgg16(path: str | Path | None) -> Vgg16:
-    """VGG-16 with the weights of a file, or with torchvision's own for None.
+def load_vgg16(path: str | Path) -> Vgg16:
+    """VGG-16 with the weights of a file.
 
     Args:
         path: .safetensors, or a .pth that holds tensors and nothing else; keys "features.0.weight" and so on, others are
             passed over.
 
     Raises:
-        UserError: no such file, not of these kinds, or weights are missing or of another shape; None without torchvision.
+        UserError: no such file, not of these kinds, or weights are missing or of another shape.
     """
+    return _filled(_read(Path(path)), path)
+
+
+def torchvision_vgg16() -> Vgg16 | None:
+    """VGG-16 with what torchvision downloads or has downloaded; None where it is not installed or cannot download."""
+    try:
+        from torchvision.models import VGG16_Weights, vgg16
+    except (ImportError, RuntimeError):  # the latter where it was built for another torch
+        return None
+    try:
+        return _filled(vgg16(weights=VGG16_Weights.IMAGENET1K_V1).state_dict(), "torchvision")
+    except OSError:
+        return None
+
+
+def _filled(weights: dict[str, torch.Tensor], path: str | Path) -> Vgg16:
     network = Vgg16()
-    weights = _torchvision_weights() if path is None else _read(Path(path))
     wanted = network.state_dict()
     for name, own in wanted.items():
         given = weights.get(name)
@@ -88,15 +103,3 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
     if not isinstance(content, dict):
         raise UserError(f"{path} holds {type(content).__name__} and no tensors by name: give a state dict of VGG-16")
     return {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
-
-
-def _torchvision_weights() -> dict[str, torch.Tensor]:
-    """What torchvision downloads or has downloaded."""
-    try:
-        from torchvision.models import VGG16_Weights, vgg16
-    except ImportError:
-        raise UserError(
-            "the perceptual loss needs the weights of VGG-16: give their file with --weights FILE (PerceptualLoss(path)), "
-            "or install torchvision"
-        ) from None
-    return vgg16(weights=VGG16_Weights.IMAGENET1K_V1).state_dict()

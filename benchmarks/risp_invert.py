@@ -1,0 +1,76 @@
+"""Inversions by RISP: a hundred gradient steps of one start, and of a batch of four whose worse ones stop early."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from benchmarks.table import Table, number, times
+from risp_torch import OptimiseSettings, load_task
+from risp_torch.inversion import RispLoss
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.optimise import descend
+from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.network import NetworkSettings, RispNetwork
+from risp_torch.scene import Scene
+from risp_torch.task import training_scene
+
+TITLE = "Inversions by RISP"
+
+SIZE, WIDTH, ITERATIONS, STARTS = 64, 32, 100, 4
+KEEP = ((0.15, 2), (0.35, 1))
+ONE_TARGET, BATCH_TARGET = 60.0, 2.5  # s of one start; the batch over it
+UNKNOWNS = {
+    "quadrotor": ("quadrotor.mass",), "cube": ("ground.contact.stiffness",), "rod": ("rod.E",),
+    "hand": tuple(f"{finger}.stiffness" for finger in ("thumb", "index", "middle", "ring", "little")),
+}  # fmt: skip
+
+
+def tables(*, quick: bool) -> Iterator[Table]:
+    """All tables, as they are measured.
+
+    Args:
+        quick: a tenth of the steps, of two scenes.
+    """
+    iterations = ITERATIONS // 10 if quick else ITERATIONS
+    table = Table(
+        f"{iterations} steps of RMSProp, {SIZE} px, a network of width {WIDTH}",
+        ["scene", "frames", "one start [s]", "asked [s]", f"{STARTS} starts, keep 0.15:2 0.35:1", "all to the end"],
+    )
+    for name in ("quadrotor", "cube") if quick else UNKNOWNS:
+        scene, comparison = _setting(name)
+        one = _seconds(scene, comparison, name, OptimiseSettings(optimizer="rmsprop", iterations=iterations), 1)
+        stopped = OptimiseSettings(optimizer="rmsprop", iterations=iterations, keep=KEEP)
+        some = _seconds(scene, comparison, name, stopped, STARTS)
+        every = _seconds(scene, comparison, name, OptimiseSettings(optimizer="rmsprop", iterations=iterations // 10), STARTS)
+        asked = ONE_TARGET * iterations / ITERATIONS
+        table.add(name, scene.frames, number(one), number(asked), times(some / one), times(10 * every / one))
+    table.remarks.append(f"Asked: the batch at most {BATCH_TARGET} times one start. Last column: from a tenth of the steps.")
+    yield table
+
+
+def _setting(name: str) -> tuple[Scene, Comparison]:
+    """A scene, and its film in its own look, read by a network with random weights: time does not depend on them."""
+    scene = training_scene(name, SIZE)
+    task = load_task(name, scene)
+    torch.manual_seed(0)
+    loss = RispLoss(RispNetwork(NetworkSettings(outputs=task.head.size, size=SIZE, width=WIDTH)), task=task)
+    with torch.no_grad():
+        film = scene.render(scene.rollout())[0].clamp(0.0, 1.0)
+    return scene, Comparison.of(scene, loss, film)
+
+
+def _seconds(scene: Scene, comparison: Comparison, name: str, settings: OptimiseSettings, starts: int) -> float:
+    """Time of a search from starts near the truth, after one step to warm up."""
+    unknowns = Unknowns.of(scene, UNKNOWNS[name])
+    low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
+    truth = np.clip(unknowns.scaled(unknowns.current()), low + 0.1 * (high - low), high - 0.1 * (high - low))
+    shares = np.linspace(-0.05, 0.05, starts)[:, None] if starts > 1 else np.full((1, 1), 0.05)
+    z = unknowns.unbounded(unknowns.physical_values(truth + shares * (high - low)))
+    descend(scene, comparison, unknowns, z, OptimiseSettings(iterations=1), progress=False)
+    began = time.perf_counter()
+    descend(scene, comparison, unknowns, z, settings, progress=False)
+    return time.perf_counter() - began

@@ -1,0 +1,98 @@
+"""Fill tables of RISP's evaluation, all their cells or those that are missing, and write pages about them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from risp_torch.commands.mitsuba_options import whole_number
+from risp_torch.tables.plan import ABLATIONS, METHODS, SCENES, TABLES
+from risp_torch.tables.presets import PRESETS
+
+if TYPE_CHECKING:
+    from risp_torch.tables.plan import TablePlan
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """TABLE ..., --preset, --repeats, --scenes, --methods, --processes, --seed, --device, --paper-search, --out, --results."""
+    known = ", ".join((*TABLES, *ABLATIONS))
+    parser.add_argument("tables", nargs="+", metavar="TABLE", help=f"of the paper, or an ablation: {known}; several together")
+    parser.add_argument(
+        "--preset", default="quick", metavar="NAME", help=f"sizes of everything: {', '.join(PRESETS)} (default quick)"
+    )
+    parser.add_argument("--repeats", type=int, default=4, metavar="N", help="films and first guesses of a cell (default 4)")
+    parser.add_argument("--scenes", nargs="+", default=list(SCENES), metavar="SCENE", help="default all that the tables have")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="METHOD", help="default all that the tables have")
+    parser.add_argument(
+        "--processes", type=int, metavar="N",
+        help="that work side by side (default: one for each core; on CUDA, and of each rank under torchrun, 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--paper-search", type=int, metavar="N",
+        help="repeats of the full method that are done with the paper's own optimiser, too (quick: 1, paper: 4)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=whole_number, default=0, help="of all that is drawn (default 0)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where everything but Mitsuba runs")
+    parser.add_argument("--out", default="runs/tables", metavar="DIR", help="folder of all units of work (default runs/tables)")
+    parser.add_argument("--results", metavar="DIR", help="a second folder for the pages and their pictures, such as docs/results")
+    parser.add_argument("--pages-only", action="store_true", help="do no work, write pages about what is done")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what is not done yet, then write the pages.
+
+    Returns:
+        0; 1 if a worker ended, 2 if a unit could not be done, 3 if one diverged; what was done has its pages all the same.
+    """
+    from risp_torch.dataset.generate import ranks_from_environment
+    from risp_torch.tables.extras import check_extras
+    from risp_torch.tables.plan import TablePlan
+    from risp_torch.tables.presets import table_preset
+    from risp_torch.tables.units import planned
+    from risp_torch.tables.work import keep_settings, work
+
+    preset = table_preset(options.preset, seed=options.seed)
+    if options.paper_search is not None:
+        preset = replace(preset, paper_search=options.paper_search)
+    names = {name: tuple(dict.fromkeys(getattr(options, name))) for name in ("tables", "scenes", "methods")}
+    plan = TablePlan(**names, repeats=options.repeats, preset=preset, out=Path(options.out), device=options.device)
+    rank, ranks = ranks_from_environment()
+    status = 0
+    if options.pages_only:
+        keep_settings(plan)
+    else:
+        check_extras(plan, planned(plan))
+        processes = _processes(options.device, ranks) if options.processes is None else options.processes
+        outcome = work(plan, processes=processes, rank=rank)
+        status = outcome.status
+        for sentence in outcome.sentences():
+            print(f"risp table: {sentence}", file=sys.stderr)
+    if rank == 0:
+        _write_pages(plan, [Path(place) for place in (options.out, options.results) if place is not None])
+    return status
+
+
+def _processes(device: str, ranks: int) -> int:
+    """Workers where their number is not given: one for each core, but a single one for a GPU or a rank of several."""
+    import torch
+
+    if ranks > 1 or device == "cuda" or (device == "auto" and torch.cuda.is_available()):
+        return 1
+    return len(os.sched_getaffinity(0))
+
+
+def _write_pages(plan: TablePlan, places: list[Path]) -> None:
+    """Write the pages of all tables of a plan into the first place, copy them to the others, and say where they are."""
+    from risp_torch.tables.publish import copy_pages, publish
+    from ti_sim.base.runtime import start
+
+    start(device=plan.device, precision="f32")
+    pages = publish(plan, places[0])
+    for place in places:
+        if place != places[0]:
+            copy_pages(pages, place)
+        print("written:", *(place / page.name for page in pages))

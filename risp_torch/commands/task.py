@@ -1,0 +1,168 @@
+"""Run one cell of RISP's evaluation: read states, identify a system, imitate a film, or reach the state in a picture."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from risp_torch.commands.mitsuba_options import whole_number
+from risp_torch.commands.options import positive_int
+from ti_sim.base.errors import UserError
+
+if TYPE_CHECKING:
+    from risp_torch.trials import TrialSettings
+
+_READERS = ("average", "random", "no-grad", "full")  # methods that read single pictures
+_OF_SEARCH = ("search", "starts", "iterations", "refine", "warm", "horizon")
+_APPEARANCES = 4  # of a test set
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SCENE, TASK, --method, --repeat, --network, the target, the settings of the search, --out."""
+    parser.add_argument("scene", metavar="SCENE", help="name of a scene (quadrotor, cube, hand, rod), or path of a .py file")
+    parser.add_argument("task", metavar="TASK", help="state, identify, imitate or reach: tables 1 to 4 of RISP (ICLR 2022)")
+    parser.add_argument(
+        "--method", required=True, help="average, random, pixel, perceptual, no-grad, full, or state (the oracle)"
+    )
+    parser.add_argument("--network", metavar="FILE", help="of no-grad and full: network.safetensors of 'risp train'")
+    parser.add_argument("--repeat", type=whole_number, default=0, metavar="N", help="number of look and first guess (default 0)")
+    parser.add_argument("--seed", type=whole_number, default=0, help="of all that is drawn (default 0)")
+    parser.add_argument("--size", type=positive_int, default=64, metavar="PIXELS", help="side of the pictures (default 64)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where everything but Mitsuba runs")
+    target = parser.add_argument_group("target")
+    target.add_argument(
+        "--renderer", choices=("mitsuba", "rasteriser"), default="mitsuba",
+        help="of the target: path traced (default, extra 'photoreal'), or a drawn appearance of the training's renderer",
+    )  # fmt: skip
+    target.add_argument("--samples", type=positive_int, default=64, help="light paths for each pixel (default 64)")
+    target.add_argument("--target", metavar="DIR", help="folder of the film, used again where it is there (default: in --out)")
+    target.add_argument(
+        "--images", type=positive_int, metavar="N", help="of the task state: how many, a multiple of 4 (default 800)"
+    )
+    how = parser.add_argument_group("search")
+    how.add_argument("--search", choices=("usual", "paper"), help="the scene's own search (default), or RMSProp as in the paper")
+    how.add_argument("--starts", type=positive_int, help="first guesses (default 1)")
+    how.add_argument("--iterations", type=positive_int, help="gradient steps (default: the scene's)")
+    how.add_argument("--refine", type=int, help="Gauss-Newton rounds (default: the scene's)")
+    how.add_argument("--warm", choices=("none", "cma"), help="cma begins with a search without gradients (extra 'search')")
+    how.add_argument("--horizon", type=positive_int, metavar="FRAMES", help="begin with so many frames and let them grow")
+    parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it goes on (default: runs/TASK-SCENE-TIME)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the result of one cell and write its folder."""
+    from risp_torch.suggest import unknown_name_error
+    from risp_torch.trials import KINDS
+    from risp_torch.trials.methods import check_method
+    from ti_sim.base.runtime import start
+
+    if options.task not in KINDS:
+        raise unknown_name_error("task", options.task, KINDS)
+    check_method(options.method, options.network)
+    _check(options)
+    start(device=options.device, precision="f32")
+    if options.task == "state":
+        return _read_states(options)
+    return _run_trial(options)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that would be without effect."""
+    if options.task != "state":
+        if options.images is not None:
+            raise UserError("--images belongs to the task state: leave it out")
+        return
+    if options.method not in _READERS:
+        raise UserError(f"the task state asks who reads single pictures best: choose the method {', '.join(_READERS)}")
+    given = [f"--{name}" for name in (*_OF_SEARCH, "target") if getattr(options, name) is not None]
+    if given:
+        raise UserError(f"{given[0]} belongs to the other tasks, and state searches for nothing: leave it out")
+    if options.images is not None and options.images % _APPEARANCES:
+        raise UserError(f"{options.images} pictures are no multiple of {_APPEARANCES} appearances: give 800, for example")
+
+
+def _settings(options: argparse.Namespace) -> TrialSettings:
+    from risp_torch.trials import TrialSettings
+
+    given = {name: getattr(options, name) for name in _OF_SEARCH if getattr(options, name) is not None}
+    return TrialSettings(size=options.size, seed=options.seed, samples=options.samples, **given)
+
+
+def _run_trial(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    import torch
+
+    from risp_torch.run_folder import default_run_path
+    from risp_torch.trials import IMAGE_METHODS, load_trial, run_trial, target_film, true_scene
+
+    settings = _settings(options)
+    trial = load_trial(options.scene, options.task)
+    out = Path(options.out or default_run_path(options.task, options.scene))
+    target = None
+    if options.method in IMAGE_METHODS:
+        scene, task = true_scene(options.scene, trial, options.size)
+        with torch.no_grad():
+            motion = scene.rollout()
+        target = target_film(
+            scene, task, options.task, motion, options.target or out / "target", seed=options.seed, repeat=options.repeat,
+            samples=options.samples, renderer=options.renderer,
+        )  # fmt: skip
+    result = run_trial(
+        options.scene, options.task, options.method, repeat=options.repeat, settings=settings, network=options.network,
+        target=target, out=out,
+    )  # fmt: skip
+    _print_result(result)
+    print(f"numbers: {out}/result.json ({result['seconds']:.0f} s)")
+    return 0
+
+
+def _print_result(result: dict[str, Any]) -> None:
+    """The error beside that of the first guess, the estimates where they are few, and motions that the fit has not seen."""
+    import numpy as np
+
+    from risp_torch.trials import LABELS
+
+    print(f"{result['scene']}, {result['kind']}, {LABELS[result['method']]}, repeat {result['repeat']}")
+    print(f"error: {result['error']:.4g} {result['unit']}".rstrip() + f" (first guess: {result['guess_error']:.4g})")
+    for name, value in result["values"].items():
+        if np.ndim(value) == 0:
+            print(f"{name}: {value:.6g}")
+    for name, error in result["unseen"].items():
+        print(f"unseen, {name}: mean error of the outputs {error:.4g}")
+    if result["loss_estimate"] is not None:
+        print(f"loss: {result['loss_estimate']:.4e} at the estimate, {result['loss_truth']:.4e} at the truth")
+    if result["reading_error"] is not None:
+        print(f"mean error of what the network reads of the target: {result['reading_error']:.4g}")
+
+
+def _read_states(options: argparse.Namespace) -> int:
+    """Errors of a network, or of a baseline, on pictures that no training has seen."""
+    from risp_torch.evaluation import TestSettings, error_table, evaluate, make_test_set
+    from risp_torch.network import check_network, load_network
+    from risp_torch.run_folder import RunFolder, default_run_path
+    from risp_torch.task import load_task, training_scene
+
+    scene = training_scene(options.scene, options.size)
+    task = load_task(options.scene, scene)
+    readers = {}
+    if options.network is not None:
+        readers[options.method], record = load_network(options.network)
+        check_network(
+            readers[options.method], record, scene=scene.name, outputs=task.head.size, size=options.size, path=options.network
+        )
+    states = (options.images or 800) // _APPEARANCES
+    renderer = "mitsuba" if options.renderer == "mitsuba" else "soft"
+    test = TestSettings(renderer=renderer, appearances=_APPEARANCES, states=states, seed=options.seed)
+    asked = {
+        "scene": options.scene, "kind": "state", "method": options.method, "network": options.network, "size": options.size,
+        "test": vars(test),
+    }  # fmt: skip
+    folder = RunFolder.open_or_create(options.out or default_run_path("state", options.scene), asked)
+    test_set = make_test_set(scene, task, test, cache=folder.path / "test-set")
+    errors = evaluate(scene, task, readers, test_set, seed=options.seed).errors
+    shown = errors[{"random": "random, normal"}.get(options.method, options.method)]
+    print(error_table({options.method: shown}))
+    folder.write_result({"schema": 1, "scene": scene.name, "kind": "state", "method": options.method} | shown.to_json())
+    print(f"numbers: {folder.path}/result.json")
+    return 0

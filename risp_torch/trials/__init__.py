@@ -1,0 +1,12 @@
+"""RISP's inversions (system identification, imitation, visuomotor control), one at a time, by any method."""
+
+from risp_torch.trials.draws import smooth_draw
+from risp_torch.trials.methods import IMAGE_METHODS, LABELS, METHODS, NETWORK_METHODS
+from risp_torch.trials.run import TrialSettings, run_trial
+from risp_torch.trials.target import RENDERERS, target_film
+from risp_torch.trials.trial import KINDS, PAPER_SEARCH, Trial, load_trial, load_trials, true_scene
+
+__all__ = [
+    "IMAGE_METHODS", "KINDS", "LABELS", "METHODS", "NETWORK_METHODS", "PAPER_SEARCH", "RENDERERS", "Trial", "TrialSettings",
+    "load_trial", "load_trials", "run_trial", "smooth_draw", "target_film", "true_scene",
+]  # fmt: skip
