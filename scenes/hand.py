@@ -27,7 +27,7 @@ from risp_torch import (
     Surface,
     default_psi,
 )
-from risp_torch.domains import Domains
+from risp_torch.domains import Domains, PhotorealDomain
 from risp_torch.inversion import OptimiseSettings
 from risp_torch.psi import RenderingParameters
 from risp_torch.state_heads import JointAngleHead
@@ -126,7 +126,7 @@ def make_task(scene: Scene) -> RispTask:
         for name, spread in default_psi(scene).spreads.items()
     }
     psi = RenderingParameters(scene, looks)
-    return RispTask(head, Domains.usual(scene, psi), gamma=100.0, quick_gamma=0.1)
+    return RispTask(head, Domains.usual(scene, psi, target=PhotorealDomain()), gamma=100.0, quick_gamma=0.1)
 
 
 def make_trials() -> dict[str, Trial]:

@@ -116,7 +116,8 @@ def make_trials() -> dict[str, Trial]:
             unseen=lambda: {"100 g less": make_scene(mass=2.9)},
         ),
         "reach": Trial(
-            **(thrusts | {"search": OptimiseSettings(optimizer="lbfgs", iterations=50)}), truth=_thrusts(manoeuvre(NOMINAL_MASS, GOAL)), guess=lambda r: _thrusts(_near_hover(r, GOAL)),
+            **(thrusts | {"search": OptimiseSettings(optimizer="lbfgs", iterations=50)}),
+            truth=_thrusts(manoeuvre(NOMINAL_MASS, GOAL)), guess=lambda r: _thrusts(_near_hover(r, GOAL)),
             average=_thrusts(np.full((GOAL, 4), HOVER)), random=lambda r: _thrusts(_any_thrust(r, GOAL)), measure="final",
             options={"frames": GOAL}, initial=_draw_start, sampling="last",
         ),

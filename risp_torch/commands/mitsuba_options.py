@@ -31,7 +31,10 @@ def add_mitsuba_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--variant", choices=("auto", "scalar_rgb", "llvm_ad_rgb"), help="of Mitsuba; auto (default) takes the fastest that works"
     )
-    group.add_argument("--colors", choices=("keep", "draw"), help="colours of the bodies: their own (default), or drawn ones")
+    group.add_argument(
+        "--colors", choices=("keep", "tint", "draw"),
+        help="colours of the bodies: their own (default), these times a drawn one for each body, or drawn ones",
+    )  # fmt: skip
     group.add_argument("--appearance", metavar="FILE", help="appearance.json of another run, instead of a drawn look")
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from risp_torch.scene import Scene, States
     from ti_render.photoreal import MitsubaFilm
 
+TINT = (0.3, 1.0)  # of red, green and blue of the bodies of the usual target
+
 
 @dataclass(frozen=True)
 class RasteriserDomain:
@@ -45,7 +47,8 @@ class PhotorealDomain:
 
     Attributes:
         ranges: of the drawn numbers in place of the usual ones (``ti_render.photoreal.draw_appearance``).
-        colors: "keep" for the bodies' own colours, "draw" for one drawn colour for each body.
+        colors: "keep" for the bodies' own colours, "tint" for these times a drawn colour for each body, "draw" for the drawn
+            colour alone.
         samples: light paths for each pixel.
     """
 
@@ -92,9 +95,13 @@ class Domains:
 
     @staticmethod
     def usual(scene: Scene, parameters: RenderingParameters, *, target: PhotorealDomain | None = None) -> Domains:
-        """Appearances over all of psi for training, its middle for the loop, and Mitsuba's usual looks as the target."""
+        """Appearances over all of psi for training, its middle for the loop, and Mitsuba's usual looks as the target.
+
+        The bodies' colours are tinted in the target: its materials are unknown, too.
+        """
         middle = (0.0,) * parameters.size
-        return Domains(RasteriserDomain(parameters), RasteriserDomain(parameters, middle), target or PhotorealDomain())
+        target = target or PhotorealDomain(dict.fromkeys(("red", "green", "blue"), TINT), colors="tint")
+        return Domains(RasteriserDomain(parameters), RasteriserDomain(parameters, middle), target)
 
     def to_json(self) -> dict[str, Any]:
         """All three in values that JSON can hold."""

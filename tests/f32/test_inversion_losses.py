@@ -387,8 +387,8 @@ def test_many_unknowns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_frames_that_count() -> None:
     assert sampled_frames("all", 4) == (0, 1, 2, 3, 4)
     assert sampled_frames("first+last", 4) == (0, 4) and sampled_frames("first+middle", 9) == (0, 4)
-    assert sampled_frames("every:3", 7) == (0, 3, 6)
-    for wrong, message in {"last": "choose all", "every": "choose all", "every:0": "every:1 to", "every:x": "every:1"}.items():
+    assert sampled_frames("every:3", 7) == (0, 3, 6) and sampled_frames("last", 4) == (4,)
+    for wrong, message in {"first": "choose all", "every": "choose all", "every:0": "every:1 to", "every:x": "every:1"}.items():
         with pytest.raises(UserError, match=message):
             sampled_frames(wrong, 4)
 

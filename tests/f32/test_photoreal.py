@@ -388,16 +388,19 @@ def test_photoreal_pictures_differ_in_look_and_agree_in_geometry() -> None:
 
 
 @needs_mitsuba
-def test_drawn_colours_replace_those_of_the_scene() -> None:
+def test_drawn_colours_replace_or_tint_those_of_the_scene() -> None:
     settings = RasterSettings(width=40, height=32, near=0.1, far=10.0)
     ranges = {"body0.red": (0.9, 0.9), "body0.green": (0.05, 0.05), "body0.blue": (0.05, 0.05), "metallic": (0, 0)}
     seen = []
-    for colors in ("keep", "draw"):
+    for colors in ("keep", "tint", "draw"):
         look = draw_appearance(["body0", "body1", "static"], seed=0, ranges=ranges, colors=colors)
         options = MitsubaSettings(samples=8, variant="scalar_rgb")
         picture = MitsubaFilm(two_boxes(), settings, options=options, look=look).picture(0)
         seen.append(picture.color[picture.masks["body0"] == 1].mean(axis=0))
-    assert seen[1][0] > 3 * seen[1][1] and seen[0][0] < 2 * seen[0][1]
+    own, tinted, drawn = seen
+    assert drawn[0] > 3 * drawn[1] and own[0] < 2 * own[1]
+    # What the surface mirrors keeps the light's colour.
+    assert tinted[0] > 3 * tinted[1] and tinted[0] < 1.02 * own[0]
 
 
 # -- which variant ----------------------------------------------------------------------------------------------------------

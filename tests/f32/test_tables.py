@@ -49,7 +49,8 @@ def test_units_come_after_those_that_they_need(tmp_path: Path) -> None:
     assert sum(unit.kind == "target" for unit in units.values()) == 2 * (4 + 3 + 3)
     assert units["rod/identify/state-1"].needs == () and units["rod/identify/pixel-1"].needs == ("rod/identify/target-1",)
     assert units["rod/identify/full-1"].needs == ("rod/identify/target-1", "rod/10/full-seed0")
-    assert "rod/identify/full-rmsprop-1" in units and "cube/imitate/full-0" not in units
+    assert "rod/identify/full-rmsprop-0" in units and "rod/identify/full-rmsprop-1" not in units
+    assert "cube/imitate/full-0" not in units
     assert "quadrotor/identify/average-0" not in units and "quadrotor/state/pixel-mitsuba" not in units
     assert {f"ablation-configs/{v}-{c}" for v in ("no-grad", "full") for c in ("1", "10", "each")} <= seen
     assert units["ablation-sampling/full"].needs == ("rod/identify/target-0", "rod/10/full-seed0")

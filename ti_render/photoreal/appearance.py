@@ -15,7 +15,7 @@ import numpy as np
 from ti_sim.base.errors import UserError
 
 SCHEMA = 1
-COLORS = ("keep", "draw")
+COLORS = ("keep", "tint", "draw")
 SKIES = ("day", "overcast", "studio")
 PATTERNS = ("checker", "tiles", "planks", "concrete")
 
@@ -61,9 +61,10 @@ class Appearance:
         numbers: the numbers of ``RANGES``, and for each body "<body>.<name>" with the names of ``BODY_RANGES``. Angles in rad;
             "size" of a lamp as a share of its distance; "intensity" in units in which a white surface that faces the light (for
             the sky: upwards) shows 1; "cell" of the ground's pattern in radii of the scene; "warmth" from bluish to reddish;
-            red, green and blue are used where colours are drawn.
+            red, green and blue are the drawn colour.
         choices: "sky.kind", one of ``SKIES``, and "ground.pattern", one of ``PATTERNS``.
-        colors: "keep" for the bodies' own colours and textures, "draw" for one drawn colour for each body.
+        colors: "keep" for the bodies' own colours and textures, "tint" for these times a drawn colour for each body, "draw" for
+            the drawn colour alone.
     """
 
     seed: int
@@ -128,7 +129,7 @@ def draw_appearance(
         seed: any whole number that is not negative.
         ranges: name -> (low, high) in place of the ranges of ``RANGES`` and ``BODY_RANGES``; "<body>.roughness" is the range of
             one body, "roughness" that of all of them. Equal ends fix a number.
-        colors: "keep" or "draw", see ``Appearance``.
+        colors: "keep", "tint" or "draw", see ``Appearance``.
 
     Raises:
         UserError: a range has an unknown name, ends that are not finite, or its high end below its low one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,6 +109,8 @@ class MitsubaFilm:
         content: dict[str, Any] = {"type": "scene"}
         for number, part in enumerate(parts_of(self.inputs, image)):
             name = body_name(part.body, self._names)
+            if self.look is not None and self.look.colors == "tint":
+                part = replace(part, colors=part.colors * self._drawn_color(name))
             bodies[f"part{number}"] = name
             content[f"part{number}"] = part_object(mitsuba, name, part, mitsuba.load_dict(self._material(mitsuba, part, image)))
         content |= self._surroundings(mitsuba, image, camera, film)
@@ -127,8 +129,13 @@ class MitsubaFilm:
             return diffuse(source, two_sided=self.settings.two_sided)
         numbers = self.look.body(body_name(part.body, self._names))
         if self.look.colors == "draw":
-            tint, texels = np.array([numbers["red"], numbers["green"], numbers["blue"]]), None
+            tint, texels = self._drawn_color(body_name(part.body, self._names)), None
         return principled(color_source(mitsuba, color=tint, texels=texels, repeat=repeat), numbers, two_sided=True)
+
+    def _drawn_color(self, body: str) -> np.ndarray:
+        """Linear rgb [3] that was drawn for a body."""
+        numbers = self.look.body(body)
+        return np.array([numbers["red"], numbers["green"], numbers["blue"]])
 
     def _surroundings(self, mitsuba: Any, image: int, camera: np.ndarray, film: Film) -> dict[str, Any]:
         """Ground and lights of one picture."""
