@@ -143,7 +143,7 @@ def test_refinement_climbs_along_a_valley(monkeypatch: pytest.MonkeyPatch) -> No
     scene = make_scene()
     film = scene.render(scene.rollout())[0]
     unknowns = Unknowns.of(scene, ["block.density", "ground.contact.friction"])
-    search = _Refinement(scene, film, unknowns)
+    search = _Refinement(scene, film, unknowns, thorough=True)
     truth = unknowns.scaled(unknowns.current())
     point = truth + 0.05 * unknowns.scaled_range()
     loss = float(search.losses(point[None])[0])
