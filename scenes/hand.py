@@ -150,7 +150,7 @@ def make_trials() -> dict[str, Trial]:
         "identify": Trial(
             unknowns=stiffness, truth=dict.fromkeys(stiffness, 1.0), guess=draw, random=draw,
             average=dict.fromkeys(stiffness, 0.5), measure="parameter", unit="N m/rad",
-            search=OptimiseSettings(iterations=6, learning_rate=0.3), refine=5, unseen=_unseen_pulses,
+            search=OptimiseSettings(iterations=6, learning_rate=0.3), starts=4, refine=5, unseen=_unseen_pulses,
         ),
         "imitate": Trial(**pulses, measure="motion", refine=4, unseen=lambda: {"softer hand": _pulsed(stiffness=0.7)}),
         "reach": Trial(

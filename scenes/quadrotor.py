@@ -102,7 +102,8 @@ def make_trials() -> dict[str, Trial]:
     manoeuvre's state after three quarters of a second, from a start that is moved, turned and pushed.
     """
     thrusts = {
-        "unknowns": ("rotors.actions",), "smooth": SMOOTH, "search": OptimiseSettings(optimizer="lbfgs", iterations=25),
+        "unknowns": ("rotors.actions",), "smooth": SMOOTH,
+        "search": OptimiseSettings(optimizer="lbfgs", iterations=40, first_frames=8),
     }  # fmt: skip
     return {
         "identify": Trial(

@@ -96,7 +96,7 @@ def make_trials() -> dict[str, Trial]:
     return {
         "identify": Trial(
             unknowns=("rod.E",), truth={"rod.E": 1e5}, guess=_draw_modulus, random=_draw_modulus, average={"rod.E": 10**5.5},
-            measure="parameter", unit="Pa", search=OptimiseSettings(iterations=6, learning_rate=0.3), refine=8,
+            measure="parameter", unit="Pa", search=OptimiseSettings(iterations=6, learning_rate=0.3), starts=4, refine=8,
             unseen=_unseen_swings,
         ),
         "imitate": Trial(

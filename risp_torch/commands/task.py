@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     how = parser.add_argument_group("search")
     how.add_argument("--search", choices=("usual", "paper"), help="the scene's own search (default), or RMSProp as in the paper")
-    how.add_argument("--starts", type=positive_int, help="first guesses (default 1)")
+    how.add_argument("--starts", type=positive_int, help="first guesses (default: the task's)")
     how.add_argument("--iterations", type=positive_int, help="gradient steps (default: the scene's)")
     how.add_argument("--refine", type=int, help="Gauss-Newton rounds (default: the scene's)")
     how.add_argument("--warm", choices=("none", "cma"), help="cma begins with a search without gradients (extra 'search')")

@@ -42,8 +42,9 @@ class TrialSettings:
         size: side of the pictures [pixels].
         seed: of guesses and initial states; with the number of the repeat.
         search: "usual", the trial's own, or "paper", that of RISP (ICLR 2022), B.3, without Gauss-Newton rounds.
-        starts: guesses that are drawn; of several only the better half goes on after a fifth of the steps, and only the best
-            after half of them (not with lbfgs, which ends all).
+        starts: guesses that are drawn, by default as many as the trial begins with (of the paper's search: one). Of several only
+            the better half goes on after a fifth of the steps, and only the best after half of them (not with lbfgs, which ends
+            all).
         iterations, refine: in place of those of the search.
         samples: light paths for each pixel of the target.
         warm: "cma" begins with a gradient-free search around the guess.
@@ -56,7 +57,7 @@ class TrialSettings:
     size: int = 64
     seed: int = 0
     search: Literal["usual", "paper"] = "usual"
-    starts: int = 1
+    starts: int | None = None
     iterations: int | None = None
     refine: int | None = None
     samples: int = 64
@@ -68,7 +69,7 @@ class TrialSettings:
             if getattr(self, name) not in known:
                 raise UserError(f"{name} {getattr(self, name)!r} is unknown: choose {' or '.join(known)}")
         for name in ("size", "starts", "samples"):
-            if getattr(self, name) < 1:
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}: give at least 1")
         if self.seed < 0:
             raise UserError(f"the seed is {self.seed}: give a whole number that is not negative")
@@ -79,9 +80,14 @@ class TrialSettings:
         """Settings of the gradient steps of a trial."""
         usual = trial.search if self.search == "usual" else PAPER_SEARCH
         changes = {"iterations": self.iterations, "first_frames": self.horizon}
-        if usual.optimizer != "lbfgs" and self.starts > 1:
-            changes["keep"] = (((0.2, (self.starts + 1) // 2),) if self.starts > 2 else ()) + ((0.5, 1),)
+        starts = self.guesses(trial)
+        if usual.optimizer != "lbfgs" and starts > 1:
+            changes["keep"] = (((0.2, (starts + 1) // 2),) if starts > 2 else ()) + ((0.5, 1),)
         return replace(usual, **{name: value for name, value in changes.items() if value is not None})
+
+    def guesses(self, trial: Trial) -> int:
+        """First guesses of a trial."""
+        return self.starts or (trial.starts if self.search == "usual" else 1)
 
     def rounds(self, trial: Trial) -> int:
         """Gauss-Newton rounds of a trial."""
@@ -126,7 +132,7 @@ def run_trial(
     initial = trial.initial(drawn["initial"]) if trial.initial else {}
     for name, value in initial.items():
         scene.set(name, value)
-    guesses = [trial.guess(drawn["guess"]) for _ in range(settings.starts)]
+    guesses = [trial.guess(drawn["guess"]) for _ in range(settings.guesses(trial))]
     loss = make_loss(method, task, motion, network)
     comparison = None if loss is None else _comparison(scene, kind, method, loss, target, trial.sampling)
     asked = _asked(scene_name, kind, method, repeat, settings, trial, scene, guesses, loss, comparison)

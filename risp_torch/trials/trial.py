@@ -42,6 +42,7 @@ class Trial:
             the frames; "final", the same of the last frame.
         unit: of the error; "log10" with ``log``, whose distances are decades.
         search: usual settings of the search.
+        starts: first guesses that it begins with, of which the worse ones stop early; the first one is "guess" in results.
         refine: Gauss-Newton rounds after it.
         smooth: weight of a penalty on changes of actions from frame to frame (``penalised``), the same for all methods.
         sampling: frames that count (``sampled_frames``).
@@ -60,6 +61,7 @@ class Trial:
     unit: str = ""
     log: bool = False
     search: OptimiseSettings
+    starts: int = 1
     refine: int = 0
     smooth: float = 0.0
     sampling: str = "all"

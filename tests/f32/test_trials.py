@@ -108,8 +108,7 @@ def test_the_oracle_finds_mass_and_thrusts(tmp_path):
     settings = TrialSettings(size=SIDE)
     mass = run_trial("quadrotor", "identify", "state", repeat=1, settings=settings, out=tmp_path / "mass", progress=False)
     assert mass["guess_error"] > 1e-2 and mass["error"] < 1e-4 and max(mass["unseen"].values()) < 1e-4
-    few = replace(settings, iterations=12)
-    thrusts = run_trial("quadrotor", "imitate", "state", repeat=0, settings=few, out=tmp_path / "thrusts", progress=False)
+    thrusts = run_trial("quadrotor", "imitate", "state", repeat=0, settings=settings, out=tmp_path / "thrusts", progress=False)
     assert thrusts["error"] < 0.1 * thrusts["guess_error"] and thrusts["unseen"]["100 g less"] < 0.05
 
 
