@@ -11,8 +11,10 @@ on rendering gradients get the same patterns.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch.nn import functional
 
@@ -23,7 +25,9 @@ COLUMNS = ("ground.color", "background.color")  # entries of psi that stand for 
 PLAIN = 0.15  # share of the pictures without a pattern
 NOISE = 0.03  # largest standard deviation of a picture's noise, of a pixel of brightness one
 _STREAM = 5  # of the random numbers
-_DARKEST, _FAINTEST = 0.0, 1e-4  # of patterns; and of pixels whose derivatives are scaled
+_FAINTEST = 1e-4  # of pixels whose derivatives are scaled
+
+Uniform = Callable[..., torch.Tensor]  # (low, high, *shape) -> [B, *shape] drawn numbers
 
 
 class Surroundings:
@@ -109,7 +113,7 @@ def drawn_patterns(grey: torch.Tensor, size: int, random: torch.Generator) -> to
         field = _with_shape(field, chosen(0.35), x, y, uniform)
     colors = field[..., None] * uniform(0.85, 1.15, 1, 1, 3)
     plain = chosen(PLAIN)[..., None]
-    return (plain * grey[:, None, None, None] + (1 - plain) * colors).clamp(_DARKEST, 1.0)
+    return (plain * grey[:, None, None, None] + (1 - plain) * colors).clamp(0.0, 1.0)
 
 
 def _turned_places(size: int, angle: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -120,7 +124,7 @@ def _turned_places(size: int, angle: torch.Tensor) -> tuple[torch.Tensor, torch.
     return cosine * right + sine * down, cosine * down - sine * right
 
 
-def _tiles(x: torch.Tensor, y: torch.Tensor, uniform: object) -> torch.Tensor:
+def _tiles(x: torch.Tensor, y: torch.Tensor, uniform: Uniform) -> torch.Tensor:
     """Checkers or stripes of any size in perspective, -1 and 1 with soft edges."""
     depth = 1.0 + uniform(0.0, 0.6, 1, 1) * y
     across = torch.sin(uniform(4.0, 20.0, 1, 1) * x / depth + uniform(0.0, 6.0, 1, 1))
@@ -130,7 +134,7 @@ def _tiles(x: torch.Tensor, y: torch.Tensor, uniform: object) -> torch.Tensor:
 
 
 def _with_shape(
-    field: torch.Tensor, there: torch.Tensor, x: torch.Tensor, y: torch.Tensor, uniform: object
+    field: torch.Tensor, there: torch.Tensor, x: torch.Tensor, y: torch.Tensor, uniform: Uniform
 ) -> torch.Tensor:
     """A rectangle or an ellipse of another brightness, with an edge between sharp and soft, where it is ``there``."""
     right, down = x - uniform(-1.0, 1.0, 1, 1), y - uniform(-1.0, 1.0, 1, 1)
@@ -145,6 +149,4 @@ def _with_shape(
 
 def _mixed(seed: tuple[int, ...]) -> int:
     """One seed of several numbers."""
-    import numpy as np
-
     return int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0])
