@@ -109,7 +109,7 @@ def film(scene: Scene, size: int) -> None:
     # camera beside the hand).
     scene.add_camera(
         Camera.look_at(
-            eye=(0.55, -0.12, 0.18), target=(0.09, -0.03, 0.0), vertical_fov=32.0, width=size, height=size, near=0.1, far=1.2
+            eye=(0.55, -0.12, 0.18), target=(0.09, -0.034, -0.008), vertical_fov=28.0, width=size, height=size, near=0.1, far=1.2
         )
     )
     scene.add_light(DirectionalLight(direction=(-0.5, 0.3, -1.0), intensity=0.8))

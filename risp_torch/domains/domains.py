@@ -50,11 +50,13 @@ class PhotorealDomain:
         colors: "keep" for the bodies' own colours, "tint" for these times a drawn colour for each body, "draw" for the drawn
             colour alone.
         samples: light paths for each pixel.
+        floor: whether scenes without a ground stand above one with a drawn pattern.
     """
 
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     colors: str = "keep"
     samples: int = 64
+    floor: bool = True
 
     def film(self, scene: Scene, states: States | torch.Tensor, *, seed: int) -> MitsubaFilm:
         """The film of a motion (or of ``Scene.poses``) in one drawn look; its pictures are made when they are asked for.
@@ -71,12 +73,13 @@ class PhotorealDomain:
         from ti_render.photoreal import MitsubaSettings, draw_appearance
 
         look = draw_appearance(scene.part_names, seed=seed, ranges=self.ranges, colors=self.colors)
-        return photoreal_film(scene, states, options=MitsubaSettings(samples=self.samples, seed=seed), look=look)
+        options = MitsubaSettings(samples=self.samples, floor=self.floor, seed=seed)
+        return photoreal_film(scene, states, options=options, look=look)
 
     def to_json(self) -> dict[str, Any]:
         """The settings in values that JSON can hold."""
         ranges = {name: list(span) for name, span in self.ranges.items()}
-        return {"renderer": "mitsuba", "ranges": ranges, "colors": self.colors, "samples": self.samples}
+        return {"renderer": "mitsuba", "ranges": ranges, "colors": self.colors, "samples": self.samples, "floor": self.floor}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from risp_torch.atomic import write_text
 from risp_torch.tables.plan import METHODS, PAPER_SEARCH, SCENES, TABLES, TablePlan
+from risp_torch.tables.presets import TablePreset
 from risp_torch.tables.provenance import provenance
 from risp_torch.tables.results import Cell, Cells, lowest, state_cells
 from risp_torch.tables.why import NAMES, reasons
@@ -161,7 +162,7 @@ def how(plan: TablePlan, table: str) -> list[str]:
     lines = ["## How it was made", "", "```", _command(plan, table), "```", ""]
     settings = [
         f"pictures of {preset.size} x {preset.size} pixels",
-        f"networks: {preset.images} training pictures of {preset.configs} appearances, preset {preset.training} of `risp train`",
+        f"networks: {_pictures(preset)} training pictures of {preset.configs} appearances, preset {preset.training} of `risp train`",
         f"seed {preset.seed}; a repeat draws its look, its first guess and its initial state from the seed and its number",
     ]
     if table in ("2", "3", "4"):
@@ -172,6 +173,11 @@ def how(plan: TablePlan, table: str) -> list[str]:
         ]  # fmt: skip
     lines += [f"- {line}" for line in settings + [_machine(entry) for entry in provenance(plan.out)]]
     return lines
+
+
+def _pictures(preset: TablePreset) -> str:
+    """Numbers of training pictures, in words."""
+    return " ".join([str(preset.images), *(f"({scene}: {count})" for scene, count in preset.scene_images.items())])
 
 
 def _command(plan: TablePlan, table: str) -> str:

@@ -51,7 +51,7 @@ def _render(plan: TablePlan, scene: Scene, task: RispTask, folder: Path) -> None
     from risp_torch.dataset import DatasetSettings, generate
 
     preset = plan.preset
-    settings = DatasetSettings(preset.images, preset.configs, seed=preset.seed, size=preset.size)
+    settings = DatasetSettings(preset.images_of(scene.name), preset.configs, seed=preset.seed, size=preset.size)
     generate(scene, task, settings, folder, progress=True)
 
 

@@ -48,6 +48,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "ground.cell": (0.2, 0.6),
     "ground.turn": (-math.pi, math.pi),
     "ground.roughness": (0.3, 0.9),
+    "ground.depth": (1.2, 2.0),
 }
 CHOICES: Mapping[str, tuple[str, ...]] = {"sky.kind": SKIES, "ground.pattern": PATTERNS}
 
@@ -60,7 +61,8 @@ class Appearance:
         seed: what it was drawn with; textures and skies are drawn with it too.
         numbers: the numbers of ``RANGES``, and for each body "<body>.<name>" with the names of ``BODY_RANGES``. Angles in rad;
             "size" of a lamp as a share of its distance; "intensity" in units in which a white surface that faces the light (for
-            the sky: upwards) shows 1; "cell" of the ground's pattern in radii of the scene; "warmth" from bluish to reddish;
+            the sky: upwards) shows 1; "cell" of the ground's pattern, and "depth" of a ground that is added to a scene without one
+            below the scene's middle, in radii of the scene; "warmth" from bluish to reddish;
             red, green and blue are the drawn colour.
         choices: "sky.kind", one of ``SKIES``, and "ground.pattern", one of ``PATTERNS``.
         colors: "keep" for the bodies' own colours and textures, "tint" for these times a drawn colour for each body, "draw" for

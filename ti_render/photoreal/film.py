@@ -152,17 +152,20 @@ class MitsubaFilm:
         if self._sky is None:
             self._sky = mitsuba.load_dict(environment_map(mitsuba, sky_radiance(self.look)))
         content["sky"] = self._sky
-        if self.settings.ground is not None:
+        if self.settings.ground is not None or self.options.floor:
             content["ground"] = self._drawn_ground(mitsuba, image)
         return content
 
     def _drawn_ground(self, mitsuba: Any, image: int) -> Any:
-        """A large ground at the scene's height with the pattern of the look."""
+        """A large ground at the scene's height, or below a scene that has none, with the pattern of the look."""
         look, (center, radius) = self.look, self._ball
         if self._floor is None:
             source = color_source(mitsuba, texels=ground_texels(look))
             self._floor = mitsuba.load_dict(principled(source, {"roughness": look.numbers["ground.roughness"]}))
-        height = row(self.inputs.ground, image, len(self))[3]
+        if self.settings.ground is not None:
+            height = row(self.inputs.ground, image, len(self))[3]
+        else:
+            height = center[2] - look.numbers["ground.depth"] * radius
         square = _GROUND_RADII * radius * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
         turn, cell = look.numbers["ground.turn"], look.numbers["ground.cell"] * radius
         turned = square @ np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])

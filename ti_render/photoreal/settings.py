@@ -19,6 +19,7 @@ class MitsubaSettings:
             the ground a texture, all drawn at random (``Appearance``). "match" keeps the lights, colours and background of
             the scene and makes every surface ideally diffuse (highlights are left out), for comparisons with the rasteriser.
         samples: light paths for each pixel; rounded up to what can be spread evenly, 50 to 56 for example.
+        floor: whether a scene without a ground of its own stands above one, at the depth of the look ("photoreal" only).
         depth: longest path, counted in segments: 2 is direct light only. "match" always takes 2.
         variant: "scalar_rgb", which works everywhere; "llvm_ad_rgb", faster, which needs LLVM 17 or newer; "auto", which takes
             the second where it has been seen to work.
@@ -31,6 +32,7 @@ class MitsubaSettings:
 
     look: str = "photoreal"
     samples: int = 64
+    floor: bool = False
     depth: int = 6
     variant: str = "auto"
     mask_side: int = 4
@@ -41,6 +43,8 @@ class MitsubaSettings:
             raise UserError(f"look {self.look!r} is unknown: choose one of {', '.join(LOOKS)}")
         if self.variant not in VARIANTS:
             raise UserError(f"variant {self.variant!r} is unknown: choose one of {', '.join(VARIANTS)}")
+        if self.floor and self.look != "photoreal":
+            raise UserError("a floor was asked for in pictures that match the scene: leave it out, or take look='photoreal'")
         for name in ("samples", "mask_side"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}: at least 1 is needed for a picture")
