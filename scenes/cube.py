@@ -11,7 +11,7 @@ import numpy as np
 
 from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Param, RispTask, Scene, Surface, default_psi
 from risp_torch.domains import Domains
-from risp_torch.inversion import OptimiseSettings
+from risp_torch.inversion import WideSteps
 from risp_torch.psi import RenderingParameters
 from risp_torch.state_heads import RigidPoseHead
 from risp_torch.trials import Trial
@@ -86,7 +86,7 @@ def make_trials() -> dict[str, Trial]:
     return {
         "identify": Trial(
             unknowns=(name,), truth={name: 1e3}, guess=draw, random=draw, average={name: 1e3}, measure="parameter", unit="log10",
-            log=True, search=OptimiseSettings(iterations=8, learning_rate=0.3), refine=6, unseen=_unseen_throws,
+            log=True, search=WideSteps(widths=(0.1,) * 2 + (0.05,) * 4), starts=4, refine=6, unseen=_unseen_throws,
         )
     }  # fmt: skip
 

@@ -28,7 +28,7 @@ from risp_torch import (
     default_psi,
 )
 from risp_torch.domains import Domains, PhotorealDomain
-from risp_torch.inversion import OptimiseSettings
+from risp_torch.inversion import WideSteps
 from risp_torch.psi import RenderingParameters
 from risp_torch.state_heads import JointAngleHead
 from risp_torch.trials import Trial
@@ -140,7 +140,7 @@ def make_trials() -> dict[str, Trial]:
     pulses = {
         "unknowns": tuple(_commands(IMITATED)), "truth": _commands(IMITATED), "guess": _draw_guess, "random": _draw_pulses,
         "average": _commands(dict.fromkeys(NAMES, (0.5, 20.0))),
-        "search": OptimiseSettings(iterations=30, learning_rate=0.1),
+        "search": WideSteps(widths=(0.1,) * 5 + (0.05,) * 4, reach=2, trial_rounds=3), "starts": 4,
     }  # fmt: skip
 
     def draw(random: np.random.Generator) -> dict[str, float]:
@@ -150,7 +150,8 @@ def make_trials() -> dict[str, Trial]:
         "identify": Trial(
             unknowns=stiffness, truth=dict.fromkeys(stiffness, 1.0), guess=draw, random=draw,
             average=dict.fromkeys(stiffness, 0.5), measure="parameter", unit="N m/rad",
-            search=OptimiseSettings(iterations=6, learning_rate=0.3), starts=4, refine=5, unseen=_unseen_pulses,
+            search=WideSteps(widths=(0.15,) * 3 + (0.1,) * 3 + (0.05,) * 3, trial_rounds=3), starts=2, refine=5,
+            unseen=_unseen_pulses,
         ),
         "imitate": Trial(**pulses, measure="motion", refine=4, unseen=lambda: {"softer hand": _pulsed(stiffness=0.7)}),
         "reach": Trial(

@@ -26,7 +26,7 @@ from risp_torch import (
     default_psi,
 )
 from risp_torch.domains import Domains
-from risp_torch.inversion import OptimiseSettings
+from risp_torch.inversion import WideSteps
 from risp_torch.state_heads import RigidPoseHead
 from risp_torch.trials import Trial, smooth_draw
 from ti_sim.shapes import mass_properties
@@ -101,23 +101,21 @@ def make_trials() -> dict[str, Trial]:
     every frame are imitated with the mass known; unseen is how the same thrusts carry 100 g less. The goal to be reached is the
     manoeuvre's state after three quarters of a second, from a start that is moved, turned and pushed.
     """
-    thrusts = {
-        "unknowns": ("rotors.actions",), "smooth": SMOOTH,
-        "search": OptimiseSettings(optimizer="lbfgs", iterations=40, first_frames=8),
-    }  # fmt: skip
+    thrusts = {"unknowns": ("rotors.actions",), "smooth": SMOOTH, "refine": 2}
     return {
         "identify": Trial(
             unknowns=("quadrotor.mass",), truth={"quadrotor.mass": NOMINAL_MASS}, guess=_draw_mass, random=_draw_mass,
             average={"quadrotor.mass": 3.0}, measure="parameter", unit="kg",
-            search=OptimiseSettings(iterations=8, learning_rate=0.2), refine=6, unseen=_unseen_flights,
+            search=WideSteps(widths=(0.1,) * 2 + (0.05,) * 4), starts=4, refine=6, unseen=_unseen_flights,
         ),
         "imitate": Trial(
-            **thrusts, truth=_thrusts(manoeuvre(NOMINAL_MASS)), guess=lambda r: _thrusts(_near_hover(r, FRAMES)),
+            **thrusts, search=WideSteps(widths=(0.03,) * 5 + (0.015,) * 3, reach=2, spacing=4, first_frames=10),
+            truth=_thrusts(manoeuvre(NOMINAL_MASS)), guess=lambda r: _thrusts(_near_hover(r, FRAMES)),
             average=_thrusts(np.full((FRAMES, 4), HOVER)), random=lambda r: _thrusts(_any_thrust(r, FRAMES)), measure="motion",
             unseen=lambda: {"100 g less": make_scene(mass=2.9)},
         ),
         "reach": Trial(
-            **(thrusts | {"search": OptimiseSettings(optimizer="lbfgs", iterations=50)}),
+            **thrusts, search=WideSteps(widths=(0.1,) * 8 + (0.05,) * 6, reach=1, trial_rounds=4), starts=8,
             truth=_thrusts(manoeuvre(NOMINAL_MASS, GOAL)), guess=lambda r: _thrusts(_near_hover(r, GOAL)),
             average=_thrusts(np.full((GOAL, 4), HOVER)), random=lambda r: _thrusts(_any_thrust(r, GOAL)), measure="final",
             options={"frames": GOAL}, initial=_draw_start, sampling="last",

@@ -12,7 +12,7 @@ import numpy as np
 
 from risp_torch import AmbientLight, Camera, DirectionalLight, Elastic, Param, RispTask, Scene, Surface, default_psi
 from risp_torch.domains import Domains
-from risp_torch.inversion import OptimiseSettings
+from risp_torch.inversion import WideSteps
 from risp_torch.state_heads import SensorHead
 from risp_torch.trials import Trial, smooth_draw
 from ti_sim.meshes import box_hexes
@@ -91,12 +91,15 @@ def make_trials() -> dict[str, Trial]:
     """
     known = {"substeps": 12}  # enough for a modulus that is known
     forces = {
-        "unknowns": ("press.force",), "smooth": SMOOTH, "search": OptimiseSettings(optimizer="lbfgs", iterations=15),
+        "unknowns": ("press.force",), "smooth": SMOOTH, "refine": 2,
+        "search": WideSteps(widths=(0.05,) * 4 + (0.03,) * 3, reach=2, spacing=3),
     }  # fmt: skip
     return {
         "identify": Trial(
             unknowns=("rod.E",), truth={"rod.E": 1e5}, guess=_draw_modulus, random=_draw_modulus, average={"rod.E": 10**5.5},
-            measure="parameter", unit="Pa", search=OptimiseSettings(iterations=6, learning_rate=0.3), starts=4, refine=8,
+            measure="parameter", unit="Pa", starts=8, refine=8, search=WideSteps(
+                widths=(0.03,) * 4 + (0.02, 0.01, 0.005, 0.003, 0.003), trial_rounds=3
+            ),
             unseen=_unseen_swings,
         ),
         "imitate": Trial(

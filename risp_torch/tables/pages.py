@@ -162,7 +162,8 @@ def how(plan: TablePlan, table: str) -> list[str]:
     lines = ["## How it was made", "", "```", _command(plan, table), "```", ""]
     settings = [
         f"pictures of {preset.size} x {preset.size} pixels",
-        f"networks: {_pictures(preset)} training pictures of {preset.configs} appearances, preset {preset.training} of `risp train`",
+        f"networks: {_pictures(preset)} training pictures of {preset.configs} appearances, preset {preset.training} of "
+        "`risp train`",
         f"seed {preset.seed}; a repeat draws its look, its first guess and its initial state from the seed and its number",
     ]
     if table in ("2", "3", "4"):

@@ -77,7 +77,7 @@ class TablePreset:
 
 PRESETS = {
     # Hours on two CPU cores. The hand has thirteen joints and nineteen numbers of appearance.
-    "quick": TablePreset(name="quick", scene_images={"hand": 8000}),
+    "quick": TablePreset(name="quick", scene_images={"cube": 8000, "hand": 8000}),
     # As far as the paper says how it was done; its number of pictures and their size are not published.
     "paper": TablePreset(
         name="paper", size=128, images=10_000, training="paper", samples=256, paper_search=4, curve_images=10_000,

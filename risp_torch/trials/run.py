@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from risp_torch.bridge import bridge_dtype
-from risp_torch.inversion import Comparison, OptimiseSettings
+from risp_torch.inversion import Comparison, OptimiseSettings, WideSteps
 from risp_torch.inversion.losses.loss import mean_square
 from risp_torch.inversion.warm_start import CmaSettings
 from risp_torch.run_folder import RunFolder, first_difference, plain
@@ -45,7 +45,7 @@ class TrialSettings:
         starts: guesses that are drawn, by default as many as the trial begins with (of the paper's search: one). Of several only
             the better half goes on after a fifth of the steps, and only the best after half of them (not with lbfgs, which ends
             all).
-        iterations, refine: in place of those of the search.
+        iterations, refine: in place of those of the search; of wide steps the first so many rounds.
         samples: light paths for each pixel of the target.
         warm: "cma" begins with a gradient-free search around the guess.
         horizon: frames that the search begins with, where it grows.
@@ -76,9 +76,11 @@ class TrialSettings:
         if self.refine is not None and self.refine < 0:
             raise UserError(f"refine is {self.refine}: give 0 or more Gauss-Newton rounds")
 
-    def of_search(self, trial: Trial) -> OptimiseSettings:
-        """Settings of the gradient steps of a trial."""
+    def of_search(self, trial: Trial) -> OptimiseSettings | WideSteps:
+        """Settings of the wide or the gradient steps of a trial."""
         usual = trial.search if self.search == "usual" else PAPER_SEARCH
+        if isinstance(usual, WideSteps):
+            return replace(usual, widths=usual.widths[: self.iterations], first_frames=self.horizon or usual.first_frames)
         changes = {"iterations": self.iterations, "first_frames": self.horizon}
         starts = self.guesses(trial)
         if usual.optimizer != "lbfgs" and starts > 1:
@@ -144,7 +146,7 @@ def run_trial(
         found = Found({name: np.asarray(values[name], dtype=np.float64) for name in trial.unknowns}, float("nan"), 0)
     else:
         found = search(
-            scene, task, comparison, trial, guesses, settings.of_search(trial), refine=settings.rounds(trial),
+            scene, comparison, trial, guesses, settings.of_search(trial), refine=settings.rounds(trial),
             warm=CmaSettings() if settings.warm == "cma" else None, seed=settings.seed, folder=folder, progress=progress,
         )  # fmt: skip
     result = {

@@ -1,4 +1,4 @@
-"""The search of a trial: gradient steps from the first guess (or guesses), then Gauss-Newton rounds."""
+"""The search of a trial: wide or gradient steps from the first guesses, then Gauss-Newton rounds where the loss is smooth."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from risp_torch.inversion.refine import refined
 from risp_torch.inversion.smoothness import Smoothness
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.warm_start import CmaSettings, warmed
-from risp_torch.trials.whitening import whitened
+from risp_torch.inversion.wide_steps import WideSteps, wide_gauss_newton
 from ti_sim.base.errors import DivergenceError
 
 if TYPE_CHECKING:
     from risp_torch.inversion import OptimiseSettings
     from risp_torch.run_folder import RunFolder
     from risp_torch.scene import Scene
-    from risp_torch.task import RispTask
     from risp_torch.trials.trial import Trial, Values
 
 
@@ -42,20 +41,19 @@ class Found:
 
 
 def search(
-    scene: Scene, task: RispTask, comparison: Comparison, trial: Trial, guesses: Sequence[Values], settings: OptimiseSettings,
+    scene: Scene, comparison: Comparison, trial: Trial, guesses: Sequence[Values], settings: OptimiseSettings | WideSteps,
     *, refine: int, warm: CmaSettings | None = None, seed: int = 0, folder: RunFolder | None = None, progress: bool = True,
 ) -> Found:  # fmt: skip
     """Find the unknowns of a trial.
 
     Args:
         scene: what is simulated; with the drawn initial state, where there is one.
-        task: of the scene.
         comparison: loss and target.
         trial: what is looked for.
         guesses: the first guesses; the one that ends lowest counts.
-        settings: of the gradient steps.
-        refine: Gauss-Newton rounds at most.
-        warm: of a search without gradients from every guess, at whose ends the gradient steps begin.
+        settings: of the wide or the gradient steps.
+        refine: Gauss-Newton rounds with narrow differences at most; none where the loss is rough in the small.
+        warm: of a search without gradients from every guess, at whose ends the other steps begin.
         seed: of its candidates.
         folder: where the search is saved, and from where a killed one goes on.
         progress: whether bars are shown.
@@ -67,14 +65,18 @@ def search(
     unknowns = Unknowns.of(scene, trial.unknowns)
     rows = np.array([np.concatenate([np.ravel(guess[name]) for name in trial.unknowns]) for guess in guesses], dtype=np.float64)
     unknowns = penalised(scene, comparison, unknowns, rows[0], trial.smooth)
-    if settings.optimizer == "lbfgs":  # which has no lengths of steps of its own, as the others have for each unknown
-        unknowns = whitened(scene, task, unknowns, rows[0], comparison.frames)
     z, history = unknowns.unbounded(rows), History()
     if warm is not None and (folder is None or folder.load_checkpoint() is None):
         z, history = warmed(scene, comparison, unknowns, z, warm, seed=seed, progress=progress)
-    z, history = descend(scene, comparison, unknowns, z, settings, folder=folder, history=history, progress=progress)
-    ends = unknowns.vector(z).double().cpu().numpy()
-    ends, losses = refined(scene, comparison, unknowns, ends, refine, history, thorough=False, progress=progress)
+    if isinstance(settings, WideSteps):
+        begin = unknowns.vector(z).double().cpu().numpy()
+        ends = wide_gauss_newton(scene, comparison, unknowns, begin, settings, history, progress=progress)[None]
+        history.stopped = []
+    else:
+        z, history = descend(scene, comparison, unknowns, z, settings, folder=folder, history=history, progress=progress)
+        ends = unknowns.vector(z).double().cpu().numpy()
+    rounds = 0 if comparison.loss.rough else refine
+    ends, losses = refined(scene, comparison, unknowns, ends, rounds, history, thorough=False, progress=progress)
     if not np.isfinite(losses).any():
         raise DivergenceError("every start of the search diverged: take smaller steps (more substeps)", body="", step=0)
     best = ends[int(np.argmin(losses))]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from risp_torch.inversion import OptimiseSettings
+from risp_torch.inversion import OptimiseSettings, WideSteps
 from risp_torch.scene import Scene
 from risp_torch.scene.load import find_function
 from risp_torch.suggest import unknown_name_error
@@ -43,7 +43,7 @@ class Trial:
         unit: of the error; "log10" with ``log``, whose distances are decades.
         search: usual settings of the search.
         starts: first guesses that it begins with, of which the worse ones stop early; the first one is "guess" in results.
-        refine: Gauss-Newton rounds after it.
+        refine: Gauss-Newton rounds after it, for losses that are smooth in the small (``Loss.rough``).
         smooth: weight of a penalty on changes of actions from frame to frame (``penalised``), the same for all methods.
         sampling: frames that count (``sampled_frames``).
         unseen: name -> a true scene whose motion the fit has not seen: the estimate is scored on it by the mean L1 distance of
@@ -60,7 +60,7 @@ class Trial:
     measure: Measure
     unit: str = ""
     log: bool = False
-    search: OptimiseSettings
+    search: OptimiseSettings | WideSteps
     starts: int = 1
     refine: int = 0
     smooth: float = 0.0

@@ -61,9 +61,8 @@ class Appearance:
         seed: what it was drawn with; textures and skies are drawn with it too.
         numbers: the numbers of ``RANGES``, and for each body "<body>.<name>" with the names of ``BODY_RANGES``. Angles in rad;
             "size" of a lamp as a share of its distance; "intensity" in units in which a white surface that faces the light (for
-            the sky: upwards) shows 1; "cell" of the ground's pattern, and "depth" of a ground that is added to a scene without one
-            below the scene's middle, in radii of the scene; "warmth" from bluish to reddish;
-            red, green and blue are the drawn colour.
+            the sky: upwards) shows 1; "cell" of the ground's pattern, and how deep below the scene's middle a ground is added
+            ("depth"), in radii of the scene; "warmth" from bluish to reddish; red, green and blue are the drawn colour.
         choices: "sky.kind", one of ``SKIES``, and "ground.pattern", one of ``PATTERNS``.
         colors: "keep" for the bodies' own colours and textures, "tint" for these times a drawn colour for each body, "draw" for
             the drawn colour alone.

@@ -29,11 +29,14 @@ class Loss(ABC):
         needs_film: whether the target is a film (otherwise it is known in another way).
         lasting: whether the errors of one observation hang together over the whole film, as those of a network that reads
             similar pictures do; otherwise they hang together within ``blocks`` and a few frames, as those of video compression.
+        rough: whether the observations waver with small motions, as those of networks that look at pixels do: then derivatives
+            mislead where they are taken at one point, and wide steps serve (``WideSteps``).
     """
 
     kind: ClassVar[str]
     needs_film: ClassVar[bool] = True
     lasting: ClassVar[bool] = False
+    rough: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, scene: Scene) -> None:

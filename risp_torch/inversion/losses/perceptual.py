@@ -26,6 +26,7 @@ class PerceptualLoss(PictureLoss):
     """Mean squared difference of features, every layer with the same weight."""
 
     kind = "perceptual"
+    rough = True
 
     def __init__(self, network: torch.nn.Module | str | Path | None = None) -> None:
         """A loss by features.

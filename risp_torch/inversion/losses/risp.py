@@ -28,6 +28,7 @@ class RispLoss(PictureLoss):
 
     kind = "risp"
     lasting = True
+    rough = True
 
     def __init__(
         self,

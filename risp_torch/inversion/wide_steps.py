@@ -1,0 +1,236 @@
+"""Gauss-Newton steps whose derivatives are differences over wide steps: a search for losses that are rough in the small.
+
+What a network reads of a picture wavers as edges move through the pixels. The waves are small beside what the network reads over
+the whole film, yet their slopes are not: the loss has dents everywhere, in which a search along its gradient ends. Differences
+over a good part of the allowed range average over them, and so does the loss of all the points that such a difference takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from risp_torch.bridge import bridge_dtype
+from risp_torch.bridge.checks import bridge_device
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.losses.loss import mean_square
+from risp_torch.inversion.optimise import History
+from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.scene import Scene
+from ti_sim.base.errors import DivergenceError, UserError
+
+_LEAST_DAMPING, _MOST_DAMPING = 1e-6, 1e12  # of the normal equations' mean diagonal
+_RISE = 4.0  # of the damping, until a step is short enough
+_SHORTER, _LONGER = 0.3, 2.0  # reach after a step that was taken back, and after one that was not
+
+
+@dataclass(frozen=True, kw_only=True)
+class WideSteps:
+    """How the search goes.
+
+    Attributes:
+        widths: of the differences of each round, in parts of the allowed ranges.
+        reach: longest change of an unknown in one round, in widths; shorter after steps that were taken back.
+        first_frames: frame intervals of the film that the search begins with; None begins with the whole film.
+        growth: part of the rounds over which the horizon grows from ``first_frames`` to the whole film.
+        spacing: rows of a sequence (actions of so many frames) from one knot to the next: sequences change by straight lines
+            between knots, which takes fewer worlds than if every row changed by itself (1).
+        trial_rounds: rounds that every start takes; then the best one goes on alone.
+
+    Raises:
+        UserError: there are no widths, or a setting is out of its range.
+    """
+
+    widths: tuple[float, ...]
+    reach: float = 3.0
+    first_frames: int | None = None
+    growth: float = 0.5
+    spacing: int = 1
+    trial_rounds: int = 2
+
+    def __post_init__(self) -> None:
+        if not self.widths or not all(0 < width <= 0.5 for width in self.widths):
+            raise UserError(f"the widths are {self.widths}: give parts of the range, above 0 and at most 0.5, one a round")
+        if not 0 < self.reach < math.inf:
+            raise UserError(f"reach is {self.reach}: give a number of widths above zero")
+        if self.first_frames is not None and self.first_frames < 1:
+            raise UserError(f"first_frames is {self.first_frames}: at least 1 is needed")
+        for name in ("spacing", "trial_rounds"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} is {getattr(self, name)}: at least 1 is needed")
+
+    def horizon(self, number: int, frames: int) -> int:
+        """Frame intervals that round ``number`` sees."""
+        first = min(self.first_frames or frames, frames)
+        return first + round((frames - first) * min(1.0, number / max(1.0, self.growth * len(self.widths))))
+
+
+@dataclass(frozen=True)
+class _Point:
+    """Where a start has come to, and what the worlds about it told.
+
+    Attributes:
+        scaled: the point [K], scaled units.
+        loss: mean over the worlds about it, penalty included; infinite where none is finite.
+        normal, gradient: J^T J [M, M] and J^T r [M] of the mean loss there, penalty included, along M directions.
+        asked: width and horizon that the worlds were made with: only losses of the same ones can be compared.
+        reach: longest change of an unknown that is tried next, in widths.
+    """
+
+    scaled: np.ndarray
+    loss: float
+    normal: np.ndarray
+    gradient: np.ndarray
+    asked: tuple[float, int]
+    reach: float
+
+
+def wide_gauss_newton(
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, settings: WideSteps, history: History,
+    *, progress: bool = True,
+) -> np.ndarray:  # fmt: skip
+    """Levenberg-Marquardt steps with differences over wide steps, from every start and then from the best one.
+
+    A round takes two worlds for each direction (an unknown, or a knot of a sequence), one on either side. Their mean stands for
+    the observations at the point, their differences for the Jacobian, and the mean of their losses for the loss. A step after
+    which that is larger is taken back, and a shorter one tried.
+
+    Args:
+        scene, comparison, unknowns: of the inversion.
+        values: physical values of the starts [S, K].
+        settings: widths, reach, horizon.
+        history: every round is added to it; its losses are the means over a round's worlds.
+        progress: whether a bar is shown.
+
+    Returns:
+        Physical values [K] of the best point, all frames and the narrowest differences considered.
+
+    Raises:
+        DivergenceError: no start could be simulated.
+    """
+    search = _Search(scene, comparison, unknowns, settings)
+    tried, points, going = unknowns.scaled(values), [None] * len(values), list(range(len(values)))
+    bar = tqdm(total=len(settings.widths) + 1, desc="inverting", disable=not progress, mininterval=0.5)
+    for number in range(len(settings.widths) + 1):  # the last one only looks at where the last step leads
+        losses = np.full(len(points), np.nan)
+        for start in going:
+            points[start] = search.better(points[start], search.at(tried[start], number))
+            tried[start], losses[start] = search.step(points[start]), points[start].loss
+        if not np.isfinite(losses[going]).any():
+            raise DivergenceError("every start of the search diverged: take smaller steps (more substeps)", body="", step=0)
+        reached = np.array([point.scaled for point in points])
+        for column, rows in ((history.losses, losses), (history.values, unknowns.physical_values(reached))):
+            column.append(torch.as_tensor(rows).to(comparison.target))
+        if number + 1 >= settings.trial_rounds and len(going) > 1:
+            going = [int(np.nanargmin(losses))]
+            history.stopped = [start for start in range(len(points)) if start not in going]
+        bar.set_postfix(loss=f"{np.nanmin(losses):.3e}")
+        bar.update()
+    bar.close()
+    return unknowns.physical_values(points[going[int(np.argmin(losses[going]))]].scaled[None])[0]
+
+
+class _Search:
+    """One film and its unknowns, in scaled coordinates."""
+
+    def __init__(self, scene: Scene, comparison: Comparison, unknowns: Unknowns, settings: WideSteps) -> None:
+        self.scene, self.comparison, self.unknowns, self.settings = scene, comparison, unknowns, settings
+        self.low, self.high = (unknowns.scaled(bound) for bound in unknowns.bounds())
+        self.ranges = unknowns.scaled_range()
+        self.smooth = unknowns.smoothness.matrix(self.ranges)
+        self.directions = directions(unknowns, settings.spacing)
+
+    def at(self, point: np.ndarray, number: int) -> _Point:
+        """The point, moved away from the bounds by the width of round ``number``, and the worlds about it."""
+        width = self.settings.widths[min(number, len(self.settings.widths) - 1)]
+        horizon = self.settings.horizon(number, self.comparison.last)
+        center = np.clip(point, self.low + width * self.ranges, self.high - width * self.ranges)
+        normal, gradient, loss = self._equations(center, width, horizon)
+        place = (center - self.low) / self.ranges
+        pull = self.smooth @ place
+        normal = normal + self.directions @ self.smooth @ self.directions.T
+        gradient = gradient - self.directions @ pull
+        return _Point(center, loss + float(place @ pull), normal, gradient, (width, horizon), self.settings.reach)
+
+    def better(self, old: _Point | None, new: _Point) -> _Point:
+        """The new point, with a longer reach; or the old one with a shorter reach, if the loss was lower there."""
+        if old is None or old.asked != new.asked:
+            return new if old is None else replace(new, reach=old.reach)
+        if new.loss < old.loss:
+            return replace(new, reach=min(_LONGER * old.reach, self.settings.reach))
+        return replace(old, reach=_SHORTER * old.reach)
+
+    def step(self, point: _Point) -> np.ndarray:
+        """Where to go next [K]: damped until no unknown changes by more than the point's reach."""
+        mean, damping = np.trace(point.normal) / len(point.normal) + 1e-300, _LEAST_DAMPING
+        while True:
+            step = np.linalg.solve(point.normal + damping * mean * np.eye(len(point.normal)), point.gradient)
+            if np.abs(step).max() <= point.reach * point.asked[0] or damping > _MOST_DAMPING:
+                return np.clip(point.scaled + step @ self.directions * self.ranges, self.low, self.high)
+            damping *= _RISE
+
+    def _equations(self, center: np.ndarray, width: float, horizon: int) -> tuple[np.ndarray, np.ndarray, float]:
+        """J^T J / P [M, M] and J^T r / P [M] of P observations along M directions, and the mean loss."""
+        rows, total, losses, alive = [], 0.0, 0.0, 0
+        target: torch.Tensor | None = None
+        for above, below, finite in self._pairs(center, width, horizon):
+            target = self.comparison.target[: above.shape[1]]
+            both = finite[: len(above)] & finite[len(above) :]
+            pair = (above - below).flatten(1) / (2 * width)
+            rows.append(torch.where(both[:, None], pair, torch.zeros_like(pair)))
+            observed = torch.cat([above, below])[finite]
+            total = total + observed.sum(dim=0)
+            losses += float(mean_square(observed, target).sum())
+            alive += int(finite.sum())
+        normal, gradient = np.zeros((len(self.directions), len(self.directions))), np.zeros(len(self.directions))
+        if not alive or target is None:
+            return normal, gradient, math.inf
+        jacobian, residual = torch.cat(rows), (target - total / alive).flatten()
+        count = len(residual)
+        for part in torch.arange(count).split(2**16):  # in double precision, all at once may be gigabytes
+            some = jacobian[:, part[0] : part[-1] + 1].double()
+            normal += (some @ some.T).cpu().numpy()
+            gradient += (some @ residual[part[0] : part[-1] + 1].double()).cpu().numpy()
+        return normal / count, gradient / count, losses / alive
+
+    def _pairs(
+        self, center: np.ndarray, width: float, horizon: int
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Observations [k, n, ...] on either side of the centre in some directions after others, and which are finite [2 k]."""
+        moves = width * self.directions * self.ranges
+        count = max(1, min(32, self.comparison.worlds_at_once) // 2)
+        for first in range(0, len(moves), count):
+            some = moves[first : first + count]
+            rows = torch.as_tensor(np.concatenate([center + some, center - some]), dtype=bridge_dtype(), device=bridge_device())
+            with torch.no_grad():
+                observed, finite = self.comparison.observe(
+                    self.scene, self.unknowns.from_scaled(rows), worlds=len(rows), horizon=horizon
+                )
+            yield observed[: len(some)], observed[len(some) :], finite
+
+
+def directions(unknowns: Unknowns, spacing: int) -> np.ndarray:
+    """What changes together [M, K], in parts of the ranges: single unknowns, or hats over the rows of sequences.
+
+    Args:
+        unknowns: those with an axis are sequences along their first one.
+        spacing: rows from the middle of a hat to the next one's, or a little fewer, so that one stands at either end.
+    """
+    blocks = []
+    for name in unknowns.groups:
+        shape = np.shape(unknowns.params[name].value)
+        rows, columns = (shape[0], int(np.prod(shape[1:]))) if shape else (1, 1)
+        knots = np.linspace(0, rows - 1, 1 + math.ceil((rows - 1) / spacing))
+        hats = np.stack([np.interp(np.arange(rows), knots, unit) for unit in np.eye(len(knots))])
+        blocks.append(np.kron(hats, np.eye(columns)))
+    whole = np.zeros((sum(len(block) for block in blocks), len(unknowns.scaled_range())))
+    row = column = 0
+    for block in blocks:
+        whole[row : row + block.shape[0], column : column + block.shape[1]] = block
+        row, column = row + block.shape[0], column + block.shape[1]
+    return whole
