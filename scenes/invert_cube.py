@@ -5,9 +5,9 @@ from pathlib import Path
 from risp_torch import OptimiseSettings, invert, load_scene, simulate_video
 
 
-def main(out: str = "runs/invert_cube", iterations: int = 60) -> float:
+def main(out: str = "runs/invert_cube", iterations: int = 60, size: int = 128) -> float:
     """Film the die with its true stiffness, forget it, find it; returns the error of log10 stiffness."""
-    scene = load_scene("cube")
+    scene = load_scene("cube", size=size)
     video = simulate_video(scene, Path(out) / "target.mp4")
     result = invert(
         scene, video, ["ground.contact.stiffness"], settings=OptimiseSettings(iterations=iterations), out=Path(out) / "run"

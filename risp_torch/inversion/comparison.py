@@ -72,6 +72,10 @@ class Comparison:
         """Worlds whose observations fit into memory together."""
         return max(1, min(64, MOST_NUMBERS // self.target.numel()))
 
+    def seen(self, horizon: int | None) -> tuple[int, ...]:
+        """The frames that count up to a horizon, at least two if there are so many; all of them without one."""
+        return self.frames if horizon is None else self.frames[: max(2, sum(frame <= horizon for frame in self.frames))]
+
     def observe(
         self,
         scene: Scene,
@@ -93,7 +97,7 @@ class Comparison:
         Returns:
             Observations [B, n', ...] of the n' first frames that count, and which worlds stayed finite, [B] bool.
         """
-        seen = self.frames if horizon is None else self.frames[: max(2, sum(frame <= horizon for frame in self.frames))]
+        seen = self.seen(horizon)
         states = scene.rollout(values, worlds=worlds, frames=seen[-1], adjoint=adjoint)
         whole = len(seen) == seen[-1] + 1
         return self.loss.observe(scene, states, values, None if whole else seen), states.finite

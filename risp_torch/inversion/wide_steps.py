@@ -151,7 +151,7 @@ class _Search:
         horizon = self.settings.horizon(number, self.comparison.last)
         center = np.clip(point, self.low + width * self.ranges, self.high - width * self.ranges)
         normal, gradient, loss = self._equations(center, width, horizon)
-        place = (center - self.low) / self.ranges
+        place = center / self.ranges
         pull = self.smooth @ place
         normal = normal + self.directions @ self.smooth @ self.directions.T
         gradient = gradient - self.directions @ pull
@@ -159,8 +159,10 @@ class _Search:
 
     def better(self, old: _Point | None, new: _Point) -> _Point:
         """The new point, with a longer reach; or the old one with a shorter reach, if the loss was lower there."""
-        if old is None or old.asked != new.asked:
-            return new if old is None else replace(new, reach=old.reach)
+        if old is None:
+            return new
+        if old.asked != new.asked and math.isfinite(new.loss):
+            return replace(new, reach=old.reach)
         if new.loss < old.loss:
             return replace(new, reach=min(_LONGER * old.reach, self.settings.reach))
         return replace(old, reach=_SHORTER * old.reach)
@@ -207,10 +209,14 @@ class _Search:
         for first in range(0, len(moves), count):
             some = moves[first : first + count]
             rows = torch.as_tensor(np.concatenate([center + some, center - some]), dtype=bridge_dtype(), device=bridge_device())
-            with torch.no_grad():
-                observed, finite = self.comparison.observe(
-                    self.scene, self.unknowns.from_scaled(rows), worlds=len(rows), horizon=horizon
-                )
+            try:
+                with torch.no_grad():
+                    observed, finite = self.comparison.observe(
+                        self.scene, self.unknowns.from_scaled(rows), worlds=len(rows), horizon=horizon
+                    )
+            except DivergenceError:  # none of these worlds stayed finite
+                target = self.comparison.target[: len(self.comparison.seen(horizon))]
+                observed, finite = target.expand(len(rows), *target.shape), torch.zeros(len(rows), dtype=torch.bool)
             yield observed[: len(some)], observed[len(some) :], finite
 
 

@@ -68,7 +68,7 @@ class TrialSettings:
         for name, known in (("search", ("usual", "paper")), ("warm", ("none", "cma"))):
             if getattr(self, name) not in known:
                 raise UserError(f"{name} {getattr(self, name)!r} is unknown: choose {' or '.join(known)}")
-        for name in ("size", "starts", "samples"):
+        for name in ("size", "starts", "samples", "iterations", "horizon"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}: give at least 1")
         if self.seed < 0:
@@ -80,7 +80,8 @@ class TrialSettings:
         """Settings of the wide or the gradient steps of a trial."""
         usual = trial.search if self.search == "usual" else PAPER_SEARCH
         if isinstance(usual, WideSteps):
-            return replace(usual, widths=usual.widths[: self.iterations], first_frames=self.horizon or usual.first_frames)
+            first = usual.first_frames if self.horizon is None else self.horizon
+            return replace(usual, widths=usual.widths[: self.iterations], first_frames=first)
         changes = {"iterations": self.iterations, "first_frames": self.horizon}
         starts = self.guesses(trial)
         if usual.optimizer != "lbfgs" and starts > 1:

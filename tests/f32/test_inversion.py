@@ -88,7 +88,7 @@ def test_the_landscape_of_two_parameters() -> None:
 
 
 def test_the_scripted_inversion_runs(tmp_path: Path) -> None:
-    error = invert_cube.main(str(tmp_path / "run"), iterations=2)
+    error = invert_cube.main(str(tmp_path / "run"), iterations=2, size=64)
     assert abs(error) <= 0.01
     assert (tmp_path / "run" / "target.mp4").is_file() and (tmp_path / "run" / "run" / "result.json").is_file()
 

@@ -403,6 +403,28 @@ def test_drawn_colours_replace_or_tint_those_of_the_scene() -> None:
     assert tinted[0] > 3 * tinted[1] and tinted[0] < 1.02 * own[0]
 
 
+@needs_mitsuba
+def test_a_floor_lies_below_a_scene_without_ground() -> None:
+    """A small quad in the middle of the picture, and a camera that looks down a little: what is below the quad is the floor."""
+    inputs = made(
+        mesh=topology(QUAD_FACES, [0] * 4), vertices_rest=0.5 * QUAD, albedo=np.full((1, 2, 3, 3), 0.5),
+        camera=[camera_row((0, -4, 1.5), (0, 0, 0), (18, 18, 8, 8))],
+    )  # fmt: skip
+    settings = RasterSettings(width=16, height=16, near=0.1, far=10.0)
+    look = draw_appearance(["body0"], seed=0, ranges={"ground.depth": (1.2, 1.2)})
+    look = Appearance(look.seed, look.numbers, {**look.choices, "ground.pattern": "checker"})
+    pictures = []
+    for floor in (False, True):
+        options = MitsubaSettings(samples=16, floor=floor, variant="scalar_rgb")
+        pictures.append(MitsubaFilm(inputs, settings, options=options, look=look).picture(0))
+    without, with_floor = pictures
+    below = np.s_[-4:]
+    assert np.abs(with_floor.color[below] - without.color[below]).mean() > 0.05
+    assert with_floor.color[below].std(axis=(0, 1)).mean() > 2 * without.color[below].std(axis=(0, 1)).mean()
+    np.testing.assert_array_equal(with_floor.masks["body0"], without.masks["body0"])
+    assert with_floor.masks["body0"].max() == 1 and with_floor.masks["body0"][below].max() == 0, "the floor hides nothing"
+
+
 # -- which variant ----------------------------------------------------------------------------------------------------------
 
 
@@ -461,6 +483,7 @@ def test_a_loaded_llvm_decides(monkeypatch: pytest.MonkeyPatch, loaded: tuple[in
         ({"samples": 0}, "samples is 0"),
         ({"mask_side": 0}, "mask_side is 0"),
         ({"depth": 1}, "depth is 1"),
+        ({"look": "match", "floor": True}, "a floor was asked for in pictures that match the scene"),
         ({"seed": -1}, "seed is -1"),
     ],
 )

@@ -1,0 +1,257 @@
+"""Searches with differences over wide steps: rough losses, knots of sequences, penalties, several starts, wrong settings."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import OptimiseSettings, Param, StateLoss, UserError, load_scene, load_task
+from risp_torch.inversion import Comparison, Unknowns, WideSteps
+from risp_torch.inversion.optimise import History, descend
+from risp_torch.inversion.refine import refined
+from risp_torch.inversion.smoothness import Smoothness
+from risp_torch.inversion.wide_steps import _Point, _Search, directions, wide_gauss_newton
+from ti_sim.base.errors import DivergenceError
+
+MASS = 3.0  # kg, the true one of the quadrotor
+RIPPLE, WAVES = 0.02, 300.0  # height and radians per unit: slopes of 6 beside the outputs' own slope of 1
+STEPS = WideSteps(widths=(0.1, 0.1, 0.05, 0.05, 0.05, 0.05))
+
+
+class RippledLoss(StateLoss):
+    """The true states as a network may read them: with ripples that are low, and steeper than what they lie on."""
+
+    rough = True
+
+    def observe(self, *arguments: object) -> torch.Tensor:
+        return rippled(super().observe(*arguments))
+
+    def of_target(self, *arguments: object) -> torch.Tensor:
+        return rippled(super().of_target(*arguments))
+
+
+def rippled(outputs: torch.Tensor) -> torch.Tensor:
+    return outputs + RIPPLE * torch.sin(WAVES * outputs)
+
+
+class LinearFilm:
+    """Stands for a comparison: one frame, whose observations are linear in the unknown x; where x is bad, the world diverges."""
+
+    last, worlds_at_once = 1, 6  # so few that the directions come in several batches
+
+    def __init__(self, matrix: np.ndarray, truth: np.ndarray, bad: Callable[[torch.Tensor], torch.Tensor] | None = None) -> None:
+        self.matrix = torch.as_tensor(matrix, dtype=torch.float32)
+        self.target = (self.matrix @ torch.as_tensor(np.ravel(truth), dtype=torch.float32))[None]
+        self.bad = bad or (lambda rows: torch.zeros(len(rows), dtype=torch.bool))
+
+    def seen(self, horizon: int) -> tuple[int, ...]:
+        return (0,)
+
+    def observe(
+        self, scene: None, values: dict[str, torch.Tensor], *, worlds: int, horizon: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = values["x"].reshape(worlds, -1)
+        bad = self.bad(rows)
+        return torch.where(bad[:, None, None], torch.nan, (rows @ self.matrix.T)[:, None]), ~bad
+
+
+class RaisingFilm(LinearFilm):
+    """Raises where all worlds of a batch diverge, as ``Scene.rollout`` does."""
+
+    def observe(self, *arguments: object, **keywords: object) -> tuple[torch.Tensor, torch.Tensor]:
+        observations, finite = super().observe(*arguments, **keywords)
+        if not finite.any():
+            raise DivergenceError("every world diverged", body="x", step=3)
+        return observations, finite
+
+
+def sequence(rows: int, columns: int, weight: float = 0.0) -> Unknowns:
+    """Numbers x [rows, columns] from -1 to 3, with a penalty on changes from row to row."""
+    unknowns = Unknowns({"x": Param(np.zeros((rows, columns)), low=-1.0, high=3.0)})
+    numbers = np.arange(rows * columns).reshape(rows, columns)
+    near = np.stack([numbers[1:].ravel(), numbers[:-1].ravel()], axis=1)
+    return Unknowns(unknowns.params, None, Smoothness(near, np.full(len(near), weight), {"x": weight}))
+
+
+def searched(film: LinearFilm, unknowns: Unknowns, starts: np.ndarray, **settings: object) -> tuple[np.ndarray, History]:
+    history = History()
+    return wide_gauss_newton(None, film, unknowns, starts, WideSteps(**settings), history, progress=False), history
+
+
+@pytest.mark.parametrize("guess", [2.7, 3.3])
+def test_ripples_of_the_loss_stop_narrow_derivatives_and_not_wide_ones(guess: float) -> None:
+    scene = load_scene("quadrotor", size=16, frames=24)
+    with torch.no_grad():
+        motion = scene.rollout()
+    comparison = Comparison.of(scene, RippledLoss(load_task("quadrotor", scene).head, motion), None)
+    unknowns, start = Unknowns.of(scene, ["quadrotor.mass"]), np.array([[guess]])
+    wide = wide_gauss_newton(scene, comparison, unknowns, start, STEPS, History(), progress=False)
+    settings = OptimiseSettings(iterations=30)
+    z, history = descend(scene, comparison, unknowns, unknowns.unbounded(start), settings, progress=False)
+    ends = unknowns.vector(z).double().numpy()
+    narrow, _ = refined(scene, comparison, unknowns, ends, 3, history, thorough=False, progress=False)
+    assert abs(wide[0] - MASS) < 0.005
+    assert abs(narrow[0, 0] - MASS) > 0.1
+
+
+def test_single_unknowns_are_directions_of_their_own() -> None:
+    unknowns = Unknowns({"x": Param(np.zeros((5, 2)), low=0.0, high=1.0), "y": Param(1.0, low=0.0, high=9.0)})
+    np.testing.assert_array_equal(directions(unknowns, 1), np.eye(11))
+
+
+@pytest.mark.parametrize(("rows", "knots"), [(1, 1), (2, 2), (9, 3), (10, 4)])
+def test_hats_of_a_sequence_add_up_to_one(rows: int, knots: int) -> None:
+    """Sequences of one and of two columns with a single number between them."""
+    unknowns = Unknowns({
+        "x": Param(np.zeros(rows), low=0.0, high=1.0), "y": Param(1.0, low=0.0, high=9.0),
+        "z": Param(np.zeros((rows, 2)), low=-2.0, high=2.0),
+    })  # fmt: skip
+    whole = directions(unknowns, 4)
+    assert whole.shape == (3 * knots + 1, 3 * rows + 1)
+    np.testing.assert_allclose(whole.sum(axis=0), 1.0, atol=1e-12)
+    x, y, z = np.split(whole, [rows, rows + 1], axis=1)
+    np.testing.assert_array_equal(y[:, 0], np.eye(3 * knots + 1)[knots])
+    assert not x[knots:].any() and not z[: knots + 1].any()
+    hats = z[knots + 1 :].reshape(knots, 2, rows, 2)
+    assert not hats[:, 0, :, 1].any() and not hats[:, 1, :, 0].any(), "columns change by themselves"
+    for column in (hats[:, 0, :, 0], hats[:, 1, :, 1], x[:knots]):
+        np.testing.assert_allclose(column.sum(axis=0), 1.0, atol=1e-12)
+        assert column[0, 0] == column[-1, -1] == 1.0 and (column.argmax(axis=1)[1:] - column.argmax(axis=1)[:-1] <= 4).all()
+
+
+@pytest.mark.parametrize("spacing", [1, 2])
+def test_linear_films_with_a_penalty_end_where_the_normal_equations_say(spacing: int) -> None:
+    """Fewer observations than unknowns: the penalty decides about half of them, and a pull the wrong way would show."""
+    random = np.random.default_rng(5)
+    matrix, weight = random.normal(size=(5, 10)), 0.03
+    truth, start = random.uniform(0.0, 2.0, 10), random.uniform(0.0, 2.0, 10)
+    unknowns = sequence(5, 2, weight)
+    found, history = searched(LinearFilm(matrix, truth), unknowns, start[None], widths=(0.1,) * 8, reach=4.0, spacing=spacing)
+    near = np.sqrt(weight) * (np.eye(10)[2:] - np.eye(10)[:-2])  # rows of two columns: neighbours are two numbers apart
+    whole = np.concatenate([matrix / np.sqrt(5), near])
+    wanted = np.concatenate([matrix @ truth / np.sqrt(5), np.zeros(8)]) - whole @ start
+    hats = directions(unknowns, spacing)
+    along = np.linalg.lstsq(whole @ hats.T, wanted, rcond=None)[0]
+    least = start + along @ hats
+    assert np.all((least > -0.6) & (least < 2.6)), "no bound is in the way"
+    np.testing.assert_allclose(found, least, atol=2e-3)
+    assert np.abs(found - start).max() > 0.3 and np.abs(least - truth).max() > 0.1
+    # What the mean of the losses has beside that at the point: the squared differences over the widths.
+    spread = ((0.4 * matrix @ hats.T) ** 2).mean()
+    assert float(history.losses[-1][0]) == pytest.approx(((whole @ least - whole @ start - wanted) ** 2).sum() + spread, rel=1e-3)
+
+
+def test_the_best_of_several_starts_goes_on() -> None:
+    truth, starts = np.array([1.0, 1.2]), np.array([(-0.4, 2.4), (1.3, 0.8), (2.4, 2.4)])
+    found, history = searched(
+        LinearFilm(np.eye(2), truth), sequence(2, 1), starts, widths=(0.05,) * 10, reach=1.0, trial_rounds=2
+    )
+    losses = torch.stack(history.losses).numpy()
+    assert history.stopped == [0, 2] and losses.shape == (11, 3)
+    assert np.isfinite(losses[:2]).all() and (losses[1] < losses[0]).all(), "each takes the rounds of the trial"
+    assert np.isnan(losses[2:, [0, 2]]).all() and np.isfinite(losses[:, 1]).all()
+    np.testing.assert_allclose(found, truth, atol=1e-3)
+
+
+def test_a_start_that_diverges_is_passed_over() -> None:
+    truth = np.array([1.0, 1.2])
+    film = LinearFilm(np.eye(2), truth, bad=lambda rows: rows[:, 0] < 0)
+    starts = np.array([(-0.5, 1.2), (2.0, 0.2)])
+    found, history = searched(film, sequence(2, 1), starts, widths=(0.05,) * 8, trial_rounds=1)
+    assert history.losses[0].isinf().tolist() == [True, False] and history.stopped == [0]
+    np.testing.assert_allclose(found, truth, atol=1e-3)
+    with pytest.raises(DivergenceError, match="every start of the search diverged"):
+        searched(film, sequence(2, 1), starts[:1], widths=(0.05,) * 8)
+
+
+def test_a_start_whose_worlds_all_raise_is_passed_over() -> None:
+    truth, starts = np.array([1.0, 1.2]), np.array([(-0.5, 1.2), (2.0, 0.2)])
+    film = RaisingFilm(np.eye(2), truth, bad=lambda rows: rows[:, 0] < 0)
+    found, history = searched(film, sequence(2, 1), starts, widths=(0.05,) * 8, trial_rounds=1)
+    assert history.stopped == [0]
+    np.testing.assert_allclose(found, truth, atol=1e-3)
+
+
+def test_one_world_that_diverges_takes_only_its_own_difference_away() -> None:
+    """On the edge of what can be simulated the other directions still lead on."""
+    film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: rows[:, 0] < 0)
+    search = _Search(None, film, sequence(2, 1), WideSteps(widths=(0.1,), reach=9.0))
+    point = search.at(np.array([0.1, 0.2]), 0)  # the world 0.4 below has x[0] < 0
+    assert np.isfinite(point.loss) and np.isfinite(point.normal).all()
+    assert point.gradient[0] == 0 < point.gradient[1]
+    step = search.step(point) - point.scaled
+    assert step[0] == pytest.approx(0.0, abs=1e-9) and step[1] > 0.5
+
+
+def test_a_diverged_point_replaces_no_other_one_however_wide_its_differences() -> None:
+    film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: rows[:, 0] < 0)
+    search = _Search(None, film, sequence(2, 1), WideSteps(widths=(0.1, 0.05), reach=3.0))
+    good, lost = search.at(np.array([1.0, 0.2]), 0), search.at(np.array([-0.8, 0.2]), 1)
+    kept = search.better(good, lost)
+    assert np.isinf(lost.loss) and np.array_equal(kept.scaled, good.scaled) and 0 < kept.reach < good.reach
+
+
+def test_the_penalty_is_that_of_the_numbers_where_neighbours_have_other_bounds() -> None:
+    params = {"x": Param(np.zeros((2, 1)), low=np.array([[-1.0], [-3.0]]), high=np.array([[1.0], [5.0]]))}
+    unknowns = Unknowns(params, None, Smoothness(np.array([[0, 1]]), np.ones(1), {"x": 1.0}))
+    film = LinearFilm(np.eye(2), np.array([0.5, 0.5]))
+    search = _Search(None, film, unknowns, WideSteps(widths=(0.1,)))
+    alike, apart = search.at(np.array([0.5, 0.5]), 0), search.at(np.array([0.5, 1.0]), 0)
+    np.testing.assert_allclose(alike.gradient, 0.0, atol=1e-5)  # neither film nor penalty pulls
+    assert apart.loss - alike.loss == pytest.approx(0.5**2 + 0.5**2 / 2, rel=1e-4)  # penalty, and mean over two observations
+
+
+def test_a_step_that_makes_it_worse_is_taken_back_and_a_shorter_one_tried() -> None:
+    search = _Search(None, LinearFilm(np.eye(2), np.array([2.8, 1.2])), sequence(2, 1), WideSteps(widths=(0.1, 0.1), reach=3.0))
+
+    def point(place: float, loss: float, asked: tuple[float, int] = (0.1, 1), reach: float = 3.0) -> _Point:
+        return _Point(np.full(2, place), loss, np.eye(2), np.array([2.0, -1.0]), asked, reach)
+
+    old = point(0.5, 1.0)
+    back = search.better(old, point(0.7, 1.1))
+    assert back.scaled is old.scaled and back.loss == 1.0 and 0 < back.reach < 0.5 * old.reach
+    lengths = [np.abs(search.step(each) - each.scaled).max() / 4 for each in (old, back)]  # in parts of the range
+    assert 0 < lengths[1] <= back.reach * 0.1 + 1e-12 < lengths[0] <= old.reach * 0.1 + 1e-12
+    on = search.better(back, point(0.6, 0.9))
+    assert on.loss == 0.9 and back.reach < on.reach <= 3.0
+    assert search.better(old, point(0.6, 0.9)).reach == 3.0, "never longer than the settings say"
+    # Losses of other widths or horizons are no reason to go back.
+    for asked in ((0.05, 1), (0.1, 2)):
+        other = search.better(back, point(0.6, 7.0, asked))
+        assert other.loss == 7.0 and other.asked == asked and other.reach == back.reach
+    assert search.better(None, old) is old
+
+
+def test_points_keep_their_distance_from_the_bounds() -> None:
+    """Differences are taken within the allowed range, and no step leaves it."""
+    seen = []
+    film = LinearFilm(np.eye(2), np.array([3.2, 1.2]), bad=lambda rows: (seen.append(rows), rows[:, 0] > 9)[1])
+    found, _ = searched(film, sequence(2, 1), np.array([[-1.0, 3.0]]), widths=(0.1,) * 10)
+    everywhere = torch.cat(seen)
+    assert everywhere.min() >= -1 - 1e-6 and everywhere.max() <= 3 + 1e-6
+    np.testing.assert_allclose(found, [2.6, 1.2], atol=1e-3)
+
+
+def test_the_horizon_grows_to_the_whole_film() -> None:
+    settings = WideSteps(widths=(0.1,) * 8, first_frames=10)
+    assert [settings.horizon(number, 40) for number in (0, 1, 2, 4, 8)] == [10, 18, 25, 40, 40]
+    assert settings.horizon(0, 6) == 6 and WideSteps(widths=(0.1,)).horizon(0, 40) == 40
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"widths": ()}, r"the widths are \(\)"),
+        ({"widths": (0.1, 0.0)}, r"the widths are \(0.1, 0.0\)"),
+        ({"widths": (0.6,)}, r"the widths are \(0.6,\)"),
+        ({"reach": 0.0}, "reach is 0"),
+        ({"reach": float("inf")}, "reach is inf"),
+        ({"first_frames": 0}, "first_frames is 0"),
+        ({"spacing": 0}, "spacing is 0"),
+        ({"trial_rounds": 0}, "trial_rounds is 0"),
+    ],
+)
+def test_wrong_settings_are_refused(wrong: dict[str, object], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        WideSteps(**{"widths": (0.1,)} | wrong)
