@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--regulariser", choices=("error", "outputs"), help="gradient of the error (Eq. 12, default) or of all outputs (Eq. 10)"
     )
     how.add_argument("--norm", choices=("norm", "squared"), help="of the gradient (default norm)")
+    how.add_argument("--interval", type=positive_int, metavar="N", help="steps from one with the gradient loss to the next")
     how.add_argument("--epochs", type=positive_int)
     how.add_argument("--batch", type=positive_int, dest="batch_size", help="pictures of a step")
     how.add_argument("--learning-rate", type=float, help="of Adam at the start")
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--plain-surroundings", action="store_true", help="leave backgrounds and grounds as they were rendered, without patterns"
     )
+    how.add_argument("--plain-exposures", action="store_true", help="leave exposures, tones and light as they were rendered")
     how.add_argument("--network-precision", choices=("f32", "bf16"), help="of the network's arithmetic (default f32)")
     how.add_argument("--seed", type=int, help="of first weights and order of pictures (default 0)")
     parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it goes on (default: runs/train-SCENE-TIME)")
@@ -89,12 +91,14 @@ def _settings(options: argparse.Namespace, task: Any) -> Any:
     """The preset with the options' changes."""
     from risp_torch.training import preset
 
-    names = ("gamma", "regulariser", "norm", "epochs", "batch_size", "learning_rate", "width", "head", "seed")
+    names = ("gamma", "regulariser", "norm", "interval", "epochs", "batch_size", "learning_rate", "width", "head", "seed")
     changes = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.network_precision:
         changes["precision"] = options.network_precision
     if options.plain_surroundings:
         changes["surroundings"] = False
+    if options.plain_exposures:
+        changes["exposures"] = False
     if options.no_grad:
         changes |= {"regulariser": "none", "gamma": 0.0}
     return preset(options.preset, task, **changes)

@@ -26,6 +26,8 @@ class TrainSettings:
         gamma: weight of the gradient loss at the end of its warm-up.
         regulariser: "error" (RISP, Eq. 12), "outputs" (Eq. 10) or "none" (no-grad: domain randomisation alone).
         norm: "norm" or "squared", see ``losses``.
+        interval: steps from one with the gradient loss, so many times as heavy, to the next, as its second derivatives
+            take most of a step's time (Karras et al., CVPR 2020, appendix B: lazy regularisation); 1 has it in every step.
         warmup: share of the steps over which gamma grows linearly from 0.
         epochs: passes over the pictures.
         batch_size: pictures of a step, of all ranks together.
@@ -34,6 +36,7 @@ class TrainSettings:
         width, head: of the network (``NetworkSettings``).
         precision: "f32", or "bf16" for the network's arithmetic (weights and losses stay f32).
         validation: share of the pictures, the last ones, that is not trained on.
+        exposures: whether pictures get other exposures, tones and uneven light, other ones every epoch (``exposure``).
         surroundings: whether backgrounds and grounds get patterns, other ones every epoch (``surroundings``).
         seed: of the network's first weights and of the order of the pictures.
     """
@@ -41,6 +44,7 @@ class TrainSettings:
     gamma: float
     regulariser: Regulariser = "error"
     norm: Norm = "norm"
+    interval: int = 1
     warmup: float = 0.5
     epochs: int
     batch_size: int = 16
@@ -50,6 +54,7 @@ class TrainSettings:
     head: HeadKind = "spatial"
     precision: Precision = "f32"
     validation: float = 0.05
+    exposures: bool = True
     surroundings: bool = True
     seed: int = 0
 
@@ -66,6 +71,8 @@ class TrainSettings:
             raise UserError(f"learning rate {self.learning_rate}, weight decay {self.weight_decay}: give finite positive numbers")
         if not 0 <= self.warmup <= 1 or not 0 < self.validation < 1:
             raise UserError(f"warmup {self.warmup} and validation {self.validation} are shares: give numbers from 0 to 1")
+        if self.interval < 1:
+            raise UserError(f"interval is {self.interval}: give at least 1 step from one with the gradient loss to the next")
         if self.precision not in ("f32", "bf16"):
             raise UserError(f"precision {self.precision!r} is unknown: choose f32 or bf16")
 
@@ -77,6 +84,10 @@ class TrainSettings:
     def network(self, *, outputs: int, size: int) -> NetworkSettings:
         """The shape of the network for a state head and a size of picture."""
         return NetworkSettings(outputs=outputs, size=size, width=self.width, head=self.head)
+
+    def has_penalty(self, step: int) -> bool:
+        """Whether step ``step`` of all, counted from 0, has the gradient loss."""
+        return self.weighted and step % self.interval == 0
 
     def gamma_at(self, progress: float) -> float:
         """gamma at a share of all steps, linear warm-up from 0 (RISP, B.2)."""
@@ -91,8 +102,8 @@ class TrainSettings:
 PRESETS: dict[str, TrainSettings] = {
     # RISP, B.2, with ResNet-18's own width.
     "paper": TrainSettings(gamma=1.0, epochs=100, learning_rate=1e-2, width=64),
-    # For two CPU cores and about 2,000 pictures of 64 pixels.
-    "quick": TrainSettings(gamma=0.3, epochs=30, learning_rate=3e-3, width=16),
+    # For two CPU cores and some thousand pictures of 64 pixels.
+    "quick": TrainSettings(gamma=0.3, interval=4, epochs=30, learning_rate=3e-3, width=16),
 }
 
 

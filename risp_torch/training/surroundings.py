@@ -16,10 +16,10 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from risp_torch.dataset import Batch
 from risp_torch.psi import Range, RenderingParameters
+from risp_torch.training.fields import smooth_field
 
 COLUMNS = ("ground.color", "background.color")  # entries of psi that stand for a grey surface, the first one that there is
 PLAIN = 0.15  # share of the pictures without a pattern
@@ -51,30 +51,35 @@ class Surroundings:
                 self._low, self._span = float(spread.low), float(spread.high) - float(spread.low)
                 break
 
-    def __call__(self, batch: Batch, *, seed: tuple[int, ...]) -> Batch:
+    def __call__(self, batch: Batch, *, seed: tuple[int, ...], derivatives: bool = True) -> Batch:
         """The batch with patterns and noise.
 
         Args:
             batch: with dI/dpsi, unless there is no ``column``.
             seed: of the patterns; the same seed and batch give the same pictures.
+            derivatives: whether dI/dpsi is wanted of the pictures.
 
         Returns:
-            The same states and appearances; pictures and derivatives of the patterned surroundings.
+            The same states and appearances; pictures and, where they are wanted, derivatives of the patterned surroundings.
         """
         random = torch.Generator().manual_seed(_mixed(seed))
-        images, jacobian = batch.images, batch.jacobian
+        images, jacobian = batch.images, batch.jacobian if derivatives else None
         if self.column is not None:
-            images, jacobian = self._patterned(batch, random)
+            images, jacobian = self._patterned(batch, random, derivatives)
         level = NOISE * torch.rand((len(images), 1, 1, 1), generator=random)
         noise = level * images.clamp_min(0.02).sqrt() * torch.randn(images.shape, generator=random)
         return replace(batch, images=(images + noise).clamp(0.0, 1.0), jacobian=jacobian)
 
-    def _patterned(self, batch: Batch, random: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def _patterned(
+        self, batch: Batch, random: torch.Generator, derivatives: bool
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         column = batch.jacobian[:, self.column].float()
         grey = self._low + self._span * 0.5 * (batch.psi[:, self.column] + 1.0)
         colors = drawn_patterns(grey, batch.images.shape[1], random)
         light = column * (2.0 / self._span)  # dI/dcolour: how much of the surroundings a pixel shows, and how brightly
         images = (batch.images + light * (colors - grey[:, None, None, None])).clamp(0.0, 1.0)
+        if not derivatives:
+            return images, None
         ratio = torch.where(batch.images > _FAINTEST, images / batch.images.clamp_min(_FAINTEST), 1.0)
         jacobian = batch.jacobian * ratio[:, None].half()
         jacobian[:, self.column] = batch.jacobian[:, self.column]
@@ -106,8 +111,8 @@ def drawn_patterns(grey: torch.Tensor, size: int, random: torch.Generator) -> to
     edge, width = uniform(-0.8, 0.8, 1, 1), uniform(0.01, 0.15, 1, 1)
     field += chosen(0.35) * uniform(-0.5, 0.5, 1, 1) * torch.sigmoid((y - edge) / width)  # horizons
     field += chosen(0.4) * _tiles(x, y, uniform) * uniform(-0.35, 0.35, 1, 1)
-    coarse = torch.randn((count, 1, 8, 8), generator=random)
-    clouds = functional.interpolate(coarse, size=(size, size), mode="bicubic", align_corners=False)[:, 0]
+    coarse = torch.randn((count, 8, 8), generator=random)
+    clouds = smooth_field(coarse, size)
     field += chosen(0.4) * uniform(0.0, 0.12, 1, 1) * clouds
     for _ in range(3):  # lamps, shadows, things
         field = _with_shape(field, chosen(0.35), x, y, uniform)

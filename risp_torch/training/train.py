@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from risp_torch.network import NetworkSettings, RispNetwork, save_network
 from risp_torch.run_folder import RunFolder
 from risp_torch.scene import Scene
 from risp_torch.task import RispTask
+from risp_torch.training.exposure import exposed
 from risp_torch.training.feed import Feed
 from risp_torch.training.logs import TEST, Board, write_table
 from risp_torch.training.losses import error_and_its_gradient, error_and_jacobian, state_error
@@ -84,14 +85,22 @@ def train(
 
 @dataclass
 class _Means:
-    """Sums over an epoch's steps: [loss, error, penalty]."""
+    """Sums over an epoch's steps: [loss, error, penalty], and in how many of them there was a penalty."""
 
     sums: torch.Tensor
     steps: int = 0
+    penalties: int = 0
 
     def add(self, loss: torch.Tensor, error: torch.Tensor, penalty: torch.Tensor) -> None:
-        self.sums += torch.stack([loss.detach(), error.detach().mean(), penalty.detach().mean()]).to(self.sums)
+        self.sums[:2] += torch.stack([loss.detach(), error.detach().mean()]).to(self.sums)
         self.steps += 1
+        if len(penalty):
+            self.sums[2] += penalty.detach().mean().to(self.sums)
+            self.penalties += 1
+
+    def of(self, ranks: Ranks) -> list[float]:
+        """Means over the steps and the ranks."""
+        return (ranks.mean(self.sums) / self.sums.new_tensor([self.steps, self.steps, max(1, self.penalties)])).tolist()
 
 
 class _Run:
@@ -113,7 +122,7 @@ class _Run:
             torch.manual_seed(settings.seed)
             self.network = RispNetwork(shape).to(device)
         self.optimizer = torch.optim.Adam(
-            self.network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+            self.network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
         self.history: list[dict[str, float]] = []
         self._resume()
@@ -141,13 +150,12 @@ class _Run:
         means = _Means(torch.zeros(3, dtype=torch.float64, device=self.device))
         self.shared.train()
         for step, batch in enumerate(self.feed.epoch(epoch)):
-            progress = (epoch + step / self.feed.steps) / self.settings.epochs
-            if self.surroundings is not None:
-                batch = self.surroundings(batch, seed=(self.settings.seed, epoch, step, self.ranks.rank))
-            means.add(*self._step(batch, progress))
+            progress, total = (epoch + step / self.feed.steps) / self.settings.epochs, epoch * self.feed.steps + step
+            batch = self._varied(batch, self.settings.has_penalty(total), seed=(self.settings.seed, epoch, step, self.ranks.rank))
+            means.add(*self._step(batch, total, progress))
             bar.update()
         seconds = time.perf_counter() - began
-        loss, error, penalty = (self.ranks.mean(means.sums) / means.steps).tolist()
+        loss, error, penalty = means.of(self.ranks)
         outputs = self.network.settings.outputs
         row = {
             "epoch": epoch, "rate": self.settings.rate_at(progress), "gamma": self.settings.gamma_at(progress), "loss": loss,
@@ -156,25 +164,35 @@ class _Run:
         }  # fmt: skip
         return row if self.test is None else row | {TEST: self._tested()}
 
-    def _step(self, batch: Batch, progress: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """One step of Adam on the loss of a batch (RISP, Eq. 8 with Eq. 10 or Eq. 12)."""
+    def _varied(self, batch: Batch, derivatives: bool, *, seed: tuple[int, ...]) -> Batch:
+        """The batch in other surroundings and exposures."""
+        if self.surroundings is not None:
+            batch = self.surroundings(batch, seed=seed, derivatives=derivatives)
+        if self.settings.exposures:
+            images, jacobian = exposed(batch.images, batch.jacobian if derivatives else None, seed=seed)
+            batch = replace(batch, images=images, jacobian=jacobian)
+        return batch
+
+    def _step(self, batch: Batch, step: int, progress: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """One step of Adam on the loss of a batch (RISP, Eq. 8 with Eq. 10 or Eq. 12); ``step`` counts from 0."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate_at(progress)
-        error, penalty = self._losses(batch)
-        loss = (error + self.settings.gamma_at(progress) * penalty).mean()
+        error, penalty = self._losses(batch, penalty=self.settings.has_penalty(step))
+        loss = error.mean()
+        if len(penalty):
+            loss = loss + self.settings.interval * self.settings.gamma_at(progress) * penalty.mean()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
         return loss, error, penalty
 
-    def _losses(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Error and penalty, [B] each."""
+    def _losses(self, batch: Batch, *, penalty: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Error [B] and penalty [B], or [0] where it is left out."""
         images = batch.images.to(self.device).permute(0, 3, 1, 2).contiguous()
         outputs = batch.outputs.to(self.device)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bf16"):
-            if not self.settings.weighted:
-                error = state_error(self.shared(images).float(), outputs)
-                return error, torch.zeros_like(error)
+            if not penalty:
+                return state_error(self.shared(images).float(), outputs), torch.zeros(0, device=self.device)
             penalised = error_and_jacobian if self.settings.regulariser == "outputs" else error_and_its_gradient
             return penalised(self.shared, images, outputs, batch.jacobian.to(self.device), norm=self.settings.norm)
 

@@ -150,19 +150,24 @@ def test_the_last_row_is_of_the_network_that_is_written(run: Run, pictures: Batc
 
 @pytest.mark.parametrize(
     "changes",
-    [{"warmup": 0.5}, {"warmup": 0.0, "norm": "squared", "gamma": 1e-3}, {"regulariser": "outputs", "head": "average"}],
-    ids=["error", "squared", "outputs"],
+    [
+        {"warmup": 0.5},
+        {"warmup": 0.0, "norm": "squared", "gamma": 1e-3},
+        {"regulariser": "outputs", "head": "average"},
+        {"interval": 4},
+    ],
+    ids=["error", "squared", "outputs", "in every third step"],
 )
 def test_it_is_adam_on_error_and_weighted_penalty(changes: dict, run: Run, pictures: Batch) -> None:
     """The same run in a few plain lines, on the batches that the source was asked for."""
     columns = FEW if "regulariser" in changes else 8
     source = Memory(pictures, columns=columns)
-    changes = changes | {"surroundings": False}
+    changes = changes | {"surroundings": False, "exposures": False}
     folder = run(source=source, **changes)
     wanted = settings(**changes)
     torch.manual_seed(wanted.seed)
     network = RispNetwork(NetworkSettings(outputs=9, size=SIZE, width=2, head=wanted.head))
-    optimizer = torch.optim.Adam(network.parameters(), weight_decay=1e-6)
+    optimizer = torch.optim.Adam(network.parameters(), weight_decay=1e-6, fused=True)  # rounds otherwise than unfused
     batches = [indices for indices, jacobian in source.asked if jacobian]
     assert len(batches) == 2 * STEPS
     penalised = error_and_jacobian if wanted.regulariser == "outputs" else error_and_its_gradient
@@ -173,12 +178,13 @@ def test_it_is_adam_on_error_and_weighted_penalty(changes: dict, run: Run, pictu
         optimizer.param_groups[0]["lr"] = 3e-3 * (1 + math.cos(math.pi * share)) / 2
         images = pictures.images[indices].permute(0, 3, 1, 2).contiguous()
         error, penalty = penalised(network, images, pictures.outputs[indices], source.all.jacobian[indices], norm=wanted.norm)
-        loss = error.mean() + gamma * penalty.mean()
+        there = step % wanted.interval == 0
+        loss = error.mean() + (gamma * wanted.interval * penalty.mean() if there else 0.0)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        sums.append([loss.item(), error.mean().item() / 9, penalty.mean().item()])
-    for row, means in zip(table(folder), np.array(sums).reshape(2, STEPS, 3).mean(1), strict=True):
+        sums.append([loss.item(), error.mean().item() / 9, penalty.mean().item() if there else math.nan])
+    for row, means in zip(table(folder), np.nanmean(np.array(sums).reshape(2, STEPS, 3), axis=1), strict=True):
         np.testing.assert_allclose([row["loss"], row["error"], row["penalty"]], means, rtol=1e-4)
     for name, weight in load_file(folder / NETWORK).items():
         torch.testing.assert_close(weight, network.state_dict()[name].detach(), rtol=1e-3, atol=1e-4)
@@ -248,7 +254,7 @@ def test_waiting_for_data_is_in_the_table(run: Run, pictures: Batch) -> None:
 
 
 def test_bf16_begins_like_f32(run: Run) -> None:
-    changes = {"epochs": 1, "warmup": 0.0, "learning_rate": SLOW, "surroundings": False}
+    changes = {"epochs": 1, "warmup": 0.0, "learning_rate": SLOW, "surroundings": False, "exposures": False}
     half, single = (table(run(precision, precision=precision, **changes))[0] for precision in ("bf16", "f32"))
     assert half["error"] != single["error"]
     for name, within in (("error", 0.01), ("loss", 0.02), ("penalty", 0.15)):
@@ -400,7 +406,8 @@ def test_a_run_goes_on_with_its_own_settings_only(run: Run, monkeypatch: pytest.
 def test_two_ranks_train_the_network_of_one(
     regulariser: str, columns: int, start_elsewhere: Start, run: Run, pictures: Batch, tmp_path: Path
 ) -> None:
-    changes = {"regulariser": regulariser, "learning_rate": SLOW, "surroundings": False}  # whose patterns are every rank's own
+    # What surroundings and exposures draw is every rank's own.
+    changes = {"regulariser": regulariser, "learning_rate": SLOW, "surroundings": False, "exposures": False}
     one, other = (run(str(gamma), Memory(pictures, columns=columns), gamma=gamma, **changes) for gamma in (0.05, 0.06))
     two = tmp_path / "two"
     with socket.socket() as free:
@@ -447,6 +454,7 @@ def test_a_batch_must_split_over_the_ranks(run: Run, monkeypatch: pytest.MonkeyP
         ({"batch_size": 0}, "2 epochs of batches of 0"),
         ({"learning_rate": 0.0}, "learning rate 0.0, weight decay 1e-06: give finite positive numbers"),
         ({"weight_decay": -1.0}, "weight decay -1.0"),
+        ({"interval": 0}, "interval is 0: give at least 1 step"),
         ({"warmup": 1.5}, "warmup 1.5 and validation 0.125 are shares: give numbers from 0 to 1"),
         ({"validation": 0.0}, "validation 0.0 are shares"),
         ({"precision": "f16"}, "precision 'f16' is unknown: choose f32 or bf16"),

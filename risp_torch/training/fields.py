@@ -1,0 +1,24 @@
+"""Smooth random fields over a picture."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch.nn import functional
+
+
+def smooth_field(values: torch.Tensor, size: int) -> torch.Tensor:
+    """Smooth (bicubic) fields [B, size, size] through grids [B, n, n] of values.
+
+    A product with fixed weights: on a processor far faster than an interpolation of every field.
+    """
+    rise = _rise(values.shape[-1], size).to(values)
+    return rise.T @ values @ rise
+
+
+@functools.cache
+def _rise(count: int, size: int) -> torch.Tensor:
+    """Weights [count, size] of a smooth line through so many values."""
+    units = torch.eye(count)[:, None, None].expand(-1, 1, count, -1)
+    return functional.interpolate(units, size=(count, size), mode="bicubic", align_corners=False)[:, 0, 0]

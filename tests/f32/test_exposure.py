@@ -1,0 +1,59 @@
+"""Exposures of training pictures: what they draw, and derivatives that follow."""
+
+import torch
+
+from risp_torch.training.exposure import BALANCE, EXPOSURE, PLAIN, exposed
+from risp_torch.training.fields import smooth_field
+
+COUNT, SIZE, PSI = 200, 8, 3
+
+
+def pictures() -> tuple[torch.Tensor, torch.Tensor]:
+    """Pictures without black or white, and any derivatives."""
+    random = torch.Generator().manual_seed(0)
+    images = 0.05 + 0.2 * torch.rand((COUNT, SIZE, SIZE, 3), generator=random)
+    return images, torch.randn((COUNT, PSI, SIZE, SIZE, 3), generator=random).half()
+
+
+def test_derivatives_are_those_of_the_exposed_pictures() -> None:
+    """Central differences along each column of the derivatives."""
+    images, jacobian = pictures()
+    images, step = images.double(), 1e-4
+    after, columns = exposed(images, jacobian, seed=(1, 2))
+    assert after.max() < 1.0  # nothing clipped: no kink
+    for column in range(PSI):
+        along = step * jacobian[:, column].double()
+        plus, minus = (exposed(images + sign * along, None, seed=(1, 2))[0] for sign in (1, -1))
+        torch.testing.assert_close(columns[:, column].double(), (plus - minus) / (2 * step), rtol=3e-3, atol=2e-3)  # half precision
+
+
+def test_what_is_clipped_has_no_derivative() -> None:
+    images, jacobian = torch.ones(COUNT, SIZE, SIZE, 3), torch.ones(COUNT, PSI, SIZE, SIZE, 3).half()
+    after, columns = exposed(images, jacobian, seed=(3,))
+    white = (after == 1.0)[:, None].expand_as(columns)
+    assert 0.2 < white.float().mean() < 0.8
+    assert (columns[white] == 0).all() and (columns[~white] != 0).all()
+
+
+def test_some_are_left_alone_and_none_goes_beyond_the_ranges() -> None:
+    images, _ = pictures()
+    after, none = exposed(images, None, seed=(5,))
+    assert none is None and after.min() > 0 and after.max() <= 1
+    same = torch.isclose(after, images, rtol=1e-5).flatten(1).all(dim=1)
+    assert 0.5 * PLAIN < same.float().mean() < 1.7 * PLAIN
+    colors = (after / images).log().mean(dim=(1, 2))[~same]
+    tints = colors - colors.mean(dim=1, keepdim=True)
+    assert tints.abs().max() < 2 * BALANCE and colors.mean(dim=1).abs().median() > 0.3 * EXPOSURE
+
+
+def test_the_same_seed_gives_the_same_pictures() -> None:
+    images, jacobian = pictures()
+    one, same, other = (exposed(images, jacobian, seed=seed) for seed in ((0, 1), (0, 1), (0, 2)))
+    assert torch.equal(one[0], same[0]) and torch.equal(one[1], same[1])
+    assert (one[0] != other[0]).float().mean() > 0.7
+
+
+def test_a_smooth_field_is_the_bicubic_interpolation_of_its_values() -> None:
+    values = torch.randn((5, 8, 8), generator=torch.Generator().manual_seed(1))
+    wanted = torch.nn.functional.interpolate(values[:, None], size=(32, 32), mode="bicubic", align_corners=False)[:, 0]
+    torch.testing.assert_close(smooth_field(values, 32), wanted, rtol=1e-5, atol=1e-5)
