@@ -9,10 +9,11 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 demo: $(STAMP)
 	$(BIN)/python -m scenes.demo
 
-# One process per working precision, side by side: much of their time is compilation, which takes one core.
+# One process per working precision, side by side: much of their time is compilation, which takes one core. PyTorch gets one thread in
+# each: beside another process its threads wait for one another, which made small networks four times slower on two cores.
 # Every step runs even when an earlier one fails; the f64 tests report when both have ended.
 test: $(STAMP)
-	@status=0; log=$$(mktemp); \
+	@export OMP_NUM_THREADS=1; status=0; log=$$(mktemp); \
 	$(BIN)/python -m ruff check . || status=1; \
 	$(BIN)/python -m pytest -q --durations=25 tests/f64 > $$log 2>&1 & f64=$$!; \
 	$(BIN)/python -m pytest -q --durations=25 tests/f32 || status=1; \

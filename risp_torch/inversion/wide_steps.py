@@ -41,6 +41,8 @@ class WideSteps:
         spacing: rows of a sequence (actions of so many frames) from one knot to the next: sequences change by straight lines
             between knots, which takes fewer worlds than if every row changed by itself (1).
         trial_rounds: rounds that every start takes; then the best one goes on alone.
+        settling: last rounds, each of whose steps is taken whatever its loss, and the mean of where these lead is the estimate:
+            near the minimum the dents decide which loss is lower, and they differ from point to point. 0 ends at the lowest loss.
 
     Raises:
         UserError: there are no widths, or a setting is out of its range.
@@ -52,6 +54,7 @@ class WideSteps:
     growth: float = 0.5
     spacing: int = 1
     trial_rounds: int = 2
+    settling: int = 0
 
     def __post_init__(self) -> None:
         if not self.widths or not all(0 < width <= 0.5 for width in self.widths):
@@ -63,6 +66,8 @@ class WideSteps:
         for name in ("spacing", "trial_rounds"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}: at least 1 is needed")
+        if not 0 <= self.settling <= len(self.widths):
+            raise UserError(f"settling is {self.settling}: give at most as many rounds as there are widths ({len(self.widths)})")
 
     def horizon(self, number: int, frames: int) -> int:
         """Frame intervals that round ``number`` sees."""
@@ -108,21 +113,26 @@ def wide_gauss_newton(
         progress: whether a bar is shown.
 
     Returns:
-        Physical values [K] of the best point, all frames and the narrowest differences considered.
+        Physical values [K] of the best point, all frames and the narrowest differences considered; with ``settling`` the mean of
+        where the last steps lead.
 
     Raises:
         DivergenceError: no start could be simulated.
     """
     search = _Search(scene, comparison, unknowns, settings)
     tried, points, going = unknowns.scaled(values), [None] * len(values), list(range(len(values)))
-    bar = tqdm(total=len(settings.widths) + 1, desc="inverting", disable=not progress, mininterval=0.5)
-    for number in range(len(settings.widths) + 1):  # the last one only looks at where the last step leads
+    rounds, ends = len(settings.widths), []
+    bar = tqdm(total=rounds + 1, desc="inverting", disable=not progress, mininterval=0.5)
+    for number in range(rounds + 1):  # the last one looks at where the last step leads
+        settled = number > rounds - settings.settling
         losses = np.full(len(points), np.nan)
         for start in going:
-            points[start] = search.better(points[start], search.at(tried[start], number))
+            points[start] = search.better(points[start], search.at(tried[start], number), any_loss=settled)
             tried[start], losses[start] = search.step(points[start]), points[start].loss
         if not np.isfinite(losses[going]).any():
             raise DivergenceError("every start of the search diverged: take smaller steps (more substeps)", body="", step=0)
+        if settled:
+            ends.append(tried[int(np.nanargmin(losses))].copy())
         reached = np.array([point.scaled for point in points])
         for column, rows in ((history.losses, losses), (history.values, unknowns.physical_values(reached))):
             column.append(torch.as_tensor(rows).to(comparison.target))
@@ -132,6 +142,8 @@ def wide_gauss_newton(
         bar.set_postfix(loss=f"{np.nanmin(losses):.3e}")
         bar.update()
     bar.close()
+    if ends:
+        return unknowns.physical_values(np.mean(ends, axis=0)[None])[0]
     return unknowns.physical_values(points[going[int(np.argmin(losses[going]))]].scaled[None])[0]
 
 
@@ -157,9 +169,12 @@ class _Search:
         gradient = gradient - self.directions @ pull
         return _Point(center, loss + float(place @ pull), normal, gradient, (width, horizon), self.settings.reach)
 
-    def better(self, old: _Point | None, new: _Point) -> _Point:
-        """The new point, with a longer reach; or the old one with a shorter reach, if the loss was lower there."""
-        if old is None:
+    def better(self, old: _Point | None, new: _Point, *, any_loss: bool = False) -> _Point:
+        """The new point, with a longer reach; or the old one with a shorter reach, if the loss was lower there.
+
+        ``any_loss`` takes the new one wherever its loss is finite.
+        """
+        if old is None or (any_loss and math.isfinite(new.loss)):
             return new
         if old.asked != new.asked and math.isfinite(new.loss):
             return replace(new, reach=old.reach)

@@ -95,6 +95,36 @@ def test_ripples_of_the_loss_stop_narrow_derivatives_and_not_wide_ones(guess: fl
     assert abs(narrow[0, 0] - MASS) > 0.1
 
 
+def test_settling_ends_at_the_mean_of_where_the_last_steps_lead() -> None:
+    """On a linear film every step leads to the truth, also from a point whose loss is no lower."""
+    matrix, truth = np.random.default_rng(5).normal(size=(9, 3)), np.array([[0.4, 1.1, -0.3]])
+    film, starts = LinearFilm(matrix, truth), np.zeros((1, 3))
+    found, history = searched(film, sequence(1, 3), starts, widths=(0.1,) * 4, reach=10.0, settling=3)
+    np.testing.assert_allclose(found, truth[0], atol=1e-4)
+    assert len(history.losses) == 5
+
+
+class NoisyFilm(LinearFilm):
+    """Reads the same world otherwise every time it is asked."""
+
+    def observe(self, *arguments: object, **keywords: object) -> tuple[torch.Tensor, torch.Tensor]:
+        observations, finite = super().observe(*arguments, **keywords)
+        self.random = getattr(self, "random", None) or torch.Generator().manual_seed(self.seed)
+        return observations + 0.1 * torch.randn(observations.shape, generator=self.random), finite
+
+
+def test_settling_averages_over_what_the_last_points_read() -> None:
+    matrix, truth = np.random.default_rng(5).normal(size=(9, 1)), np.array([[0.4]])
+    errors: dict[int, list[float]] = {0: [], 8: []}
+    for seed in range(20):
+        for settling, found in errors.items():
+            film = NoisyFilm(matrix, truth)
+            film.seed = seed
+            end, _ = searched(film, sequence(1, 1), np.zeros((1, 1)), widths=(0.2,) * 12, settling=settling)
+            found.append(abs(float(end[0]) - 0.4))
+    assert np.mean(errors[8]) < 0.6 * np.mean(errors[0])
+
+
 def test_single_unknowns_are_directions_of_their_own() -> None:
     unknowns = Unknowns({"x": Param(np.zeros((5, 2)), low=0.0, high=1.0), "y": Param(1.0, low=0.0, high=9.0)})
     np.testing.assert_array_equal(directions(unknowns, 1), np.eye(11))
@@ -249,6 +279,7 @@ def test_the_horizon_grows_to_the_whole_film() -> None:
         ({"reach": float("inf")}, "reach is inf"),
         ({"first_frames": 0}, "first_frames is 0"),
         ({"spacing": 0}, "spacing is 0"),
+        ({"settling": 3}, "settling is 3: give at most as many rounds as there are widths"),
         ({"trial_rounds": 0}, "trial_rounds is 0"),
     ],
 )

@@ -2,37 +2,44 @@
 
 from ti_sim.base.runtime import ti
 
+# One thread takes a whole pixel, and the number of samples is known when a kernel is compiled: with a thread for each channel and
+# loops of a length that is known only at run time, these kernels were as slow as the rasteriser itself.
+
 
 @ti.kernel
-def average_samples(samples: ti.types.ndarray(), side: int, pictures: ti.types.ndarray()):
+def average_samples(samples: ti.types.ndarray(), side: ti.template(), pictures: ti.types.ndarray()):
     """Average side x side samples: reads samples [M, s H, s W, 4], writes pictures [M, H, W, 4]. Adjoint: ``spread_samples``."""
-    share = 1.0 / (side * side)
-    for m, y, x, k in ti.ndrange(pictures.shape[0], pictures.shape[1], pictures.shape[2], pictures.shape[3]):
-        total = 0.0
-        for j in range(side):
-            for i in range(side):
-                total += samples[m, y * side + j, x * side + i, k]
-        pictures[m, y, x, k] = total * share
-
-
-@ti.kernel
-def spread_samples(pictures_bar: ti.types.ndarray(), side: int, samples_bar: ti.types.ndarray()):
-    """Adjoint of ``average_samples``: writes samples_bar [M, s H, s W, 4] from pictures_bar [M, H, W, 4]."""
-    share = 1.0 / (side * side)
-    for m, y, x, k in ti.ndrange(samples_bar.shape[0], samples_bar.shape[1], samples_bar.shape[2], samples_bar.shape[3]):
-        samples_bar[m, y, x, k] = pictures_bar[m, y // side, x // side, k] * share
-
-
-@ti.kernel
-def average_columns(samples_dot: ti.types.ndarray(), side: int, pictures_dot: ti.types.ndarray()):
-    """``average_samples`` of every column of tangents: reads [M, K, s H, s W, 4], writes [M, K, H, W, 4]."""
-    share = 1.0 / (side * side)
-    for m, c, y, x in ti.ndrange(
-        pictures_dot.shape[0], pictures_dot.shape[1], pictures_dot.shape[2], pictures_dot.shape[3]
-    ):
+    height, width = pictures.shape[1], pictures.shape[2]
+    for pixel in range(pictures.shape[0] * height * width):
+        x, y, m = pixel % width, pixel // width % height, pixel // (width * height)
         for k in ti.static(range(4)):
             total = 0.0
-            for j in range(side):
-                for i in range(side):
-                    total += samples_dot[m, c, y * side + j, x * side + i, k]
-            pictures_dot[m, c, y, x, k] = total * share
+            for j, i in ti.static(ti.ndrange(side, side)):
+                total += samples[m, y * side + j, x * side + i, k]
+            pictures[m, y, x, k] = total * (1.0 / (side * side))
+
+
+@ti.kernel
+def spread_samples(pictures_bar: ti.types.ndarray(), side: ti.template(), samples_bar: ti.types.ndarray()):
+    """Adjoint of ``average_samples``: writes samples_bar [M, s H, s W, 4] from pictures_bar [M, H, W, 4]."""
+    height, width = pictures_bar.shape[1], pictures_bar.shape[2]
+    for pixel in range(pictures_bar.shape[0] * height * width):
+        x, y, m = pixel % width, pixel // width % height, pixel // (width * height)
+        for k in ti.static(range(4)):
+            bar = pictures_bar[m, y, x, k] * (1.0 / (side * side))
+            for j, i in ti.static(ti.ndrange(side, side)):
+                samples_bar[m, y * side + j, x * side + i, k] = bar
+
+
+@ti.kernel
+def average_columns(samples_dot: ti.types.ndarray(), side: ti.template(), pictures_dot: ti.types.ndarray()):
+    """``average_samples`` of every column of tangents: reads [M, K, s H, s W, 4], writes [M, K, H, W, 4]."""
+    columns, height, width = pictures_dot.shape[1], pictures_dot.shape[2], pictures_dot.shape[3]
+    for pixel in range(pictures_dot.shape[0] * columns * height * width):
+        x, y, row = pixel % width, pixel // width % height, pixel // (width * height)
+        m, c = row // columns, row % columns
+        for k in ti.static(range(4)):
+            total = 0.0
+            for j, i in ti.static(ti.ndrange(side, side)):
+                total += samples_dot[m, c, y * side + j, x * side + i, k]
+            pictures_dot[m, c, y, x, k] = total * (1.0 / (side * side))
