@@ -98,7 +98,7 @@ def make_trials() -> dict[str, Trial]:
         "identify": Trial(
             unknowns=("rod.E",), truth={"rod.E": 1e5}, guess=_draw_modulus, random=_draw_modulus, average={"rod.E": 10**5.5},
             measure="parameter", unit="Pa", starts=8, refine=8, search=WideSteps(
-                widths=(0.03,) * 5 + (0.02, 0.01, 0.005, 0.003, 0.003), trial_rounds=5
+                widths=(0.03,) * 5 + (0.02, 0.015, 0.01, 0.01, 0.008, 0.008, 0.006), trial_rounds=5, settling=6
             ),
             unseen=_unseen_swings,
         ),
