@@ -150,7 +150,8 @@ def make_trials() -> dict[str, Trial]:
         "identify": Trial(
             unknowns=stiffness, truth=dict.fromkeys(stiffness, 1.0), guess=draw, random=draw,
             average=dict.fromkeys(stiffness, 0.5), measure="parameter", unit="N m/rad",
-            search=WideSteps(widths=(0.15,) * 3 + (0.1,) * 3 + (0.07, 0.06, 0.05, 0.05), trial_rounds=3, settling=4), starts=2, refine=5,
+            search=WideSteps(widths=(0.15,) * 3 + (0.1,) * 3 + (0.07, 0.06, 0.05, 0.05), trial_rounds=3, settling=4),
+            starts=2, refine=5,
             unseen=_unseen_pulses,
         ),
         "imitate": Trial(**pulses, measure="motion", refine=4, unseen=lambda: {"softer hand": _pulsed(stiffness=0.7)}),
