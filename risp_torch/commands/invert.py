@@ -50,12 +50,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--starts", type=_starts, default=4,
         help="guesses spread over the allowed ranges, or 'scene' for one guess at the scene's own values (default 4)",
     )  # fmt: skip
-    parser.add_argument("--iterations", type=positive_int, default=60, help="gradient steps (default 60)")
-    parser.add_argument("--optimizer", choices=("adam", "rmsprop", "lbfgs"), default="adam")
-    parser.add_argument("--learning-rate", type=float, default=0.1, help="in unit-scale variables (default 0.1)")
+    parser.add_argument(
+        "--search", choices=("gradient", "wide"),
+        help="gradient steps, or Gauss-Newton steps with differences over a good part of the ranges, for losses that are rough "
+        "in the small (default: wide for risp and perceptual, gradient for pixel and state)",
+    )  # fmt: skip
+    parser.add_argument("--iterations", type=positive_int, help="gradient steps (default 60), or wide ones (default 10)")
+    parser.add_argument("--optimizer", choices=("adam", "rmsprop", "lbfgs"), help="of --search gradient (default adam)")
+    parser.add_argument("--learning-rate", type=float, help="of --search gradient, in unit-scale variables (default 0.1)")
     parser.add_argument(
         "--keep", nargs="+", action="extend", default=[], metavar="SHARE:STARTS",
-        help="after that share of the gradient steps only so many starts, the best ones, go on; for example 0.2:4 0.5:1",
+        help="of --search gradient: after that share of the steps only so many starts, the best ones, go on (0.2:4 0.5:1)",
     )  # fmt: skip
     parser.add_argument(
         "--cma", type=positive_int, metavar="GENERATIONS", help="search without gradients from every start first (CMA-ES)"
@@ -73,26 +78,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the inversion, print estimates and starts, write the run's folder."""
-    from risp_torch.inversion import OptimiseSettings, invert
+    from risp_torch.inversion import invert
     from risp_torch.run_folder import default_run_path
 
     check_loss_options(options)
     bounds = dict(_bounds(text) for text in options.bounds)
     scene = _scene(options)
+    loss = make_loss(options, scene)
     result = invert(
         scene, options.video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
-        refine=options.refine, linearise_up_to=options.linearise_up_to, loss=make_loss(options, scene),
+        refine=options.refine, linearise_up_to=options.linearise_up_to, loss=loss,
         sampling=options.sampling, bounds=bounds, smooth=dict(_weight(text) for text in options.smooth),
         psi=_psi(options, scene) if "psi" in options.unknown else None,
         out=options.out or default_run_path("invert", scene.name),
-        settings=OptimiseSettings(
-            optimizer=options.optimizer, iterations=options.iterations, learning_rate=options.learning_rate,
-            first_frames=options.first_frames, keep=tuple(_kept(text) for text in options.keep),
-        ),
-        warm_start=_warm_start(options),
+        settings=_search(options, rough=loss.rough), warm_start=_warm_start(options),
     )  # fmt: skip
     print_inversion(result)
     return 0
+
+
+def _search(options: argparse.Namespace, *, rough: bool) -> Any:
+    """Settings of the search."""
+    from risp_torch.inversion import OptimiseSettings
+    from risp_torch.inversion.invert import WIDE_SEARCH
+
+    steps = {"optimizer": options.optimizer, "learning_rate": options.learning_rate, "keep": options.keep or None}
+    given = {name: value for name, value in steps.items() if value is not None}
+    if (options.search or ("wide" if rough else "gradient")) == "wide":
+        for name in given:
+            raise UserError(f"--{name.replace('_', '-')} belongs to --search gradient: choose that search, or leave it out")
+        return WIDE_SEARCH.shortened(options.iterations, options.first_frames)
+    if options.keep:
+        given["keep"] = tuple(_kept(text) for text in options.keep)
+    if options.iterations:
+        given["iterations"] = options.iterations
+    return OptimiseSettings(first_frames=options.first_frames, **given)
 
 
 def check_loss_options(options: argparse.Namespace) -> None:

@@ -35,6 +35,7 @@ from risp_torch.inversion.uncertainty import (
 )
 from risp_torch.inversion.unknowns import Bounds, Unknowns
 from risp_torch.inversion.warm_start import CmaSettings, warmed
+from risp_torch.inversion.wide_steps import WideSteps, wide_gauss_newton
 from risp_torch.psi import RenderingParameters
 from risp_torch.run_folder import RunFolder, inversion_result
 from risp_torch.scene import Scene
@@ -47,6 +48,7 @@ from ti_sim.base.errors import DivergenceError, UserError
 MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
 WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MOST_LINEARISED
 MOST_PANELS = 12  # numbers of one parameter that are plotted and listed one by one
+WIDE_SEARCH = WideSteps(widths=(0.1,) * 3 + (0.08, 0.07, 0.06, 0.05, 0.05, 0.04, 0.04), settling=7)  # usual of rough losses
 SAME_MINIMUM = 1.05  # a start belongs to the best one's minimum when its loss is at most this many times the lowest
 
 
@@ -101,7 +103,7 @@ def invert(
     psi: RenderingParameters | None = None,
     smooth: Weights | None = None,
     starts: int | Sequence[Mapping[str, Any]] = 4,
-    settings: OptimiseSettings | None = None,
+    settings: OptimiseSettings | WideSteps | None = None,
     warm_start: CmaSettings | None = None,
     refine: int = 15,
     linearise_up_to: int | None = None,
@@ -125,9 +127,11 @@ def invert(
             values (decades for log10).
         starts: how many guesses spread over the allowed ranges, or the guesses themselves (name -> value; what a guess leaves out
             has the scene's value).
-        settings: of the search.
+        settings: of the search; by default ``WIDE_SEARCH`` for losses that are rough in the small (``Loss.rough``), and gradient
+            steps for the others. Wide steps take no checkpoints: a killed run makes them again.
         warm_start: a search without gradients from every start, at whose ends the search begins.
-        refine: Gauss-Newton steps after the search, taken while they lower the loss.
+        refine: Gauss-Newton steps after the search, taken while they lower the loss; none after wide steps on a rough loss, whose
+            dents would catch them.
         linearise_up_to: number of unknowns up to which there are Gauss-Newton steps and error bars, each of which takes two films
             for every unknown; 40 by default, and 400 for losses that need no film.
         adjoint: how rollouts keep states.
@@ -143,7 +147,8 @@ def invert(
         DivergenceError: no start could be simulated.
     """
     began = time.perf_counter()
-    settings, loss = settings or OptimiseSettings(), loss or PixelLoss()
+    loss = loss or PixelLoss()
+    settings = settings or (WIDE_SEARCH if loss.rough else OptimiseSettings())
     unknowns = Unknowns.of(scene, [unknown] if isinstance(unknown, str) else unknown, bounds=bounds, psi=psi, smooth=smooth)
     loss.check(scene)
     pictures = None if video is None else load_target(scene, video)
@@ -159,17 +164,24 @@ def invert(
     history = History()
     if warm_start is not None and (folder is None or folder.load_checkpoint() is None):
         z, history = warmed(scene, comparison, unknowns, z, warm_start, seed=seed, progress=progress)
-    z, history = descend(
-        scene, comparison, unknowns, z, settings, folder=folder, adjoint=adjoint, history=history, progress=progress
-    )
-    final = unknowns.vector(z).double().cpu().numpy()
+    best = None
+    if isinstance(settings, WideSteps):
+        begin = unknowns.vector(z).double().cpu().numpy()
+        final, best = wide_gauss_newton(scene, comparison, unknowns, begin, settings, history, progress=progress)
+        refine = 0 if loss.rough else refine
+    else:
+        z, history = descend(
+            scene, comparison, unknowns, z, settings, folder=folder, adjoint=adjoint, history=history, progress=progress
+        )
+        final = unknowns.vector(z).double().cpu().numpy()
     most = linearise_up_to or (MOST_LINEARISED if loss.needs_film else MOST_WITHOUT_PICTURES)
     linear = len(unknowns.labels) <= most
     final, losses = refined(scene, comparison, unknowns, final, refine if linear else 0, history, progress=progress)
     if not np.isfinite(losses).any():
         scene.rollout(unknowns.physical(z))  # raises, and names body and step
         raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
-    best = int(np.argmin(losses))
+    if best is None or refine or not np.isfinite(losses[best]):
+        best = int(np.argmin(losses))
     if progress:
         tqdm.write("error bars, plots and videos ...", file=sys.stderr)
     status = _status(losses, best, history.stopped)
@@ -391,7 +403,8 @@ def _remarks(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> lis
 
 
 def _settings_of(
-    scene: Scene, video: Any, target: torch.Tensor | None, unknowns: Unknowns, initial: np.ndarray, settings: OptimiseSettings,
+    scene: Scene, video: Any, target: torch.Tensor | None, unknowns: Unknowns, initial: np.ndarray,
+    settings: OptimiseSettings | WideSteps,
     refine: int, seed: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Everything that decides the outcome: a run resumes only where all of it is the same."""

@@ -69,6 +69,11 @@ class WideSteps:
         if not 0 <= self.settling <= len(self.widths):
             raise UserError(f"settling is {self.settling}: give at most as many rounds as there are widths ({len(self.widths)})")
 
+    def shortened(self, rounds: int | None, first_frames: int | None) -> WideSteps:
+        """The first so many rounds, and another horizon to begin with; None leaves either as it is."""
+        widths, first = self.widths[:rounds], self.first_frames if first_frames is None else first_frames
+        return replace(self, widths=widths, first_frames=first, settling=min(self.settling, len(widths)))
+
     def horizon(self, number: int, frames: int) -> int:
         """Frame intervals that round ``number`` sees."""
         first = min(self.first_frames or frames, frames)
@@ -98,7 +103,7 @@ class _Point:
 def wide_gauss_newton(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, settings: WideSteps, history: History,
     *, progress: bool = True,
-) -> np.ndarray:  # fmt: skip
+) -> tuple[np.ndarray, int]:  # fmt: skip
     """Levenberg-Marquardt steps with differences over wide steps, from every start and then from the best one.
 
     A round takes two worlds for each direction (an unknown, or a knot of a sequence), one on either side. Their mean stands for
@@ -113,8 +118,8 @@ def wide_gauss_newton(
         progress: whether a bar is shown.
 
     Returns:
-        Physical values [K] of the best point, all frames and the narrowest differences considered; with ``settling`` the mean of
-        where the last steps lead.
+        Physical values [S, K] of where the starts have come to, and the number of the best one, all frames and the narrowest
+        differences considered: its row is the estimate, with ``settling`` the mean of where the last steps lead.
 
     Raises:
         DivergenceError: no start could be simulated.
@@ -142,9 +147,10 @@ def wide_gauss_newton(
         bar.set_postfix(loss=f"{np.nanmin(losses):.3e}")
         bar.update()
     bar.close()
+    best = int(np.nanargmin(losses))
     if ends:
-        return unknowns.physical_values(np.mean(ends, axis=0)[None])[0]
-    return unknowns.physical_values(points[going[int(np.argmin(losses[going]))]].scaled[None])[0]
+        reached[best] = np.mean(ends, axis=0)
+    return unknowns.physical_values(reached), best
 
 
 class _Search:

@@ -80,8 +80,7 @@ class TrialSettings:
         """Settings of the wide or the gradient steps of a trial."""
         usual = trial.search if self.search == "usual" else PAPER_SEARCH
         if isinstance(usual, WideSteps):
-            first = usual.first_frames if self.horizon is None else self.horizon
-            return replace(usual, widths=usual.widths[: self.iterations], first_frames=first)
+            return usual.shortened(self.iterations, self.horizon)
         changes = {"iterations": self.iterations, "first_frames": self.horizon}
         starts = self.guesses(trial)
         if usual.optimizer != "lbfgs" and starts > 1:

@@ -70,7 +70,8 @@ def search(
         z, history = warmed(scene, comparison, unknowns, z, warm, seed=seed, progress=progress)
     if isinstance(settings, WideSteps):
         begin = unknowns.vector(z).double().cpu().numpy()
-        ends = wide_gauss_newton(scene, comparison, unknowns, begin, settings, history, progress=progress)[None]
+        ends, best = wide_gauss_newton(scene, comparison, unknowns, begin, settings, history, progress=progress)
+        ends = ends[best : best + 1]
         history.stopped = []
     else:
         z, history = descend(scene, comparison, unknowns, z, settings, folder=folder, history=history, progress=progress)

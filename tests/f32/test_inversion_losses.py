@@ -452,6 +452,7 @@ def test_risp_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[
     assert risp(*files, *unknown, "--sampling", "every:2") == 0
     assert "psi: ground.color[0]" in capsys.readouterr().out
     settings = json.loads((folder / "run" / "result.json").read_text())["settings"]
+    assert settings["search"]["widths"] == [0.1] and settings["search"]["settling"] == 1
     assert settings["loss"]["kind"] == "risp" and settings["loss"]["network"] == "net.safetensors"
     assert settings["loss"]["domains"]["loop"]["psi"] == settings["loss"]["loop"]["psi"] == [0.0] * 3
     assert settings["sampling"] == "every:2" and settings["psi"]["ground.color"]["kind"] == "range"
@@ -471,6 +472,8 @@ def test_true_states_from_the_command_line(folder: Path) -> None:
         (["--loss", "state"], "--loss state needs --states FILE"),
         (["--network", "net.safetensors"], "--network belongs to --loss risp, not to pixel"),
         (["--loss", "risp", "--network", "net.safetensors", "--states", "states.npz"], "--states belongs to --loss state"),
+        (["--loss", "risp", "--network", "net.safetensors", "--optimizer", "adam"], "--optimizer belongs to --search gradient"),
+        (["--search", "wide", "--keep", "0.5:1"], "--keep belongs to --search gradient"),
         (["--weights", "vgg.pth"], "--weights belongs to --loss perceptual"),
         (["--loss", "risp", "--network", "film.mp4"], "film.mp4 is no network"),
         (["--loss", "risp", "--network", "net.safetensors", "--size", "32"], "reads pictures of 64 x 64 pixels"),

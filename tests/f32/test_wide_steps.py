@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from risp_torch import OptimiseSettings, Param, StateLoss, UserError, load_scene, load_task
-from risp_torch.inversion import Comparison, Unknowns, WideSteps
+from risp_torch.inversion import Comparison, Unknowns, WideSteps, invert
+from risp_torch.inversion.invert import WIDE_SEARCH
 from risp_torch.inversion.optimise import History, descend
 from risp_torch.inversion.refine import refined
 from risp_torch.inversion.smoothness import Smoothness
@@ -76,7 +77,9 @@ def sequence(rows: int, columns: int, weight: float = 0.0) -> Unknowns:
 
 def searched(film: LinearFilm, unknowns: Unknowns, starts: np.ndarray, **settings: object) -> tuple[np.ndarray, History]:
     history = History()
-    return wide_gauss_newton(None, film, unknowns, starts, WideSteps(**settings), history, progress=False), history
+    ends, best = wide_gauss_newton(None, film, unknowns, starts, WideSteps(**settings), history, progress=False)
+    assert ends.shape == starts.shape
+    return ends[best], history
 
 
 @pytest.mark.parametrize("guess", [2.7, 3.3])
@@ -86,13 +89,26 @@ def test_ripples_of_the_loss_stop_narrow_derivatives_and_not_wide_ones(guess: fl
         motion = scene.rollout()
     comparison = Comparison.of(scene, RippledLoss(load_task("quadrotor", scene).head, motion), None)
     unknowns, start = Unknowns.of(scene, ["quadrotor.mass"]), np.array([[guess]])
-    wide = wide_gauss_newton(scene, comparison, unknowns, start, STEPS, History(), progress=False)
+    (wide,), best = wide_gauss_newton(scene, comparison, unknowns, start, STEPS, History(), progress=False)
+    assert best == 0
     settings = OptimiseSettings(iterations=30)
     z, history = descend(scene, comparison, unknowns, unknowns.unbounded(start), settings, progress=False)
     ends = unknowns.vector(z).double().numpy()
     narrow, _ = refined(scene, comparison, unknowns, ends, 3, history, thorough=False, progress=False)
     assert abs(wide[0] - MASS) < 0.005
     assert abs(narrow[0, 0] - MASS) > 0.1
+
+
+def test_an_inversion_takes_wide_steps_where_the_loss_is_rough() -> None:
+    """By default, from several starts, and without narrow steps afterwards."""
+    scene = load_scene("quadrotor", size=16, frames=24)
+    with torch.no_grad():
+        motion = scene.rollout()
+    loss = RippledLoss(load_task("quadrotor", scene).head, motion)
+    found = invert(scene, None, ["quadrotor.mass"], loss=loss, starts=3, refine=3, progress=False)
+    assert abs(found.values["quadrotor.mass"] - MASS) < 0.005
+    assert found.status.count("best") == 1 and found.status.count("stopped early") == 2
+    assert len(found.history.losses) == len(WIDE_SEARCH.widths) + 1  # nothing after them
 
 
 def test_settling_ends_at_the_mean_of_where_the_last_steps_lead() -> None:
