@@ -11,7 +11,7 @@ import numpy as np
 
 from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Param, RispTask, Scene, Surface, default_psi
 from risp_torch.domains import Domains
-from risp_torch.inversion import WideSteps
+from risp_torch.inversion import WIDE_SEARCH
 from risp_torch.psi import RenderingParameters
 from risp_torch.state_heads import RigidPoseHead
 from risp_torch.trials import Trial
@@ -20,8 +20,6 @@ from risp_torch.trials import Trial
 SIX_COLORS = [(0.85, 0.1, 0.1), (0.1, 0.55, 0.75), (0.95, 0.75, 0.1), (0.15, 0.6, 0.2), (0.9, 0.9, 0.85), (0.45, 0.15, 0.6)]
 
 TILT = 0.3  # rad, about (1, 0.7, 0.2)
-# Of one number: the last seven rounds, whose widths differ, settle on the mean of where they lead.
-SEARCH = WideSteps(widths=(0.1,) * 3 + (0.08, 0.07, 0.06, 0.05, 0.05, 0.04, 0.04), settling=7)
 
 
 def make_scene(stiffness: float = 1e3, size: int = 128) -> Scene:
@@ -88,7 +86,7 @@ def make_trials() -> dict[str, Trial]:
     return {
         "identify": Trial(
             unknowns=(name,), truth={name: 1e3}, guess=draw, random=draw, average={name: 1e3}, measure="parameter", unit="log10",
-            log=True, search=SEARCH, starts=4, refine=6, unseen=_unseen_throws,
+            log=True, search=WIDE_SEARCH, starts=4, refine=6, unseen=_unseen_throws,
         )
     }  # fmt: skip
 

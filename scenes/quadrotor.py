@@ -26,7 +26,7 @@ from risp_torch import (
     default_psi,
 )
 from risp_torch.domains import Domains
-from risp_torch.inversion import WideSteps
+from risp_torch.inversion import WIDE_SEARCH, WideSteps
 from risp_torch.state_heads import RigidPoseHead
 from risp_torch.trials import Trial, smooth_draw
 from ti_sim.shapes import mass_properties
@@ -44,8 +44,6 @@ SMOOTH = 0.1  # weight of the penalty on changes of thrust
 INERTIA_PER_MASS = np.diag([0.010, 0.010, 0.018])  # m2
 
 WHITE, DARK, RED, BLUE, ORANGE = (0.8, 0.8, 0.78), (0.12, 0.12, 0.13), (0.85, 0.12, 0.08), (0.12, 0.3, 0.75), (0.9, 0.55, 0.1)
-# Of one number: the last seven rounds, whose widths differ, settle on the mean of where they lead.
-SEARCH = WideSteps(widths=(0.1,) * 3 + (0.08, 0.07, 0.06, 0.05, 0.05, 0.04, 0.04), settling=7)
 
 
 def make_scene(mass: float = 3.0, size: int = 128, frames: int = FRAMES) -> Scene:
@@ -108,7 +106,7 @@ def make_trials() -> dict[str, Trial]:
         "identify": Trial(
             unknowns=("quadrotor.mass",), truth={"quadrotor.mass": NOMINAL_MASS}, guess=_draw_mass, random=_draw_mass,
             average={"quadrotor.mass": 3.0}, measure="parameter", unit="kg",
-            search=SEARCH, starts=4, refine=6, unseen=_unseen_flights,
+            search=WIDE_SEARCH, starts=4, refine=6, unseen=_unseen_flights,
         ),
         "imitate": Trial(
             **thrusts, search=WideSteps(widths=(0.03,) * 5 + (0.015,) * 3, reach=2, spacing=4, first_frames=10),

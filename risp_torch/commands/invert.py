@@ -99,8 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _search(options: argparse.Namespace, *, rough: bool) -> Any:
     """Settings of the search."""
-    from risp_torch.inversion import OptimiseSettings
-    from risp_torch.inversion.invert import WIDE_SEARCH
+    from risp_torch.inversion import WIDE_SEARCH, OptimiseSettings
 
     steps = {"optimizer": options.optimizer, "learning_rate": options.learning_rate, "keep": options.keep or None}
     given = {name: value for name, value in steps.items() if value is not None}

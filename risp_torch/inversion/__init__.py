@@ -9,10 +9,10 @@ from risp_torch.inversion.optimise import OptimiseSettings
 from risp_torch.inversion.uncertainty import Uncertainty, along_weak_directions, linearise, uncertainty
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.warm_start import CmaSettings
-from risp_torch.inversion.wide_steps import WideSteps
+from risp_torch.inversion.wide_steps import WIDE_SEARCH, WideSteps
 
 __all__ = [
-    "CmaSettings", "Comparison", "Inversion", "Loss", "OptimiseSettings", "PerceptualLoss", "PictureLoss", "PixelLoss",
-    "RispLoss", "StateLoss", "Uncertainty", "Unknowns", "WideSteps", "along_weak_directions", "film", "film_losses",
+    "WIDE_SEARCH", "CmaSettings", "Comparison", "Inversion", "Loss", "OptimiseSettings", "PerceptualLoss", "PictureLoss",
+    "PixelLoss", "RispLoss", "StateLoss", "Uncertainty", "Unknowns", "WideSteps", "along_weak_directions", "film", "film_losses",
     "invert", "landscape", "linearise", "pixel_loss", "sampled_frames", "simulate_video", "uncertainty",
 ]  # fmt: skip

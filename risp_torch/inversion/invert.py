@@ -35,7 +35,7 @@ from risp_torch.inversion.uncertainty import (
 )
 from risp_torch.inversion.unknowns import Bounds, Unknowns
 from risp_torch.inversion.warm_start import CmaSettings, warmed
-from risp_torch.inversion.wide_steps import WideSteps, wide_gauss_newton
+from risp_torch.inversion.wide_steps import WIDE_SEARCH, WideSteps, wide_gauss_newton
 from risp_torch.psi import RenderingParameters
 from risp_torch.run_folder import RunFolder, inversion_result
 from risp_torch.scene import Scene
@@ -48,7 +48,6 @@ from ti_sim.base.errors import DivergenceError, UserError
 MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
 WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MOST_LINEARISED
 MOST_PANELS = 12  # numbers of one parameter that are plotted and listed one by one
-WIDE_SEARCH = WideSteps(widths=(0.1,) * 3 + (0.08, 0.07, 0.06, 0.05, 0.05, 0.04, 0.04), settling=7)  # usual of rough losses
 SAME_MINIMUM = 1.05  # a start belongs to the best one's minimum when its loss is at most this many times the lowest
 
 

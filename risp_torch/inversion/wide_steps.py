@@ -80,6 +80,10 @@ class WideSteps:
         return first + round((frames - first) * min(1.0, number / max(1.0, self.growth * len(self.widths))))
 
 
+# The usual search: the last seven rounds, whose widths differ, settle on the mean of where they lead.
+WIDE_SEARCH = WideSteps(widths=(0.1,) * 3 + (0.08, 0.07, 0.06, 0.05, 0.05, 0.04, 0.04), settling=7)
+
+
 @dataclass(frozen=True)
 class _Point:
     """Where a start has come to, and what the worlds about it told.

@@ -46,6 +46,6 @@ def exposed(
     lit = images.clamp_min(_DARKEST) * gain
     toned = lit**exponent
     if jacobian is not None:
-        slope = exponent * toned / lit * gain * (toned < 1.0)
+        slope = exponent * toned / lit * gain * ((toned < 1.0) & (images > _DARKEST))  # none where either end is cut off
         jacobian = jacobian * slope[:, None].half()
     return toned.clamp(0.0, 1.0), jacobian

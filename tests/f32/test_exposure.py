@@ -36,6 +36,13 @@ def test_what_is_clipped_has_no_derivative() -> None:
     assert (columns[white] == 0).all() and (columns[~white] != 0).all()
 
 
+def test_what_is_too_dark_for_a_tone_curve_has_no_derivative() -> None:
+    images, jacobian = torch.full((COUNT, SIZE, SIZE, 3), 1e-5), torch.ones(COUNT, PSI, SIZE, SIZE, 3).half()
+    after, columns = exposed(images, jacobian, seed=(4,))
+    assert torch.equal(after, exposed(2 * images, None, seed=(4,))[0])  # it is the same whatever it was
+    assert (columns == 0).all()
+
+
 def test_some_are_left_alone_and_none_goes_beyond_the_ranges() -> None:
     images, _ = pictures()
     after, none = exposed(images, None, seed=(5,))

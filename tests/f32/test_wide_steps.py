@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from risp_torch import OptimiseSettings, Param, StateLoss, UserError, load_scene, load_task
-from risp_torch.inversion import Comparison, Unknowns, WideSteps, invert
-from risp_torch.inversion.invert import WIDE_SEARCH
+from risp_torch.inversion import WIDE_SEARCH, Comparison, Unknowns, WideSteps, invert
 from risp_torch.inversion.optimise import History, descend
 from risp_torch.inversion.refine import refined
 from risp_torch.inversion.smoothness import Smoothness
