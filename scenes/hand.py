@@ -126,7 +126,7 @@ def make_task(scene: Scene) -> RispTask:
         for name, spread in default_psi(scene).spreads.items()
     }
     psi = RenderingParameters(scene, looks)
-    return RispTask(head, Domains.usual(scene, psi, target=PhotorealDomain()), gamma=100.0, quick_gamma=0.2)
+    return RispTask(head, Domains.usual(scene, psi, target=PhotorealDomain()), gamma=100.0, quick_gamma=0.04)
 
 
 def make_trials() -> dict[str, Trial]:
@@ -150,7 +150,7 @@ def make_trials() -> dict[str, Trial]:
         "identify": Trial(
             unknowns=stiffness, truth=dict.fromkeys(stiffness, 1.0), guess=draw, random=draw,
             average=dict.fromkeys(stiffness, 0.5), measure="parameter", unit="N m/rad",
-            search=WideSteps(widths=(0.15,) * 3 + (0.1,) * 3 + (0.07, 0.06, 0.05, 0.05), trial_rounds=3, settling=4),
+            search=WideSteps(widths=(0.15,) * 3 + (0.1,) * 3 + (0.07, 0.06, 0.05, 0.05), trial_rounds=3, settling=4, whiten=True),
             starts=2, refine=5,
             unseen=_unseen_pulses,
         ),

@@ -79,7 +79,7 @@ def make_task(scene: Scene) -> RispTask:
         "rod", particles=sensors(scene), axis=2, low=-0.5, high=0.2,
         draws={"rod.E": (2e4, 1e6), "press.force": (-1.0, 1.0)}, worlds=64,
     )  # fmt: skip
-    return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=30.0, quick_gamma=0.1)
+    return RispTask(head, Domains.usual(scene, default_psi(scene)), gamma=30.0, quick_gamma=0.02)
 
 
 def make_trials() -> dict[str, Trial]:
@@ -98,7 +98,7 @@ def make_trials() -> dict[str, Trial]:
         "identify": Trial(
             unknowns=("rod.E",), truth={"rod.E": 1e5}, guess=_draw_modulus, random=_draw_modulus, average={"rod.E": 10**5.5},
             measure="parameter", unit="Pa", starts=8, refine=8, search=WideSteps(
-                widths=(0.03,) * 5 + (0.02, 0.015, 0.01, 0.01, 0.008, 0.008, 0.006), trial_rounds=5, settling=6
+                widths=(0.03,) * 5 + (0.02, 0.015, 0.01, 0.01, 0.008, 0.008, 0.006), trial_rounds=5, settling=6, whiten=True
             ),
             unseen=_unseen_swings,
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -71,6 +71,25 @@ class Comparison:
     def worlds_at_once(self) -> int:
         """Worlds whose observations fit into memory together."""
         return max(1, min(64, MOST_NUMBERS // self.target.numel()))
+
+    def whitened(self, scene: Scene, values: Mapping[str, torch.Tensor], *, seed: int = 0) -> Comparison | None:
+        """The same comparison with whitened observations (``Loss.whitened``); None where nothing tells how to whiten them.
+
+        Args:
+            scene: what moves.
+            values: parameter values [1, ...] of a motion near the target's.
+            seed: of what is drawn.
+
+        Raises:
+            DivergenceError: these values cannot be simulated.
+        """
+        if self.loss.whitening is not None:
+            return self
+        with torch.no_grad():
+            loss = self.loss.whitened(scene, scene.rollout(values, worlds=1), self.frames, seed=seed)
+        if loss is None or loss.whitening is None:
+            return None
+        return replace(self, loss=loss, target=loss.whitening(self.target))
 
     def seen(self, horizon: int | None) -> tuple[int, ...]:
         """The frames that count up to a horizon, at least two if there are so many; all of them without one."""

@@ -35,7 +35,7 @@ from risp_torch.inversion.uncertainty import (
 )
 from risp_torch.inversion.unknowns import Bounds, Unknowns
 from risp_torch.inversion.warm_start import CmaSettings, warmed
-from risp_torch.inversion.wide_steps import WIDE_SEARCH, WideSteps, wide_gauss_newton
+from risp_torch.inversion.wide_steps import WIDE_SEARCH, WideSteps, settle_whitened, wide_gauss_newton
 from risp_torch.psi import RenderingParameters
 from risp_torch.run_folder import RunFolder, inversion_result
 from risp_torch.scene import Scene
@@ -167,6 +167,9 @@ def invert(
     if isinstance(settings, WideSteps):
         begin = unknowns.vector(z).double().cpu().numpy()
         final, best = wide_gauss_newton(scene, comparison, unknowns, begin, settings, history, progress=progress)
+        final[best], comparison = settle_whitened(
+            scene, comparison, unknowns, final[best], settings, history, start=best, seed=seed, progress=progress
+        )
         refine = 0 if loss.rough else refine
     else:
         z, history = descend(

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
-from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.comparison import Comparison, film_losses
 from risp_torch.inversion.losses.loss import mean_square
 from risp_torch.inversion.optimise import History
 from risp_torch.inversion.unknowns import Unknowns
@@ -43,6 +43,8 @@ class WideSteps:
         trial_rounds: rounds that every start takes; then the best one goes on alone.
         settling: last rounds, each of whose steps is taken whatever its loss, and the mean of where these lead is the estimate:
             near the minimum the dents decide which loss is lower, and they differ from point to point. 0 ends at the lowest loss.
+        whiten: whether the settling rounds are taken once more with whitened observations (``settle_whitened``), where the loss
+            knows how to whiten them.
 
     Raises:
         UserError: there are no widths, or a setting is out of its range.
@@ -55,6 +57,7 @@ class WideSteps:
     spacing: int = 1
     trial_rounds: int = 2
     settling: int = 0
+    whiten: bool = False
 
     def __post_init__(self) -> None:
         if not self.widths or not all(0 < width <= 0.5 for width in self.widths):
@@ -68,11 +71,17 @@ class WideSteps:
                 raise UserError(f"{name} is {getattr(self, name)}: at least 1 is needed")
         if not 0 <= self.settling <= len(self.widths):
             raise UserError(f"settling is {self.settling}: give at most as many rounds as there are widths ({len(self.widths)})")
+        if self.whiten and not self.settling:
+            raise UserError("whitened observations are for the settling rounds: give settling of at least 1, or no whiten")
 
     def shortened(self, rounds: int | None, first_frames: int | None) -> WideSteps:
         """The first so many rounds, and another horizon to begin with; None leaves either as it is."""
         widths, first = self.widths[:rounds], self.first_frames if first_frames is None else first_frames
         return replace(self, widths=widths, first_frames=first, settling=min(self.settling, len(widths)))
+
+    def last_rounds(self) -> WideSteps:
+        """The settling rounds alone, over the whole film."""
+        return replace(self, widths=self.widths[-self.settling :], first_frames=None, trial_rounds=1, whiten=False)
 
     def horizon(self, number: int, frames: int) -> int:
         """Frame intervals that round ``number`` sees."""
@@ -80,8 +89,8 @@ class WideSteps:
         return first + round((frames - first) * min(1.0, number / max(1.0, self.growth * len(self.widths))))
 
 
-# The usual search: the last seven rounds, whose widths differ, settle on the mean of where they lead.
-WIDE_SEARCH = WideSteps(widths=(0.1,) * 3 + (0.08, 0.07, 0.06, 0.05, 0.05, 0.04, 0.04), settling=7)
+# The usual search: the last seven rounds, whose widths differ, settle on the mean of where they lead, first plain, then whitened.
+WIDE_SEARCH = WideSteps(widths=(0.1,) * 3 + (0.08, 0.07, 0.06, 0.05, 0.05, 0.04, 0.04), settling=7, whiten=True)
 
 
 @dataclass(frozen=True)
@@ -155,6 +164,48 @@ def wide_gauss_newton(
     if ends:
         reached[best] = np.mean(ends, axis=0)
     return unknowns.physical_values(reached), best
+
+
+def settle_whitened(
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, end: np.ndarray, settings: WideSteps, history: History,
+    *, start: int = 0, seed: int = 0, progress: bool = True,
+) -> tuple[np.ndarray, Comparison]:  # fmt: skip
+    """Feasible generalised least squares: take the settling rounds once more, with whitened observations.
+
+    How errors hang together is seen at the estimate that plain squares have led to, as the motions of first guesses may be too
+    far from the target's. A penalty on sequences keeps its share of the loss.
+
+    Args:
+        scene, comparison, unknowns: of the inversion.
+        end: where the plain search has ended, physical values [K].
+        settings: of that search.
+        history: the points of these rounds are added to it, without losses, as those of whitened observations are in other units.
+        start: number of the start that has ended there, among those of the history.
+        seed: of what is drawn to see the errors.
+        progress: whether a bar is shown.
+
+    Returns:
+        Physical values [K] and the whitened comparison; ``end`` and ``comparison`` where nothing tells how to whiten, or
+        ``settings`` do not ask for it.
+
+    Raises:
+        DivergenceError: the motion cannot be simulated.
+    """
+    row = torch.as_tensor(unknowns.scaled(end)[None]).to(comparison.target)
+    values = unknowns.from_scaled(row)
+    whitened = comparison.whitened(scene, values, seed=seed) if settings.whiten else None
+    if whitened is None:
+        return end, comparison
+    share = float(film_losses(scene, values, whitened, worlds=1)[0] / film_losses(scene, values, comparison, worlds=1)[0])
+    smoothness = replace(unknowns.smoothness, weights=share * unknowns.smoothness.weights)
+    rounds, unknowns = History(), replace(unknowns, smoothness=smoothness)
+    ends, _ = wide_gauss_newton(scene, whitened, unknowns, end[None], settings.last_rounds(), rounds, progress=progress)
+    for point in rounds.values:
+        shown = torch.full_like(history.values[-1], math.nan)
+        shown[start] = point[0]
+        history.values.append(shown)
+        history.losses.append(shown.new_full((len(shown),), math.nan))
+    return ends[0], whitened
 
 
 class _Search:

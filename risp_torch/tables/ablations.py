@@ -58,8 +58,8 @@ def configs_unit(variant: str, configs: str, *, preset: TablePreset, folder: Pat
     test = TestSettings(appearances=preset.curve_appearances, states=preset.curve_states, seed=preset.seed)
     training = training_preset(
         preset.training, task, seed=preset.seed,
-        **dict(preset.changes) | {"epochs": preset.curve_epochs, "width": preset.curve_width}, surroundings=False,
-        exposures=False,
+        **dict(preset.changes) | {"epochs": preset.curve_epochs, "width": preset.curve_width, "gamma": preset.curve_gamma},
+        surroundings=False, exposures=False,
     )  # fmt: skip
     if variant == "no-grad":
         training = replace(training, regulariser="none", gamma=0.0)

@@ -30,6 +30,7 @@ class TablePreset:
         paper_search: repeats of the full method that are done once more with the paper's own optimiser.
         curve_images, curve_epochs, curve_width, curve_states, curve_appearances: training pictures, epochs and width of the
             networks whose training curves are compared, and states and unseen appearances of the test pictures of these curves.
+        curve_gamma: weight of the gradient loss of these networks, whose few pictures bear more of it than the scenes' own.
         points: of a loss landscape.
         seed: of all that is drawn.
     """
@@ -53,6 +54,7 @@ class TablePreset:
     curve_width: int = 16
     curve_states: int = 200
     curve_appearances: int = 10
+    curve_gamma: float = 0.1
     points: int = 41
     seed: int = 0
 
@@ -83,7 +85,7 @@ PRESETS = {
     # As far as the paper says how it was done; its number of pictures and their size are not published.
     "paper": TablePreset(
         name="paper", size=128, images=10_000, training="paper", samples=256, paper_search=4, curve_images=10_000,
-        curve_epochs=100, curve_width=64, points=61,
+        curve_epochs=100, curve_width=64, curve_gamma=1.0, points=61,
     ),
     # Minutes, to see that everything runs: its numbers mean nothing.
     "tiny": TablePreset(

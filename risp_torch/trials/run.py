@@ -154,7 +154,7 @@ def run_trial(
         "error": trial_error(trial, scene, task, motion, found.values), "unit": trial.unit, "values": found.values,
         "guess": guesses[0], "initial": initial,
         "guess_error": trial_error(trial, scene, task, motion, guesses[0]), "loss_estimate": found.loss,
-        **_at_truth(scene, task, method, loss, comparison, motion),
+        **_at_truth(scene, task, method, comparison, found.comparison, motion),
         "unseen": unseen_errors(scene_name, trial, found.values, fitted=scene.frames),
         "iterations": found.iterations, "seconds": time.perf_counter() - began,
     }  # fmt: skip
@@ -171,18 +171,18 @@ def _comparison(scene: Scene, kind: str, method: str, loss: Loss, target: Path |
 
 
 def _at_truth(
-    scene: Scene, task: RispTask, method: str, loss: Loss | None, comparison: Comparison | None, motion: States
+    scene: Scene, task: RispTask, method: str, plain: Comparison | None, last: Comparison | None, motion: States
 ) -> dict[str, float | None]:
-    """The loss of the true motion, and what a network misreads of the target."""
-    if comparison is None:
+    """The loss of the true motion, as the search compared at last, and what a network misreads of the target."""
+    if plain is None or last is None:
         return {"loss_truth": None, "reading_error": None}
     with torch.no_grad():
-        observed = loss.observe(scene, motion, {}, comparison.frames)
+        observed = last.loss.observe(scene, motion, {}, last.frames)
     read = None
     if method in NETWORK_METHODS:
-        true = task.head.outputs(scene, motion.placement[0, list(comparison.frames)])
-        read = float((comparison.target - true).abs().mean())
-    return {"loss_truth": float(mean_square(observed, comparison.target)[0]), "reading_error": read}
+        true = task.head.outputs(scene, motion.placement[0, list(plain.frames)])
+        read = float((plain.target - true).abs().mean())
+    return {"loss_truth": float(mean_square(observed, last.target)[0]), "reading_error": read}
 
 
 def _asked(

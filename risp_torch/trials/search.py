@@ -15,7 +15,7 @@ from risp_torch.inversion.refine import refined
 from risp_torch.inversion.smoothness import Smoothness
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.warm_start import CmaSettings, warmed
-from risp_torch.inversion.wide_steps import WideSteps, wide_gauss_newton
+from risp_torch.inversion.wide_steps import WideSteps, settle_whitened, wide_gauss_newton
 from ti_sim.base.errors import DivergenceError
 
 if TYPE_CHECKING:
@@ -33,11 +33,13 @@ class Found:
         values: name -> estimate.
         loss: at the estimate, over the whole film, without the penalty.
         iterations: gradient steps and Gauss-Newton rounds that were taken.
+        comparison: what the loss is of; None where nothing was compared.
     """
 
     values: dict[str, np.ndarray]
     loss: float
     iterations: int
+    comparison: Comparison | None = None
 
 
 def search(
@@ -71,8 +73,10 @@ def search(
     if isinstance(settings, WideSteps):
         begin = unknowns.vector(z).double().cpu().numpy()
         ends, best = wide_gauss_newton(scene, comparison, unknowns, begin, settings, history, progress=progress)
-        ends = ends[best : best + 1]
-        history.stopped = []
+        end, comparison = settle_whitened(
+            scene, comparison, unknowns, ends[best], settings, history, start=best, seed=seed, progress=progress
+        )
+        ends, history.stopped = end[None], []
     else:
         z, history = descend(scene, comparison, unknowns, z, settings, folder=folder, history=history, progress=progress)
         ends = unknowns.vector(z).double().cpu().numpy()
@@ -82,7 +86,7 @@ def search(
         raise DivergenceError("every start of the search diverged: take smaller steps (more substeps)", body="", step=0)
     best = ends[int(np.argmin(losses))]
     values = {name: best[part].reshape(np.shape(unknowns.params[name].value)) for name, part in unknowns.groups.items()}
-    return Found(values, _loss(scene, comparison, unknowns, best), len(history.losses))
+    return Found(values, _loss(scene, comparison, unknowns, best), len(history.losses), comparison)
 
 
 def penalised(scene: Scene, comparison: Comparison, unknowns: Unknowns, first: np.ndarray, weight: float) -> Unknowns:

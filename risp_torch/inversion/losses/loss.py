@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.scene import Scene, States
 from risp_torch.video import linear_to_srgb, srgb_to_linear
 from ti_sim.base.errors import UserError
@@ -29,6 +30,7 @@ class Loss(ABC):
         needs_film: whether the target is a film (otherwise it is known in another way).
         lasting: whether the errors of one observation hang together over the whole film, as those of a network that reads
             similar pictures do; otherwise they hang together within ``blocks`` and a few frames, as those of video compression.
+        whitening: what the observations went through, if they were whitened.
         rough: whether the observations waver with small motions, as those of networks that look at pixels do: then derivatives
             mislead where they are taken at one point, and wide steps serve (``WideSteps``).
     """
@@ -37,6 +39,7 @@ class Loss(ABC):
     needs_film: ClassVar[bool] = True
     lasting: ClassVar[bool] = False
     rough: ClassVar[bool] = False
+    whitening: Whitening | None = None
 
     @abstractmethod
     def check(self, scene: Scene) -> None:
@@ -86,6 +89,20 @@ class Loss(ABC):
         Returns:
             [D] integers, equal within a block.
         """
+
+    def whitened(self, scene: Scene, states: States, frames: Sequence[int], *, seed: int = 0) -> Loss | None:
+        """The loss with observations whose errors are independent and of unit variance, as far as they are known beforehand.
+
+        Args:
+            scene: what moves.
+            states: of one world, near those of the target.
+            frames: n frame numbers that count.
+            seed: of what is drawn.
+
+        Returns:
+            A loss that has a ``whitening``; None where nothing tells how the errors hang together.
+        """
+        return None
 
     def pictures(self, scene: Scene) -> torch.Tensor | None:
         """Pictures of the target for reports where there is no film, [T, H, W, 3]; None where there are none either."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
 from risp_torch.domains import RasteriserDomain
 from risp_torch.inversion.losses.loss import PictureLoss, in_parts
+from risp_torch.inversion.losses.whitening import LOOKS, Whitening
 from risp_torch.network import check_network, load_network
-from risp_torch.scene import Camera, Scene
+from risp_torch.scene import Camera, Scene, States
 from risp_torch.task import RispTask
 from ti_sim.base.errors import UserError
 
@@ -24,7 +25,10 @@ _TOGETHER = 512  # pictures that are read at once; for the derivative each takes
 
 
 class RispLoss(PictureLoss):
-    """Mean squared difference of predicted states: target and simulation may look different."""
+    """Mean squared difference of predicted states: target and simulation may look different.
+
+    As in RISP each predicted number counts as a measurement of its own, unless the loss is ``whitened``.
+    """
 
     kind = "risp"
     lasting = True
@@ -102,19 +106,53 @@ class RispLoss(PictureLoss):
         """Predicted outputs (``PictureLoss.read``)."""
         return in_parts(self.network.read, pictures, most=_TOGETHER)
 
+    def observe(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
+    ) -> torch.Tensor:
+        """Predictions of the rendered frames, whitened (``Loss.observe``)."""
+        return self._weighed(super().observe(scene, states, values, frames))
+
+    def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
+        """Predictions of the target's frames, whitened (``Loss.of_target``)."""
+        return self._weighed(super().of_target(scene, video, frames))
+
+    def floor(self, pictures: torch.Tensor) -> float:
+        """What rounding pictures to eight bits does to what is read from them, whitened (``Loss.floor``)."""
+        return super().floor(pictures) * (1.0 if self.whitening is None else self.whitening.gain)
+
+    def whitened(
+        self, scene: Scene, states: States, frames: Sequence[int], *, seed: int = 0, looks: int = LOOKS
+    ) -> RispLoss | None:
+        """Weighed by what the looks of the training domain do to the predictions; None without a task (``Loss.whitened``)."""
+        if self.task is None:
+            return None
+        plain, domain = copy(self), self.task.domains.training
+        plain.whitening = None
+        drawn = domain.appearances(looks, seed=seed)
+        with torch.no_grad():
+            usual = plain.observe(scene, states, {}, frames)
+            seen = [plain.observe(scene, states, domain.parameters.values(row[None]), frames) for row in drawn]
+        weighed = copy(self)
+        weighed.whitening = Whitening.of(torch.cat(seen) - usual)
+        return weighed
+
+    def _weighed(self, outputs: torch.Tensor) -> torch.Tensor:
+        return outputs if self.whitening is None else self.whitening(outputs)
+
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Every output by itself (``Loss.blocks``)."""
         return np.arange(int(np.prod(shape)))
 
     def to_json(self) -> dict[str, Any]:
         """Checksum and origin of the network, and the loop domain (``Loss.to_json``)."""
+        weighed = {} if self.whitening is None else {"whitening_looks": self.whitening.looks}
         return {
             "kind": self.kind,
             "network": self.path or type(self.network).__name__,
             "network_sha256": sha256(Path(self.path).read_bytes()).hexdigest() if self.path else checksum(self.network),
             "domains": self.record.get("task", {}).get("domains"),
             "loop": None if self.loop is None else self.loop.to_json(),
-        }
+        } | weighed
 
     def _outputs(self, camera: Camera) -> int:
         """How many numbers the network reads from a picture."""
