@@ -86,7 +86,7 @@ class Comparison:
         if self.loss.whitening is not None:
             return self
         with torch.no_grad():
-            loss = self.loss.whitened(scene, scene.rollout(values, worlds=1), self.frames, seed=seed)
+            loss = self.loss.whitened(scene, scene.rollout(values, worlds=1), values, self.frames, seed=seed)
         if loss is None or loss.whitening is None:
             return None
         return replace(self, loss=loss, target=loss.whitening(self.target))

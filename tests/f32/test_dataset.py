@@ -138,11 +138,12 @@ def test_pictures_end_at_white(made):
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory):
-    """Data sets that processes wrote: "whole" by this one, "shared" by two, "killed-N" by one killed at N shards.
+    """Data sets that processes wrote: "whole" by one, "shared" by two, "killed-N" by one killed at N shards.
 
-    All processes run at the same time, since most of theirs goes into starting.
+    The first one leaves its kernels to the others, which run at the same time, since most of theirs goes into starting.
     """
     root = tmp_path_factory.mktemp("processes")
+    assert start_process(root / "whole").wait(timeout=600) == 0
     moments = random.Random(int(time.time()))
     pending = {start_process(root / f"killed-{least}"): (root / f"killed-{least}", least) for least in (1, 4, 8)}
     sharing = [start_process(root / "shared", rank, 2) for rank in range(2)]
@@ -162,7 +163,6 @@ def processes(tmp_path_factory):
         for process in started:
             process.kill()
             process.wait()
-    write_slowly(root / "whole")
     return root
 
 

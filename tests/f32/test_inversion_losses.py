@@ -33,6 +33,7 @@ from risp_torch import (
 from risp_torch.domains import Domains, RasteriserDomain
 from risp_torch.inversion import Comparison, Inversion, PixelLoss, Unknowns, landscape, sampled_frames, uncertainty
 from risp_torch.inversion.losses.vgg import Vgg16
+from risp_torch.inversion.losses.whitening import LOOKS, Whitening
 from risp_torch.inversion.uncertainty import Linearisation
 from risp_torch.network import NetworkSettings, RispNetwork, save_network
 from risp_torch.state_heads import RigidPoseHead
@@ -183,6 +184,39 @@ def test_the_network_is_frozen_and_copied() -> None:
     quick(scene, pictures(scene), [DENSITY], loss=RispLoss(network), starts=1, settings=OptimiseSettings(iterations=2), refine=0)
     assert network.training and network.scale.requires_grad and network.scale.grad is None
     assert float(network.scale.detach()) == 4.0
+
+
+def test_looks_of_the_training_weigh_what_a_network_reads() -> None:
+    """The errors that are whitened are those of the drawn looks, seen at the motion of the given values."""
+    scene = small_scenes.make_scene(size=64)
+    torch.manual_seed(0)
+    task, values = task_of(scene), {DENSITY: torch.tensor([500.0])}
+    loss = RispLoss(RispNetwork(NetworkSettings(outputs=9, size=64, width=2)), task=task)
+    comparison = Comparison.of(scene, loss, pictures(scene), "every:2")
+    weighed = comparison.whitened(scene, values, seed=3)
+    with torch.no_grad():
+        motion = scene.rollout(values, worlds=1)
+        looks = task.domains.training.appearances(LOOKS, seed=3)
+        shown = scene.render(motion.placement.expand(LOOKS, -1, -1, -1), light_psi(scene).values(looks), frames=[0, 2, 4])
+        errors = loss.read(shown) - loss.observe(scene, motion, {}, [0, 2, 4])
+        expected = Whitening.of(errors)
+        for found, wanted in ((weighed.loss.whitening.frames, expected.frames), (weighed.target, expected(comparison.target))):
+            torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+        plain, _ = comparison.observe(scene, values, worlds=1)
+        seen, _ = weighed.observe(scene, values, worlds=1, horizon=2)
+        torch.testing.assert_close(seen, expected(plain)[:, :2], rtol=1e-3, atol=1e-3)
+    assert weighed.loss.to_json()["whitening_looks"] == LOOKS and "whitening_looks" not in loss.to_json()
+    assert weighed.whitened(scene, values) is weighed
+    film = pictures(scene)[:2]
+    assert weighed.loss.floor(film) == pytest.approx(loss.floor(film) * weighed.loss.whitening.gain)
+
+
+def test_looks_do_not_weigh_where_they_are_looked_for() -> None:
+    scene = small_scenes.make_scene(size=64)
+    loss = RispLoss(RispNetwork(NetworkSettings(outputs=9, size=64, width=2)), task=task_of(scene))
+    comparison = Comparison.of(scene, loss, pictures(scene))
+    assert comparison.whitened(scene, {"ground.color": torch.full((1, 3), 0.3)}) is None
+    assert Comparison.of(scene, RispLoss(Centroid()), pictures(scene)).whitened(scene, {}) is None
 
 
 def test_networks_that_do_not_fit(tmp_path: Path) -> None:

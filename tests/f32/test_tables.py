@@ -142,7 +142,7 @@ def test_time_that_is_left() -> None:
 
 
 def test_kills_change_no_number(tmp_path: Path) -> None:
-    asked = plan(tmp_path / "whole", "2", scenes=("quadrotor",), methods=("random", "state"), repeats=3)
+    asked = plan(tmp_path / "whole", "2", scenes=("quadrotor",), methods=("random", "state"), repeats=2)
     keep_settings(asked)
     worker.work_through(asked, since=time.time())
     killed = replace(asked, out=tmp_path / "killed")

@@ -1,6 +1,8 @@
 """Searches with differences over wide steps: rough losses, knots of sequences, penalties, several starts, wrong settings."""
 
 from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,10 +10,12 @@ import torch
 
 from risp_torch import OptimiseSettings, Param, StateLoss, UserError, load_scene, load_task
 from risp_torch.inversion import WIDE_SEARCH, Comparison, Unknowns, WideSteps, invert
+from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.optimise import History, descend
 from risp_torch.inversion.refine import refined
 from risp_torch.inversion.smoothness import Smoothness
-from risp_torch.inversion.wide_steps import _Point, _Search, directions, wide_gauss_newton
+from risp_torch.inversion.wide_steps import _Point, _Search, directions, settle_whitened, wide_gauss_newton
+from risp_torch.scene import Scene, States
 from ti_sim.base.errors import DivergenceError
 
 MASS = 3.0  # kg, the true one of the quadrotor
@@ -117,6 +121,62 @@ def test_settling_ends_at_the_mean_of_where_the_last_steps_lead() -> None:
     found, history = searched(film, sequence(1, 3), starts, widths=(0.1,) * 4, reach=10.0, settling=3)
     np.testing.assert_allclose(found, truth[0], atol=1e-4)
     assert len(history.losses) == 5
+
+
+class MisreadLoss(StateLoss):
+    """The true states as a network may read them in another look: off by the same in all frames, which is known beforehand."""
+
+    rough, off = True, 0.03
+
+    def observe(self, *arguments: object) -> torch.Tensor:
+        return self.weighed(super().observe(*arguments))
+
+    def of_target(self, *arguments: object) -> torch.Tensor:
+        plain = super().of_target(*arguments)
+        return self.weighed(plain + self.off * torch.linspace(-1, 1, plain.shape[-1]))
+
+    def weighed(self, outputs: torch.Tensor) -> torch.Tensor:
+        return outputs if self.whitening is None else self.whitening(outputs)
+
+    def whitened(
+        self, scene: Scene, states: States, values: dict[str, torch.Tensor], frames: tuple[int, ...], *, seed: int = 0
+    ) -> StateLoss:
+        assert states.placement.shape[0] == 1 and list(values) == ["quadrotor.mass"]
+        random, found = torch.Generator().manual_seed(seed), copy(self)
+        offsets = self.off * torch.randn((64, 1, self.head.size), generator=random)
+        single = 0.002 * torch.randn((64, len(frames), self.head.size), generator=random)
+        found.whitening = Whitening.of(offsets + single)
+        return found
+
+
+def test_whitened_rounds_leave_out_what_all_frames_misread_together() -> None:
+    """The same search with the settling rounds taken once more; error bars and status are of the same start."""
+    scene = load_scene("quadrotor", size=16, frames=24)
+    with torch.no_grad():
+        loss = MisreadLoss(load_task("quadrotor", scene).head, scene.rollout())
+    settings = WideSteps(widths=(0.1,) * 5, settling=3)
+    errors = {}
+    for whiten in (False, True):
+        asked = replace(settings, whiten=whiten)
+        found = invert(scene, None, ["quadrotor.mass"], loss=loss, starts=2, settings=asked, progress=False)
+        errors[whiten] = abs(found.values["quadrotor.mass"] - MASS)
+        history = torch.stack(found.history.losses)
+        assert len(history) == 6 + 4 * whiten and history[6:].isnan().all()
+        shown = torch.stack(found.history.values)[6:, :, 0]
+        assert shown[:, found.best].isfinite().all() and shown[:, 1 - found.best].isnan().all()
+        assert found.status[found.best] == "best" and found.losses[found.best] > 0
+    assert errors[True] < 0.4 * errors[False], errors
+    assert loss.whitening is None, "the given loss stays as it was"
+
+
+def test_losses_that_know_nothing_of_their_errors_settle_once() -> None:
+    scene = load_scene("quadrotor", size=16, frames=4)
+    with torch.no_grad():
+        loss = StateLoss(load_task("quadrotor", scene).head, scene.rollout())
+    comparison, unknowns = Comparison.of(scene, loss, None), Unknowns.of(scene, ["quadrotor.mass"])
+    end = np.array([2.9])
+    found, same = settle_whitened(scene, comparison, unknowns, end, WIDE_SEARCH, History(), progress=False)
+    assert found is end and same is comparison
 
 
 class NoisyFilm(LinearFilm):
@@ -295,6 +355,7 @@ def test_the_horizon_grows_to_the_whole_film() -> None:
         ({"first_frames": 0}, "first_frames is 0"),
         ({"spacing": 0}, "spacing is 0"),
         ({"settling": 3}, "settling is 3: give at most as many rounds as there are widths"),
+        ({"whiten": True}, "whitened observations are for the settling rounds: give settling of at least 1"),
         ({"trial_rounds": 0}, "trial_rounds is 0"),
     ],
 )

@@ -90,17 +90,21 @@ class Loss(ABC):
             [D] integers, equal within a block.
         """
 
-    def whitened(self, scene: Scene, states: States, frames: Sequence[int], *, seed: int = 0) -> Loss | None:
+    def whitened(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int], *, seed: int = 0
+    ) -> Loss | None:
         """The loss with observations whose errors are independent and of unit variance, as far as they are known beforehand.
 
         Args:
             scene: what moves.
             states: of one world, near those of the target.
+            values: parameter values [1, ...] of the unknowns, in place of the scene's own.
             frames: n frame numbers that count.
             seed: of what is drawn.
 
         Returns:
-            A loss that has a ``whitening``; None where nothing tells how the errors hang together.
+            A loss that has a ``whitening``; None where nothing tells how the errors hang together, or what would tell it is
+            unknown itself.
         """
         return None
 

@@ -121,19 +121,25 @@ class RispLoss(PictureLoss):
         return super().floor(pictures) * (1.0 if self.whitening is None else self.whitening.gain)
 
     def whitened(
-        self, scene: Scene, states: States, frames: Sequence[int], *, seed: int = 0, looks: int = LOOKS
-    ) -> RispLoss | None:
-        """Weighed by what the looks of the training domain do to the predictions; None without a task (``Loss.whitened``)."""
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int], *, seed: int = 0,
+        looks: int = LOOKS,
+    ) -> RispLoss | None:  # fmt: skip
+        """Weighed by what so many looks of the training domain do to the predictions (``Loss.whitened``).
+
+        None without a task, and where a part of the look is looked for: its trace would be taken for an error.
+        """
         if self.task is None:
             return None
-        plain, domain = copy(self), self.task.domains.training
+        domain = self.task.domains.training
+        drawn = [domain.parameters.values(row[None]) for row in domain.appearances(looks, seed=seed)]
+        if any(name in drawn[0] for name in values):
+            return None
+        plain, weighed = copy(self), copy(self)
         plain.whitening = None
-        drawn = domain.appearances(looks, seed=seed)
         with torch.no_grad():
-            usual = plain.observe(scene, states, {}, frames)
-            seen = [plain.observe(scene, states, domain.parameters.values(row[None]), frames) for row in drawn]
-        weighed = copy(self)
-        weighed.whitening = Whitening.of(torch.cat(seen) - usual)
+            usual = plain.observe(scene, states, values, frames)
+            seen = torch.cat([plain.observe(scene, states, {**values, **look}, frames) for look in drawn])
+        weighed.whitening = Whitening.of(seen - usual)
         return weighed
 
     def _weighed(self, outputs: torch.Tensor) -> torch.Tensor:

@@ -1,9 +1,9 @@
 """Weights for what a network reads, from what the looks of its training do to it: generalised least squares.
 
-A network that misjudges a look misjudges it in every frame, and some outputs more than others. A plain mean of squares takes each
-number for a measurement of its own, so what all frames get wrong together goes into the estimate. Whitened numbers have errors of
-unit variance that hang together no more (Aitken 1936). How the errors hang together is seen where the answer is known: one motion,
-rendered in many looks of the training domain.
+A network that misjudges a look misjudges it in every frame, and some outputs more than others. A plain mean of squares takes
+each number for a measurement of its own, so what all frames get wrong together goes into the estimate. Whitened numbers have
+errors of unit variance that hang together no more (Aitken 1936). How the errors hang together is seen where the answer is
+known: one motion, rendered in many looks of the training domain.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Whitening:
             UserError: there are no errors, or numbers that are not finite.
         """
         if not len(errors) or not torch.isfinite(errors).all() or not errors.abs().max() > 0:
-            raise UserError("the looks show no errors to weigh by: give finite ones of at least one look that changes what is read")
+            raise UserError("the looks show no errors to weigh by: give finite ones, of at least one look that changes readings")
         errors = errors.double()
         outputs = _covariance(torch.einsum("ntd,nte->de", errors, errors) / errors[..., 0].numel(), OUTPUT_RIDGE)
         white = _inverse_root(outputs)
