@@ -183,6 +183,7 @@ def risp_process(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.processes
 def test_gradcheck_in_a_process_of_its_own(folder: Path) -> None:
     names = ["block.density", "ground.contact.friction", "camera.turn"]
     done = risp_process("gradcheck", "small.py", *(f"--param={name}" for name in names), "--device", "cpu", cwd=folder)
@@ -191,6 +192,7 @@ def test_gradcheck_in_a_process_of_its_own(folder: Path) -> None:
     assert [path.name for path in folder.iterdir() if path.suffix != ".pyc"] == ["small.py"]
 
 
+@pytest.mark.processes
 def test_an_error_in_a_process_of_its_own(folder: Path) -> None:
     done = risp_process("simulate", "cub", cwd=folder)
     assert done.returncode == 2 and done.stdout == ""

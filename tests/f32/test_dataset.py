@@ -166,6 +166,7 @@ def processes(tmp_path_factory):
     return root
 
 
+@pytest.mark.processes
 def test_killed_at_any_moment_and_started_again(processes):
     wanted = hashes(processes / "whole")
     assert len(wanted) == 14  # ten shards, settings, manifest, two sheets
@@ -178,6 +179,7 @@ def test_killed_at_any_moment_and_started_again(processes):
         assert hashes(folder) == wanted
 
 
+@pytest.mark.processes
 def test_two_processes_write_the_bytes_of_one(processes):
     assert hashes(processes / "shared") == hashes(processes / "whole")
 

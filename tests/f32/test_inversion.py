@@ -279,6 +279,7 @@ def test_a_parameter_without_a_trace_is_reported() -> None:
 ITERATIONS = 60
 
 
+@pytest.mark.processes
 def test_a_killed_inversion_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(small_scenes.__file__, tmp_path / "small.py")
     scene = load_scene(str(tmp_path / "small.py"))

@@ -16,6 +16,7 @@ import scenes
 import ti_render
 import ti_sim
 
+pytestmark = pytest.mark.processes
 ROOMS = {package.__name__: Path(package.__file__).parent for package in (ti_sim, ti_render, risp_torch, scenes)}
 
 

@@ -141,6 +141,7 @@ def test_time_that_is_left() -> None:
     assert time_left(units, taken_over, 1) == pytest.approx(5 * units["0"].prior)
 
 
+@pytest.mark.processes
 def test_kills_change_no_number(tmp_path: Path) -> None:
     asked = plan(tmp_path / "whole", "2", scenes=("quadrotor",), methods=("random", "state"), repeats=2)
     keep_settings(asked)
