@@ -156,7 +156,7 @@ def test_the_last_row_is_of_the_network_that_is_written(run: Run, pictures: Batc
         {"regulariser": "outputs", "head": "average"},
         {"interval": 4},
     ],
-    ids=["error", "squared", "outputs", "in every third step"],
+    ids=["error", "squared", "outputs", "in every fourth step"],
 )
 def test_it_is_adam_on_error_and_weighted_penalty(changes: dict, run: Run, pictures: Batch) -> None:
     """The same run in a few plain lines, on the batches that the source was asked for."""
