@@ -358,3 +358,20 @@ def test_a_network_must_belong_to_the_scene(file: Path) -> None:
         check_network(network, content, scene="quadrotor", outputs=5, size=64)
     with pytest.raises(UserError, match="reads pictures of 64 x 64 pixels, not 128 x 128: film with --size 64"):
         check_network(network, content, scene="cube", outputs=5, size=128)
+
+
+def test_denormals_are_flushed_within_and_only_there():
+    """The setting of before comes back, also where it was on already, and after an error."""
+
+    def product() -> float:
+        return float(torch.tensor(1e-39) * torch.tensor(1.0))
+
+    assert product() > 0
+    with denormals_flushed():
+        assert product() == 0
+        with denormals_flushed():
+            assert product() == 0
+        assert product() == 0
+    with pytest.raises(RuntimeError), denormals_flushed():
+        raise RuntimeError
+    assert product() > 0
