@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from risp_torch import UserError
 from risp_torch.network import NetworkSettings, RispNetwork, check_network, load_network, save_network
-from risp_torch.network.resnet import _InstanceNorm
+from risp_torch.network.resnet import _InstanceNorm, denormals_flushed
 from ti_sim.base.gradcheck import dot_product_test, gradcheck
 
 SIZE = 64
