@@ -363,15 +363,18 @@ def test_a_network_must_belong_to_the_scene(file: Path) -> None:
 def test_denormals_are_flushed_within_and_only_there():
     """The setting of before comes back, also where it was on already, and after an error."""
 
-    def product() -> float:
-        return float(torch.tensor(1e-39) * torch.tensor(1.0))
+    def flushed() -> bool:
+        return float(torch.tensor(1e-39) * torch.tensor(1.0)) == 0
 
-    assert product() > 0
-    with denormals_flushed():
-        assert product() == 0
-        with denormals_flushed():
-            assert product() == 0
-        assert product() == 0
-    with pytest.raises(RuntimeError), denormals_flushed():
-        raise RuntimeError
-    assert product() > 0
+    outside = flushed()  # Taichi sets it, too
+    try:
+        for before in (True, False):
+            torch.set_flush_denormal(before)
+            with denormals_flushed():
+                assert flushed()
+            assert flushed() == before
+        with pytest.raises(RuntimeError), denormals_flushed():
+            raise RuntimeError
+        assert not flushed()
+    finally:
+        torch.set_flush_denormal(outside)
