@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from risp_torch.dataset import Batch, Source
 from risp_torch.network import NetworkSettings, RispNetwork, save_network
+from risp_torch.network.resnet import denormals_flushed
 from risp_torch.run_folder import RunFolder
 from risp_torch.scene import Scene
 from risp_torch.task import RispTask
@@ -75,7 +76,8 @@ def train(
         ranks.wait()
         surroundings = Surroundings(task.domains.training.parameters) if settings.surroundings else None
         run = _Run(source, settings, shape, RunFolder(Path(out), record), ranks, device, surroundings, test)
-        run.fit(progress=progress)
+        with denormals_flushed():  # from the first step on: a resumed run rounds as any other
+            run.fit(progress=progress)
         path = Path(out) / NETWORK
         if ranks.first:
             run.finish(scene, task, path, record)
