@@ -110,8 +110,7 @@ class RispNetwork(nn.Module):
 def denormals_flushed() -> Iterator[None]:
     """Numbers below 1e-38 are taken for zero within.
 
-    Swish makes such numbers of strongly negative ones, as some networks have them in every picture's background, and processors
-    compute with them ten times as slowly.
+    Swish makes such numbers of strongly negative ones, and processors compute with them many times as slowly.
     """
     before = float(torch.tensor(1e-39) * torch.tensor(1.0)) == 0.0  # PyTorch does not tell the setting
     torch.set_flush_denormal(True)

@@ -126,7 +126,8 @@ class RispLoss(PictureLoss):
     ) -> RispLoss | None:  # fmt: skip
         """Weighed by what so many looks of the training domain do to the predictions (``Loss.whitened``).
 
-        None without a task, and where a part of the look is looked for: its trace would be taken for an error.
+        None without a task, where a part of the look is looked for (its trace would be taken for an error), and where the looks
+        change nothing.
         """
         if self.task is None:
             return None
@@ -139,7 +140,10 @@ class RispLoss(PictureLoss):
         with torch.no_grad():
             usual = plain.observe(scene, states, values, frames)
             seen = torch.cat([plain.observe(scene, states, {**values, **look}, frames) for look in drawn])
-        weighed.whitening = Whitening.of(seen - usual)
+        errors = seen - usual
+        if not errors.any():
+            return None
+        weighed.whitening = Whitening.of(errors)
         return weighed
 
     def _weighed(self, outputs: torch.Tensor) -> torch.Tensor:
