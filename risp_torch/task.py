@@ -23,18 +23,15 @@ class RispTask:
         head: what the network reads.
         domains: the three rendering domains.
         gamma: starting point for the weight of the gradient loss (RISP, B.2), of the paper preset.
-        quick_gamma: the same of the quick preset, whose small network and few pictures bear less.
     """
 
     head: StateHead
     domains: Domains
     gamma: float
-    quick_gamma: float = 0.3
 
     def to_json(self) -> dict[str, Any]:
         """Everything in values that JSON can hold."""
-        given = {"gamma": self.gamma, "quick_gamma": self.quick_gamma}
-        return {"head": self.head.to_json(), "domains": self.domains.to_json()} | given
+        return {"head": self.head.to_json(), "domains": self.domains.to_json(), "gamma": self.gamma}
 
 
 def load_task(name: str, scene: Scene) -> RispTask:

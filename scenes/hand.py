@@ -126,7 +126,7 @@ def make_task(scene: Scene) -> RispTask:
         for name, spread in default_psi(scene).spreads.items()
     }
     psi = RenderingParameters(scene, looks)
-    return RispTask(head, Domains.usual(scene, psi, target=PhotorealDomain()), gamma=100.0, quick_gamma=0.04)
+    return RispTask(head, Domains.usual(scene, psi, target=PhotorealDomain()), gamma=100.0)
 
 
 def make_trials() -> dict[str, Trial]:

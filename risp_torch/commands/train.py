@@ -23,12 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--preset", choices=("quick", "paper"), default="quick", help="quick (default), or RISP's own settings")
     gamma = how.add_mutually_exclusive_group()
     gamma.add_argument("--gamma", type=float, help="weight of the gradient loss (default: the preset's; paper: the scene's)")
-    gamma.add_argument("--no-grad", action="store_true", help="leave the gradient loss out: domain randomisation alone")
+    gamma.add_argument("--no-grad", action="store_true", help="leave dI/dpsi out, loss and moves: domain randomisation alone")
     how.add_argument(
         "--regulariser", choices=("error", "outputs"), help="gradient of the error (Eq. 12, default) or of all outputs (Eq. 10)"
     )
     how.add_argument("--norm", choices=("norm", "squared"), help="of the gradient (default norm)")
     how.add_argument("--interval", type=positive_int, metavar="N", help="steps from one with the gradient loss to the next")
+    how.add_argument(
+        "--moves", type=float, metavar="SHARE", help="of the way to other appearances that pictures are moved along dI/dpsi"
+    )
     how.add_argument("--epochs", type=positive_int)
     how.add_argument("--batch", type=positive_int, dest="batch_size", help="pictures of a step")
     how.add_argument("--learning-rate", type=float, help="of Adam at the start")
@@ -83,15 +86,17 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError(f"{without[0]} is for pictures rendered as they are needed, and --data has its own: leave one out")
     if options.verify and not options.data:
         raise UserError("--verify compares the files of a dataset: add --data DIR, or leave it out")
-    if options.no_grad and (options.regulariser or options.norm):
-        raise UserError("--no-grad leaves the gradient loss out, which --regulariser and --norm change: leave one out")
+    if options.no_grad and (options.regulariser or options.norm or options.moves):
+        raise UserError("--no-grad leaves dI/dpsi out, which --regulariser, --norm and --moves are about: leave one out")
 
 
 def _settings(options: argparse.Namespace, task: Any) -> Any:
     """The preset with the options' changes."""
     from risp_torch.training import preset
 
-    names = ("gamma", "regulariser", "norm", "interval", "epochs", "batch_size", "learning_rate", "width", "head", "seed")
+    names = (
+        "gamma", "regulariser", "norm", "interval", "moves", "epochs", "batch_size", "learning_rate", "width", "head", "seed",
+    )  # fmt: skip
     changes = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.network_precision:
         changes["precision"] = options.network_precision
@@ -100,7 +105,7 @@ def _settings(options: argparse.Namespace, task: Any) -> Any:
     if options.plain_exposures:
         changes["exposures"] = False
     if options.no_grad:
-        changes |= {"regulariser": "none", "gamma": 0.0}
+        changes |= {"regulariser": "none", "gamma": 0.0, "moves": 0.0}
     return preset(options.preset, task, **changes)
 
 

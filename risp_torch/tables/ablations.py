@@ -30,8 +30,8 @@ _TOGETHER = 4  # points of a landscape that are simulated together and then kept
 def configs_unit(variant: str, configs: str, *, preset: TablePreset, folder: Path | str, progress: bool = True) -> dict[str, Any]:
     """Train one network and follow its error on unseen appearances, epoch by epoch (the paper's figure 6a).
 
-    Training and test pictures are the rasteriser's, without patterned surroundings and other exposures: the entries of psi are
-    all that varies.
+    Training and test pictures are the rasteriser's, without patterned surroundings, other exposures and moves: the entries of
+    psi are all that varies.
 
     Args:
         variant: "no-grad" or "full".
@@ -59,7 +59,7 @@ def configs_unit(variant: str, configs: str, *, preset: TablePreset, folder: Pat
     training = training_preset(
         preset.training, task, seed=preset.seed,
         **dict(preset.changes) | {"epochs": preset.curve_epochs, "width": preset.curve_width, "gamma": preset.curve_gamma},
-        surroundings=False, exposures=False,
+        surroundings=False, exposures=False, moves=0.0,
     )  # fmt: skip
     if variant == "no-grad":
         training = replace(training, regulariser="none", gamma=0.0)

@@ -78,7 +78,7 @@ def training_settings(plan: TablePlan, task: RispTask, variant: str) -> TrainSet
     """Settings of a training, with the loss on rendering gradients or without."""
     from risp_torch.training import preset
 
-    without = {"regulariser": "none", "gamma": 0.0} if variant == "no-grad" else {}
+    without = {"regulariser": "none", "gamma": 0.0, "moves": 0.0} if variant == "no-grad" else {}
     return preset(plan.preset.training, task, seed=plan.preset.seed, **(dict(plan.preset.changes) | without))
 
 

@@ -21,6 +21,7 @@ from risp_torch.training.exposure import exposed
 from risp_torch.training.feed import Feed
 from risp_torch.training.logs import TEST, Board, write_table
 from risp_torch.training.losses import error_and_its_gradient, error_and_jacobian, state_error
+from risp_torch.training.moves import Moves
 from risp_torch.training.ranks import Ranks, joined_ranks, rank_from_environment
 from risp_torch.training.settings import TrainSettings
 from risp_torch.training.surroundings import Surroundings
@@ -75,7 +76,9 @@ def train(
             RunFolder.open_or_create(out, {**record, **tested, "ranks": ranks.count, "device": device.type})
         ranks.wait()
         surroundings = Surroundings(task.domains.training.parameters) if settings.surroundings else None
-        run = _Run(source, settings, shape, RunFolder(Path(out), record), ranks, device, surroundings, test)
+        fixed = None if surroundings is None else surroundings.column
+        moves = Moves(task.domains.training.parameters, settings.moves, fixed=fixed) if settings.moves > 0 else None
+        run = _Run(source, settings, shape, RunFolder(Path(out), record), ranks, device, surroundings, moves, test)
         with denormals_flushed():  # from the first step on: a resumed run rounds as any other
             run.fit(progress=progress)
         path = Path(out) / NETWORK
@@ -110,15 +113,15 @@ class _Run:
 
     def __init__(
         self, source: Source, settings: TrainSettings, shape: NetworkSettings, folder: RunFolder, ranks: Ranks,
-        device: torch.device, surroundings: Surroundings | None, test: TestSet | None,
+        device: torch.device, surroundings: Surroundings | None, moves: Moves | None, test: TestSet | None,
     ) -> None:  # fmt: skip
-        self.surroundings = surroundings
+        self.surroundings, self.moves = surroundings, moves
         self.test = None if test is None else (test.images, test.outputs)
         self.source, self.settings, self.folder, self.ranks, self.device = source, settings, folder, ranks, device
         trained = len(source) - held_out(len(source), settings)
         self.feed = Feed(
             source, trained, settings.batch_size, seed=settings.seed, ranks=ranks,
-            jacobian=settings.weighted or (surroundings is not None and surroundings.column is not None),
+            jacobian=settings.weighted or moves is not None or (surroundings is not None and surroundings.column is not None),
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
@@ -167,7 +170,9 @@ class _Run:
         return row if self.test is None else row | {TEST: self._tested()}
 
     def _varied(self, batch: Batch, derivatives: bool, *, seed: tuple[int, ...]) -> Batch:
-        """The batch in other surroundings and exposures."""
+        """The batch in other appearances, surroundings and exposures."""
+        if self.moves is not None:
+            batch = self.moves(batch, seed=seed)
         if self.surroundings is not None:
             batch = self.surroundings(batch, seed=seed, derivatives=derivatives)
         if self.settings.exposures:

@@ -1,0 +1,71 @@
+"""Training pictures moved along dI/dpsi: what the renderer makes of the same appearances, and what is left alone."""
+
+import pytest
+import torch
+
+from risp_torch import Direction, Factor, RenderingParameters, Scene, image_jacobian
+from risp_torch.dataset import Batch
+from risp_torch.training.moves import BEYOND, PLAIN, TURN, Moves
+from tests.reference import small_scenes
+
+SUN = {"light.key.intensity": Factor(0.6, 1.2, tied=True)}
+AIM = {"light.key.direction": Direction(azimuth=(-3.0, 3.0), elevation=(0.4, 1.3))}
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    return small_scenes.make_scene(size=16)
+
+
+def rendered(scene: Scene, psi: torch.Tensor, parameters: RenderingParameters) -> Batch:
+    poses = scene.rigid_inputs(scene.table.values()).body_q0.expand(len(psi), -1, -1)
+    with torch.no_grad():
+        images, columns = image_jacobian(scene, poses, psi, parameters)
+    return Batch(images.clamp(0.0, 1.0).float(), columns.half(), torch.zeros(len(psi), 9), psi)
+
+
+def test_a_brighter_sun_is_what_the_renderer_makes_of_it(scene: Scene) -> None:
+    """Pictures are linear in the brightness: the first order is all there is."""
+    parameters = RenderingParameters(scene, SUN)
+    psi = parameters.sample(6, seed=1).float()
+    batch, moves = rendered(scene, psi, parameters), Moves(parameters, 1.0)
+    moved, steps = moves(batch, seed=(1, 2)), moves.steps(psi, seed=(1, 2))
+    wanted = rendered(scene, psi + steps, parameters)
+    assert batch.images.max() < 1.0 and wanted.images.max() < 1.0  # no kink
+    assert (moved.images - batch.images).abs().max() > 0.05
+    torch.testing.assert_close(moved.images, wanted.images, rtol=2e-3, atol=1e-3)  # derivatives are kept in half precision
+
+
+def test_states_psi_and_derivatives_are_left_alone(scene: Scene) -> None:
+    parameters = RenderingParameters(scene, SUN | AIM)
+    batch = rendered(scene, parameters.sample(4, seed=3).float(), parameters)
+    moved = Moves(parameters, 0.5)(batch, seed=(0,))
+    assert moved.psi is batch.psi and moved.jacobian is batch.jacobian and moved.outputs is batch.outputs
+    assert moved.images.min() >= 0.0 and moved.images.max() <= 1.0
+
+
+def test_steps_go_towards_drawn_appearances_and_lights_turn_little(scene: Scene) -> None:
+    parameters = RenderingParameters(scene, SUN | AIM)
+    psi = parameters.sample(2000, seed=4).float()
+    whole, half = (Moves(parameters, share).steps(psi, seed=(5,)) for share in (1.0, 0.5))
+    torch.testing.assert_close(half, 0.5 * whole)
+    still = (whole == 0).all(dim=1)
+    assert 0.8 * PLAIN < still.float().mean() < 1.2 * PLAIN
+    turning = torch.tensor(["direction" in label for label in parameters.labels])
+    assert turning.sum() == 2
+    assert 0.9 * TURN < whole[:, turning].abs().max() <= TURN
+    ends = (psi + whole)[~still][:, ~turning]
+    assert 0.95 * BEYOND < ends.abs().max() <= BEYOND + 1e-6
+
+
+def test_the_entry_with_patterns_is_not_moved(scene: Scene) -> None:
+    parameters = RenderingParameters(scene, SUN | AIM)
+    steps = Moves(parameters, 1.0, fixed=1).steps(parameters.sample(50, seed=6).float(), seed=(7,))
+    assert (steps[:, 1] == 0).all() and (steps[:, [0, 2]] != 0).any(dim=0).all()
+
+
+def test_the_same_seed_gives_the_same_steps(scene: Scene) -> None:
+    parameters = RenderingParameters(scene, SUN)
+    psi, moves = parameters.sample(20, seed=8).float(), Moves(parameters, 1.0)
+    one, same, other = (moves.steps(psi, seed=seed) for seed in ((0, 1), (0, 1), (0, 2)))
+    assert torch.equal(one, same) and not torch.equal(one, other)
