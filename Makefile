@@ -11,10 +11,11 @@ demo: $(STAMP)
 
 # One process per working precision, side by side: much of their time is compilation, which takes one core. PyTorch gets one thread in
 # each: beside another process its threads wait for one another, which made small networks four times slower on two cores.
+# Programs that tests start find compiled modules, whatever the shell says of them (PYTHONDONTWRITEBYTECODE).
 # Tests that start programs come last: these find the kernels that the f32 tests before them have left in the cache.
 # Every step runs even when an earlier one fails; the f64 tests report when all have ended.
 test: $(STAMP)
-	@export OMP_NUM_THREADS=1; status=0; log=$$(mktemp); \
+	@export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); \
 	$(BIN)/python -m ruff check . || status=1; \
 	$(BIN)/python -m pytest -q --durations=25 tests/f64 > $$log 2>&1 & f64=$$!; \
 	$(BIN)/python -m pytest -q --durations=25 -m "not processes" tests/f32 || status=1; \

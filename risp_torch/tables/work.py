@@ -126,9 +126,10 @@ def _started(plan: TablePlan, name: str, since: float, processes: int) -> subpro
     """A worker with its share of the cores, which writes into a log of its own."""
     threads = str(max(1, len(os.sched_getaffinity(0)) // processes))
     logs = plan.out / "logs"
-    write_text(logs / f"plan-{name}.json", plan.to_json())
+    own = logs / f"plan-{name}-{os.getpid()}.json"  # another command may work on the same folder
+    write_text(own, plan.to_json())
     environment = os.environ | {"OMP_NUM_THREADS": threads, "TI_CPU_MAX_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
-    given = (logs / f"plan-{name}.json", since, os.getpid(), threads)
+    given = (own, since, os.getpid(), threads)
     command = [sys.executable, "-m", "risp_torch.tables.worker", *map(str, given)]
     with open(logs / f"worker-{name}.log", "ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)

@@ -23,11 +23,15 @@ os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "0")
 import taichi as ti  # noqa: E402  (the banner is switched off first)
 
 from ti_sim.base.errors import UserError  # noqa: E402
+from ti_sim.base.frontend import pass_importer_by, read_sources_once  # noqa: E402
 
 __all__ = ["Runtime", "compiled_lightly", "compiled_plainly", "require", "start", "ti"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+pass_importer_by(ti.lang.kernel_impl)
+read_sources_once(ti.lang.kernel_impl)
 
 _PRECISIONS = ("f32", "f64")
 _DEVICES = ("auto", "cpu", "cuda")
