@@ -186,6 +186,37 @@ def of(names: set[str], *packages: str) -> set[str]:
     return {name for name in names if name.split(".")[0] in packages}
 
 
+def test_kernels_of_classes_and_kernels_of_one_name_stay_what_they_are(tmp_path: Path) -> None:
+    """A class's kernel is still seen to be one, and sources are kept by function, not by name."""
+    (tmp_path / "counting.py").write_text(
+        "from ti_sim.base.runtime import ti\n"
+        "@ti.data_oriented\n"
+        "class Counter:\n"
+        "    def __init__(self, step):\n"
+        "        self.step = step\n"
+        "    @ti.kernel\n"
+        "    def after(self, x: int) -> int:\n"
+        "        return x + self.step\n"
+        "@ti.kernel\n"
+        "def changed(x: int) -> int:\n"
+        "    return 2 * x\n"
+        "doubled = changed\n"
+        "@ti.kernel\n"
+        "def changed(x: int) -> int:\n"
+        "    return 3 * x\n",
+        encoding="utf-8",
+    )
+    out = printed(
+        "import ti_sim\n"
+        "from ti_sim.base.runtime import ti\n"
+        "ti_sim.start(device='cpu')\n"
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import counting\n"
+        "print(counting.Counter(3).after(4), counting.Counter(5).after(4), counting.doubled(7), counting.changed(7))"
+    )
+    assert out.split() == ["7", "9", "14", "21"]
+
+
 def test_taichi_has_one_door() -> None:
     doors = [path for room in ROOMS for path, tree in sources(room) if of(imported(tree), "taichi")]
     assert doors == [ROOMS["ti_sim"] / "base" / "runtime.py"]
