@@ -10,8 +10,7 @@ demo: $(STAMP)
 	$(BIN)/python -m scenes.demo
 
 # Two lanes side by side, as much of their time is compilation, which takes one core; each process has one working precision. The f64
-# tests are the longer part: those of control and of networks wait for the end of the other lane. PyTorch gets one thread in each:
-# beside another process its threads wait for one another, which made small networks four times slower on two cores.
+# tests are the longer part: those of control and of networks wait for the end of the other lane. PyTorch gets one thread in each.
 # Programs that tests start find compiled modules, whatever the shell says of them (PYTHONDONTWRITEBYTECODE), and come after the other
 # f32 tests, which leave their kernels in the cache.
 # Every step runs even when an earlier one fails; the f64 lane reports when all have ended.

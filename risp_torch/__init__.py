@@ -1,5 +1,11 @@
 """What is learnt: the torch bridge, scenes, inversion, reports and the command line."""
 
+import os
+
+# Before torch comes: its threads sleep while they wait. Spinning, those of two processes on the same cores keep each other from
+# working, and a small network takes twenty times as long.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 from risp_torch.gradients import check_film_gradient, check_torch
 from risp_torch.inversion import (
     Inversion,

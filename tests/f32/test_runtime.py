@@ -217,6 +217,13 @@ def test_kernels_of_classes_and_kernels_of_one_name_stay_what_they_are(tmp_path:
     assert out.split() == ["7", "9", "14", "21"]
 
 
+def test_threads_of_torch_sleep_while_they_wait_unless_the_user_says_otherwise() -> None:
+    source = "import risp_torch, os, torch; print(os.environ['OMP_WAIT_POLICY'])"
+    assert printed(source, env={"OMP_WAIT_POLICY": "ACTIVE"}) == "ACTIVE"
+    unset = f"import os; os.environ.pop('OMP_WAIT_POLICY', None); {source}"
+    assert printed(unset) == "PASSIVE"
+
+
 def test_taichi_has_one_door() -> None:
     doors = [path for room in ROOMS for path, tree in sources(room) if of(imported(tree), "taichi")]
     assert doors == [ROOMS["ti_sim"] / "base" / "runtime.py"]
