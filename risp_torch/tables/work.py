@@ -93,6 +93,8 @@ def work(plan: TablePlan, *, processes: int, rank: int = 0, progress: bool = Tru
                 worker.terminate()
         for worker in workers:
             worker.wait()
+        for own in (plan.out / "logs").glob(_plan_file(f"{rank}-*")):
+            own.unlink()
     failures = {name: record for name in units if (record := failed(plan.out / name, since=since)) is not None}
     missing = [name for name in units if name not in failures and done(plan.out / name) is None]
     lost = [_sentence(plan, f"{rank}-{n}", worker.returncode) for n, worker in enumerate(workers) if worker.returncode]
@@ -122,11 +124,16 @@ def keep_settings(plan: TablePlan) -> None:
         raise UserError(f"results of other settings are not mixed: {error}") from None
 
 
+def _plan_file(name: str) -> str:
+    """For this process alone: another command may work on the same folder."""
+    return f"plan-{name}-of-{os.getpid()}.json"
+
+
 def _started(plan: TablePlan, name: str, since: float, processes: int) -> subprocess.Popen[bytes]:
     """A worker with its share of the cores, which writes into a log of its own."""
     threads = str(max(1, len(os.sched_getaffinity(0)) // processes))
     logs = plan.out / "logs"
-    own = logs / f"plan-{name}-{os.getpid()}.json"  # another command may work on the same folder
+    own = logs / _plan_file(name)
     write_text(own, plan.to_json())
     environment = os.environ | {"OMP_NUM_THREADS": threads, "TI_CPU_MAX_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
     given = (own, since, os.getpid(), threads)

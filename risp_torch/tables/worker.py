@@ -95,7 +95,6 @@ def main() -> int:
     from ti_sim.base.runtime import start
 
     plan = TablePlan.from_json(Path(plan_file).read_text(encoding="utf-8"))
-    Path(plan_file).unlink()
     torch.set_num_threads(int(threads))
     start(device=plan.device, precision="f32", threads=int(threads))
     work_through(plan, since=float(since))

@@ -158,6 +158,7 @@ def test_kills_change_no_number(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
     outcome = work(killed, processes=1, progress=False)
+    assert [path.name for path in (killed.out / "logs").iterdir()] == ["worker-0-0.log"]
     assert outcome.status == 0 and not outcome.missing
     for name in names:
         results = [json.loads((folder / name / "result.json").read_text()) for folder in (asked.out, killed.out)]
