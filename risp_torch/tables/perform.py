@@ -75,7 +75,7 @@ def _network(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
 
 
 def training_settings(plan: TablePlan, task: RispTask, variant: str) -> TrainSettings:
-    """Settings of a training, with the loss on rendering gradients or without."""
+    """Settings of a training, with rendering gradients (their loss, and moves along them) or without."""
     from risp_torch.training import preset
 
     without = {"regulariser": "none", "gamma": 0.0, "moves": 0.0} if variant == "no-grad" else {}

@@ -24,7 +24,8 @@ class TrainSettings:
 
     Attributes:
         gamma: weight of the gradient loss at the end of its warm-up.
-        regulariser: "error" (RISP, Eq. 12), "outputs" (Eq. 10) or "none" (no-grad: domain randomisation alone).
+        regulariser: "error" (RISP, Eq. 12), "outputs" (Eq. 10) or "none"; without ``moves``, too, that is no-grad: domain
+            randomisation alone.
         norm: "norm" or "squared", see ``losses``.
         interval: steps from one with the gradient loss, so many times as heavy, to the next, as its second derivatives
             take most of a step's time (Karras et al., CVPR 2020, appendix B: lazy regularisation); 1 has it in every step.
