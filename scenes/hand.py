@@ -9,6 +9,7 @@ of a turn.
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -140,8 +141,9 @@ def make_trials() -> dict[str, Trial]:
     pulses = {
         "unknowns": tuple(_commands(IMITATED)), "truth": _commands(IMITATED), "guess": _draw_guess, "random": _draw_pulses,
         "average": _commands(dict.fromkeys(NAMES, (0.5, 20.0))),
-        "search": WideSteps(widths=(0.1,) * 5 + (0.05,) * 4, reach=2, trial_rounds=3), "starts": 4,
+        "starts": 4,
     }  # fmt: skip
+    search = WideSteps(widths=(0.1,) * 5 + (0.05,) * 4, reach=2, trial_rounds=3)
 
     def draw(random: np.random.Generator) -> dict[str, float]:
         return dict(zip(stiffness, random.uniform(0.005, 1.0, size=len(stiffness)).tolist(), strict=True))
@@ -154,9 +156,12 @@ def make_trials() -> dict[str, Trial]:
             starts=2, refine=5,
             unseen=_unseen_pulses,
         ),
-        "imitate": Trial(**pulses, measure="motion", refine=4, unseen=lambda: {"softer hand": _pulsed(stiffness=0.7)}),
+        "imitate": Trial(
+            **pulses, search=replace(search, settling=4, whiten=True), measure="motion", refine=4,
+            unseen=lambda: {"softer hand": _pulsed(stiffness=0.7)},
+        ),
         "reach": Trial(
-            **pulses, measure="final", refine=8, options={"frames": GOAL}, initial=_draw_start, sampling="last",
+            **pulses, search=search, measure="final", refine=8, options={"frames": GOAL}, initial=_draw_start, sampling="last",
         ),
     }  # fmt: skip
 
