@@ -136,8 +136,8 @@ def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
             log_level=ti.ERROR,
             offline_cache=True,
             fast_math=False,
-            # f64 is for checks, whose kernels are compiled once and run briefly: without Taichi's search for common subexpressions
-            # they take two thirds of the time to compile, and run up to a third slower (the rasteriser) or as fast (the solvers).
+            # f64 is for checks, whose kernels run briefly: without Taichi's search for common subexpressions they take two thirds
+            # of the time to compile, and run up to a third slower (the rasteriser) or as fast (the solvers).
             opt_level=0 if precision == "f64" else 1,
             offline_cache_file_path=str(_cache_folder()),
             **options,
