@@ -9,21 +9,21 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 demo: $(STAMP)
 	$(BIN)/python -m scenes.demo
 
-# Two lanes side by side, as much of their time is compilation, which takes one core; each process has one working precision. PyTorch
-# gets one thread in each. Programs that tests start find compiled modules, whatever the shell says of them
-# (PYTHONDONTWRITEBYTECODE), and come after the other f32 tests, which leave their kernels in the cache. What the documents promise
-# needs kernels of its own, and comes after the f64 tests, so that both lanes take about as long.
-# Every step runs even when an earlier one fails; the f64 lane reports when both have ended.
-DOCUMENTS := tests/f32/test_readme.py
-PYTEST := $(BIN)/python -m pytest -q
+# Two lanes side by side, as much of their time is compilation, which takes one core; each process has one working precision. The f64
+# tests are the longer part: those of control and of networks wait for the end of the other lane. PyTorch gets one thread in each.
+# Programs that tests start find compiled modules, whatever the shell says of them (PYTHONDONTWRITEBYTECODE), and come after the other
+# f32 tests, which leave their kernels in the cache.
+# Every step runs even when an earlier one fails; the f64 lane reports when all have ended.
+SHARED := $(wildcard tests/f64/test_control*.py) $(addprefix tests/f64/test_,network.py risp_losses.py whitening.py)
 
 test: $(STAMP)
 	@export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); \
 	$(BIN)/python -m ruff check . || status=1; \
-	( $(PYTEST) --durations=25 tests/f64; f64=$$?; $(PYTEST) --durations=10 $(DOCUMENTS) && exit $$f64 ) > $$log 2>&1 & lane=$$!; \
-	$(PYTEST) --durations=25 -m "not processes" tests/f32 --ignore=$(DOCUMENTS) || status=1; \
-	$(PYTEST) --durations=10 -m processes tests/f32 --ignore=$(DOCUMENTS) || status=1; \
-	wait $$lane || status=1; cat $$log; rm -f $$log; \
+	$(BIN)/python -m pytest -q --durations=25 tests/f64 $(addprefix --ignore=,$(SHARED)) > $$log 2>&1 & f64=$$!; \
+	$(BIN)/python -m pytest -q --durations=25 -m "not processes" tests/f32 || status=1; \
+	$(BIN)/python -m pytest -q --durations=10 -m processes tests/f32 || status=1; \
+	$(BIN)/python -m pytest -q --durations=10 $(SHARED) || status=1; \
+	wait $$f64 || status=1; cat $$log; rm -f $$log; \
 	exit $$status
 
 bench: $(STAMP)

@@ -19,7 +19,7 @@ from ti_sim.base.arrays import (
 )
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.parallel import spread_of
-from ti_sim.base.runtime import compiled_lightly, require
+from ti_sim.base.runtime import compiled_briefly, require
 from ti_sim.rigid import element_plan, world_plan
 from ti_sim.rigid.dynamics import STATE_SIZE
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
@@ -82,7 +82,7 @@ class RigidSolver:
         self.settings = settings
         self._arrays: dict[str, ModelArrays] = {}
 
-    @compiled_lightly
+    @compiled_briefly
     def rollout(self, inputs: RigidInputs, frames: int, *, adjoint: Adjoint | None = None) -> RigidRollout:
         """Simulate ``frames`` frame intervals.
 
@@ -123,7 +123,7 @@ class RigidSolver:
         mark_diverged_frames(body_q, body_qd, diverged, self.settings.substeps)
         return result
 
-    @compiled_lightly
+    @compiled_briefly
     def rollout_adjoint(self, rollout: RigidRollout, body_q_bar: Array, body_qd_bar: Array) -> RigidInputs:
         """Adjoint of ``rollout``: from the adjoints of the frames to those of every input.
 
