@@ -10,11 +10,12 @@ demo: $(STAMP)
 	$(BIN)/python -m scenes.demo
 
 # Two lanes side by side, as much of their time is compilation, which takes one core; each process has one working precision. The f64
-# tests are the longer part: those of control and of networks wait for the end of the other lane. PyTorch gets one thread in each.
+# tests are the longer part: some of those of control and of networks wait for the end of the other lane. PyTorch gets one thread
+# in each.
 # Programs that tests start find compiled modules, whatever the shell says of them (PYTHONDONTWRITEBYTECODE), and come after the other
 # f32 tests, which leave their kernels in the cache.
 # Every step runs even when an earlier one fails; the f64 lane reports when all have ended.
-SHARED := $(wildcard tests/f64/test_control*.py) $(addprefix tests/f64/test_,network.py risp_losses.py whitening.py)
+SHARED := $(addprefix tests/f64/test_,control.py controls.py control_gear_walker.py network.py risp_losses.py)
 
 test: $(STAMP)
 	@export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); \

@@ -78,7 +78,7 @@ class _Refinement:
         """The better of the point and what one round of steps finds."""
         at = linearise(self.scene, self.comparison, self.unknowns, self.unknowns.physical_values(point))
         dampings = DAMPINGS if self.thorough else DAMPINGS[1:2]
-        steps = [length * newton_step(at, damping=damping) for damping in dampings for length in LENGTHS]
+        steps = [length * step for step in (newton_step(at, damping=damping) for damping in dampings) for length in LENGTHS]
         found, lowest = self._best(point, np.array(steps))
         if lowest < loss * (1 - 1e-6):
             return found, lowest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,16 @@ class Linearisation:
     def loss(self) -> float:
         """Mean squared residual, without smoothness."""
         return float((self.residual**2).mean())
+
+    @cached_property
+    def normal_equations(self) -> tuple[np.ndarray, np.ndarray]:
+        """J^T J [K, K] and J^T r [K], without smoothness; once for all steps that begin here."""
+        count = self.jacobian.shape[1]
+        normal, gradient = self.residual.new_zeros((count, count)).double(), self.residual.new_zeros(count).double()
+        for jacobian, residual in _frames(self):
+            normal += jacobian.T @ jacobian
+            gradient += jacobian.T @ residual
+        return normal.cpu().numpy(), gradient.cpu().numpy()
 
 
 @dataclass(frozen=True)
@@ -155,7 +166,7 @@ def along_weak_directions(
     room = np.maximum(np.minimum(at.scaled - low, high - at.scaled) / ranges, 0.1 * step)
     jacobian = at.jacobian
     for _ in range(rounds if count > 1 else 0):
-        values, vectors = np.linalg.eigh(_normal_equations(replace(at, jacobian=jacobian))[0])
+        values, vectors = np.linalg.eigh(replace(at, jacobian=jacobian).normal_equations[0])
         response = np.sqrt(np.maximum(values, 1e-30 * max(values.max(), 1e-30)))
         steps = step * np.clip(response.max() / response, 1.0, widest)
         steps = np.minimum(steps, (room[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
@@ -170,7 +181,7 @@ def along_weak_directions(
 
 def newton_step(at: Linearisation, *, damping: float = 1e-6) -> np.ndarray:
     """Levenberg-Marquardt step of the unknowns, [K] in parts of their ranges."""
-    normal, gradient = _normal_equations(at)
+    normal, gradient = at.normal_equations
     normal, gradient = normal + at.prior, gradient + at.pull
     ridge = damping * np.trace(normal) / len(normal) + 1e-300
     return np.linalg.solve(normal + ridge * np.eye(len(normal)), gradient)
@@ -178,7 +189,7 @@ def newton_step(at: Linearisation, *, damping: float = 1e-6) -> np.ndarray:
 
 def weakest_direction(at: Linearisation) -> np.ndarray:
     """Unit direction [K] (in parts of the ranges) that changes the film, and what smoothness adds, least."""
-    normal, _ = _normal_equations(at)
+    normal, _ = at.normal_equations
     return np.linalg.eigh(normal + at.prior)[1][:, 0]
 
 
@@ -215,7 +226,7 @@ def uncertainty(at: Linearisation, unknowns: Unknowns, *, floor: float | None = 
         unknowns: of the inversion.
         floor: variance of the observations below which no target is exact (``Loss.floor``); eight-bit pictures' by default.
     """
-    film, _ = _normal_equations(at)
+    film, _ = at.normal_equations
     count = len(film)
     floor = _QUANTISATION if floor is None else floor
     together = _lasting(at) if at.comparison.loss.lasting else 1.0
@@ -283,16 +294,6 @@ def compression_shift(at: Linearisation, estimate: torch.Tensor, unknowns: Unkno
 
 
 _QUANTISATION = (1 / 255) ** 2 / 12  # variance of eight-bit pictures: no film is better than that
-
-
-def _normal_equations(at: Linearisation) -> tuple[np.ndarray, np.ndarray]:
-    """J^T J [K, K] and J^T r [K]."""
-    count = at.jacobian.shape[1]
-    normal, gradient = at.residual.new_zeros((count, count)).double(), at.residual.new_zeros(count).double()
-    for jacobian, residual in _frames(at):
-        normal += jacobian.T @ jacobian
-        gradient += jacobian.T @ residual
-    return normal.cpu().numpy(), gradient.cpu().numpy()
 
 
 def _block_scores(at: Linearisation) -> np.ndarray:
