@@ -3,6 +3,10 @@
 What a network reads of a picture wavers as edges move through the pixels. The waves are small beside what the network reads over
 the whole film, yet their slopes are not: the loss has dents everywhere, in which a search along its gradient ends. Differences
 over a good part of the allowed range average over them, and so does the loss of all the points that such a difference takes.
+
+The mean of what these points show is smooth, too, but it is not what their middle shows where observations bend: with a second
+derivative H along an unknown, points w to either side of it are off by H w^2 / 2, always to the same side. The last rounds,
+whose ends are averaged in any case, look at the middle itself.
 """
 
 from __future__ import annotations
@@ -42,7 +46,8 @@ class WideSteps:
             between knots, which takes fewer worlds than if every row changed by itself (1).
         trial_rounds: rounds that every start takes; then the best one goes on alone.
         settling: last rounds, each of whose steps is taken whatever its loss, and the mean of where these lead is the estimate:
-            near the minimum the dents decide which loss is lower, and they differ from point to point. 0 ends at the lowest loss.
+            near the minimum the dents decide which loss is lower, and they differ from point to point. Their residuals are those
+            of the point itself. 0 ends at the lowest loss.
         whiten: whether the settling rounds are taken once more with whitened observations (``settle_whitened``), where the loss
             knows how to whiten them.
 
@@ -120,8 +125,8 @@ def wide_gauss_newton(
     """Levenberg-Marquardt steps with differences over wide steps, from every start and then from the best one.
 
     A round takes two worlds for each direction (an unknown, or a knot of a sequence), one on either side. Their mean stands for
-    the observations at the point, their differences for the Jacobian, and the mean of their losses for the loss. A step after
-    which that is larger is taken back, and a shorter one tried.
+    the observations at the point (settling rounds have a world there), their differences for the Jacobian, and the mean of their
+    losses for the loss. A step after which that is larger is taken back, and a shorter one tried.
 
     Args:
         scene, comparison, unknowns: of the inversion.
@@ -145,7 +150,7 @@ def wide_gauss_newton(
         settled = number > rounds - settings.settling
         losses = np.full(len(points), np.nan)
         for start in going:
-            points[start] = search.better(points[start], search.at(tried[start], number), any_loss=settled)
+            points[start] = search.better(points[start], search.at(tried[start], number, centered=settled), any_loss=settled)
             tried[start], losses[start] = search.step(points[start]), points[start].loss
         if not np.isfinite(losses[going]).any():
             raise DivergenceError("every start of the search diverged: take smaller steps (more substeps)", body="", step=0)
@@ -218,12 +223,12 @@ class _Search:
         self.smooth = unknowns.smoothness.matrix(self.ranges)
         self.directions = directions(unknowns, settings.spacing)
 
-    def at(self, point: np.ndarray, number: int) -> _Point:
-        """The point, moved away from the bounds by the width of round ``number``, and the worlds about it."""
+    def at(self, point: np.ndarray, number: int, *, centered: bool = False) -> _Point:
+        """The point, moved away from the bounds by the width of round ``number``, and the worlds about it; and at it."""
         width = self.settings.widths[min(number, len(self.settings.widths) - 1)]
         horizon = self.settings.horizon(number, self.comparison.last)
         center = np.clip(point, self.low + width * self.ranges, self.high - width * self.ranges)
-        normal, gradient, loss = self._equations(center, width, horizon)
+        normal, gradient, loss = self._equations(center, width, horizon, centered=centered)
         place = center / self.ranges
         pull = self.smooth @ place
         normal = normal + self.directions @ self.smooth @ self.directions.T
@@ -252,12 +257,16 @@ class _Search:
                 return np.clip(point.scaled + step @ self.directions * self.ranges, self.low, self.high)
             damping *= _RISE
 
-    def _equations(self, center: np.ndarray, width: float, horizon: int) -> tuple[np.ndarray, np.ndarray, float]:
-        """J^T J / P [M, M] and J^T r / P [M] of P observations along M directions, and the mean loss."""
+    def _equations(
+        self, center: np.ndarray, width: float, horizon: int, *, centered: bool
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """J^T J / P [M, M] and J^T r / P [M] of P observations along M directions, and the mean loss on either side.
+
+        The residual r is that of the centre itself, or of the mean over all worlds about it.
+        """
         rows, total, losses, alive = [], 0.0, 0.0, 0
-        target: torch.Tensor | None = None
+        target = self.comparison.target[: len(self.comparison.seen(horizon))]
         for above, below, finite in self._pairs(center, width, horizon):
-            target = self.comparison.target[: above.shape[1]]
             both = finite[: len(above)] & finite[len(above) :]
             pair = (above - below).flatten(1) / (2 * width)
             rows.append(torch.where(both[:, None], pair, torch.zeros_like(pair)))
@@ -266,9 +275,10 @@ class _Search:
             losses += float(mean_square(observed, target).sum())
             alive += int(finite.sum())
         normal, gradient = np.zeros((len(self.directions), len(self.directions))), np.zeros(len(self.directions))
-        if not alive or target is None:
+        (middle,), there = self._observe(center[None], horizon) if centered else ((total / max(alive, 1),), True)
+        if not alive or not there:
             return normal, gradient, math.inf
-        jacobian, residual = torch.cat(rows), (target - total / alive).flatten()
+        jacobian, residual = torch.cat(rows), (target - middle).flatten()
         count = len(residual)
         for part in torch.arange(count).split(2**16):  # in double precision, all at once may be gigabytes
             some = jacobian[:, part[0] : part[-1] + 1].double()
@@ -284,16 +294,18 @@ class _Search:
         count = max(1, min(32, self.comparison.worlds_at_once) // 2)
         for first in range(0, len(moves), count):
             some = moves[first : first + count]
-            rows = torch.as_tensor(np.concatenate([center + some, center - some]), dtype=bridge_dtype(), device=bridge_device())
-            try:
-                with torch.no_grad():
-                    observed, finite = self.comparison.observe(
-                        self.scene, self.unknowns.from_scaled(rows), worlds=len(rows), horizon=horizon
-                    )
-            except DivergenceError:  # none of these worlds stayed finite
-                target = self.comparison.target[: len(self.comparison.seen(horizon))]
-                observed, finite = target.expand(len(rows), *target.shape), torch.zeros(len(rows), dtype=torch.bool)
+            observed, finite = self._observe(np.concatenate([center + some, center - some]), horizon)
             yield observed[: len(some)], observed[len(some) :], finite
+
+    def _observe(self, points: np.ndarray, horizon: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Observations [k, n, ...] of the worlds at points [k, K], and which of them are finite [k]."""
+        rows = torch.as_tensor(points, dtype=bridge_dtype(), device=bridge_device())
+        try:
+            with torch.no_grad():
+                return self.comparison.observe(self.scene, self.unknowns.from_scaled(rows), worlds=len(rows), horizon=horizon)
+        except DivergenceError:  # none of these worlds stayed finite
+            target = self.comparison.target[: len(self.comparison.seen(horizon))]
+            return target.expand(len(rows), *target.shape), torch.zeros(len(rows), dtype=torch.bool)
 
 
 def directions(unknowns: Unknowns, spacing: int) -> np.ndarray:

@@ -123,6 +123,26 @@ def test_settling_ends_at_the_mean_of_where_the_last_steps_lead() -> None:
     assert len(history.losses) == 5
 
 
+class BentFilm(LinearFilm):
+    """What is observed bends upwards along every unknown."""
+
+    def observe(self, *arguments: object, **keywords: object) -> tuple[torch.Tensor, torch.Tensor]:
+        observations, finite = super().observe(*arguments, **keywords)
+        return torch.exp(observations), finite
+
+
+def test_settling_ends_at_the_truth_where_observations_bend() -> None:
+    """Points on either side of the truth show more than the truth does: their mean leads to where less is seen."""
+    matrix, truth = np.random.default_rng(5).uniform(0.2, 0.6, size=(9, 2)), np.array([[0.4, 1.1]])
+    film = BentFilm(matrix, truth)
+    film.target = torch.exp(film.target)
+    ends = {}
+    for settling in (0, 3):
+        ends[settling], _ = searched(film, sequence(1, 2), np.zeros((1, 2)), widths=(0.1,) * 12, reach=10.0, settling=settling)
+    np.testing.assert_allclose(ends[3], truth[0], atol=1e-3)
+    assert np.abs(ends[0] - truth[0]).max() > 0.01
+
+
 class MisreadLoss(StateLoss):
     """The true states as a network may read them in another look: off by the same in all frames, which is known beforehand."""
 
