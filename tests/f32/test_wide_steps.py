@@ -309,6 +309,13 @@ def test_one_world_that_diverges_takes_only_its_own_difference_away() -> None:
     assert step[0] == pytest.approx(0.0, abs=1e-9) and step[1] > 0.5
 
 
+def test_a_centre_that_diverges_counts_as_diverged_though_the_worlds_about_it_do_not() -> None:
+    film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: (rows - 0.5).abs().max(dim=1).values < 0.1)
+    search = _Search(None, film, sequence(2, 1), WideSteps(widths=(0.1,)))
+    sides, own = (search.at(np.array([0.5, 0.5]), 0, centered=centered) for centered in (False, True))
+    assert np.isfinite(sides.loss) and np.isinf(own.loss)
+
+
 def test_a_diverged_point_replaces_no_other_one_however_wide_its_differences() -> None:
     film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: rows[:, 0] < 0)
     search = _Search(None, film, sequence(2, 1), WideSteps(widths=(0.1, 0.05), reach=3.0))
