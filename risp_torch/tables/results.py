@@ -102,10 +102,22 @@ def state_cells(plan: TablePlan, renderer: str) -> Cells:
     return {key: cell for key, cell in cells.items() if cell is not None}
 
 
-def lowest(cells: Mapping[tuple[str, str], Cell], scene: str) -> str | None:
-    """The image-based method of lowest error on a scene; None where there is none."""
-    found = [cells[scene, method] for method in IMAGE_METHODS if (scene, method) in cells]
+def lowest(cells: Mapping[tuple[str, str], Cell], scene: str, *, but: str = "") -> str | None:
+    """The image-based method of lowest error on a scene, one left out; None where there is none."""
+    found = [cells[scene, method] for method in IMAGE_METHODS if (scene, method) in cells and method != but]
     return min(found, key=lambda cell: cell.mean).method if found else None
+
+
+def difference(first: Cell, second: Cell) -> tuple[float, float] | None:
+    """Mean of the differences of two methods' errors, repeat by repeat, and its standard error; None for less than two repeats.
+
+    Repeats share film, first guess and initial state between methods, so what makes one harder than another drops out. That
+    either network is one training of many does not.
+    """
+    if len(first.errors) != len(second.errors) or len(first.errors) < 2:
+        return None
+    differences = np.subtract(first.errors, second.errors)
+    return float(differences.mean()), float(differences.std(ddof=1) / math.sqrt(len(differences)))
 
 
 def _factor(table: str, scene: str, *, held_out: bool = False) -> float:

@@ -212,6 +212,10 @@ def test_reasons_are_given_where_risp_is_not_best(filled: TablePlan) -> None:
 def test_summary_counts_cells(filled: TablePlan, tmp_path: Path) -> None:
     text = write_summary(filled, tmp_path / "pages").read_text()
     assert "lowest image-based method in 1 of 2 cells, and not worse than the paper's in 1" in text
+    quadrotor, cube = (next(line for line in text.splitlines() if f"| {scene} |" in line) for scene in ("quadrotor", "cube"))
+    assert quadrotor.endswith("| RISP | 0.006 | -0.069 ± 0.023 |")  # 0.004 - 0.05 and 0.008 - 0.1
+    assert cube.endswith("| pixels | 0.003 | 0.027 ± 0.009 |")  # 0.02 - 0.002 and 0.04 - 0.004
+    assert "more than two of them in 2 cells" in text
     assert write_summary(replace(filled, out=tmp_path / "nothing"), tmp_path / "none") is None
 
 

@@ -1,0 +1,154 @@
+"""Drawn looks of path-traced pictures: drawn again, read again, within their ranges, and seen in the picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.reference.photoreal_inputs import QUAD, QUAD_FACES, camera_row, made, needs_mitsuba, topology, two_boxes
+from ti_render import RasterSettings
+from ti_render.photoreal import Appearance, MitsubaFilm, MitsubaSettings, draw_appearance
+from ti_render.photoreal.appearance import BODY_RANGES, PATTERNS, RANGES, SKIES
+from ti_render.photoreal.film import without_sparkles
+from ti_render.photoreal.lights import environment_directions
+from ti_render.photoreal.patterns import ground_texels
+from ti_render.photoreal.sky import sky_radiance
+from ti_sim.base.errors import UserError
+
+
+def test_a_look_is_drawn_again_and_read_again() -> None:
+    look = draw_appearance(["a", "b"], seed=7)
+    assert look == draw_appearance(["a", "b"], seed=7) and look != draw_appearance(["a", "b"], seed=8)
+    assert Appearance.from_json(look.to_json()) == look
+    assert json.loads(look.to_json())["numbers"]["a.roughness"] == look.numbers["a.roughness"]
+    assert set(look.numbers) == {*RANGES, *(f"{body}.{name}" for body in "ab" for name in BODY_RANGES)}
+    assert {"roughness", "metallic", "specular"} <= set(look.body("b"))
+
+
+def test_another_body_changes_no_other_number() -> None:
+    few, many = draw_appearance(["a"], seed=3), draw_appearance(["z", "a"], seed=3)
+    assert {name: many.numbers[name] for name in few.numbers} == few.numbers and few.choices == many.choices
+
+
+def test_draws_fill_their_ranges() -> None:
+    looks = [draw_appearance(["a"], seed=seed) for seed in range(200)]
+    for name, (low, high) in {**RANGES, **{f"a.{entry}": span for entry, span in BODY_RANGES.items()}}.items():
+        drawn = np.array([look.numbers[name] for look in looks])
+        assert low <= drawn.min() < low + 0.05 * (high - low) and high - 0.05 * (high - low) < drawn.max() <= high, name
+    assert {look.choices["sky.kind"] for look in looks} == set(SKIES)
+    assert {look.choices["ground.pattern"] for look in looks} == set(PATTERNS)
+    fixed = draw_appearance(["a", "b"], seed=0, ranges={"roughness": (0.2, 0.2), "b.roughness": (0.9, 0.9)})
+    assert (fixed.numbers["a.roughness"], fixed.numbers["b.roughness"]) == (0.2, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "seed", "culprit"),
+    [
+        ({"a.roughnes": (0, 1)}, 0, "'a.roughnes': did you mean 'a.roughness'"),
+        ({"a.roughness": (1, 0)}, 0, "'a.roughness' is 1 to 0"),
+        ({"key.size": (0, np.inf)}, 0, "'key.size' is 0 to inf"),
+        ({}, -1, "seed is -1"),
+    ],
+)
+def test_wrong_ranges_are_refused(ranges: dict[str, tuple[float, float]], seed: int, culprit: str) -> None:
+    with pytest.raises(UserError, match=culprit):
+        draw_appearance(["a"], seed=seed, ranges=ranges)
+
+
+@pytest.mark.parametrize(
+    ("change", "culprit"),
+    [
+        (lambda content: content.pop("numbers"), "is no drawn look"),
+        (lambda content: content["numbers"].pop("key.size"), "has no number 'key.size'"),
+        (lambda content: content["numbers"].pop("a.roughness"), "has no number 'a.roughness'"),
+        (lambda content: content["choices"].update({"sky.kind": "night"}), "has sky.kind 'night': choose one of day"),
+        (lambda content: content.update(schema=9), "has schema 9"),
+        (lambda content: content.update(colors="none"), "has colors 'none'"),
+    ],
+)
+def test_a_wrong_look_is_refused(change: Callable[[dict], object], culprit: str) -> None:
+    content = json.loads(draw_appearance(["a"], seed=0).to_json())
+    change(content)
+    with pytest.raises(UserError, match=culprit):
+        Appearance.from_json(json.dumps(content))
+
+
+@pytest.mark.parametrize("kind", SKIES)
+def test_the_sky_gives_the_light_that_is_asked_for(kind: str) -> None:
+    look = draw_appearance(["a"], seed=1)
+    look = Appearance(look.seed, look.numbers, {**look.choices, "sky.kind": kind})
+    sky = sky_radiance(look)
+    direction = environment_directions(*sky.shape[:2])
+    weight = np.sin(np.pi * np.arange(len(sky)) / (len(sky) - 1)) * (np.pi / (len(sky) - 1)) * (2 * np.pi / sky.shape[1])
+    upwards = (sky.mean(axis=-1) * np.maximum(direction[..., 2], 0) * weight[:, None]).sum() / np.pi
+    assert upwards == pytest.approx(look.numbers["sky.intensity"], rel=1e-6) and sky.min() >= 0 and sky.std() > 0
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_ground_textures_have_no_seam(pattern: str) -> None:
+    look = draw_appearance(["a"], seed=2)
+    texels = ground_texels(Appearance(look.seed, look.numbers, {**look.choices, "ground.pattern": pattern}))
+    assert texels.min() >= 0.02 and texels.max() <= 0.9 and texels.std() > 0.01
+    for axis in (0, 1):
+        steps = np.abs(np.diff(texels, axis=axis, append=texels.take([0], axis=axis))).mean(axis=(1 - axis, 2))
+        assert steps[-1] <= 1.2 * steps.max() and steps[-1] <= max(steps[:-1])
+
+
+def test_single_bright_renderings_are_cut() -> None:
+    passes = np.full((4, 2), 0.3)
+    passes[2, 1] = 80.0
+    np.testing.assert_allclose(without_sparkles(passes), [0.3, (3 * 0.3 + 0.7) / 4])
+
+
+@needs_mitsuba
+def test_photoreal_pictures_differ_in_look_and_agree_in_geometry() -> None:
+    settings = RasterSettings(width=40, height=32, near=0.1, far=10.0, ground="plain")
+    options = [MitsubaSettings(samples=8, seed=seed, variant="scalar_rgb") for seed in (0, 0, 1)]
+    first, again, other = (MitsubaFilm(two_boxes(), settings, options=option).picture(0) for option in options)
+    np.testing.assert_array_equal(first.color, again.color)
+    assert np.isfinite(other.color).all() and np.abs(first.color - other.color).mean() > 0.05
+    assert 0.05 < first.color.mean() < 1.2 and 0.05 < other.color.mean() < 1.2
+    for name in first.masks:
+        np.testing.assert_array_equal(first.masks[name], again.masks[name])
+        assert np.abs(first.masks[name] - other.masks[name]).max() < 0.6  # only the places of the samples differ
+
+
+@needs_mitsuba
+def test_drawn_colours_replace_or_tint_those_of_the_scene() -> None:
+    settings = RasterSettings(width=40, height=32, near=0.1, far=10.0)
+    ranges = {"body0.red": (0.9, 0.9), "body0.green": (0.05, 0.05), "body0.blue": (0.05, 0.05), "metallic": (0, 0)}
+    seen = []
+    for colors in ("keep", "tint", "draw"):
+        look = draw_appearance(["body0", "body1", "static"], seed=0, ranges=ranges, colors=colors)
+        options = MitsubaSettings(samples=8, variant="scalar_rgb")
+        picture = MitsubaFilm(two_boxes(), settings, options=options, look=look).picture(0)
+        seen.append(picture.color[picture.masks["body0"] == 1].mean(axis=0))
+    own, tinted, drawn = seen
+    assert drawn[0] > 3 * drawn[1] and own[0] < 2 * own[1]
+    # What the surface mirrors keeps the light's colour.
+    assert tinted[0] > 3 * tinted[1] and tinted[0] < 1.02 * own[0]
+
+
+@needs_mitsuba
+def test_a_floor_lies_below_a_scene_without_ground() -> None:
+    """A small quad in the middle of the picture, and a camera that looks down a little: what is below the quad is the floor."""
+    inputs = made(
+        mesh=topology(QUAD_FACES, [0] * 4), vertices_rest=0.5 * QUAD, albedo=np.full((1, 2, 3, 3), 0.5),
+        camera=[camera_row((0, -4, 1.5), (0, 0, 0), (18, 18, 8, 8))],
+    )  # fmt: skip
+    settings = RasterSettings(width=16, height=16, near=0.1, far=10.0)
+    look = draw_appearance(["body0"], seed=0, ranges={"ground.depth": (1.2, 1.2)})
+    look = Appearance(look.seed, look.numbers, {**look.choices, "ground.pattern": "checker"})
+    pictures = []
+    for floor in (False, True):
+        options = MitsubaSettings(samples=16, floor=floor, variant="scalar_rgb")
+        pictures.append(MitsubaFilm(inputs, settings, options=options, look=look).picture(0))
+    without, with_floor = pictures
+    below = np.s_[-4:]
+    assert np.abs(with_floor.color[below] - without.color[below]).mean() > 0.05
+    assert with_floor.color[below].std(axis=(0, 1)).mean() > 2 * without.color[below].std(axis=(0, 1)).mean()
+    np.testing.assert_array_equal(with_floor.masks["body0"], without.masks["body0"])
+    assert with_floor.masks["body0"].max() == 1 and with_floor.masks["body0"][below].max() == 0, "the floor hides nothing"
