@@ -24,6 +24,7 @@ from ti_sim.base.errors import UserError
 _PAUSE, _LOOKS = 0.5, 6  # s between looks at the workers, and how many of them there are between those at the units
 _TAKEN_OVER = 0.01  # of a prior: units that took less were there already, and say nothing about time
 _LISTED = 60  # characters of the names of units in the bar
+_BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"  # no rate: units take seconds to half an hour
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def work(plan: TablePlan, *, processes: int, rank: int = 0, progress: bool = Tru
     units, since = planned(plan), time.time()
     workers = [_started(plan, f"{rank}-{number}", since, processes) for number in range(processes)]
     try:
-        with tqdm(total=len(units), desc="tables", unit="unit", disable=not progress or rank > 0) as bar:
+        with tqdm(total=len(units), desc="tables", bar_format=_BAR, disable=not progress or rank > 0) as bar:
             while any(worker.poll() is None for worker in workers):
                 _show(bar, plan, units, processes)
                 _wait(workers)
