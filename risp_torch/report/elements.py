@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from risp_torch.report import figure_file
+from risp_torch.report.figure import figure_file
 from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
