@@ -22,9 +22,10 @@ from tests.reference.photoreal_inputs import (
     two_boxes,
 )
 from ti_render import RasterSettings, ShadowSettings, render
-from ti_render.photoreal import MitsubaFilm, MitsubaSettings
+from ti_render.photoreal import MitsubaFilm, MitsubaSettings, choose_variant
 from ti_render.photoreal.camera import film_of, undistort
 from ti_render.photoreal.lights import environment_directions, harmonic_radiance
+from ti_render.photoreal.variant import load_mitsuba
 from ti_sim.base.errors import UserError
 
 
@@ -231,3 +232,18 @@ def test_masks_show_what_is_seen_of_every_body() -> None:
     assert abs(masks["front"].sum() - area) < 0.01 * area
     behind = masks["front"] == 1
     assert behind.sum() > 20 and masks["back"][behind].max() == 0 and masks["back"].sum() > 10
+
+
+@needs_mitsuba
+@pytest.mark.parametrize("variant", ["scalar_rgb", "llvm_ad_rgb"])
+def test_masks_are_the_same_beside_another_scene(variant: str) -> None:
+    if variant != "scalar_rgb" and choose_variant("auto").name == "scalar_rgb":
+        pytest.skip("no LLVM library that the vectorised variant could use")
+    settings = RasterSettings(width=20, height=16, near=0.1, far=10.0)
+    film = MitsubaFilm(two_boxes(), settings, options=MitsubaSettings(samples=4, look="match", variant=variant))
+    wanted = film.picture(0).masks
+    other = load_mitsuba(film.variant).load_dict({"type": "scene", "first": {"type": "sphere"}, "second": {"type": "sphere"}})
+    found = film.picture(0).masks
+    assert len(other.shapes()) == 2 and sum(mask.max() == 1 for mask in wanted.values()) >= 2
+    for name, mask in wanted.items():
+        np.testing.assert_array_equal(found[name], mask)

@@ -198,11 +198,11 @@ class MitsubaFilm:
         finer = -(-self.options.mask_side * self.settings.width // film.width)
         numbers = mitsuba.load_dict({"type": "aov", "aovs": "number:shape_index"})
         exposed = self._exposed(mitsuba, scene, image, camera, film, numbers, 1, finer=finer)
-        seen = np.rint(exposed[..., 0]).astype(int)  # 0 for nothing, else the place of the shape in the scene
-        owner = ["", *(bodies.get(shape.id(), "") for shape in scene.shapes())]
+        seen = np.rint(exposed[..., 0]).astype(int)
+        owner = {number: bodies.get(shape) for number, shape in shape_numbers(mitsuba, scene).items()}
         masks = {}
         for name in self.bodies:
-            shown = np.isin(seen, [k for k, body in enumerate(owner) if body == name]).astype(np.float32)
+            shown = np.isin(seen, [k for k, body in owner.items() if body == name]).astype(np.float32)
             shown = shown.reshape(film.height, finer, film.width, finer).mean(axis=(1, 3))
             masks[name] = develop(film, shown[..., None])[..., 0].astype(np.float32)
         return masks
@@ -245,6 +245,24 @@ def without_sparkles(passes: np.ndarray) -> np.ndarray:
         passes: the renderings, equal but for their random numbers.
     """
     return np.minimum(passes, _SPARKLE * np.median(passes, axis=0) + 0.1).mean(axis=0)
+
+
+def shape_numbers(mitsuba: Any, scene: Any) -> dict[int, str]:
+    """Number of a shape in pictures of shape numbers -> its name; 0 stands for nothing.
+
+    The scalar variant numbers the shapes of each scene, vectorised ones those of all scenes that there are.
+
+    Args:
+        mitsuba: the module.
+        scene: Mitsuba's scene.
+    """
+    shapes = scene.shapes()
+    if mitsuba.variant().startswith("scalar"):
+        return {number: shape.id() for number, shape in enumerate(shapes, start=1)}
+    import drjit
+
+    pointers = [mitsuba.ShapePtr(shape) for shape in shapes]
+    return {int(drjit.reinterpret_array(mitsuba.UInt32, p)[0]): shape.id() for p, shape in zip(pointers, shapes, strict=True)}
 
 
 def _stretched(picture: np.ndarray, height: int, width: int) -> np.ndarray:
