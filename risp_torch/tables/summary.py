@@ -21,7 +21,7 @@ def write_summary(plan: TablePlan, place: Path) -> Path | None:
             if full is None or best is None or full.paper is None:
                 continue
             total, won, below = total + 1, won + (best == "full"), below + (full.mean <= full.paper[0])
-            apart = _apart(cells, scene)
+            apart = _apart(plan, cells, scene)
             clear += apart is not None and abs(apart[0]) > 2 * apart[1]
             rows.append([
                 f"[{table}](table_{table}.md)", scene, f"{number(full.mean)}{in_brackets(cells, scene)}", number(full.paper[0]),
@@ -46,7 +46,9 @@ def write_summary(plan: TablePlan, place: Path) -> Path | None:
     return place / "summary.md"
 
 
-def _apart(cells: Cells, scene: str) -> tuple[float, float] | None:
-    """RISP's error less that of the best of the other image-based methods, and its standard error."""
+def _apart(plan: TablePlan, cells: Cells, scene: str) -> tuple[float, float] | None:
+    """RISP's error less that of the best of the other image-based methods, and its standard error; None without all repeats."""
     other = lowest(cells, scene, but="full")
-    return None if other is None else difference(cells[scene, "full"], cells[scene, other])
+    if other is None or any(len(cells[scene, method].errors) < plan.repeats for method in ("full", other)):
+        return None
+    return difference(cells[scene, "full"], cells[scene, other])
