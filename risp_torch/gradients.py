@@ -49,8 +49,15 @@ def loss_and_gradient(
 def check_torch(
     function: Callable[[dict[str, torch.Tensor]], torch.Tensor], point: Mapping[str, np.ndarray], **options: object
 ) -> GradcheckReport:
-    """``gradcheck`` of a torch function of named tensors that returns a scalar (options: those of ``gradcheck``)."""
-    return gradcheck(loss_and_gradient(function), dict(point), **options)
+    """``gradcheck`` of a torch function of named tensors that returns a scalar (options: those of ``gradcheck``).
+
+    The gradient is computed once; the function's values for the differences are computed without one.
+    """
+
+    def loss(at: Mapping[str, np.ndarray]) -> float:
+        return float(function({name: torch.tensor(value, dtype=bridge_dtype()) for name, value in at.items()}).detach())
+
+    return gradcheck(loss_and_gradient(function), dict(point), loss=loss, **options)
 
 
 def check_film_gradient(

@@ -186,6 +186,23 @@ def of(names: set[str], *packages: str) -> set[str]:
     return {name for name in names if name.split(".")[0] in packages}
 
 
+def test_a_program_may_have_kernels_of_its_own(tmp_path: Path) -> None:
+    """Around a program's own level there is no frame in which a class could be looked for."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import ti_sim\n"
+        "from ti_sim.base.runtime import ti\n"
+        "@ti.kernel\n"
+        "def doubled(x: int) -> int:\n"
+        "    return 2 * x\n"
+        "ti_sim.start(device='cpu')\n"
+        "print(doubled(21))\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout.strip()) == (0, "42"), done.stderr
+
+
 def test_kernels_of_classes_and_kernels_of_one_name_stay_what_they_are(tmp_path: Path) -> None:
     """A class's kernel is still seen to be one, and sources are kept by function, not by name."""
     (tmp_path / "counting.py").write_text(

@@ -1,6 +1,7 @@
 """``gradcheck`` of one array of a function of many, for the renderer's tests."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -42,29 +43,34 @@ def adjoint_report(
     """
     assert adjoint.shape == x.shape, f"the adjoint of {name} has shape {adjoint.shape}, and {x.shape} is needed"
     rng = np.random.default_rng(seed)
-    vectors, at, slopes = {}, {}, {}
+    labels, vectors, at, slopes = [], [], [], []
     for flat in _chosen(adjoint, entries, rng):
         index = tuple(int(i) for i in np.unravel_index(flat, x.shape))
         vector = np.zeros(x.shape)
         vector[index] = 1.0
-        label = f"{name}{list(index)}"
-        vectors[label], at[label], slopes[label] = vector, x[index], np.float64(adjoint[index])
+        labels.append(f"{name}{list(index)}")
+        vectors.append(vector)
+        at.append(x[index])
+        slopes.append(adjoint[index])
     for k in range(directions):
-        label = f"{name} along direction {k}"
-        vectors[label] = rng.standard_normal(x.shape)
-        at[label], slopes[label] = np.float64(0.0), np.float64(np.sum(vectors[label] * adjoint))
+        labels.append(f"{name} along direction {k}")
+        vectors.append(rng.standard_normal(x.shape))
+        at.append(0.0)
+        slopes.append(np.sum(vectors[-1] * adjoint))
+    here = {"all": np.array(at)}
 
     def moved_loss(point):
-        moved = x.copy()
-        for label, value in point.items():
-            if value != at[label]:
-                moved = moved + (value - at[label]) * vectors[label]
+        moved, values = x.copy(), point["all"]
+        for k in np.flatnonzero(values != here["all"]):
+            moved = moved + (values[k] - at[k]) * vectors[k]
         return loss(moved)
 
-    return gradcheck(
-        lambda point: (moved_loss(point), slopes), at, loss=moved_loss, step=step, order=order, rtol=rtol,
+    report = gradcheck(
+        lambda point: (moved_loss(point), {"all": np.array(slopes)}), here, loss=moved_loss, step=step, order=order, rtol=rtol,
         atol=1e-3 * rtol * float(np.abs(adjoint).max()),
     )  # fmt: skip
+    named = [replace(entry, name=labels[entry.index[0]], index=()) for entry in report.entries]
+    return replace(report, entries=named)
 
 
 def _chosen(adjoint, entries, rng):

@@ -34,7 +34,10 @@ def pass_importer_by(kernel_impl: ModuleType) -> None:
     seen_inside_class: Callable[[int], bool] = kernel_impl._inside_class
 
     def inside_class(level_of_class_stackframe: int) -> bool:
-        imported = sys._getframe(level_of_class_stackframe).f_code.co_filename.startswith("<frozen importlib")
-        return not imported and seen_inside_class(level_of_class_stackframe + 1)
+        try:
+            around = sys._getframe(level_of_class_stackframe).f_code.co_filename
+        except ValueError:  # a program's own level: nothing is around it
+            return False
+        return not around.startswith("<frozen importlib") and seen_inside_class(level_of_class_stackframe + 1)
 
     kernel_impl._inside_class = inside_class

@@ -24,6 +24,7 @@ import taichi as ti  # noqa: E402  (the banner is switched off first)
 
 from ti_sim.base.errors import UserError  # noqa: E402
 from ti_sim.base.frontend import pass_importer_by, read_sources_once  # noqa: E402
+from ti_sim.base.launch_arguments import hand_over_plainly  # noqa: E402
 
 __all__ = ["Runtime", "compiled_briefly", "compiled_lightly", "compiled_plainly", "require", "start", "ti"]
 
@@ -32,6 +33,7 @@ R = TypeVar("R")
 
 pass_importer_by(ti.lang.kernel_impl)
 read_sources_once(ti.lang.kernel_impl)
+hand_over_plainly(ti.lang.kernel_impl)
 
 _PRECISIONS = ("f32", "f64")
 _DEVICES = ("auto", "cpu", "cuda")
