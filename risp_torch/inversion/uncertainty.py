@@ -140,6 +140,8 @@ def _observed(
         for some in rows.split(comparison.worlds_at_once):
             observed, finite = comparison.observe(scene, unknowns.from_scaled(some), worlds=len(some))
             parts.append((observed.flatten(1), finite))
+    if len(parts) == 1:  # films are large: no copy of the only one
+        return parts[0]
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
 
