@@ -10,12 +10,14 @@ demo: $(STAMP)
 	$(BIN)/python -m scenes.demo
 
 # Two lanes side by side, as much of their time is compilation, which takes one core; each process has one working precision.
-# PyTorch gets one thread in each, and kernels do not print (Taichi would look for their output after each launch).
+# PyTorch gets one thread in each, memory that is let go stays with its process (films are large, and new pages cost time), and
+# kernels do not print (Taichi would look for their output after each launch).
 # Programs that tests start find compiled modules, whatever the shell says of them (PYTHONDONTWRITEBYTECODE), and come after the other
 # f32 tests, which leave their kernels in the cache.
 # Every step runs even when an earlier one fails; the f64 lane reports when all have ended.
 test: $(STAMP)
-	@export OMP_NUM_THREADS=1 TI_ENABLE_PYBUF=0 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); \
+	@export OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=2000000000 MALLOC_TRIM_THRESHOLD_=4000000000; \
+	export TI_ENABLE_PYBUF=0 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); \
 	$(BIN)/python -m ruff check . || status=1; \
 	$(BIN)/python -m pytest -q --durations=25 tests/f64 > $$log 2>&1 & f64=$$!; \
 	$(BIN)/python -m pytest -q --durations=25 -m "not processes" tests/f32 || status=1; \

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ti_render.photoreal.appearance import Appearance, draw_appearance
-from ti_render.photoreal.camera import Film, develop, eye_of, film_of, sensor_dict, spread_count
+from ti_render.photoreal.camera import Film, develop, eye_of, film_of, spread_count
 from ti_render.photoreal.geometry import Part, ball_of, body_name, parts_of, present_bodies, row, texels_of
 from ti_render.photoreal.ground import Ground, ground_of
 from ti_render.photoreal.lamps import lamps_of
@@ -17,6 +17,7 @@ from ti_render.photoreal.lights import emitters_of, environment_map
 from ti_render.photoreal.patterns import PATTERN_CELLS, ground_texels
 from ti_render.photoreal.settings import MitsubaSettings
 from ti_render.photoreal.sky import sky_radiance
+from ti_render.photoreal.stage import Stage, stage_key
 from ti_render.photoreal.surfaces import color_source, diffuse, ground_object, part_object, principled
 from ti_render.photoreal.variant import Variant, choose_variant, load_mitsuba
 from ti_sim.base.errors import UserError
@@ -84,6 +85,7 @@ class MitsubaFilm:
             self.look.check(self.bodies)
         self.variant = variant or choose_variant(self.options.variant)
         self._ball = ball_of(inputs)
+        self._stage: Stage | None = None
         self._sky: Any = None
         self._floor: Any = None
 
@@ -105,18 +107,29 @@ class MitsubaFilm:
         camera = row(self.inputs.camera, image, len(self))
         distortion = None if self.inputs.distortion is None else row(self.inputs.distortion, image, len(self))
         film = film_of(camera, distortion, self.settings.width, self.settings.height)
-        bodies = {}
+        parts = parts_of(self.inputs, image)
+        key = stage_key(self.inputs, image, parts)
+        if self._stage is None or not self._stage.is_open or self._stage.key != key:
+
+            def content() -> dict[str, Any]:
+                return self._bodies(mitsuba, parts, image) | self._surroundings(mitsuba, image, camera, film)
+
+            near, far = self.settings.near, 100 * self.settings.far
+            self._stage = Stage(mitsuba, content, key=key, camera=camera, film=film, near=near, far=far)
+        else:
+            self._stage.move(parts)
+        names = {f"part{number}": body_name(part.body, self._names) for number, part in enumerate(parts)}
+        return Picture(self._color(image, film), self._masks(image, film, names) if masks else {})
+
+    def _bodies(self, mitsuba: Any, parts: Sequence[Part], image: int) -> dict[str, Any]:
+        """A scene with the bodies of one picture: "part0", "part1" ..."""
         content: dict[str, Any] = {"type": "scene"}
-        for number, part in enumerate(parts_of(self.inputs, image)):
+        for number, part in enumerate(parts):
             name = body_name(part.body, self._names)
             if self.look is not None and self.look.colors == "tint":
                 part = replace(part, colors=part.colors * self._drawn_color(name))
-            bodies[f"part{number}"] = name
             content[f"part{number}"] = part_object(mitsuba, name, part, mitsuba.load_dict(self._material(mitsuba, part, image)))
-        content |= self._surroundings(mitsuba, image, camera, film)
-        scene = mitsuba.load_dict(content)
-        color = self._color(mitsuba, scene, image, camera, film)
-        return Picture(color, self._masks(mitsuba, scene, image, camera, film, bodies) if masks else {})
+        return content
 
     def _material(self, mitsuba: Any, part: Part, image: int) -> dict[str, Any]:
         """The material of a part."""
@@ -172,51 +185,37 @@ class MitsubaFilm:
         corners = np.column_stack([square + center[:2], np.full(4, height)])
         return ground_object(mitsuba, Ground(corners, turned / (cell * PATTERN_CELLS), np.ones(3), None, True), self._floor)
 
-    def _color(self, mitsuba: Any, scene: Any, image: int, camera: np.ndarray, film: Film) -> np.ndarray:
+    def _color(self, image: int, film: Film) -> np.ndarray:
         """Colour [H, W, 3] of one picture."""
         match = self.look is None
-        depth = 2 if match else self.options.depth
-        path = mitsuba.load_dict({"type": "path", "max_depth": depth, "hide_emitters": match})
+        path = {"type": "path", "max_depth": 2 if match else self.options.depth, "hide_emitters": match}
         samples = self._film_samples(film)
         if match or samples < _SPARKLE_PASSES:
-            exposed = self._exposed(mitsuba, scene, image, camera, film, path, samples, finer=1)
+            exposed = self._exposed(image, path, samples)
         else:
             share = -(-samples // _SPARKLE_PASSES)
-            passes = [
-                self._exposed(mitsuba, scene, image, camera, film, path, share, finer=1, number=k) for k in range(_SPARKLE_PASSES)
-            ]
-            exposed = without_sparkles(np.stack(passes))
+            exposed = without_sparkles(np.stack([self._exposed(image, path, share, number=k) for k in range(_SPARKLE_PASSES)]))
         picture = develop(film, exposed)
         if match:
             picture[..., :3] += (1 - picture[..., 3:4]) * self._background(image)
         return np.ascontiguousarray(picture[..., :3], dtype=np.float32)
 
-    def _masks(
-        self, mitsuba: Any, scene: Any, image: int, camera: np.ndarray, film: Film, bodies: Mapping[str, str]
-    ) -> dict[str, np.ndarray]:
+    def _masks(self, image: int, film: Film, bodies: Mapping[str, str]) -> dict[str, np.ndarray]:
         """Visible share [H, W] of every body: a picture of shape numbers on a film so fine that it needs one sample a pixel."""
         finer = -(-self.options.mask_side * self.settings.width // film.width)
-        numbers = mitsuba.load_dict({"type": "aov", "aovs": "number:shape_index"})
-        exposed = self._exposed(mitsuba, scene, image, camera, film, numbers, 1, finer=finer)
-        seen = np.rint(exposed[..., 0]).astype(int)
-        owner = {number: bodies.get(shape) for number, shape in shape_numbers(mitsuba, scene).items()}
+        exposed = self._exposed(image, {"type": "aov", "aovs": "number:shape_index"}, 1, finer=finer)
+        seen, shapes = np.rint(exposed[..., 0]).astype(int), self._stage.shapes()
         masks = {}
         for name in self.bodies:
-            shown = np.isin(seen, [k for k, body in owner.items() if body == name]).astype(np.float32)
+            shown = np.isin(seen, [k for k, shape in shapes.items() if bodies.get(shape) == name]).astype(np.float32)
             shown = shown.reshape(film.height, finer, film.width, finer).mean(axis=(1, 3))
             masks[name] = develop(film, shown[..., None])[..., 0].astype(np.float32)
         return masks
 
-    def _exposed(
-        self, mitsuba: Any, scene: Any, image: int, camera: np.ndarray, film: Film, integrator: Any, samples: int, *, finer: int,
-        number: int = 0,
-    ) -> np.ndarray:  # fmt: skip
-        """What Mitsuba puts on the film, [rows, columns, channels] float64."""
-        far = 100 * self.settings.far
-        sensor = mitsuba.load_dict(sensor_dict(mitsuba, camera, film, near=self.settings.near, far=far, finer=finer))
+    def _exposed(self, image: int, integrator: Mapping[str, Any], samples: int, *, finer: int = 1, number: int = 0) -> np.ndarray:
+        """What Mitsuba puts on the film, [rows, columns, channels] float64, for one of several renderings of a picture."""
         seed = int(np.random.SeedSequence([self.options.seed, image, finer, number]).generate_state(1)[0])
-        shown = mitsuba.render(scene, sensor=sensor, integrator=integrator, spp=spread_count(samples), seed=seed)
-        return np.array(shown, dtype=np.float64)
+        return self._stage.exposed(integrator, samples=spread_count(samples), seed=seed, finer=finer)
 
     def _film_samples(self, film: Film) -> int:
         """Samples for each film pixel, such that a pixel of the picture gets the wanted number."""
@@ -245,24 +244,6 @@ def without_sparkles(passes: np.ndarray) -> np.ndarray:
         passes: the renderings, equal but for their random numbers.
     """
     return np.minimum(passes, _SPARKLE * np.median(passes, axis=0) + 0.1).mean(axis=0)
-
-
-def shape_numbers(mitsuba: Any, scene: Any) -> dict[int, str]:
-    """Number of a shape in pictures of shape numbers -> its name; 0 stands for nothing.
-
-    The scalar variant numbers the shapes of each scene, vectorised ones those of all scenes that there are.
-
-    Args:
-        mitsuba: the module.
-        scene: Mitsuba's scene.
-    """
-    shapes = scene.shapes()
-    if mitsuba.variant().startswith("scalar"):
-        return {number: shape.id() for number, shape in enumerate(shapes, start=1)}
-    import drjit
-
-    pointers = [mitsuba.ShapePtr(shape) for shape in shapes]
-    return {int(drjit.reinterpret_array(mitsuba.UInt32, p)[0]): shape.id() for p, shape in zip(pointers, shapes, strict=True)}
 
 
 def _stretched(picture: np.ndarray, height: int, width: int) -> np.ndarray:
