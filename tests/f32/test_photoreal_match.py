@@ -240,10 +240,13 @@ def test_masks_are_the_same_beside_another_scene(variant: str) -> None:
     if variant != "scalar_rgb" and choose_variant("auto").name == "scalar_rgb":
         pytest.skip("no LLVM library that the vectorised variant could use")
     settings = RasterSettings(width=20, height=16, near=0.1, far=10.0)
-    film = MitsubaFilm(two_boxes(), settings, options=MitsubaSettings(samples=4, look="match", variant=variant))
-    wanted = film.picture(0).masks
-    other = load_mitsuba(film.variant).load_dict({"type": "scene", "first": {"type": "sphere"}, "second": {"type": "sphere"}})
-    found = film.picture(0).masks
+    alone, beside = (
+        MitsubaFilm(two_boxes(), settings, options=MitsubaSettings(samples=4, look="match", variant=variant)) for _ in range(2)
+    )
+    wanted = alone.picture(0).masks
+    alone._stage.close()  # its numbers go to the other scene, and those of the next stage begin after them
+    other = load_mitsuba(alone.variant).load_dict({"type": "scene", "first": {"type": "sphere"}, "second": {"type": "sphere"}})
+    found = beside.picture(0).masks
     assert len(other.shapes()) == 2 and sum(mask.max() == 1 for mask in wanted.values()) >= 2
     for name, mask in wanted.items():
         np.testing.assert_array_equal(found[name], mask)
