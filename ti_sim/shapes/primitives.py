@@ -1,4 +1,7 @@
-"""Boxes and round shapes, all as closed triangle meshes. Lengths in m; every axis of revolution is z."""
+"""Boxes and round shapes, all as closed triangle meshes. Lengths in m; every axis of revolution is z.
+
+The triangles of round shapes are inscribed: they are what is seen. Mass, centre of mass and inertia are those of the round body.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.shapes.mass import MassProperties
 from ti_sim.shapes.shape import Shape
 from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
 
@@ -93,6 +97,12 @@ class Sphere(_Sized):
             vertices, faces = _subdivided(vertices, faces)
         return ungrouped_mesh(self.radius * vertices, faces, uv=sphere_uv(vertices[faces]))
 
+    def solid(self) -> MassProperties:
+        """The ball: I = 2/5 m r2."""
+        volume = 4.0 / 3.0 * math.pi * self.radius**3
+        moment = 0.4 * volume * self.radius**2
+        return _solid_of_revolution(volume, moment, moment)
+
 
 @dataclass(frozen=True)
 class Capsule(_Sized):
@@ -114,6 +124,13 @@ class Capsule(_Sized):
         rho, z = self.radius * np.sin(angles), 0.5 * self.length + self.radius * np.cos(angles)
         return _revolved(np.concatenate([rho, rho[::-1]])[1:-1], np.concatenate([-z, z[::-1]]), self.sections)
 
+    def solid(self) -> MassProperties:
+        """The capsule: a cylinder, and two half balls with their centres of mass 3/8 r beyond its ends."""
+        r, h = self.radius, self.length
+        tube, caps = math.pi * r**2 * h, 4.0 / 3.0 * math.pi * r**3
+        across = tube * (3.0 * r**2 + h**2) / 12.0 + caps * (0.4 * r**2 + 0.25 * h**2 + 0.375 * r * h)
+        return _solid_of_revolution(tube + caps, across, 0.5 * tube * r**2 + 0.4 * caps * r**2)
+
 
 @dataclass(frozen=True)
 class Cylinder(_Sized):
@@ -134,6 +151,12 @@ class Cylinder(_Sized):
         low, high = -0.5 * self.height, 0.5 * self.height
         return _revolved(np.full(2, self.radius), np.array([low, low, high, high]), self.sections)
 
+    def solid(self) -> MassProperties:
+        """The cylinder: I = m r2 / 2 about its axis, m (3 r2 + h2) / 12 across."""
+        r, h = self.radius, self.height
+        volume = math.pi * r**2 * h
+        return _solid_of_revolution(volume, volume * (3.0 * r**2 + h**2) / 12.0, 0.5 * volume * r**2)
+
 
 @dataclass(frozen=True)
 class Cone(_Sized):
@@ -152,6 +175,24 @@ class Cone(_Sized):
     def surface(self) -> TriangleMesh:
         """The pyramid over an inscribed regular polygon; the base is a fan about its centre."""
         return _revolved(np.full(1, self.radius), np.array([0.0, 0.0, self.height]), self.sections)
+
+    def solid(self) -> MassProperties:
+        """The cone, its centre of mass a quarter of the height above the base: I = 3/10 m r2 and 3/80 m (4 r2 + h2)."""
+        r, h = self.radius, self.height
+        volume = math.pi * r**2 * h / 3.0
+        return _solid_of_revolution(volume, 0.0375 * volume * (4.0 * r**2 + h**2), 0.3 * volume * r**2, height=0.25 * h)
+
+
+def _solid_of_revolution(volume: float, across: float, along: float, *, height: float = 0.0) -> MassProperties:
+    """Mass properties of a solid about the z axis.
+
+    Args:
+        volume: m3.
+        across: moment per density about an axis through the centre of mass at right angles to z [m5].
+        along: moment per density about z [m5].
+        height: z of the centre of mass [m].
+    """
+    return MassProperties(volume, np.array([0.0, 0.0, height]), np.diag([across, across, along]))
 
 
 def _revolved(radii: np.ndarray, heights: np.ndarray, sections: int) -> TriangleMesh:

@@ -22,14 +22,20 @@ class Shape(ABC):
     def surface(self) -> TriangleMesh:
         """The closed mesh in the shape's own frame, vertices in m."""
 
+    def solid(self) -> MassProperties:
+        """Volume, centre of mass and inertia per density of the solid that the shape stands for, in its own frame.
+
+        It is the solid inside the triangles, unless a closed form is known (round shapes, whose triangles are inscribed).
+        """
+        return integrate_surface(self.surface())
+
     def collision_vertices(self) -> np.ndarray:
         """Vertices [V, 3] of the collision mesh, m, in the shape's own frame; not merged."""
         return self.surface().vertices
 
     def mesh(self) -> TriangleMesh:
         """The render mesh: vertices [V, 3] float64 in m relative to the CENTRE OF MASS, axes of the own frame."""
-        surface = self.surface()
-        return surface.transformed(offset=-integrate_surface(surface).centre_of_mass)
+        return self.surface().transformed(offset=-self.solid().centre_of_mass)
 
     @cached_property
     def distance_field(self) -> DistanceField:
@@ -42,13 +48,13 @@ class Shape(ABC):
 def mass_properties(shape: Shape) -> MassProperties:
     """Volume (m3), centre of mass ([3] m, own frame) and inertia per density ([3, 3] m5) of a shape.
 
-    They belong to the solid inside the shape's triangles, for round shapes too, so that what moves is what is seen: an
-    inscribed polyhedron is a little lighter than the ideal body, and approaches it with the square of the edge length.
+    They belong to the solid inside a mesh's triangles; spheres, capsules, cylinders and cones have those of the round body,
+    however many triangles show it.
 
     Args:
         shape: any shape.
     """
-    return integrate_surface(shape.surface())
+    return shape.solid()
 
 
 def contact_points(shape: Shape) -> np.ndarray:
