@@ -6,9 +6,9 @@ from dataclasses import fields
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from risp_torch.bridge.checks import kernel_tensor, upstream
+from risp_torch.bridge.once import once, twice
 from ti_sim.adjoint import Adjoint, StoreAll
 from ti_sim.articulated.model import ArticulatedInputs
 from ti_sim.articulated.solver import ArticulatedRollout, ArticulatedSolver
@@ -22,6 +22,7 @@ class _Rollout(torch.autograd.Function):
         inputs = ArticulatedInputs(*(kernel_tensor(t, name) for t, name in zip(tensors, _NAMES, strict=True)))
         result = solver.rollout(inputs, frames, adjoint=adjoint)
         ctx.solver = solver
+        ctx.save_for_backward(*tensors)  # with their graphs, for the error of a second derivative
         ctx.kept = result if adjoint is not None else None
         solver.check_divergence(result)
         steps = failed_links(result, solver.model.link_count)
@@ -30,12 +31,15 @@ class _Rollout(torch.autograd.Function):
         return *(t.clone() for t in (result.joint_q, result.joint_qd, result.body_q, result.body_qd)), steps
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *bars: Any) -> Any:
         kept: ArticulatedRollout = ctx.kept
         frames = (kept.joint_q, kept.joint_qd, kept.body_q, kept.body_qd)
         given = [upstream(bar, like.shape, like) for bar, like in zip(bars[:4], frames, strict=True)]
-        return (None, None, None, *ctx.solver.rollout_adjoint(kept, *given).arrays())
+
+        def adjoints() -> tuple[torch.Tensor, ...]:
+            return ctx.solver.rollout_adjoint(kept, *given).arrays()
+
+        return None, None, None, *once(adjoints, twice("a rollout"), *bars[:4], *ctx.saved_tensors)
 
 
 def failed_links(result: ArticulatedRollout, links: int) -> torch.Tensor:
@@ -63,7 +67,7 @@ def articulated_rollout(
 
     Raises:
         UserError: a tensor has the wrong device, precision or shape. DivergenceError: every world diverged. A second derivative
-            raises torch's own error.
+            raises RuntimeError.
     """
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs.arrays())
     return _Rollout.apply(solver, frames, (adjoint or StoreAll()) if wanted else None, *inputs.arrays())

@@ -6,10 +6,10 @@ from dataclasses import fields
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from risp_torch.bridge.articulated import failed_links
 from risp_torch.bridge.checks import kernel_tensor, upstream
+from risp_torch.bridge.once import once, twice
 from ti_sim.adjoint import Adjoint, StoreAll
 from ti_sim.articulated.model import ArticulatedInputs
 from ti_sim.coupled.model import CoupledInputs
@@ -26,6 +26,7 @@ class _Rollout(torch.autograd.Function):
         inputs = CoupledInputs(ArticulatedInputs(*given[: len(_LINKS)]), DeformableInputs(*given[len(_LINKS) :]))
         result = solver.rollout(inputs, frames, adjoint=adjoint)
         ctx.solver = solver
+        ctx.save_for_backward(*tensors)  # with their graphs, for the error of a second derivative
         ctx.kept = result if adjoint is not None else None
         solver.check_divergence(result)
         links = failed_links(result.links, solver.model.articulated.link_count)
@@ -36,12 +37,15 @@ class _Rollout(torch.autograd.Function):
         return *(frames_at.clone() for frames_at in result.frame_arrays), links, particles
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *bars: Any) -> Any:
         kept: CoupledRollout = ctx.kept
         given = [upstream(bar, like.shape, like) for bar, like in zip(bars[:6], kept.frame_arrays, strict=True)]
-        result = ctx.solver.rollout_adjoint(kept, CoupledBars(*given))
-        return (None, None, None, *result.links.arrays(), *result.particles.arrays())
+
+        def adjoints() -> tuple[torch.Tensor, ...]:
+            result = ctx.solver.rollout_adjoint(kept, CoupledBars(*given))
+            return *result.links.arrays(), *result.particles.arrays()
+
+        return None, None, None, *once(adjoints, twice("a rollout"), *bars[:6], *ctx.saved_tensors)
 
 
 def coupled_rollout(
@@ -62,7 +66,7 @@ def coupled_rollout(
 
     Raises:
         UserError: a tensor has the wrong device, precision or shape. DivergenceError: every world diverged. A second derivative
-            raises torch's own error.
+            raises RuntimeError.
     """
     tensors = (*inputs.links.arrays(), *inputs.particles.arrays())
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

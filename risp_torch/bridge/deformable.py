@@ -6,9 +6,9 @@ from dataclasses import fields
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from risp_torch.bridge.checks import kernel_tensor, upstream
+from risp_torch.bridge.once import once, twice
 from ti_sim.adjoint import Adjoint, StoreAll
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.solver import DeformableRollout, DeformableSolver
@@ -22,6 +22,7 @@ class _Rollout(torch.autograd.Function):
         inputs = DeformableInputs(*(kernel_tensor(t, name) for t, name in zip(tensors, _NAMES, strict=True)))
         result = solver.rollout(inputs, frames, adjoint=adjoint)
         ctx.solver = solver
+        ctx.save_for_backward(*tensors)  # with their graphs, for the error of a second derivative
         ctx.kept = result if adjoint is not None else None
         solver.check_divergence(result)
         # Copies: what is returned may change hands, and the adjoint reads the rollout's own arrays.
@@ -30,14 +31,15 @@ class _Rollout(torch.autograd.Function):
         return result.particle_q.clone(), result.particle_qd.clone(), steps
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, particle_q_bar: Any, particle_qd_bar: Any, _steps: Any) -> Any:
         kept: DeformableRollout = ctx.kept
-        given = (
-            upstream(bar, like.shape, like)
-            for bar, like in ((particle_q_bar, kept.particle_q), (particle_qd_bar, kept.particle_qd))
-        )
-        return (None, None, None, *ctx.solver.rollout_adjoint(kept, *given).arrays())
+        bars = (particle_q_bar, particle_qd_bar)
+        given = [upstream(bar, like.shape, like) for bar, like in zip(bars, (kept.particle_q, kept.particle_qd), strict=True)]
+
+        def adjoints() -> tuple[torch.Tensor, ...]:
+            return ctx.solver.rollout_adjoint(kept, *given).arrays()
+
+        return None, None, None, *once(adjoints, twice("a rollout"), *bars, *ctx.saved_tensors)
 
 
 def deformable_rollout(
@@ -57,7 +59,7 @@ def deformable_rollout(
 
     Raises:
         UserError: a tensor has the wrong device, precision or shape. DivergenceError: every world diverged. A second derivative
-            raises torch's own error.
+            raises RuntimeError.
     """
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs.arrays())
     return _Rollout.apply(solver, frames, (adjoint or StoreAll()) if wanted else None, *inputs.arrays())

@@ -9,10 +9,9 @@ import torch
 
 from risp_torch.bridge.checks import kernel_tensor, upstream
 from risp_torch.bridge.chunks import Chunk, plan_chunks, real_inputs
+from risp_torch.bridge.once import once, twice
 from ti_render import MeshTopology, RasterSettings, RenderInputs, RenderResult, render_adjoint, render_jvp
 from ti_render import render as render_arrays
-
-_TWICE = "trying to differentiate twice a picture: the renderer has first derivatives only"
 
 
 class _Call:
@@ -119,7 +118,7 @@ class _Adjoint(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_gradients: torch.Tensor) -> Any:
-        raise RuntimeError(_TWICE)
+        raise twice("a picture")
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
@@ -140,7 +139,7 @@ class _Tangents(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_gradients: torch.Tensor) -> Any:
-        raise RuntimeError(_TWICE)
+        raise twice("a picture")
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], call: _Call, which: tuple[str, ...], *tensors: torch.Tensor) -> Any:
@@ -195,7 +194,10 @@ def render(inputs: RenderInputs, settings: RasterSettings, *, memory_limit: int 
 def render_jacobian(
     inputs: RenderInputs, settings: RasterSettings, tangents: Mapping[str, torch.Tensor], *, memory_limit: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images and their derivatives along K directions, all in one pass. The results carry no gradient themselves.
+    """Images and their derivatives along K directions, all in one pass.
+
+    The results have no derivatives of their own: where a tensor requires a gradient, a backward pass through them raises
+    RuntimeError.
 
     Args:
         inputs, settings: as in ``render``.
@@ -211,9 +213,13 @@ def render_jacobian(
     columns = next((len(tangent) for tangent in tangents.values()), 0)
     tensors = real_inputs(inputs)
     call = _Call(inputs.mesh, tuple(tensors), settings, plan_chunks(inputs, settings, memory_limit, columns=columns))
-    images, derivatives = [], []
-    for chunk in call.chunks:
-        result = call.result(chunk, tuple(tensors.values()))
-        images.append(result.images)
-        derivatives.append(render_jvp(result, call.tangent_parts(chunk, tangents)))
-    return _joined(images), _joined(derivatives)
+
+    def rendered() -> tuple[torch.Tensor, torch.Tensor]:
+        images, derivatives = [], []
+        for chunk in call.chunks:
+            result = call.result(chunk, tuple(tensors.values()))
+            images.append(result.images)
+            derivatives.append(render_jvp(result, call.tangent_parts(chunk, tangents)))
+        return _joined(images), _joined(derivatives)
+
+    return once(rendered, twice("a picture"), *tensors.values(), *tangents.values())

@@ -6,9 +6,9 @@ from dataclasses import fields
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from risp_torch.bridge.checks import kernel_tensor, upstream
+from risp_torch.bridge.once import once, twice
 from ti_sim.adjoint import Adjoint, StoreAll
 from ti_sim.rigid.model import RigidInputs
 from ti_sim.rigid.solver import RigidRollout, RigidSolver
@@ -23,6 +23,7 @@ class _Rollout(torch.autograd.Function):
         inputs = RigidInputs(*(kernel_tensor(t, name) for t, name in zip(tensors, _NAMES, strict=False)))
         result = solver.rollout(inputs, frames, adjoint=adjoint)
         ctx.solver = solver
+        ctx.save_for_backward(*tensors)  # with their graphs, for the error of a second derivative
         # Frames are returned, so the kept rollout must not hold them: that would be a cycle through the graph.
         ctx.kept = (frames, adjoint, inputs, result.states, result.diverged_step)
         left_region = torch.as_tensor(result.left_region)
@@ -30,17 +31,19 @@ class _Rollout(torch.autograd.Function):
         return result.body_q, result.body_qd, result.diverged_step, left_region
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, body_q_bar: Any, body_qd_bar: Any, _diverged: Any, _left: Any) -> Any:
         frames, adjoint, inputs, states, diverged = ctx.kept
         like = inputs.body_mass
         shape = (inputs.world_count, frames + 1, ctx.solver.model.body_count)
-        body_q_bar = upstream(body_q_bar, torch.Size((*shape, 7)), like)
-        body_qd_bar = upstream(body_qd_bar, torch.Size((*shape, 6)), like)
+        q_bar = upstream(body_q_bar, torch.Size((*shape, 7)), like)
+        qd_bar = upstream(body_qd_bar, torch.Size((*shape, 6)), like)
         # The frames themselves are not needed again (recomputed segments write none): their adjoints stand in their place.
-        rollout = RigidRollout(body_q_bar, body_qd_bar, diverged, inputs, frames, adjoint, states)
-        bars = ctx.solver.rollout_adjoint(rollout, body_q_bar, body_qd_bar)
-        return (None, None, None, *bars.arrays())
+        rollout = RigidRollout(q_bar, qd_bar, diverged, inputs, frames, adjoint, states)
+
+        def adjoints() -> tuple[torch.Tensor, ...]:
+            return ctx.solver.rollout_adjoint(rollout, q_bar, qd_bar).arrays()
+
+        return None, None, None, *once(adjoints, twice("a rollout"), body_q_bar, body_qd_bar, *ctx.saved_tensors)
 
 
 def rollout(
@@ -60,7 +63,7 @@ def rollout(
         (-1 where all went well) and left_region [B, N] bool (on the CPU; whether it was the distance that ended a motion).
 
     Raises:
-        UserError: a tensor has the wrong device, precision or shape. A second derivative raises torch's own error.
+        UserError: a tensor has the wrong device, precision or shape. A second derivative raises RuntimeError.
     """
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs.arrays())
     return _Rollout.apply(solver, frames, (adjoint or StoreAll()) if wanted else None, *inputs.arrays())

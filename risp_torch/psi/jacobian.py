@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from risp_torch import bridge
+from risp_torch.bridge.once import once
 from risp_torch.psi.parameters import RenderingParameters
 from risp_torch.scene.numbers import constant, shared_rows
 from ti_sim.base.errors import UserError
+
+_NONE = "trying to differentiate pictures of image_jacobian: they have no derivatives of their own, take Scene.render for that"
 
 if TYPE_CHECKING:
     from risp_torch.scene import Scene, States
@@ -33,7 +36,8 @@ def image_jacobian(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Render, and differentiate the pictures by psi: I and dI/dpsi.
 
-    The derivatives come from the renderer's forward mode: all K in one pass over the pixels. The results carry no gradient.
+    The derivatives come from the renderer's forward mode: all K in one pass over the pixels. The results have no derivatives of
+    their own: where psi, poses or a given value require a gradient, a backward pass through them raises RuntimeError.
 
     Args:
         scene: what is rendered.
@@ -52,6 +56,7 @@ def image_jacobian(
     Raises:
         UserError: shapes do not fit, a name is unknown, or as ``Scene.render``.
     """
+    sources = (psi, states if isinstance(states, torch.Tensor) else states.placement, *(given or {}).values())
     psi = constant(psi).detach()
     placement, batch = _worlds_and_frames(scene, states, psi)
     worlds, frames = placement.shape[:2]
@@ -67,7 +72,7 @@ def image_jacobian(
         made = {name: field.make(rows) for name, field in touched.items()}
         return made, made
 
-    with torch.no_grad():
+    def rendered() -> tuple[torch.Tensor, torch.Tensor]:
         derivatives, made = torch.func.jacfwd(arrays, has_aux=True)(psi.new_zeros(len(steps)))
         # Forward mode gives a float64 tangent to a float32 number without axes that met a Python number.
         tangents = {name: derivative.movedim(-1, 0).to(made[name].dtype) for name, derivative in derivatives.items()}
@@ -75,7 +80,9 @@ def image_jacobian(
         inputs = scene.render_inputs(values, placement.detach(), camera=camera, quantity=quantity)
         inputs = replace(inputs, **made)  # with rows as in the tangents
         settings = scene.raster_settings(camera=camera, quantity=quantity)
-        pictures, jacobian = bridge.render_jacobian(inputs, settings, tangents, memory_limit=memory_limit)
+        return bridge.render_jacobian(inputs, settings, tangents, memory_limit=memory_limit)
+
+    pictures, jacobian = once(rendered, RuntimeError(_NONE), *sources)
     film = (scene.film_of(x, worlds, frames, camera=camera, quantity=quantity, alpha=alpha) for x in (pictures, jacobian))
     image, columns_of_image = (x.reshape(*batch, *x.shape[2:]) for x in film)
     return image, columns_of_image

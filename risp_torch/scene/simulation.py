@@ -12,6 +12,7 @@ import torch
 
 from risp_torch import bridge
 from risp_torch.bridge.checks import bridge_device, kernel_tensor
+from risp_torch.bridge.once import once
 from risp_torch.scene.articulation import (
     articulated_inputs,
     articulated_model,
@@ -334,7 +335,7 @@ def _particle_inputs(
 
 
 def poses_of_joints(scene: Scene, values: Values, joint_q: torch.Tensor) -> torch.Tensor:
-    """Poses [B, N, 7] of the centres of mass for joint coordinates (m, unit quaternions); without gradient.
+    """Poses [B, N, 7] of the centres of mass for joint coordinates (m, unit quaternions); a derivative raises RuntimeError.
 
     Args:
         scene: with links.
@@ -342,10 +343,15 @@ def poses_of_joints(scene: Scene, values: Values, joint_q: torch.Tensor) -> torc
         joint_q: [B, Q] coordinates of all joints (``ArticulatedModel``).
     """
     inputs = articulated_inputs(scene.bodies, scene.motors, values, frames=1, actions=None)
-    given = ArticulatedInputs(*(array.detach().contiguous() for array in inputs.arrays()))
-    joint_q = joint_q.detach().contiguous()
-    link_q, link_qd = forward_kinematics(scene.solver().model, given, joint_q, torch.zeros_like(given.joint_qd0))
-    return centers_of_mass(scene.bodies, values, link_q[:, None], link_qd[:, None])[0][:, 0].detach()
+
+    def poses() -> tuple[torch.Tensor]:
+        given = ArticulatedInputs(*(array.detach().contiguous() for array in inputs.arrays()))
+        at = joint_q.detach().contiguous()
+        link_q, link_qd = forward_kinematics(scene.solver().model, given, at, torch.zeros_like(given.joint_qd0))
+        return (centers_of_mass(scene.bodies, values, link_q[:, None], link_qd[:, None])[0][:, 0],)
+
+    error = RuntimeError("trying to differentiate poses at the start of links: take the first frame of Scene.rollout for that")
+    return once(poses, error, joint_q, *inputs.arrays(), *values.values())[0]
 
 
 def _action_rows(actions: Any, worlds: int | None) -> tuple[torch.Tensor | None, int | None]:

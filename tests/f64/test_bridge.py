@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Checkpoint, Scene, StoreAll, UserError, bridge
+from risp_torch import Checkpoint, Contact, Elastic, Scene, Sphere, StoreAll, UserError, bridge, load_scene
 from risp_torch.bridge.chunks import Chunk, image_bytes, plan_chunks, real_inputs
+from risp_torch.psi import default_psi, image_jacobian
 from tests.reference.full_scene import make_full_scene
 from tests.reference.rigid_cases import INPUT_NAMES
 from tests.reference.small_scenes import make_scene
 from ti_render import RenderInputs, render_tape
 from ti_sim import RigidInputs, RolloutTape, Tape
 from ti_sim.base.runtime import ti
+from ti_sim.meshes import box_tets
 
 FRAMES = 2
 
@@ -268,6 +270,85 @@ def test_a_second_derivative_is_an_error(function: Function) -> None:
     (gradient,) = torch.autograd.grad((function(**tensors) ** 2).sum(), tensors[name], create_graph=True)
     with pytest.raises(RuntimeError, match="twice"):
         gradient.sum().backward()
+
+
+def coupled_scene() -> Scene:
+    """A soft block above a ball."""
+    scene = Scene(frame_dt=0.01, frames=FRAMES, substeps=8)
+    contact = Contact(stiffness=200.0, damping=1.0, friction_stiffness=2.0, friction=0.3)
+    scene.add_rigid("ball", shape=Sphere(radius=0.06), density=500.0, position=(0, 0, -0.1), contact=contact, collision=True)
+    scene.add_solid(
+        "block", mesh=box_tets((0.2, 0.2, 0.1), (1, 1, 1)), material=Elastic(E=2e3, nu=0.3), density=300.0, contact=contact
+    )
+    return scene
+
+
+MOVING = {
+    "rigid": (make_scene, "block.density"),
+    "articulated": (lambda: load_scene("pendulum"), "pendulum.length"),
+    "deformable": (lambda: load_scene("springs"), "net.stiffness"),
+    "coupled": (coupled_scene, "block.velocity"),
+}
+
+
+@pytest.mark.parametrize("kind", MOVING)
+def test_second_derivatives_of_scenes_are_errors(kind: str) -> None:
+    """A linear function of a scene's motion, through every way in which torch takes a second derivative."""
+    make, name = MOVING[kind]
+    scene = make()
+    point = torch.as_tensor(scene.parameters[name].value, dtype=torch.float64)
+
+    def end(value: torch.Tensor) -> torch.Tensor:
+        return scene.rollout({name: value}, frames=1).placement[0, -1].sum()
+
+    assert (torch.autograd.functional.jacobian(end, point) != 0).any()
+    with pytest.raises(RuntimeError, match="differentiate a rollout twice"):
+        torch.autograd.functional.hessian(end, point)
+    for hessian in (torch.func.hessian, lambda f: torch.func.jacrev(torch.func.jacrev(f)), lambda f: torch.func.jacfwd(f)):
+        with pytest.raises(RuntimeError):
+            hessian(end)(point)
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(RuntimeError):  # forward derivatives of the gradient
+        dual = torch.autograd.forward_ad.make_dual(point.clone().requires_grad_(), torch.ones_like(point))
+        torch.autograd.grad(end(dual), dual)
+
+
+def test_second_derivatives_of_pictures_are_errors() -> None:
+    scene = make_scene(size=8)
+    with torch.no_grad():
+        states = scene.rollout(frames=1)
+    name = "block.face_colors"
+    point = torch.as_tensor(scene.parameters[name].value)
+
+    def light(value: torch.Tensor) -> torch.Tensor:
+        return scene.render(states, {name: value}).sum()
+
+    for hessian in (torch.func.hessian, lambda f: torch.func.jacrev(torch.func.jacfwd(f))):
+        with pytest.raises(RuntimeError):
+            hessian(light)(point)
+    with pytest.raises(RuntimeError, match="differentiate a picture twice"):
+        torch.autograd.functional.hessian(light, point)
+
+
+def test_what_has_no_derivative_of_its_own_says_so() -> None:
+    """Columns of a Jacobian, and the poses at the start of links."""
+    function = MAKERS["render"]()
+    ambient = function.inputs.ambient.clone().requires_grad_()
+    images, columns = bridge.render_jacobian(
+        replace(function.inputs, ambient=ambient), function.settings, {"ambient": torch.ones_like(ambient)[None]}
+    )
+    for result in (images, columns):
+        with pytest.raises(RuntimeError, match="differentiate a picture twice"):
+            result.sum().backward()
+    scene = make_scene(size=8)
+    psi = default_psi(scene)
+    images, columns = image_jacobian(scene, scene.start_poses(scene.table.values()), psi.sample(1)[0].requires_grad_(), psi)
+    for result in (images, columns):
+        with pytest.raises(RuntimeError, match="image_jacobian"):
+            result.sum().backward()
+    scene = load_scene("pendulum")
+    values = scene.table.values({"pendulum.length": torch.tensor(0.9, dtype=torch.float64, requires_grad=True)})
+    with pytest.raises(RuntimeError, match="poses at the start"):
+        scene.start_poses(values).sum().backward()
 
 
 # -- forward mode ---------------------------------------------------------------------------------------------------------
