@@ -6,21 +6,28 @@ import os
 # working, and a small network takes twenty times as long.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from risp_torch.control import ControlTask, Goal, SinePolicy, control, load_control
 from risp_torch.gradients import check_film_gradient, check_torch
 from risp_torch.inversion import (
+    CmaSettings,
     Inversion,
+    Loss,
     OptimiseSettings,
     PerceptualLoss,
+    PictureLoss,
     PixelLoss,
     RispLoss,
     StateLoss,
+    WideSteps,
     film,
     invert,
     landscape,
     pixel_loss,
     simulate_video,
 )
+from risp_torch.network import load_network
 from risp_torch.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
+from risp_torch.run_folder import program_version
 from risp_torch.scene import (
     Air,
     AmbientLight,
@@ -47,12 +54,15 @@ from risp_torch.task import RispTask, load_task
 from risp_torch.video import read_video, write_frames, write_video
 from ti_sim import Box, Capsule, Checkpoint, Cone, Cylinder, DivergenceError, Mesh, Param, Sphere, StoreAll, UserError, start
 
+__version__ = program_version()
+
 __all__ = [
-    "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "Cone", "Contact", "Cylinder", "Direction",
-    "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Factor", "Fixed", "Inversion", "Membrane", "Mesh",
-    "OptimiseSettings", "Param", "PerceptualLoss", "PixelLoss", "PointLight", "Prismatic", "Range", "RenderingParameters",
-    "Revolute", "RispLoss", "RispTask", "Scene", "SinePulse", "Sphere", "Spherical", "StateLoss", "States", "StoreAll",
-    "Surface", "UserError", "check_film_gradient", "check_torch", "contact_sheet", "default_psi", "film", "image_jacobian",
-    "invert", "landscape", "load_scene", "load_task", "pixel_loss", "read_video", "scene_names", "simulate_video", "start",
-    "write_frames", "write_video",
+    "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact", "ControlTask",
+    "Cylinder", "Direction", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Factor", "Fixed", "Goal",
+    "Inversion", "Loss", "Membrane", "Mesh", "OptimiseSettings", "Param", "PerceptualLoss", "PictureLoss", "PixelLoss",
+    "PointLight", "Prismatic", "Range", "RenderingParameters", "Revolute", "RispLoss", "RispTask", "Scene", "SinePolicy",
+    "SinePulse", "Sphere", "Spherical", "StateLoss", "States", "StoreAll", "Surface", "UserError", "WideSteps",
+    "check_film_gradient", "check_torch", "contact_sheet", "control", "default_psi", "film", "image_jacobian", "invert",
+    "landscape", "load_control", "load_network", "load_scene", "load_task", "pixel_loss", "read_video", "scene_names",
+    "simulate_video", "start", "write_frames", "write_video",
 ]  # fmt: skip

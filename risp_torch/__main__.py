@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+from risp_torch import __version__
 from risp_torch.suggest import near_names
 from ti_sim.base.errors import DivergenceError, UserError
 
@@ -16,27 +18,45 @@ COMMANDS = (
 )  # fmt: skip
 
 
+_READER_GONE = 141  # 128 + SIGPIPE, as shells report a program whose reader has ended
+
+
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors name the near options, in one sentence."""
+    """An argument parser whose errors are one sentence."""
 
     def error(self, message: str) -> NoReturn:
-        prefix = "unrecognized arguments: "
-        if message.startswith(prefix):
-            wrong = message.removeprefix(prefix).split()[0]
-            near = near_names(wrong.split("=")[0], self.known_options())
-            hint = f": did you mean {' or '.join(near)}?" if near else f" ({self.prog} --help lists the options)"
-            message = f"unknown option {wrong!r}{hint}"
         print(f"{self.prog}: error: {message}", file=sys.stderr)
         sys.exit(2)
 
-    def known_options(self) -> list[str]:
-        """All option strings of this parser and its commands."""
-        options = list(self._option_string_actions)
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for parser in action.choices.values():
-                    options.extend(parser._option_string_actions)
-        return [option for option in dict.fromkeys(options) if option.startswith("--")]
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of the command line; a wrong one ends the program with status 2 and the near ones of its command."""
+    from risp_torch import commands
+
+    parser = _Parser(prog="risp", description="Turn video into physics: simulate, film and invert scenes.")
+    parser.add_argument("--version", action="version", version=f"risp {__version__}", help="print the version and end")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    for name in COMMANDS:
+        commands.add_command(name, subparsers)
+    options, rest = parser.parse_known_args(arguments)
+    if rest:
+        subparsers.choices[options.command].error(_unknown(rest[0], options.command, subparsers.choices))
+    return options
+
+
+def _unknown(word: str, command: str, parsers: Mapping[str, argparse.ArgumentParser]) -> str:
+    """What is wrong with a word of the command line that its command does not know."""
+    if not word.startswith("--"):
+        return f"unexpected argument {word!r} (risp {command} --help shows what it takes)"
+    known = {name: [o[2:] for o in parser._option_string_actions if o.startswith("--")] for name, parser in parsers.items()}
+    option = word[2:].split("=")[0]
+    others = [f"risp {name}" for name, options in known.items() if option in options]
+    if others:
+        return f"unknown option {word!r} (that is an option of {', '.join(others)})"
+    near = near_names(option, known[command])
+    if near:
+        return f"unknown option {word!r}: did you mean {' or '.join(f'--{name}' for name in near)}?"
+    return f"unknown option {word!r} (risp {command} --help lists the options)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,15 +66,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: of the command line, sys.argv by default.
 
     Returns:
-        Exit status: 0 when all went well, 1 for a check that failed, 2 for wrong input, 3 for a simulation that diverged.
+        Exit status: 0 when all went well, 1 for a check that failed, 2 for wrong input, 3 for a simulation that diverged, 141
+        where nobody reads the output any more.
     """
-    from risp_torch import commands
+    try:
+        try:
+            return _run(_parsed(arguments))
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would try once more at its end, and print that it could not.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _READER_GONE
 
-    parser = _Parser(prog="risp", description="Turn video into physics: simulate, film and invert scenes.")
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    for name in COMMANDS:
-        commands.add_command(name, subparsers)
-    options = parser.parse_args(arguments)
+
+def _run(options: argparse.Namespace) -> int:
+    """Run the command; the exit status, with a sentence on stderr where it is not 0 (``main``)."""
     try:
         return options.run(options)
     except DivergenceError as error:

@@ -13,12 +13,39 @@ _MOST_LISTED = 12
 _LEAST_LIKENESS = 0.6
 # A name this much more like the given one than another makes the other not worth a mention.
 _CLEAR_LEAD = 0.15
+# Words for one thing, or for things of which a scene has one or another; last parts of names, small letters.
+_ALIKE = tuple(
+    frozenset(words.split())
+    for words in (
+        "mass density weight rho area_density inertia inertia_per_mass",
+        "stiffness e young youngs youngs_modulus young_modulus modulus elasticity elastic_modulus rigidity hardness k ke lam mu "
+        "lambda shear_modulus bulk_modulus lame spring_constant",
+        "nu poisson poissons_ratio poisson_ratio poisson_s_ratio",
+        "friction mu friction_coefficient coefficient_of_friction cof",
+        "friction_stiffness kf tangential_stiffness",
+        "damping kd viscosity dissipation restitution bounce bounciness",
+        "velocity speed v v0 initial_velocity linear_velocity qd",
+        "angular_velocity angular_speed omega spin rate",
+        "position positions place location translation x0 start pos xyz pose center origin",
+        "rotation orientation quaternion attitude turn angle pose rpy euler",
+        "angle joint_angle theta q rest",
+        "color colour colors colours albedo tint face_colors vertex_colors texture rgb",
+        "intensity brightness power radiance strength",
+        "force impulse push load thrust thrusts actions action torque actuation control controls",
+        "gravity g",
+        "linear_drag drag air_drag air_resistance angular_drag",
+        "length rest_length size height",
+        "focal focal_length fov field_of_view vertical_fov zoom",
+        "sigma blur softness edge_softness",
+    )
+)
 
 
 def near_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
     """The known names most like ``name``, best first.
 
-    A name is near when its spelling is close (whole, or in its last dotted part) or when one name contains the other.
+    A name is near when its spelling is close (whole, or in its last dotted part), when one name contains the other, or when the
+    last parts mean the same (young and E) or things of which a body has one or the other (mass and density).
 
     Args:
         name: what the user wrote.
@@ -61,7 +88,17 @@ def _likeness(name: str, other: str) -> float:
     last = difflib.SequenceMatcher(a=_last_part(name), b=_last_part(other)).ratio()
     contained = len(name) > 2 and name in other or len(other) > 2 and other in name
     # The last part alone says less than the whole name: "a.mass" is not "b.mass".
-    return max(whole, 0.9 * last, 0.75 if contained else 0.0)
+    return max(whole, 0.9 * last, 0.75 if contained else 0.0, _likeness_of_meaning(name, other))
+
+
+def _likeness_of_meaning(name: str, other: str) -> float:
+    """0.95 for names of the same owner whose last parts mean alike, down to 0.7 for those of owners that look different."""
+    last, other_last = _last_part(name).replace("-", "_"), _last_part(other)
+    if not any(last in words and other_last in words for words in _ALIKE):
+        return 0.0
+    owner, other_owner = name.rpartition(".")[0], other.rpartition(".")[0]
+    same = difflib.SequenceMatcher(a=owner, b=other_owner).ratio() if owner else 0.5
+    return 0.7 + 0.25 * same
 
 
 def _last_part(name: str) -> str:

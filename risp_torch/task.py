@@ -7,7 +7,7 @@ from typing import Any
 
 from risp_torch.domains import Domains
 from risp_torch.scene import Scene
-from risp_torch.scene.load import find_function, load_scene
+from risp_torch.scene.load import errors_of_scene_file, find_function, load_scene
 from risp_torch.state_heads import StateHead
 from ti_sim.base.errors import UserError
 
@@ -44,7 +44,9 @@ def load_task(name: str, scene: Scene) -> RispTask:
     Raises:
         UserError: the file has no make_task, or it fails.
     """
-    task = find_function(name, "make_task")(scene)
+    make_task = find_function(name, "make_task")
+    with errors_of_scene_file(name, "make_task(scene)"):
+        task = make_task(scene)
     if not isinstance(task, RispTask):
         raise UserError(f"make_task of {name} returned {type(task).__name__}: return a RispTask")
     task.head.check(scene)

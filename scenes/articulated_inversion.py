@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Sequence
 
-from scenes.film_jobs import Asked, Job, main
+from .film_jobs import Asked, Job, main
 
 UP, DOWN = 1.5, 1 / 1.5
 BOTH = ((UP,), (DOWN,))

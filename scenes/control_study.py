@@ -24,7 +24,8 @@ from risp_torch.control.run import settings_of
 from risp_torch.control.task import OBJECTIVES
 from risp_torch.report import format_table, plot_curves
 from risp_torch.run_folder import first_difference, plain
-from scenes.exit_status import exit_status
+
+from .exit_status import exit_status
 
 ERROR = "error [parts of the size]"
 

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from risp_torch import Scene
-from scenes.film_jobs import Asked, Job, Measure, Numbers, main
+
+from .film_jobs import Asked, Job, Measure, Numbers, main
 
 BOTH = ((2.0,), (0.5,))
 ROD = ((10**-0.7,), (10**1.7,))  # 10^4.3 and 10^6.7 Pa for a truth of 10^5

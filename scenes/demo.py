@@ -15,7 +15,8 @@ from pathlib import Path
 from risp_torch import OptimiseSettings, invert, load_scene, simulate_video
 from risp_torch.commands.invert import print_inversion
 from risp_torch.run_folder import default_run_path
-from scenes import crossing
+
+from . import crossing
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ import numpy as np
 
 from risp_torch import Scene, UserError, load_scene
 from risp_torch.atomic import write_text
-from risp_torch.commands.options import positive_int
+from risp_torch.commands.options import positive_int, whole_number
 from risp_torch.control import Aim, control, load_control, load_policy, replan
 from risp_torch.control.report import film_of
 from risp_torch.report import comparison_video, format_table, write_strip
-from scenes.exit_status import exit_status
+
+from .exit_status import exit_status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m scenes.gear_replan", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--factor", type=float, default=1.2, help="density of the real gear, times the model's (default 1.2)")
     parser.add_argument("--goal", type=int, default=0, help="number of the goal (default 0)")
-    parser.add_argument("--seed", type=int, default=0, help="of the policy (default 0)")
+    parser.add_argument("--seed", type=whole_number, default=0, help="of the policy (default 0)")
     parser.add_argument("--every", type=positive_int, default=30, help="frames from one plan to the next (default 30)")
     parser.add_argument("--iterations", type=positive_int, default=5, help="gradient steps for each new plan (default 5)")
     parser.add_argument("--first", type=positive_int, help="gradient steps for the first plan (default: the scene's)")

@@ -5,7 +5,8 @@ Links and cube meet by their boxes, with compliant contact like that of the grou
 """
 
 from risp_torch import Box, Contact, Param, Scene, Surface
-from scenes.hand import add_hand, film
+
+from .hand import add_hand, film
 
 SIDE = 0.04  # m, of the cube
 COLORS = [(0.9, 0.9, 0.85), (0.85, 0.3, 0.2), (0.2, 0.5, 0.8), (0.9, 0.7, 0.1), (0.3, 0.7, 0.3), (0.5, 0.3, 0.7)]

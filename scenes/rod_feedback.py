@@ -19,7 +19,7 @@ import torch
 
 from risp_torch import Scene, load_scene
 from risp_torch.atomic import write_text
-from risp_torch.commands.options import positive_int
+from risp_torch.commands.options import positive_int, whole_number
 from risp_torch.control import (
     Aim,
     ControlTask,
@@ -39,7 +39,8 @@ from risp_torch.control.windows import Windows, last_state
 from risp_torch.network import RispNetwork, load_network
 from risp_torch.report import comparison_video, format_table, plot_curves, write_strip
 from risp_torch.task import resize_pictures
-from scenes.exit_status import exit_status
+
+from .exit_status import exit_status
 
 LENGTH = 1.0  # m, what errors are parts of
 LIMIT = 500.0  # N
@@ -90,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--network", required=True, metavar="FILE", help="network.safetensors of 'risp train rod'")
     parser.add_argument("--iterations", type=positive_int, default=40, help="gradient steps (default 40)")
     parser.add_argument("--every", type=positive_int, default=1, help="frames from one look to the next (default 1)")
-    parser.add_argument("--seed", type=int, default=0, help="of the policy (default 0)")
+    parser.add_argument("--seed", type=whole_number, default=0, help="of the policy (default 0)")
     parser.add_argument(
         "--cells", type=positive_int, nargs=3, default=(20, 4, 4), help="hexahedra along the sides (default 20 4 4)"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int, whole_number
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what is lowered: the difference to the goal's picture, the true distance to it, or nothing: random policies "
         "(default image)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of the policy's weights (default 0)")
+    parser.add_argument("--seed", type=whole_number, default=0, help="of the policy's weights (default 0)")
     parser.add_argument("--goal", type=int, metavar="N", help="number of the goal (default 0; with --target none)")
     parser.add_argument("--target", metavar="FILE", help="a picture, video or folder of PNG frames in place of the goal's own")
     parser.add_argument("--iterations", type=positive_int, help="gradient steps, or random policies (default: the scene's)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int, whole_number
 
 DEFAULT_SIZE = 64
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--configs", default="each", metavar="1|10|each",
         help="number of appearances that the pictures share in turn, or each for one of its own (default each)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of states and appearances (default 0)")
+    parser.add_argument("--seed", type=whole_number, default=0, help="of states and appearances (default 0)")
     parser.add_argument("--shard-images", type=positive_int, default=128, metavar="N", help="pictures in a file (default 128)")
     parser.add_argument("--out", metavar="DIR", help="folder of the dataset; an unfinished one there is gone on with")
     parser.add_argument("--check", metavar="DIR", help="only compare the files of this dataset with their checksums")

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from risp_torch.commands.mitsuba_options import whole_number
-from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int, whole_number
 
 APPEARANCES = 4
 RENDERERS = ("soft", "mitsuba")

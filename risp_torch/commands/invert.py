@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int, whole_number
 from ti_sim.base.errors import UserError
 
 MOST_ROWS = 12  # numbers of one parameter that the table lists one by one
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="most unknowns with Gauss-Newton steps and error bars (default 40, with --loss state 400)",
     )  # fmt: skip
     parser.add_argument("--first-frames", type=positive_int, help="begin with this many frames and let the horizon grow")
-    parser.add_argument("--seed", type=int, default=0, help="of the starts (default 0)")
+    parser.add_argument("--seed", type=whole_number, default=0, help="of the starts (default 0)")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/invert-SCENE-TIME)")
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from risp_torch.commands.options import positive_int
+from risp_torch.commands.options import positive_int, whole_number
 from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,17 +36,6 @@ def add_mitsuba_arguments(parser: argparse.ArgumentParser) -> None:
         help="colours of the bodies: their own (default), these times a drawn one for each body, or drawn ones",
     )  # fmt: skip
     group.add_argument("--appearance", metavar="FILE", help="appearance.json of another run, instead of a drawn look")
-
-
-def whole_number(text: str) -> int:
-    """A number from 0 to 2^32 - 1, for argparse."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if not 0 <= value < 2**32:
-        raise argparse.ArgumentTypeError(f"{value} is out of range: give 0 to {2**32 - 1}")
-    return value
 
 
 def check_mitsuba_options(options: argparse.Namespace) -> None:

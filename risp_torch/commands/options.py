@@ -38,6 +38,17 @@ def positive_int(text: str) -> int:
     return value
 
 
+def whole_number(text: str) -> int:
+    """A number from 0 to 2^32 - 1, such as a seed, for argparse."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if not 0 <= value < 2**32:
+        raise argparse.ArgumentTypeError(f"{value} is out of range: give 0 to {2**32 - 1}")
+    return value
+
+
 def quality(text: str) -> float:
     """A constant rate factor of H.264, 0 to 51, for argparse."""
     try:

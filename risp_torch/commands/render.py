@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int, whole_number
 
 QUANTITIES = ("color", "depth", "normal", "alpha")
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--psi", type=_appearances, default=0, metavar="default|random:N",
         help="the scene's own appearance (default), or N drawn at random: lights, colours, materials",
     )  # fmt: skip
-    parser.add_argument("--seed", type=_whole_number, default=0, help="of the random appearances (default 0)")
+    parser.add_argument("--seed", type=whole_number, default=0, help="of the random appearances (default 0)")
     parser.add_argument("--quantity", choices=QUANTITIES, default="color", help="what the picture shows (default color)")
     parser.add_argument("--camera", metavar="NAME", help="name of the camera, or all (default: the first one)")
     parser.add_argument("--out", metavar="FILE", help="PNG file to write (default: runs/render-SCENE-TIME.png)")

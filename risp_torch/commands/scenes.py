@@ -6,10 +6,16 @@ import argparse
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print name and first line of every scene."""
+    """Print name, first line, and unknowns or what a network drives, of every scene."""
+    from risp_torch.control import load_control
     from risp_torch.scene import load_scene, scene_names
 
+    driven = scene_names(having="make_control")
     for name, summary in scene_names().items():
-        print(f"{name:10s} {summary}")
-        print(f"{'':10s} unknown: {', '.join(load_scene(name).unknowns)}")
+        scene = load_scene(name)
+        print(f"{name:15s} {summary}")
+        if scene.unknowns:
+            print(f"{'':15s} unknown: {', '.join(scene.unknowns)}")
+        if name in driven:
+            print(f"{'':15s} driven by a network: {load_control(name, scene).drives} (risp control)")
     return 0

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from risp_torch.commands.mitsuba_options import whole_number
+from risp_torch.commands.options import whole_number
 from risp_torch.tables.plan import ABLATIONS, METHODS, SCENES, TABLES
 from risp_torch.tables.presets import PRESETS
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from risp_torch.commands.mitsuba_options import whole_number
-from risp_torch.commands.options import positive_int
+from risp_torch.commands.options import positive_int, whole_number
 from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int, whole_number
 
 DEFAULT_SIZE = 64
 
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--verify", action="store_true", help="compare every file of the dataset with its checksum first")
     data.add_argument("--images", type=positive_int, metavar="N", help="without --data: render this many as they are needed")
     data.add_argument("--configs", metavar="1|10|each", help="without --data: appearances of the pictures (default each)")
-    data.add_argument("--data-seed", type=int, metavar="N", help="without --data: of states and appearances (default 0)")
+    data.add_argument("--data-seed", type=whole_number, metavar="N", help="without --data: of states and appearances (default 0)")
     how = parser.add_argument_group("training")
     how.add_argument("--preset", choices=("quick", "paper"), default="quick", help="quick (default), or RISP's own settings")
     gamma = how.add_mutually_exclusive_group()
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument("--plain-exposures", action="store_true", help="leave exposures, tones and light as they were rendered")
     how.add_argument("--network-precision", choices=("f32", "bf16"), help="of the network's arithmetic (default f32)")
-    how.add_argument("--seed", type=int, help="of first weights and order of pictures (default 0)")
+    how.add_argument("--seed", type=whole_number, help="of first weights and order of pictures (default 0)")
     parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it goes on (default: runs/train-SCENE-TIME)")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from torch.nn import Module
 
 from risp_torch.scene import Scene
-from risp_torch.scene.load import find_function
+from risp_torch.scene.load import errors_of_scene_file, find_function
 from ti_sim.base.errors import UserError
 
 Objective = Literal["image", "state", "random"]
@@ -146,7 +146,9 @@ def load_control(name: str, scene: Scene) -> ControlTask:
     Raises:
         UserError: the file has no make_control, or it drives no parameter of the scene.
     """
-    task = find_function(name, "make_control")(scene)
+    make_control = find_function(name, "make_control")
+    with errors_of_scene_file(name, "make_control(scene)"):
+        task = make_control(scene)
     if not isinstance(task, ControlTask):
         raise UserError(f"make_control of {name} returned {type(task).__name__}: return a ControlTask")
     scene.table[task.drives]  # an error that lists near names

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-from collections.abc import Callable
-from importlib import resources
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +17,9 @@ from risp_torch.scene.scene import Scene
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 
+# The package of the scenes that ship, under the name that a wheel installs it by: in a checkout it is the folder ``scenes``.
+_PACKAGE = "risp_torch_scenes"
+_ROOT = Path(__file__).resolve().parents[2]
 _SIGNATURES = {
     "make_scene": "make_scene(**overrides) that returns a Scene",
     "make_task": "make_task(scene) that returns a RispTask",
@@ -22,12 +28,16 @@ _SIGNATURES = {
 }
 
 
-def scene_names() -> dict[str, str]:
-    """Name -> first line of the docstring, for every scene that ships."""
+def scene_names(having: str = "make_scene") -> dict[str, str]:
+    """Name -> first line of the docstring, for every scene that ships.
+
+    Args:
+        having: "make_task", "make_trials" or "make_control" for the scenes whose files define that too.
+    """
     result = {}
     for path in sorted(_folder().glob("*.py")):
         source = path.read_text(encoding="utf-8")
-        if "\ndef make_scene(" in source:
+        if "\ndef make_scene(" in source and f"\ndef {having}(" in source:
             first = source.lstrip().lstrip('"').splitlines()[0]
             result[path.stem] = first.rstrip('"').strip()
     return result
@@ -51,12 +61,8 @@ def load_scene(scene: str, **overrides: Any) -> Scene:
             if name not in options:
                 raise unknown_name_error(f"option of {scene}'s make_scene", name, list(options))
     given = ", ".join(f"{name}={value!r}" for name, value in overrides.items())
-    try:
+    with errors_of_scene_file(scene, f"make_scene({given})"):
         made = make_scene(**overrides)
-    except UserError as error:
-        raise UserError(f"make_scene({given}) of {scene}: {error}") from error
-    except Exception as error:
-        raise UserError(f"make_scene({given}) of {scene} failed: {type(error).__name__}: {error}") from error
     if not isinstance(made, Scene):
         raise UserError(f"make_scene of {scene} returned {type(made).__name__}: return a Scene")
     return made
@@ -69,9 +75,11 @@ def find_make_scene(scene: str) -> Callable[..., Scene]:
 
 def find_function(scene: str, name: str) -> Callable[..., Any]:
     """A function of a scene's file, by the scene's name or path (errors: ``load_scene``)."""
-    module = _load_module(_find(scene))
+    path = _find(scene)
+    module = _load_module(path)
     if not callable(getattr(module, name, None)):
-        raise UserError(f"{module.__file__} has no {name}: define {_SIGNATURES[name]}")
+        others = "" if name == "make_scene" else f" (scenes that ship with one: {', '.join(scene_names(having=name))})"
+        raise UserError(f"{path} has no {name}: define {_SIGNATURES[name]}{others}")
     return getattr(module, name)
 
 
@@ -93,16 +101,60 @@ def _find(scene: str) -> Path:
 
 
 def _load_module(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"scene_{path.stem}", path)
+    _make_package()
+    shipped = path.resolve().parent == _folder()
+    spec = importlib.util.spec_from_file_location(f"{_PACKAGE}.{path.stem}" if shipped else f"scene_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except UserError:
-        raise
+    except UserError as error:
+        raise UserError(f"scene file {path} does not load: {error}{_line(error, path)}") from error
     except Exception as error:
-        raise UserError(f"scene file {path} does not load: {type(error).__name__}: {error}") from error
+        raise UserError(f"scene file {path} does not load: {type(error).__name__}: {error}{_line(error, path)}") from error
     return module
 
 
+@contextmanager
+def errors_of_scene_file(scene: str, function: str) -> Iterator[None]:
+    """Turn every error of a function of a scene's file into one that names function, scene and line.
+
+    Args:
+        scene: name or path, as for ``load_scene``.
+        function: what is called in the block, for the message: "make_task(scene)".
+
+    Raises:
+        UserError: in place of any exception of the block.
+    """
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{function} of {scene}: {error}{_line(error, _find(scene))}") from error
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"{function} of {scene} failed: {reason}{_line(error, _find(scene))}") from error
+
+
+def _line(error: Exception, path: Path) -> str:
+    """" (file, line N)": where in the scene's own file an error came from, the deepest such place; "" where that is unknown."""
+    if isinstance(error, SyntaxError) and re.search(r"line \d+\)$", str(error)):
+        return ""  # says so itself
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).name == path.name and Path(frame.filename).samefile(path)]
+    return f" ({path.name}, line {lines[-1]})" if lines else ""
+
+
 def _folder() -> Path:
-    return Path(str(resources.files("scenes")))
+    """Where the scenes that ship are: beside this package, whatever lies in the working folder."""
+    installed = _ROOT / _PACKAGE
+    return installed if installed.is_dir() else _ROOT / "scenes"
+
+
+def _make_package() -> None:
+    """Make the scenes that ship importable, by one another and by scenes of users: ``from risp_torch_scenes.hand import ...``."""
+    if _PACKAGE in sys.modules:
+        return
+    folder = _folder()
+    spec = importlib.util.spec_from_file_location(_PACKAGE, folder / "__init__.py", submodule_search_locations=[str(folder)])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules[_PACKAGE] = module

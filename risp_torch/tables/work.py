@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -24,6 +25,9 @@ from ti_sim.base.errors import UserError
 _PAUSE, _LOOKS = 0.5, 6  # s between looks at the workers, and how many of them there are between those at the units
 _TAKEN_OVER = 0.01  # of a prior: units that took less were there already, and say nothing about time
 _LISTED = 60  # characters of the names of units in the bar
+_WORKER = (  # its first argument says where modules are
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from risp_torch.tables.worker import main; sys.exit(main())"
+)
 _BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"  # no rate: units take seconds to half an hour
 
 
@@ -131,14 +135,17 @@ def _plan_file(name: str) -> str:
 
 
 def _started(plan: TablePlan, name: str, since: float, processes: int) -> subprocess.Popen[bytes]:
-    """A worker with its share of the cores, which writes into a log of its own."""
+    """A worker with its share of the cores, which writes into a log of its own.
+
+    It looks for modules where this process does: ``-P`` keeps those of the working folder out.
+    """
     threads = str(max(1, len(os.sched_getaffinity(0)) // processes))
     logs = plan.out / "logs"
     own = logs / _plan_file(name)
     write_text(own, plan.to_json())
     environment = os.environ | {"OMP_NUM_THREADS": threads, "TI_CPU_MAX_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
-    given = (own, since, os.getpid(), threads)
-    command = [sys.executable, "-m", "risp_torch.tables.worker", *map(str, given)]
+    given = (json.dumps(sys.path), own, since, os.getpid(), threads)
+    command = [sys.executable, "-P", "-c", _WORKER, *map(str, given)]
     with open(logs / f"worker-{name}.log", "ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 

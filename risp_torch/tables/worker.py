@@ -85,7 +85,7 @@ def _end_with(parent: int) -> None:
 
 
 def main() -> int:
-    """``python -m risp_torch.tables.worker PLAN-FILE SINCE PARENT THREADS``."""
+    """With the arguments PLAN-FILE SINCE PARENT THREADS (``work`` starts it)."""
     plan_file, since, parent, threads = sys.argv[1:]
     for name in _BY_TORCHRUN:  # every worker trains networks of its own
         os.environ.pop(name, None)

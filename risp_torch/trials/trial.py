@@ -10,7 +10,7 @@ import numpy as np
 
 from risp_torch.inversion import OptimiseSettings, WideSteps
 from risp_torch.scene import Scene
-from risp_torch.scene.load import find_function
+from risp_torch.scene.load import errors_of_scene_file, find_function
 from risp_torch.suggest import unknown_name_error
 from risp_torch.task import RispTask, load_task, training_scene
 from ti_sim.base.errors import UserError
@@ -74,7 +74,9 @@ def load_trials(name: str) -> dict[str, Trial]:
     Raises:
         UserError: the file has no make_trials, or it returns something else.
     """
-    trials = find_function(name, "make_trials")()
+    make_trials = find_function(name, "make_trials")
+    with errors_of_scene_file(name, "make_trials()"):
+        trials = make_trials()
     if not isinstance(trials, dict) or not all(isinstance(trial, Trial) for trial in trials.values()):
         raise UserError(f"make_trials of {name} returned {type(trials).__name__}: return a dict of Trials")
     for kind in trials:

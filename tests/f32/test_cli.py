@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,10 @@ import numpy as np
 import pytest
 import trimesh
 
+import risp_torch
 import risp_torch.gradients
 from risp_torch import load_scene, read_video, simulate_video, write_frames, write_video
-from risp_torch.__main__ import COMMANDS
+from risp_torch.__main__ import COMMANDS, main
 from risp_torch.gradients import FilmGradient
 from tests.reference import small_scenes
 
@@ -67,6 +69,25 @@ def test_scenes_lists_what_ships(risp: Risp) -> None:
     status, out, _ = risp("scenes")
     assert status == 0
     assert "cube" in out and "toss" in out and "unknown: ground.contact.stiffness" in out
+    assert not [line for line in out.splitlines() if line.rstrip().endswith(":")]  # no list is empty
+    after_gear = out.split("\ngear ")[1].splitlines()[1]
+    assert after_gear.split() == "driven by a network: gear.actuation (risp control)".split()
+
+
+def test_version(risp: Risp) -> None:
+    assert risp("--version") == (0, f"risp {risp_torch.__version__}\n", "")
+
+
+def test_a_reader_that_ends_early(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of ``risp scenes | head -1``: no traceback, and nothing is left that Python would fail to write at its end."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    for arguments in (["scenes"], ["--help"]):
+        with os.fdopen(os.dup(writing), "w") as broken:
+            monkeypatch.setattr(sys, "stdout", broken)
+            assert main(arguments) == 141
+            print("more", flush=True)
+    os.close(writing)
 
 
 def test_help_of_every_command(risp: Risp) -> None:
@@ -205,6 +226,12 @@ def test_an_error_in_a_process_of_its_own(folder: Path) -> None:
 # -- what it refuses ------------------------------------------------------------------------------------------------------
 
 SIMULATE = ["simulate", "small.py", "--out", "new"]
+WITH_SEEDS = [
+    ["simulate", "cube", "--renderer", "mitsuba", "--seed", -1], ["render", "cube", "--seed", -1],
+    ["invert", "cube", "--seed", -1], ["control", "gear", "--seed", -1], ["dataset", "cube", "--seed", -1],
+    ["train", "cube", "--seed", -1], ["evaluate", "cube", "--seed", -1], ["task", "cube", "state", "--seed", -1],
+    ["table", "1", "--seed", -1],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -215,6 +242,10 @@ SIMULATE = ["simulate", "small.py", "--out", "new"]
         (["simulate", "nowhere.py", "--out", "new"], "nowhere.py does not exist"),
         (["simulate", ".", "--out", "new"], "'.'"),
         ([*SIMULATE, "--fames", 3], "'--fames': did you mean --frames"),
+        ([*SIMULATE, "--points", 3], "unknown option '--points' (that is an option of risp landscape)"),
+        ([*SIMULATE, "--nonsense"], "unknown option '--nonsense' (risp simulate --help lists the options)"),
+        ([*SIMULATE, "second.py"], "unexpected argument 'second.py'"),
+        ([*SIMULATE, "--set", "block.mass=3"], "'block.mass': did you mean 'block.density'"),
         ([*SIMULATE, "--frames", 0], "--frames: 0 is too small"),
         ([*SIMULATE, "--frames", "few"], "--frames: 'few' is not a whole number"),
         ([*SIMULATE, "--size", -4], "--size: -4 is too small"),
@@ -240,6 +271,12 @@ SIMULATE = ["simulate", "small.py", "--out", "new"]
         (["simulatte", "cube"], "'simulatte'"),
         (["simulate"], "SCENE"),
         (["gradcheck", "small.py", "--precision", "f32"], "f64"),
+        (["control", "cube"], "has no make_control: define make_control(scene) that returns a ControlTask (scenes that"),
+        (["control", "cube"], "with one: cloth_control, gear, jellyfish, walker)"),
+        (["task", "toss", "identify", "--method", "state"], "with one: cube, hand, quadrotor, rod)"),
+        (["train", "small.py", "--images", 4], "has no make_task"),
+        *((command, "--seed: -1 is out of range") for command in WITH_SEEDS),
+        (["train", "cube", "--data-seed", -1], "--data-seed: -1 is out of range"),
         (["landscape", "small.py", "--param", "block.densty", "--out", "new"], "'block.densty': did you mean 'block.density'"),
         (["landscape", "small.py", "--param", "block.position", "--out", "new"], "block.position has no bounds"),
         (["landscape", "small.py", "--param", "block.velocity", "--out", "new"], "3 numbers were named"),
@@ -256,11 +293,22 @@ def test_wrong_input_is_refused(risp: Risp, folder: Path, arguments: list[object
     [
         ("syntax.py", b"def make_scene(:\n", "syntax.py does not load: SyntaxError"),
         ("bytes.py", b"\xff\xfe\x00", "bytes.py does not load"),
-        ("imports.py", b"import not_a_module\n", "imports.py does not load: ModuleNotFoundError: No module named 'not_a_module'"),
+        (
+            "imports.py", b"\nimport not_a_module\n",
+            "imports.py does not load: ModuleNotFoundError: No module named 'not_a_module' (imports.py, line 2)",
+        ),
         ("empty.py", b"x = 1\n", "empty.py has no make_scene"),
         ("number.py", b"def make_scene():\n    return 3\n", "number.py returned int"),
         ("nothing.py", b"def make_scene():\n    pass\n", "nothing.py returned NoneType"),
-        ("raises.py", b"def make_scene():\n    return 1 / 0\n", "raises.py failed: ZeroDivisionError"),
+        (
+            "raises.py", b"def half():\n    return 1 / 0\n\ndef make_scene():\n    return half()\n",
+            "raises.py failed: ZeroDivisionError: division by zero (raises.py, line 2)",
+        ),
+        (
+            "refused.py",
+            b"from risp_torch import Scene\n\ndef make_scene():\n    return Scene(frame_dt=-1, frames=1, substeps=1)\n",
+            "(refused.py, line 4)",
+        ),
     ],
 )  # fmt: skip
 def test_a_bad_scene_file_is_refused(risp: Risp, folder: Path, name: str, source: bytes, culprit: str) -> None:

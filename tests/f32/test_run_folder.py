@@ -198,6 +198,31 @@ def test_near_names():
     assert len(near_names("a.mass", [f"{c}.mass" for c in "bcdefg"])) == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("die.mass", "die.density"),
+        ("mass", "die.density"),
+        ("rod.young", "rod.E"),
+        ("rod.stiffness", "rod.E"),
+        ("rod.youngs_modulus", "rod.E"),
+        ("rod.poisson", "rod.nu"),
+        ("ground.contact.mu", "ground.contact.friction"),
+        ("ground.contact.kd", "ground.contact.damping"),
+        ("die.speed", "die.velocity"),
+        ("die.omega", "die.angular_velocity"),
+        ("die.colour", "die.face_colors"),
+        ("light.key.brightness", "light.key.intensity"),
+    ],
+)
+def test_near_names_by_meaning(name, meant):
+    known = ["die.density", "die.velocity", "die.angular_velocity", "die.face_colors", "rod.E", "rod.nu", "rod.density"]
+    known += ["ground.contact.stiffness", "ground.contact.damping", "ground.contact.friction", "light.key.intensity"]
+    near = near_names(name, known)
+    assert meant in near if name in ("mass", "rod.stiffness") else near[0] == meant
+    assert f"did you mean {near[0]!r}" in str(unknown_name_error("parameter", name, known))
+
+
 def test_unknown_name_error():
     error = unknown_name_error("parameter", "ground.contact.stifness", KNOWN)
     assert isinstance(error, UserError)

@@ -142,7 +142,8 @@ def test_time_that_is_left() -> None:
 
 
 @pytest.mark.processes
-def test_kills_change_no_number(tmp_path: Path) -> None:
+def test_kills_change_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a file in the working folder that has the name of a package: workers do not import from there."""
     asked = plan(tmp_path / "whole", "2", scenes=("quadrotor",), methods=("random", "state"), repeats=2)
     keep_settings(asked)
     worker.work_through(asked, since=time.time())
@@ -157,6 +158,8 @@ def test_kills_change_no_number(tmp_path: Path) -> None:
         time.sleep(moments.uniform(0.0, 0.5))
         os.killpg(process.pid, signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
+    (tmp_path / "tqdm.py").write_text("raise SystemExit('a file of the working folder was imported')\n")
+    monkeypatch.chdir(tmp_path)
     outcome = work(killed, processes=1, progress=False)
     assert [path.name for path in (killed.out / "logs").iterdir()] == ["worker-0-0.log"]
     assert outcome.status == 0 and not outcome.missing

@@ -1,0 +1,8 @@
+"""The packages of a wheel: the folder ``scenes`` is installed under a name of the project's own."""
+
+from setuptools import find_packages, setup
+
+setup(
+    packages=[*find_packages(include=["ti_sim*", "ti_render*", "risp_torch*"]), "risp_torch_scenes"],
+    package_dir={"risp_torch_scenes": "scenes"},
+)

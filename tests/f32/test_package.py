@@ -1,0 +1,69 @@
+"""What a wheel holds, and which scenes a program finds: those that ship, whatever lies in the working folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+import risp_torch
+
+ROOT = Path(risp_torch.__file__).parents[1]
+FIND_SCENES = """
+import risp_torch, risp_torch.scene.load
+from risp_torch import load_scene, scene_names
+assert risp_torch.__file__.startswith(EXPECTED), risp_torch.__file__
+assert scene_names()["cube"].startswith("RISP's die"), scene_names()
+load_scene("hand_cube", size=16)  # imports from another scene
+from risp_torch_scenes.cube import make_scene
+"""
+
+
+def setuptools_is_new() -> bool:
+    """Whether wheels can be built here (pyproject.toml, build-system)."""
+    try:
+        return importlib.util.find_spec("setuptools") is not None and int(version("setuptools").partition(".")[0]) >= 77
+    except PackageNotFoundError:
+        return False
+
+
+def python(code: str, cwd: Path, path: Path) -> None:
+    """Run a program in a working folder that has a folder ``scenes`` of its own, with packages from ``path``."""
+    (cwd / "scenes").mkdir(parents=True)
+    (cwd / "scenes/__init__.py").touch()
+    (cwd / "scenes/cube.py").write_text('"""Another cube."""\n\ndef make_scene():\n    pass\n')
+    environment = os.environ | {"PYTHONPATH": str(path)}
+    subprocess.run([sys.executable, "-c", code], cwd=cwd, env=environment, check=True)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not setuptools_is_new(), reason="setuptools >= 77 is not installed")
+def test_a_wheel_installs_packages_of_the_project_only(tmp_path: Path) -> None:
+    source, site = tmp_path / "source", tmp_path / "site"
+    caches = shutil.ignore_patterns("__pycache__")
+    for name in ("ti_sim", "ti_render", "risp_torch", "scenes"):
+        shutil.copytree(ROOT / name, source / name, ignore=caches)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    build = f"import setuptools.build_meta as build; build.build_wheel({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(site)
+    packages = {path.name for path in site.iterdir() if path.suffix != ".dist-info"}
+    assert packages == {"ti_sim", "ti_render", "risp_torch", "risp_torch_scenes"}
+    assert all((site / name / "py.typed").is_file() for name in ("ti_sim", "ti_render", "risp_torch"))
+    assert (site / "risp_torch_scenes/assets/pebble.obj").is_file()
+    python(f"EXPECTED = {str(site)!r}{FIND_SCENES}", tmp_path / "work", site)
+
+
+def test_what_users_of_the_package_import() -> None:
+    names = {"Loss", "PictureLoss", "WideSteps", "CmaSettings", "load_network", "control", "load_control", "ControlTask"}
+    assert names <= set(risp_torch.__all__) and all(hasattr(risp_torch, name) for name in risp_torch.__all__)
+    assert risp_torch.__version__[0].isdigit()
