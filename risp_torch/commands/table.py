@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--paper-search", type=int, metavar="N",
-        help="repeats of the full method that are done with the paper's own optimiser, too (quick: 1, paper: 4)",
+        help="repeats of the full method that are done with the paper's own optimiser, too (quick and paper: 4)",
     )  # fmt: skip
     parser.add_argument("--seed", type=whole_number, default=0, help="of all that is drawn (default 0)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where everything but Mitsuba runs")

@@ -27,7 +27,8 @@ class OptimiseSettings:
     Attributes:
         optimizer: "adam", "rmsprop" (RISP's) or "lbfgs" (each start by itself, strong Wolfe line search).
         iterations: gradient steps.
-        learning_rate: in the unbounded unit-scale variables; decays by a cosine to a hundredth (adam, rmsprop).
+        learning_rate: in the unbounded unit-scale variables.
+        decay: whether the rate falls by a cosine to a hundredth (adam, rmsprop), or stays.
         first_frames: frame intervals of the film that the search begins with; None begins with the whole film.
         growth: part of the iterations over which the horizon grows from ``first_frames`` to the whole film.
         keep: pairs (share of the iterations, starts), shares rising and starts falling: after that share only so many starts,
@@ -38,6 +39,7 @@ class OptimiseSettings:
     optimizer: OptimizerName = "adam"
     iterations: int = 60
     learning_rate: float = 0.1
+    decay: bool = True
     first_frames: int | None = None
     growth: float = 0.6
     keep: tuple[tuple[float, int], ...] = ()
@@ -60,7 +62,9 @@ class OptimiseSettings:
         return first + round((frames - first) * part)
 
     def rate(self, iteration: int) -> float:
-        """Learning rate of an iteration: cosine from ``learning_rate`` to a hundredth of it."""
+        """Learning rate of an iteration: cosine from ``learning_rate`` to a hundredth of it, or constant without ``decay``."""
+        if not self.decay:
+            return self.learning_rate
         cosine = 0.5 * (1 + math.cos(math.pi * iteration / self.iterations))
         return self.learning_rate * (0.01 + 0.99 * cosine)
 
@@ -124,7 +128,7 @@ def descend(
     if settings.optimizer == "adam":
         optimizer = torch.optim.Adam([z], lr=settings.learning_rate, betas=(0.8, 0.95))
     else:
-        optimizer = torch.optim.RMSprop([z], lr=settings.learning_rate, alpha=0.9, momentum=0.5)
+        optimizer = torch.optim.RMSprop([z], lr=settings.learning_rate, momentum=0.5)
     first = _resume(folder, z, optimizer, history)
     going = _others(len(z), history.stopped)
     frames = comparison.last

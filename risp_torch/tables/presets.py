@@ -48,7 +48,7 @@ class TablePreset:
     target: Literal["mitsuba", "rasteriser"] = "mitsuba"
     samples: int = 64
     trial: Mapping[str, Any] = field(default_factory=dict)
-    paper_search: int = 1
+    paper_search: int = 4
     curve_images: int = 2000
     curve_epochs: int = 15
     curve_width: int = 16
@@ -84,7 +84,7 @@ PRESETS = {
     ),
     # As far as the paper says how it was done; its number of pictures and their size are not published.
     "paper": TablePreset(
-        name="paper", size=128, images=10_000, training="paper", samples=256, paper_search=4, curve_images=10_000,
+        name="paper", size=128, images=10_000, training="paper", samples=256, curve_images=10_000,
         curve_epochs=100, curve_width=64, curve_gamma=1.0, points=61,
     ),
     # Minutes, to see that everything runs: its numbers mean nothing.

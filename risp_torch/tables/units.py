@@ -56,7 +56,7 @@ class Unit:
 
 def network_name(plan: TablePlan, scene: str, variant: str) -> str:
     """Name of the unit that trains a network."""
-    return f"{scene}/{plan.preset.configs}/{variant}-seed0"
+    return f"{scene}/{plan.preset.configs}/{variant}-seed{plan.preset.seed}"
 
 
 def target_name(scene: str, task: str, repeat: int) -> str:

@@ -2,9 +2,10 @@
 
 from risp_torch.trials.draws import smooth_draw
 from risp_torch.trials.methods import IMAGE_METHODS, LABELS, METHODS, NETWORK_METHODS
+from risp_torch.trials.paper_search import PAPER_SEARCH
 from risp_torch.trials.run import TrialSettings, run_trial
 from risp_torch.trials.target import RENDERERS, target_film
-from risp_torch.trials.trial import KINDS, PAPER_SEARCH, Trial, load_trial, load_trials, true_scene
+from risp_torch.trials.trial import KINDS, Trial, load_trial, load_trials, true_scene
 
 __all__ = [
     "IMAGE_METHODS", "KINDS", "LABELS", "METHODS", "NETWORK_METHODS", "PAPER_SEARCH", "RENDERERS", "Trial", "TrialSettings",

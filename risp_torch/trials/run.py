@@ -20,9 +20,10 @@ from risp_torch.inversion.warm_start import CmaSettings
 from risp_torch.run_folder import RunFolder, first_difference, plain
 from risp_torch.trials.errors import trial_error, unseen_errors
 from risp_torch.trials.methods import NETWORK_METHODS, check_method, make_loss
+from risp_torch.trials.paper_search import PAPER_SEARCH
 from risp_torch.trials.search import Found, search
 from risp_torch.trials.target import read_target
-from risp_torch.trials.trial import PAPER_SEARCH, Trial, load_trial, true_scene
+from risp_torch.trials.trial import Trial, load_trial, true_scene
 from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class TrialSettings:
     Attributes:
         size: side of the pictures [pixels].
         seed: of guesses and initial states; with the number of the repeat.
-        search: "usual", the trial's own, or "paper", that of RISP (ICLR 2022), B.3, without Gauss-Newton rounds.
+        search: "usual", the trial's own, or "paper", that of RISP (ICLR 2022), B.3 (``PAPER_SEARCH``, ``paper_unknowns``),
+            without Gauss-Newton rounds.
         starts: guesses that are drawn, by default as many as the trial begins with (of the paper's search: one). Of several only
             the better half goes on after a fifth of the steps, and only the best after half of them (not with lbfgs, which ends
             all).
@@ -147,7 +149,8 @@ def run_trial(
     else:
         found = search(
             scene, comparison, trial, guesses, settings.of_search(trial), refine=settings.rounds(trial),
-            warm=CmaSettings() if settings.warm == "cma" else None, seed=settings.seed, folder=folder, progress=progress,
+            paper=settings.search == "paper", warm=CmaSettings() if settings.warm == "cma" else None, seed=settings.seed,
+            folder=folder, progress=progress,
         )  # fmt: skip
     result = {
         "schema": SCHEMA, "scene": scene_name, "kind": kind, "method": method, "repeat": repeat,
@@ -196,7 +199,8 @@ def _asked(
     return plain({
         "name": scene_name, "kind": kind, "method": method, "repeat": repeat, "settings": asdict(settings),
         "scene": scene.description(), "truth": trial.truth, "guesses": guesses, "measure": trial.measure,
-        "search": asdict(settings.of_search(trial)), "refine": settings.rounds(trial), "smooth": trial.smooth,
+        "search": asdict(settings.of_search(trial)), "refine": settings.rounds(trial),
+        "smooth": trial.smooth if settings.search == "usual" else 0.0,
         "sampling": trial.sampling, "loss": None if loss is None else loss.to_json(), "target_sha256": target,
         "precision": str(bridge_dtype()),
     })  # fmt: skip

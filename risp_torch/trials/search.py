@@ -16,6 +16,7 @@ from risp_torch.inversion.smoothness import Smoothness
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.warm_start import CmaSettings, warmed
 from risp_torch.inversion.wide_steps import WideSteps, settle_whitened, wide_gauss_newton
+from risp_torch.trials.paper_search import paper_unknowns
 from ti_sim.base.errors import DivergenceError
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class Found:
 
 def search(
     scene: Scene, comparison: Comparison, trial: Trial, guesses: Sequence[Values], settings: OptimiseSettings | WideSteps,
-    *, refine: int, warm: CmaSettings | None = None, seed: int = 0, folder: RunFolder | None = None, progress: bool = True,
+    *, refine: int, paper: bool = False, warm: CmaSettings | None = None, seed: int = 0, folder: RunFolder | None = None,
+    progress: bool = True,
 ) -> Found:  # fmt: skip
     """Find the unknowns of a trial.
 
@@ -55,6 +57,7 @@ def search(
         guesses: the first guesses; the one that ends lowest counts.
         settings: of the wide or the gradient steps.
         refine: Gauss-Newton rounds with narrow differences at most; none where the loss is rough in the small.
+        paper: whether the unknowns are moved as in the paper (``paper_unknowns``), without a penalty on changes of actions.
         warm: of a search without gradients from every guess, at whose ends the other steps begin.
         seed: of its candidates.
         folder: where the search is saved, and from where a killed one goes on.
@@ -66,7 +69,10 @@ def search(
     """
     unknowns = Unknowns.of(scene, trial.unknowns)
     rows = np.array([np.concatenate([np.ravel(guess[name]) for name in trial.unknowns]) for guess in guesses], dtype=np.float64)
-    unknowns = penalised(scene, comparison, unknowns, rows[0], trial.smooth)
+    if paper:
+        unknowns = paper_unknowns(unknowns, trial.measure)
+    else:
+        unknowns = penalised(scene, comparison, unknowns, rows[0], trial.smooth)
     z, history = unknowns.unbounded(rows), History()
     if warm is not None and (folder is None or folder.load_checkpoint() is None):
         z, history = warmed(scene, comparison, unknowns, z, warm, seed=seed, progress=progress)

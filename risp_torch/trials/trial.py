@@ -16,7 +16,6 @@ from risp_torch.task import RispTask, load_task, training_scene
 from ti_sim.base.errors import UserError
 
 KINDS = ("state", "identify", "imitate", "reach")  # tables 1 to 4 of RISP (ICLR 2022)
-PAPER_SEARCH = OptimiseSettings(optimizer="rmsprop", iterations=100, learning_rate=3e-3)  # RISP, B.3, in scaled variables
 
 Values = Mapping[str, Any]
 Measure = Literal["parameter", "motion", "final"]

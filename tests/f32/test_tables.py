@@ -27,6 +27,7 @@ from risp_torch.tables.figures import plot_cells, write_columns, write_rows, wri
 from risp_torch.tables.pages import number, write_table_page
 from risp_torch.tables.paper import PAPER
 from risp_torch.tables.plan import IMAGE_METHODS, METHODS, PAPER_SEARCH, SCENES, TABLES
+from risp_torch.tables.presets import table_preset
 from risp_torch.tables.results import cells_of, lowest
 from risp_torch.tables.summary import write_summary
 from risp_torch.tables.units import Unit, planned, trial_name
@@ -39,7 +40,7 @@ def plan(out: Path, *tables: str, **changes: object) -> TablePlan:
 
 
 def test_units_come_after_those_that_they_need(tmp_path: Path) -> None:
-    units = planned(plan(tmp_path, *TABLES, "ablation-configs", "ablation-sampling", preset=PRESETS["quick"], repeats=2))
+    units = planned(plan(tmp_path, *TABLES, *ABLATIONS, preset=table_preset("quick", seed=1), repeats=2))
     seen: set[str] = set()
     for unit in units.values():
         assert set(unit.needs) <= seen, unit.name
@@ -48,12 +49,12 @@ def test_units_come_after_those_that_they_need(tmp_path: Path) -> None:
     assert [sum(unit.kind == kind for unit in units.values()) for kind in ("data", "network")] == [4, 8]
     assert sum(unit.kind == "target" for unit in units.values()) == 2 * (4 + 3 + 3)
     assert units["rod/identify/state-1"].needs == () and units["rod/identify/pixel-1"].needs == ("rod/identify/target-1",)
-    assert units["rod/identify/full-1"].needs == ("rod/identify/target-1", "rod/10/full-seed0")
-    assert "rod/identify/full-rmsprop-0" in units and "rod/identify/full-rmsprop-1" not in units
+    assert units["rod/identify/full-1"].needs == ("rod/identify/target-1", "rod/10/full-seed1")
+    assert {f"rod/identify/full-rmsprop-{repeat}" for repeat in range(2)} <= set(units)
     assert "cube/imitate/full-0" not in units
     assert "quadrotor/identify/average-0" not in units and "quadrotor/state/pixel-mitsuba" not in units
     assert {f"ablation-configs/{v}-{c}" for v in ("no-grad", "full") for c in ("1", "10", "each")} <= seen
-    assert units["ablation-sampling/full"].needs == ("rod/identify/target-0", "rod/10/full-seed0")
+    assert units["ablation-sampling/full"].needs == ("rod/identify/target-0", "rod/10/full-seed1")
     assert worker.ranked(units)[0].name.endswith("/10/data")  # the longest chain: data, a network, what reads with it
 
 

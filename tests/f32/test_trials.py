@@ -185,7 +185,8 @@ def test_settings_of_the_search():
 def test_settings_of_the_search_of_the_paper():
     trial = load_trials("cube")["identify"]
     paper = TrialSettings(search="paper")
-    assert paper.of_search(trial) == PAPER_SEARCH == OptimiseSettings(optimizer="rmsprop", iterations=100, learning_rate=3e-3)
+    rmsprop = OptimiseSettings(optimizer="rmsprop", iterations=100, learning_rate=3e-3, decay=False)
+    assert paper.of_search(trial) == PAPER_SEARCH == rmsprop and rmsprop.rate(0) == rmsprop.rate(99) == 3e-3
     assert paper.rounds(trial) == 0 and paper.guesses(trial) == 1 < trial.starts
     assert replace(paper, horizon=9, iterations=4).of_search(trial) == replace(PAPER_SEARCH, first_frames=9, iterations=4)
     halving = {starts: replace(paper, starts=starts).of_search(trial).keep for starts in (1, 2, 4)}
