@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -34,6 +36,7 @@ from scenes import control_study
 from tests.reference import control_scene
 from tests.reference.control_scene import make_control, make_scene
 
+replan_module = sys.modules["risp_torch.control.replan"]
 Risp = Callable[..., tuple[int, str, str]]
 FILES = {
     "checkpoint.safetensors", "comparison.mp4", "curves.png", "policy.safetensors", "result.json", "settings.json", "strip.png",
@@ -186,6 +189,39 @@ def test_replanning_makes_up_for_a_wrong_model() -> None:
     right = replan(model, model, task, aim, plan.policy, every=6, iterations=0, objective="state", progress=False)
     assert right.error == pytest.approx(right.promised[0], abs=1e-6)
     assert right.error == pytest.approx(plan.history.errors[plan.best], abs=1e-6)
+
+
+def test_the_rest_of_an_aim_counts_from_where_it_begins() -> None:
+    """Frame 5 of the motion is frame 2 of a rest that begins at frame 3, with the goal and the picture of frame 5."""
+    scene = make_scene(frames=6)
+    task = replace(make_control(scene), frames="every:2")
+    ways = torch.linspace(0.0, 0.06, 7, dtype=torch.float32)[:, None, None]
+    places = scene.deformables[0].rest[None] + ways.double().numpy() * np.array([1.0, 0.0, 0.0])
+    pictures = ways[..., None].expand(7, scene.camera.height, scene.camera.width, 3)
+    aim = Aim(scene, task, Goal(places), pictures=pictures)
+    assert aim.frames == (2, 4, 6)
+    rest = aim.after(3)
+    assert rest.frames == (1, 3)
+    assert torch.equal(rest.places, aim.places[1:]) and torch.equal(rest.pictures, aim.pictures[1:])
+    np.testing.assert_allclose(rest.places.numpy(), places[[4, 6]], atol=1e-6)
+    assert aim.after(4).frames == (2,) and aim.after(0).frames == aim.frames
+
+
+def test_the_best_weights_of_a_plan_are_kept() -> None:
+    """Also where the search ends with worse ones."""
+    policy = DirectPolicy(np.zeros(1))
+    (weight,) = policy.parameters()
+
+    class Jumps(torch.optim.SGD):
+        def step(self) -> None:
+            with torch.no_grad():
+                weight.copy_(torch.full_like(weight, places.pop(0)))
+
+    aim = SimpleNamespace(loss=lambda driven, objective: (driven - 2.0).square().sum(), error=lambda driven: driven.sum().item())
+    plan = SimpleNamespace(aim=aim, drive=lambda policy: next(iter(policy.parameters())))
+    places = [1.0, 2.5, 7.0]  # losses 4 at zero, then 1, 0.25, 25
+    error = replan_module._improve(plan, policy, Jumps([weight], lr=1.0), "state", 3)
+    assert float(weight.detach()) == 2.5 and error == 2.5 and not places
 
 
 # -- the command ------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import math
 import multiprocessing
 import os
@@ -24,6 +25,8 @@ from risp_torch.network import NetworkSettings, RispNetwork, load_network
 from risp_torch.run_folder import RunFolder, plain
 from risp_torch.task import load_task, training_scene
 from risp_torch.training import TrainSettings, error_and_its_gradient, error_and_jacobian, preset, train
+from risp_torch.training.moves import Moves
+from risp_torch.training.surroundings import Surroundings
 from risp_torch.training.train import held_out
 
 SIZE, PICTURES = 64, 56
@@ -199,6 +202,31 @@ def test_every_epoch_takes_every_picture_once_in_its_own_order(run: Run, picture
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
     held = [indices for indices, jacobian in source.asked if not jacobian]
     assert held[0] == list(range(TRAINED, PICTURES))
+
+
+def test_pictures_are_moved_before_patterns_and_exposures_and_never_alike(
+    run: Run, pictures: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """dI/dpsi is of the picture as it was rendered, so moves along it come first; each step of each epoch draws anew."""
+    calls: list[tuple[str, tuple[int, ...]]] = []
+
+    def note(owner: object, attribute: str, name: str) -> None:
+        function = getattr(owner, attribute)
+
+        def noted(*given: object, seed: tuple[int, ...], **options: object) -> object:
+            calls.append((name, seed))
+            return function(*given, seed=seed, **options)
+
+        monkeypatch.setattr(owner, attribute, noted)
+
+    note(Moves, "__call__", "moved")
+    note(Surroundings, "__call__", "patterned")
+    note(importlib.import_module("risp_torch.training.train"), "exposed", "exposed")
+    run(moves=0.5, surroundings=True, exposures=True)
+    assert [name for name, _ in calls] == ["moved", "patterned", "exposed"] * (2 * STEPS)
+    seeds = [seed for name, seed in calls if name == "exposed"]
+    assert seeds == [(4, epoch, step, 0) for epoch in range(2) for step in range(STEPS)]
+    assert [seed for name, seed in calls if name == "moved"] == seeds == [s for name, s in calls if name == "patterned"]
 
 
 def test_warm_up_and_cosine_are_in_the_table(run: Run) -> None:

@@ -12,6 +12,7 @@ from risp_torch.gradients import check_torch
 from risp_torch.inversion import Comparison, Loss, PerceptualLoss, PixelLoss, RispLoss, StateLoss, Unknowns, film, linearise
 from risp_torch.inversion.losses.perceptual import srgb_of
 from risp_torch.state_heads import RigidPoseHead
+from risp_torch.state_heads.rigid_pose import quaternion_of
 from risp_torch.video import linear_to_srgb
 from tests.reference import small_scenes
 
@@ -137,3 +138,18 @@ def test_the_curve_of_srgb_and_its_slope() -> None:
     np.testing.assert_allclose(srgb.detach().numpy(), linear_to_srgb(linear.detach().numpy()), atol=1e-12)
     (slope,) = torch.autograd.grad(srgb.sum(), linear)
     assert torch.isfinite(slope).all() and float(slope[0]) == pytest.approx(12.92)
+
+
+def test_outputs_of_a_pose_are_sines_and_cosines_of_its_angles() -> None:
+    """Rz(yaw) Ry(pitch) Rx(roll) of scipy, each sign and each angle; the angles come back."""
+    scene = small_scenes.make_scene()
+    random = np.random.default_rng(0)
+    angles = random.uniform(-1, 1, size=(40, 3)) * [np.pi, 1.4, np.pi]
+    positions = random.uniform(HEAD.low, HEAD.high, size=(40, 3))
+    poses = torch.as_tensor(np.concatenate([positions, quaternion_of(angles)], axis=1))[:, None]
+    outputs = HEAD.outputs(scene, poses)
+    np.testing.assert_allclose(outputs[:, 3:6], np.sin(angles), atol=1e-12)
+    np.testing.assert_allclose(outputs[:, 6:9], np.cos(angles), atol=1e-12)
+    read = HEAD.physical(outputs)
+    np.testing.assert_allclose(torch.stack([read[name] for name in ("yaw", "pitch", "roll")], dim=1), angles, atol=1e-12)
+    np.testing.assert_allclose(read["position"], positions, atol=1e-12)
