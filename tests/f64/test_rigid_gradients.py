@@ -28,7 +28,7 @@ STEPS = {
     "body_mass": 1e-6,
     "body_inertia": 1e-9,
     "body_material": 1e-6,
-    "gravity": 3e-5,
+    "gravity": 6e-5,
     "body_force": 1e-5,
     "force_point": 1e-6,
 }

@@ -5,18 +5,33 @@ moves the onset of a contact from one step into the next. Between such jumps the
 the jumps add up to, so that gradient descent stops beside the minimum. Here the closing speed that the damper sees is at most
 depth / dt: a point that set in within the last step is damped for the part of that step that it was in contact. The force
 then grows from zero, the motion is continuous in all parameters, and the law is that of the continuous problem as dt -> 0.
+
+A point set exactly on the surface is on it but for rounding, which decides whether it touches. The force of such a depth is
+nothing, its slope is that of full contact: at rest friction would hold the point against velocities up to 1e-15 m/s, and the
+adjoint would say that it holds it. The surface that touches therefore lies ``slack`` lower, far above rounding and far below
+all that is seen.
 """
 
-from ti_sim.base.runtime import ti
+import numpy as np
+
+from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import mat3, vec3, vec4
+
+
+def slack() -> float:
+    """How much lower the surface that touches lies [m], 16 units of rounding of a coordinate of 1 m: 4e-15, in f32 2e-6."""
+    return 16 * float(np.finfo(require().numpy_dtype).eps)
+
+
+slack._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
 
 
 @ti.func
 def contact_force(height, u, ke, kd, kf, mu, dt):
     """Force of the ground on one contact point (gradSim, appendix A: f_n and relaxed Coulomb f_f).
 
-    Depth c = -height, normal velocity u_z (positive apart): f_n = max(0, ke c - kd max(u_z, -c / dt)), and tangential
-    -min(mu f_n, kf |u_t|) u_t / |u_t|.
+    Depth c = -height - ``slack``, normal velocity u_z (positive apart): f_n = max(0, ke c - kd max(u_z, -c / dt)), and
+    tangential -min(mu f_n, kf |u_t|) u_t / |u_t|.
 
     Args:
         height: of the point above the plane [m].
@@ -31,13 +46,16 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
         Force [N], 3-vector.
     """
     force = vec3(0.0)
-    if height < 0:
-        normal = -ke * height - kd * ti.max(u.z, height / dt)
+    depth = -height - ti.static(slack())
+    if depth > 0:
+        normal = ke * depth - kd * ti.max(u.z, -depth / dt)
         if normal > 0:
             speed = ti.sqrt(u.x * u.x + u.y * u.y)
-            drag = kf
+            drag = 0.0  # where mu f_n = 0 there is no friction, at rest neither
             if kf * speed > mu * normal:
                 drag = mu * normal / speed
+            elif mu * normal > 0:
+                drag = kf
             force = vec3(-drag * u.x, -drag * u.y, normal)
     return force
 
@@ -46,16 +64,22 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
 def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
     """Adjoint of ``contact_force``.
 
+    At its kinks the derivative is one-sided: at depth 0 that of no contact; where spring and damper sum to exactly f_n = 0 that
+    of contact, by kd that of more damping; where u_n = -c / dt that of a limited damper; where kf |u_t| = mu f_n > 0 that of
+    sticking. Where both are 0 no small change of one of them makes friction, and its derivative is 0. Numbers that may not be
+    negative (ke, kd, kf, mu) at 0 have the derivative of larger ones.
+
     Returns:
         (height_bar, u_bar, material_bar) with material_bar the adjoints of (ke, kd, kf, mu).
     """
     height_bar = 0.0
     u_bar = vec3(0.0)
     material_bar = vec4(0.0)
-    if height < 0:
-        closing = ti.max(u.z, height / dt)
-        normal = -ke * height - kd * closing
-        if normal > 0:
+    depth = -height - ti.static(slack())
+    if depth > 0:
+        closing = ti.max(u.z, -depth / dt)
+        normal = ke * depth - kd * closing
+        if normal >= 0:
             speed = ti.sqrt(u.x * u.x + u.y * u.y)
             along = u.x * force_bar.x + u.y * force_bar.y
             normal_bar = force_bar.z
@@ -66,14 +90,15 @@ def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
                 material_bar.w = -normal * along
                 u_bar.x = -drag * (force_bar.x - u.x / speed * along)
                 u_bar.y = -drag * (force_bar.y - u.y / speed * along)
-            else:
+            elif mu * normal > 0:
                 material_bar.z = -along
                 u_bar.x = -kf * force_bar.x
                 u_bar.y = -kf * force_bar.y
-            material_bar.x = -height * normal_bar
-            material_bar.y = -closing * normal_bar
+            material_bar.x = depth * normal_bar
+            if normal > 0 or closing < 0:  # where a contact that opens has no force, more damping makes none
+                material_bar.y = -closing * normal_bar
             height_bar = -ke * normal_bar
-            if u.z > height / dt:
+            if u.z > -depth / dt:
                 u_bar.z = -kd * normal_bar
             else:
                 height_bar -= kd / dt * normal_bar
