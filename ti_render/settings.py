@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, Rule, checked
 
 AGGREGATIONS = ("softras", "dibr")
 COMPOSITES = ("alpha", "softmax")
@@ -16,6 +17,7 @@ QUANTITIES = ("color", "depth", "normal")
 GROUNDS = (None, "plain", "checker", "texture")
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class ShadowSettings:
     """Soft shadows of the directional lights, by one shadow map a light of all faces in a ball.
@@ -34,25 +36,15 @@ class ShadowSettings:
         UserError: a setting is out of its range.
     """
 
-    center: Sequence[float]
-    radius: float
-    resolution: int = 128
-    sigma: float = 2e-4
-    bias: float = 0.04
-    width: float = 0.01
-
-    def __post_init__(self) -> None:
-        if len(self.center) != 3 or not all(math.isfinite(x) for x in self.center):
-            raise UserError(f"the shadows' center is {self.center}: give three finite coordinates in m")
-        for name in ("radius", "sigma", "width"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"the shadows' {name} is {getattr(self, name)}: give a number above zero")
-        if self.resolution < 2:
-            raise UserError(f"the shadow maps have {self.resolution} texels a side: give at least 2")
-        if not self.bias >= 0:
-            raise UserError(f"the shadows' bias is {self.bias}: give a number that is not negative")
+    center: Annotated[Sequence[float], Rule(shape=(3,), exact=True)]
+    radius: Positive
+    resolution: Annotated[int, Rule(whole=True, least=2, most=2**15)] = 128
+    sigma: Positive = 2e-4
+    bias: NotNegative = 0.04
+    width: Positive = 0.01
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class RasterSettings:
     """Settings of the soft rasterisers.
@@ -88,41 +80,32 @@ class RasterSettings:
         UserError: a setting is out of its range.
     """
 
-    width: int
-    height: int
-    sigma: float = 1e-4
-    gamma: float = 1e-4
-    near: float = 0.1
-    far: float = 100.0
-    background_weight: float = 1e-3
+    width: Count
+    height: Count
+    sigma: Positive = 1e-4
+    gamma: Positive = 1e-4
+    near: Positive = 0.1
+    far: Positive = 100.0
+    background_weight: Annotated[float, Rule(least=0, below=1)] = 1e-3
     aggregation: Literal["softras", "dibr"] = "softras"
     composite: Literal["alpha", "softmax"] = "alpha"
     shading: Literal["none", "lambert", "phong"] = "lambert"
     quantity: Literal["color", "depth", "normal"] = "color"
     two_sided: bool = False
     ground: Literal["plain", "checker", "texture"] | None = None
-    ground_texture: int = 0
-    antialias: int = 1
+    ground_texture: FromZero = 0
+    antialias: Annotated[int, Rule(whole=True, least=1, most=16)] = 1
     shadows: ShadowSettings | None = None
-    tile: int | None = None
+    tile: Count | None = None
 
     def __post_init__(self) -> None:
-        if self.width < 1 or self.height < 1:
-            raise UserError(f"an image of {self.width} x {self.height} pixels was asked for: both sides must be at least 1")
-        check_softness(self.sigma, self.gamma)
-        if not 0 < self.near < self.far:
-            raise UserError(f"near is {self.near} and far is {self.far}: 0 < near < far is needed")
-        if not 0 <= self.background_weight < 1:
-            raise UserError(f"background_weight is {self.background_weight}: give a normalised depth in [0, 1)")
+        if not self.near < self.far:
+            raise UserError(f"near is {self.near} and far is {self.far}: near < far is needed")
         _check_choice("aggregation", self.aggregation, AGGREGATIONS)
         _check_choice("composite", self.composite, COMPOSITES)
         _check_choice("shading", self.shading, SHADING_NAMES)
         _check_choice("quantity", self.quantity, QUANTITIES)
         _check_choice("ground", self.ground, GROUNDS)
-        if not 1 <= self.antialias <= 16:
-            raise UserError(f"antialias is {self.antialias}: give 1 to 16 samples per pixel side")
-        if self.tile is not None and self.tile < 1:
-            raise UserError(f"tile is {self.tile}: the side of a tile must be at least 1 pixel")
 
     @property
     def background_depth(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, checked
 
 
 @dataclass(frozen=True)
@@ -12,6 +12,7 @@ class StoreAll:
     """Keep the state of every step: the fastest gradient, memory proportional to the number of steps."""
 
 
+@checked
 @dataclass(frozen=True)
 class Checkpoint:
     """Keep one state in ``every`` steps and recompute the segments between them in the backward pass.
@@ -23,11 +24,7 @@ class Checkpoint:
         every: steps between two checkpoints, at least 1.
     """
 
-    every: int
-
-    def __post_init__(self) -> None:
-        if self.every < 1:
-            raise UserError(f"Checkpoint(every={self.every}): give a number of steps of at least 1")
+    every: Count
 
 
 Adjoint = StoreAll | Checkpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from risp_torch.scene.deformable import (
 )
 from risp_torch.scene.deformation import Load, make_load
 from risp_torch.scene.elements import make_cloth, make_flat_body, make_net, make_solid
-from risp_torch.scene.items import Contact, Surface, Vector
+from risp_torch.scene.items import Array, Contact, Direction, Quaternion, Surface, Vector
 from risp_torch.scene.materials import Air, Bending, Elastic, Membrane
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.self_contact import SelfContact, make_self_contact
@@ -27,6 +27,7 @@ from risp_torch.scene.stage import Stage
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
+from ti_sim.base.rules import NotNegative, Positive, PositiveOrInfinite, Rule, checked
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.meshes.sheet import SheetMesh
 from ti_sim.meshes.solid import SolidMesh
@@ -59,25 +60,26 @@ class DeformableScene(Stage):
         self.self_contact: SelfContact | None = None
         self._deformable_solver: DeformableSolver | None = None
 
+    @checked
     def add_solid(
         self,
         name: str,
         *,
         mesh: SolidMesh,
         material: Elastic,
-        density: Any = None,
-        mass: Any = None,
+        density: Array | None = None,
+        mass: Array | None = None,
         position: Vector = (0.0, 0.0, 0.0),
-        orientation: Vector = UPRIGHT,
+        orientation: Quaternion = UPRIGHT,
         rotation: Vector = (0.0, 0.0, 0.0),
-        velocity: Any = (0.0, 0.0, 0.0),
+        velocity: Array = (0.0, 0.0, 0.0),
         angular_velocity: Vector = (0.0, 0.0, 0.0),
-        velocity_gradient: Any = 0.0,
+        velocity_gradient: Annotated[Any, Rule(shape=(3, 3), param=True)] = 0.0,
         fixed: Where = None,
         prescribed: Where = None,
-        prescribed_velocity: Any = None,
-        actuation: Any = None,
-        actuation_groups: Any = None,
+        prescribed_velocity: Array | None = None,
+        actuation: Array | None = None,
+        actuation_groups: Array | None = None,
         contact: Contact | None = None,
         surface: Surface | None = None,
     ) -> None:
@@ -122,6 +124,7 @@ class DeformableScene(Stage):
             mesh=mesh.surface(), surface=surface,
         )  # fmt: skip
 
+    @checked
     def add_cloth(
         self,
         name: str,
@@ -130,21 +133,21 @@ class DeformableScene(Stage):
         material: Membrane,
         bending: Bending | None = None,
         air: Air | None = None,
-        density: Any = None,
-        mass: Any = None,
+        density: Array | None = None,
+        mass: Array | None = None,
         position: Vector = (0.0, 0.0, 0.0),
-        orientation: Vector = UPRIGHT,
+        orientation: Quaternion = UPRIGHT,
         rotation: Vector = (0.0, 0.0, 0.0),
-        velocity: Any = (0.0, 0.0, 0.0),
+        velocity: Array = (0.0, 0.0, 0.0),
         angular_velocity: Vector = (0.0, 0.0, 0.0),
-        velocity_gradient: Any = 0.0,
+        velocity_gradient: Annotated[Any, Rule(shape=(3, 3), param=True)] = 0.0,
         fixed: Where = None,
         prescribed: Where = None,
-        prescribed_velocity: Any = None,
-        actuation: Any = None,
-        actuation_groups: Any = None,
+        prescribed_velocity: Array | None = None,
+        actuation: Array | None = None,
+        actuation_groups: Array | None = None,
         contact: Contact | None = None,
-        thickness: float = 0.0,
+        thickness: NotNegative = 0.0,
         surface: Surface | None = None,
     ) -> None:
         """A cloth or thin shell in space. It is lit on both sides in a scene with ``two_sided=True``.
@@ -170,8 +173,6 @@ class DeformableScene(Stage):
         Raises:
             UserError: a number or mesh is not usable; the message says which.
         """
-        if not 0 <= thickness < np.inf:
-            raise UserError(f"{name} has the thickness {thickness} m: give a finite length that is not below zero")
         axes = quaternion_axes(name, orientation)
         elements = make_cloth(
             self.table, name, mesh, material, bending=bending, air=air, actuation=actuation, groups=actuation_groups,
@@ -185,25 +186,26 @@ class DeformableScene(Stage):
             mesh=mesh.surface(), surface=surface, thickness=thickness,
         )  # fmt: skip
 
+    @checked
     def add_flat_body(
         self,
         name: str,
         *,
         mesh: SheetMesh,
         material: Elastic,
-        density: Any = None,
-        mass: Any = None,
-        depth: float = 1.0,
+        density: Array | None = None,
+        mass: Array | None = None,
+        depth: Positive = 1.0,
         position: Vector = (0.0, 0.0, 0.0),
-        orientation: Vector = UPRIGHT,
-        velocity: Any = (0.0, 0.0, 0.0),
+        orientation: Quaternion = UPRIGHT,
+        velocity: Array = (0.0, 0.0, 0.0),
         angular_velocity: Vector = (0.0, 0.0, 0.0),
-        velocity_gradient: Any = 0.0,
+        velocity_gradient: Annotated[Any, Rule(shape=(3, 3), param=True)] = 0.0,
         fixed: Where = None,
         prescribed: Where = None,
-        prescribed_velocity: Any = None,
-        actuation: Any = None,
-        actuation_groups: Any = None,
+        prescribed_velocity: Array | None = None,
+        actuation: Array | None = None,
+        actuation_groups: Array | None = None,
         contact: Contact | None = None,
         surface: Surface | None = None,
     ) -> None:
@@ -243,28 +245,29 @@ class DeformableScene(Stage):
             mesh=mesh.surface(), surface=surface,
         )  # fmt: skip
 
+    @checked
     def add_springs(
         self,
         name: str,
         *,
-        points: Any,
-        springs: Any,
-        stiffness: Any,
-        mass: Any,
-        damping: Any = 0.0,
-        rest_length: Any = None,
+        points: Array,
+        springs: Array,
+        stiffness: Array,
+        mass: Array,
+        damping: Array = 0.0,
+        rest_length: Array | None = None,
         position: Vector = (0.0, 0.0, 0.0),
-        orientation: Vector = UPRIGHT,
+        orientation: Quaternion = UPRIGHT,
         rotation: Vector = (0.0, 0.0, 0.0),
-        velocity: Any = (0.0, 0.0, 0.0),
+        velocity: Array = (0.0, 0.0, 0.0),
         angular_velocity: Vector = (0.0, 0.0, 0.0),
-        velocity_gradient: Any = 0.0,
+        velocity_gradient: Annotated[Any, Rule(shape=(3, 3), param=True)] = 0.0,
         fixed: Where = None,
         prescribed: Where = None,
-        prescribed_velocity: Any = None,
+        prescribed_velocity: Array | None = None,
         contact: Contact | None = None,
-        radius: float | None = None,
-        faces: Any = None,
+        radius: Positive | None = None,
+        faces: Array | None = None,
         surface: Surface | None = None,
     ) -> None:
         """Point masses joined by springs.
@@ -292,8 +295,8 @@ class DeformableScene(Stage):
         elements = make_net(
             self.table, name, vertices, springs, stiffness=stiffness, damping=damping, rest_length=rest_length
         )
-        if radius is not None and (faces is not None or not radius > 0):
-            raise UserError(f"{name} has the radius {radius} m: give a length above zero, and no faces with it")
+        if radius is not None and faces is not None:
+            raise UserError(f"{name} has the radius {radius} m and faces: give one of the two")
         drawn = 0.05 * float(np.ptp(vertices, axis=0).max()) if radius is None else radius
         triangles = np.zeros((0, 3), dtype=np.int32)
         if faces is not None:
@@ -306,15 +309,16 @@ class DeformableScene(Stage):
             radius=drawn if faces is None else None,
         )  # fmt: skip
 
+    @checked
     def add_load(
         self,
         name: str,
         *,
         body: str,
         where: Where,
-        force: Any,
-        direction: Vector | None = None,
-        limit: float = math.inf,
+        force: Array,
+        direction: Direction | None = None,
+        limit: PositiveOrInfinite = math.inf,
     ) -> None:
         """An external force on some particles of a deformable body, in equal parts or on each of them another.
 
@@ -344,7 +348,8 @@ class DeformableScene(Stage):
         self.loads.append(load)
         self._deformable_solver = None
 
-    def add_self_contact(self, *, contact: Contact, thickness: float, bodies: Sequence[str] | None = None) -> None:
+    @checked
+    def add_self_contact(self, *, contact: Contact, thickness: Positive, bodies: Sequence[str] | None = None) -> None:
         """Let the surfaces of deformable bodies touch themselves and one another: each vertex touches the triangles that no edge
         joins to it, from both sides.
 
@@ -363,6 +368,7 @@ class DeformableScene(Stage):
         )
         self._deformable_solver = None
 
+    @checked
     def set_wind(self, velocity: Vector) -> None:
         """Let the air move, which cloths with ``Air`` feel.
 

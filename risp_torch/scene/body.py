@@ -125,9 +125,7 @@ def make_body(
     """Name a body's numbers in the table and return the body (arguments: ``Scene.add_rigid``; the scene has a ground, and
     its shading has highlights; what hangs on the body may hold all its mass)."""
     check_mass_choice(name, density, mass, inertia, inertia_per_mass)
-    quaternion = np.asarray(orientation, dtype=np.float64)
-    if quaternion.shape != (4,) or not np.linalg.norm(quaternion) > 0:
-        raise UserError(f"{name}.orientation is {orientation}: give a quaternion (x, y, z, w) that is not zero")
+    quaternion = unit_quaternion(name, orientation)
     check_name(name)
     check_contact(name, contact, collision=collision, ground=ground)
     form = form_of(shape, touches=ground)
@@ -144,7 +142,7 @@ def make_body(
     look = None if form.mesh is None else make_look(table, name, form.mesh, surface or Surface(), phong=phong)
     material = f"{name}.contact" if contact is not None else "ground.contact" if ground else None
     meets = collision_shape(name, shape) if collision else None
-    return Body(name, look, form.points, form.solid, quaternion / np.linalg.norm(quaternion), material, meets)
+    return Body(name, look, form.points, form.solid, quaternion, material, meets)
 
 
 def form_of(shape: Shape | Form, *, touches: bool) -> Form:
@@ -202,6 +200,18 @@ def add_mass(
         if given is not None:
             check_inertia(given.value if isinstance(given, Param) else given, f"{name}.{kind}", solid=not carrier)
             table.add(f"{name}.{kind}", given, unit=unit, shape=(3, 3))
+
+
+def unit_quaternion(name: str, orientation: Any) -> np.ndarray:
+    """A given quaternion (x, y, z, w) [4] with length one.
+
+    Raises:
+        UserError: it is zero.
+    """
+    quaternion = np.asarray(orientation, dtype=np.float64)
+    if not np.linalg.norm(quaternion) > 0:
+        raise UserError(f"{name}.orientation is {orientation}: give a quaternion (x, y, z, w) that is not zero")
+    return quaternion / np.linalg.norm(quaternion)
 
 
 def check_name(name: str) -> None:

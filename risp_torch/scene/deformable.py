@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch.scene.body import CONTACT_FIELDS, add_contact, check_name, rotation_matrix, rotation_quaternion
+from risp_torch.scene.body import (
+    CONTACT_FIELDS,
+    add_contact,
+    check_name,
+    rotation_matrix,
+    rotation_quaternion,
+    unit_quaternion,
+)
 from risp_torch.scene.elements import Elements, lumped, over_frames
 from risp_torch.scene.items import Contact, Surface
 from risp_torch.scene.look import Look, make_look
@@ -220,13 +227,10 @@ def quaternion_axes(name: str, orientation: Any) -> np.ndarray:
     """Rotation matrix [3, 3] of a given quaternion (x, y, z, w) of any length.
 
     Raises:
-        UserError: it is none.
+        UserError: it is zero.
     """
     check_name(name)
-    quaternion = np.asarray(orientation, dtype=np.float64)
-    if quaternion.shape != (4,) or not np.linalg.norm(quaternion) > 0:
-        raise UserError(f"{name}.orientation is {orientation}: give a quaternion (x, y, z, w) that is not zero")
-    return rotation_matrix(torch.as_tensor(quaternion / np.linalg.norm(quaternion))).numpy()
+    return rotation_matrix(torch.as_tensor(unit_quaternion(name, orientation))).numpy()
 
 
 def _velocity_shape(name: str, velocity: Any, count: int) -> tuple[int, ...]:

@@ -60,8 +60,6 @@ def make_load(
     table: ParameterTable, name: str, *, particles: np.ndarray, force: Any, direction: Any, limit: float, frames: int
 ) -> Load:
     """Name a load's force in the table and return it (arguments: ``Scene.add_load``; ``particles`` among all of the scene)."""
-    if not limit > 0:
-        raise UserError(f"{name} has the limit {limit}: give a force above zero, or inf for none")
     shape = np.shape(force.value if isinstance(force, Param) else force)
     allowed = ((3,), (frames, 3), (frames, len(particles), 3)) if direction is None else ((), (frames,))
     if shape not in allowed:
@@ -71,8 +69,8 @@ def make_load(
     unit = None
     if direction is not None:
         unit = np.asarray(direction, dtype=np.float64)
-        if unit.shape != (3,) or not np.isfinite(unit).all() or not np.linalg.norm(unit) > 0:
-            raise UserError(f"{name} has the direction {direction}: give three finite numbers that are not all zero")
+        if not np.linalg.norm(unit) > 0:
+            raise UserError(f"{name} has the direction {direction}: give three numbers that are not all zero")
         unit = unit / np.linalg.norm(unit)
     table.add(f"{name}.force", force, unit="N", shape=shape)
     return Load(name, particles, unit, limit)

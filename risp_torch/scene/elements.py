@@ -18,7 +18,6 @@ from risp_torch.scene.materials import (
     Stiffness,
     add_element_number,
     add_stiffness,
-    check_material,
     element_rows,
 )
 from risp_torch.scene.numbers import Values, constant
@@ -160,9 +159,6 @@ def make_solid(
     controls: int,
 ) -> Solid:
     """Name a solid's numbers in the table and return its elements (arguments: ``Scene.add_solid``)."""
-    if not isinstance(mesh, SolidMesh):
-        raise UserError(f"{name} is a solid, and its mesh is a {type(mesh).__name__}: give a SolidMesh")
-    check_material(name, material, Elastic)
     if material.energy not in ENERGIES:
         raise UserError(f"the material of {name} has the energy {material.energy!r}: choose one of {', '.join(ENERGIES)}")
     count = len(mesh.indices)
@@ -184,13 +180,9 @@ def make_cloth(
     actuation: Any, groups: Any, frames: int, controls: int,
 ) -> Sheet:  # fmt: skip
     """Name a cloth's numbers in the table and return its elements (arguments: ``Scene.add_cloth``)."""
-    check_sheet(name, mesh)
-    check_material(name, material, Membrane)
     count, thickness = len(mesh.triangles), material.thickness
     if (material.E is not None) != (thickness is not None):
         raise UserError(f"the membrane of {name} has E={material.E} and thickness={thickness}: give both, or mu and lam [N/m]")
-    if thickness is not None and not 0 < thickness < np.inf:
-        raise UserError(f"the membrane of {name} has the thickness {thickness} m: give a length above zero")
     stiffness = add_stiffness(
         table, name, material, count=count, units=("N/m", "N s/m"),
         from_young=lambda young, poisson: membrane_constants(young, poisson, thickness), from_lame=triangle_constants,
@@ -217,12 +209,8 @@ def make_flat_body(
 ) -> Sheet:  # fmt: skip
     """Name a flat body's numbers in the table and return its elements (arguments: ``Scene.add_flat_body``; ``turn`` [3, 3] takes
     the mesh's axes to the world's)."""
-    check_sheet(name, mesh)
-    check_material(name, material, Elastic)
     if material.energy != "neo_hookean":
         raise UserError(f"{name} is flat and its material has the energy {material.energy!r}: flat bodies are 'neo_hookean'")
-    if not 0 < depth < np.inf:
-        raise UserError(f"{name} has the depth {depth} m: give a length above zero")
     count = len(mesh.triangles)
     stiffness = add_stiffness(
         table, name, material, count=count, units=("Pa", "Pa s"), from_young=plane_strain_constants,
@@ -332,12 +320,6 @@ def lumped(density: torch.Tensor, elements: Solid | Sheet, count: int) -> torch.
     masses = density[:, :, None] * constant(elements.shares)
     places = torch.as_tensor(elements.indices.astype(np.int64).ravel(), device=density.device)
     return density.new_zeros(len(density), count).index_add(1, places, masses.flatten(1))
-
-
-def check_sheet(name: str, mesh: Any) -> None:
-    """Raise a UserError for what is no SheetMesh."""
-    if not isinstance(mesh, SheetMesh):
-        raise UserError(f"{name} is a sheet, and its mesh is a {type(mesh).__name__}: give a SheetMesh")
 
 
 def plane_normal(name: str, mesh: SheetMesh) -> np.ndarray:

@@ -7,20 +7,29 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from ti_render import intrinsics_from_fov, look_at
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
+from ti_sim.base.rules import Count, Positive, Real, Rule, checked
 
-Number = float | Param
-Vector = Sequence[float] | np.ndarray | Param
+# One number, three (one for all of them), or any array: each may be a Param.
+Number = Annotated[float | Param, Rule(param=True)]
+Vector = Annotated[float | Sequence[float] | np.ndarray | Param, Rule(shape=(3,), param=True)]
+Pair = Annotated[float | Sequence[float] | np.ndarray | Param, Rule(shape=(2,), param=True)]
+Array = Annotated[Any, Rule(shape=None, param=True)]
+Distortion = Annotated[float | Sequence[float] | np.ndarray | Param, Rule(shape=(5,), param=True)]
+# Three or four numbers that are no parameters.
+Direction = Annotated[Sequence[float] | np.ndarray, Rule(shape=(3,), exact=True)]
+Quaternion = Annotated[Sequence[float] | np.ndarray, Rule(shape=(4,), exact=True)]
 Picture = str | Path | np.ndarray | Param
 Wrap = Literal["clamp", "repeat"]
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Contact:
     """Compliant contact of every contact point with the ground (gradSim, appendix A).
@@ -38,6 +47,7 @@ class Contact:
     friction: Number
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Surface:
     """How a mesh looks. Colours are linear rgb in [0, 1].
@@ -59,15 +69,15 @@ class Surface:
     """
 
     color: Vector | None = None
-    face_colors: Any = None
-    vertex_colors: Any = None
+    face_colors: Array | None = None
+    vertex_colors: Array | None = None
     texture: Picture | None = None
     wrap: Wrap = "repeat"
-    uv: Any = None
-    specular: Vector | Number | None = None
+    uv: Array | None = None
+    specular: Vector | None = None
     shininess: Number | None = None
     smooth: bool = False
-    crease_angle: float | None = None
+    crease_angle: Real | None = None
 
     def __post_init__(self) -> None:
         if sum(given is not None for given in (self.color, self.face_colors, self.vertex_colors)) > 1:
@@ -81,6 +91,7 @@ class Surface:
             )
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class DirectionalLight:
     """Parallel light. A white surface that faces a light of intensity 1 shows 1.0.
@@ -92,10 +103,11 @@ class DirectionalLight:
     """
 
     direction: Vector
-    intensity: Vector | Number = 1.0
+    intensity: Vector = 1.0
     name: str = "key"
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class PointLight:
     """Light from a point, the same in all directions. A white surface that faces it 1 m away shows its intensity.
@@ -107,10 +119,11 @@ class PointLight:
     """
 
     position: Vector
-    intensity: Vector | Number = 1.0
+    intensity: Vector = 1.0
     name: str = "lamp"
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentLight:
     """Light from far away all around: what arrives from every direction, in real spherical harmonics up to degree 2.
@@ -122,10 +135,11 @@ class EnvironmentLight:
         name: the light's part of parameter names.
     """
 
-    coefficients: Any
+    coefficients: Annotated[Any, Rule(shape=(9, 3), param=True)]
     name: str = "environment"
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class AmbientLight:
     """Light from everywhere.
@@ -135,13 +149,14 @@ class AmbientLight:
         name: the light's part of parameter names.
     """
 
-    intensity: Vector | Number
+    intensity: Vector
     name: str = "ambient"
 
 
 Light = DirectionalLight | PointLight | EnvironmentLight | AmbientLight
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Camera:
     """Pinhole camera, OpenCV axes (x right, y down, z forward), pixel centres at half-integers, row 0 at the top.
@@ -161,36 +176,30 @@ class Camera:
     """
 
     position: Vector
-    rotation: np.ndarray
-    focal: Vector
-    center: Vector
-    width: int
-    height: int
-    near: float
-    far: float
+    rotation: Annotated[np.ndarray, Rule(shape=(3, 3), exact=True)]
+    focal: Pair
+    center: Pair
+    width: Count
+    height: Count
+    near: Positive
+    far: Positive
     turn: Vector = field(default=(0.0, 0.0, 0.0))
-    distortion: Vector | None = None
+    distortion: Distortion | None = None
     name: str = ""
 
-    def __post_init__(self) -> None:
-        if self.width < 1 or self.height < 1:
-            label = f"camera {self.name!r}" if self.name else "the camera"
-            raise UserError(
-                f"{label} takes pictures of {self.width} x {self.height} pixels: give a width and height of at least 1"
-            )
-
     @staticmethod
+    @checked
     def look_at(
         *,
         eye: Vector,
-        target: Sequence[float],
-        vertical_fov: float,
-        width: int = 128,
-        height: int = 128,
-        near: float = 0.1,
-        far: float = 10.0,
-        up: Sequence[float] = (0.0, 0.0, 1.0),
-        distortion: Vector | None = None,
+        target: Direction,
+        vertical_fov: Annotated[float, Rule(above=0, below=180)],
+        width: Count = 128,
+        height: Count = 128,
+        near: Positive = 0.1,
+        far: Positive = 10.0,
+        up: Direction = (0.0, 0.0, 1.0),
+        distortion: Distortion | None = None,
         name: str = "",
     ) -> Camera:
         """A camera at ``eye`` that looks at ``target``.
@@ -212,7 +221,8 @@ class Camera:
         )  # fmt: skip
 
     @staticmethod
-    def from_record(record: Any, *, near: float = 0.1, far: float = 10.0, name: str | None = None) -> Camera:
+    @checked
+    def from_record(record: Any, *, near: Positive = 0.1, far: Positive = 10.0, name: str | None = None) -> Camera:
         """A camera that ``ti_render.camera_files`` has read from a file.
 
         Args:

@@ -5,17 +5,17 @@ Every number may be a ``Param``, or the name of another parameter of the scene (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
+from risp_torch.scene.items import Direction, Number, Vector
 from ti_sim.base.errors import UserError
-from ti_sim.base.param import Param
+from ti_sim.base.rules import checked
 
-Shared = float | Param | str
-SharedVector = Sequence[float] | np.ndarray | Param | str
+Shared = Number | str
+SharedVector = Vector | str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class _OneAxis(Joint):
         limit_stiffness: of the limit's spring.
     """
 
-    axis: Sequence[float]
+    axis: Direction
     stiffness: Shared = 0.0
     rest: Shared = 0.0
     damping: Shared = 0.0
@@ -68,11 +68,12 @@ class _OneAxis(Joint):
     def unit_axis(self, name: str) -> np.ndarray:
         """The axis with length one; a UserError that names the link if it has none."""
         axis = np.asarray(self.axis, dtype=np.float64)
-        if axis.shape != (3,) or not np.isfinite(axis).all() or not np.linalg.norm(axis) > 0:
-            raise UserError(f"the joint of {name} has the axis {self.axis}: give three finite numbers that are not all zero")
+        if not np.linalg.norm(axis) > 0:
+            raise UserError(f"the joint of {name} has the axis {self.axis}: give three numbers that are not all zero")
         return axis / np.linalg.norm(axis)
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Revolute(_OneAxis):
     """Rotation about an axis through the joint.
@@ -90,6 +91,7 @@ class Revolute(_OneAxis):
     }  # fmt: skip
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Prismatic(_OneAxis):
     """Translation along an axis.
@@ -107,6 +109,7 @@ class Prismatic(_OneAxis):
     }  # fmt: skip
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Spherical(Joint):
     """Rotation about a point.

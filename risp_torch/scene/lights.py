@@ -38,9 +38,6 @@ class Lights:
         Raises:
             UserError: a name is taken, or a number makes no sense.
         """
-        if not isinstance(light, Light):
-            kinds = "a DirectionalLight, PointLight, EnvironmentLight or AmbientLight"
-            raise UserError(f"{type(light).__name__} is no light: add {kinds}")
         prefix, add = f"light.{light.name}", self.table.add
         if any(name.startswith(f"{prefix}.") for name in self.table.params):
             raise UserError(f"the scene has a light {light.name!r} already: give the second one another name")

@@ -20,6 +20,7 @@ from risp_torch.scene.body import (
     collision_shape,
     form_of,
     rotation_quaternion,
+    unit_quaternion,
 )
 from risp_torch.scene.items import Contact, Surface
 from risp_torch.scene.joints import Joint, Spherical
@@ -98,9 +99,7 @@ def make_link(
     check_name(name)
     check_mass_choice(name, density, mass, inertia, inertia_per_mass)
     index = parent_index(name, parent, bodies)
-    quaternion = np.asarray(orientation, dtype=np.float64)
-    if quaternion.shape != (4,) or not np.linalg.norm(quaternion) > 0:
-        raise UserError(f"{name}.orientation is {orientation}: give a quaternion (x, y, z, w) that is not zero")
+    quaternion = unit_quaternion(name, orientation)
     if at_tip and (index < 0 or getattr(bodies[index], "direction", None) is None):
         raise UserError(f"{name} hangs at the tip of {parent or 'the world'}, which has no length: give its position")
     check_contact(name, contact, collision=collision, ground=ground)
@@ -119,7 +118,7 @@ def make_link(
     material = f"{name}.contact" if contact is not None else "ground.contact" if ground else None
     axis = joint.unit_axis(name) if hasattr(joint, "unit_axis") else np.array([0.0, 0.0, 1.0])
     return Link(
-        name, look, form.points, form.solid, quaternion / np.linalg.norm(quaternion), material,
+        name, look, form.points, form.solid, quaternion, material,
         collision_shape(name, shape) if collision else None,
         parent=index, joint=joint, names=names, axis=axis, direction=unit, share=share, at_tip=at_tip,
     )  # fmt: skip
@@ -168,6 +167,6 @@ def parent_index(name: str, parent: str | None, bodies: Sequence[Body]) -> int:
 def unit_vector(name: str, direction: Any) -> np.ndarray:
     """The direction of a link's length, of length one."""
     vector = np.asarray(direction, dtype=np.float64)
-    if vector.shape != (3,) or not np.isfinite(vector).all() or not np.linalg.norm(vector) > 0:
-        raise UserError(f"{name}.length has the direction {direction}: give three finite numbers that are not all zero")
+    if not np.linalg.norm(vector) > 0:
+        raise UserError(f"{name}.length has the direction {direction}: give three numbers that are not all zero")
     return vector / np.linalg.norm(vector)

@@ -12,16 +12,18 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from risp_torch.scene.items import Number
+from risp_torch.scene.items import Array, Number
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable, Sign
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
+from ti_sim.base.rules import Positive, checked
 
 Convention = Literal["lame", "energy"]
 Constants = Callable[[Any, Any], tuple[Any, Any]]
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Elastic:
     """Material of a solid or a flat body.
@@ -37,15 +39,16 @@ class Elastic:
         damping: viscosity [Pa s], which brakes a change of shape and no rotation.
     """
 
-    E: Any = None
-    nu: Any = None
-    mu: Any = None
-    lam: Any = None
+    E: Array | None = None
+    nu: Array | None = None
+    mu: Array | None = None
+    lam: Array | None = None
     convention: Convention = "lame"
     energy: str = "neo_hookean"
-    damping: Any = 0.0
+    damping: Array = 0.0
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Membrane:
     """How a cloth resists stretching and shearing.
@@ -59,15 +62,16 @@ class Membrane:
         damping: viscosity [N s/m], which brakes a change of shape and no rotation.
     """
 
-    E: Any = None
-    nu: Any = None
-    thickness: float | None = None
-    mu: Any = None
-    lam: Any = None
+    E: Array | None = None
+    nu: Array | None = None
+    thickness: Positive | None = None
+    mu: Array | None = None
+    lam: Array | None = None
     convention: Convention = "lame"
-    damping: Any = 0.0
+    damping: Array = 0.0
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Bending:
     """How a cloth resists folding along its inner edges: moment k sin((phi - rest) / 2 + actuation) + c dphi/dt.
@@ -83,14 +87,15 @@ class Bending:
         actuation_groups: [M] the column of ``actuation`` that each edge has; None where each has its own.
     """
 
-    stiffness: Any = None
+    stiffness: Array | None = None
     rigidity: Number | None = None
-    damping: Any = 0.0
-    rest_angle: Any = "mesh"
-    actuation: Any = None
-    actuation_groups: Any = None
+    damping: Array = 0.0
+    rest_angle: Array | str = "mesh"
+    actuation: Array | None = None
+    actuation_groups: Array | None = None
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Air:
     """What the air does to a cloth that moves through it. The wind of the scene is its velocity (``Scene.set_wind``).
@@ -100,8 +105,8 @@ class Air:
         lift: [kg/m3], of the force -lift area (n.u) (|u| n - (n.u) u / |u|), at right angles to u.
     """
 
-    drag: Any = 0.0
-    lift: Any = 0.0
+    drag: Array = 0.0
+    lift: Array = 0.0
 
 
 @dataclass(frozen=True)
@@ -130,12 +135,6 @@ class Stiffness:
         given = (element_rows(values[f"{self.name}.{key}"], self.count) for key in (first, second))
         mu, lam = self.constants(*given)
         return torch.stack([mu, lam, element_rows(values[f"{self.name}.damping"], self.count)], dim=-1)
-
-
-def check_material(name: str, material: Any, kind: type[Elastic | Membrane]) -> None:
-    """Raise a UserError for a material that is not of this kind."""
-    if not isinstance(material, kind):
-        raise UserError(f"the material of {name} is of type {type(material).__name__}: give {kind.__name__}(...)")
 
 
 def add_stiffness(

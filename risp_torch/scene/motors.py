@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 
+from risp_torch.scene.items import Number
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
 from ti_sim.base.errors import UserError
-from ti_sim.base.param import Param
+from ti_sim.base.rules import Positive, checked
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class SinePulse:
     """Actions that rise and fall once: amplitude sin(2 pi clip((t - delay) / period, 0, 1)) of frame t (RISP, ICLR 2022, B.1.4).
@@ -25,9 +27,9 @@ class SinePulse:
         period: its length [frames].
     """
 
-    amplitude: float | Param
-    delay: float | Param
-    period: float = 40.0
+    amplitude: Number
+    delay: Number
+    period: Positive = 40.0
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,8 @@ def make_motors(
     """Name the motors' numbers in the table and return them (arguments: ``Scene.add_motors``)."""
     if not velocities:
         raise UserError(f"{name} drives no joint that can move: name revolute, prismatic or spherical joints")
-    if not limit > 0:
-        raise UserError(f"{name} has the limit {limit}: give a force above zero, or inf for none")
     rows = 1 if shared else len(velocities)
     if isinstance(actions, SinePulse):
-        if not (actions.period > 0 and math.isfinite(actions.period)):
-            raise UserError(f"{name} has pulses of {actions.period} frames: give a finite period above zero")
         if not shared:
             raise UserError(f"{name} has a pulse for all its joints: make it add_motors(shared=True)")
         table.add(f"{name}.amplitude", actions.amplitude, unit="")

@@ -14,6 +14,7 @@ from risp_torch.bridge.checks import bridge_device
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param, as_param
+from ti_sim.base.rules import Rule
 
 _MOST_SHOWN = 64  # numbers of an array that an error writes out
 
@@ -44,15 +45,13 @@ class ParameterTable:
                 "poisson" outside (-1, 0.5).
 
         Raises:
-            UserError: the name is taken, the shape is wrong, or the sign is.
+            UserError: the name is taken, the value is no finite number, its shape is wrong, or its sign is.
         """
         if name in self.params:
             raise UserError(f"{name!r} is in the scene already: give the second thing another name")
+        Rule(shape=shape, param=True).check(name, value)
         param = as_param(value)
-        try:
-            filled = np.broadcast_to(np.asarray(param.value, dtype=np.float64), shape)
-        except ValueError:
-            raise UserError(f"{name} has shape {np.shape(param.value)}, and {shape} is needed") from None
+        filled = np.broadcast_to(np.asarray(param.value, dtype=np.float64), shape)
         for number in (param.value, param.low, param.high):
             if number is not None:
                 _check_sign(name, number, param.unit or unit, sign)
@@ -70,14 +69,12 @@ class ParameterTable:
         """Give a parameter another value, within its bounds.
 
         Raises:
-            UserError: no such name, wrong shape, wrong sign, or a value outside the bounds.
+            UserError: no such name, no finite number, wrong shape, wrong sign, or a value outside the bounds.
         """
         param = self[name]
         shape = np.shape(param.value)
-        try:
-            filled = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
-        except (TypeError, ValueError):
-            raise UserError(f"{name} is set to {value!r}, and numbers of shape {shape} are needed") from None
+        Rule(shape=shape).check(name, value)
+        filled = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
         _check_sign(name, value, param.unit, self.signs.get(name))
         try:
             self.params[name] = replace(param, value=float(filled) if shape == () else filled.copy())

@@ -17,7 +17,7 @@ from scipy.spatial.transform import Rotation
 from risp_torch.robot_files import RobotDescription, RobotJoint, RobotLink, RobotShape, read_robot
 from risp_torch.robot_files.check import Moved, moved_by_joints
 from risp_torch.robot_files.left_out import LeftOut
-from risp_torch.scene.body import Form, add_contact, check_name, make_body
+from risp_torch.scene.body import Form, add_contact, check_name, make_body, unit_quaternion
 from risp_torch.scene.items import Contact, Surface
 from risp_torch.scene.joints import Fixed, Joint, Prismatic, Revolute, Spherical
 from risp_torch.scene.links import make_link
@@ -109,12 +109,7 @@ class _Frame:
 
 
 def _placement(position: Sequence[float], orientation: Sequence[float]) -> tuple[np.ndarray, Rotation]:
-    place, quaternion = (np.asarray(given, dtype=np.float64) for given in (position, orientation))
-    if place.shape != (3,) or not np.isfinite(place).all():
-        raise UserError(f"a robot stands at {position}: give three finite numbers")
-    if quaternion.shape != (4,) or not np.isfinite(quaternion).all() or not np.linalg.norm(quaternion) > 0:
-        raise UserError(f"a robot has the orientation {orientation}: give a quaternion (x, y, z, w) that is not zero")
-    return place, Rotation.from_quat(quaternion)
+    return np.asarray(position, dtype=np.float64), Rotation.from_quat(unit_quaternion("the robot", orientation))
 
 
 def _spelt(name: str) -> str:

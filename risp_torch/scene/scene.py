@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -17,10 +17,10 @@ from risp_torch.scene.authoring import DeformableScene
 from risp_torch.scene.backdrop import Pattern
 from risp_torch.scene.body import add_contact, make_body
 from risp_torch.scene.description import describe
-from risp_torch.scene.items import Contact, Picture, Surface, Vector, Wrap
+from risp_torch.scene.items import Array, Contact, Direction, Number, Pair, Picture, Quaternion, Surface, Vector, Wrap
 from risp_torch.scene.joints import Joint
 from risp_torch.scene.links import Link, make_link
-from risp_torch.scene.motors import Motors, make_motors
+from risp_torch.scene.motors import Motors, SinePulse, make_motors
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.robot import add_robot
@@ -42,33 +42,37 @@ from ti_sim.adjoint import Adjoint
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
+from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, PositiveOrInfinite, Real, Rule, checked
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.rigid.model import Integrator, Plan, RigidInputs, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.shapes import Shape, check_inertia
 
+LAST_STEP = 2**31 - 1  # of a simulation: kernels count steps in 32 bits
+
 
 class Scene(DeformableScene):
     """Bodies, contact, forces, camera and lights; which numbers they have; how to simulate and render them."""
 
+    @checked
     def __init__(
         self,
         *,
-        frame_dt: float,
-        frames: int,
-        substeps: int,
+        frame_dt: Positive,
+        frames: Count,
+        substeps: Count,
         gravity: Vector = (0.0, 0.0, -9.81),
         integrator: Integrator = "semi_implicit",
         plan: Plan = "auto",
-        max_distance: float = math.inf,
-        controls: int = 1,
+        max_distance: PositiveOrInfinite = math.inf,
+        controls: Count = 1,
         adaptive: bool = False,
-        sigma: float | Param = 1e-4,
-        gamma: float | Param = 1e-3,
+        sigma: Number = 1e-4,
+        gamma: Number = 1e-3,
         shading: Literal["none", "lambert", "phong"] = "lambert",
         aggregation: Literal["softras", "dibr"] = "softras",
         composite: Literal["alpha", "softmax"] = "alpha",
-        antialias: int = 1,
+        antialias: Annotated[int, Rule(whole=True, least=1, most=16)] = 1,
         two_sided: bool = False,
         name: str = "",
     ) -> None:
@@ -98,9 +102,9 @@ class Scene(DeformableScene):
         Raises:
             UserError: a time, count or softness is not positive, or a choice is unknown.
         """
-        if not frame_dt > 0 or frames < 1 or substeps < 1:
-            raise UserError(f"frame_dt={frame_dt} s, frames={frames}, substeps={substeps}: all three must be positive")
-        if controls < 1 or substeps % controls:
+        if frames * substeps > LAST_STEP:
+            raise UserError(f"Scene: frames {frames} of {substeps} substeps are more steps than are counted: at most {LAST_STEP}")
+        if substeps % controls:
             raise UserError(f"controls={controls} and substeps={substeps}: give a number of controls that divides the substeps")
         self.name = name
         self.frame_dt, self.adaptive = frame_dt, adaptive
@@ -122,16 +126,17 @@ class Scene(DeformableScene):
 
     # -- writing a scene ------------------------------------------------------------------------------------------------
 
+    @checked
     def add_ground(
         self,
         *,
         contact: Contact,
-        height: float = 0.0,
+        height: Real = 0.0,
         color: Vector | None = None,
         pattern: Pattern = "plain",
         second_color: Vector | None = None,
-        cell: float | Param = 0.1,
-        origin: Vector = (0.0, 0.0),
+        cell: Number = 0.1,
+        origin: Pair = (0.0, 0.0),
         texture: Picture | None = None,
         wrap: Wrap = "repeat",
     ) -> None:
@@ -165,22 +170,23 @@ class Scene(DeformableScene):
         """z of the ground plane [m], None without a ground."""
         return None if self.backdrop.ground is None else self.backdrop.ground.height
 
+    @checked
     def add_rigid(
         self,
         name: str,
         *,
         shape: Shape,
-        density: float | Param | None = None,
-        mass: float | Param | None = None,
-        inertia: Any = None,
-        inertia_per_mass: Any = None,
+        density: Number | None = None,
+        mass: Number | None = None,
+        inertia: Array | None = None,
+        inertia_per_mass: Array | None = None,
         position: Vector = (0.0, 0.0, 0.0),
-        orientation: Sequence[float] = (0.0, 0.0, 0.0, 1.0),
+        orientation: Quaternion = (0.0, 0.0, 0.0, 1.0),
         rotation: Vector = (0.0, 0.0, 0.0),
         velocity: Vector = (0.0, 0.0, 0.0),
         angular_velocity: Vector = (0.0, 0.0, 0.0),
-        linear_drag: float | Param | None = None,
-        angular_drag: float | Param | None = None,
+        linear_drag: Number | None = None,
+        angular_drag: Number | None = None,
         contact: Contact | None = None,
         collision: bool = False,
         surface: Surface | None = None,
@@ -218,7 +224,8 @@ class Scene(DeformableScene):
         self.bodies.append(body)
         self._solver = self._geometry = None
 
-    def add_number(self, name: str, value: float | Param, *, unit: str = "") -> None:
+    @checked
+    def add_number(self, name: str, value: Number, *, unit: str = "") -> None:
         """A number of its own, which joints share by its name (``Revolute(stiffness="finger.stiffness")``).
 
         Args:
@@ -231,6 +238,7 @@ class Scene(DeformableScene):
         """
         self.table.add(name, value, unit=unit)
 
+    @checked
     def add_link(
         self,
         name: str,
@@ -238,16 +246,16 @@ class Scene(DeformableScene):
         joint: Joint,
         shape: Shape,
         parent: str | None = None,
-        density: float | Param | None = None,
-        mass: float | Param | None = None,
-        inertia: Any = None,
-        inertia_per_mass: Any = None,
+        density: Number | None = None,
+        mass: Number | None = None,
+        inertia: Array | None = None,
+        inertia_per_mass: Array | None = None,
         position: Vector = (0.0, 0.0, 0.0),
-        orientation: Sequence[float] = (0.0, 0.0, 0.0, 1.0),
+        orientation: Quaternion = (0.0, 0.0, 0.0, 1.0),
         center: Vector = (0.0, 0.0, 0.0),
-        length: float | Param | None = None,
-        direction: Sequence[float] = (0.0, 0.0, -1.0),
-        share: float = 1.0,
+        length: Number | None = None,
+        direction: Direction = (0.0, 0.0, -1.0),
+        share: Real = 1.0,
         at_tip: bool = False,
         contact: Contact | None = None,
         collision: bool = False,
@@ -285,13 +293,14 @@ class Scene(DeformableScene):
         self.bodies.append(link)
         self._solver = self._geometry = None
 
+    @checked
     def add_robot(
         self,
         path: str | Path,
         *,
         name: str = "",
-        position: Sequence[float] = (0.0, 0.0, 0.0),
-        orientation: Sequence[float] = (0.0, 0.0, 0.0, 1.0),
+        position: Direction = (0.0, 0.0, 0.0),
+        orientation: Quaternion = (0.0, 0.0, 0.0, 1.0),
         free_base: bool = False,
         contact: Contact | None = None,
     ) -> RobotDescription:
@@ -327,17 +336,18 @@ class Scene(DeformableScene):
             self, path, name=name, position=position, orientation=orientation, free_base=free_base, contact=contact
         )
 
+    @checked
     def add_motors(
         self,
         name: str,
         *,
         joints: Sequence[str],
-        actions: Any = 0.0,
-        gain: float | Param = 1.0,
-        limit: float = math.inf,
-        targets: Any = None,
-        servo_stiffness: float | Param = 0.0,
-        servo_damping: float | Param = 0.0,
+        actions: Array | SinePulse = 0.0,
+        gain: Number = 1.0,
+        limit: PositiveOrInfinite = math.inf,
+        targets: Array | None = None,
+        servo_stiffness: Number = 0.0,
+        servo_damping: Number = 0.0,
         shared: bool = False,
     ) -> None:
         """Motors in joints: each has the force clip(gain action + stiffness (target - position) - damping rate, -limit, limit).
@@ -372,13 +382,14 @@ class Scene(DeformableScene):
         )  # fmt: skip
         self.motors.append(group)
 
+    @checked
     def add_force(
         self,
         name: str,
         *,
         body: str,
-        start: float,
-        duration: float,
+        start: NotNegative,
+        duration: Positive,
         force: Vector | None = None,
         impulse: Vector | None = None,
         point: Vector = (0.0, 0.0, 0.0),
@@ -399,29 +410,27 @@ class Scene(DeformableScene):
         index = self._body_index(body)
         if (force is None) == (impulse is None):
             raise UserError(f"{name} needs a force or an impulse: give exactly one of the two")
-        if not (math.isfinite(start) and math.isfinite(duration)):
-            raise UserError(f"{name} acts from {start} s for {duration} s: give finite times")
-        first = round(start / self.settings.dt)
-        last = round((start + duration) / self.settings.dt)
-        if not 0 <= first < last or first >= self.frames * self.settings.substeps:
+        first, end = (round(min(time / self.settings.dt, 2.0**62)) for time in (start, start + duration))
+        if not first < end or first >= self.frames * self.settings.substeps:
             raise UserError(f"{name} acts from {start} s for {duration} s: that is no physics step of {self.settings.dt:.3g} s")
         self._solver = None
         kind, value, unit = ("force", force, "N") if force is not None else ("impulse", impulse, "N s")
-        scale = 1.0 if kind == "force" else 1.0 / ((last - first) * self.settings.dt)
+        scale = 1.0 if kind == "force" else 1.0 / ((end - first) * self.settings.dt)
         self.table.add(f"{name}.{kind}", value, unit=unit, shape=(3,))
         self.table.add(f"{name}.point", point, unit="m", shape=(3,))
-        self.forces.append(AppliedForce(name, index, first, last, kind, scale))
+        self.forces.append(AppliedForce(name, index, first, min(end, LAST_STEP), kind, scale))
 
+    @checked
     def add_rotors(
         self,
         name: str,
         *,
         body: str,
-        positions: Any,
-        actions: Any,
-        axis: Sequence[float] = (0.0, 0.0, 1.0),
-        yaw_reaction: Any = 0.0,
-        limit: float = 500.0,
+        positions: Array,
+        actions: Array,
+        axis: Direction = (0.0, 0.0, 1.0),
+        yaw_reaction: Array = 0.0,
+        limit: Positive = 500.0,
     ) -> None:
         """Rotors on a body, which push it along their common axis.
 
@@ -463,6 +472,7 @@ class Scene(DeformableScene):
         """Names of the Params that are not frozen."""
         return self.table.unknowns()
 
+    @checked
     def set(self, name: str, value: Any) -> None:
         """Give a parameter another value within its bounds (UserError otherwise)."""
         if name.endswith((".inertia", ".inertia_per_mass")) and name in self.table.params:
@@ -511,12 +521,13 @@ class Scene(DeformableScene):
         """Everything that decides a film of this scene, in values that JSON can hold (geometry and pictures as checksums)."""
         return describe(self)
 
+    @checked
     def rollout(
         self,
         parameters: Mapping[str, torch.Tensor] | None = None,
         *,
-        worlds: int | None = None,
-        frames: int | None = None,
+        worlds: Count | None = None,
+        frames: FromZero | None = None,
         actions: torch.Tensor | None = None,
         state0: tuple[torch.Tensor, ...] | None = None,
         adjoint: Adjoint | None = None,

@@ -48,8 +48,6 @@ def make_self_contact(
         raise UserError("the scene has self-contact already: call add_self_contact once, with all bodies that take part")
     if not parts:
         raise UserError("self-contact needs deformable bodies, and the scene has none yet: add them first")
-    if not 0 < thickness < np.inf:
-        raise UserError(f"self-contact has the thickness {thickness} m: give a finite length above zero")
     names = [part.name for part in parts]
     given = (bodies,) if isinstance(bodies, str) else bodies
     chosen = tuple(dict.fromkeys(names if given is None else given))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 
@@ -13,7 +13,7 @@ from risp_torch.scene.backdrop import Backdrop
 from risp_torch.scene.body import Body
 from risp_torch.scene.cameras import ALL, Cameras
 from risp_torch.scene.deformable import Deformable
-from risp_torch.scene.items import Camera, Light, Picture, Vector
+from risp_torch.scene.items import Camera, Direction, Light, Picture, Vector
 from risp_torch.scene.lights import Lights
 from risp_torch.scene.numbers import Values, plain, shared_rows
 from risp_torch.scene.parameters import ParameterTable
@@ -22,6 +22,7 @@ from risp_torch.scene.view import Field, View
 from ti_render import MeshTopology, RasterSettings, RenderInputs, ShadowSettings
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
+from ti_sim.base.rules import Count, NotNegative, Positive, Rule, checked
 
 Quantity = Literal["color", "depth", "normal"]
 
@@ -65,6 +66,7 @@ class Stage:
         """P, the particles of all deformable bodies."""
         return sum(part.count for part in self.deformables)
 
+    @checked
     def add_camera(self, camera: Camera) -> None:
         """A camera that films the scene. The first one is used where none is named.
 
@@ -83,7 +85,8 @@ class Stage:
         """The first camera, None where there is none."""
         return self.cameras[0] if self.cameras else None
 
-    def resize_camera(self, width: int, height: int) -> None:
+    @checked
+    def resize_camera(self, width: Count, height: Count) -> None:
         """Film with another size of picture, the same view (all cameras).
 
         Raises:
@@ -92,6 +95,7 @@ class Stage:
         self._cameras.chosen(None)
         self._cameras.resize(width, height)
 
+    @checked
     def add_light(self, light: Light) -> None:
         """A light: any number of each kind. Ambient and environment lights add up.
 
@@ -100,6 +104,7 @@ class Stage:
         """
         self.lights.add(light)
 
+    @checked
     def set_background(
         self,
         color: Vector | None = None,
@@ -120,15 +125,16 @@ class Stage:
         """
         self.backdrop.set_background(color, top, bottom, image)
 
+    @checked
     def set_shadows(
         self,
         *,
-        center: Sequence[float],
-        radius: float,
-        resolution: int = 128,
-        sigma: float = 2e-4,
-        bias: float = 0.04,
-        width: float = 0.01,
+        center: Direction,
+        radius: Positive,
+        resolution: Annotated[int, Rule(whole=True, least=2, most=2**15)] = 128,
+        sigma: Positive = 2e-4,
+        bias: NotNegative = 0.04,
+        width: Positive = 0.01,
     ) -> None:
         """Let directional lights cast shadows, of bodies on bodies and on the ground. (``scene.shadows = None`` takes them away.)
 
@@ -161,6 +167,7 @@ class Stage:
     def gamma(self, value: float) -> None:
         self.table.set("softness.gamma", value)
 
+    @checked
     def render(
         self,
         states: States | torch.Tensor,
@@ -170,7 +177,7 @@ class Stage:
         camera: str | None = None,
         quantity: Quantity = "color",
         alpha: bool = False,
-        memory_limit: int | None = None,
+        memory_limit: Positive | None = None,
     ) -> torch.Tensor:
         """Film a motion.
 
@@ -194,7 +201,7 @@ class Stage:
             UserError: the scene has no camera or no light, names and shapes do not fit, or one picture needs more memory.
         """
         placement = self.poses(states)
-        placement = placement if frames is None else placement[:, frames]
+        placement = placement if frames is None else _chosen_frames(placement, frames)
         batch, count = placement.shape[:2]
         inputs = self.render_inputs(self.table.values(parameters, worlds=batch), placement, camera=camera, quantity=quantity)
         images = bridge.render(inputs, self.raster_settings(camera=camera, quantity=quantity), memory_limit=memory_limit)
@@ -298,3 +305,12 @@ class Stage:
             arrays = {name: plain(array) for name, array in vars(topology).items() if isinstance(array, torch.Tensor)}
             self._geometry = replace(topology, **arrays), view.vertices()
         return self._geometry
+
+
+def _chosen_frames(placement: torch.Tensor, frames: Any) -> torch.Tensor:
+    """Placement [B, T, ...] at a slice or list of frame numbers (UserError: it names none that is there)."""
+    try:
+        return placement[:, frames]
+    except (IndexError, TypeError) as error:
+        count = placement.shape[1]
+        raise UserError(f"render: frames is {frames!r}: give a slice or list of frame numbers from 0 to {count - 1}") from error

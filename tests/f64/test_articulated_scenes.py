@@ -224,7 +224,7 @@ def test_actions_in_place_of_the_scenes_own():
         (lambda s: rod(s, "a", density=3.0), "exactly one of the two"),
         (lambda s: rod(s, "a", mass=0.0), "a.mass"),
         (lambda s: (rod(s, "a"), s.add_motors("m", joints=["b"])), "unknown body 'b'"),
-        (lambda s: (rod(s, "a"), s.add_motors("m", joints=["a"], limit=0.0)), "m has the limit 0.0"),
+        (lambda s: (rod(s, "a"), s.add_motors("m", joints=["a"], limit=0.0)), "m.limit is 0.0: give a number above zero"),
         (lambda s: (rod(s, "a"), s.add_motors("m", joints=["a"]), s.add_motors("n", joints=["a"])), "has motors already"),
         (lambda s: (rod(s, "a"), s.add_motors("m", joints=["a"], actions=np.zeros((2, 3)))), "m.actions has shape"),
         (lambda s: driven(s).rollout(actions=torch.zeros(1, 5, 2)), "the actions have shape"),

@@ -196,10 +196,10 @@ def test_unsound_sheets_and_looks_are_refused():
 @pytest.mark.parametrize(
     "make, words",
     [
-        (lambda: box_tets((1, 0, 1), (1, 1, 1)), "box_tets: size is (1, 0, 1): give 3 finite lengths above zero in m"),
-        (lambda: box_hexes((1, 1), (1, 1, 1)), "box_hexes: size is (1, 1)"),
-        (lambda: box_tets((1, 1, 1), (1, 2.5, 1)), "cells is (1, 2.5, 1): give 3 whole numbers above zero"),
-        (lambda: sphere_tets("big"), "sphere_tets: radius is 'big': give a finite length above zero in m"),
+        (lambda: box_tets((1, 0, 1), (1, 1, 1)), "box_tets: size is (1, 0, 1): give finite numbers of shape (3,) above zero"),
+        (lambda: box_hexes((1, 1), (1, 1, 1)), "box_hexes: size has shape (2,), and (3,) is needed"),
+        (lambda: box_tets((1, 1, 1), (1, 2.5, 1)), "cells is (1, 2.5, 1): give whole numbers of shape (3,) of at least 1"),
+        (lambda: sphere_tets("big"), "sphere_tets: radius is 'big': give a finite number above zero"),
         (lambda: sphere_tets(1.0, 1), "sphere_tets: resolution is 1: give a whole number from 2 to 40"),
         (lambda: sheet_grid((1, 1), (1, 0)), "sheet_grid: cells is (1, 0)"),
         (lambda: sheet_disk(-1.0), "sheet_disk: radius is -1.0"),
@@ -356,7 +356,7 @@ def test_tetrahedra_in_a_sphere():
     "surface, options, words",
     [
         (lambda: ungrouped_mesh(Box(*SIZE).surface().vertices, Box(*SIZE).surface().faces[1:]), {}, "surface is not watertight"),
-        (lambda: Box(*SIZE), {"edge_length": 0}, "edge_length is 0: give a finite length above zero in m"),
+        (lambda: Box(*SIZE), {"edge_length": 0}, "edge_length is 0: give a finite number above zero"),
         (lambda: Box(*SIZE), {"edge_length": "fine"}, "edge_length is 'fine'"),
         (lambda: Box(*SIZE), {"edge_length": 1e-4}, "would make more than 5000000 tetrahedra: give at least 0.0"),
     ],

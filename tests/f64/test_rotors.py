@@ -304,7 +304,7 @@ def test_descriptions_tell_rotors_apart() -> None:
         (lambda s: s.add_rotors("r", body="slob", positions=PLACES, actions=1.0), "unknown body 'slob'"),
         (lambda s: s.add_rotors("r", body="slab", positions=(0, 0, 1), actions=1.0), r"r.positions has shape \(3,\)"),
         (lambda s: s.add_rotors("r", body="slab", positions=PLACES, axis=(0, 0, 0), actions=1.0), "not all zero"),
-        (lambda s: s.add_rotors("r", body="slab", positions=PLACES, limit=0.0, actions=1.0), "limit 0.0 N"),
+        (lambda s: s.add_rotors("r", body="slab", positions=PLACES, limit=0.0, actions=1.0), "r.limit is 0.0"),
         (lambda s: s.add_rotors("r", body="slab", positions=PLACES, actions=np.ones((3, 4))), r"r.actions has shape \(3, 4\)"),
         (lambda s: s.rollout(frames=5), "actions for 4 frame intervals, and 5"),
         (lambda s: s.rollout(actions=torch.ones(1, 4, 3)), r"shape \(1, 4, 3\), and \[1, frames, 4\]"),
@@ -312,7 +312,7 @@ def test_descriptions_tell_rotors_apart() -> None:
         (lambda s: s.rollout({"rotors.actions": torch.ones(4, 4)}, actions=torch.ones(1, 4, 4)), "given twice"),
         (lambda s: s.add_rigid("b", shape=BOX, mass=1.0, linear_drag=-1.0), "b.linear_drag is -1.0 N s/m"),
         (lambda s: s.add_rigid("b", shape=BOX, mass=1.0, inertia_per_mass=np.eye(3), inertia=np.eye(3)), "one of the two"),
-        (lambda s: make_scene(max_distance=0.0), "max_distance is 0.0 m"),
+        (lambda s: make_scene(max_distance=0.0), "Scene: max_distance is 0.0: give a number above zero"),
     ],
 )  # fmt: skip
 def test_what_scenes_refuse(change: Callable[[Scene], object], message: str) -> None:

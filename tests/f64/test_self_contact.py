@@ -214,7 +214,7 @@ def test_bad_input() -> None:
         (Scene(frame_dt=0.1, frames=1, substeps=1), {}, "needs deformable bodies, and the scene has none yet"),
         (blocks(), {"bodies": ["lover"]}, "deformable body 'lover'.*lower"),
         (blocks(), {"bodies": []}, "self-contact names no body"),
-        (blocks(), {"thickness": 0.0}, "thickness 0.0 m: give a finite length above zero"),
+        (blocks(), {"thickness": 0.0}, "add_self_contact: thickness is 0.0: give a finite number above zero"),
         (twice, {}, "has self-contact already: call add_self_contact once"),
         (netted, {}, "net cannot take part in self-contact: it is made of springs"),
         (flat, {}, "slice cannot take part in self-contact: it is made of a flat body"),

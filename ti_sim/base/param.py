@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.numbers import real_numbers, shown
 
 Value = Any  # float, numpy.ndarray or torch.Tensor; results come in the container of the argument
 
@@ -162,16 +163,17 @@ class Param:
         return _module_of(value).clip(value, *bounds)
 
     def _number(self, name: str, given: Value) -> Value:
-        try:
-            plain = given.detach().cpu().numpy() if hasattr(given, "detach") else given
-            number = np.array(plain, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise UserError(f"Param: {name} is {given!r}: give a number or an array of numbers") from None
+        numbers = real_numbers(given)
+        if numbers is None:
+            raise UserError(f"Param: {name} is {shown(given)}: give a number or an array of numbers")
+        number = np.array(numbers, dtype=np.float64)
         if not np.isfinite(number).all():
             hint = "" if name == "value" else " (leave it out for no bound)"
-            raise UserError(f"Param: {name} is {given}, which is not finite{hint}")
+            raise UserError(f"Param: {name} is {shown(given)}, which is not finite{hint}")
         if self.scale == "log10" and (number <= 0).any():
-            raise UserError(f"Param: {name} is {given}, and scale 'log10' needs numbers above zero: use 'linear', or change it")
+            raise UserError(
+                f"Param: {name} is {shown(given)}, and scale 'log10' needs numbers above zero: use 'linear', or change it"
+            )
         return float(number) if number.ndim == 0 else number
 
     def _check_bounds(self) -> None:

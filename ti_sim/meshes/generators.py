@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, Rule, checked
 from ti_sim.meshes.sheet import SheetMesh
 from ti_sim.meshes.solid import SolidMesh, quadratic
 from ti_sim.shapes.primitives import Sphere, box_uv, sphere_uv
 from ti_sim.shapes.surface import merge_vertices
+
+Lengths = Annotated[Sequence[float], Rule(shape=(3,), exact=True, above=0)]
+Cells = Annotated[Sequence[int], Rule(shape=(3,), exact=True, whole=True, least=1)]
 
 # A cell's corners are numbered 4 i + 2 j + k; its five tetrahedra are the inner one and those at the four other corners.
 _FIVE_EVEN = ((0, 6, 3, 5), (4, 0, 5, 6), (2, 0, 6, 3), (1, 0, 3, 5), (7, 6, 5, 3))
@@ -19,7 +23,8 @@ _FIVE_ODD = ((7, 1, 2, 4), (3, 7, 1, 2), (5, 7, 4, 1), (6, 7, 2, 4), (0, 1, 4, 2
 _HEX = (0, 4, 6, 2, 1, 5, 7, 3)  # VTK order
 
 
-def box_tets(size: Sequence[float], cells: Sequence[int]) -> SolidMesh:
+@checked
+def box_tets(size: Lengths, cells: Cells) -> SolidMesh:
     """A box of five tetrahedra a cell.
 
     Neighbouring cells are mirror images of each other, so that their diagonals meet, no direction is preferred, and the whole
@@ -36,22 +41,24 @@ def box_tets(size: Sequence[float], cells: Sequence[int]) -> SolidMesh:
     Raises:
         UserError: a length is not finite and above zero, or a number of cells is not a whole one above zero.
     """
-    vertices, corners = _grid("box_tets", size, cells)
+    vertices, corners = _grid(size, cells)
     return _boxed(SolidMesh(vertices, _five_tets(corners, [int(count) for count in cells]), name="box"))
 
 
-def box_hexes(size: Sequence[float], cells: Sequence[int]) -> SolidMesh:
+@checked
+def box_hexes(size: Lengths, cells: Cells) -> SolidMesh:
     """A box of one hexahedron a cell; vertices, elements, arguments, looks and errors as in ``box_tets``.
 
     Args:
         size: full side lengths along x, y, z, m.
         cells: number of cells along x, y, z.
     """
-    vertices, corners = _grid("box_hexes", size, cells)
+    vertices, corners = _grid(size, cells)
     return _boxed(SolidMesh(vertices, corners[:, np.array(_HEX)], name="box"))
 
 
-def box_tet10s(size: Sequence[float], cells: Sequence[int]) -> SolidMesh:
+@checked
+def box_tet10s(size: Lengths, cells: Cells) -> SolidMesh:
     """A box of five ten-node tetrahedra a cell: ``box_tets`` made quadratic.
 
     Args:
@@ -61,7 +68,8 @@ def box_tet10s(size: Sequence[float], cells: Sequence[int]) -> SolidMesh:
     return quadratic(box_tets(size, cells))
 
 
-def sphere_tets(radius: float, resolution: int = 3) -> SolidMesh:
+@checked
+def sphere_tets(radius: Positive, resolution: Annotated[int, Rule(whole=True, least=2, most=40)] = 3) -> SolidMesh:
     """A ball of tetrahedra, whose outer vertices lie on the sphere.
 
     The twenty tetrahedra between the centre and the faces of an icosahedron are divided ``resolution`` times along each edge,
@@ -78,8 +86,7 @@ def sphere_tets(radius: float, resolution: int = 3) -> SolidMesh:
     Raises:
         UserError: the radius is not finite and above zero, or the resolution is not a whole number from 2 to 40.
     """
-    (radius,) = _lengths("sphere_tets", "radius", (radius,), 1)
-    n = _count("sphere_tets", "resolution", resolution, 2, 40)
+    n = int(resolution)
     icosahedron = Sphere(1.0, subdivisions=0).surface()
     frames = icosahedron.vertices[icosahedron.faces]  # [20, 3, 3]
     cells = _lattice_tets(n)  # [cells, 4 or 6, 4] integer barycentric coordinates, the first that of the centre
@@ -93,8 +100,10 @@ def sphere_tets(radius: float, resolution: int = 3) -> SolidMesh:
     return mesh.with_looks(uv=sphere_uv(points[mesh.faces]))
 
 
+@checked
 def gear_tets(
-    radii: Sequence[float], width: float, *, teeth: int = 12, cells: Sequence[int] = (4, 2, 1, 2)
+    radii: Lengths, width: Positive, *, teeth: Annotated[int, Rule(whole=True, least=3, most=1000)] = 12,
+    cells: Annotated[Sequence[int], Rule(shape=(4,), exact=True, whole=True, least=1)] = (4, 2, 1, 2),
 ) -> SolidMesh:
     """A gear wheel with a hole, its axis along z, one of its teeth at +x.
 
@@ -114,12 +123,10 @@ def gear_tets(
     Raises:
         UserError: a length is not finite and above zero, the radii do not ascend, or a number is not a whole one in its range.
     """
-    inner, root, tip = _lengths("gear_tets", "radii", radii, 3)
-    (width,) = _lengths("gear_tets", "width", (width,), 1)
+    inner, root, tip = (float(radius) for radius in radii)
     if not inner < root < tip:
         raise UserError(f"gear_tets: radii is {radii!r}: give those of the hole, of the gaps and of the tips, ascending")
-    teeth = _count("gear_tets", "teeth", teeth, 3, 1000)
-    around, rim, tooth, axial = _counts("gear_tets", cells, 4)
+    around, rim, tooth, axial = (int(count) for count in cells)
     if around % 2:
         raise UserError(f"gear_tets: cells is {cells!r}: give an even number around each tooth, one half for the gap")
     radius = np.concatenate([np.linspace(inner, root, rim + 1), np.linspace(root, tip, tooth + 1)[1:]])
@@ -143,7 +150,11 @@ def gear_tets(
     return SolidMesh(vertices[used], indices.reshape(-1, 4), name="gear")
 
 
-def sheet_grid(size: Sequence[float], cells: Sequence[int]) -> SheetMesh:
+@checked
+def sheet_grid(
+    size: Annotated[Sequence[float], Rule(shape=(2,), exact=True, above=0)],
+    cells: Annotated[Sequence[int], Rule(shape=(2,), exact=True, whole=True, least=1)],
+) -> SheetMesh:
     """A rectangular sheet in the plane z = 0, its upper side towards +z, two triangles a cell.
 
     The diagonals alternate from cell to cell, so that neither direction is preferred. Vertices run along y first, then x.
@@ -158,8 +169,8 @@ def sheet_grid(size: Sequence[float], cells: Sequence[int]) -> SheetMesh:
     Raises:
         UserError: a length is not finite and above zero, or a number of cells is not a whole one above zero.
     """
-    lengths = _lengths("sheet_grid", "size", size, 2)
-    nx, ny = _counts("sheet_grid", cells, 2)
+    lengths = np.asarray(size, dtype=np.float64)
+    nx, ny = (int(count) for count in cells)
     across, along = np.meshgrid(np.arange(nx + 1) / nx, np.arange(ny + 1) / ny, indexing="ij")
     unit = np.stack([across.ravel(), along.ravel()], axis=1)
     i, j = (axis.ravel() for axis in np.indices((nx, ny)))
@@ -172,7 +183,8 @@ def sheet_grid(size: Sequence[float], cells: Sequence[int]) -> SheetMesh:
     return SheetMesh(vertices, triangles, uv=unit[triangles], name="sheet")
 
 
-def sheet_disk(radius: float, resolution: int = 8) -> SheetMesh:
+@checked
+def sheet_disk(radius: Positive, resolution: Annotated[int, Rule(whole=True, least=1, most=1000)] = 8) -> SheetMesh:
     """A round sheet in the plane z = 0, its upper side towards +z, of rings of nearly equilateral triangles.
 
     Args:
@@ -185,8 +197,7 @@ def sheet_disk(radius: float, resolution: int = 8) -> SheetMesh:
     Raises:
         UserError: the radius is not finite and above zero, or the resolution is not a whole number above zero.
     """
-    (radius,) = _lengths("sheet_disk", "radius", (radius,), 1)
-    n = _count("sheet_disk", "resolution", resolution, 1, 1000)
+    n = int(resolution)
     rings = np.arange(1, n + 1)
     angles = np.concatenate([2.0 * np.pi * np.arange(6 * ring) / (6 * ring) for ring in rings])
     distance = np.repeat(rings, 6 * rings) / n
@@ -203,10 +214,9 @@ def sheet_disk(radius: float, resolution: int = 8) -> SheetMesh:
     return SheetMesh(vertices, np.array(triangles), uv=(0.5 + 0.5 * unit)[np.array(triangles)], name="disk")
 
 
-def _grid(caller: str, size: Sequence[float], cells: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+def _grid(size: Sequence[float], cells: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """Vertices [V, 3] of a box about the origin, and the eight corners [cells, 8] of each cell, numbered 4 i + 2 j + k."""
-    lengths = _lengths(caller, "size", size, 3)
-    counts = _counts(caller, cells, 3)
+    lengths, counts = np.asarray(size, dtype=np.float64), [int(count) for count in cells]
     axes = [length * (np.arange(count + 1) / count - 0.5) for length, count in zip(lengths, counts, strict=True)]
     vertices = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
     return vertices, _cell_corners(np.arange(len(vertices)).reshape([count + 1 for count in counts]))
@@ -276,35 +286,3 @@ def _on_sphere(lattice: np.ndarray, frames: np.ndarray, n: int) -> np.ndarray:
         cut = points[shortest == k]
         pieces += [cut[:, [a, b, ring[m], ring[(m + 1) % 4]]] for m in range(4)]
     return np.concatenate(pieces)
-
-
-def _lengths(caller: str, what: str, values: Sequence[float], count: int) -> np.ndarray:
-    try:
-        lengths = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        lengths = np.empty(0)
-    if lengths.shape != (count,) or not (np.isfinite(lengths).all() and (lengths > 0).all()):
-        shown = values[0] if count == 1 else values
-        wanted = "a finite length above zero" if count == 1 else f"{count} finite lengths above zero"
-        raise UserError(f"{caller}: {what} is {shown!r}: give {wanted} in m")
-    return lengths
-
-
-def _counts(caller: str, values: Sequence[int], count: int) -> list[int]:
-    try:
-        counts = [operator.index(value) for value in values]
-    except TypeError:
-        counts = []
-    if len(counts) != count or min(counts) < 1:
-        raise UserError(f"{caller}: cells is {values!r}: give {count} whole numbers above zero")
-    return counts
-
-
-def _count(caller: str, what: str, value: int, least: int, most: int) -> int:
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = least - 1
-    if not least <= count <= most:
-        raise UserError(f"{caller}: {what} is {value!r}: give a whole number from {least} to {most}")
-    return count

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, checked
 from ti_sim.meshes.carry import with_carried_looks
 from ti_sim.meshes.packages import check_installed
 from ti_sim.meshes.solid import SolidMesh
@@ -32,7 +33,8 @@ numpy.savez(sys.argv[2], vertices=vertices, tets=tets)
 """
 
 
-def tetrahedralise(surface: TriangleMesh | Shape, *, edge_length: float | None = None) -> SolidMesh:
+@checked
+def tetrahedralise(surface: TriangleMesh | Shape, *, edge_length: Positive | None = None) -> SolidMesh:
     """Fill a closed surface with tetrahedra.
 
     The tetrahedra's own surface lies within a thousandth of the bounding box's diagonal of the given one, and does not have its
@@ -74,12 +76,7 @@ def _edge_length(surface: TriangleMesh, volume: float, edge_length: float | None
     diagonal = float(np.linalg.norm(np.ptp(surface.vertices, axis=0)))
     if edge_length is None:
         return _EDGE * diagonal
-    try:
-        length = float(edge_length)
-    except (TypeError, ValueError):
-        length = np.nan
-    if not (np.isfinite(length) and length > 0):
-        raise UserError(f"tetrahedralise: edge_length is {edge_length!r}: give a finite length above zero in m")
+    length = float(edge_length)
     least = (6.0 * np.sqrt(2.0) * volume / _MOST) ** (1 / 3)  # a regular tetrahedron has the volume a^3 / (6 sqrt 2)
     if length < least:
         raise UserError(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, Rule, checked
 from ti_sim.shapes.shape import Shape
 from ti_sim.shapes.surface import TriangleMesh, check_arrays, check_solid, ungrouped_mesh
 
 _LINEAR_COLOUR_FILES = (".glb", ".gltf")  # the glTF 2.0 specification stores vertex colours linear
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Mesh(Shape):
     """A closed mesh from a file (OBJ, STL, PLY, OFF, GLB: what trimesh reads) or from arrays.
@@ -43,24 +45,15 @@ class Mesh(Shape):
     path: str | Path | None = None
     vertices: np.ndarray | None = field(default=None, repr=False)
     faces: np.ndarray | None = field(default=None, repr=False)
-    scale: float = 1.0
+    scale: Positive = 1.0
     collision: str | Path | Shape | None = None
-    field_cells: int | None = None
+    field_cells: Annotated[int, Rule(whole=True, least=4, most=512)] | None = None
     _surface: TriangleMesh = field(init=False, repr=False)
     _collision_vertices: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         name = self._name()
-        try:
-            scale = float(self.scale)
-        except (TypeError, ValueError):
-            raise UserError(f"{name}: scale is {self.scale!r}: give the metres in one unit of the mesh") from None
-        if not (np.isfinite(scale) and scale > 0):
-            raise UserError(
-                f"{name}: scale is {scale:g}: give a finite number above zero (metres in one unit of the mesh)"
-            )
-        if self.field_cells is not None and not (isinstance(self.field_cells, int) and 4 <= self.field_cells <= 512):
-            raise UserError(f"{name}: field_cells is {self.field_cells!r}: give a whole number from 4 to 512, or None")
+        scale = float(self.scale)
         surface = (read_mesh_file(Path(self.path)) if self.path is not None else self._given(name)).transformed(
             scale=scale
         )

@@ -6,48 +6,29 @@ The triangles of round shapes are inscribed: they are what is seen. Mass, centre
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass, fields
+from typing import Annotated
 
 import numpy as np
 
-from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, Rule, checked
 from ti_sim.shapes.mass import MassProperties
 from ti_sim.shapes.shape import Shape
 from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
 
-_COUNT_LIMITS = {"sections": (3, 4096), "subdivisions": (0, 7)}
+Sections = Annotated[int, Rule(whole=True, least=3, most=4096)]
 
 
 class _Sized(Shape):
-    """A shape given by numbers: all are checked when it is made."""
+    """A shape given by numbers, which it holds as plain floats and integers."""
 
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
-            checked = self._count(field.name, value) if field.name in _COUNT_LIMITS else self._length(field.name, value)
-            object.__setattr__(self, field.name, checked)
-
-    def _length(self, name: str, value: float) -> float:
-        try:
-            length = float(value)
-        except (TypeError, ValueError):
-            raise UserError(f"{type(self).__name__}: {name} is {value!r}: give one length in m") from None
-        if not (math.isfinite(length) and length > 0):
-            raise UserError(f"{type(self).__name__}: {name} is {length:g} m: give a finite length above zero")
-        return length
-
-    def _count(self, name: str, value: int) -> int:
-        least, most = _COUNT_LIMITS[name]
-        try:
-            count = operator.index(value)
-        except TypeError:
-            count = least - 1
-        if not least <= count <= most:
-            raise UserError(f"{type(self).__name__}: {name} is {value!r}: give a whole number from {least} to {most}")
-        return count
+            object.__setattr__(self, field.name, int(value) if isinstance(field.default, int) else float(value))
 
 
+@checked
 @dataclass(frozen=True)
 class Box(_Sized):
     """A box about the origin of its own frame.
@@ -62,9 +43,9 @@ class Box(_Sized):
         z: full side length along z, m.
     """
 
-    x: float
-    y: float
-    z: float
+    x: Positive
+    y: Positive
+    z: Positive
 
     def surface(self) -> TriangleMesh:
         """The twelve triangles; vertex ``4 i + 2 j + k`` has the signs (i, j, k) of its coordinates."""
@@ -75,6 +56,7 @@ class Box(_Sized):
         return TriangleMesh(0.5 * signs * (self.x, self.y, self.z), faces, groups, uv=box_uv(signs[faces], groups))
 
 
+@checked
 @dataclass(frozen=True)
 class Sphere(_Sized):
     """An icosphere about the origin of its own frame, its vertices on the sphere.
@@ -87,8 +69,8 @@ class Sphere(_Sized):
     the meridian u = 0 go on beyond u = 1, so that the texture must repeat.
     """
 
-    radius: float
-    subdivisions: int = 2
+    radius: Positive
+    subdivisions: Annotated[int, Rule(whole=True, least=0, most=7)] = 2
 
     def surface(self) -> TriangleMesh:
         """The icosphere."""
@@ -104,6 +86,7 @@ class Sphere(_Sized):
         return _solid_of_revolution(volume, moment, moment)
 
 
+@checked
 @dataclass(frozen=True)
 class Capsule(_Sized):
     """A cylinder with two half-sphere caps about the origin of its own frame, axis z, its vertices on the capsule.
@@ -114,9 +97,9 @@ class Capsule(_Sized):
         sections: vertices around; a cap has ``max(2, sections // 4)`` rings of faces.
     """
 
-    radius: float
-    length: float
-    sections: int = 16
+    radius: Positive
+    length: Positive
+    sections: Sections = 16
 
     def surface(self) -> TriangleMesh:
         """The capsule as a surface of revolution."""
@@ -132,6 +115,7 @@ class Capsule(_Sized):
         return _solid_of_revolution(tube + caps, across, 0.5 * tube * r**2 + 0.4 * caps * r**2)
 
 
+@checked
 @dataclass(frozen=True)
 class Cylinder(_Sized):
     """A cylinder about the origin of its own frame, axis z: a prism over an inscribed regular polygon.
@@ -142,9 +126,9 @@ class Cylinder(_Sized):
         sections: vertices around.
     """
 
-    radius: float
-    height: float
-    sections: int = 16
+    radius: Positive
+    height: Positive
+    sections: Sections = 16
 
     def surface(self) -> TriangleMesh:
         """The prism; the two ends are fans about their centres."""
@@ -158,6 +142,7 @@ class Cylinder(_Sized):
         return _solid_of_revolution(volume, volume * (3.0 * r**2 + h**2) / 12.0, 0.5 * volume * r**2)
 
 
+@checked
 @dataclass(frozen=True)
 class Cone(_Sized):
     """A cone whose base lies in z = 0 of its own frame and whose tip is at (0, 0, height).
@@ -168,9 +153,9 @@ class Cone(_Sized):
         sections: vertices around.
     """
 
-    radius: float
-    height: float
-    sections: int = 16
+    radius: Positive
+    height: Positive
+    sections: Sections = 16
 
     def surface(self) -> TriangleMesh:
         """The pyramid over an inscribed regular polygon; the base is a fan about its centre."""

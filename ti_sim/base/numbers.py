@@ -1,0 +1,44 @@
+"""What counts as real numbers wherever users give some, and how an error shows what they gave instead."""
+
+from __future__ import annotations
+
+import numbers
+import reprlib
+from typing import Any
+
+import numpy as np
+
+
+def real_numbers(given: Any) -> np.ndarray | None:
+    """Whole or real numbers as an array (integers stay such); None for anything else.
+
+    Truth values, texts, None, complex numbers, ragged lists and other objects are no numbers, nor are lists that hold one.
+
+    Args:
+        given: a number, an array, a tensor, or nested lists of numbers.
+    """
+    if isinstance(given, numbers.Real) and not isinstance(given, bool | np.generic):
+        return np.asarray(given if isinstance(given, int) and abs(given) < 2**63 else _float(given))
+    if isinstance(given, list | tuple) and any(isinstance(item, bool | np.bool_) for item in given):
+        return None
+    try:
+        array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return array if array.dtype.kind in "iuf" else None
+
+
+def shown(given: Any) -> str:
+    """What was given, in one short line; of an object that is neither number nor text its type."""
+    if isinstance(given, numbers.Number):
+        return reprlib.repr(given) if isinstance(given, int) else str(given)
+    if not isinstance(given, str | list | tuple | dict | type(None)) and not hasattr(given, "tolist"):
+        return f"of type {type(given).__name__}"
+    return " ".join(reprlib.repr(given.tolist() if hasattr(given, "tolist") else given).split())
+
+
+def _float(number: numbers.Real) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # a whole number or fraction beyond all floats
+        return float("inf") if number > 0 else float("-inf")

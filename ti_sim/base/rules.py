@@ -1,0 +1,191 @@
+"""What the numbers of an argument must be stands in its annotation, and ``checked`` holds every call to it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, wraps
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.base.numbers import real_numbers, shown
+from ti_sim.base.param import Param
+
+_UNCHECKED = (int, float, object, Any, np.ndarray)  # lists may stand for arrays
+_COUNTED = 2**31 - 1  # kernels and arrays count in 32 bits
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What the numbers of an argument must be; they are real in any case, and truth values are no numbers.
+
+    Attributes:
+        shape: () for one number; of an array; None for any shape.
+        exact: whether one number may not stand for all entries of an array.
+        whole: whether they are integers.
+        least, most: bounds that belong to the range, or None.
+        above, below: bounds that do not, or None.
+        infinite: whether they may be infinite.
+        param: whether a ``Param`` may stand in place of its value.
+    """
+
+    shape: tuple[int, ...] | None = ()
+    exact: bool = False
+    whole: bool = False
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    infinite: bool = False
+    param: bool = False
+
+    @property
+    def wanted(self) -> str:
+        """What to give, in words."""
+        kind = "whole " if self.whole else "" if self.infinite else "finite "
+        text = f"a {kind}number" if self.shape == () else f"{kind}numbers" + (f" of shape {self.shape}" if self.shape else "")
+        most = None if self.most is None or self.most >= _COUNTED else self.most  # a bound of the machine's is left unsaid
+        if self.least is not None and most is not None:
+            return f"{text} from {self.least:g} to {most:g}"
+        words = [
+            "" if self.least is None else "that is not negative" if self.least == 0 else f"of at least {self.least:g}",
+            "" if self.above is None else "above zero" if self.above == 0 else f"above {self.above:g}",
+            "" if self.below is None else f"below {self.below:g}",
+            "" if most is None else f"up to {most:g}",
+        ]
+        return " ".join([text, " and ".join(word for word in words if word)]).strip()
+
+    @property
+    def example(self) -> Any:
+        """A value that keeps the rule."""
+        low = next((bound for bound in (self.least, self.most) if bound is not None), None)
+        if low is None:
+            low = 1.0 if self.above is None else self.above + 1.0 if self.below is None else 0.5 * (self.above + self.below)
+        number = int(low) if self.whole else float(low)
+        return number if not self.shape else np.full(self.shape, number)
+
+    def check(self, label: str, given: Any) -> None:
+        """Raise a UserError that begins with ``label`` unless what was given keeps the rule."""
+        if isinstance(given, Param):
+            if not self.param:
+                raise UserError(f"{label} is a Param, and it can be no unknown: give {self.wanted}")
+            given = given.value
+        array = real_numbers(given)
+        if array is not None and self.shape is not None and array.shape not in (self.shape, self.shape if self.exact else ()):
+            raise UserError(f"{label} has shape {array.shape}, and {self.shape} is needed: give {self.wanted}")
+        if array is None or not self._kept_by(array):
+            raise UserError(f"{label} is {shown(given)}: give {self.wanted}")
+
+    def _kept_by(self, array: np.ndarray) -> bool:
+        if self.whole and array.dtype.kind not in "iu":
+            return False
+        if not array.size:
+            return True
+        low, high = float(array.min()), float(array.max())  # NaN where one of them is
+        if math.isnan(low) or not (self.infinite or math.isfinite(low) and math.isfinite(high)):
+            return False
+        return not (
+            (self.least is not None and low < self.least) or (self.above is not None and low <= self.above)
+            or (self.most is not None and high > self.most) or (self.below is not None and high >= self.below)
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What an argument must be.
+
+    Attributes:
+        rule: of its numbers, None for one that is no number.
+        classes: what else it may be an instance of.
+        optional: whether it may be None.
+    """
+
+    rule: Rule | None
+    classes: tuple[type, ...]
+    optional: bool
+
+    def check(self, label: str, given: Any) -> None:
+        """Raise a UserError that begins with ``label`` unless what was given fits."""
+        if given is None and self.optional or isinstance(given, self.classes):
+            return
+        if self.rule is not None:
+            self.rule.check(label, given)
+        elif not (bool in self.classes and isinstance(given, np.bool_)):
+            raise UserError(f"{label} is {shown(given)}: give {' or '.join(map(_article, self.classes))}")
+
+
+Real = Annotated[float, Rule()]
+Positive = Annotated[float, Rule(above=0)]
+PositiveOrInfinite = Annotated[float, Rule(above=0, infinite=True)]
+NotNegative = Annotated[float, Rule(least=0)]
+Whole = Annotated[int, Rule(whole=True)]
+Count = Annotated[int, Rule(whole=True, least=1, most=_COUNTED)]
+FromZero = Annotated[int, Rule(whole=True, least=0, most=_COUNTED)]
+Seed = Annotated[int, Rule(whole=True, least=0, most=2**63 - 1)]
+
+
+def checked(target: T) -> T:
+    """Decorator for functions and dataclasses: their arguments are checked before anything else happens.
+
+    Numbers have a rule in their annotation, ``Annotated[type, Rule(...)]``. Beside it, or without it, stand the classes that the
+    argument may be an instance of, and None where it may be left out. Other annotations (Any, Literal, Callable) are not checked.
+
+    Raises:
+        UserError: at a call, an argument is not what its annotation says. The message begins with the class
+            (``Contact: stiffness``), with what gets a name (``die.mass``, where the argument ``name`` is "die"), or with the
+            function (``sheet_disk: radius``).
+    """
+    if isinstance(target, type):
+        target.__init__ = _held(target.__init__, target, target.__name__)  # type: ignore[misc]
+        return target
+    return _held(target, target, target.__qualname__.removesuffix(".__init__").rpartition(".")[2])  # type: ignore[return-value]
+
+
+@cache
+def arguments_of(target: Callable[..., Any]) -> dict[str, Argument]:
+    """Argument -> what it must be, of a function or class; what is not checked is left out."""
+    hints = get_type_hints(inspect.unwrap(target), include_extras=True)
+    found = {name: _argument(hint) for name, hint in hints.items() if name != "return"}
+    return {name: argument for name, argument in found.items() if argument is not None}
+
+
+def _held(function: Callable[..., Any], owner: Callable[..., Any], title: str) -> Callable[..., Any]:
+    signature = inspect.signature(function)
+    by_class = isinstance(owner, type) or function.__name__ == "__init__"
+
+    @wraps(function)
+    def held(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return function(*args, **kwargs)  # which fails in Python's own words
+        named = None if by_class else given.get("name")
+        prefix = f"{named}." if isinstance(named, str) and named else f"{title}: "
+        for name, argument in arguments_of(owner).items():
+            if name in given:
+                argument.check(prefix + name, given[name])
+        return function(*args, **kwargs)
+
+    return held
+
+
+def _article(kind: type) -> str:
+    words = {str: "a text", bool: "True or False"}
+    return words.get(kind, f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}")
+
+
+def _argument(hint: Any) -> Argument | None:
+    """What an annotation asks for; None where it holds what is not checked."""
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    rules = [rule for part in parts if get_origin(part) is Annotated for rule in part.__metadata__ if isinstance(rule, Rule)]
+    others = [part for part in parts if get_origin(part) is not Annotated and part is not type(None)]
+    plain = all(isinstance(part, type) and get_origin(part) is None and part not in _UNCHECKED for part in others)
+    if not plain or not (rules or others):
+        return None
+    return Argument(rules[-1] if rules else None, tuple(others), type(None) in parts)
