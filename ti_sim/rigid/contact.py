@@ -12,15 +12,13 @@ adjoint would say that it holds it. The surface that touches therefore lies ``sl
 all that is seen.
 """
 
-import numpy as np
-
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import mat3, vec3, vec4
 
 
 def slack() -> float:
-    """How much lower the surface that touches lies [m], 16 units of rounding of a coordinate of 1 m: 4e-15, in f32 2e-6."""
-    return 16 * float(np.finfo(require().numpy_dtype).eps)
+    """How much lower the surface that touches lies [m]: above the rounding of a sum of coordinates of about 1 m."""
+    return 4e-7 if require().precision == "f32" else 4e-15
 
 
 slack._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
