@@ -15,6 +15,7 @@ import risp_torch
 import scenes
 import ti_render
 import ti_sim
+from ti_sim.base.kernel_cache import cache_folder, writable_cache
 
 pytestmark = pytest.mark.processes
 ROOMS = {package.__name__: Path(package.__file__).parent for package in (ti_sim, ti_render, risp_torch, scenes)}
@@ -78,6 +79,35 @@ def test_kernels_are_cached_though_a_gradient_is_alive_at_the_end(tmp_path: Path
     )
     assert printed(source, env={"RISP_DEVICE": "cpu", "XDG_CACHE_HOME": str(tmp_path)}) == "True"
     assert list((tmp_path / "risp-taichi" / "kernels").glob("*.tic"))
+
+
+def test_without_a_home_and_a_place_for_kernels_a_temporary_one_serves(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    source = (
+        "import os\n"
+        "del os.environ['HOME']\n"
+        "from ti_sim.base.runtime import start, ti\n"
+        "start(device='cpu')\n"
+        "folder = ti.lang.impl.current_cfg().offline_cache_file_path\n"
+        "import risp_torch\n"
+        "risp_torch.load_scene('cube', size=8).rollout(frames=1)\n"
+        "print(folder)"
+    )
+    done = python(source, env={"XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    folder = Path(done.stdout.strip())
+    assert folder.parent == tmp_path and not folder.exists()  # it went with the process
+    assert f"{tmp_path / 'file' / 'risp-taichi' / 'kernels'} cannot be written (Not a directory)" in done.stderr
+
+
+def test_the_place_for_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    usual = tmp_path / ".cache" / "risp-taichi" / "kernels"
+    for given in ("", "cache"):  # no absolute path: the specification of these folders has it left out of account
+        monkeypatch.setenv("XDG_CACHE_HOME", given)
+        assert writable_cache() == cache_folder() == usual and usual.is_dir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    assert writable_cache() == tmp_path / "other" / "risp-taichi" / "kernels"
 
 
 def test_a_runtime_that_the_user_started_is_adopted() -> None:

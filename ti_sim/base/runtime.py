@@ -13,16 +13,18 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from ti_sim.base.errors import UserError
+from ti_sim.base.kernel_cache import home_folder, writable_cache
+
 os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "0")
+os.environ.setdefault("HOME", str(home_folder()))  # without it, taichi ends the process
 
 import taichi as ti  # noqa: E402  (the banner is switched off first)
 
-from ti_sim.base.errors import UserError  # noqa: E402
 from ti_sim.base.frontend import pass_importer_by, read_sources_once  # noqa: E402
 from ti_sim.base.launch_arguments import hand_over_plainly  # noqa: E402
 
@@ -131,14 +133,15 @@ def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
     if device == "cuda" and not _cuda_answers():
         raise UserError("device 'cuda' was asked for and no CUDA device answers: choose device 'cpu', or mend the driver")
     options: dict[str, object] = {} if threads is None else {"cpu_max_num_threads": threads}
+    cache = writable_cache()
     with contextlib.redirect_stdout(io.StringIO()):  # taichi prints its architecture
         ti.init(
             arch=ti.cuda if on_cuda else ti.cpu,
             default_fp=ti.f64 if precision == "f64" else ti.f32,
             log_level=ti.ERROR,
-            offline_cache=True,
+            offline_cache=cache is not None,
             fast_math=False,
-            offline_cache_file_path=str(_cache_folder()),
+            offline_cache_file_path=str(cache),
             **options,
         )
     # Taichi writes its cache of kernels when it ends, which the interpreter's end does not bring about while an autograd graph is
@@ -155,11 +158,6 @@ def _cuda_answers() -> bool:
     except OSError:  # no driver: asking taichi would print a warning
         return False
     return bool(ti.lang.misc.is_arch_supported(ti.cuda))
-
-
-def _cache_folder() -> Path:
-    root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return root / "risp-taichi" / "kernels"
 
 
 def compiled_lightly(function: Callable[P, R]) -> Callable[P, R]:
