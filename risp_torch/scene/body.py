@@ -27,8 +27,10 @@ from ti_sim.shapes import (
     contact_points,
     mass_properties,
 )
+from ti_sim.shapes.contact_points import balls
 
 CONTACT_FIELDS = {"stiffness": "N/m", "damping": "N s/m", "friction_stiffness": "N s/m", "friction": ""}
+_FIELDS_PER_AREA = {"stiffness": "N/m3", "damping": "N s/m3", "friction_stiffness": "N s/m3", "friction": ""}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +39,7 @@ class Form:
 
     Attributes:
         mesh: render mesh about the centre of mass [m], None for a body that is not seen.
-        points: [P, 3] contact points relative to the centre of mass [m].
+        points: rows of contact points relative to the centre of mass (``ti_sim.shapes.contact_points``).
         solid: volume and inertia per density, None where mass and inertia are given.
     """
 
@@ -53,7 +55,7 @@ class Body:
     Attributes:
         name: its part of parameter names.
         look: render mesh about the centre of mass [m] and its surface, None for a body that is not seen.
-        points: [P, 3] contact points relative to the centre of mass [m].
+        points: rows of contact points relative to the centre of mass (``ti_sim.shapes.contact_points``).
         solid: volume and inertia per density, None where mass and inertia are given.
         orientation: given quaternion (x, y, z, w), which the parameter "rotation" turns further.
         material: prefix of its contact parameters ("ground.contact" or "<name>.contact"), None without contact.
@@ -127,8 +129,9 @@ def make_body(
     check_mass_choice(name, density, mass, inertia, inertia_per_mass)
     quaternion = unit_quaternion(name, orientation)
     check_name(name)
-    check_contact(name, contact, collision=collision, ground=ground)
-    form = form_of(shape, touches=ground)
+    per_area = meant_per_area(table, contact, ground=ground)
+    check_contact(name, contact, collision=collision, ground=ground, per_area=per_area)
+    form = form_of(shape, touches=ground, per_area=per_area)
     add_mass(table, name, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass, carrier=carrier)
     table.add(f"{name}.position", position, unit="m", shape=(3,))
     table.add(f"{name}.rotation", rotation, unit="rad", shape=(3,))
@@ -145,16 +148,30 @@ def make_body(
     return Body(name, look, form.points, form.solid, quaternion, material, meets)
 
 
-def form_of(shape: Shape | Form, *, touches: bool) -> Form:
-    """The form of a shape, or the given one; without contact points where there is nothing to touch."""
-    nowhere = np.zeros((0, 3))
+def form_of(shape: Shape | Form, *, touches: bool, per_area: bool) -> Form:
+    """The form of a shape, or the given one; without contact points where there is nothing to touch.
+
+    Args:
+        shape: of the body.
+        touches: whether there is something.
+        per_area: whether its contact numbers are per area.
+    """
+    nowhere = balls(np.zeros((0, 3)))
     if isinstance(shape, Form):
         return shape if touches else replace(shape, points=nowhere)
-    return Form(shape.mesh(), contact_points(shape) if touches else nowhere, mass_properties(shape))
+    points = contact_points(shape, per_area=per_area) if touches else nowhere
+    return Form(shape.mesh(), points, mass_properties(shape))
 
 
-def check_contact(name: str, contact: Contact | None, *, collision: bool, ground: bool) -> None:
-    """Refuse a contact material that nothing asks for, and bodies that meet others without one."""
+def meant_per_area(table: ParameterTable, contact: Contact | None, *, ground: bool) -> bool:
+    """Whether the contact numbers of a body are per area: its own, or those of the ground."""
+    return contact.per == "area" if contact is not None else ground and "ground.contact" in table.per_area
+
+
+def check_contact(name: str, contact: Contact | None, *, collision: bool, ground: bool, per_area: bool) -> None:
+    """Refuse a contact material that nothing asks for, and bodies that meet others without one, or with one per area."""
+    if collision and per_area:
+        raise UserError(f"{name} meets other bodies, at points, and its contact numbers are per area: give a Contact per point")
     if contact is not None and not ground and not collision:
         raise UserError(f"{name} has a contact material and the scene has no ground: call add_ground first")
     if collision and contact is None and not ground:
@@ -222,7 +239,9 @@ def check_name(name: str) -> None:
 
 def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:
     """Name the four contact parameters under ``prefix``; negative values are errors, and zero stiffness is one."""
-    for field, unit in CONTACT_FIELDS.items():
+    if contact.per == "area":
+        table.per_area.add(prefix)
+    for field, unit in (_FIELDS_PER_AREA if contact.per == "area" else CONTACT_FIELDS).items():
         sign = "positive" if field == "stiffness" else "not negative"
         table.add(f"{prefix}.{field}", getattr(contact, field), unit=unit, sign=sign)
 

@@ -13,6 +13,7 @@ from risp_torch.scene.body import (
     CONTACT_FIELDS,
     add_contact,
     check_name,
+    meant_per_area,
     rotation_matrix,
     rotation_quaternion,
     unit_quaternion,
@@ -26,7 +27,7 @@ from risp_torch.scene.parameters import ParameterTable
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.shapes import Sphere
-from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
+from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh, vertex_areas
 
 Where = Callable[[np.ndarray], np.ndarray] | Any
 
@@ -47,6 +48,7 @@ class Deformable:
         material: prefix of its contact parameters ("ground.contact" or "<name>.contact"), None without contact.
         look: its surface, None for a body that is not seen.
         thickness: twice the distance at which its particles touch bodies with collision [m].
+        area: [V] surface that each particle stands for [m2], by which contact numbers per area are multiplied; None per point.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Deformable:
     material: str | None
     look: Look | None
     thickness: float = 0.0
+    area: np.ndarray | None = None
 
     @property
     def count(self) -> int:
@@ -93,7 +96,9 @@ class Deformable:
         if self.material is None:
             return values["gravity"].new_zeros(len(values["gravity"]), self.count, 4)
         row = torch.stack([values[f"{self.material}.{field}"] for field in CONTACT_FIELDS], dim=-1)
-        return row[:, None].expand(-1, self.count, 4)
+        if self.area is None:
+            return row[:, None].expand(-1, self.count, 4)
+        return row[:, None] * constant(np.stack([self.area, self.area, self.area, np.ones(self.count)], axis=1))
 
     def prescribed_velocity(self, values: Values, frames: int) -> torch.Tensor:
         """[B, frames, K, 3] m/s."""
@@ -170,6 +175,9 @@ def make_deformable(
                 f"{(frames, len(driven), 3)} (particles, too)"
             )
         table.add(f"{name}.prescribed_velocity", prescribed_velocity, unit="m/s", shape=shape)
+    per_area = meant_per_area(table, contact, ground=ground)
+    if per_area and not len(mesh.faces):
+        raise UserError(f"{name} has no surface, and its contact numbers are per area: give it a Contact per point")
     if contact is not None:
         add_contact(table, f"{name}.contact", contact)
     if radius is None:
@@ -179,7 +187,7 @@ def make_deformable(
     return Deformable(
         name, first, vertices, vertices @ axes.T, elements, held, driven, touching,
         f"{name}.contact" if contact is not None else "ground.contact" if ground else None,
-        replace(look, carrier=first + look.carrier), thickness,
+        replace(look, carrier=first + look.carrier), thickness, vertex_areas(vertices, mesh.faces) if per_area else None,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from risp_torch.scene.elements import Actuation, Net, Sheet
 from risp_torch.scene.links import Link
 from risp_torch.scene.states import placement_shape
 from ti_sim.deformable.model import TABLES
+from ti_sim.shapes.contact_points import RADIUS
 
 if TYPE_CHECKING:
     from risp_torch.scene.body import Body
@@ -57,6 +58,7 @@ def _driving(scene: Scene) -> dict[str, Any]:
     rotors = [[r.name, r.body, list(r.axis), r.limit, r.count] for r in scene.rotors]
     region = scene.settings.max_distance
     joints |= _softness(scene) | ({"adaptive": True} if scene.adaptive else {})
+    joints |= {"contact_per_area": sorted(scene.table.per_area)} if scene.table.per_area else {}
     return joints | ({"rotors": rotors} if rotors else {}) | ({"max_distance": region} if math.isfinite(region) else {})
 
 
@@ -108,7 +110,7 @@ def _link(link: Link) -> list[Any]:
 def _geometry_checksum(bodies: Iterable[Body]) -> str:
     checksum = sha256()
     for body in bodies:
-        look, arrays = body.look, [body.points, body.orientation]
+        look, arrays = body.look, [_touching(body.points), body.orientation]
         if look is not None:
             seen = _look_arrays(look)
             arrays = [*seen[:2], *arrays, *seen[2:]]
@@ -117,6 +119,11 @@ def _geometry_checksum(bodies: Iterable[Body]) -> str:
         for array in arrays:
             checksum.update(np.ascontiguousarray(array).tobytes())
     return checksum.hexdigest()
+
+
+def _touching(points: np.ndarray) -> np.ndarray:
+    """Contact points: the positions of vertices, or all that describes round bodies."""
+    return points if points[:, RADIUS:].any() else points[:, :RADIUS]
 
 
 def _look_arrays(look: Look) -> list[np.ndarray]:

@@ -32,19 +32,32 @@ Wrap = Literal["clamp", "repeat"]
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Contact:
-    """Compliant contact of every contact point with the ground (gradSim, appendix A).
+    """Compliant contact with the ground (gradSim, appendix A).
 
     Attributes:
-        stiffness: ke [N/m].
-        damping: kd [N s/m].
-        friction_stiffness: kf [N s/m], slope of the relaxed Coulomb law at rest.
+        stiffness: ke [N/m]; [N/m3] per area.
+        damping: kd [N s/m]; [N s/m3] per area.
+        friction_stiffness: kf [N s/m], slope of the relaxed Coulomb law at rest; [N s/m3] per area.
         friction: mu [1].
+        per: what the first three numbers belong to. "point": every contact point, that is every vertex of the collision mesh, of
+            a sphere its lowest point, of a capsule those of its ends, of a cylinder four of each rim. The same numbers on a finer
+            mesh then are a stiffer body. "area": every square metre of surface, of which a vertex carries its share: of a rigid
+            body the part that faces the ground, of a deformable one a third of the triangles about it. The motion then does not
+            depend on how fine the mesh is; round shapes, too, touch with the vertices of their meshes.
+
+    Raises:
+        UserError: ``per`` is neither.
     """
 
     stiffness: Number
     damping: Number
     friction_stiffness: Number
     friction: Number
+    per: Literal["point", "area"] = "point"
+
+    def __post_init__(self) -> None:
+        if self.per not in ("point", "area"):
+            raise UserError(f"contact numbers per {self.per!r}: choose 'point' or 'area'")
 
 
 @checked

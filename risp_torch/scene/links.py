@@ -19,6 +19,7 @@ from risp_torch.scene.body import (
     check_name,
     collision_shape,
     form_of,
+    meant_per_area,
     rotation_quaternion,
     unit_quaternion,
 )
@@ -102,7 +103,8 @@ def make_link(
     quaternion = unit_quaternion(name, orientation)
     if at_tip and (index < 0 or getattr(bodies[index], "direction", None) is None):
         raise UserError(f"{name} hangs at the tip of {parent or 'the world'}, which has no length: give its position")
-    check_contact(name, contact, collision=collision, ground=ground)
+    per_area = meant_per_area(table, contact, ground=ground)
+    check_contact(name, contact, collision=collision, ground=ground, per_area=per_area)
     add_mass(table, name, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass, carrier=carrier)
     table.add(f"{name}.position", position, unit="m", shape=(3,))
     table.add(f"{name}.center", center, unit="m", shape=(3,))
@@ -113,7 +115,7 @@ def make_link(
     names = add_joint(table, name, joint)
     if contact is not None:
         add_contact(table, f"{name}.contact", contact)
-    form = form_of(shape, touches=ground)
+    form = form_of(shape, touches=ground, per_area=per_area)
     look = None if form.mesh is None else make_look(table, name, form.mesh, surface or Surface(), phong=phong)
     material = f"{name}.contact" if contact is not None else "ground.contact" if ground else None
     axis = joint.unit_axis(name) if hasattr(joint, "unit_axis") else np.array([0.0, 0.0, 1.0])

@@ -28,10 +28,12 @@ class ParameterTable:
     Attributes:
         params: dotted name -> Param, in the order in which the scene named them.
         signs: dotted name -> what its numbers must be (``add``).
+        per_area: prefixes of the contact materials whose numbers are per area.
     """
 
     params: dict[str, Param]
     signs: dict[str, Sign] = field(default_factory=dict)
+    per_area: set[str] = field(default_factory=set)
 
     def add(self, name: str, value: Any, *, unit: str, shape: tuple[int, ...] = (), sign: Sign | None = None) -> None:
         """Name a number of the scene.

@@ -17,13 +17,14 @@ from scipy.spatial.transform import Rotation
 from risp_torch.robot_files import RobotDescription, RobotJoint, RobotLink, RobotShape, read_robot
 from risp_torch.robot_files.check import Moved, moved_by_joints
 from risp_torch.robot_files.left_out import LeftOut
-from risp_torch.scene.body import Form, add_contact, check_name, make_body, unit_quaternion
+from risp_torch.scene.body import Form, add_contact, check_name, make_body, meant_per_area, unit_quaternion
 from risp_torch.scene.items import Contact, Surface
 from risp_torch.scene.joints import Fixed, Joint, Prismatic, Revolute, Spherical
 from risp_torch.scene.links import make_link
 from risp_torch.scene.look import GREY
 from ti_sim.base.errors import UserError
 from ti_sim.shapes import Box, Capsule, Cylinder, Sphere, TriangleMesh
+from ti_sim.shapes.contact_points import balls, patches, placed
 from ti_sim.shapes.surface import merge_vertices
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 OVERSHOOT = 0.05  # of a joint's range: how far its largest motor force drives it beyond a limit
 SOFTEST = 2.0 * math.pi * 10.0  # rad/s: how fast what a joint moves swings on the spring of its limit, at least
 STIFFEST = 0.2  # rad: how far that swing goes in a physics step, at most
+_PRIMITIVES = {"box": Box, "sphere": Sphere, "cylinder": Cylinder, "capsule": Capsule}
 
 
 def add_robot(
@@ -48,6 +50,7 @@ def add_robot(
         if not ground:
             raise UserError(f"{name} has a contact material and the scene has no ground: call add_ground first")
         add_contact(scene.table, f"{name}.contact", contact)
+    per_area = meant_per_area(scene.table, contact, ground=ground)
     left_out = LeftOut()
     names = _body_names(name, robot.links)
     for link, body, moved in zip(robot.links, names, moved_by_joints(robot.links), strict=True):
@@ -59,7 +62,7 @@ def add_robot(
             # A rigid body's frame lies in its centre of mass, a link's in its joint.
             origin = parent.com if parent.joint.type == "free" else np.zeros(3)
             frame = _Frame(link.joint.position - origin, Rotation.from_quat(link.joint.quaternion))
-        form, surface = _form(link, left_out)
+        form, surface = _form(link, left_out, per_area=per_area)
         common: dict[str, Any] = {
             "shape": form, "density": None, "mass": link.mass, "inertia": link.inertia, "inertia_per_mass": None,
             "contact": None, "surface": surface, "ground": ground, "phong": scene.style["shading"] == "phong", "carrier": True,
@@ -191,11 +194,11 @@ def _note_gravity(scene: Scene, robot: RobotDescription, left_out: LeftOut) -> N
 # -- shapes -------------------------------------------------------------------------------------------------------------
 
 
-def _form(link: RobotLink, left_out: LeftOut) -> tuple[Form, Surface | None]:
+def _form(link: RobotLink, left_out: LeftOut, *, per_area: bool) -> tuple[Form, Surface | None]:
     """What is seen of a link, and where it touches, about its centre of mass."""
-    points = [_touching(shape) - link.com for shape in link.collisions]
+    points = [placed(_touching(shape, per_area=per_area), np.eye(3), -link.com) for shape in link.collisions]
     mesh, surface = _seen(link, left_out) if link.visuals else (None, None)
-    return Form(mesh, np.concatenate(points) if points else np.zeros((0, 3)), None), surface
+    return Form(mesh, np.concatenate(points) if points else balls(np.zeros((0, 3))), None), surface
 
 
 def _placed(shape: RobotShape) -> TriangleMesh:
@@ -203,18 +206,25 @@ def _placed(shape: RobotShape) -> TriangleMesh:
     if shape.kind == "mesh":
         mesh = shape.mesh
     else:
-        mesh = {"box": Box, "sphere": Sphere, "cylinder": Cylinder, "capsule": Capsule}[shape.kind](*shape.size).mesh()
+        mesh = _PRIMITIVES[shape.kind](*shape.size).mesh()
     vertices = Rotation.from_quat(shape.quaternion).apply(mesh.vertices) + shape.position
     return replace(mesh, vertices=vertices)
 
 
-def _touching(shape: RobotShape) -> np.ndarray:
-    """[P, 3] points of a shape that can touch a plane first: the corners of its convex hull, link frame [m]."""
-    points, _ = merge_vertices(_placed(shape).vertices)
-    try:
-        return points[ConvexHull(points).vertices]
-    except QhullError:  # a flat mesh: all of its points are taken
-        return points
+def _touching(shape: RobotShape, *, per_area: bool) -> np.ndarray:
+    """Contact points of a shape, rows in the link frame: of a mesh the corners of its convex hull, which meet a plane first."""
+    if per_area:
+        return patches(_placed(shape))
+    if shape.kind == "mesh":
+        points, _ = merge_vertices(shape.mesh.vertices)
+        try:
+            points = points[ConvexHull(points).vertices]
+        except QhullError:  # a flat mesh: all of its points are taken
+            pass
+        rows = balls(points)
+    else:
+        rows = _PRIMITIVES[shape.kind](*shape.size).touching()
+    return placed(rows, Rotation.from_quat(shape.quaternion).as_matrix(), shape.position)
 
 
 def _seen(link: RobotLink, left_out: LeftOut) -> tuple[TriangleMesh, Surface]:

@@ -319,7 +319,7 @@ class Scene(DeformableScene):
             orientation: of the file's axes, quaternion (x, y, z, w).
             free_base: let the root link, which the file fixes to the world, move freely.
             contact: material of the whole robot against the ground ("<name>.contact.stiffness" and so on), the ground's own by
-                default. The corners of the collision shapes touch it.
+                default. Primitive collision shapes touch it as such, meshes with the corners of their convex hulls.
 
         Returns:
             What the file describes; ``unsupported`` has a sentence for each kind of thing that is not carried over.

@@ -48,6 +48,8 @@ def make_self_contact(
         raise UserError("the scene has self-contact already: call add_self_contact once, with all bodies that take part")
     if not parts:
         raise UserError("self-contact needs deformable bodies, and the scene has none yet: add them first")
+    if contact.per != "point":
+        raise UserError("self-contact is between vertices and triangles: give its contact numbers per point")
     names = [part.name for part in parts]
     given = (bodies,) if isinstance(bodies, str) else bodies
     chosen = tuple(dict.fromkeys(names if given is None else given))

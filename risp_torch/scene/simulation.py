@@ -37,6 +37,7 @@ from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.deformable.stable_step import stable_step
 from ti_sim.rigid.model import RigidInputs, RigidModel
 from ti_sim.rigid.solver import RigidSolver
+from ti_sim.shapes.contact_points import largest_share
 
 if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
@@ -125,7 +126,7 @@ def step_warnings(scene: Scene) -> list[str]:
     sentences = []
     for body in scene.bodies:
         mass = float(body.mass(values)[0])
-        ke, kd, kf, _mu = body.contact(values)[0].tolist()
+        ke, kd, kf = (largest_share(body.points) * body.contact(values)[0, :3]).tolist()
         if mass > 0 and len(body.points) and max(dt * math.sqrt(ke / mass), dt * kd / mass, dt * kf / mass) > 0.5:
             sentences.append(
                 f"the step of {dt:.3g} s is too long for the contact of {body.name!r} (mass {mass:.3g} kg, stiffness "

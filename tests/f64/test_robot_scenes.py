@@ -140,8 +140,8 @@ def test_feet_carry_a_robot():
     with pytest.warns(UserWarning, match="velocity limits"):
         scene.add_robot(ROBOTS / "quadruped.urdf", free_base=True, contact=GROUND)
     poses = scene.start_poses(scene.table.values())[0].numpy()
-    points = [Rotation.from_quat(p[3:]).apply(body.points) + p[:3] for p, body in zip(poses, scene.bodies, strict=True)]
-    lowest = np.concatenate(points)[:, 2].min()
+    centers = [Rotation.from_quat(p[3:]).apply(body.points[:, :3]) + p[:3] for p, body in zip(poses, scene.bodies, strict=True)]
+    lowest = (np.concatenate(centers)[:, 2] - np.concatenate([body.points[:, 3] for body in scene.bodies])).min()
     lifted = poses[0, 2] - lowest + 1e-3  # m: it stands a millimetre above the ground
     with torch.no_grad():
         position = torch.tensor([*poses[0, :2], lifted])

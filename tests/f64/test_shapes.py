@@ -20,9 +20,11 @@ from ti_sim.shapes import (
     Sphere,
     check_inertia,
     check_mass,
+    collision_corners,
     contact_points,
     mass_properties,
 )
+from ti_sim.shapes.contact_points import largest_share, placed
 from ti_sim.shapes.mass import integrate_surface
 from ti_sim.shapes.surface import check_solid, merge_vertices, smooth_groups
 
@@ -179,8 +181,9 @@ def test_contact_points_of_a_split_box_merge_to_eight():
     jitter = 1e-12 * np.random.default_rng(0).standard_normal(vertices.shape)
     split = Mesh(vertices=vertices + jitter, faces=np.arange(36).reshape(12, 3))
     assert len(split.mesh().vertices) == 36
-    points = contact_points(split)
+    points = collision_corners(split)
     assert points.shape == (8, 3)
+    np.testing.assert_array_equal(contact_points(split), np.hstack([points, np.zeros((8, 5))]))
     np.testing.assert_allclose(np.abs(points), np.tile([0.05, 0.1, 0.15], (8, 1)), atol=1e-10)
 
 
@@ -197,11 +200,15 @@ def test_collision_mesh_is_placed_by_the_mass_of_the_render_mesh(tmp_path):
     separate = Mesh(vertices=surface.vertices, faces=surface.faces, collision=Box(0.2, 0.2, 0.2))
     com = mass_properties(separate).centre_of_mass
     np.testing.assert_allclose(com, [0, 0, 0.1], atol=1e-15)
-    np.testing.assert_allclose(contact_points(separate), Box(0.2, 0.2, 0.2).surface().vertices - com, atol=1e-15)
+    np.testing.assert_allclose(collision_corners(separate), Box(0.2, 0.2, 0.2).surface().vertices - com, atol=1e-15)
+    np.testing.assert_array_equal(contact_points(separate)[:, :3], collision_corners(separate))
+    ball = Mesh(vertices=surface.vertices, faces=surface.faces, collision=Sphere(0.1))
+    np.testing.assert_allclose(contact_points(ball), [[0, 0, -0.1, 0.1, 0, 0, 0, 0]], atol=1e-15)
     path = tmp_path / "points.obj"
     path.write_text("v 0 0 0\nv 9 9 9\nv 1 0 0\nv 0 1 0\nf 1 3 4\n")  # open, and with a vertex that no face uses
     from_file = Mesh(vertices=surface.vertices, faces=surface.faces, scale=2.0, collision=path)
-    np.testing.assert_allclose(contact_points(from_file) + 2 * com, 2.0 * np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]]), atol=1e-15)
+    corners = contact_points(from_file)[:, :3] + 2 * com
+    np.testing.assert_allclose(corners, 2.0 * np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]]), atol=1e-15)
 
 
 def test_colours_of_a_file_become_linear(tmp_path):
@@ -222,6 +229,31 @@ def test_colours_of_a_file_become_linear(tmp_path):
     np.testing.assert_allclose(mesh.face_colors, np.tile([0.5029, 0.0, 1.0], (12, 1)), atol=1e-4)
     trimesh.Trimesh(surface.vertices, surface.faces, vertex_colors=colours, process=False).export(tmp_path / "v.glb")
     np.testing.assert_allclose(Mesh(tmp_path / "v.glb").mesh().vertex_colors[:, 0], red, rtol=1e-14)  # glTF is linear
+
+
+def test_where_round_shapes_touch():
+    np.testing.assert_array_equal(contact_points(Sphere(0.3)), [[0, 0, 0, 0.3, 0, 0, 0, 0]])
+    ends = contact_points(Capsule(0.1, 0.4))
+    np.testing.assert_allclose(ends, [[0, 0, -0.2, 0.1, 0, 0, 0, 0], [0, 0, 0.2, 0.1, 0, 0, 0, 0]])
+    cylinder = contact_points(Cylinder(0.1, 0.4))
+    np.testing.assert_allclose(cylinder, [[0, 0, z, 0.1, quarter, 0, 0, 1] for z in (-0.2, 0.2) for quarter in (1, 2, 3, 4)])
+    cone = contact_points(Cone(0.1, 0.4))
+    np.testing.assert_allclose(cone[:4], [[0, 0, -0.1, 0.1, quarter, 0, 0, 1] for quarter in (1, 2, 3, 4)], atol=1e-16)
+    np.testing.assert_allclose(cone[4], [0, 0, 0.3, 0, 0, 0, 0, 0])
+
+
+def test_patches_share_out_the_surface():
+    rows = contact_points(Box(0.1, 0.2, 0.3), per_area=True)
+    assert (rows[:, 4] == 5).all() and len(rows) == 8
+    np.testing.assert_allclose(rows[:, 5:].sum(axis=0), 0.0, atol=1e-16)
+    assert rows[rows[:, 2] < 0, 7].sum() == pytest.approx(-0.1 * 0.2, rel=1e-14)  # the lower corners carry the lower side
+    assert largest_share(rows) == pytest.approx(0.2 * 0.3, rel=1e-14)
+    ball = contact_points(Sphere(0.5, subdivisions=4), per_area=True)
+    assert np.linalg.norm(ball[:, 5:], axis=1).sum() == pytest.approx(4 * np.pi * 0.25, rel=3e-3)
+    turn = rotation(2)
+    turned = placed(ball, turn, np.array([1.0, 2.0, 3.0]))
+    np.testing.assert_allclose(turned[:, :3], ball[:, :3] @ turn.T + (1, 2, 3), atol=1e-15)
+    np.testing.assert_allclose(turned[:, 5:], ball[:, 5:] @ turn.T, atol=1e-15)
 
 
 PRIMITIVES = [shape for shape in EVERY_SHAPE if not isinstance(shape, Mesh)]
@@ -344,7 +376,7 @@ def test_several_geometries_of_a_scene_file_are_one_body_each_in_its_place(tmp_p
 def test_results_share_no_memory():
     mesh = Mesh(ASSETS / "wedge.stl")
     before = contact_points(mesh)
-    for array in (mesh.mesh().vertices, mesh.surface().vertices, mesh.collision_vertices(), mesh.mesh().faces):
+    for array in (mesh.mesh().vertices, mesh.surface().vertices, mesh.collision_surface().vertices, mesh.mesh().faces):
         array[:] = 0
     np.testing.assert_array_equal(contact_points(mesh), before)
     given = Box(1, 1, 1).surface()

@@ -59,6 +59,25 @@ def unit(q: np.ndarray) -> np.ndarray:
     return q / np.linalg.norm(q, axis=-1, keepdims=True)
 
 
+def contact_arms(r: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Arms [B, N, P, 3] to the places that touch, and shares [B, N, P], of contact points' rows [N, P, 8].
+
+    A row has the position, the radius, the kind (0 ball, 1 to 4 quarters of a rim, 5 patch) and a vector (axis or area).
+    """
+    up = np.array([0.0, 0.0, 1.0])
+    arm = np.einsum("bnij,npj->bnpi", r, rows[..., :3])
+    vector = np.einsum("bnij,npj->bnpi", r, rows[..., 5:])
+    radius, kind = rows[..., 3, None], rows[..., 4]
+    across = vector * vector[..., 2:] - up
+    length = np.linalg.norm(across, axis=-1, keepdims=True)
+    lowest = across / np.where(length > 0, length, 1.0)
+    angle = np.pi / 2 * (kind - 1)[..., None]
+    round_rim = np.cos(angle) * lowest + np.sin(angle) * np.cross(vector, lowest)
+    is_rim, is_patch = ((kind >= 1) & (kind <= 4))[..., None], np.broadcast_to(kind == 5, vector.shape[:-1])
+    arm = arm + radius * np.where(is_rim, round_rim, -up)
+    return arm, np.where(is_patch, np.maximum(0.0, -vector[..., 2]), 1.0)
+
+
 class _Worlds:
     """The right-hand side of the equations of motion for one set of inputs."""
 
@@ -70,9 +89,9 @@ class _Worlds:
         self.gravity, self.height = inputs.gravity[:, None], model.ground_height
         self.force, self.force_point, self.model = inputs.body_force, inputs.force_point, model
         most = max(max(len(p) for p in model.contact_points), 1)
-        self.points, self.exists = np.zeros((model.body_count, most, 3)), np.zeros((model.body_count, most), bool)
+        self.points, self.exists = np.zeros((model.body_count, most, 8)), np.zeros((model.body_count, most), bool)
         for n, points in enumerate(model.contact_points):
-            self.points[n, : len(points)], self.exists[n, : len(points)] = points, True
+            self.points[n, : len(points), : points.shape[1]], self.exists[n, : len(points)] = points, True
         self.pattern: list[np.ndarray] = []
         self.onset: list[np.ndarray] = []
 
@@ -85,7 +104,7 @@ class _Worlds:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Contact and applied forces and their torques about the centre of mass, [B, N, 3] each."""
         r, w = rotation(q), self.angular_velocity(q, momentum)
-        arm = np.einsum("bnij,npj->bnpi", r, self.points)
+        arm, share = contact_arms(r, self.points)
         u = v[:, :, None] + np.cross(w[:, :, None], arm)
         depth = self.height - (x[:, :, None, 2] + arm[..., 2])
         ke, kd, kf, mu = (self.material[..., i, None] for i in range(4))
@@ -95,7 +114,7 @@ class _Worlds:
         sticking = kf * speed <= mu * normal
         factor = np.where(sticking, kf, mu * normal / np.where(speed > 0, speed, 1.0))
         factor = np.where(deep, factor, 0.0)
-        contact = np.stack([-factor * u[..., 0], -factor * u[..., 1], normal], -1)
+        contact = share[..., None] * np.stack([-factor * u[..., 0], -factor * u[..., 1], normal], -1)
         self.onset.append(deep & (u[..., 2] < -depth / self.dt))
         self.pattern.append(
             np.where(deep, np.where(normal > 0, np.where(sticking, STICKING, SLIDING), UNLOADED), APART).astype(np.int8)

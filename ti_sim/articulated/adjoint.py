@@ -67,6 +67,7 @@ from ti_sim.articulated.tables import (
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import quaternion_rate, quaternion_rate_adjoint, rotation_matrix, vec3, vec4
 from ti_sim.rigid.contact import contact_force, contact_force_adjoint
+from ti_sim.rigid.touching import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 
 
 @ti.func
@@ -171,23 +172,27 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
         material = load_vec4(world.link, b, i, MATERIAL)
         v_bar, material_bar, z_bar, center_bar = vec3(0.0), vec4(0.0), 0.0, vec3(0.0)
         for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
-            arm = d + rotation @ vec3(world.point[p, 0], world.point[p, 1], world.point[p, 2])
-            height = z + arm.z - world.ground
+            height = z - world.ground + d.z + contact_height(world.turning, world.point, p, rotation)
             if height < 0:
-                u = v + w.cross(arm)
+                place, share = contact_arm(world.turning, world.point, p, rotation)
+                arm = d + place
+                u, power = v + w.cross(arm), -(vs + ws.cross(arm))
                 f = contact_force(height, u, material.x, material.y, material.z, material.w, world.dt)
                 height_bar, u_bar, theta_bar = contact_force_adjoint(
-                    height, u, material.x, material.y, material.z, material.w, world.dt, -(vs + ws.cross(arm))
+                    height, u, material.x, material.y, material.z, material.w, world.dt, share * power
                 )
-                arm_bar = u_bar.cross(w) - f.cross(ws)
+                arm_bar = u_bar.cross(w) - share * f.cross(ws)
                 arm_bar.z += height_bar
-                vs_bar -= f
-                ws_bar -= arm.cross(f)
+                vs_bar -= share * f
+                ws_bar -= share * arm.cross(f)
                 v_bar += u_bar
                 w_bar += arm.cross(u_bar)
                 z_bar += height_bar
                 material_bar += theta_bar
-                turn_bar += arm.cross(arm_bar)
+                turn_bar += (d + rotation @ point_position(world.point, p)).cross(arm_bar)
+                if ti.static(world.turning):
+                    vector = rotation @ point_vector(world.point, p)
+                    turn_bar += vector.cross(contact_vector_adjoint(world.point, p, rotation, arm_bar, f.dot(power)))
                 center_bar += arm_bar
         add_vec4(bars.link, b, i, MATERIAL, material_bar)
         add_vec3(bars.link, b, i, COM, back @ center_bar)

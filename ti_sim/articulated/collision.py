@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from ti_sim.base.errors import UserError
-from ti_sim.shapes import Shape, contact_points
+from ti_sim.shapes import Shape, collision_corners
 from ti_sim.shapes.distance import DistanceField
 
 ShapeKind = Literal["sphere", "capsule", "box", "mesh"]
@@ -127,7 +127,7 @@ def mesh_shape(shape: Shape, *, position: tuple[float, float, float] = (0.0, 0.0
     Raises:
         UserError: the cells of the distance field are too coarse.
     """
-    return CollisionShape("mesh", (), position, distance=shape.distance_field, corners=contact_points(shape))
+    return CollisionShape("mesh", (), position, distance=shape.distance_field, corners=collision_corners(shape))
 
 
 def check_shapes(

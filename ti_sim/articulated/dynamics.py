@@ -64,18 +64,20 @@ from ti_sim.articulated.tables import (
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, rotation_matrix, vec3
 from ti_sim.rigid.contact import contact_force
+from ti_sim.rigid.touching import contact_arm, contact_height
 
 
 @ti.func
 def ground_load(world: ti.template(), b, i, rotation, position, w, v):
     """Force [N] and moment about the link's origin [N m] of the ground on the contact points of link i."""
     force, moment = vec3(0.0), vec3(0.0)
-    material, center = load_vec4(world.link, b, i, MATERIAL), load_vec3(world.link, b, i, COM)
+    material, center = load_vec4(world.link, b, i, MATERIAL), rotation @ load_vec3(world.link, b, i, COM)
     for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
-        arm = rotation @ (center + vec3(world.point[p, 0], world.point[p, 1], world.point[p, 2]))
-        height = position.z + arm.z - world.ground
+        height = position.z - world.ground + center.z + contact_height(world.turning, world.point, p, rotation)
         if height < 0:
-            f = contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, world.dt)
+            place, share = contact_arm(world.turning, world.point, p, rotation)
+            arm = center + place
+            f = share * contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, world.dt)
             force += f
             moment += arm.cross(f)
     return force, moment

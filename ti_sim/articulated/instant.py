@@ -253,13 +253,14 @@ def evaluate(
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
     shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
     mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
+    turning: ti.template(),
     coordinates: int, velocities: int, dt: float, ground: float, frame: int,
 ):  # fmt: skip
     """Accelerations behind coordinates and velocities in states [B, 1, Q + 2 D]; body_q [B, 1, N, 7] and body_qd [B, 1, N, 6]."""
     for b in range(states.shape[0]):
         world = world_arrays(
             tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-            shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes,
+            shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
             tree.shape[0], coordinates, velocities, dt, ground,
         )  # fmt: skip
         accelerate(world, states, b, 0, frame)
@@ -274,13 +275,14 @@ def inverse(
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
     shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
     mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
+    turning: ti.template(),
     coordinates: int, velocities: int, dt: float, ground: float, frame: int,
 ):  # fmt: skip
     """Joint forces [B, D] that accelerations [B, D] take beside the modelled ones, at states [B, 1, Q + 2 D]."""
     for b in range(states.shape[0]):
         world = world_arrays(
             tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-            shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes,
+            shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
             tree.shape[0], coordinates, velocities, dt, ground,
         )  # fmt: skip
         for d in range(velocities):
@@ -303,6 +305,7 @@ def inertias(
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
     shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
     mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
+    turning: ti.template(),
     coordinates: int, velocities: int, ground: float,
 ):  # fmt: skip
     """Mass matrix [B, D, D] at states [B, 1, Q + 2 D] at rest, column by column.
@@ -312,7 +315,7 @@ def inertias(
     for b in range(states.shape[0]):
         world = world_arrays(
             tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-            shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes,
+            shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
             tree.shape[0], coordinates, velocities, 1.0, ground,
         )  # fmt: skip
         acceleration = coordinates + velocities
@@ -341,13 +344,14 @@ def jacobian(
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
     shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
     mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
+    turning: ti.template(),
     coordinates: int, velocities: int, ground: float, chosen: int, x: float, y: float, z: float,
 ):  # fmt: skip
     """Jacobian [B, 6, D] of the point (x, y, z) of link ``chosen`` at states [B, 1, Q + 2 D]; the matrix holds zeros before."""
     for b in range(states.shape[0]):
         world = world_arrays(
             tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-            shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes,
+            shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
             tree.shape[0], coordinates, velocities, 1.0, ground,
         )  # fmt: skip
         place_links(world, states, b, 0, 0, True)

@@ -11,6 +11,7 @@ import numpy as np
 from ti_sim.articulated.collision import CollisionShape, check_shapes, mesh_rows, pair_rows, possible_pairs, shape_rows
 from ti_sim.base.arrays import Array, check_array, to_numpy
 from ti_sim.base.errors import UserError
+from ti_sim.shapes.contact_points import BALL_SIZE, point_table
 
 Integrator = Literal["semi_implicit", "rk4"]
 
@@ -36,8 +37,8 @@ class ArticulatedModel:
             joint frame and angular velocity in the link's frame; on the world only).
         joint_axis: [N, 3] axis of each revolute or prismatic joint in its joint frame (scaled to unit length); the rows of
             other joints are not read.
-        contact_points: one [P_i, 3] array per link, points that meet the ground, relative to the link's centre of mass in the
-            axes of its frame [m]; () for none anywhere.
+        contact_points: one array per link, points that meet the ground, relative to the link's centre of mass in the axes of its
+            frame [m]: [P_i, 3] positions, or rows [P_i, POINT_SIZE] (see ``ti_sim.shapes.contact_points``); () for none anywhere.
         ground_height: z of the ground plane [m].
         collision_shape: one per link, the shape by which it meets other links, None for links without; () for none anywhere.
         collision_pairs: pairs of links that may meet; None for all pairs of links with shapes but those that are rigid on each
@@ -124,16 +125,20 @@ class ArticulatedModel:
                 rows[i] = np.asarray(self.joint_axis[i], dtype=np.float64) / np.linalg.norm(self.joint_axis[i])
         return rows
 
-    @property
+    @cached_property
     def point(self) -> np.ndarray:
-        """All contact points in a row, [max(P, 1), 3] float64, m."""
-        points = np.concatenate([np.zeros((0, 3))] + [np.reshape(p, (-1, 3)) for p in self.contact_points])
-        return points if len(points) else np.zeros((1, 3))
+        """All contact points in a row, [max(P, 1), 4 or 8] float64, see ``ti_sim.shapes.contact_points.point_table``."""
+        return point_table(self.contact_points)
+
+    @property
+    def turning(self) -> bool:
+        """Whether there are rims or patches among the contact points."""
+        return self.point.shape[1] > BALL_SIZE
 
     @property
     def point_start(self) -> np.ndarray:
         """Where each link's points begin in ``point``, [N + 1] int32."""
-        counts = [len(np.reshape(p, (-1, 3))) for p in self.contact_points] or [0] * self.link_count
+        counts = [len(p) for p in self.contact_points] or [0] * self.link_count
         return np.cumsum([0] + counts).astype(np.int32)
 
     @property
@@ -211,7 +216,7 @@ class ArticulatedInputs:
         link_inertia: [B, N, 3, 3] about the centre of mass, axes of the link frame [kg m2]; of a matrix that is not symmetric
             the symmetric part counts.
         link_material: [B, N, 4] contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction
-            coefficient mu [1], per contact point; for a contact of two links the mean of both.
+            coefficient mu [1], per contact point (per m2 of a patch); for a contact of two links the mean of both.
         gravity: [B, 3] m/s2.
         link_wrench: [B, F, N, 6] force [N] and torque [N m] on each link at its centre of mass, world frame, held over a frame
             interval.

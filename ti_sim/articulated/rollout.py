@@ -157,6 +157,7 @@ def advance(
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
     shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
     mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
+    turning: ti.template(),
     coordinates: int, velocities: int, spread: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from a row of source [B, rows, Q + 2 D].
@@ -174,7 +175,7 @@ def advance(
         if index % spread == 0 and diverged_step[b] < 0:
             world = world_arrays(
                 tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes,
+                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
                 tree.shape[0], coordinates, velocities, dt, ground,
             )  # fmt: skip
             stages = 4 if ti.static(rk4) else 1
@@ -233,6 +234,7 @@ def advance_adjoint(
     wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
     shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
     mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
+    turning: ti.template(),
     link_part: ti.types.ndarray(), velocity_part: ti.types.ndarray(),
     link_bar: ti.types.ndarray(), velocity_bar: ti.types.ndarray(), action_bar: ti.types.ndarray(),
     target_bar: ti.types.ndarray(), wrench_bar: ti.types.ndarray(), gravity_bar: ti.types.ndarray(),
@@ -251,7 +253,7 @@ def advance_adjoint(
         if index % spread == 0 and diverged_step[b] < 0:
             world = world_arrays(
                 tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes,
+                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
                 tree.shape[0], coordinates, velocities, dt, ground,
             )  # fmt: skip
             bars = bar_arrays(link_part, velocity_part, action_bar, target_bar, wrench_bar)

@@ -86,14 +86,16 @@ class PreparedInputs:
     sample: Array
     with_pairs: bool
     with_meshes: bool
+    turning: bool
 
     def arguments(self) -> tuple[object, ...]:
-        """The arrays, and whether there are pairs of shapes and meshes in them, in the order that every kernel takes them in."""
+        """The arrays, and whether pairs of shapes, meshes, and rims or patches are in them, in the order of every kernel."""
         given = self.inputs
         return (
             self.tree, self.axis, self.point, self.link, self.velocity,
             given.action, given.servo_target, given.link_wrench, given.gravity, self.work, self.velocity_work,
             self.shape, self.pair, self.near, self.anchor, self.mesh, self.sample, self.with_pairs, self.with_meshes,
+            self.turning,
         )  # fmt: skip
 
 
@@ -126,6 +128,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs) -> PreparedInput
         sample=reals_like_family(like, sample),
         with_pairs=model.has_pairs,
         with_meshes=model.has_meshes,
+        turning=model.turning,
     )
     pack(*views(*(getattr(inputs, name) for name in PACKED), prepared.link, prepared.velocity))
     return prepared

@@ -71,6 +71,7 @@ class WorldArrays:
     sample: Any
     with_pairs: Any
     with_meshes: Any
+    turning: Any
     links: Any
     coordinates: Any
     velocities: Any

@@ -34,6 +34,7 @@ def advance(
     wrench: ti.types.ndarray(), link_gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
     shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
     mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
+    turning: ti.template(),
     particle_table: ti.types.ndarray(), tet_indices: ti.types.ndarray(), hex_indices: ti.types.ndarray(),
     tet10_indices: ti.types.ndarray(), tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(),
     spring_indices: ti.types.ndarray(), solid_energy: ti.types.ndarray(), tet_rest: ti.types.ndarray(),
@@ -60,7 +61,7 @@ def advance(
         if index % spread == 0 and diverged_step[b] < 0:
             world = world_arrays(
                 tree, axis, point, link, velocity, action, target, wrench, link_gravity, work, velocity_work,
-                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes,
+                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
                 tree.shape[0], coordinates, velocities, dt, link_ground,
             )  # fmt: skip
             body = deformable_arrays(
@@ -136,6 +137,7 @@ def advance_adjoint(
     wrench: ti.types.ndarray(), link_gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
     shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
     mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
+    turning: ti.template(),
     link_part: ti.types.ndarray(), velocity_part: ti.types.ndarray(),
     link_bar: ti.types.ndarray(), velocity_bar: ti.types.ndarray(), action_bar: ti.types.ndarray(),
     target_bar: ti.types.ndarray(), wrench_bar: ti.types.ndarray(), link_gravity_bar: ti.types.ndarray(),
@@ -169,7 +171,7 @@ def advance_adjoint(
         if index % spread == 0 and diverged_step[b] < 0:
             world = world_arrays(
                 tree, axis, point, link, velocity, action, target, wrench, link_gravity, work, velocity_work,
-                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes,
+                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
                 tree.shape[0], coordinates, velocities, dt, link_ground,
             )  # fmt: skip
             bars = bar_arrays(link_part, velocity_part, action_bar, target_bar, wrench_bar)

@@ -20,6 +20,7 @@ from ti_sim.base.vecmath import (
     vec4,
 )
 from ti_sim.rigid.contact import contact_force, contact_force_adjoint
+from ti_sim.rigid.touching import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 
 STATE_SIZE = 13  # x 3, q 4, v 3, L 3
 
@@ -110,15 +111,14 @@ def driving_load_adjoint(
 
 
 @ti.func
-def contact_load(x, rotation, v, w, material, dt, ground, point: ti.template(), first, last):
+def contact_load(x, rotation, v, w, material, dt, ground, turning: ti.template(), point: ti.template(), first, last):
     """Force [N] and torque about the centre of mass [N m] of the ground on the contact points first..last-1."""
     force, torque = vec3(0.0), vec3(0.0)
     for p in range(first, last):
-        local = vec3(point[p, 0], point[p, 1], point[p, 2])
-        height = x.z - ground + rotation[2, 0] * local.x + rotation[2, 1] * local.y + rotation[2, 2] * local.z
+        height = x.z - ground + contact_height(turning, point, p, rotation)
         if height < 0:
-            arm = rotation @ local
-            f = contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, dt)
+            arm, share = contact_arm(turning, point, p, rotation)
+            f = share * contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, dt)
             force += f
             torque += arm.cross(f)
     return force, torque
@@ -126,7 +126,7 @@ def contact_load(x, rotation, v, w, material, dt, ground, point: ti.template(), 
 
 @ti.func
 def contact_load_adjoint(
-    x, rotation, v, w, material, dt, ground, force_bar, torque_bar, point: ti.template(), first, last
+    x, rotation, v, w, material, dt, ground, force_bar, torque_bar, turning: ti.template(), point: ti.template(), first, last
 ):  # fmt: skip
     """Adjoint of ``contact_load``: (z_bar, rotation_bar, v_bar, w_bar, material_bar, sum of force · force_bar)."""
     z_bar, work = 0.0, 0.0
@@ -134,25 +134,39 @@ def contact_load_adjoint(
     v_bar, w_bar = vec3(0.0), vec3(0.0)
     material_bar = vec4(0.0)
     for p in range(first, last):
-        local = vec3(point[p, 0], point[p, 1], point[p, 2])
-        height = x.z - ground + rotation[2, 0] * local.x + rotation[2, 1] * local.y + rotation[2, 2] * local.z
+        height = x.z - ground + contact_height(turning, point, p, rotation)
         if height < 0:
-            arm = rotation @ local
-            u = v + w.cross(arm)
-            f = contact_force(height, u, material.x, material.y, material.z, material.w, dt)
-            f_bar = force_bar + torque_bar.cross(arm)
-            height_bar, u_bar, theta_bar = contact_force_adjoint(
-                height, u, material.x, material.y, material.z, material.w, dt, f_bar
+            arm, share = contact_arm(turning, point, p, rotation)
+            f, f_bar, height_bar, u_bar, theta_bar = point_load_adjoint(
+                height, v + w.cross(arm), arm, share, material, dt, force_bar, torque_bar
             )
-            arm_bar = f.cross(torque_bar) + u_bar.cross(w)
+            arm_bar = share * f.cross(torque_bar) + u_bar.cross(w)
             arm_bar.z += height_bar
             z_bar += height_bar
             v_bar += u_bar
             w_bar += arm.cross(u_bar)
-            rotation_bar += outer(arm_bar, local)
+            rotation_bar += outer(arm_bar, point_position(point, p))
+            if ti.static(turning):
+                vector_bar = contact_vector_adjoint(point, p, rotation, arm_bar, f.dot(f_bar))
+                rotation_bar += outer(vector_bar, point_vector(point, p))
             material_bar += theta_bar
-            work += f.dot(force_bar)
+            work += share * f.dot(force_bar)
     return z_bar, rotation_bar, v_bar, w_bar, material_bar, work
+
+
+@ti.func
+def point_load_adjoint(height, u, arm, share, material, dt, force_bar, torque_bar):
+    """Adjoint of the force of the ground on one point that touches, share * f, and of its torque.
+
+    Returns:
+        (f of a share of 1, adjoint of share * f, and the adjoints of height, u and material).
+    """
+    f = contact_force(height, u, material.x, material.y, material.z, material.w, dt)
+    f_bar = force_bar + torque_bar.cross(arm)
+    height_bar, u_bar, theta_bar = contact_force_adjoint(
+        height, u, material.x, material.y, material.z, material.w, dt, share * f_bar
+    )
+    return f, f_bar, height_bar, u_bar, theta_bar
 
 
 @ti.func

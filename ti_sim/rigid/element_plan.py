@@ -8,7 +8,7 @@ world-parallel plan up to the order of the sums.
 from ti_sim.base.arrays import Array, zeros_like_family
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec3, vec4
-from ti_sim.rigid.contact import contact_force, contact_force_adjoint
+from ti_sim.rigid.contact import contact_force
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,
@@ -16,6 +16,7 @@ from ti_sim.rigid.dynamics import (
     driving_load_adjoint,
     load_drag,
     load_vec3,
+    point_load_adjoint,
     semi_implicit_update,
     semi_implicit_update_adjoint,
 )
@@ -29,6 +30,7 @@ from ti_sim.rigid.state import (
     store_frame,
     store_state,
 )
+from ti_sim.rigid.touching import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 
 # Compile time grows faster than the steps unrolled (adjoint: 4, 11, 41 s for 1, 2, 4 steps), hence the small numbers.
 UNROLL = 4
@@ -91,7 +93,7 @@ def copy_slot(source: ti.types.ndarray(), source_slot: int, states: ti.types.nda
 
 @ti.kernel
 def advance_unrolled(
-    count: ti.template(), driven: ti.template(),
+    count: ti.template(), driven: ti.template(), turning: ti.template(),
     states: ti.types.ndarray(), first_slot: int, motion: ti.types.ndarray(), load: ti.types.ndarray(),
     body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), write_frames: int, diverged_step: ti.types.ndarray(),
     body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
@@ -109,12 +111,11 @@ def advance_unrolled(
         for b, p in ti.ndrange(body_mass.shape[0], point_count):
             n = point_body[p]
             rotation, v, w, z = load_motion(motion, b, n)
-            local = vec3(point[p, 0], point[p, 1], point[p, 2])
-            height = z - ground + rotation[2, 0] * local.x + rotation[2, 1] * local.y + rotation[2, 2] * local.z
+            height = z - ground + contact_height(turning, point, p, rotation)
             if height < 0:
-                arm = rotation @ local
+                arm, share = contact_arm(turning, point, p, rotation)
                 material = load_material(body_material, b, n)
-                f = contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, dt)
+                f = share * contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, dt)
                 torque = arm.cross(f)
                 for k in ti.static(range(3)):
                     ti.atomic_add(load[b, n, k], f[k])
@@ -156,7 +157,7 @@ def advance_unrolled(
 
 @ti.kernel
 def advance_unrolled_adjoint(
-    count: ti.template(), driven: ti.template(), states: ti.types.ndarray(), first_slot: int,
+    count: ti.template(), driven: ti.template(), turning: ti.template(), states: ti.types.ndarray(), first_slot: int,
     motion: ti.types.ndarray(), load_bar: ti.types.ndarray(), point_bar: ti.types.ndarray(),
     diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
@@ -243,21 +244,20 @@ def advance_unrolled_adjoint(
         for b, p in ti.ndrange(body_mass.shape[0], point_count):
             n = point_body[p]
             rotation, v, w, z = load_motion(motion, b, n)
-            local = vec3(point[p, 0], point[p, 1], point[p, 2])
-            height = z - ground + rotation[2, 0] * local.x + rotation[2, 1] * local.y + rotation[2, 2] * local.z
+            height = z - ground + contact_height(turning, point, p, rotation)
             if height < 0 and diverged_step[b, n] < 0:
-                arm = rotation @ local
-                speed = v + w.cross(arm)
-                m = load_material(body_material, b, n)
+                arm, share = contact_arm(turning, point, p, rotation)
                 force_bar = load_vec3(load_bar, b, n)
                 torque_bar = vec3(load_bar[b, n, 3], load_bar[b, n, 4], load_bar[b, n, 5])
-                f = contact_force(height, speed, m.x, m.y, m.z, m.w, dt)
-                height_bar, u_bar, material_bar = contact_force_adjoint(
-                    height, speed, m.x, m.y, m.z, m.w, dt, force_bar + torque_bar.cross(arm)
+                f, f_bar, height_bar, u_bar, material_bar = point_load_adjoint(
+                    height, v + w.cross(arm), arm, share, load_material(body_material, b, n), dt, force_bar, torque_bar
                 )
-                arm_bar = f.cross(torque_bar) + u_bar.cross(w)
+                arm_bar = share * f.cross(torque_bar) + u_bar.cross(w)
                 arm_bar.z += height_bar
-                rotation_bar = outer(arm_bar, local)
+                rotation_bar = outer(arm_bar, point_position(point, p))
+                if ti.static(turning):
+                    vector_bar = contact_vector_adjoint(point, p, rotation, arm_bar, f.dot(f_bar))
+                    rotation_bar += outer(vector_bar, point_vector(point, p))
                 w_bar = arm.cross(u_bar)
                 for i, j in ti.static(ti.ndrange(3, 3)):
                     ti.atomic_add(point_bar[b, n, 3 * i + j], rotation_bar[i, j])
@@ -267,7 +267,7 @@ def advance_unrolled_adjoint(
                 ti.atomic_add(point_bar[b, n, 15], height_bar)
                 for k in ti.static(range(4)):
                     ti.atomic_add(point_bar[b, n, 16 + k], material_bar[k])
-                ti.atomic_add(point_bar[b, n, 20], f.dot(force_bar))
+                ti.atomic_add(point_bar[b, n, 20], share * f.dot(force_bar))
         for b, n in ti.ndrange(body_mass.shape[0], body_mass.shape[1]):
             if diverged_step[b, n] < 0:
                 _x, q, _v, momentum = load_state(states, b, first_slot + u, n)
@@ -287,7 +287,8 @@ def advance_unrolled_adjoint(
 
 
 def advance(
-    rk4: bool, driven: bool, source: Array, source_slot: int, states: Array, store_every: int,
+    rk4: bool, driven: bool, turning: bool,
+    source: Array, source_slot: int, states: Array, store_every: int,
     body_q: Array, body_qd: Array, write_frames: int, diverged_step: Array,
     body_mass: Array, body_inertia: Array, body_material: Array, gravity: Array, body_force: Array, force_point: Array,
     body_wrench: Array, body_drag: Array,
@@ -309,7 +310,7 @@ def advance(
         to_checkpoint = steps if keep_all else store_every - done % store_every
         count = block_length(min(steps - done, to_checkpoint), UNROLL)
         advance_unrolled(
-            count, driven, work, done if keep_all else 0, motion, load, body_q, body_qd, write_frames, diverged_step,
+            count, driven, turning, work, done if keep_all else 0, motion, load, body_q, body_qd, write_frames, diverged_step,
             body_mass, body_inertia, body_material, gravity, body_force, force_point, body_wrench, body_drag,
             point, point_body, force_window, force_count, point_count, dt, ground, first_step + done, substeps, reach,
         )  # fmt: skip
@@ -321,7 +322,8 @@ def advance(
 
 
 def advance_adjoint(
-    rk4: bool, driven: bool, states: Array, diverged_step: Array, state_bar: Array, body_q_bar: Array, body_qd_bar: Array,
+    rk4: bool, driven: bool, turning: bool,
+    states: Array, diverged_step: Array, state_bar: Array, body_q_bar: Array, body_qd_bar: Array,
     body_mass: Array, body_inertia: Array, body_material: Array, gravity: Array, body_force: Array, force_point: Array,
     body_wrench: Array, body_drag: Array,
     body_mass_bar: Array, body_inertia_bar: Array, body_material_bar: Array, gravity_bar: Array,
@@ -340,7 +342,7 @@ def advance_adjoint(
         count = block_length(left, ADJOINT_UNROLL)
         left -= count
         advance_unrolled_adjoint(
-            count, driven, states, left, motion, load_bar, point_bar, diverged_step, state_bar, body_q_bar, body_qd_bar,
+            count, driven, turning, states, left, motion, load_bar, point_bar, diverged_step, state_bar, body_q_bar, body_qd_bar,
             body_mass, body_inertia, body_material, body_force, force_point, body_wrench, body_drag,
             body_mass_bar, body_inertia_bar, body_material_bar, gravity_bar, body_force_bar, force_point_bar,
             body_wrench_bar, body_drag_bar, point, point_body, force_window, force_count, point_count, dt, ground,

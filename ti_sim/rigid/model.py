@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from ti_sim.base.arrays import Array, check_array
 from ti_sim.base.errors import UserError
+from ti_sim.shapes.contact_points import BALL_SIZE, point_table
 
 Integrator = Literal["semi_implicit", "rk4"]
 Plan = Literal["auto", "world", "element"]
@@ -20,8 +22,8 @@ class RigidModel:
 
     Attributes:
         body_names: N names, used in errors.
-        contact_points: one [P_n, 3] float64 array per body, positions of its contact points relative to the centre of mass
-            in the body frame [m]; a body with no points meets nothing.
+        contact_points: one float64 array per body: [P_n, 3] positions of its contact points relative to the centre of mass in the
+            body frame [m], or rows [P_n, POINT_SIZE] (see ``ti_sim.shapes.contact_points``); a body with no points meets nothing.
         force_body: A body indices, the body that each applied force acts on.
         force_steps: A pairs (first, last): the force acts in the steps first <= step < last.
         ground_height: z of the ground plane [m].
@@ -56,11 +58,15 @@ class RigidModel:
         """Number of applied forces A."""
         return len(self.force_body)
 
-    @property
+    @cached_property
     def point(self) -> np.ndarray:
-        """All contact points in a row, [max(P, 1), 3] float64, m."""
-        points = np.concatenate([np.reshape(p, (-1, 3)) for p in self.contact_points])
-        return points if len(points) else np.zeros((1, 3))
+        """All contact points in a row, [max(P, 1), 4 or 8] float64, see ``ti_sim.shapes.contact_points.point_table``."""
+        return point_table(self.contact_points)
+
+    @property
+    def turning(self) -> bool:
+        """Whether there are rims or patches among the contact points."""
+        return self.point.shape[1] > BALL_SIZE
 
     @property
     def point_start(self) -> np.ndarray:
@@ -91,7 +97,7 @@ class RigidInputs:
         body_inertia: [B, N, 3, 3] about the centre of mass in the body frame [kg m2]; its adjoint is that of nine
             independent numbers.
         body_material: [B, N, 4] contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction
-            coefficient mu [1], per contact point.
+            coefficient mu [1], per contact point (per m2 of a patch).
         gravity: [B, 3] m/s2.
         body_force: [B, max(A, 1), 3] applied forces, world frame [N].
         force_point: [B, max(A, 1), 3] their points of attack relative to the centre of mass, body frame [m].

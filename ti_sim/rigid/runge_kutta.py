@@ -27,14 +27,14 @@ from ti_sim.rigid.dynamics import (
 @ti.func
 def rates(
     x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-    point: ti.template(), first, last,
+    turning: ti.template(), point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
     driven: ti.template(), body_wrench: ti.template(), drag, substeps,
 ):  # fmt: skip
     """Time derivatives (x', q', v', L') at one stage; q may be off unit length by rounding and stage error."""
     rotation = rotation_matrix(q.normalized())
     w = angular_velocity(rotation, inverse_inertia, momentum)
-    force, torque = contact_load(x, rotation, v, w, material, dt, ground, point, first, last)
+    force, torque = contact_load(x, rotation, v, w, material, dt, ground, turning, point, first, last)
     applied, applied_torque = applied_load(
         rotation, b, n, step, body_force, force_point, force_window, force_count
     )
@@ -51,7 +51,7 @@ def rates(
 def rates_adjoint(
     x, q, v, momentum, x_rate_bar, q_rate_bar, v_rate_bar, momentum_rate_bar,
     mass, inverse_inertia, material, dt, ground, b, n, step,
-    point: ti.template(), first, last,
+    turning: ti.template(), point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
     driven: ti.template(), body_wrench: ti.template(), drag, substeps,
     body_force_bar: ti.template(), force_point_bar: ti.template(), body_wrench_bar: ti.template(),
@@ -68,7 +68,7 @@ def rates_adjoint(
     w_bar, q_bar = quaternion_rate_adjoint(w, q, q_rate_bar)
     force_bar = v_rate_bar / mass
     z_bar, rotation_bar, v_bar, contact_w_bar, material_bar, work = contact_load_adjoint(
-        x, rotation, v, w, material, dt, ground, force_bar, momentum_rate_bar, point, first, last
+        x, rotation, v, w, material, dt, ground, force_bar, momentum_rate_bar, turning, point, first, last
     )
     applied_bar, applied_work = applied_load_adjoint(
         rotation, b, n, step, force_bar, momentum_rate_bar,
@@ -97,7 +97,7 @@ def rates_adjoint(
 @ti.func
 def runge_kutta_step(
     x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-    point: ti.template(), first, last,
+    turning: ti.template(), point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
     driven: ti.template(), body_wrench: ti.template(), drag, substeps,
 ):  # fmt: skip
@@ -107,7 +107,8 @@ def runge_kutta_step(
     for stage in range(4):
         x_rate, q_rate, v_rate, l_rate = rates(
             xs, qs, vs, ls, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-            point, first, last, body_force, force_point, force_window, force_count, driven, body_wrench, drag, substeps,
+            turning, point, first, last, body_force, force_point, force_window, force_count,
+            driven, body_wrench, drag, substeps,
         )  # fmt: skip
         weight, ahead = stage_weight(stage), dt * stage_ahead(stage)
         x_sum += weight * x_rate
@@ -141,7 +142,7 @@ def stage_ahead(stage):
 @ti.func
 def stage_state(
     stage, x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-    point: ti.template(), first, last,
+    turning: ti.template(), point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
     driven: ti.template(), body_wrench: ti.template(), drag, substeps,
 ):  # fmt: skip
@@ -151,7 +152,8 @@ def stage_state(
     for earlier in range(stage):
         x_rate, q_rate, v_rate, l_rate = rates(
             xs, qs, vs, ls, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-            point, first, last, body_force, force_point, force_window, force_count, driven, body_wrench, drag, substeps,
+            turning, point, first, last, body_force, force_point, force_window, force_count,
+            driven, body_wrench, drag, substeps,
         )  # fmt: skip
         q_sum += stage_weight(earlier) * q_rate
         ahead = dt * stage_ahead(earlier)
@@ -163,7 +165,7 @@ def stage_state(
 def runge_kutta_step_adjoint(
     x, q, v, momentum, x_bar, q_bar, v_bar, momentum_bar,
     mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-    point: ti.template(), first, last,
+    turning: ti.template(), point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
     driven: ti.template(), body_wrench: ti.template(), drag, substeps,
     body_force_bar: ti.template(), force_point_bar: ti.template(), body_wrench_bar: ti.template(),
@@ -175,7 +177,8 @@ def runge_kutta_step_adjoint(
     """
     _x, _q, _v, _l, q_sum = stage_state(
         4, x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-        point, first, last, body_force, force_point, force_window, force_count, driven, body_wrench, drag, substeps,
+        turning, point, first, last, body_force, force_point, force_window, force_count,
+        driven, body_wrench, drag, substeps,
     )  # fmt: skip
     q_end_bar = normalized_adjoint(q + dt * q_sum, q_bar)
     x_total, q_total, v_total, l_total = x_bar, q_end_bar, v_bar, momentum_bar
@@ -189,7 +192,8 @@ def runge_kutta_step_adjoint(
     while stage >= 0:
         xs, qs, vs, ls, _sum = stage_state(
             stage, x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-            point, first, last, body_force, force_point, force_window, force_count, driven, body_wrench, drag, substeps,
+            turning, point, first, last, body_force, force_point, force_window, force_count,
+            driven, body_wrench, drag, substeps,
         )  # fmt: skip
         weight, ahead = dt * stage_weight(stage), dt * stage_ahead(stage)
         v_rate_bar = weight * v_bar + ahead * vs_bar
@@ -198,7 +202,8 @@ def runge_kutta_step_adjoint(
             weight * x_bar + ahead * xs_bar, weight * q_end_bar + ahead * qs_bar, v_rate_bar,
             weight * momentum_bar + ahead * ls_bar,
             mass, inverse_inertia, material, dt, ground, b, n, step,
-            point, first, last, body_force, force_point, force_window, force_count, driven, body_wrench, drag, substeps,
+            turning, point, first, last, body_force, force_point, force_window, force_count,
+            driven, body_wrench, drag, substeps,
             body_force_bar, force_point_bar, body_wrench_bar,
         )  # fmt: skip
         gravity_bar += v_rate_bar

@@ -204,7 +204,7 @@ class RigidSolver:
         tables = self._tables(inputs.body_mass)
         run = element_plan.advance if self.plan(inputs.world_count) == "element" else world_plan.advance
         run(*_views(
-            self.settings.integrator == "rk4", self.model.driven, source, source_slot, states, store_every,
+            self.settings.integrator == "rk4", self.model.driven, self.model.turning, source, source_slot, states, store_every,
             body_q, body_qd, int(write_frames), diverged,
             inputs.body_mass, inputs.body_inertia, inputs.body_material, inputs.gravity, inputs.body_force,
             inputs.force_point, *_driving(inputs), *self._table_arguments(tables, run is element_plan.advance),
@@ -234,7 +234,7 @@ class RigidSolver:
         frames = (rollout.diverged_step, state_bar, body_q_bar, body_qd_bar)
         if not element:
             arguments = (kept, states, every, int(recompute), *frames, *bodies, steps, self.settings.substeps)
-            world_plan.advance_adjoint(*_views(rk4, self.model.driven, *arguments))
+            world_plan.advance_adjoint(*_views(rk4, self.model.driven, self.model.turning, *arguments))
             return
         for first in reversed(range(0, steps, every)):
             count = min(every, steps - first)
@@ -244,7 +244,7 @@ class RigidSolver:
                     rollout.diverged_step, first, count,
                 )  # fmt: skip
             arguments = (states, *frames, *bodies, first, count, self.settings.substeps)
-            element_plan.advance_adjoint(*_views(rk4, self.model.driven, *arguments))
+            element_plan.advance_adjoint(*_views(rk4, self.model.driven, self.model.turning, *arguments))
 
     def _tables(self, like: Array) -> ModelArrays:
         key = f"{type(like)} {getattr(like, 'device', '')} {like.dtype}"

@@ -37,7 +37,7 @@ _SUM_STEPS = 128
 @ti.func
 def step_state(
     rk4: ti.template(), x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-    point: ti.template(), first, last,
+    turning: ti.template(), point: ti.template(), first, last,
     body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
     driven: ti.template(), body_wrench: ti.template(), drag, substeps,
 ):  # fmt: skip
@@ -45,12 +45,13 @@ def step_state(
     if ti.static(rk4):
         x, q, v, momentum = runge_kutta_step(
             x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-            point, first, last, body_force, force_point, force_window, force_count, driven, body_wrench, drag, substeps,
+            turning, point, first, last, body_force, force_point, force_window, force_count,
+            driven, body_wrench, drag, substeps,
         )  # fmt: skip
     else:
         rotation = rotation_matrix(q)
         w = angular_velocity(rotation, inverse_inertia, momentum)
-        force, torque = contact_load(x, rotation, v, w, material, dt, ground, point, first, last)
+        force, torque = contact_load(x, rotation, v, w, material, dt, ground, turning, point, first, last)
         if force_count > 0:
             applied, applied_torque = applied_load(
                 rotation, b, n, step, body_force, force_point, force_window, force_count
@@ -69,7 +70,7 @@ def step_state(
 
 @ti.kernel
 def advance(
-    rk4: ti.template(), driven: ti.template(),
+    rk4: ti.template(), driven: ti.template(), turning: ti.template(),
     source: ti.types.ndarray(), source_slot: int, states: ti.types.ndarray(), store_every: int,
     body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), write_frames: int, diverged_step: ti.types.ndarray(),
     body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
@@ -106,7 +107,7 @@ def advance(
                 step = first_step + done
                 x, q, v, momentum = step_state(
                     rk4, x, q, v, momentum, mass, inverse_inertia, material, g, dt, ground, b, n, step,
-                    point, first, last, body_force, force_point, force_window, force_count,
+                    turning, point, first, last, body_force, force_point, force_window, force_count,
                     driven, body_wrench, drag, substeps,
                 )  # fmt: skip
                 done += 1
@@ -130,7 +131,7 @@ def advance(
 
 @ti.kernel
 def advance_adjoint(
-    rk4: ti.template(), driven: ti.template(),
+    rk4: ti.template(), driven: ti.template(), turning: ti.template(),
     kept: ti.types.ndarray(), states: ti.types.ndarray(), every: int, recompute: int,
     diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
@@ -182,7 +183,7 @@ def advance_adjoint(
                             x, q, v, momentum = step_state(
                                 rk4, x, q, v, momentum, mass, inverse_inertia, material, g, dt, ground,
                                 b, n, segment * every + k,
-                                point, first, last, body_force, force_point, force_window, force_count,
+                                turning, point, first, last, body_force, force_point, force_window, force_count,
                                 driven, body_wrench, drag, substeps,
                             )  # fmt: skip
                             store_state(states, b, k + 1, n, x, q, v, momentum)
@@ -203,7 +204,7 @@ def advance_adjoint(
                         runge_kutta_step_adjoint(
                         x, q, v, momentum, x_bar, q_bar, v_bar, momentum_bar,
                         mass, inverse_inertia, material, g, dt, ground, b, n, step,
-                        point, first, last, body_force, force_point, force_window, force_count,
+                        turning, point, first, last, body_force, force_point, force_window, force_count,
                         driven, body_wrench, drag, substeps, body_force_bar, force_point_bar, body_wrench_bar,
                     ))  # fmt: skip
                     mass_bar += m_bar
@@ -221,7 +222,7 @@ def advance_adjoint(
                     g_bar += dt * v_bar
                     force_bar, torque_bar = dt / mass * v_bar, dt * momentum_bar
                     z_bar, contact_rotation_bar, contact_v_bar, w_bar, theta_bar, work = contact_load_adjoint(
-                        x, rotation, v, w, material, dt, ground, force_bar, torque_bar, point, first, last
+                        x, rotation, v, w, material, dt, ground, force_bar, torque_bar, turning, point, first, last
                     )
                     rotation_bar += contact_rotation_bar
                     if force_count > 0:

@@ -3,7 +3,7 @@
 from ti_sim.shapes.mass import MassProperties, check_inertia, check_mass
 from ti_sim.shapes.mesh import Mesh
 from ti_sim.shapes.primitives import Box, Capsule, Cone, Cylinder, Sphere
-from ti_sim.shapes.shape import Shape, contact_points, mass_properties
+from ti_sim.shapes.shape import Shape, collision_corners, contact_points, mass_properties
 from ti_sim.shapes.surface import TriangleMesh
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "TriangleMesh",
     "check_inertia",
     "check_mass",
+    "collision_corners",
     "contact_points",
     "mass_properties",
 ]

@@ -32,8 +32,8 @@ class Mesh(Shape):
         faces: [F, 3] integers, counter-clockwise seen from outside.
         scale: metres per unit of the file or the vertices.
         collision: where the contact points come from, in the same frame as this mesh: a file (same ``scale``; it need
-            not be closed), another shape (in m, placed by its own frame), or None for this mesh itself. Other bodies meet
-            this mesh, or the other shape.
+            not be closed), another shape (in m, placed by its own frame, and touching the ground as that shape does), or None for
+            this mesh itself. Other bodies meet this mesh, or the other shape.
         field_cells: cells along the longest side of the grid on which the distance to the surface is held, by which other
             bodies meet it; None for a usual choice (see ``distance.sample_shape``).
 
@@ -49,7 +49,7 @@ class Mesh(Shape):
     collision: str | Path | Shape | None = None
     field_cells: Annotated[int, Rule(whole=True, least=4, most=512)] | None = None
     _surface: TriangleMesh = field(init=False, repr=False)
-    _collision_vertices: np.ndarray = field(init=False, repr=False)
+    _collision_surface: TriangleMesh = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         name = self._name()
@@ -60,15 +60,19 @@ class Mesh(Shape):
         check_solid(surface.vertices, surface.faces, name)
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "_surface", surface)
-        object.__setattr__(self, "_collision_vertices", self._read_collision(surface, scale, name))
+        object.__setattr__(self, "_collision_surface", self._read_collision(surface, scale, name))
 
     def surface(self) -> TriangleMesh:
         """The mesh in its own frame: the file's axes and origin, in m."""
         return self._surface.transformed()
 
-    def collision_vertices(self) -> np.ndarray:
-        """Vertices [V, 3] of the collision mesh that its faces use, m, in the mesh's own frame."""
-        return self._collision_vertices.copy()
+    def collision_surface(self) -> TriangleMesh:
+        """The collision mesh in the mesh's own frame."""
+        return self._collision_surface.transformed()
+
+    def touching(self) -> np.ndarray:
+        """The vertices of its collision mesh, or what its collision shape touches with."""
+        return self.collision.touching() if isinstance(self.collision, Shape) else super().touching()
 
     def _name(self) -> str:
         if self.path is not None:
@@ -87,15 +91,20 @@ class Mesh(Shape):
         check_arrays(vertices, faces, name)
         return ungrouped_mesh(vertices, faces)
 
-    def _read_collision(self, surface: TriangleMesh, scale: float, name: str) -> np.ndarray:
+    def _read_collision(self, surface: TriangleMesh, scale: float, name: str) -> TriangleMesh:
         if isinstance(self.collision, Shape):
-            return self.collision.collision_vertices()
+            return self.collision.collision_surface()
         if self.collision is None:
-            return surface.vertices[np.unique(surface.faces)]
+            return _used(surface)
         if not isinstance(self.collision, str | Path):
             raise UserError(f"{name}: collision is {type(self.collision).__name__}: give a file or a shape")
-        collision = read_mesh_file(Path(self.collision))
-        return scale * collision.vertices[np.unique(collision.faces)]
+        return _used(read_mesh_file(Path(self.collision))).transformed(scale=scale)
+
+
+def _used(mesh: TriangleMesh) -> TriangleMesh:
+    """The geometry of a mesh without the vertices that no face uses."""
+    used, index = np.unique(mesh.faces, return_inverse=True)
+    return ungrouped_mesh(mesh.vertices[used], index.reshape(-1, 3))
 
 
 def read_mesh_file(path: Path) -> TriangleMesh:

@@ -1,6 +1,7 @@
 """Boxes and round shapes, all as closed triangle meshes. Lengths in m; every axis of revolution is z.
 
-The triangles of round shapes are inscribed: they are what is seen. Mass, centre of mass and inertia are those of the round body.
+The triangles of round shapes are inscribed: they are what is seen. Mass, centre of mass, inertia and where they touch the ground
+are those of the round body.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Annotated
 import numpy as np
 
 from ti_sim.base.rules import Positive, Rule, checked
+from ti_sim.shapes.contact_points import balls, rim
 from ti_sim.shapes.mass import MassProperties
 from ti_sim.shapes.shape import Shape
 from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
@@ -79,6 +81,10 @@ class Sphere(_Sized):
             vertices, faces = _subdivided(vertices, faces)
         return ungrouped_mesh(self.radius * vertices, faces, uv=sphere_uv(vertices[faces]))
 
+    def touching(self) -> np.ndarray:
+        """The ball."""
+        return balls(np.zeros((1, 3)), self.radius)
+
     def solid(self) -> MassProperties:
         """The ball: I = 2/5 m r2."""
         volume = 4.0 / 3.0 * math.pi * self.radius**3
@@ -106,6 +112,10 @@ class Capsule(_Sized):
         angles = np.linspace(0.0, 0.5 * np.pi, max(2, self.sections // 4) + 1)
         rho, z = self.radius * np.sin(angles), 0.5 * self.length + self.radius * np.cos(angles)
         return _revolved(np.concatenate([rho, rho[::-1]])[1:-1], np.concatenate([-z, z[::-1]]), self.sections)
+
+    def touching(self) -> np.ndarray:
+        """The balls at its two ends."""
+        return balls(0.5 * self.length * np.array([(0.0, 0.0, -1.0), (0.0, 0.0, 1.0)]), self.radius)
 
     def solid(self) -> MassProperties:
         """The capsule: a cylinder, and two half balls with their centres of mass 3/8 r beyond its ends."""
@@ -135,6 +145,11 @@ class Cylinder(_Sized):
         low, high = -0.5 * self.height, 0.5 * self.height
         return _revolved(np.full(2, self.radius), np.array([low, low, high, high]), self.sections)
 
+    def touching(self) -> np.ndarray:
+        """The rims of its two ends."""
+        ends = 0.5 * self.height * np.array([(0.0, 0.0, -1.0), (0.0, 0.0, 1.0)])
+        return np.concatenate([rim(end, self.radius, np.array([0.0, 0.0, 1.0])) for end in ends])
+
     def solid(self) -> MassProperties:
         """The cylinder: I = m r2 / 2 about its axis, m (3 r2 + h2) / 12 across."""
         r, h = self.radius, self.height
@@ -160,6 +175,11 @@ class Cone(_Sized):
     def surface(self) -> TriangleMesh:
         """The pyramid over an inscribed regular polygon; the base is a fan about its centre."""
         return _revolved(np.full(1, self.radius), np.array([0.0, 0.0, self.height]), self.sections)
+
+    def touching(self) -> np.ndarray:
+        """The rim of its base, and its tip."""
+        tip = balls(np.array([(0.0, 0.0, self.height)]))
+        return np.concatenate([rim(np.zeros(3), self.radius, np.array([0.0, 0.0, 1.0])), tip])
 
     def solid(self) -> MassProperties:
         """The cone, its centre of mass a quarter of the height above the base: I = 3/10 m r2 and 3/80 m (4 r2 + h2)."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ti_sim.shapes.contact_points import balls, patches, placed
 from ti_sim.shapes.mass import MassProperties, integrate_surface
 from ti_sim.shapes.surface import TriangleMesh, merge_vertices
 
@@ -29,9 +30,16 @@ class Shape(ABC):
         """
         return integrate_surface(self.surface())
 
-    def collision_vertices(self) -> np.ndarray:
-        """Vertices [V, 3] of the collision mesh, m, in the shape's own frame; not merged."""
-        return self.surface().vertices
+    def collision_surface(self) -> TriangleMesh:
+        """The collision mesh in the shape's own frame, vertices in m, each used by a face; it need not be closed."""
+        return self.surface()
+
+    def touching(self) -> np.ndarray:
+        """Where it touches a plane, rows [P, POINT_SIZE] (see ``contact_points``) in the shape's own frame.
+
+        The merged vertices of its collision mesh, unless the shape is a round one.
+        """
+        return balls(merge_vertices(self.collision_surface().vertices)[0])
 
     def mesh(self) -> TriangleMesh:
         """The render mesh: vertices [V, 3] float64 in m relative to the CENTRE OF MASS, axes of the own frame."""
@@ -57,15 +65,26 @@ def mass_properties(shape: Shape) -> MassProperties:
     return shape.solid()
 
 
-def contact_points(shape: Shape) -> np.ndarray:
-    """The points at which a shape can touch: the merged vertices of its collision mesh.
+def contact_points(shape: Shape, *, per_area: bool = False) -> np.ndarray:
+    """Where a shape touches a plane.
+
+    Spheres, capsules, cylinders and cones touch as the round bodies that they are; all others with the merged vertices of their
+    collision mesh, distinct within 1e-9 of its extent, in the order in which they first appear there.
 
     Args:
         shape: any shape.
+        per_area: whether contact numbers are meant per area. Every shape then touches with the vertices of its collision mesh,
+            round ones too, and each stands for its share of the surface.
 
     Returns:
-        [P, 3] float64, m, relative to the centre of mass of the solid that has the mass (the render mesh), distinct
-        within 1e-9 of the collision mesh's extent, in the order in which they first appear in the collision mesh.
+        [P, POINT_SIZE] float64 rows (module ``ti_sim.shapes.contact_points``), relative to the centre of mass of the solid that
+        has the mass (the render mesh).
     """
-    points, _ = merge_vertices(shape.collision_vertices())
+    rows = patches(shape.collision_surface()) if per_area else shape.touching()
+    return placed(rows, np.eye(3), -mass_properties(shape).centre_of_mass)
+
+
+def collision_corners(shape: Shape) -> np.ndarray:
+    """The merged vertices [P, 3] of a shape's collision mesh relative to the centre of mass [m]: a mesh's corners for others."""
+    points, _ = merge_vertices(shape.collision_surface().vertices)
     return points - mass_properties(shape).centre_of_mass

@@ -111,6 +111,18 @@ def merge_vertices(vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return vertices[first[by_appearance]], rank[inverse.reshape(-1)]
 
 
+def vertex_areas(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    """[V] m2: a third of the area of every triangle about a vertex.
+
+    Args:
+        vertices: [V, 3] m.
+        faces: [F, 3] integers.
+    """
+    a, b, c = np.moveaxis(vertices[faces], 1, 0)
+    share = np.linalg.norm(np.cross(b - a, c - a), axis=1) / 6.0
+    return np.bincount(faces.ravel(), weights=np.repeat(share, 3), minlength=len(vertices))
+
+
 def smooth_groups(vertices: np.ndarray, faces: np.ndarray, *, crease_angle: float | None = None) -> np.ndarray:
     """Which corners of a mesh share a normal when it is shaded smoothly.
 

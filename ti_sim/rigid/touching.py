@@ -1,0 +1,124 @@
+"""Where a body's contact points are, and which share of the contact numbers each has, with adjoints (Taichi functions).
+
+The rows of points are described in ``ti_sim.shapes.contact_points``. ``turning`` says, while a kernel is compiled, whether there
+are rims or patches, whose place or share depends on how their axis stands; without any, only the first four columns are read.
+"""
+
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec2, vec3
+from ti_sim.shapes.contact_points import KIND, PATCH, RADIUS, RIM, VECTOR
+
+# Sine of a rim's tilt below which its lowest point has no place of its own: the four points then are fixed to the body.
+_UPRIGHT = 1e-6
+
+
+@ti.func
+def point_position(point: ti.template(), p):
+    """Position of a point in the body [m]: of a vertex, or of the centre of a ball or rim."""
+    return vec3(point[p, 0], point[p, 1], point[p, 2])
+
+
+@ti.func
+def point_vector(point: ti.template(), p):
+    """Axis of a rim or area vector of a patch, in the body."""
+    return vec3(point[p, VECTOR], point[p, VECTOR + 1], point[p, VECTOR + 2])
+
+
+@ti.func
+def contact_height(turning: ti.template(), point: ti.template(), p, rotation):
+    """Height of the place where point p touches above the centre that its position counts from [m]."""
+    height = rotation[2, 0] * point[p, 0] + rotation[2, 1] * point[p, 1] + rotation[2, 2] * point[p, 2] - point[p, RADIUS]
+    if ti.static(turning):
+        quarter = ti.cast(point[p, KIND], int) - RIM
+        if quarter >= 0 and quarter < 4:
+            height += point[p, RADIUS] * (1 + rim_direction(rotation @ point_vector(point, p), quarter).z)
+    return height
+
+
+@ti.func
+def contact_arm(turning: ti.template(), point: ti.template(), p, rotation):
+    """Where point p touches.
+
+    Args:
+        turning: whether there are rims or patches.
+        point: [P, 4 or 8] rows.
+        p: number of the point.
+        rotation: of the body.
+
+    Returns:
+        (arm from the centre that positions count from to the place that touches, world axes [m]; share of the contact numbers:
+        1, or the area of a patch that faces the plane [m2]).
+    """
+    arm, share = rotation @ point_position(point, p), 1.0
+    down = vec3(0.0, 0.0, -1.0)
+    if ti.static(turning):
+        kind = ti.cast(point[p, KIND], int)
+        if kind == PATCH:
+            share = ti.max(0.0, -(rotation @ point_vector(point, p)).z)
+        elif kind >= RIM:
+            down = rim_direction(rotation @ point_vector(point, p), kind - RIM)
+    return arm + point[p, RADIUS] * down, share
+
+
+@ti.func
+def contact_vector_adjoint(point: ti.template(), p, rotation, arm_bar, share_bar):
+    """Adjoint of ``contact_arm`` through the axis of a rim or the area of a patch, in world axes; zero for a ball.
+
+    What goes through the position of the point is ``arm_bar`` itself.
+    """
+    vector_bar = vec3(0.0)
+    kind = ti.cast(point[p, KIND], int)
+    if kind == PATCH:
+        if (rotation @ point_vector(point, p)).z < 0:
+            vector_bar.z = -share_bar
+    elif kind >= RIM:
+        axis = rotation @ point_vector(point, p)
+        vector_bar = rim_direction_adjoint(axis, kind - RIM, point[p, RADIUS] * arm_bar)
+    return vector_bar
+
+
+@ti.func
+def heading_of(axis):
+    """Unit vector along the horizontal part of an axis, and that part's length; x where the axis is upright."""
+    sine, heading = ti.sqrt(axis.x * axis.x + axis.y * axis.y), vec2(1.0, 0.0)
+    if sine > _UPRIGHT:
+        heading = vec2(axis.x, axis.y) / sine
+    return heading, sine
+
+
+@ti.func
+def rim_direction(axis, quarter):
+    """Unit vector from the centre of a rim to its lowest point, or to the point quarter * 90 degrees further.
+
+    With h along the horizontal part of the axis a, the lowest point is along (a_z h, -a.h), and the one at right angles to it
+    along k = (-h_y, h_x), whose height -k.a a_z is zero. Where the axis is upright, h is fixed, and these are the directions of
+    points that are fixed to the body, to first order in its tilt.
+    """
+    h, _sine = heading_of(axis)
+    result = vec3(axis.z * h.x, axis.z * h.y, -(h.x * axis.x + h.y * axis.y))
+    if quarter == 1 or quarter == 3:
+        result = vec3(-h.y, h.x, (h.y * axis.x - h.x * axis.y) * axis.z)
+    if quarter >= 2:
+        result = -result
+    return result
+
+
+@ti.func
+def rim_direction_adjoint(axis, quarter, direction_bar):
+    """Adjoint of ``rim_direction``: that of the axis."""
+    h, sine = heading_of(axis)
+    bar = direction_bar
+    if quarter >= 2:
+        bar = -bar
+    axis_bar, h_bar = vec3(0.0), vec2(0.0)
+    if quarter == 1 or quarter == 3:
+        lift = h.y * axis.x - h.x * axis.y
+        axis_bar = bar.z * vec3(h.y * axis.z, -h.x * axis.z, lift)
+        h_bar = vec2(bar.y - axis.y * axis.z * bar.z, axis.x * axis.z * bar.z - bar.x)
+    else:
+        axis_bar = vec3(-h.x * bar.z, -h.y * bar.z, h.x * bar.x + h.y * bar.y)
+        h_bar = vec2(axis.z * bar.x - axis.x * bar.z, axis.z * bar.y - axis.y * bar.z)
+    if sine > _UPRIGHT:
+        turned = (h_bar - h * h.dot(h_bar)) / sine
+        axis_bar += vec3(turned.x, turned.y, 0.0)
+    return axis_bar

@@ -1,0 +1,94 @@
+"""Points at which bodies touch a plane: rows of numbers that solvers read.
+
+A point is one of three kinds:
+
+- a ball: a vertex (radius 0), the centre of a sphere, the end of a capsule's axis. Its lowest point touches;
+- a quarter of a rim: one of four points of a circle, the end of a cylinder or the base of a cone, at the angle of the circle's
+  lowest point and a quarter, a half and three quarters of a turn further. A cylinder that lies rolls on the lowest points of its
+  ends, one that stands rests on all eight quarters' lower four, and because the sum of forces that grow linearly with depth over
+  four such points is the same at every angle, nothing jumps where the lowest point goes around the rim;
+- a patch: a vertex that stands for a share of the surface, with the area vector of a third of each face about it. Where the
+  contact numbers are per area, the part of that area that faces the plane multiplies them. The sum over a closed surface is the
+  integral of the pressure over the submerged part (for the stiffness alone: its volume), however fine the mesh.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ti_sim.shapes.surface import TriangleMesh, merge_vertices
+
+# Columns of a point's row, and how many of them a model of balls alone has.
+POSITION = 0  # 3, relative to the centre of mass, body axes [m]
+RADIUS = 3  # of a ball or rim [m]
+KIND = 4
+VECTOR = 5  # 3, body axes: unit axis of a rim; area vector of a patch [m2], out of the body
+POINT_SIZE = 8
+BALL_SIZE = 4
+
+# Kinds. The four quarters of a rim are RIM to RIM + 3.
+BALL, RIM, PATCH = 0, 1, 5
+
+
+def balls(centers: np.ndarray, radius: float = 0.0) -> np.ndarray:
+    """Rows [P, POINT_SIZE] of vertices, or of balls about ``centers`` [P, 3] m."""
+    rows = np.zeros((len(centers), POINT_SIZE))
+    rows[:, POSITION : POSITION + 3] = centers
+    rows[:, RADIUS] = radius
+    return rows
+
+
+def rim(center: np.ndarray, radius: float, axis: np.ndarray) -> np.ndarray:
+    """Rows [4, POINT_SIZE] of a circle about ``center`` [3] m in the plane at right angles to the unit vector ``axis`` [3]."""
+    rows = balls(np.tile(center, (4, 1)), radius)
+    rows[:, KIND] = RIM + np.arange(4)
+    rows[:, VECTOR:] = axis
+    return rows
+
+
+def patches(surface: TriangleMesh) -> np.ndarray:
+    """Rows [P, POINT_SIZE] of a surface's merged vertices, each with a third of the area of every face about it.
+
+    Args:
+        surface: looking outwards; m.
+    """
+    points, index = merge_vertices(surface.vertices)
+    a, b, c = np.moveaxis(surface.vertices[surface.faces], 1, 0)
+    area = np.zeros_like(points)
+    np.add.at(area, index[surface.faces], (np.cross(b - a, c - a) / 6.0)[:, None])
+    rows = balls(points)
+    rows[:, KIND] = PATCH
+    rows[:, VECTOR:] = area
+    return rows[np.unique(index[surface.faces])]
+
+
+def largest_share(rows: np.ndarray) -> float:
+    """Factor of the contact numbers of a body that touches a plane with its largest side.
+
+    It is 1 for points; of patches the largest area that they show in one of six directions [m2].
+    """
+    patch = rows[rows[:, KIND] == PATCH, VECTOR:]
+    sides = [np.maximum(0.0, sign * patch[:, axis]).sum() for axis in range(3) for sign in (-1.0, 1.0)]
+    return float(max(sides)) if len(patch) else 1.0
+
+
+def placed(rows: np.ndarray, rotation: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """The same points turned by a rotation matrix [3, 3] and then moved by ``offset`` [3] m."""
+    moved = rows.copy()
+    moved[:, POSITION : POSITION + 3] = rows[:, POSITION : POSITION + 3] @ rotation.T + offset
+    moved[:, VECTOR:] = rows[:, VECTOR:] @ rotation.T
+    return moved
+
+
+def point_table(points: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Points of several bodies in a row, as kernels read them.
+
+    Args:
+        points: for each body [P, 3] positions of vertices, or rows [P, POINT_SIZE].
+
+    Returns:
+        [max(P, 1), BALL_SIZE] float64 where all are balls, else [P, POINT_SIZE].
+    """
+    rows = [np.asarray(given, dtype=np.float64).reshape(len(given), -1) for given in points if len(given)]
+    table = np.concatenate([balls(given) if given.shape[1] == 3 else given for given in rows] or [np.zeros((1, POINT_SIZE))])
+    return table if (table[:, KIND] != BALL).any() else np.ascontiguousarray(table[:, :BALL_SIZE])
