@@ -35,6 +35,7 @@ from risp_torch import (
 from risp_torch.__main__ import main
 from risp_torch.dataset.plan import Plan
 from risp_torch.dataset.settings import DatasetSettings
+from risp_torch.scene.deformation import deformable_inputs
 from risp_torch.scene.simulation import deformable_step_warnings
 from risp_torch.state_heads import SensorHead, head_from_json
 from ti_sim.meshes import SheetMesh, box_hexes, box_tets, sheet_grid
@@ -163,6 +164,19 @@ def test_gradients_of_a_film_by_every_number() -> None:
     for name, gradient, difference in zip(CHECKED, gradients, differences.tolist(), strict=True):
         assert abs(difference) > 1e-8, f"{name} moves nothing"
         assert float(gradient) == pytest.approx(difference, rel=2e-4, abs=2e-9), name
+
+
+def test_loads_are_shared_out_whole() -> None:
+    """The parts of a load add up to its force, whoever else pulls at the same particles; one for each particle stays whole."""
+    scene, each = empty_scene(), 0.1 * np.arange(FRAMES * 6.0).reshape(FRAMES, 2, 3)
+    scene.add_cloth("cloth", mesh=STRIP, material=TIGHT, density=0.3)
+    scene.add_load("push", body="cloth", where=[1, 2, 4], force=(0.3, -0.6, 0.9))
+    scene.add_load("pull", body="cloth", where=[4, 2], force=0.5, direction=(0, 0, 2))
+    scene.add_load("each", body="cloth", where=[0, 4], force=each)
+    load = deformable_inputs(scene.deformables, scene.loads, scene.table.values(), frames=FRAMES).load[0].numpy()
+    np.testing.assert_allclose(load[:, 1], np.tile([0.1, -0.2, 0.3], (FRAMES, 1)), rtol=1e-14)
+    np.testing.assert_allclose(load[:, 2], np.tile([0.1, -0.2, 0.55], (FRAMES, 1)), rtol=1e-14)
+    np.testing.assert_allclose(load[:, [0, 3]], each + [[0.0, 0.0, 0.0], [0.1, -0.2, 0.55]], rtol=1e-14)
 
 
 def test_an_elastic_box_looks_like_a_rigid_one() -> None:
