@@ -11,8 +11,8 @@ import numpy as np
 from risp_torch.robot_files.left_out import LeftOut
 from risp_torch.robot_files.xml_elements import parse_xml
 from ti_sim.base.errors import UserError
-from ti_sim.shapes.mesh import read_mesh_file
-from ti_sim.shapes.surface import TriangleMesh
+from ti_sim.shapes.mesh import HUGE, read_mesh_file
+from ti_sim.shapes.surface import TriangleMesh, extent
 
 _PACKAGE_SCHEMES = ("package", "model")
 
@@ -48,6 +48,9 @@ class MeshFiles:
                 self._left_out.add(f"a texture is not used: {self._read[path].texture_fault}", f"mesh file {path.name}")
         mesh = self._read[path]
         scaled = dataclasses.replace(mesh, vertices=mesh.vertices * scale)
+        if (scale == 1.0).all() and extent(scaled.vertices) > HUGE:
+            what = f"a mesh {extent(scaled.vertices):.3g} m across, whose numbers may be millimetres, is used as it is"
+            self._left_out.add(what, f"mesh file {path.name}")
         if np.prod(scale) > 0:
             return scaled
         uv = None if mesh.uv is None else np.ascontiguousarray(mesh.uv[:, ::-1])

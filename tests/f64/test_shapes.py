@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import importlib.util
+import warnings
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +15,7 @@ import trimesh
 from PIL import Image
 
 from ti_sim.base.errors import UserError
+from ti_sim.meshes.files import read_sheet_mesh, read_solid_mesh
 from ti_sim.shapes import (
     Box,
     Capsule,
@@ -26,6 +31,7 @@ from ti_sim.shapes import (
 )
 from ti_sim.shapes.contact_points import largest_share, placed
 from ti_sim.shapes.mass import integrate_surface
+from ti_sim.shapes.overlap import volume_counted_wrongly
 from ti_sim.shapes.surface import check_solid, merge_vertices, smooth_groups
 
 ASSETS = Path(__file__).parents[2] / "scenes" / "assets"
@@ -507,3 +513,71 @@ def test_assets_are_what_their_script_makes(tmp_path):
     directions = Sphere(1.0).surface().vertices
     reach = directions @ pebble.mesh().vertices.T
     assert np.abs(reach.max(axis=1) + reach.min(axis=1)).max() > 0.02 * 0.08
+
+
+# --- what a mesh file may hide ------------------------------------------------------------------------------------------------
+
+
+def joined(*surfaces) -> dict:
+    starts = np.cumsum([0] + [len(surface.vertices) for surface in surfaces])
+    faces = [surface.faces + start for surface, start in zip(surfaces, starts[:-1], strict=True)]
+    return {"vertices": np.concatenate([surface.vertices for surface in surfaces]), "faces": np.concatenate(faces)}
+
+
+def test_overlapping_parts_are_told_of_with_what_counts_twice():
+    turn = rotation(5)
+    box = Box(0.1, 0.1, 0.1).surface()
+    moved = [box.transformed(offset=np.array(offset)) for offset in ((0.05, 0, 0), (0.1, 0, 0), (0.3, 0, 0))]
+    cavity = Box(0.05, 0.05, 0.05).surface()
+    inside_out = replace(cavity, faces=cavity.faces[:, ::-1].copy())
+
+    def counted_wrongly(*surfaces) -> float:
+        given = joined(*surfaces)
+        points, index = merge_vertices(given["vertices"] @ turn.T)
+        return volume_counted_wrongly(points, index[given["faces"]])
+
+    assert counted_wrongly(box, moved[0]) == pytest.approx(5e-4, rel=0.02)
+    assert counted_wrongly(box, inside_out.transformed(offset=np.array([0.3, 0.0, 0.0]))) == pytest.approx(1.25e-4, rel=0.02)
+    assert counted_wrongly(box, moved[1]) == counted_wrongly(box, moved[2]) == counted_wrongly(box, inside_out) == 0.0
+    for shape in EVERY_SHAPE:
+        points, index = merge_vertices(shape.surface().vertices)
+        assert volume_counted_wrongly(points, index[shape.surface().faces]) == 0.0
+    with pytest.warns(UserWarning, match="cuts itself or has parts that overlap or are inside out: 25 % of its volume"):
+        Mesh(**joined(box, moved[0]))
+    with warnings.catch_warnings(action="error"):
+        Mesh(**joined(box, moved[1]))
+
+
+def test_a_file_in_millimetres_gets_a_remark(tmp_path):
+    ball = Sphere(20.0).surface()
+    trimesh.Trimesh(ball.vertices, ball.faces, process=False).export(tmp_path / "ball.stl")
+    sentence = "is 40 m across: if its numbers are millimetres, read it with scale=0.001"
+    with pytest.warns(UserWarning, match=sentence):
+        Mesh(tmp_path / "ball.stl")
+    with pytest.warns(UserWarning, match=sentence):
+        read_sheet_mesh(tmp_path / "ball.stl")
+    (tmp_path / "rod.tet").write_text("v 0 0 0\nv 40 0 0\nv 0 40 0\nv 0 0 40\nt 0 1 2 3\n")
+    with pytest.warns(UserWarning, match=sentence):
+        read_solid_mesh(tmp_path / "rod.tet")
+    with warnings.catch_warnings(action="error"):
+        Mesh(tmp_path / "ball.stl", scale=1e-3)
+        read_sheet_mesh(tmp_path / "ball.stl", scale=1e-3)
+        read_solid_mesh(tmp_path / "rod.tet", scale=1e-3)
+
+
+def test_packed_files_are_measured_before_they_are_unpacked(tmp_path):
+    box = Box(1.0, 2.0, 3.0).surface()
+    text = trimesh.Trimesh(box.vertices, box.faces, process=False).export(file_type="obj")
+    with zipfile.ZipFile(tmp_path / "box.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("box.obj", text)
+    assert mass_properties(Mesh(tmp_path / "box.zip")).volume == pytest.approx(6.0, rel=1e-7)
+    with zipfile.ZipFile(tmp_path / "bomb.3mf", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("box.obj", text + "#" * 20_000_000)
+    with pytest.raises(UserError, match=r"bomb.3mf holds 0.0\d+ MB that unpack to 20 MB: no mesh packs like that"):
+        Mesh(tmp_path / "bomb.3mf")
+    (tmp_path / "bomb.obj.bz2").write_bytes(bz2.compress(b"#" * 18_000_000))
+    with pytest.raises(UserError, match=r"bomb.obj.bz2 holds .* MB that unpack to more than 17.\d+ MB: no mesh packs like that"):
+        Mesh(tmp_path / "bomb.obj.bz2")
+    (tmp_path / "cut.zip").write_bytes((tmp_path / "box.zip").read_bytes()[:-30])
+    with pytest.raises(UserError, match="cut.zip cannot be read"):
+        Mesh(tmp_path / "cut.zip")

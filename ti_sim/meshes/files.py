@@ -15,7 +15,8 @@ from ti_sim.base.errors import UserError
 from ti_sim.meshes.packages import required
 from ti_sim.meshes.sheet import SheetMesh
 from ti_sim.meshes.solid import SolidMesh, jacobians
-from ti_sim.shapes.mesh import read_mesh_file
+from ti_sim.shapes.archives import check_unpacked_size
+from ti_sim.shapes.mesh import read_mesh_file, warn_of_size
 from ti_sim.shapes.surface import merge_vertices
 
 _MESHIO_KINDS = {"tetra": "tet", "hexahedron": "hex", "tetra10": "tet10"}
@@ -48,11 +49,13 @@ def read_solid_mesh(path: str | Path, *, scale: float = 1.0) -> SolidMesh:
     factor = _scale(scale, name)
     if not path.is_file():
         raise UserError(f"{name} does not exist (looked for {path.resolve()}): check the path")
+    check_unpacked_size(path, name)
     vertices, indices = (_read_tet if path.suffix.lower() == ".tet" else _read_meshio)(path, name)
     if not ((indices >= 0) & (indices < len(vertices))).all():
         return SolidMesh(vertices, indices, name=name)  # raises, with the element's index
     used, compact = np.unique(indices, return_inverse=True)
     vertices, indices = factor * vertices[used], compact.reshape(indices.shape)
+    warn_of_size(vertices, factor, name)
     if (jacobians(vertices, indices) < 0).all():
         indices = indices[:, _MIRRORED[indices.shape[1]]]
     return SolidMesh(vertices, indices, name=name)
@@ -103,6 +106,7 @@ def read_sheet_mesh(path: str | Path, *, scale: float = 1.0) -> SheetMesh:
     name = f"mesh file {path}"
     factor = _scale(scale, name)
     surface = read_mesh_file(path)
+    warn_of_size(factor * surface.vertices, factor, name)
     points, merged = merge_vertices(surface.vertices)
     used, compact = np.unique(merged[surface.faces], return_inverse=True)
     colors = surface.vertex_colors

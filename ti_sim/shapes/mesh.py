@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +12,14 @@ import numpy as np
 
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, Rule, checked
+from ti_sim.shapes.archives import check_unpacked_size
+from ti_sim.shapes.mass import MassProperties, integrate_surface
+from ti_sim.shapes.overlap import volume_counted_wrongly
 from ti_sim.shapes.shape import Shape
-from ti_sim.shapes.surface import TriangleMesh, check_arrays, check_solid, ungrouped_mesh
+from ti_sim.shapes.surface import TriangleMesh, check_arrays, check_solid, enclosed_volume, extent, ungrouped_mesh
 
+HUGE = 10.0  # m: a mesh of this size may be one in millimetres
+_OVERLAP = 1e-3  # of the volume: less is no matter
 _LINEAR_COLOUR_FILES = (".glb", ".gltf")  # the glTF 2.0 specification stores vertex colours linear
 
 
@@ -40,6 +47,9 @@ class Mesh(Shape):
     Raises:
         UserError: the file is missing, unreadable or without faces; the surface is not watertight, not consistently
             wound, inside-out or degenerate; ``scale`` is not a finite number above zero.
+
+    A warning says where parts overlap by more than a thousandth of the volume, and where a file's mesh without a scale is larger
+    than 10 m.
     """
 
     path: str | Path | None = None
@@ -57,7 +67,12 @@ class Mesh(Shape):
         surface = (read_mesh_file(Path(self.path)) if self.path is not None else self._given(name)).transformed(
             scale=scale
         )
-        check_solid(surface.vertices, surface.faces, name)
+        points, triangles = check_solid(surface.vertices, surface.faces, name)
+        if self.collision is None:
+            self.__dict__["_corners"] = points[np.unique(triangles)]
+        _warn_of_overlap(points, triangles, name)
+        if self.path is not None:
+            warn_of_size(surface.vertices, scale, name)
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "_surface", surface)
         object.__setattr__(self, "_collision_surface", self._read_collision(surface, scale, name))
@@ -65,6 +80,22 @@ class Mesh(Shape):
     def surface(self) -> TriangleMesh:
         """The mesh in its own frame: the file's axes and origin, in m."""
         return self._surface.transformed()
+
+    def solid(self) -> MassProperties:
+        """The solid inside the triangles, integrated once."""
+        return self._solid
+
+    @cached_property
+    def _solid(self) -> MassProperties:
+        return integrate_surface(self._surface)
+
+    def corners(self) -> np.ndarray:
+        """The merged vertices of its collision mesh, found once."""
+        return self._corners.copy()
+
+    @cached_property
+    def _corners(self) -> np.ndarray:
+        return super().corners()
 
     def collision_surface(self) -> TriangleMesh:
         """The collision mesh in the mesh's own frame."""
@@ -101,6 +132,31 @@ class Mesh(Shape):
         return _used(read_mesh_file(Path(self.collision))).transformed(scale=scale)
 
 
+def _warn_of_overlap(points: np.ndarray, triangles: np.ndarray, name: str) -> None:
+    """Say so where a surface cuts itself, so that its volume is not that of the solid which is seen."""
+    share = volume_counted_wrongly(points, triangles) / enclosed_volume(points, triangles)
+    if share > _OVERLAP:
+        warnings.warn(
+            f"{name} cuts itself or has parts that overlap or are inside out: {100 * share:.2g} % of its volume counts wrongly "
+            "in mass and inertia: unite its parts in a mesh editor, or give the body its mass and inertia",
+            stacklevel=5,
+        )
+
+
+def warn_of_size(vertices: np.ndarray, scale: float, name: str) -> None:
+    """Say so where a file's mesh is so large, taken as it is, that its numbers may be millimetres.
+
+    Args:
+        vertices: [V, 3] m.
+        scale: metres per unit of the file.
+        name: what the warning calls the mesh.
+    """
+    if scale == 1.0 and extent(vertices) > HUGE:
+        warnings.warn(
+            f"{name} is {extent(vertices):.3g} m across: if its numbers are millimetres, read it with scale=0.001", stacklevel=5
+        )
+
+
 def _used(mesh: TriangleMesh) -> TriangleMesh:
     """The geometry of a mesh without the vertices that no face uses."""
     used, index = np.unique(mesh.faces, return_inverse=True)
@@ -116,10 +172,12 @@ def read_mesh_file(path: Path) -> TriangleMesh:
         path: of the file; its ending says the format.
 
     Raises:
-        UserError: it is missing, unreadable, has no faces or has faces that make no sense. Closedness is not checked.
+        UserError: it is missing, unreadable, unpacks to far too much, has no faces or has faces that make no sense. Closedness is
+            not checked.
     """
     if not path.is_file():
         raise UserError(f"mesh file {path} does not exist (looked for {path.resolve()}): check the path")
+    check_unpacked_size(path, f"mesh file {path}")
     parts = _triangle_parts(path)
     if not parts:
         raise UserError(f"mesh file {path} has no faces: a triangle mesh is needed, not points or lines")
@@ -214,7 +272,7 @@ def _texture_fault(path: Path) -> str:
                     image.load()
             except FileNotFoundError:
                 return f"its texture {picture} does not exist"
-            except (OSError, SyntaxError, ValueError):
+            except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
                 return f"its texture {picture} is damaged, cut short or no picture"
     return ""
 

@@ -34,12 +34,16 @@ class Shape(ABC):
         """The collision mesh in the shape's own frame, vertices in m, each used by a face; it need not be closed."""
         return self.surface()
 
+    def corners(self) -> np.ndarray:
+        """The merged vertices [P, 3] of the collision mesh, m, in the shape's own frame (``surface.merge_vertices``)."""
+        return merge_vertices(self.collision_surface().vertices)[0]
+
     def touching(self) -> np.ndarray:
         """Where it touches a plane, rows [P, POINT_SIZE] (see ``contact_points``) in the shape's own frame.
 
         The merged vertices of its collision mesh, unless the shape is a round one.
         """
-        return balls(merge_vertices(self.collision_surface().vertices)[0])
+        return balls(self.corners())
 
     def mesh(self) -> TriangleMesh:
         """The render mesh: vertices [V, 3] float64 in m relative to the CENTRE OF MASS, axes of the own frame."""
@@ -86,5 +90,4 @@ def contact_points(shape: Shape, *, per_area: bool = False) -> np.ndarray:
 
 def collision_corners(shape: Shape) -> np.ndarray:
     """The merged vertices [P, 3] of a shape's collision mesh relative to the centre of mass [m]: a mesh's corners for others."""
-    points, _ = merge_vertices(shape.collision_surface().vertices)
-    return points - mass_properties(shape).centre_of_mass
+    return shape.corners() - mass_properties(shape).centre_of_mass

@@ -99,16 +99,35 @@ def merge_vertices(vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         The distinct points [P, 3] m in the order of their first appearance, and for each vertex its point [V] int64.
     """
     tolerance = MERGE_TOLERANCE * extent(vertices)
-    cells = np.empty(vertices.shape, dtype=np.int64)
+    earliest, equal = _merge_equal(vertices)
+    distinct = vertices[earliest]
+    number = np.zeros(len(distinct), dtype=np.int64)  # of the cell in the axes so far
     for axis in range(3):
-        order = np.argsort(vertices[:, axis], kind="stable")
-        gaps = np.diff(vertices[order, axis]) > tolerance
-        cells[order, axis] = np.concatenate([[0], np.cumsum(gaps)])
-    _, first, inverse = np.unique(cells, axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(distinct[:, axis])
+        cell = np.empty_like(number)
+        cell[order] = np.concatenate([[0], np.cumsum(np.diff(distinct[order, axis]) > tolerance)])
+        number = np.unique(number * (cell.max() + 1) + cell, return_inverse=True)[1]
+    first = np.full(number.max() + 1, len(vertices))
+    np.minimum.at(first, number, earliest)
     by_appearance = np.argsort(first)
     rank = np.empty_like(by_appearance)
     rank[by_appearance] = np.arange(len(first))
-    return vertices[first[by_appearance]], rank[inverse.reshape(-1)]
+    return vertices[first[by_appearance]], rank[number][equal]
+
+
+def _merge_equal(vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Merge vertices [V, 3] that are the same to the last bit: the first of each kind, and which kind each vertex is.
+
+    Files of loose triangles repeat every vertex six times. One sort of a mix of the bits finds them; should two different ones
+    share a mix, nothing is merged.
+    """
+    bits = (np.ascontiguousarray(vertices, dtype=np.float64) + 0.0).view(np.int64)  # + 0.0 takes the sign off zeros
+    bits = bits ^ (bits >> 29)  # decimals have zeros in their last bits, which the products below would keep
+    mix = bits[:, 0] * 0x1E3779B97F4A7C15 + bits[:, 1] * 0x32B2AE3D27D4EB4F + bits[:, 2] * 0x165667B19E3779F9
+    _, first, kind = np.unique(mix, return_index=True, return_inverse=True)
+    if (vertices[first][kind] != vertices).any():
+        first = kind = np.arange(len(vertices))
+    return first, kind
 
 
 def vertex_areas(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
@@ -196,16 +215,19 @@ def check_arrays(vertices: np.ndarray, faces: np.ndarray, name: str) -> None:
         )
 
 
-def check_solid(vertices: np.ndarray, faces: np.ndarray, name: str) -> None:
+def check_solid(vertices: np.ndarray, faces: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Raise a UserError unless the surface is closed, consistently wound, outward looking and free of empty triangles.
 
     Equal vertices count as one here, so a mesh may be split along its edges. Intersections of the surface with itself
-    are not looked for: what overlaps is counted twice by the mass.
+    are not looked for here (see ``overlap``).
 
     Args:
         vertices: [V, 3] m.
         faces: [F, 3] integers.
         name: what the error calls the mesh.
+
+    Returns:
+        Its merged vertices [P, 3] m, and the triangles between them [F, 3].
     """
     check_arrays(vertices, faces, name)
     points, index = merge_vertices(vertices)
@@ -224,14 +246,15 @@ def check_solid(vertices: np.ndarray, faces: np.ndarray, name: str) -> None:
         raise UserError(f"{name} is degenerate: it encloses no volume: give it a thickness")
     if volume < 0:
         raise UserError(f"{name} is inside-out (volume {volume:.3g} m3): reverse the vertex order of every face")
+    return points, triangles
 
 
 def _check_edges(triangles: np.ndarray, name: str) -> None:
     """Every edge must be shared by two faces that run along it in opposite directions."""
     edges = np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [2, 0]]])
-    forward = edges[:, 0] < edges[:, 1]
-    _, index, count = np.unique(np.sort(edges, axis=1), axis=0, return_inverse=True, return_counts=True)
-    balance = np.bincount(index.reshape(-1), weights=np.where(forward, 1.0, -1.0))
+    low, high = edges.min(axis=1).astype(np.int64), edges.max(axis=1)
+    _, index, count = np.unique(low * (high.max() + 1) + high, return_inverse=True, return_counts=True)
+    balance = np.bincount(index, weights=np.where(edges[:, 0] == low, 1.0, -1.0))
     # An even number of faces meet along an edge where two closed parts touch; each part must still be closed.
     open_edges = int((count % 2 == 1).sum())
     if open_edges:
