@@ -12,6 +12,7 @@ from tqdm import tqdm
 from risp_torch.bridge import bridge_dtype
 from risp_torch.inversion.film import film, pixel_loss
 from risp_torch.scene import Scene
+from risp_torch.scene.parameters import split_entry
 from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import UserError
 from ti_sim.base.gradcheck import GradcheckReport, gradcheck
@@ -72,8 +73,8 @@ def check_film_gradient(
 
     Args:
         scene: what is filmed.
-        names: parameters; those without bounds count in units of their own size (at least 1, but for numbers that are always
-            positive, which may be small).
+        names: parameters, or entries of them; those without bounds count in units of their own size (at least 1, but for numbers
+            that are always positive, which may be small).
         frames: frame intervals; all by default.
         step: of the differences, in parts of the range.
         adjoint: how states are kept.
@@ -91,7 +92,8 @@ def check_film_gradient(
         raise UserError("gradients are checked in f64: start the runtime with precision 'f64'")
     params = {name: scene.table[name] for name in names}
     values = {name: np.asarray(param.to_scaled(param.value), dtype=np.float64) for name, param in params.items()}
-    ranges = {name: _range(values[name], params[name], scene.table.signs.get(name) == "positive") for name in names}
+    positive = {name: scene.table.signs.get(split_entry(name)[0]) == "positive" for name in names}
+    ranges = {name: _range(values[name], params[name], positive[name]) for name in names}
     count = frames or scene.frames
 
     def physical(units: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int, whole_number
+from risp_torch.commands.options import (
+    add_bounds_argument,
+    add_scene_arguments,
+    bounds_of,
+    make_scene,
+    positive_int,
+    whole_number,
+)
 from ti_sim.base.errors import UserError
 
 MOST_ROWS = 12  # numbers of one parameter that the table lists one by one
@@ -17,16 +24,13 @@ _OPTION_OF = {"network": "risp", "weights": "perceptual", "states": "state"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SCENE, --video, --unknown, --bounds, the loss with its files, and the settings of the search."""
-    add_scene_arguments(parser)
+    add_scene_arguments(parser, cameras="several")
     parser.add_argument("--video", metavar="FILE", help="an .mp4 or a folder of PNG frames (not needed with --loss state)")
     parser.add_argument(
         "--unknown", required=True, nargs="+", action="extend", metavar="NAME",
-        help="parameters to find; psi for all rendering parameters of the scene's task",
+        help="parameters to find, or single entries of them (body.velocity[0]); psi for all rendering parameters of the task",
     )  # fmt: skip
-    parser.add_argument(
-        "--bounds", action="append", default=[], metavar="NAME=LOW:HIGH",
-        help="range of an unknown that has none in the scene, or another one; LOW:HIGH:log10 for a logarithmic scale; repeatable",
-    )  # fmt: skip
+    add_bounds_argument(parser)
     parser.add_argument(
         "--smooth", action="append", default=[], metavar="NAME=WEIGHT",
         help="of an unknown with a number for each element: penalty on the mean squared difference of neighbours; repeatable",
@@ -82,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.run_folder import default_run_path
 
     check_loss_options(options)
-    bounds = dict(_bounds(text) for text in options.bounds)
+    bounds = dict(bounds_of(text) for text in options.bounds)
     scene = _scene(options)
     loss = make_loss(options, scene)
     result = invert(
@@ -158,20 +162,6 @@ def _scene(options: argparse.Namespace) -> Any:
     scene = make_scene(options)
     resize_pictures(scene, size)
     return scene
-
-
-def _bounds(text: str) -> tuple[str, tuple]:
-    name, equals, numbers = text.partition("=")
-    parts = numbers.split(":")
-    try:
-        if not equals or not name.strip() or len(parts) not in (2, 3):
-            raise ValueError
-        return name.strip(), (float(parts[0]), float(parts[1]), *parts[2:])
-    except ValueError:
-        raise UserError(
-            f"--bounds {text!r} is not NAME=LOW:HIGH: write for example --bounds die.position=-0.1:0.1 (and :log10 for a "
-            "logarithmic scale)"
-        ) from None
 
 
 def _weight(text: str) -> tuple[str, float]:

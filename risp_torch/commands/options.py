@@ -5,26 +5,103 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
-from typing import Any
+from typing import Any, Literal
 
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 
 
-def add_scene_arguments(parser: argparse.ArgumentParser, *, precision: str = "f32", optional: bool = False) -> None:
-    """SCENE (which may lack where it is optional), --set, --size, --frames, --device, --precision."""
+def add_scene_arguments(
+    parser: argparse.ArgumentParser, *, precision: str = "f32", optional: bool = False,
+    cameras: Literal["one", "one or all", "several"] = "one",
+) -> None:  # fmt: skip
+    """SCENE, and what changes it or chooses how it runs.
+
+    Args:
+        parser: of a command.
+        precision: default of --precision.
+        optional: whether SCENE may lack.
+        cameras: what --camera names.
+    """
     parser.add_argument(
         "scene", metavar="SCENE", nargs="?" if optional else None,
         help="name of a scene (see 'risp scenes') or path of a .py file",
     )  # fmt: skip
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="settings",
-        help="another value for a parameter (dotted name) or an option of make_scene; repeatable",
+        help="another value for a parameter (dotted name), an entry of one (body.velocity[0]) or an option of make_scene; "
+        "repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--from", dest="found", metavar="RESULT.json",
+        help="put the values that a run has found into the scene; --set goes before them",
     )  # fmt: skip
     parser.add_argument("--size", type=positive_int, metavar="PIXELS", help="side of a square picture instead of the scene's")
-    parser.add_argument("--frames", type=positive_int, help="frame intervals instead of the scene's")
+    parser.add_argument("--frames", type=positive_int, help="frame intervals instead of the scene's, as --set frames=N")
+    group = parser.add_argument_group("cameras")
+    group.add_argument(
+        "--camera", metavar="NAME", nargs="+" if cameras == "several" else None,
+        help={
+            "one": "name of the camera that films (default: the first one)",
+            "one or all": "name of the camera that films, or all (default: the first one)",
+            "several": "name of the camera that filmed (default: the first one), or one name for each film",
+        }[cameras],
+    )  # fmt: skip
+    group.add_argument(
+        "--camera-file", metavar="FILE",
+        help="film with the cameras of a file (OpenCV, nerfstudio or COLMAP) in place of the scene's",
+    )  # fmt: skip
+    group.add_argument(
+        "--camera-up", choices=("z", "y", "-y"), help="of --camera-file: which axis of its world points up (default z)"
+    )
+    group.add_argument("--camera-scale", type=float, metavar="M", help="of --camera-file: metres in one of its units (default 1)")
+    group.add_argument(
+        "--camera-depth", metavar="NEAR:FAR",
+        help="of --camera-file: distances between which things are drawn [m] (default: those of the scene's first camera)",
+    )  # fmt: skip
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where kernels run")
     parser.add_argument("--precision", choices=("f32", "f64"), default=precision, help="precision of all real numbers")
+
+
+def add_bounds_argument(parser: argparse.ArgumentParser) -> None:
+    """--bounds of unknowns (``bounds_of`` reads it)."""
+    parser.add_argument(
+        "--bounds", action="append", default=[], metavar="NAME=LOW:HIGH",
+        help="range of an unknown that has none in the scene, or another one, numbers or vectors (body.velocity=-1,-1,0:1,1,0); "
+        "LOW:HIGH:log10 for a logarithmic scale; repeatable",
+    )  # fmt: skip
+
+
+def bounds_of(text: str) -> tuple[str, tuple]:
+    """Name, and (low, high) or (low, high, scale), of NAME=LOW:HIGH[:SCALE]; the bounds are numbers or vectors.
+
+    Raises:
+        UserError: it is none.
+    """
+    name, equals, numbers = text.partition("=")
+    parts = numbers.split(":")
+    try:
+        if not equals or not name.strip() or len(parts) not in (2, 3):
+            raise ValueError
+        return name.strip(), (_bound(parts[0]), _bound(parts[1]), *parts[2:])
+    except (ValueError, TypeError, SyntaxError):
+        raise UserError(
+            f"--bounds {text!r} is not NAME=LOW:HIGH: write for example --bounds die.position=-0.1:0.1 or "
+            "--bounds die.velocity=-1,-1,0:1,1,0 (and :log10 for a logarithmic scale)"
+        ) from None
+
+
+def _bound(text: str) -> Any:
+    """A number, or nested lists of them."""
+    try:
+        return float(text)
+    except ValueError:
+        value = ast.literal_eval(text.strip())
+    return _floats(value)
+
+
+def _floats(value: Any) -> Any:
+    return [_floats(part) for part in value] if isinstance(value, list | tuple) else float(value)
 
 
 def positive_int(text: str) -> int:
@@ -64,40 +141,104 @@ def make_scene(options: argparse.Namespace) -> Any:
     """Start the runtime's choice and make the scene that the options describe.
 
     Raises:
-        UserError: as ``load_scene``; or a setting that is no NAME=VALUE, names nothing, or is out of bounds.
+        UserError: as ``load_scene``; or a setting that is no NAME=VALUE, names nothing, or is out of bounds; values that do not
+            fit; a camera file that cannot be used.
     """
     from risp_torch.scene import load_scene
+    from risp_torch.scene.cameras import ALL
     from ti_sim.base.runtime import start
 
     start(device=options.device, precision=options.precision)
     settings = dict(_setting(text) for text in options.settings)
+    frames = _frames(options, settings)
     overrides = {name: value for name, value in settings.items() if "." not in name and name not in ("gravity",)}
-    if overrides:
-        _check_overrides(options.scene, overrides)
+    known, any_name = _options_of(options.scene)
+    if frames is not None and "frames" in known:
+        overrides["frames"] = frames
+    if not any_name:
+        _check_overrides(options.scene, overrides, known)
     scene = load_scene(options.scene, **overrides)
     scene.name = scene.name or options.scene
+    if frames is not None:
+        scene.frames = frames
+    _use_camera_file(scene, options)
+    if options.found is not None:
+        from risp_torch.inversion.found import use_found
+
+        use_found(scene, options.found)
     for name, value in settings.items():
         if name not in overrides:
             scene.set(name, value)
+    if isinstance(options.camera, str) and options.camera != ALL:
+        scene.film_with(options.camera)
     if options.size:
         scene.resize_camera(options.size, options.size)
-    if options.frames:
-        scene.frames = options.frames
     return scene
 
 
-def _check_overrides(name: str, overrides: dict[str, Any]) -> None:
-    """Name both kinds of settings when one without a dot is no option of make_scene."""
+def _frames(options: argparse.Namespace, settings: dict[str, Any]) -> int | None:
+    """Frame intervals of --frames or --set frames=, which is taken out of the settings; None where neither is given.
+
+    Raises:
+        UserError: both are given, or the number is none.
+    """
+    if "frames" not in settings:
+        return options.frames
+    frames = settings.pop("frames")
+    if options.frames is not None:
+        raise UserError(f"--frames {options.frames} and --set frames={frames} mean the same: leave one out")
+    if not isinstance(frames, int) or isinstance(frames, bool) or frames < 1:
+        raise UserError(f"--set frames={frames}: give a whole number of at least 1")
+    return frames
+
+
+def _options_of(scene: str) -> tuple[list[str], bool]:
+    """Names of the options of a scene's make_scene, and whether it takes any other name, too."""
     from risp_torch.scene.load import find_make_scene
 
-    known = list(inspect.signature(find_make_scene(name)).parameters)
-    if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(find_make_scene(name)).parameters.values()):
-        return
+    parameters = inspect.signature(find_make_scene(scene)).parameters.values()
+    named = [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    return named, any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def _check_overrides(name: str, overrides: dict[str, Any], known: list[str]) -> None:
+    """Name both kinds of settings when one without a dot is no option of make_scene."""
+    from risp_torch.scene import load_scene
+
     for given in overrides:
         if given not in known:
-            from risp_torch.scene import load_scene
-
             raise unknown_name_error("parameter or option", given, [*known, *load_scene(name).parameters])
+
+
+def _use_camera_file(scene: Any, options: argparse.Namespace) -> None:
+    """Film with the cameras of --camera-file.
+
+    Raises:
+        UserError: the file cannot be read, the distances are none, or an option of the file is given without it.
+    """
+    given = [name for name in ("camera_up", "camera_scale", "camera_depth") if getattr(options, name) is not None]
+    if options.camera_file is None:
+        if given:
+            raise UserError(f"--{given[0].replace('_', '-')} belongs to --camera-file FILE: give that too, or leave it out")
+        return
+    from risp_torch.scene import Camera
+    from ti_render.camera_files import read_cameras, z_up_from
+
+    scale = 1.0 if options.camera_scale is None else options.camera_scale
+    near, far = _depths(scene, options.camera_depth)
+    records = read_cameras(options.camera_file, world_from_file=z_up_from(options.camera_up or "z", scale=scale))
+    scene.use_cameras([Camera.from_record(record, near=near, far=far) for record in records])
+
+
+def _depths(scene: Any, text: str | None) -> tuple[float, float]:
+    """Near and far of the cameras of a file."""
+    if text is None:
+        return (scene.camera.near, scene.camera.far) if scene.camera is not None else (0.1, 10.0)
+    near, _, far = text.partition(":")
+    try:
+        return float(near), float(far)
+    except ValueError:
+        raise UserError(f"--camera-depth {text!r} is not NEAR:FAR: write for example --camera-depth 0.1:5") from None
 
 
 def _setting(text: str) -> tuple[str, Any]:

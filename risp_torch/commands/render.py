@@ -12,8 +12,8 @@ QUANTITIES = ("color", "depth", "normal", "alpha")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCENE, --frame, --psi, --seed, --quantity, --camera, --out."""
-    add_scene_arguments(parser)
+    """SCENE, --frame, --psi, --seed, --quantity, --out."""
+    add_scene_arguments(parser, cameras="one or all")
     parser.add_argument("--frame", type=_whole_number, default=0, metavar="K", help="frame to render (default 0, the start)")
     parser.add_argument(
         "--psi", type=_appearances, default=0, metavar="default|random:N",
@@ -21,7 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--seed", type=whole_number, default=0, help="of the random appearances (default 0)")
     parser.add_argument("--quantity", choices=QUANTITIES, default="color", help="what the picture shows (default color)")
-    parser.add_argument("--camera", metavar="NAME", help="name of the camera, or all (default: the first one)")
     parser.add_argument("--out", metavar="FILE", help="PNG file to write (default: runs/render-SCENE-TIME.png)")
 
 

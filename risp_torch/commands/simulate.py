@@ -17,9 +17,8 @@ CHUNK = 64  # frames rendered at once: a long film needs no more memory than a s
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCENE, --set, --camera, --out, --crf, --renderer and the options of Mitsuba."""
+    """SCENE, --out, --crf, --renderer and the options of Mitsuba."""
     add_scene_arguments(parser)
-    parser.add_argument("--camera", metavar="NAME", help="name of the camera (default: the first one)")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/simulate-SCENE-TIME)")
     parser.add_argument("--crf", type=quality, default=18, help="quality of the H.264 video, 0 best (default 18)")
     add_mitsuba_arguments(parser)
@@ -31,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
 
     check_mitsuba_options(options)
     scene = make_scene(options)
-    check_video_size(chosen_camera(scene, options.camera))
+    check_video_size(scene.camera)
     began = time.perf_counter()
     with torch.no_grad():
         return film_with_mitsuba(scene, options, began) if options.renderer == "mitsuba" else film(scene, options, began)
@@ -44,13 +43,13 @@ def film(scene: Any, options: argparse.Namespace, began: float) -> int:
 
     from risp_torch.run_folder import RunFolder, default_run_path
 
-    settings = simulation_settings(scene, options, camera_name=options.camera)
+    settings = simulation_settings(scene, options)
     folder = RunFolder.create(options.out or default_run_path("simulate", scene.name), settings)
     announce(scene)
     states = scene.rollout()
     chunks = range(0, scene.frames + 1, CHUNK)
     bar = tqdm(chunks, desc="filming", unit_scale=CHUNK, disable=len(chunks) == 1)
-    filmed = (scene.render(states, frames=slice(k, k + CHUNK), camera=options.camera)[0] for k in bar)
+    filmed = (scene.render(states, frames=slice(k, k + CHUNK))[0] for k in bar)
     pictures = np.concatenate([part.cpu().numpy() for part in filmed])
     write_outcome(folder.path, scene, states, pictures, options)
     seconds = time.perf_counter() - began
@@ -70,12 +69,12 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> 
     mitsuba = mitsuba_settings(options)
     look = chosen_look(scene, options, mitsuba)
     variant = choose_variant(mitsuba.variant)
-    settings = simulation_settings(scene, options, camera_name=options.camera) | {"film": scene.description()}
+    settings = simulation_settings(scene, options) | {"film": scene.description()}
     settings["renderer"] = {"name": "mitsuba", **vars(mitsuba), "variant": variant.name, "appearance": look}
     folder = RunFolder.open_or_create(options.out or default_run_path("simulate", scene.name), settings)
     announce(scene)
     states = scene.rollout()
-    path_traced = photoreal_film(scene, states, camera=options.camera, options=mitsuba, look=look, variant=variant)
+    path_traced = photoreal_film(scene, states, options=mitsuba, look=look, variant=variant)
     if look is not None:
         write_text(folder.path / "appearance.json", look.to_json())
     print(f"path tracing with Mitsuba's variant {variant}, {mitsuba.samples} samples a pixel, into {folder.path}")
@@ -100,12 +99,16 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
 
     from risp_torch import report
     from risp_torch.atomic import replacing
+    from risp_torch.scene.articulation import joint_labels
     from risp_torch.video import write_video
 
     write_video(path / "video.mp4", pictures, fps=1 / scene.frame_dt, crf=options.crf)
     with replacing(path / "states.npz") as temporary, open(temporary, "wb") as file:
         names = {"body_names": [b.name for b in scene.bodies]}
         arrays = {"body_q": states.body_q, "body_qd": states.body_qd}
+        if states.joint_q is not None:
+            names["joint_q_names"], names["joint_qd_names"] = joint_labels(scene.bodies)
+            arrays |= {"joint_q": states.joint_q, "joint_qd": states.joint_qd}
         if scene.deformables:
             names["deformable_names"] = [part.name for part in scene.deformables]
             arrays |= {"particle_q": states.particle_q, "particle_qd": states.particle_qd}
@@ -114,22 +117,6 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
             **{key: array[0].cpu().numpy() for key, array in arrays.items()},
         )  # fmt: skip
     report.write_film_strip(path / "strip.png", pictures, fps=1 / scene.frame_dt)
-
-
-def chosen_camera(scene: Any, name: str | None) -> Any:
-    """The camera of a name, the first one for None; None for a scene without cameras.
-
-    Raises:
-        UserError: no camera has that name.
-    """
-    from risp_torch.suggest import unknown_name_error
-
-    if name is None:
-        return scene.camera
-    for camera in scene.cameras:
-        if camera.name == name:
-            return camera
-    raise unknown_name_error("camera", name, [camera.name for camera in scene.cameras if camera.name])
 
 
 def check_video_size(camera: Any) -> None:
@@ -142,16 +129,16 @@ def check_video_size(camera: Any) -> None:
         )
 
 
-def simulation_settings(scene: Any, options: argparse.Namespace, *, camera_name: str | None = None) -> dict[str, object]:
+def simulation_settings(scene: Any, options: argparse.Namespace) -> dict[str, object]:
     """What decides a simulation's outcome, for settings.json."""
-    camera = chosen_camera(scene, camera_name)
+    camera = scene.camera
     return {
         "scene": scene.name,
         "frames": scene.frames,
         "frame_dt": scene.frame_dt,
         "substeps": scene.settings.substeps,
         "integrator": scene.settings.integrator,
-        "camera": camera_name,
+        "camera": options.camera,
         "size": [camera.height, camera.width] if camera else None,
         "precision": options.precision,
         "parameters": scene.description()["parameters"],

@@ -14,6 +14,7 @@ from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.smoothness import Smoothness, Weights
 from risp_torch.psi import RenderingParameters, default_psi
 from risp_torch.scene import Scene
+from risp_torch.scene.parameters import split_entry
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
@@ -46,9 +47,9 @@ class Unknowns:
 
         Args:
             scene: whose parameters they are.
-            names: of parameters, and "psi" for all rendering parameters together.
+            names: of parameters or single entries ("body.velocity[0]"), and "psi" for all rendering parameters together.
             bounds: name -> (low, high) or (low, high, scale) in place of the parameter's own; numbers, or arrays that
-                broadcast with it.
+                broadcast with it. An entry of an unknown array may have bounds of its own.
             psi: what "psi" stands for; the scene's usual appearances (``default_psi``) by default.
             smooth: name -> weight of a penalty on differences between neighbouring elements (``Smoothness.of``).
 
@@ -60,10 +61,14 @@ class Unknowns:
             raise UserError(f"nothing is unknown: name one of {', '.join(scene.parameters)}")
         bounds = dict(bounds or {})
         for name in bounds:
-            if name not in names:
+            if name not in names and split_entry(name)[0] not in names:
                 raise unknown_name_error("unknown with bounds", name, list(names))
         if len(set(names)) < len(names):
             raise UserError(f"{', '.join(names)} are unknown: name each once")
+        for name in names:
+            base, place = split_entry(name)
+            if place and base in names:
+                raise UserError(f"{base} and its entry {name} are unknown: name the whole or some of its entries")
         params, appearance = {}, None
         for name in names:
             if name == PSI:
@@ -73,12 +78,14 @@ class Unknowns:
                 params[name] = scene.table[name]
             if name in bounds:
                 params[name] = _with_bounds(name, params[name], bounds[name])
+            entries = {entry: given for entry, given in bounds.items() if entry != name and split_entry(entry)[0] == name}
+            params[name] = _with_bounds_of_entries(scene, params[name], entries)
             if params[name].low is None or params[name].high is None:
                 raise UserError(
                     f"{name} has no bounds: make it a Param(value, low=..., high=...) in the scene to estimate it, or give them "
                     f"with --bounds {name}=LOW:HIGH"
                 )
-        both = [name for name in names if appearance is not None and name in appearance.spreads]
+        both = [name for name in names if appearance is not None and split_entry(name)[0] in appearance.spreads]
         if both:
             raise UserError(f"{both[0]} is one of the rendering parameters of psi: make only one of the two unknown")
         return Unknowns(params, appearance, Smoothness.of(scene, params, smooth))
@@ -210,7 +217,30 @@ def _with_bounds(name: str, param: Param, given: Sequence[Any]) -> Param:
         raise UserError(f"the bounds of {name} are {given}: give low and high, and a scale if it is another")
     low, high, scale = (*given, param.scale)[:3]
     try:
+        for bound in (low, high):
+            np.broadcast_to(np.asarray(bound, dtype=np.float64), np.shape(param.value))
         value = np.clip(param.value, np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
         return replace(param, value=value, low=low, high=high, scale=scale)
     except (UserError, ValueError, TypeError) as error:
         raise UserError(f"the bounds of {name}: {error}") from None
+
+
+def _with_bounds_of_entries(scene: Scene, param: Param, entries: Mapping[str, Sequence[Any]]) -> Param:
+    """An array with other bounds of single entries."""
+    if not entries:
+        return param
+    shape = np.shape(param.value)
+    value, low, high = (
+        np.array(np.broadcast_to(np.nan if part is None else part, shape)) for part in (param.value, param.low, param.high)
+    )
+    for entry, given in entries.items():
+        own = _with_bounds(entry, scene.table[entry], given)
+        if own.scale != param.scale:
+            raise UserError(f"the bounds of {entry} have the scale {own.scale}, and its array {param.scale}: give both the same")
+        _, place = split_entry(entry)
+        value[place], low[place], high[place] = own.value, own.low, own.high
+    lacking = np.argwhere(np.isnan(low) | np.isnan(high))
+    if len(lacking):
+        first = split_entry(next(iter(entries)))[0] + "".join(f"[{i}]" for i in lacking[0])
+        raise UserError(f"{first} has no bounds: give them with --bounds {first}=LOW:HIGH, or make only the others unknown")
+    return replace(param, value=value, low=low, high=high)

@@ -66,6 +66,16 @@ def coordinate_slices(bodies: Sequence[Body]) -> list[slice]:
     return [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
 
 
+def joint_labels(bodies: Sequence[Body]) -> tuple[list[str], list[str]]:
+    """Names of all joint coordinates and of all joint velocities: the link's, with a number where its joint has several."""
+    return _labels(bodies, coordinate_slices(bodies)), _labels(bodies, velocity_slices(bodies))
+
+
+def _labels(bodies: Sequence[Body], slices: Sequence[slice]) -> list[str]:
+    counts = [(body.name, part.stop - part.start) for body, part in zip(bodies, slices, strict=True)]
+    return [name if count == 1 else f"{name}[{i}]" for name, count in counts for i in range(count)]
+
+
 def articulated_inputs(
     bodies: Sequence[Body], motors: Sequence[Motors], values: Values, *, frames: int, actions: torch.Tensor | None
 ) -> ArticulatedInputs:

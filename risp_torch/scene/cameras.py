@@ -50,6 +50,23 @@ class Cameras:
             add(f"{prefix}.distortion", camera.distortion, unit="", shape=(5,))
         self.cameras.append(camera)
 
+    def replace(self, cameras: Sequence[Camera]) -> None:
+        """Use other cameras (errors: ``Scene.use_cameras``)."""
+        if not cameras:
+            raise UserError("there are no cameras to film with: give at least one")
+        for camera in self.cameras:
+            self.table.drop(*(f"{prefix_of(camera)}.{part}" for part in (*_PINHOLE, "distortion")))
+        self.cameras.clear()
+        for camera in cameras:
+            self.add(camera)
+
+    def put_first(self, name: str) -> None:
+        """Order the cameras anew (errors: ``Scene.film_with``)."""
+        if name == ALL:
+            raise UserError(f"{ALL!r} is no single camera: name one of {', '.join(camera.name for camera in self.cameras)}")
+        (first,) = self.chosen(name)
+        self.cameras = [first, *(camera for camera in self.cameras if camera is not first)]
+
     def resize(self, width: int, height: int) -> None:
         """Change the size of all cameras' pictures; focal lengths and principal points, and their bounds, scale with it."""
         for index, camera in enumerate(self.cameras):

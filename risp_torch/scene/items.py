@@ -246,7 +246,7 @@ class Camera:
                 becomes "_".
         """
         name = re.sub(r"[^\w-]+", "_", record.name) if name is None else name
-        rotation = np.asarray(record.rotation, dtype=np.float64)
+        rotation = np.array(record.rotation, dtype=np.float64)
         fx, fy, cx, cy = np.asarray(record.intrinsics, dtype=np.float64)
         distortion = np.asarray(record.distortion, dtype=np.float64)
         return Camera(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -21,9 +22,17 @@ _MOST_SHOWN = 64  # numbers of an array that an error writes out
 Sign = Literal["positive", "not negative", "color", "poisson"]
 
 
+def split_entry(name: str) -> tuple[str, tuple[int, ...]]:
+    """Name and place of an entry: ("body.velocity", (0,)) of "body.velocity[0]", and no place of a plain name."""
+    found = re.fullmatch(r"(.*?)((?:\[\d+\])+)", name)
+    if found is None:
+        return name, ()
+    return found[1], tuple(int(number) for number in re.findall(r"\d+", found[2]))
+
+
 @dataclass
 class ParameterTable:
-    """Named numbers of a scene.
+    """Named numbers of a scene. An entry of an array has its name, too: "body.velocity[0]", "rotors.actions[3][1]".
 
     Attributes:
         params: dotted name -> Param, in the order in which the scene named them.
@@ -63,25 +72,51 @@ class ParameterTable:
         self.params[name] = replace(param, value=number, unit=param.unit or unit)
 
     def __getitem__(self, name: str) -> Param:
-        if name not in self.params:
+        base, place = split_entry(name)
+        if base not in self.params:
             raise unknown_name_error("parameter", name, list(self.params))
-        return self.params[name]
+        param = self.params[base]
+        return _entry(param, self._checked(base, place)) if place else param
 
     def set(self, name: str, value: Any) -> None:
-        """Give a parameter another value, within its bounds.
+        """Give a parameter, or an entry of one, another value, within its bounds.
 
         Raises:
             UserError: no such name, no finite number, wrong shape, wrong sign, or a value outside the bounds.
         """
-        param = self[name]
-        shape = np.shape(param.value)
-        Rule(shape=shape).check(name, value)
-        filled = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
-        _check_sign(name, value, param.unit, self.signs.get(name))
+        filled = self.filled(name, value)
+        base, _ = split_entry(name)
+        param = self.params[base]
+        _check_sign(name, value, param.unit, self.signs.get(base))
         try:
-            self.params[name] = replace(param, value=float(filled) if shape == () else filled.copy())
+            self.params[base] = replace(param, value=float(filled) if filled.ndim == 0 else filled)
         except UserError as error:
             raise UserError(f"{name}: {error}") from None
+
+    def filled(self, name: str, value: Any) -> np.ndarray:
+        """The whole array of a parameter with this value, or with it in the entry that is named.
+
+        Raises:
+            UserError: no such name, no finite number, or a wrong shape.
+        """
+        base, place = split_entry(name)
+        shape = np.shape(self[name].value)
+        Rule(shape=shape).check(name, value)
+        given = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+        if not place:
+            return given.copy()
+        whole = np.array(self.params[base].value)
+        whole[place] = given
+        return whole
+
+    def _checked(self, name: str, place: tuple[int, ...]) -> tuple[int, ...]:
+        """The place of an entry, if the array has it."""
+        shape = np.shape(self.params[name].value)
+        if len(place) != len(shape) or any(index >= size for index, size in zip(place, shape, strict=True)):
+            entries = "".join(f"[0 to {size - 1}]" for size in shape)
+            has = f"name {name}{entries}" if shape else "it is one number"
+            raise UserError(f"{name} has no entry {''.join(f'[{index}]' for index in place)}: {has}")
+        return place
 
     def drop(self, *names: str) -> None:
         """Take numbers out of the table; names that are not in it are passed over."""
@@ -104,7 +139,7 @@ class ParameterTable:
 
         Args:
             given: values that replace the scene's own, of the parameter's shape (the same in all worlds) or with a leading
-                world axis; gradients flow through them.
+                world axis; gradients flow through them. Entries that are named replace those of their arrays.
             worlds: B; by default the length of the leading axes in ``given``, or 1.
 
         Returns:
@@ -126,6 +161,10 @@ class ParameterTable:
             elif value.shape != shape:
                 raise UserError(f"{name} has shape {tuple(value.shape)}, and {shape} or {(batch, *shape)} is needed")
             values[name] = value.expand(batch, *shape)
+        for name, value in given.items():
+            base, place = split_entry(name)
+            if place:
+                values[base] = _with_entry(name, values[base], place, value)
         return values
 
     def _tensor(self, name: str, value: Any) -> torch.Tensor:
@@ -134,10 +173,27 @@ class ParameterTable:
         plain = tensor.detach()
         if not torch.isfinite(plain).all():
             raise UserError(f"{name} has values that are not finite: give finite numbers")
-        if self.signs.get(name) in ("positive", "not negative", "poisson"):
-            _check_sign(name, plain.min().item(), param.unit, self.signs[name])
-            _check_sign(name, plain.max().item(), param.unit, self.signs[name])
+        sign = self.signs.get(split_entry(name)[0])
+        if sign in ("positive", "not negative", "poisson"):
+            _check_sign(name, plain.min().item(), param.unit, sign)
+            _check_sign(name, plain.max().item(), param.unit, sign)
         return tensor
+
+
+def _entry(param: Param, place: tuple[int, ...]) -> Param:
+    """One number of an array, with its own bounds."""
+    shape = np.shape(param.value)
+    low, high = (None if bound is None else float(np.broadcast_to(bound, shape)[place]) for bound in (param.low, param.high))
+    return replace(param, value=float(param.value[place]), low=low, high=high)
+
+
+def _with_entry(name: str, whole: torch.Tensor, place: tuple[int, ...], value: torch.Tensor) -> torch.Tensor:
+    """The array [B, *shape] with another number in one place: a scalar for all worlds, or [B]."""
+    if value.ndim > 1 or value.ndim == 1 and len(value) != len(whole):
+        raise UserError(f"{name} has shape {tuple(value.shape)}, and () or {(len(whole),)} is needed")
+    here = torch.zeros(whole.shape[1:], dtype=torch.bool, device=whole.device)
+    here[place] = True
+    return torch.where(here, value.reshape(-1, *[1] * len(place)), whole)
 
 
 def _check_sign(name: str, value: Any, unit: str, sign: Sign | None) -> None:

@@ -22,7 +22,7 @@ from risp_torch.scene.joints import Joint
 from risp_torch.scene.links import Link, make_link
 from risp_torch.scene.motors import Motors, SinePulse, make_motors
 from risp_torch.scene.numbers import Values
-from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.parameters import ParameterTable, split_entry
 from risp_torch.scene.robot import add_robot
 from risp_torch.scene.rotors import Rotors, make_rotors
 from risp_torch.scene.simulation import (
@@ -474,9 +474,11 @@ class Scene(DeformableScene):
 
     @checked
     def set(self, name: str, value: Any) -> None:
-        """Give a parameter another value within its bounds (UserError otherwise)."""
-        if name.endswith((".inertia", ".inertia_per_mass")) and name in self.table.params:
-            check_inertia(value, name, solid=self.table.signs.get(f"{name.rpartition('.')[0]}.mass") != "not negative")
+        """Give a parameter, or one entry ("body.velocity[0]"), another value within its bounds (UserError otherwise)."""
+        base, _ = split_entry(name)
+        if base.endswith((".inertia", ".inertia_per_mass")) and base in self.table.params:
+            solid = self.table.signs.get(f"{base.rpartition('.')[0]}.mass") != "not negative"
+            check_inertia(self.table.filled(name, value), base, solid=solid)
         self.table.set(name, value)
 
     @property

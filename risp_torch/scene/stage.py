@@ -85,6 +85,22 @@ class Stage:
         """The first camera, None where there is none."""
         return self.cameras[0] if self.cameras else None
 
+    def use_cameras(self, cameras: Sequence[Camera]) -> None:
+        """Film with these cameras in place of all that the scene has.
+
+        Raises:
+            UserError: there is none, or a name is taken twice or makes no parameter name.
+        """
+        self._cameras.replace(cameras)
+
+    def film_with(self, name: str) -> None:
+        """Make the camera of this name the first one, which films where none is named.
+
+        Raises:
+            UserError: no camera has that name.
+        """
+        self._cameras.put_first(name)
+
     @checked
     def resize_camera(self, width: Count, height: Count) -> None:
         """Film with another size of picture, the same view (all cameras).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -16,8 +17,10 @@ import trimesh
 
 import risp_torch
 import risp_torch.gradients
-from risp_torch import load_scene, read_video, simulate_video, write_frames, write_video
+from risp_torch import Scene, UserError, load_scene, read_video, simulate_video, write_frames, write_video
 from risp_torch.__main__ import COMMANDS, main
+from risp_torch.commands.options import add_scene_arguments
+from risp_torch.commands.options import make_scene as options_make_scene
 from risp_torch.gradients import FilmGradient
 from tests.reference import small_scenes
 
@@ -131,6 +134,54 @@ def test_simulate_a_scene_that_ships(risp: Risp, folder: Path) -> None:
     assert json.loads((folder / "cube" / "result.json").read_text())["scene"] == "cube"
 
 
+def test_frames_mean_one_thing(folder: Path) -> None:
+    """--frames is the option of make_scene where there is one, so that what a scene does goes on in its later frames."""
+
+    def made(*words: object) -> Scene:
+        parser = argparse.ArgumentParser()
+        add_scene_arguments(parser)
+        return options_make_scene(parser.parse_args([str(word) for word in words]))
+
+    for name, parameter, shipped in (("quadrotor", "rotors.actions", 40), ("rod", "press.force", 40)):
+        usual, longer = made(name).table[parameter].value, made(name, "--frames", 60)
+        assert longer.frames == 60 and len(longer.table[parameter].value) == 60
+        np.testing.assert_array_equal(longer.table[parameter].value[:shipped], usual)
+        same = made(name, "--set", "frames=60")
+        assert same.frames == 60
+        np.testing.assert_array_equal(same.table[parameter].value, longer.table[parameter].value)
+    assert made("pendulum", "--frames", 70).frames == made("pendulum", "--set", "frames=70").frames == 70
+    with pytest.raises(UserError, match="--frames 3 and --set frames=4 mean the same"):
+        made("rod", "--frames", 3, "--set", "frames=4")
+
+
+def test_states_of_joints(risp: Risp, folder: Path) -> None:
+    """The angle that the saved states hold is the one that the scene sets at the start."""
+    assert risp("simulate", "pendulum", "--frames", 1, "--size", 16, "--set", "pendulum.angle=0.4", "--out", "run")[0] == 0
+    saved = np.load(folder / "run/states.npz")
+    assert saved["joint_q"].shape == saved["joint_qd"].shape == (2, 1)
+    assert saved["joint_q"][0, 0] == pytest.approx(0.4) and saved["joint_q"][1, 0] < 0.4
+    assert saved["joint_q_names"].tolist() == saved["joint_qd_names"].tolist() == ["pendulum"]
+
+
+def test_found_values_and_cameras_of_files_go_into_every_scene(risp: Risp, folder: Path) -> None:
+    """--from puts the numbers of a result, single entries among them, into a scene; --set goes before; --camera-file films."""
+    unknowns = {"block.density": {"value": 9000.0}, "block.velocity[1]": {"value": 0.25}}  # the first beyond the scene's bounds
+    (folder / "found").mkdir()
+    (folder / "found/result.json").write_text(json.dumps({"unknowns": unknowns}))
+    arguments = ["simulate", "small.py", "--frames", 1, "--from", "found", "--set", "block.velocity[0]=-0.5"]
+    turned = {"name": "left", "width": 32, "height": 24, "K": [[80, 0, 15.5], [0, 80, 11.5], [0, 0, 1]], "t": [0, 0, 0.3]}
+    turned["R"] = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    (folder / "cameras.json").write_text(json.dumps({"cameras": [turned | {"name": "other"}, turned]}))
+    cameras = ["--camera-file", "cameras.json", "--camera", "left", "--camera-up", "y", "--camera-depth", "0.1:2"]
+    status, _, err = risp(*arguments, *cameras, "--out", "run")
+    assert status == 0, err
+    parameters = json.loads((folder / "run/settings.json").read_text())["parameters"]
+    assert parameters["block.density"] == 9000.0 and parameters["block.velocity"] == [-0.5, 0.25, -0.8]
+    # y up: the camera of the file looks along its z, which is -y of the scene
+    np.testing.assert_allclose(parameters["camera.left.position"], [0, 0.3, 0], atol=1e-12)
+    assert "camera.position" not in parameters and read_video(folder / "run/video.mp4").shape == (2, 24, 32, 3)
+
+
 def test_landscape_of_one_parameter(risp: Risp, folder: Path) -> None:
     status, out, _ = risp("landscape", "small.py", "--param", "block.density", "--points", 5, "--out", "run")
     assert status == 0 and "block.density = 800" in out
@@ -179,11 +230,18 @@ def test_invert_writes_result_plots_strip_and_video(risp: Risp, folder: Path, vi
 
 
 def test_invert_reads_a_folder_of_pictures(risp: Risp, folder: Path) -> None:
+    """And finds a single entry of a vector, between bounds of its own, while the others keep the scene's values."""
     scene = small_scenes.make_scene()
     write_frames(folder / "frames", scene.render(scene.rollout())[0].detach(), fps=200)
-    arguments = ["invert", "small.py", "--video", "frames", "--unknown", "block.density", "--iterations", 2, "--starts", 2]
-    assert risp(*arguments, "--optimizer", "rmsprop", "--out", "run")[0] == 0
-    assert (folder / "run" / "result.json").is_file()
+    arguments = ["invert", "small.py", "--video", "frames", "--unknown", "block.density", "block.velocity[1]", "--iterations", 2]
+    options = ["--starts", 2, "--bounds", "block.velocity[1]=-0.5:0.5", "--optimizer", "rmsprop", "--out", "run"]
+    status, out, _ = risp(*arguments, *options)
+    assert status == 0 and "block.velocity[1]" in out
+    found = json.loads((folder / "run" / "result.json").read_text())["unknowns"]
+    assert list(found) == ["block.density", "block.velocity[1]"]
+    assert (found["block.velocity[1]"]["low"], found["block.velocity[1]"]["high"]) == (-0.5, 0.5)
+    status, out, err = risp("render", "small.py", "--from", "run", "--out", "found.png")
+    assert status == 0, err
 
 
 def test_gradcheck_prints_a_table(risp: Risp, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,6 +319,13 @@ WITH_SEEDS = [
         ([*SIMULATE, "--set", "block.density=9e9"], "block.density: Param: start value 9e+09 lies outside its bounds [80, 8000]"),
         ([*SIMULATE, "--set", "block.density=-3"], "block.density is -3 kg/m3"),
         ([*SIMULATE, "--set", "ground.contact.damping=-1"], "ground.contact.damping is -1"),
+        ([*SIMULATE, "--set", "block.velocity[3]=1"], "block.velocity has no entry [3]: name block.velocity[0 to 2]"),
+        ([*SIMULATE, "--set", "block.density[0]=1"], "block.density has no entry [0]: it is one number"),
+        ([*SIMULATE, "--set", "block.velocity[0]=3"], "block.velocity[0]: Param: start value 3 at [0] lies outside its bounds"),
+        ([*SIMULATE, "--from", "small.py"], "small.py is no JSON file: give the result.json of 'risp invert'"),
+        ([*SIMULATE, "--from", "nowhere"], "nowhere does not exist: give the result.json"),
+        ([*SIMULATE, "--camera", "left"], "unknown camera 'left'"),
+        ([*SIMULATE, "--camera-up", "y"], "--camera-up belongs to --camera-file FILE"),
         ([*SIMULATE, "--set", "block.position=nan"], "block.position: Param: value is [nan nan nan]"),
         ([*SIMULATE, "--set", "density=0"], "make_scene(density=0) of small.py: Param: value is 0"),
         ([*SIMULATE, "--set", "frames=0"], "frames=0"),

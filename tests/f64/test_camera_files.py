@@ -332,6 +332,7 @@ def test_z_up():
     """The file's up becomes z, x stays, and the hand stays right."""
     np.testing.assert_array_equal(z_up_from("y", scale=0.5) @ [0, 2, 0, 1], [0, 0, 1, 1])
     np.testing.assert_array_equal(z_up_from("-y", scale=0.5) @ [0, 2, 0, 1], [0, 0, -1, 1])
+    np.testing.assert_array_equal(z_up_from("z", scale=0.5) @ [0, 2, 0, 1], [0, 1, 0, 1])
     for up in ("y", "-y"):
         assert np.linalg.det(z_up_from(up)) == 1
         np.testing.assert_array_equal(z_up_from(up) @ [1, 0, 0, 0], [1, 0, 0, 0])
@@ -542,7 +543,7 @@ def test_option_faults(tmp_path):
     frames = put(tmp_path / "b.json", transforms())
     refused(["no option pixel_centers"], read_cameras, frames, pixel_centers="half")
     refused(["COLMAP", "no option pixel_centers"], read_cameras, colmap(tmp_path / "m"), pixel_centers="half")
-    refused(["up is 'z'", "'-y'"], z_up_from, "z")
+    refused(["up is 'x'", "'-y'"], z_up_from, "x")
     refused(["scale is 0"], z_up_from, "y", scale=0)
     for change, words in [
         (np.eye(2), ["shape [2, 2]"]),

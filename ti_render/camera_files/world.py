@@ -10,17 +10,18 @@ from ti_render.camera_files.checks import located, number, numbers, rotation
 from ti_sim.base.errors import UserError
 
 _Z_UP_FROM = {
+    "z": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
     "y": ((1.0, 0.0, 0.0), (0.0, 0.0, -1.0), (0.0, 1.0, 0.0)),
     "-y": ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, -1.0, 0.0)),
 }
 
 
-def z_up_from(up: Literal["y", "-y"], *, scale: float = 1.0) -> np.ndarray:
-    """The change from a world whose up is y or -y to one with z up; x stays x.
+def z_up_from(up: Literal["z", "y", "-y"], *, scale: float = 1.0) -> np.ndarray:
+    """The change from a world whose up is y, -y or z to one with z up; x stays x.
 
     Args:
         up: the axis of the file's world that points up: "y" (glTF, OpenGL scenes), or "-y" for y down (a world that
-            has the axes of an upright OpenCV camera, as COLMAP's often nearly has).
+            has the axes of an upright OpenCV camera, as COLMAP's often nearly has). "z" changes the scale alone.
         scale: metres in one unit of the file.
 
     Returns:

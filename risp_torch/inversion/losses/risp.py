@@ -18,6 +18,7 @@ from risp_torch.inversion.losses.loss import PictureLoss, in_parts
 from risp_torch.inversion.losses.whitening import LOOKS, Whitening
 from risp_torch.network import check_network, load_network
 from risp_torch.scene import Camera, Scene, States
+from risp_torch.scene.parameters import split_entry
 from risp_torch.task import RispTask
 from ti_sim.base.errors import UserError
 
@@ -133,7 +134,7 @@ class RispLoss(PictureLoss):
             return None
         domain = self.task.domains.training
         drawn = [domain.parameters.values(row[None]) for row in domain.appearances(looks, seed=seed)]
-        if any(name in drawn[0] for name in values):
+        if any(split_entry(name)[0] in drawn[0] for name in values):
             return None
         plain, weighed = copy(self), copy(self)
         plain.whitening = None

@@ -1,0 +1,107 @@
+"""Values that a run has found, put back into its scene."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.unknowns import PSI
+from risp_torch.psi import RenderingParameters
+from risp_torch.scene import Scene
+from risp_torch.scene.parameters import split_entry
+from ti_sim.base.errors import UserError
+
+_WRITERS = "the result.json of 'risp invert', 'risp landscape' or 'risp task'"
+
+
+def use_found(scene: Scene, path: str | Path) -> list[str]:
+    """Give a scene the values that a run has found.
+
+    A value beyond a parameter's bounds, which the search may have widened, widens them.
+
+    Args:
+        scene: which is changed.
+        path: ``result.json`` of an inversion, a landscape (its lowest point) or a task, or the folder of the run.
+
+    Returns:
+        Names of the parameters, or entries, that have new values.
+
+    Raises:
+        UserError: there is no such file, it holds no values, or the scene lacks a parameter.
+    """
+    path = Path(path)
+    file = path / "result.json" if path.is_dir() else path
+    values = _values(scene, _read(file), str(file))
+    for name, value in values.items():
+        try:
+            _widen(scene, name, value)
+            scene.set(name, value)
+        except UserError as error:
+            raise UserError(f"{file} does not fit the scene {scene.name}: {error}") from None
+    return list(values)
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    if not file.is_file():
+        raise UserError(f"{file} does not exist: give {_WRITERS}, or the folder of a finished run")
+    try:
+        result = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} is no JSON file: give {_WRITERS}") from error
+    kinds = ("unknowns", "lowest", "values")
+    if not isinstance(result, Mapping) or not any(isinstance(result.get(kind), Mapping) for kind in kinds):
+        raise UserError(f"{file} holds no values that were found: give {_WRITERS}")
+    return result
+
+
+def _values(scene: Scene, result: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """Name of a parameter or an entry -> value; psi as the parameters that it stands for."""
+    for key in ("lowest", "values"):
+        if isinstance(result.get(key), Mapping):
+            return dict(result[key])
+    try:
+        found = {label: float(about["value"]) for label, about in result["unknowns"].items()}
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{file} is damaged: give {_WRITERS}") from None
+    looks = [found.pop(label) for label in list(found) if label.startswith(f"{PSI}: ")]
+    values = _whole(scene, found)
+    if looks:
+        parameters = RenderingParameters.from_json(scene, result["settings"]["psi"])
+        shown = parameters.values(torch.tensor(looks, dtype=torch.float64))
+        values |= {name: value.numpy() for name, value in shown.items()}
+    return values
+
+
+def _whole(scene: Scene, found: Mapping[str, float]) -> dict[str, Any]:
+    """Entries of one array together, so that large arrays are set once."""
+    entries: dict[str, dict[tuple[int, ...], float]] = {}
+    for label, value in found.items():
+        base, place = split_entry(label)
+        entries.setdefault(base, {})[place] = value
+    values: dict[str, Any] = {}
+    for base, places in entries.items():
+        if () in places:
+            values[base] = places[()]
+            continue
+        first = next(iter(places))
+        scene.table[base + "".join(f"[{i}]" for i in first)]  # an error that says which entries there are
+        whole = np.array(scene.table[base].value)
+        for place, value in places.items():
+            whole[place] = value
+        values[base] = whole
+    return values
+
+
+def _widen(scene: Scene, name: str, value: Any) -> None:
+    """Bounds that hold the value."""
+    param, value = scene.table[name], np.asarray(value, dtype=np.float64)
+    if value.shape == np.shape(param.value):
+        low = None if param.low is None else np.minimum(param.low, value)
+        high = None if param.high is None else np.maximum(param.high, value)
+        scene.table.params[name] = replace(param, low=low, high=high)
