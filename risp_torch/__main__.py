@@ -82,6 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     """Run the command; the exit status, with a sentence on stderr where it is not 0 (``main``)."""
+    if "LOCAL_RANK" in os.environ:  # of torchrun
+        from risp_torch.training.ranks import take_own_gpu
+
+        take_own_gpu()
     try:
         return options.run(options)
     except DivergenceError as error:

@@ -165,6 +165,8 @@ def read_video(
         UserError: the video is missing, unreadable, cut short, or of another size, rate or length.
     """
     path = Path(path)
+    if path.suffix.lower() in (".npz", ".npy", ".csv"):
+        raise UserError(f"{path} holds numbers and no pictures: states are compared with --loss state --states {path}")
     if not path.exists():
         raise UserError(f"video {path} does not exist: check the path")
     pictures = _read_folder(path, fps, size, frames) if path.is_dir() else _read_file(path, fps, size, frames)

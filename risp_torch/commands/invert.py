@@ -5,21 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from risp_torch.commands.options import (
-    add_bounds_argument,
-    add_scene_arguments,
-    bounds_of,
-    make_scene,
-    positive_int,
-    whole_number,
-)
+from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_loss
+from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, positive_int, whole_number
 from ti_sim.base.errors import UserError
 
 MOST_ROWS = 12  # numbers of one parameter that the table lists one by one
 MOST_SHOWN = 6  # numbers of a start that a row shows
-
-# Option -> the loss that it belongs to.
-_OPTION_OF = {"network": "risp", "weights": "perceptual", "states": "state"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,21 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--smooth", action="append", default=[], metavar="NAME=WEIGHT",
         help="of an unknown with a number for each element: penalty on the mean squared difference of neighbours; repeatable",
     )  # fmt: skip
-    parser.add_argument(
-        "--loss", choices=("pixel", "perceptual", "risp", "state"), default="pixel",
-        help="what is compared: colours, a picture network's features, what a RISP network reads, or true states (default pixel)",
-    )  # fmt: skip
-    parser.add_argument("--network", metavar="FILE", help="of --loss risp: network.safetensors of 'risp train'")
-    parser.add_argument(
-        "--weights", metavar="FILE",
-        help="of --loss perceptual: VGG-16's weights, .safetensors or .pth (default: torchvision's, or those of the extra "
-        "perceptual)",
-    )
-    parser.add_argument("--states", metavar="FILE", help="of --loss state: states.npz of 'risp simulate'")
-    parser.add_argument(
-        "--sampling", default="all", metavar="WHICH",
-        help="frames that are compared: all, last, first+last, first+middle or every:K (default all)",
-    )  # fmt: skip
+    add_loss_arguments(parser)
     parser.add_argument(
         "--starts", type=_starts, default=4,
         help="guesses spread over the allowed ranges, or 'scene' for one guess at the scene's own values (default 4)",
@@ -85,9 +62,9 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.inversion import invert
     from risp_torch.run_folder import default_run_path
 
-    check_loss_options(options)
+    check_loss_options(options, target_needed=True)
     bounds = dict(bounds_of(text) for text in options.bounds)
-    scene = _scene(options)
+    scene = make_compared_scene(options)
     loss = make_loss(options, scene)
     result = invert(
         scene, options.video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
@@ -118,50 +95,12 @@ def _search(options: argparse.Namespace, *, rough: bool) -> Any:
     return OptimiseSettings(first_frames=options.first_frames, **given)
 
 
-def check_loss_options(options: argparse.Namespace) -> None:
-    """Raise a UserError unless the given files are those that the loss needs."""
-    for option, loss in _OPTION_OF.items():
-        given = getattr(options, option) is not None
-        if given and options.loss != loss:
-            raise UserError(f"--{option} belongs to --loss {loss}, not to {options.loss}: choose that loss, or leave it out")
-        if not given and options.loss == loss and loss != "perceptual":
-            raise UserError(f"--loss {loss} needs --{option} FILE")
-    if options.video is None and options.loss != "state":
-        raise UserError(f"--loss {options.loss} needs the target's film: give --video FILE")
-
-
-def make_loss(options: argparse.Namespace, scene: Any) -> Any:
-    """The loss that the options describe (errors: its class)."""
-    from risp_torch.inversion import PerceptualLoss, PixelLoss, RispLoss, StateLoss
-    from risp_torch.task import load_task
-
-    if options.loss == "risp":
-        return RispLoss(options.network, task=load_task(options.scene, scene))
-    if options.loss == "state":
-        return StateLoss(load_task(options.scene, scene).head, options.states)
-    return PerceptualLoss(options.weights) if options.loss == "perceptual" else PixelLoss()
-
-
 def _psi(options: argparse.Namespace, scene: Any) -> Any:
     """The rendering parameters of the scene's task; None, for the usual ones, where its file has no task."""
     from risp_torch.scene.load import has_function
     from risp_torch.task import load_task
 
     return load_task(options.scene, scene).domains.training.parameters if has_function(options.scene, "make_task") else None
-
-
-def _scene(options: argparse.Namespace) -> Any:
-    """The scene; for a network with pictures of its size, and edges as soft as in those that it was trained with."""
-    if options.loss != "risp":
-        return make_scene(options)
-    from risp_torch.network import load_network
-    from risp_torch.task import resize_pictures
-
-    size = options.size or load_network(options.network)[0].settings.size
-    options.size = None
-    scene = make_scene(options)
-    resize_pictures(scene, size)
-    return scene
 
 
 def _weight(text: str) -> tuple[str, float]:

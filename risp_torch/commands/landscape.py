@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int
+from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_loss
+from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, positive_int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCENE, --param, --param2, --points, --video, --out."""
+    """SCENE, --param, --param2, --bounds, --points, --video, the loss with its files, --out."""
     add_scene_arguments(parser)
     parser.add_argument("--param", required=True, metavar="NAME", help="parameter along the first axis")
     parser.add_argument("--param2", metavar="NAME", help="parameter along the second axis")
+    add_bounds_argument(parser)
     parser.add_argument("--points", type=positive_int, help="grid points along an axis (default 41, with two parameters 15)")
     parser.add_argument("--video", metavar="FILE", help="target film (default: the scene's own)")
+    add_loss_arguments(parser)
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/landscape-SCENE-TIME)")
 
 
@@ -25,25 +28,32 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch import report
     from risp_torch.atomic import replacing
     from risp_torch.commands.simulate import simulation_settings
-    from risp_torch.inversion import film, landscape
+    from risp_torch.inversion import Comparison, film, landscape
     from risp_torch.inversion.invert import load_target
     from risp_torch.inversion.landscape import landscape_unknowns
     from risp_torch.run_folder import RunFolder, default_run_path
 
-    scene = make_scene(options)
+    check_loss_options(options, target_needed=False)
+    bounds = dict(bounds_of(text) for text in options.bounds)
+    scene = make_compared_scene(options)
     names = [options.param] + ([options.param2] if options.param2 else [])
-    params = [scene.table[name] for name in names]
     points = options.points or (41 if len(names) == 1 else 15)
-    landscape_unknowns(scene, names, points=points)  # before anything is written
+    unknowns = landscape_unknowns(scene, names, points=points, bounds=bounds)  # before anything is written
+    params = [unknowns.params[name] for name in names]
+    loss = make_loss(options, scene)
     settings = simulation_settings(scene, options) | {"params": names, "points": points, "video": options.video}
-    if options.video:
+    settings |= {"loss": loss.to_json(), "sampling": options.sampling}
+    if not loss.needs_film:
+        target = None
+    elif options.video:
         target = load_target(scene, options.video)
     else:
         with torch.no_grad():
-            target = film(scene, {}, worlds=1, frames=scene.frames)[0][0]
+            target = film(scene, loss.appearance(), worlds=1, frames=scene.frames)[0][0]
+    comparison = Comparison.of(scene, loss, target, options.sampling)
     folder = RunFolder.create(options.out or default_run_path("landscape", scene.name), settings)
-    axes, losses = landscape(scene, target, names, points=points)
-    marks = None if options.video else {"scene": tuple(param.value for param in params)}
+    axes, losses = landscape(scene, comparison, names, points=points, bounds=bounds)
+    marks = None if options.video or options.states else {"scene": tuple(param.value for param in params)}
     picture = folder.path / "landscape.png"
     if len(names) == 1:
         report.plot_landscape_1d(

@@ -48,8 +48,8 @@ class Comparison:
         """
         if video is None and loss.needs_film:
             raise UserError(f"the {loss.kind} loss compares films: give the target's video")
-        frames = sampled_frames(sampling, scene.frames)
         loss.check(scene)
+        frames = loss.known_frames(scene, sampled_frames(sampling, scene.frames))
         target = loss.of_target(scene, video, frames)
         size = (0, 0) if video is None else tuple(video.shape[1:3])
         return Comparison(loss, target, frames, loss.blocks(target.shape[1:], size))

@@ -9,13 +9,14 @@ from tqdm import tqdm
 from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.comparison import Comparison, film_losses
-from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.unknowns import Bounds, Unknowns
 from risp_torch.scene import Scene
 from ti_sim.base.errors import UserError
 
 
 def landscape(
-    scene: Scene, target: torch.Tensor | Comparison, names: list[str], *, points: int = 41, progress: bool = True
+    scene: Scene, target: torch.Tensor | Comparison, names: list[str], *, points: int = 41, bounds: Bounds | None = None,
+    progress: bool = True,
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Loss on a grid that spans the parameters' allowed ranges, evenly in their scales.
 
@@ -24,6 +25,7 @@ def landscape(
         target: [T, H, W, 3] linear rgb to compare by pixels, or any comparison.
         names: one or two scalar parameters with bounds.
         points: grid points along each.
+        bounds: name -> (low, high) or (low, high, scale), as of ``Unknowns.of``.
         progress: whether a bar is shown.
 
     Returns:
@@ -33,7 +35,7 @@ def landscape(
     Raises:
         UserError: not one or two scalar names, or fewer than two points.
     """
-    unknowns = landscape_unknowns(scene, names, points=points)
+    unknowns = landscape_unknowns(scene, names, points=points, bounds=bounds)
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     axes = [np.linspace(a, b, points) for a, b in zip(low, high, strict=True)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(names))
@@ -47,9 +49,9 @@ def landscape(
     return physical, torch.cat(losses).cpu().numpy().reshape([points] * len(names))
 
 
-def landscape_unknowns(scene: Scene, names: list[str], *, points: int) -> Unknowns:
+def landscape_unknowns(scene: Scene, names: list[str], *, points: int, bounds: Bounds | None = None) -> Unknowns:
     """The parameters of a landscape, checked (arguments and errors: ``landscape``)."""
-    unknowns = Unknowns.of(scene, list(dict.fromkeys(names)))
+    unknowns = Unknowns.of(scene, list(dict.fromkeys(names)), bounds=bounds)
     if not 1 <= len(names) <= 2 or len(unknowns.labels) != len(names):
         raise UserError(f"a landscape has one or two different scalar parameters, and {len(unknowns.labels)} numbers were named")
     if points < 2:

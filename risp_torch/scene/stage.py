@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -85,6 +85,7 @@ class Stage:
         """The first camera, None where there is none."""
         return self.cameras[0] if self.cameras else None
 
+    @checked
     def use_cameras(self, cameras: Sequence[Camera]) -> None:
         """Film with these cameras in place of all that the scene has.
 
@@ -93,6 +94,7 @@ class Stage:
         """
         self._cameras.replace(cameras)
 
+    @checked
     def film_with(self, name: str) -> None:
         """Make the camera of this name the first one, which films where none is named.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from risp_torch.dataset import ranks_from_environment
+from ti_sim.base.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,30 @@ def rank_from_environment() -> Ranks:
     return Ranks(*ranks_from_environment())
 
 
+def take_own_gpu() -> None:
+    """Let a process that ``torchrun`` has started see one GPU alone, its own; before anything has used a GPU.
+
+    Kernels and networks both take the first GPU that they see. The k-th process of a machine (LOCAL_RANK) gets the k-th of those
+    that CUDA_VISIBLE_DEVICES names, or of all; where there are more processes than GPUs, they take turns. Programs that this one
+    starts see the same GPU.
+    """
+    local = os.environ.get("LOCAL_RANK", "")
+    count = torch.cuda.device_count() if local.isdecimal() and not torch.cuda.is_initialized() else 0
+    if count > 1:
+        named = os.environ.get("CUDA_VISIBLE_DEVICES")
+        gpus = named.split(",")[:count] if named else [str(number) for number in range(count)]
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[int(local) % count]
+
+
 @contextmanager
 def joined_ranks(device: torch.device) -> Iterator[Ranks]:
     """The ranks of this run, connected to one another while the block runs.
 
     Args:
         device: where the gradients lie: NCCL connects CUDA devices, Gloo processors.
+
+    Raises:
+        UserError: two processes have the same GPU, which NCCL does not connect.
     """
     ranks = rank_from_environment()
     if ranks.count == 1 or torch.distributed.is_initialized():
@@ -67,5 +87,11 @@ def joined_ranks(device: torch.device) -> Iterator[Ranks]:
     torch.distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield ranks
+    except torch.distributed.DistBackendError as error:
+        if "Duplicate GPU" not in str(error):
+            raise
+        raise UserError(
+            f"{ranks.count} processes share fewer GPUs: start one for each GPU (torchrun --nproc-per-node), or give --device cpu"
+        ) from error
     finally:
         torch.distributed.destroy_process_group()

@@ -194,6 +194,19 @@ def test_landscape_of_one_parameter(risp: Risp, folder: Path) -> None:
     assert result["lowest"] == {"block.density": pytest.approx(800.0, rel=1e-5)} and result["loss"] == saved["loss"].min()
 
 
+def test_landscape_by_places_in_some_frames(risp: Risp, folder: Path) -> None:
+    """As many options as an inversion has: another range, a single entry, frames that count, states in place of pictures."""
+    assert risp("simulate", "small.py", "--out", "truth")[0] == 0
+    arguments = ["landscape", "small.py", "--param", "block.position[2]", "--bounds", "block.position[2]=0.015:0.035"]
+    options = ["--points", 5, "--sampling", "every:2", "--loss", "state", "--states", "truth/states.npz", "--out", "run"]
+    status, out, err = risp(*arguments, *options)
+    assert status == 0 and "block.position[2] = 0.025" in out, err
+    settings = json.loads((folder / "run/settings.json").read_text())
+    assert settings["sampling"] == "every:2" and settings["loss"]["kind"] == "state" and settings["loss"]["head"] is None
+    saved = np.load(folder / "run/landscape.npz")
+    assert saved["loss"].argmin() == 2 and saved["loss"][2] < 1e-12 < saved["loss"][1]
+
+
 def test_landscape_of_two_parameters_against_a_video(risp: Risp, folder: Path, video: Path) -> None:
     names = ["block.density", "ground.contact.friction"]
     arguments = ["--param", names[0], "--param2", names[1], "--points", 3, "--video", video, "--out", "run"]
@@ -284,6 +297,7 @@ def test_an_error_in_a_process_of_its_own(folder: Path) -> None:
 # -- what it refuses ------------------------------------------------------------------------------------------------------
 
 SIMULATE = ["simulate", "small.py", "--out", "new"]
+LANDSCAPE = ["landscape", "small.py", "--param", "block.density", "--out", "new"]
 WITH_SEEDS = [
     ["simulate", "cube", "--renderer", "mitsuba", "--seed", -1], ["render", "cube", "--seed", -1],
     ["invert", "cube", "--seed", -1], ["control", "gear", "--seed", -1], ["dataset", "cube", "--seed", -1],
@@ -326,10 +340,10 @@ WITH_SEEDS = [
         ([*SIMULATE, "--from", "nowhere"], "nowhere does not exist: give the result.json"),
         ([*SIMULATE, "--camera", "left"], "unknown camera 'left'"),
         ([*SIMULATE, "--camera-up", "y"], "--camera-up belongs to --camera-file FILE"),
-        ([*SIMULATE, "--set", "block.position=nan"], "block.position: Param: value is [nan nan nan]"),
+        ([*SIMULATE, "--set", "block.position=nan"], "block.position is 'nan': give finite numbers of shape (3,)"),
         ([*SIMULATE, "--set", "density=0"], "make_scene(density=0) of small.py: Param: value is 0"),
         ([*SIMULATE, "--set", "frames=0"], "frames=0"),
-        ([*SIMULATE, "--set", "size=large"], "make_scene(size='large') of small.py failed: TypeError"),
+        ([*SIMULATE, "--set", "size=large"], "make_scene(size='large') of small.py: "),
         ([*SIMULATE, "--set", "mesh=none.stl"], "none.stl does not exist"),
         (["simulate", "cube", "--set", "die.density=0", "--out", "new"], "die.density is 0 kg/m3: give a number above zero"),
         (["simulate", "cube", "--set", "die.color=1", "--out", "new"], "'die.color': did you mean"),
@@ -345,6 +359,9 @@ WITH_SEEDS = [
         (["landscape", "small.py", "--param", "block.densty", "--out", "new"], "'block.densty': did you mean 'block.density'"),
         (["landscape", "small.py", "--param", "block.position", "--out", "new"], "block.position has no bounds"),
         (["landscape", "small.py", "--param", "block.velocity", "--out", "new"], "3 numbers were named"),
+        ([*LANDSCAPE, "--sampling", "some"], "sampling 'some' is unknown"),
+        ([*LANDSCAPE, "--video", "run/states.npz"], "no pictures: states are compared with --loss state --states run/states.npz"),
+        (["invert", "small.py", "--unknown", "block.density", "--loss", "state", "--states", "a.mp4"], "give it with --video"),
         (["landscape", "small.py", "--param", "block.density", "--points", 1, "--out", "new"], "points is 1"),
         (["landscape", "small.py", "--param", "block.density", "--param2", "block.density", "--out", "new"], "two different"),
     ],
@@ -421,7 +438,7 @@ def test_a_damaged_mesh_file_is_refused(risp: Risp, folder: Path) -> None:
     good = trimesh.creation.box((0.05, 0.04, 0.03))
     good.export(folder / "good.stl")
     arguments = ["simulate", "small.py", "--set", "mesh=good.stl", "--set", "scale=0", "--out", "new"]
-    assert_refused(risp, folder, arguments, "good.stl: scale is 0")
+    assert_refused(risp, folder, arguments, "scale is 0: give a finite number above zero")
     assert risp("simulate", "small.py", "--set", "mesh=good.stl", "--out", "new")[0] == 0
 
 

@@ -512,7 +512,7 @@ def test_true_states_from_the_command_line(folder: Path) -> None:
         (["--loss", "risp", "--network", "film.mp4"], "film.mp4 is no network"),
         (["--loss", "risp", "--network", "net.safetensors", "--size", "32"], "reads pictures of 64 x 64 pixels"),
         (["--loss", "perceptual", "--weights", "small.py"], "small.py cannot be read as a file of tensors"),
-        (["--loss", "state", "--states", "film.mp4"], "film.mp4 holds no states"),
+        (["--loss", "state", "--states", "film.mp4"], "film.mp4 is a film or a folder: give it with --video"),
         (["--size", "64", "--sampling", "some"], "sampling 'some' is unknown"),
         (["--size", "64", "--bounds", f"{DENSITY}=4"], f"--bounds '{DENSITY}=4' is not NAME=LOW:HIGH"),
         (["--size", "64", "--bounds", f"{DENSITY}=9:4"], "the bounds of block.density"),

@@ -12,8 +12,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
+import torch
 
 import risp_torch
+from risp_torch.__main__ import main
+from risp_torch.commands import scenes
 
 ROOT = Path(risp_torch.__file__).parents[1]
 FIND_SCENES = """
@@ -61,6 +64,28 @@ def test_a_wheel_installs_packages_of_the_project_only(tmp_path: Path) -> None:
     assert all((site / name / "py.typed").is_file() for name in ("ti_sim", "ti_render", "risp_torch"))
     assert (site / "risp_torch_scenes/assets/pebble.obj").is_file()
     python(f"EXPECTED = {str(site)!r}{FIND_SCENES}", tmp_path / "work", site)
+
+
+@pytest.mark.parametrize(
+    ("rank", "named", "count", "seen"),
+    [
+        ("0", None, 2, "0"), ("1", None, 2, "1"), ("1", "4,7", 2, "7"), ("2", "4,7", 2, "4"), ("1", "5", 1, "5"),
+        (None, "4,7", 2, "4,7"),
+    ],
+)
+def test_each_rank_takes_its_own_gpu(
+    monkeypatch: pytest.MonkeyPatch, rank: str | None, named: str | None, count: int, seen: str
+) -> None:
+    """CUDA_VISIBLE_DEVICES before any command runs: rank, GPUs that are named already, their number, what the rank sees."""
+    for name, value in (("LOCAL_RANK", rank), ("CUDA_VISIBLE_DEVICES", named)):
+        monkeypatch.setenv(name, value or "")
+        if value is None:
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    seen_by_command = []
+    monkeypatch.setattr(scenes, "run", lambda options: seen_by_command.append(os.environ["CUDA_VISIBLE_DEVICES"]) or 0)
+    assert main(["scenes"]) == 0 and seen_by_command == [seen]
 
 
 def test_what_users_of_the_package_import() -> None:

@@ -49,6 +49,14 @@ class Loss(ABC):
         """Rendering parameters that the simulated film is made with, in place of the scene's own."""
         return {}
 
+    def known_frames(self, scene: Scene, frames: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of these frames that the target tells.
+
+        Raises:
+            UserError: it tells none.
+        """
+        return frames
+
     @abstractmethod
     def observe(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None

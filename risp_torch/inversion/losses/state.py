@@ -14,33 +14,48 @@ import torch
 from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.losses.loss import Loss
+from risp_torch.inversion.losses.tracks import Table, Track, point_coordinates
 from risp_torch.scene import Scene, States
 from risp_torch.scene.states import joined_placement, placement_shape
 from risp_torch.state_heads import StateHead
 from ti_sim.base.errors import UserError
 
+_ARRAYS = ("body_q", "particle_q")
+
 
 class StateLoss(Loss):
-    """Mean squared difference of the state head's outputs: what an inversion would reach if a film told the states exactly."""
+    """Mean squared difference of motions: what an inversion would reach if a film told the states exactly.
+
+    With a state head its outputs are compared; without one the places of points (``point_coordinates``), in m.
+    """
 
     kind = "state"
     needs_film = False
     lasting = True
 
-    def __init__(self, head: StateHead, states: States | torch.Tensor | np.ndarray | str | Path) -> None:
+    def __init__(self, head: StateHead | None, states: States | torch.Tensor | np.ndarray | str | Path) -> None:
         """A loss by true states.
 
         Args:
-            head: what of the states counts, and in which units.
+            head: what of the states counts, and in which units; None for places, of which any scene has some.
             states: poses [T, N, 7] of the true motion (m, unit quaternions; of a batch [1, T, N, 7]; with deformable bodies as
-                ``Scene.poses`` has it), what ``scene.rollout`` returned, or the states.npz of ``risp simulate``.
+                ``Scene.poses`` has it), what ``scene.rollout`` returned, the states.npz of ``risp simulate``, such an array as
+                .npy, or, without a head, a .csv table of what is known (``Track.of_table``).
 
         Raises:
             UserError: the file holds no states (arrays of Python objects are not read).
         """
         self.head, self.path, self._bodies = head, "", None
+        self._table: Table | None = None
+        self.placement: torch.Tensor | None = None
         if isinstance(states, str | Path):
             self.path = str(states)
+            check_states_file(Path(states))
+            if Path(states).suffix.lower() == ".csv":
+                if head is not None:
+                    raise UserError(f"{states} is a table, which may tell a part of the states only: leave the head out (None)")
+                self._table = Table.read(Path(states))
+                return
             poses, self._bodies = read_states(Path(states))
         else:
             poses = states.placement if isinstance(states, States) else states
@@ -50,7 +65,11 @@ class StateLoss(Loss):
 
     def check(self, scene: Scene) -> None:
         """Compare the states with bodies and film of the scene (``Loss.check``)."""
-        self.head.check(scene)
+        if self.head is not None:
+            self.head.check(scene)
+        if self.placement is None:
+            Track.of_table(scene, self._table)
+            return
         what = f"the states in {self.path}" if self.path else "the true states"
         names = scene.part_names
         if self._bodies is not None and self._bodies != names:
@@ -62,20 +81,38 @@ class StateLoss(Loss):
         if not torch.isfinite(self.placement[: wanted[0]]).all():
             raise UserError(f"{what} have numbers that are not finite: give the states of a simulation that did not diverge")
 
+    def known_frames(self, scene: Scene, frames: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of the frames that a table has (``Loss.known_frames``)."""
+        if self._table is None:
+            return frames
+        there = set(Track.of_table(scene, self._table).frames)
+        known = tuple(frame for frame in frames if frame in there)
+        if not known:
+            raise UserError(f"{self.path} has none of the frames that count: give rows at frames 0 to {scene.frames}")
+        return known
+
     def observe(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
     ) -> torch.Tensor:
-        """The head's outputs of the motion (``Loss.observe``)."""
-        placement = states.placement
-        return self.head.outputs(scene, placement if frames is None else placement[:, list(frames)])
+        """The head's outputs of the motion, or where its points are (``Loss.observe``)."""
+        placement = states.placement if frames is None else states.placement[:, list(frames)]
+        if self.head is not None:
+            return self.head.outputs(scene, placement)
+        coordinates = point_coordinates(scene, placement)
+        return coordinates if self._table is None else coordinates[..., Track.of_table(scene, self._table).chosen]
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
-        """The head's outputs of the true states (``Loss.of_target``)."""
-        return self.head.outputs(scene, self.placement[list(frames)])
+        """The same of the true states (``Loss.of_target``)."""
+        if self.head is not None:
+            return self.head.outputs(scene, self.placement[list(frames)])
+        if self._table is None:
+            return point_coordinates(scene, self.placement[list(frames)])
+        track = Track.of_table(scene, self._table)
+        return track.values[[track.frames.index(frame) for frame in frames]]
 
     def pictures(self, scene: Scene) -> torch.Tensor | None:
-        """The true motion in the scene's own look (``Loss.pictures``)."""
-        if scene.camera is None:
+        """The true motion in the scene's own look (``Loss.pictures``); None where a table tells a part of it."""
+        if scene.camera is None or self.placement is None:
             return None
         with torch.no_grad():
             return scene.render(self.placement[None, : scene.frames + 1])[0]
@@ -86,25 +123,39 @@ class StateLoss(Loss):
 
     def to_json(self) -> dict[str, Any]:
         """The head and a checksum of the states (``Loss.to_json``)."""
-        digest = sha256(self.placement.double().cpu().numpy().tobytes()).hexdigest()
-        return {"kind": self.kind, "states": self.path or None, "states_sha256": digest, "head": self.head.to_json()}
+        known = self.placement.double().cpu().numpy() if self._table is None else np.stack(list(self._table.columns.values()))
+        columns = {} if self._table is None else {"columns": list(self._table.columns)}
+        digest = sha256(known.tobytes()).hexdigest()
+        head = None if self.head is None else self.head.to_json()
+        return {"kind": self.kind, "states": self.path or None, "states_sha256": digest, "head": head, **columns}
+
+
+def check_states_file(path: Path) -> None:
+    """Raise a UserError where there is no such file, or it is a film."""
+    if path.is_dir() or path.suffix.lower() in (".mp4", ".mov", ".mkv", ".avi", ".webm", ".png", ".jpg"):
+        raise UserError(f"{path} is a film or a folder: give it with --video, or states as .npz, .npy or .csv")
+    if not path.is_file():
+        raise UserError(f"the states {path} do not exist: give the states.npz that 'risp simulate' has written, or a .csv table")
 
 
 def read_states(path: Path) -> tuple[torch.Tensor, list[str] | None]:
-    """Where everything is (``Scene.poses``) [T, ...], and names of the bodies (None where there are none), of a states.npz.
+    """Where everything is (``Scene.poses``) [T, ...], and names of the bodies (None where there are none), of a file.
+
+    Args:
+        path: states.npz with body_q, particle_q or both, or one such array as .npy.
 
     Raises:
-        UserError: there is no such file, or it holds no states.
+        UserError: it holds no states.
     """
-    if not path.is_file():
-        raise UserError(f"the states {path} do not exist: give the states.npz that 'risp simulate' has written")
     try:
+        if path.suffix.lower() == ".npy":
+            return torch.as_tensor(np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)), None
         with np.load(path, allow_pickle=False) as file:
-            poses = torch.as_tensor(np.asarray(file["body_q"], dtype=np.float64))
+            arrays = {key: torch.as_tensor(np.asarray(file[key], dtype=np.float64)) for key in _ARRAYS if key in file}
             given = [list(file[key]) for key in ("body_names", "deformable_names") if key in file]
             names = [str(name) for some in given for name in some] if given else None
-            if "particle_q" in file:
-                poses = joined_placement(poses, torch.as_tensor(np.asarray(file["particle_q"], dtype=np.float64)))
+            if "body_q" not in arrays:
+                return arrays["particle_q"], names
+            return joined_placement(arrays["body_q"], arrays.get("particle_q")), names
     except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} holds no states: give the states.npz that 'risp simulate' has written") from error
-    return poses, names

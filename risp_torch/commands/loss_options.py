@@ -1,0 +1,93 @@
+"""The options that choose what films are compared by, and the loss that they describe."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from risp_torch.commands.options import make_scene
+from ti_sim.base.errors import UserError
+
+# Option -> the loss that it belongs to.
+_OPTION_OF = {"network": "risp", "weights": "perceptual", "states": "state"}
+
+
+def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
+    """--loss, the files that it needs, and --sampling."""
+    parser.add_argument(
+        "--loss", choices=("pixel", "perceptual", "risp", "state"), default="pixel",
+        help="what is compared: colours, a picture network's features, what a RISP network reads, or true states (default pixel)",
+    )  # fmt: skip
+    parser.add_argument("--network", metavar="FILE", help="of --loss risp: network.safetensors of 'risp train'")
+    parser.add_argument(
+        "--weights", metavar="FILE",
+        help="of --loss perceptual: VGG-16's weights, .safetensors or .pth (default: torchvision's, or those of the extra "
+        "perceptual)",
+    )
+    parser.add_argument(
+        "--states", metavar="FILE",
+        help="of --loss state: states.npz of 'risp simulate', poses or particles as .npy, or a .csv table of what is known",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sampling", default="all", metavar="WHICH",
+        help="frames that are compared: all, last, first+last, first+middle or every:K (default all)",
+    )  # fmt: skip
+
+
+def check_loss_options(options: argparse.Namespace, *, target_needed: bool) -> None:
+    """Raise a UserError unless the given files are those that the loss needs.
+
+    Args:
+        options: with those of ``add_loss_arguments``, and ``video``.
+        target_needed: whether the target's film, or its states, must be given.
+    """
+    for option, loss in _OPTION_OF.items():
+        given = getattr(options, option) is not None
+        if given and options.loss != loss:
+            raise UserError(f"--{option} belongs to --loss {loss}, not to {options.loss}: choose that loss, or leave it out")
+        needed = loss == "risp" or loss == "state" and target_needed
+        if not given and options.loss == loss and needed:
+            raise UserError(f"--loss {loss} needs --{option} FILE")
+    if target_needed and options.video is None and options.loss != "state":
+        raise UserError(f"--loss {options.loss} needs the target's film: give --video FILE")
+
+
+def make_compared_scene(options: argparse.Namespace) -> Any:
+    """The scene; for a network with pictures of its size, and edges as soft as in those that it was trained with."""
+    if options.loss != "risp":
+        return make_scene(options)
+    from risp_torch.network import load_network
+    from risp_torch.task import resize_pictures
+
+    size = options.size or load_network(options.network)[0].settings.size
+    options.size = None
+    scene = make_scene(options)
+    resize_pictures(scene, size)
+    return scene
+
+
+def make_loss(options: argparse.Namespace, scene: Any) -> Any:
+    """The loss that the options describe (errors: its class); that of states by the scene's own where none are given."""
+    from risp_torch.inversion import PerceptualLoss, PixelLoss, RispLoss
+    from risp_torch.task import load_task
+
+    if options.loss == "risp":
+        return RispLoss(options.network, task=load_task(options.scene, scene))
+    if options.loss == "state":
+        return _state_loss(options, scene)
+    return PerceptualLoss(options.weights) if options.loss == "perceptual" else PixelLoss()
+
+
+def _state_loss(options: argparse.Namespace, scene: Any) -> Any:
+    """By the state head of the scene's task, or by places where it has no task or a table tells what is known."""
+    import torch
+
+    from risp_torch.inversion import StateLoss
+    from risp_torch.scene.load import has_function
+    from risp_torch.task import load_task
+
+    with torch.no_grad():
+        states = options.states or scene.rollout()
+    table = options.states is not None and options.states.lower().endswith(".csv")
+    by_head = not table and has_function(options.scene, "make_task")
+    return StateLoss(load_task(options.scene, scene).head if by_head else None, states)

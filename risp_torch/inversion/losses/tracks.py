@@ -1,0 +1,205 @@
+"""Motions that are known from elsewhere, as points: arrays of poses or particles, and tables of what a tracker has followed."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from risp_torch.bridge import bridge_dtype
+from risp_torch.bridge.checks import bridge_device
+from risp_torch.scene import Scene
+from risp_torch.scene.body import Body, rotation_matrix
+from risp_torch.scene.states import placement_shape, split_placement
+from risp_torch.suggest import unknown_name_error
+from ti_sim.base.errors import UserError
+
+TIMES = ("time", "t", "frame")
+_PLACE, _TURN = ("x", "y", "z"), ("qx", "qy", "qz", "qw")
+_OF_BODY = 12  # coordinates of a body: of its centre of mass, and of a point on each of its axes
+_LATE = 0.02  # of a frame: how far a time may lie from that of a frame
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of numbers with names.
+
+    Attributes:
+        path: of its file.
+        columns: name -> [n] numbers, NaN for empty cells.
+    """
+
+    path: str
+    columns: Mapping[str, np.ndarray]
+
+    @staticmethod
+    def read(path: Path) -> Table:
+        """Read a CSV file: names in the first row, numbers below.
+
+        Raises:
+            UserError: there is no such file, a name is missing or there twice, or a cell is no number.
+        """
+        try:
+            with open(path, newline="", encoding="utf-8-sig") as file:
+                rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise UserError(f"the table {path} cannot be read ({error}): give a CSV file") from error
+        names = [name.strip() for name in rows[0]] if rows else []
+        if len(rows) < 2 or not all(names) or len(set(names)) < len(names):
+            raise UserError(f"{path} is no table: its first row must name the columns, each once, and numbers must come below")
+        values = np.array([_numbers(path, number, row, len(names)) for number, row in enumerate(rows[1:], start=2)])
+        return Table(str(path), dict(zip(names, values.T, strict=True)))
+
+
+def _numbers(path: Path, number: int, row: Sequence[str], count: int) -> list[float]:
+    """The cells of a row; NaN for empty ones."""
+    if len(row) != count:
+        raise UserError(f"row {number} of {path} has {len(row)} cells, and the first row has {count}: give every row as many")
+    try:
+        return [float(cell) if cell.strip() else np.nan for cell in row]
+    except ValueError:
+        raise UserError(f"row {number} of {path} has a cell that is no number: give numbers below the first row") from None
+
+
+@dataclass(frozen=True)
+class Track:
+    """What is known of a motion.
+
+    Attributes:
+        frames: n frame numbers, rising.
+        chosen: [D] which of the scene's ``point_coordinates`` are known.
+        values: [n, D] these coordinates [m].
+    """
+
+    frames: tuple[int, ...]
+    chosen: torch.Tensor
+    values: torch.Tensor
+
+    @staticmethod
+    def of_placement(scene: Scene, placement: torch.Tensor) -> Track:
+        """A motion of which everything is known, [T, rows, columns] (``joined_placement``)."""
+        values = point_coordinates(scene, placement)
+        return Track(tuple(range(len(values))), torch.arange(values.shape[1], device=values.device), values)
+
+    @staticmethod
+    def of_table(scene: Scene, table: Table) -> Track:
+        """A motion from a table.
+
+        Columns are "time" [s] or "frame" (without either, rows are the frames from the start), and for bodies "NAME.x", "NAME.y",
+        "NAME.z" of the centre of mass [m] and "NAME.qx" to "NAME.qw" of the orientation, all four or none; for particles
+        "NAME[i].x" and so on. The NAME may be left out where a scene has one body and nothing else. Coordinates without a column
+        are not compared, nor are rows with an empty cell.
+
+        Raises:
+            UserError: a column names nothing of the scene, or rows are at no frames.
+        """
+        names = [name for name in table.columns if name not in TIMES]
+        numbers = np.stack([table.columns[name] for name in names], axis=1) if names else np.zeros((0, 0))
+        rows = np.isfinite(numbers).all(axis=1) if names else np.zeros(0, dtype=bool)
+        if not rows.any():
+            raise UserError(f"{table.path} has no row without an empty cell beside its times: give coordinates such as NAME.x")
+        frames = _frames(scene, table)[rows]
+        if (np.diff(frames) <= 0).any():
+            raise UserError(f"{table.path} has two rows for one frame, or rows that go back in time: order them by time")
+        columns = dict(zip(names, numbers[rows].T, strict=True))
+        placement, chosen = _placement(scene, table.path, columns, int(rows.sum()))
+        values = point_coordinates(scene, placement)
+        chosen = torch.as_tensor(chosen, device=values.device)
+        return Track(tuple(int(frame) for frame in frames), chosen, values[:, chosen])
+
+
+def point_coordinates(scene: Scene, placement: torch.Tensor) -> torch.Tensor:
+    """Where points of everything are, [..., D] in m: comparable coordinates of a placement [..., rows, columns]; differentiable.
+
+    Of a rigid body the centre of mass and, on each of its axes, a point as far from it as the vertices of its mesh are on
+    average (root mean square): turns count by the distance that they move the surface, and q and -q are the same. Of deformable
+    bodies all particles.
+    """
+    poses, particle_q = split_placement(scene, placement)
+    parts = []
+    if poses.shape[-2]:
+        place, turn = poses[..., None, :3], rotation_matrix(poses[..., 3:])
+        reach = poses.new_tensor([_reach(body) for body in scene.bodies])[:, None, None]
+        parts.append(torch.cat([place, place + reach * turn.transpose(-1, -2)], dim=-2).flatten(-3))
+    if particle_q is not None:
+        parts.append(particle_q.flatten(-2))
+    return torch.cat(parts, dim=-1)
+
+
+def _reach(body: Body) -> float:
+    """Distance of the points on a body's axes from its centre of mass [m]."""
+    if body.mesh is None or not len(body.mesh.vertices):
+        return 1.0
+    return float(np.sqrt((body.mesh.vertices**2).sum(axis=1).mean()))
+
+
+def _frames(scene: Scene, table: Table) -> np.ndarray:
+    """[n] frame numbers of the rows."""
+    given = [name for name in TIMES if name in table.columns]
+    if len(given) > 1:
+        raise UserError(f"{table.path} has the columns {' and '.join(given)}: leave one out")
+    if not given:
+        return np.arange(len(next(iter(table.columns.values()))))
+    exact = table.columns[given[0]] / (1.0 if given[0] == "frame" else scene.frame_dt)
+    frames = np.rint(exact)
+    off = ~(np.abs(exact - frames) <= _LATE) | (frames < 0)
+    if off.any():
+        row = int(np.argmax(off))
+        raise UserError(
+            f"row {row + 2} of {table.path} has {given[0]} {table.columns[given[0]][row]:g}, which is no frame of {scene.name} "
+            f"(every {scene.frame_dt:g} s from 0): give rows at frames, or change the scene's frame time"
+        )
+    return frames.astype(np.int64)
+
+
+def _placement(
+    scene: Scene, path: str, columns: Mapping[str, np.ndarray], count: int
+) -> tuple[torch.Tensor, list[int]]:
+    """Placement [n, rows, columns] with the table's numbers, others made up, and which point coordinates it tells."""
+    bodies, cells = len(scene.bodies), _cells(scene)
+    placement = np.zeros((count, *placement_shape(scene)))
+    if bodies:
+        placement[:, :bodies, 6] = 1.0
+    chosen: list[int] = []
+    for name, numbers in columns.items():
+        if name not in cells:
+            raise UserError(f"{path}: {unknown_name_error('column', name, [*TIMES, *cells])}")
+        row, column = cells[name]
+        placement[:, row, column] = numbers
+        if row < bodies and column < 3:
+            chosen.append(_OF_BODY * row + column)
+        elif row >= bodies:
+            chosen.append(_OF_BODY * bodies + 3 * (row - bodies) + column)
+    for row, body in enumerate(scene.bodies):
+        given = {column for name in columns for at, column in [cells[name]] if at == row}
+        if not given & {3, 4, 5, 6}:
+            continue
+        if given != set(range(7)):
+            raise UserError(f"{path} tells a part of the pose of {body.name}: give all of x, y, z, qx, qy, qz and qw, or no q")
+        length = np.linalg.norm(placement[:, row, 3:], axis=1)
+        if (np.abs(length - 1) > 0.05).any():
+            raise UserError(f"the orientation of {body.name} in {path} is no unit quaternion: give qx, qy, qz, qw of length 1")
+        placement[:, row, 3:] /= length[:, None]
+        chosen += range(_OF_BODY * row + 3, _OF_BODY * (row + 1))
+    return torch.as_tensor(placement, dtype=bridge_dtype(), device=bridge_device()), sorted(chosen)
+
+
+def _cells(scene: Scene) -> dict[str, tuple[int, int]]:
+    """Name of a column -> row and column of the placement."""
+    cells = {}
+    for row, body in enumerate(scene.bodies):
+        for column, part in enumerate((*_PLACE, *_TURN)):
+            cells[f"{body.name}.{part}"] = row, column
+            if len(scene.part_names) == 1:
+                cells[part] = row, column
+    row = len(scene.bodies)
+    for deformable in scene.deformables:
+        for particle in range(deformable.count):
+            for column, part in enumerate(_PLACE):
+                cells[f"{deformable.name}[{particle}].{part}"] = row, column
+            row += 1
+    return cells
