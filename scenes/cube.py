@@ -85,8 +85,9 @@ def make_trials() -> dict[str, Trial]:
 
     return {
         "identify": Trial(
-            unknowns=(name,), truth={name: 1e3}, guess=draw, random=draw, average={name: 1e3}, measure="parameter", unit="log10",
-            log=True, search=WIDE_SEARCH, starts=4, refine=6, unseen=_unseen_throws,
+            unknowns=(name,), truth={name: 1e3}, truths=lambda r: {name: float(10 ** r.uniform(2.6, 3.4))}, guess=draw,
+            random=draw, average={name: 1e3}, measure="parameter", unit="log10", log=True,
+            search=WIDE_SEARCH, starts=4, refine=6, unseen=_unseen_throws,
         )
     }  # fmt: skip
 

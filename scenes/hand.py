@@ -150,7 +150,9 @@ def make_trials() -> dict[str, Trial]:
 
     return {
         "identify": Trial(
-            unknowns=stiffness, truth=dict.fromkeys(stiffness, 1.0), guess=draw, random=draw,
+            unknowns=stiffness, truth=dict.fromkeys(stiffness, 1.0),
+            truths=lambda r: dict(zip(stiffness, r.uniform(0.3, 1.2, size=len(stiffness)).tolist(), strict=True)), guess=draw,
+            random=draw,
             average=dict.fromkeys(stiffness, 0.5), measure="parameter", unit="N m/rad",
             search=WideSteps(widths=(0.15,) * 3 + (0.1,) * 3 + (0.07, 0.06, 0.05, 0.05), trial_rounds=3, settling=4, whiten=True),
             starts=2, refine=5,

@@ -104,8 +104,8 @@ def make_trials() -> dict[str, Trial]:
     thrusts = {"unknowns": ("rotors.actions",), "smooth": SMOOTH, "refine": 2}
     return {
         "identify": Trial(
-            unknowns=("quadrotor.mass",), truth={"quadrotor.mass": NOMINAL_MASS}, guess=_draw_mass, random=_draw_mass,
-            average={"quadrotor.mass": 3.0}, measure="parameter", unit="kg",
+            unknowns=("quadrotor.mass",), truth={"quadrotor.mass": NOMINAL_MASS}, truths=_draw_mass, guess=_draw_mass,
+            random=_draw_mass, average={"quadrotor.mass": 3.0}, measure="parameter", unit="kg",
             search=WIDE_SEARCH, starts=4, refine=6, unseen=_unseen_flights,
         ),
         "imitate": Trial(

@@ -96,7 +96,8 @@ def make_trials() -> dict[str, Trial]:
     }  # fmt: skip
     return {
         "identify": Trial(
-            unknowns=("rod.E",), truth={"rod.E": 1e5}, guess=_draw_modulus, random=_draw_modulus, average={"rod.E": 10**5.5},
+            unknowns=("rod.E",), truth={"rod.E": 1e5}, truths=_draw_truth, guess=_draw_modulus,
+            random=_draw_modulus, average={"rod.E": 10**5.5},
             measure="parameter", unit="Pa", starts=8, refine=8, search=WideSteps(
                 widths=(0.03,) * 5 + (0.02, 0.015, 0.01, 0.01, 0.008, 0.008, 0.006), trial_rounds=5, settling=6, whiten=True
             ),
@@ -128,6 +129,10 @@ def _force(values: np.ndarray) -> dict[str, np.ndarray]:
 
 def _draw_modulus(random: np.random.Generator) -> dict[str, float]:
     return {"rod.E": float(10 ** random.uniform(4.02, 6.98))}  # a fiftieth of a decade off the bounds
+
+
+def _draw_truth(random: np.random.Generator) -> dict[str, float]:
+    return {"rod.E": float(10 ** random.uniform(4.5, 5.8))}  # what training has seen: stiffer rods all look straight
 
 
 def _little_force(random: np.random.Generator, frames: int) -> np.ndarray:

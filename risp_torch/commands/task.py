@@ -93,7 +93,7 @@ def _run_trial(options: argparse.Namespace) -> int:
     import torch
 
     from risp_torch.run_folder import default_run_path
-    from risp_torch.trials import IMAGE_METHODS, load_trial, run_trial, target_film, true_scene
+    from risp_torch.trials import IMAGE_METHODS, load_trial, run_trial, set_truth, target_film, true_scene
 
     settings = _settings(options)
     trial = load_trial(options.scene, options.task)
@@ -101,6 +101,7 @@ def _run_trial(options: argparse.Namespace) -> int:
     target = None
     if options.method in IMAGE_METHODS:
         scene, task = true_scene(options.scene, trial, options.size)
+        set_truth(scene, trial.of_repeat(scene.name, options.task, seed=options.seed, repeat=options.repeat))
         with torch.no_grad():
             motion = scene.rollout()
         target = target_film(

@@ -30,6 +30,7 @@ from ti_sim.base.errors import DivergenceError, UserError
 
 _LEAST_DAMPING, _MOST_DAMPING = 1e-6, 1e12  # of the normal equations' mean diagonal
 _RISE = 4.0  # of the damping, until a step is short enough
+_NARROWEST = 1e-5  # width of a difference in parts of the range
 _SHORTER, _LONGER = 0.3, 2.0  # reach after a step that was taken back, and after one that was not
 
 
@@ -48,6 +49,9 @@ class WideSteps:
         settling: last rounds, each of whose steps is taken whatever its loss, and the mean of where these lead is the estimate:
             near the minimum the dents decide which loss is lower, and they differ from point to point. Their residuals are those
             of the point itself. 0 ends at the lowest loss.
+        narrow: of the settling rounds: their widths follow the film in place of the allowed range. A direction is as wide as
+            changes the observations by so many times what the fit leaves of them (root mean squares), never wider than ``widths``
+            say; rounds differ from each other as ``widths`` do. None leaves them parts of the range.
         whiten: whether the settling rounds are taken once more with whitened observations (``settle_whitened``), where the loss
             knows how to whiten them.
 
@@ -62,6 +66,7 @@ class WideSteps:
     spacing: int = 1
     trial_rounds: int = 2
     settling: int = 0
+    narrow: float | None = None
     whiten: bool = False
 
     def __post_init__(self) -> None:
@@ -76,8 +81,10 @@ class WideSteps:
                 raise UserError(f"{name} is {getattr(self, name)}: at least 1 is needed")
         if not 0 <= self.settling <= len(self.widths):
             raise UserError(f"settling is {self.settling}: give at most as many rounds as there are widths ({len(self.widths)})")
-        if self.whiten and not self.settling:
-            raise UserError("whitened observations are for the settling rounds: give settling of at least 1, or no whiten")
+        if self.narrow is not None and not 0 < self.narrow < math.inf:
+            raise UserError(f"narrow is {self.narrow}: give a number of posterior widths above zero")
+        if (self.whiten or self.narrow is not None) and not self.settling:
+            raise UserError("whiten and narrow are for the settling rounds: give settling of at least 1, or leave them out")
 
     def shortened(self, rounds: int | None, first_frames: int | None) -> WideSteps:
         """The first so many rounds, and another horizon to begin with; None leaves either as it is."""
@@ -108,6 +115,8 @@ class _Point:
         normal, gradient: J^T J [M, M] and J^T r [M] of the mean loss there, penalty included, along M directions.
         asked: width and horizon that the worlds were made with: only losses of the same ones can be compared.
         reach: longest change of an unknown that is tried next, in widths.
+        widths: of the differences along each direction [M], parts of the ranges.
+        left: mean square of what the observations would be off by after the next step.
     """
 
     scaled: np.ndarray
@@ -116,6 +125,8 @@ class _Point:
     gradient: np.ndarray
     asked: tuple[float, int]
     reach: float
+    widths: np.ndarray
+    left: float = math.inf
 
 
 def wide_gauss_newton(
@@ -150,7 +161,10 @@ def wide_gauss_newton(
         settled = number > rounds - settings.settling
         losses = np.full(len(points), np.nan)
         for start in going:
-            points[start] = search.better(points[start], search.at(tried[start], number, centered=settled), any_loss=settled)
+            if settled and points[start] is None and settings.narrow is not None:  # a look with wide steps tells how narrow
+                points[start] = search.at(tried[start], number, centered=True)
+            new = search.at(tried[start], number, centered=settled, before=points[start] if settled else None)
+            points[start] = search.better(points[start], new, any_loss=settled)
             tried[start], losses[start] = search.step(points[start]), points[start].loss
         if not np.isfinite(losses[going]).any():
             raise DivergenceError("every start of the search diverged: take smaller steps (more substeps)", body="", step=0)
@@ -223,17 +237,37 @@ class _Search:
         self.smooth = unknowns.smoothness.matrix(self.ranges)
         self.directions = directions(unknowns, settings.spacing)
 
-    def at(self, point: np.ndarray, number: int, *, centered: bool = False) -> _Point:
-        """The point, moved away from the bounds by the width of round ``number``, and the worlds about it; and at it."""
+    def at(self, point: np.ndarray, number: int, *, centered: bool = False, before: _Point | None = None) -> _Point:
+        """The point, moved away from the bounds by the width of round ``number``, and the worlds about it; and at it.
+
+        ``before`` is the point whose film tells how wide the differences are, where the settings ask for that.
+        """
         width = self.settings.widths[min(number, len(self.settings.widths) - 1)]
         horizon = self.settings.horizon(number, self.comparison.last)
-        center = np.clip(point, self.low + width * self.ranges, self.high - width * self.ranges)
-        normal, gradient, loss = self._equations(center, width, horizon, centered=centered)
+        widths = self._widths(width, before)
+        margin = (widths[:, None] * self.directions).max(axis=0) * self.ranges
+        center = np.clip(point, self.low + margin, self.high - margin)
+        normal, gradient, loss, off = self._equations(center, widths, horizon, centered=centered)
+        left = off - float(gradient @ np.linalg.solve(_damped(normal), gradient))
         place = center / self.ranges
         pull = self.smooth @ place
         normal = normal + self.directions @ self.smooth @ self.directions.T
         gradient = gradient - self.directions @ pull
-        return _Point(center, loss + float(place @ pull), normal, gradient, (width, horizon), self.settings.reach)
+        loss += float(place @ pull)
+        return _Point(center, loss, normal, gradient, (width, horizon), self.settings.reach, widths, max(left, 0.0))
+
+    def _widths(self, width: float, before: _Point | None) -> np.ndarray:
+        """Widths of the differences along each direction [M], in parts of the ranges.
+
+        With a normal matrix N = J^T J / P and a mean square L of what the fit leaves, a change of d^T N d = L is seen as well as
+        that is: the directions' widths are sqrt(L (N^-1)_mm), with the other directions free.
+        """
+        widths = np.full(len(self.directions), width)
+        if self.settings.narrow is None or before is None or not math.isfinite(before.left):
+            return widths
+        share = width / max(self.settings.widths[-self.settings.settling :])
+        own = self.settings.narrow * share * np.sqrt(before.left * np.diag(np.linalg.inv(_damped(before.normal))))
+        return np.clip(own, _NARROWEST, width)
 
     def better(self, old: _Point | None, new: _Point, *, any_loss: bool = False) -> _Point:
         """The new point, with a longer reach; or the old one with a shorter reach, if the loss was lower there.
@@ -250,25 +284,27 @@ class _Search:
 
     def step(self, point: _Point) -> np.ndarray:
         """Where to go next [K]: damped until no unknown changes by more than the point's reach."""
-        mean, damping = np.trace(point.normal) / len(point.normal) + 1e-300, _LEAST_DAMPING
+        damping = _LEAST_DAMPING
         while True:
-            step = np.linalg.solve(point.normal + damping * mean * np.eye(len(point.normal)), point.gradient)
-            if np.abs(step).max() <= point.reach * point.asked[0] or damping > _MOST_DAMPING:
+            step = np.linalg.solve(_damped(point.normal, damping), point.gradient)
+            if np.all(np.abs(step) <= point.reach * point.widths) or damping > _MOST_DAMPING:
                 return np.clip(point.scaled + step @ self.directions * self.ranges, self.low, self.high)
             damping *= _RISE
 
     def _equations(
-        self, center: np.ndarray, width: float, horizon: int, *, centered: bool
-    ) -> tuple[np.ndarray, np.ndarray, float]:
-        """J^T J / P [M, M] and J^T r / P [M] of P observations along M directions, and the mean loss on either side.
+        self, center: np.ndarray, widths: np.ndarray, horizon: int, *, centered: bool
+    ) -> tuple[np.ndarray, np.ndarray, float, float]:
+        """J^T J / P [M, M] and J^T r / P [M] of P observations along M directions, the mean loss on either side, and r^T r / P.
 
         The residual r is that of the centre itself, or of the mean over all worlds about it.
         """
         rows, total, losses, alive = [], 0.0, 0.0, 0
         target = self.comparison.target[: len(self.comparison.seen(horizon))]
-        for above, below, finite in self._pairs(center, width, horizon):
+        taken = 0
+        for above, below, finite in self._pairs(center, widths, horizon):
             both = finite[: len(above)] & finite[len(above) :]
-            pair = (above - below).flatten(1) / (2 * width)
+            some = torch.as_tensor(widths[taken : taken + len(above)]).to(above)
+            pair, taken = (above - below).flatten(1) / (2 * some[:, None]), taken + len(above)
             rows.append(torch.where(both[:, None], pair, torch.zeros_like(pair)))
             observed = torch.cat([above, below])[finite]
             total = total + observed.sum(dim=0)
@@ -277,20 +313,20 @@ class _Search:
         normal, gradient = np.zeros((len(self.directions), len(self.directions))), np.zeros(len(self.directions))
         (middle,), there = self._observe(center[None], horizon) if centered else ((total / max(alive, 1),), True)
         if not alive or not there:
-            return normal, gradient, math.inf
+            return normal, gradient, math.inf, math.inf
         jacobian, residual = torch.cat(rows), (target - middle).flatten()
         count = len(residual)
         for part in torch.arange(count).split(2**16):  # in double precision, all at once may be gigabytes
             some = jacobian[:, part[0] : part[-1] + 1].double()
             normal += (some @ some.T).cpu().numpy()
             gradient += (some @ residual[part[0] : part[-1] + 1].double()).cpu().numpy()
-        return normal / count, gradient / count, losses / alive
+        return normal / count, gradient / count, losses / alive, float(residual.double().square().mean())
 
     def _pairs(
-        self, center: np.ndarray, width: float, horizon: int
+        self, center: np.ndarray, widths: np.ndarray, horizon: int
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """Observations [k, n, ...] on either side of the centre in some directions after others, and which are finite [2 k]."""
-        moves = width * self.directions * self.ranges
+        moves = widths[:, None] * self.directions * self.ranges
         count = max(1, min(32, self.comparison.worlds_at_once) // 2)
         for first in range(0, len(moves), count):
             some = moves[first : first + count]
@@ -306,6 +342,11 @@ class _Search:
         except DivergenceError:  # none of these worlds stayed finite
             target = self.comparison.target[: len(self.comparison.seen(horizon))]
             return target.expand(len(rows), *target.shape), torch.zeros(len(rows), dtype=torch.bool)
+
+
+def _damped(normal: np.ndarray, damping: float = _LEAST_DAMPING) -> np.ndarray:
+    """Normal equations [M, M] with so many times their mean diagonal added to the diagonal."""
+    return normal + damping * (np.trace(normal) / len(normal) + 1e-300) * np.eye(len(normal))
 
 
 def directions(unknowns: Unknowns, spacing: int) -> np.ndarray:

@@ -134,10 +134,12 @@ def make_target(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> Path
     """The film (of a goal: the picture) of a repeat, made where it is not there yet: the folder of its frames."""
     import torch
 
-    from risp_torch.trials import load_trial, target_film, true_scene
+    from risp_torch.trials import load_trial, set_truth, target_film, true_scene
 
     preset, kind = plan.preset, about["task"]
-    scene, task = true_scene(about["scene"], load_trial(about["scene"], kind), preset.size)
+    trial = load_trial(about["scene"], kind)
+    scene, task = true_scene(about["scene"], trial, preset.size)
+    set_truth(scene, trial.of_repeat(scene.name, kind, seed=preset.seed, repeat=about["repeat"]))
     with torch.no_grad():
         motion = scene.rollout()
     return target_film(

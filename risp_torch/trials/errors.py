@@ -52,7 +52,8 @@ def unseen_errors(name: str, trial: Trial, values: Values, *, fitted: int) -> di
     errors = {}
     for label, scene in (trial.unseen() if trial.unseen else {}).items():
         task = load_task(name, scene)
-        difference = (outputs_of(scene, task, values) - outputs_of(scene, task, {})).abs().mean(dim=1)
+        true = {unknown: value for unknown, value in trial.truth.items() if trial.measure == "parameter"}
+        difference = (outputs_of(scene, task, values) - outputs_of(scene, task, true)).abs().mean(dim=1)
         errors[label] = float(difference[fitted + 1 if scene.frames > fitted else 0 :].mean())
     return errors
 

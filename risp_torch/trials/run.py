@@ -23,7 +23,7 @@ from risp_torch.trials.methods import NETWORK_METHODS, check_method, make_loss
 from risp_torch.trials.paper_search import PAPER_SEARCH
 from risp_torch.trials.search import Found, search
 from risp_torch.trials.target import read_target
-from risp_torch.trials.trial import Trial, load_trial, true_scene
+from risp_torch.trials.trial import Trial, load_trial, set_truth, true_scene
 from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
@@ -129,6 +129,8 @@ def run_trial(
     trial = load_trial(scene_name, kind)
     check_method(method, network)
     scene, task = true_scene(scene_name, trial, settings.size)
+    trial = trial.of_repeat(scene.name, kind, seed=settings.seed, repeat=repeat)
+    set_truth(scene, trial)
     with torch.no_grad():
         motion = scene.rollout()
     own = crc32(f"{scene.name} {kind}".encode())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+from zlib import crc32
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from risp_torch.suggest import unknown_name_error
 from risp_torch.task import RispTask, load_task, training_scene
 from ti_sim.base.errors import UserError
 
+DRAWN_FROM = 4  # the first repeats have the scene's own truth, the middle of the paper's range
+_TRUTHS = 86  # stream of the random numbers of truths; guesses, initial states and looks have others
 KINDS = ("state", "identify", "imitate", "reach")  # tables 1 to 4 of RISP (ICLR 2022)
 
 Values = Mapping[str, Any]
@@ -32,6 +35,8 @@ class Trial:
     Attributes:
         unknowns: names of the parameters that are looked for.
         truth: name -> true value; of "reach" the actions that lead the scene from its own start to the goal.
+        truths: draws a truth for the repeats from number ``DRAWN_FROM`` on, from the inner part of the allowed range; None leaves
+            ``truth`` to all.
         guess: first guess of a repeat, drawn.
         average: the middle of what is drawn: the baseline "average".
         random: the baseline "random", drawn from the whole prior.
@@ -51,6 +56,7 @@ class Trial:
 
     unknowns: tuple[str, ...]
     truth: Values
+    truths: Callable[[np.random.Generator], Values] | None = None
     guess: Callable[[np.random.Generator], Values]
     average: Values
     random: Callable[[np.random.Generator], Values]
@@ -65,6 +71,19 @@ class Trial:
     smooth: float = 0.0
     sampling: str = "all"
     unseen: Callable[[], Mapping[str, Scene]] | None = None
+
+    def of_repeat(self, name: str, kind: str, *, seed: int, repeat: int) -> Trial:
+        """The trial of a repeat: from number ``DRAWN_FROM`` on the truth is drawn, where the trial draws any.
+
+        Args:
+            name: of the scene.
+            kind: of the trial.
+            seed, repeat: of what is drawn.
+        """
+        if self.truths is None or repeat < DRAWN_FROM:
+            return self
+        random = np.random.default_rng([seed, _TRUTHS, repeat, crc32(f"{name} {kind}".encode())])
+        return replace(self, truth=self.truths(random))
 
 
 def load_trials(name: str) -> dict[str, Trial]:
@@ -110,6 +129,11 @@ def true_scene(name: str, trial: Trial, size: int) -> tuple[Scene, RispTask]:
         UserError: as ``training_scene`` and ``load_task``.
     """
     scene = training_scene(name, size, **trial.options)
+    set_truth(scene, trial)
+    return scene, load_task(name, scene)
+
+
+def set_truth(scene: Scene, trial: Trial) -> None:
+    """Give a scene the trial's true numbers."""
     for unknown in trial.unknowns:
         scene.set(unknown, trial.truth[unknown])
-    return scene, load_task(name, scene)

@@ -32,6 +32,7 @@ from risp_torch.trials import IMAGE_METHODS, TrialSettings, load_trials, run_tri
 from risp_torch.trials import run as run_module
 from risp_torch.trials import search as search_module
 from risp_torch.trials import target as target_module
+from risp_torch.trials import trial as trial_module
 from risp_torch.trials.errors import outputs_of, unseen_errors
 from risp_torch.trials.paper_search import paper_unknowns
 from risp_torch.trials.search import Found
@@ -161,6 +162,49 @@ def test_the_papers_search_moves_the_numbers_themselves() -> None:
     np.testing.assert_allclose(step[0], 0.0015 * plain.scaled_range(), rtol=1e-3)
 
 
+@pytest.mark.parametrize("name", ["quadrotor", "cube", "hand", "rod"])
+def test_later_repeats_have_drawn_truths(name: str) -> None:
+    """The first four have the scene's own; what is drawn depends on seed and repeat alone and lies within the bounds."""
+    trial = load_trials(name)["identify"]
+    scene, _ = true_scene(name, trial, SIDE)
+    low, high = Unknowns.of(scene, trial.unknowns).bounds()
+    assert all(trial.of_repeat(name, "identify", seed=1, repeat=repeat) is trial for repeat in range(4))
+    drawn = {
+        (seed, repeat): np.array([
+            trial.of_repeat(name, "identify", seed=seed, repeat=repeat).truth[unknown] for unknown in trial.unknowns
+        ])
+        for seed in (0, 1) for repeat in range(4, 12)
+    }  # fmt: skip
+    assert len({tuple(truth) for truth in drawn.values()}) == 16
+    assert all(np.all((truth > low) & (truth < high)) for truth in drawn.values())
+    again = trial.of_repeat(name, "identify", seed=1, repeat=7).truth
+    assert [again[unknown] for unknown in trial.unknowns] == drawn[1, 7].tolist()
+    for kind, other in load_trials(name).items():
+        assert kind == "identify" or other.truths is None
+
+
+def test_a_drawn_truth_is_filmed_looked_for_and_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    trial = load_trials("cube")["identify"].of_repeat("cube", "identify", seed=3, repeat=5)
+    (unknown,) = trial.unknowns
+    seen: list[Any] = []
+
+    def spied(scene: Any, comparison: Comparison, trial: Any, *rest: Any, **options: Any) -> Found:
+        seen.append(scene.table[unknown].value)
+        return Found({name: np.asarray(trial.truth[name]) for name in trial.unknowns}, 0.0, 0)
+
+    monkeypatch.setattr(run_module, "search", spied)
+    options = {"repeat": 5, "settings": TrialSettings(size=SIDE, seed=3), "progress": False}
+    result = run_trial("cube", "identify", "state", **options, out=tmp_path / "state")
+    assert result["error"] == 0.0 and max(result["unseen"].values()) == 0.0 and seen == [trial.truth[unknown]]
+    filmed: list[float] = []
+    monkeypatch.setattr(
+        risp_torch.trials, "target_film", lambda scene, *rest, **options: filmed.append(float(scene.table[unknown].value))
+    )
+    for repeat in (0, 5):
+        perform.make_target(asked(tmp_path), {"scene": "cube", "task": "identify", "repeat": repeat}, tmp_path)
+    assert filmed == [1e3, trial.truth[unknown]]
+
+
 def test_a_goal_shows_the_last_frame(quadrotor: dict, tmp_path: Path) -> None:
     _, scene, task, motion = quadrotor["reach"]
     shown: list[torch.Tensor] = []
@@ -185,7 +229,8 @@ def test_a_goal_shows_the_last_frame(quadrotor: dict, tmp_path: Path) -> None:
 def test_random_numbers_are_not_shared(quadrotor: dict, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Targets, test pictures, guesses and baselines draw from streams of their own; every repeat and look has its number."""
     names = ("evaluation.test_set", "evaluation.baselines", "trials.target")
-    streams = [sys.modules[f"risp_torch.{name}"]._STREAM for name in names] + list(run_module._STREAMS.values())
+    streams = [sys.modules[f"risp_torch.{name}"]._STREAM for name in names]
+    streams += [trial_module._TRUTHS, *run_module._STREAMS.values()]
     assert len(set(streams)) == len(streams)
     _, scene, task, motion = quadrotor["reach"]
     numbers: list[int] = []
