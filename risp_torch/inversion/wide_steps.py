@@ -51,7 +51,8 @@ class WideSteps:
             of the point itself. 0 ends at the lowest loss.
         narrow: of the settling rounds: their widths follow the film in place of the allowed range. A direction is as wide as
             changes the observations by so many times what the fit leaves of them (root mean squares), never wider than ``widths``
-            say; rounds differ from each other as ``widths`` do. None leaves them parts of the range.
+            say; rounds differ from each other as ``widths`` do, and those before a step that is longer than its width do not
+            count in the mean. None leaves them parts of the range.
         whiten: whether the settling rounds are taken once more with whitened observations (``settle_whitened``), where the loss
             knows how to whiten them.
 
@@ -169,7 +170,9 @@ def wide_gauss_newton(
         if not np.isfinite(losses[going]).any():
             raise DivergenceError("every start of the search diverged: take smaller steps (more substeps)", body="", step=0)
         if settled:
-            ends.append(tried[int(np.nanargmin(losses))].copy())
+            lowest = int(np.nanargmin(losses))
+            last = tried[lowest].copy()
+            ends = [*ends, last] if settings.narrow is None or search.is_near(points[lowest], last) else []
         reached = np.array([point.scaled for point in points])
         for column, rows in ((history.losses, losses), (history.values, unknowns.physical_values(reached))):
             column.append(torch.as_tensor(rows).to(comparison.target))
@@ -180,8 +183,8 @@ def wide_gauss_newton(
         bar.update()
     bar.close()
     best = int(np.nanargmin(losses))
-    if ends:
-        reached[best] = np.mean(ends, axis=0)
+    if settings.settling:
+        reached[best] = np.mean(ends or [last], axis=0)
     return unknowns.physical_values(reached), best
 
 
@@ -281,6 +284,10 @@ class _Search:
         if new.loss < old.loss:
             return replace(new, reach=min(_LONGER * old.reach, self.settings.reach))
         return replace(old, reach=_SHORTER * old.reach)
+
+    def is_near(self, point: _Point, end: np.ndarray) -> bool:
+        """Whether a step ends [K] within the differences that it was made of."""
+        return bool(np.all(np.abs(end - point.scaled) <= (point.widths[:, None] * self.directions).max(axis=0) * self.ranges))
 
     def step(self, point: _Point) -> np.ndarray:
         """Where to go next [K]: damped until no unknown changes by more than the point's reach."""

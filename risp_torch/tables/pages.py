@@ -138,8 +138,8 @@ def _inversions(shown: Sequence[Cell]) -> list[str]:
     oracle = next((cell.mean for cell in shown if cell.method == "state"), None)
     unseen = list(dict.fromkeys(name for cell in shown for name in cell.unseen()))
     headers = [
-        "", "error", "least to largest", "the paper's", "times the oracle's", "read", "loss", "loss at the truth",
-        *(f"held out: {name}" for name in unseen), "s",
+        "", "error", "least to largest", "the paper's", "repeats", "guesses", "times the oracle's", "read", "loss",
+        "loss at the truth", *(f"held out: {name}" for name in unseen), "s",
     ]  # fmt: skip
     rows = []
     for cell in shown:
@@ -149,7 +149,8 @@ def _inversions(shown: Sequence[Cell]) -> list[str]:
         held_out = cell.unseen()
         rows.append([
             NAMES[cell.method], f"{number(cell.mean)} ± {number(cell.sd)}",
-            f"{number(min(cell.errors))} to {number(max(cell.errors))}", paper, ratio,
+            f"{number(min(cell.errors))} to {number(max(cell.errors))}", paper, str(len(cell.errors)),
+            str(cell.guesses or ""), ratio,
             *("" if value is None else number(value) for value in means),
             *(number(held_out[name]) if name in held_out else "" for name in unseen), f"{cell.seconds():.1f}",
         ])  # fmt: skip
@@ -158,22 +159,31 @@ def _inversions(shown: Sequence[Cell]) -> list[str]:
 
 def how(plan: TablePlan, table: str) -> list[str]:
     """Settings, seeds, machines, versions, and the command."""
+    from risp_torch.trials import DRAWN_FROM
+
     preset = plan.preset
     lines = ["## How it was made", "", "```", _command(plan, table), "```", ""]
     settings = [
         f"pictures of {preset.size} x {preset.size} pixels",
         f"networks: {_pictures(preset)} training pictures of {preset.configs} appearances, preset {preset.training} of "
-        "`risp train`",
-        f"seed {preset.seed}; a repeat draws its look, its first guess and its initial state from the seed and its number",
+        f"`risp train`{_changes(preset)}",
+        f"seed {preset.seed}; a repeat draws its look, its first guesses and its initial state from the seed and its number",
     ]
     if table in ("2", "3", "4"):
         settings += [
             f"films: {preset.samples} light paths for each pixel" if preset.target == "mitsuba" else "films: of the rasteriser",
+            f"truth: the scene's own in the first {DRAWN_FROM} repeats, in table 2 drawn from the range in later ones",
+            "guesses: a search begins at so many, of which the one that ends lowest counts",
             "read: what the network reads from the target is off by so much, a mean over frames and outputs; times are those of "
             "one process beside others",
         ]  # fmt: skip
     lines += [f"- {line}" for line in settings + [_machine(entry) for entry in provenance(plan.out)]]
     return lines
+
+
+def _changes(preset: TablePreset) -> str:
+    """Settings of the trainings that differ from their preset's, in words."""
+    return "".join(f", {name} {value}" for name, value in preset.changes.items())
 
 
 def _pictures(preset: TablePreset) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from risp_torch.run_folder import RunFolder
 from risp_torch.tables.claims import done
 from risp_torch.tables.paper import paper_cell
-from risp_torch.tables.plan import IMAGE_METHODS, PAPER_SEARCH, TABLES, TablePlan
+from risp_torch.tables.plan import BLIND, IMAGE_METHODS, PAPER_SEARCH, TABLES, TablePlan
 from risp_torch.tables.units import evaluation_name, trial_name
 
 # The paper's outputs of the hand are angles in rad; here they are parts of a range of pi / 6 either way.
@@ -29,6 +30,7 @@ class Cell:
         errors: of the repeats.
         unit: of the errors.
         records: results of the repeats, as the units wrote them.
+        guesses: first guesses of a repeat; 0 where nothing is searched.
     """
 
     table: str
@@ -39,6 +41,7 @@ class Cell:
     errors: list[float]
     unit: str
     records: list[dict[str, Any]]
+    guesses: int = 0
 
     @property
     def paper(self) -> tuple[float, float] | None:
@@ -84,7 +87,13 @@ def _cell(plan: TablePlan, table: str, scene: str, method: str) -> Cell | None:
         return None
     factor = _factor(table, scene)
     errors = [factor * float(record["error"]) for record in records]
-    return Cell(table, scene, method, float(np.mean(errors)), float(np.std(errors)), errors, records[0]["unit"], records)
+    guesses = 0 if method in BLIND else max(len(_settings(folder).get("guesses", ())) for folder in folders)
+    mean, sd = float(np.mean(errors)), float(np.std(errors))
+    return Cell(table, scene, method, mean, sd, errors, records[0]["unit"], records, guesses)
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    return RunFolder(folder, {}).read_settings() if (folder / "settings.json").is_file() else {}
 
 
 def _state_cell(plan: TablePlan, scene: str, method: str, renderer: str) -> Cell | None:

@@ -5,9 +5,9 @@ from risp_torch.trials.methods import IMAGE_METHODS, LABELS, METHODS, NETWORK_ME
 from risp_torch.trials.paper_search import PAPER_SEARCH
 from risp_torch.trials.run import TrialSettings, run_trial
 from risp_torch.trials.target import RENDERERS, target_film
-from risp_torch.trials.trial import KINDS, Trial, load_trial, load_trials, set_truth, true_scene
+from risp_torch.trials.trial import DRAWN_FROM, KINDS, Trial, load_trial, load_trials, set_truth, true_scene
 
 __all__ = [
-    "IMAGE_METHODS", "KINDS", "LABELS", "METHODS", "NETWORK_METHODS", "PAPER_SEARCH", "RENDERERS", "Trial", "TrialSettings",
-    "load_trial", "load_trials", "run_trial", "set_truth", "smooth_draw", "target_film", "true_scene",
+    "DRAWN_FROM", "IMAGE_METHODS", "KINDS", "LABELS", "METHODS", "NETWORK_METHODS", "PAPER_SEARCH", "RENDERERS", "Trial",
+    "TrialSettings", "load_trial", "load_trials", "run_trial", "set_truth", "smooth_draw", "target_film", "true_scene",
 ]  # fmt: skip

@@ -187,6 +187,7 @@ def filled(tmp_path: Path) -> TablePlan:
                     "unseen": {"later frames": 0.01 * error},
                 }  # fmt: skip
                 write_text(folder / "result.json", json.dumps(record))
+                write_text(folder / "settings.json", json.dumps({"guesses": [{}] * (1 if scene == "cube" else 4)}))
                 mark_done(folder, 3.0)
     return plan(tmp_path, "2", repeats=2, preset=PRESETS["quick"])
 
@@ -200,7 +201,9 @@ def test_pages_have_our_numbers_and_the_papers(filled: TablePlan, tmp_path: Path
     assert "| pixels | 0.075 ± 0.025 / 0.0722 ± 0.0526 | **0.003 ± 0.001** / 0.00224 ± 0.00174 |" in page
     assert "(figures/table_2.png)" in page and "(figures/cube_identify.mp4)" in page and "cube_identify.png" not in page
     row = next(line for line in page.splitlines() if line.startswith("| RISP | 0.006"))
-    assert row.split(" | ")[2:5] == ["0.004 to 0.008", "0.0118 ± 0.0193", "10"]  # 10 times the oracle's
+    # 2 repeats, 4 guesses, 10 times the oracle's error
+    assert row.split(" | ")[2:7] == ["0.004 to 0.008", "0.0118 ± 0.0193", "2", "4", "10"]
+    assert [cells["cube", method].guesses for method in ("full", "random")] == [1, 0]
     assert "held out: later frames" in page and "risp table 2 --preset quick --repeats 2" in page
 
 

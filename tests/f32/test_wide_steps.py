@@ -143,6 +143,39 @@ def test_settling_ends_at_the_truth_where_observations_bend() -> None:
     assert np.abs(ends[0] - truth[0]).max() > 0.01
 
 
+def test_narrow_settling_is_as_wide_as_what_the_fit_leaves() -> None:
+    """Two directions of unlike response and a residual that no x explains: widths are sqrt(L (N^-1)_mm) of the range of 4."""
+    matrix = np.array([[1.0, 0.0], [0.0, 3.0], [0.0, 0.0]])
+    film = LinearFilm(matrix, np.array([0.5, 0.7]))
+    film.target[0, 2] += 0.06
+    search = _Search(None, film, sequence(1, 2), WideSteps(widths=(0.1, 0.1, 0.05), settling=2, narrow=1.0))
+    wide = search.at(np.array([0.2, 0.2]), 0, centered=True)
+    assert wide.left == pytest.approx(0.06**2 / 3, rel=2e-3) and wide.widths.tolist() == [0.1, 0.1]
+    narrow = search.at(np.array([0.5, 0.7]), 1, centered=True, before=wide)
+    np.testing.assert_allclose(narrow.widths, [0.06 / 4, 0.06 / 12], rtol=2e-3)
+    np.testing.assert_allclose(search.at(np.array([0.5, 0.7]), 2, centered=True, before=wide).widths, 0.5 * narrow.widths)
+    np.testing.assert_allclose(search.step(narrow), [0.5, 0.7], atol=1e-5)
+    film.target[0, 2] += 9.0
+    assert (search.at(np.array([0.5, 0.7]), 1, before=search.at(np.array([0.5, 0.7]), 0)).widths <= 0.1).all()
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_narrow_settling_ends_alike_within_narrow_and_wide_bounds(times: int) -> None:
+    """Steps on the way do not count in the mean, however far the wide rounds have left the search from the truth."""
+    matrix, truth = np.random.default_rng(5).uniform(0.2, 0.6, size=(9, 1)), np.array([[0.4]])
+    film = BentFilm(matrix, truth)
+    film.target = torch.exp(film.target) + 0.01 * torch.linspace(-1, 1, 9)
+    unknowns = Unknowns({"x": Param(np.zeros((1, 1)), low=1.0 - 2.0 * times, high=1.0 + 2.0 * times)})
+    grid = np.linspace(0.3, 0.5, 20001)
+    least = grid[((film.target.numpy() - np.exp(grid[:, None] * matrix[:, 0])) ** 2).sum(axis=1).argmin()]
+    errors = {}
+    for narrow in (None, 1.0):
+        found, _ = searched(film, unknowns, np.full((1, 1), 2.5), widths=(0.2,) * 2 + (0.15,) * 6, settling=6, narrow=narrow)
+        errors[narrow] = abs(float(found[0]) - least)
+    assert errors[1.0] < 2e-4
+    assert times == 1 or errors[None] > 20 * errors[1.0]
+
+
 class MisreadLoss(StateLoss):
     """The true states as a network may read them in another look: off by the same in all frames, which is known beforehand."""
 
@@ -338,7 +371,7 @@ def test_a_step_that_makes_it_worse_is_taken_back_and_a_shorter_one_tried() -> N
     search = _Search(None, LinearFilm(np.eye(2), np.array([2.8, 1.2])), sequence(2, 1), WideSteps(widths=(0.1, 0.1), reach=3.0))
 
     def point(place: float, loss: float, asked: tuple[float, int] = (0.1, 1), reach: float = 3.0) -> _Point:
-        return _Point(np.full(2, place), loss, np.eye(2), np.array([2.0, -1.0]), asked, reach)
+        return _Point(np.full(2, place), loss, np.eye(2), np.array([2.0, -1.0]), asked, reach, np.full(2, asked[0]))
 
     old = point(0.5, 1.0)
     back = search.better(old, point(0.7, 1.1))
@@ -382,7 +415,9 @@ def test_the_horizon_grows_to_the_whole_film() -> None:
         ({"first_frames": 0}, "first_frames is 0"),
         ({"spacing": 0}, "spacing is 0"),
         ({"settling": 3}, "settling is 3: give at most as many rounds as there are widths"),
-        ({"whiten": True}, "whitened observations are for the settling rounds: give settling of at least 1"),
+        ({"whiten": True}, "whiten and narrow are for the settling rounds: give settling of at least 1"),
+        ({"narrow": 1.0}, "whiten and narrow are for the settling rounds"),
+        ({"narrow": 0.0, "settling": 1}, "narrow is 0"),
         ({"trial_rounds": 0}, "trial_rounds is 0"),
     ],
 )
