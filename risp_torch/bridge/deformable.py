@@ -10,6 +10,7 @@ import torch
 from risp_torch.bridge.checks import kernel_tensor, upstream
 from risp_torch.bridge.once import once, twice
 from ti_sim.adjoint import Adjoint, StoreAll
+from ti_sim.base.errors import DivergenceError
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.solver import DeformableRollout, DeformableSolver
 
@@ -18,13 +19,21 @@ _NAMES = tuple(field.name for field in fields(DeformableInputs))
 
 class _Rollout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, solver: DeformableSolver, frames: int, adjoint: Adjoint | None, *tensors: torch.Tensor) -> Any:
+    def forward(
+        ctx: Any, solver: DeformableSolver, frames: int, adjoint: Adjoint | None, failures: list[DivergenceError] | None,
+        *tensors: torch.Tensor,
+    ) -> Any:  # fmt: skip
         inputs = DeformableInputs(*(kernel_tensor(t, name) for t, name in zip(tensors, _NAMES, strict=True)))
         result = solver.rollout(inputs, frames, adjoint=adjoint)
         ctx.solver = solver
         ctx.save_for_backward(*tensors)  # with their graphs, for the error of a second derivative
         ctx.kept = result if adjoint is not None else None
-        solver.check_divergence(result)
+        try:
+            solver.check_divergence(result)
+        except DivergenceError as error:
+            if failures is None:
+                raise
+            failures.append(error)
         # Copies: what is returned may change hands, and the adjoint reads the rollout's own arrays.
         steps = result.diverged_step.clone()
         ctx.mark_non_differentiable(steps)
@@ -39,12 +48,13 @@ class _Rollout(torch.autograd.Function):
         def adjoints() -> tuple[torch.Tensor, ...]:
             return ctx.solver.rollout_adjoint(kept, *given).arrays()
 
-        return None, None, None, *once(adjoints, twice("a rollout"), *bars, *ctx.saved_tensors)
+        return None, None, None, None, *once(adjoints, twice("a rollout"), *bars, *ctx.saved_tensors)
 
 
 def deformable_rollout(
-    solver: DeformableSolver, inputs: DeformableInputs, frames: int, *, adjoint: Adjoint | None = None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    solver: DeformableSolver, inputs: DeformableInputs, frames: int, *, adjoint: Adjoint | None = None,
+    failures: list[DivergenceError] | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
     """Simulate, differentiable in every tensor of ``inputs``.
 
     Args:
@@ -52,6 +62,7 @@ def deformable_rollout(
         inputs: tensors of the runtime's precision on its device (shapes: ``DeformableInputs``).
         frames: frame intervals.
         adjoint: as of ``rollout``.
+        failures: gets the error of a rollout all of whose worlds diverged, where it is one of several; else it is raised.
 
     Returns:
         particle_q [B, frames + 1, P, 3] m and particle_qd [B, frames + 1, P, 3] m/s, and diverged_step [B] int32 (-1 where all
@@ -62,4 +73,5 @@ def deformable_rollout(
             raises RuntimeError.
     """
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs.arrays())
-    return _Rollout.apply(solver, frames, (adjoint or StoreAll()) if wanted else None, *inputs.arrays())
+    kept = (adjoint or StoreAll()) if wanted else None
+    return _Rollout.apply(solver, frames, kept, failures, *inputs.arrays())

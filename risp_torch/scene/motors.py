@@ -21,6 +21,10 @@ from ti_sim.base.rules import Positive, checked
 class SinePulse:
     """Actions that rise and fall once: amplitude sin(2 pi clip((t - delay) / period, 0, 1)) of frame t (RISP, ICLR 2022, B.1.4).
 
+    The corners of the clip are rounded over the first and the last frame of the pulse, so that the derivative in the delay is
+    continuous: the corner at 0 is x^2 (2 - x) for 0 < x = t - delay < 1. A delay of whole frames gives the formula's own actions,
+    as does a period of whole frames at its end.
+
     Attributes:
         amplitude: in the unit of the actions.
         delay: before it begins [frames].
@@ -66,13 +70,19 @@ class Motors:
             return given[:, :frames]
         amplitude, delay = values[f"{self.name}.amplitude"], values[f"{self.name}.delay"]
         time = torch.arange(frames, dtype=delay.dtype, device=delay.device)
-        phase = ((time - delay[:, None]) / self.pulse).clamp(0.0, 1.0)
-        return (amplitude[:, None] * torch.sin(2.0 * math.pi * phase))[..., None]
+        passed = self.pulse - _ramp(self.pulse - _ramp(time - delay[:, None]))  # from 0 to the period
+        return (amplitude[:, None] * torch.sin(2.0 * math.pi * passed / self.pulse))[..., None]
 
     def targets(self, values: Values, frames: int) -> torch.Tensor | None:
         """[B, frames, rows] positions that the servo steers to, None without a servo."""
         given = values.get(f"{self.name}.targets")
         return None if given is None else given[:, :frames]
+
+
+def _ramp(x: torch.Tensor) -> torch.Tensor:
+    """max(0, x) with its corner rounded within 0 < x < 1: continuous with its slope, and equal at whole numbers."""
+    corner = x.clamp(0.0, 1.0)
+    return torch.where(x < 1.0, corner * corner * (2.0 - corner), x)
 
 
 def make_motors(

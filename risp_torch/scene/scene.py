@@ -88,8 +88,9 @@ class Scene(DeformableScene):
             max_distance: of a body's centre of mass from the origin [m]; a world in which one goes farther has failed, and is
                 treated as one that diverged.
             controls: rows of actuation of deformable bodies in a frame, each held over as many steps; 1 or a divisor of substeps.
-            adaptive: whether a rollout of deformable bodies that meet no other bodies takes no more steps than its numbers need
-                at its start (``stable_step``, with two fifths to spare, in rungs of a fifth): an eighth of ``substeps`` to all.
+            adaptive: whether every world of a rollout of deformable bodies that meet no other bodies takes no more steps than its
+                own numbers need at its start (``stable_step``, with two fifths to spare, in rungs of a fifth): an eighth of
+                ``substeps`` to all. Positions are off by about what moves in half of the difference between the steps.
             sigma: softness of edges in pictures, squared NDC of the shorter side ("softness.sigma").
             gamma: softness of depth order in pictures ("softness.gamma").
             shading: "none" (colours as they are), "lambert" (matt) or "phong" (with highlights: ``Surface``).

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from risp_torch import bridge
-from risp_torch.bridge.checks import bridge_device, kernel_tensor
+from risp_torch.bridge.checks import bridge_device
 from risp_torch.bridge.once import once
+from risp_torch.scene.adaptive import adaptive_rollout
 from risp_torch.scene.articulation import (
     articulated_inputs,
     articulated_model,
@@ -53,10 +55,6 @@ class AppliedForce:
     last_step: int
     kind: str
     scale: float
-
-
-# Adaptive steps: iterations of stable_step, steps to spare, the smallest part of a scene's steps, rungs for each factor of two.
-_LANCZOS, _SPARE, _LEAST_PART, _RUNGS = 4, 1.4, 8, 4
 
 
 def rigid_solver(scene: Scene) -> RigidSolver:
@@ -203,31 +201,13 @@ def deformable_rollout(
     """The motion of a scene's deformable bodies (arguments: ``Scene.rollout``)."""
     solver = scene.deformable_solver()
     inputs = _particle_inputs(scene, scene.table.values(parameters, worlds=worlds), frames=frames, state0=state0)
-    if scene.adaptive:
-        solver = DeformableSolver(solver.model, adapted(solver, inputs, controls=scene.controls))
-    particle_q, particle_qd, diverged = bridge.deformable_rollout(solver, inputs, frames, adjoint=adjoint)
+    roll = partial(adaptive_rollout, controls=scene.controls) if scene.adaptive else bridge.deformable_rollout
+    particle_q, particle_qd, diverged = roll(solver, inputs, frames, adjoint=adjoint)
     shape = particle_q.shape[:2]
     return States(
         particle_q.new_zeros(*shape, 0, 7), particle_q.new_zeros(*shape, 0, 6), diverged.reshape(-1, 1),
         particle_q=particle_q, particle_qd=particle_qd,
     )  # fmt: skip
-
-
-def adapted(solver: DeformableSolver, inputs: DeformableInputs, *, controls: int) -> DeformableSettings:
-    """The settings of a solver with as few steps in a frame as some inputs need.
-
-    Args:
-        solver: of the scene, whose steps are the most.
-        inputs: numbers of every world; the one that needs the most steps decides for all.
-        controls: rows of actuation in a frame, which steps are shared among.
-    """
-    most, names = solver.settings.substeps, (field.name for field in fields(DeformableInputs))
-    plain = DeformableInputs(*(kernel_tensor(t, name) for t, name in zip(inputs.arrays(), names, strict=True)))
-    longest = stable_step(solver.model, plain, iterations=_LANCZOS)
-    needed = max(_SPARE * solver.settings.dt * most / longest, most / _LEAST_PART)
-    rung = math.floor(_RUNGS * math.log2(most / needed)) if needed < most else 0
-    steps = min(most, controls * math.ceil(most * 2 ** (-rung / _RUNGS) / controls - 1e-9))
-    return replace(solver.settings, dt=solver.settings.dt * most / steps, substeps=steps)
 
 
 def rigid_inputs(scene: Scene, values: Values, *, frames: int, actions: torch.Tensor | None) -> RigidInputs:

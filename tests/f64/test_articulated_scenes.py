@@ -28,6 +28,7 @@ from risp_torch import (
 )
 from risp_torch.gradients import check_torch
 from risp_torch.scene.body import Form
+from risp_torch.scene.motors import Motors
 
 SWING = {"axis": (0.0, -1.0, 0.0)}
 
@@ -105,6 +106,25 @@ def test_gradient_of_every_number(adjoint):
         "upper.length", "lower.center", "ball.turn", "slider.slide", "plate.density", "block.velocity", "shared.stiffness",
         "hip.actions", "knee.delay", "knee.amplitude", "knee.servo_stiffness", "gravity", "ground.contact.stiffness",
     }  # fmt: skip
+
+
+def test_a_pulse_has_a_derivative_at_every_delay():
+    """Also where it begins or ends with a frame, where the formula has kinks; there it gives the formula's own actions."""
+    frames, period, weights = 16, 8.0, torch.linspace(1.0, 2.0, 16, dtype=torch.float64)
+    group = Motors("m", (0,), math.inf, 1, period)
+
+    def actions(delay):
+        return group.actions({"m.amplitude": torch.full((1,), 0.8, dtype=torch.float64), "m.delay": delay[None]}, frames)[0, :, 0]
+
+    for value in (-3.0, 0.0, 2.0, 8.0, 1.5, 2.9999, 3.0001, 10.25):
+        delay = torch.tensor(value, dtype=torch.float64)
+        exact = 0.8 * np.sin(2 * np.pi * np.clip((np.arange(frames) - value) / period, 0, 1))
+        whole = value == round(value)
+        np.testing.assert_allclose(actions(delay), exact, atol=1e-15 if whole else 4 / 27 * 0.8 * 2 * np.pi / period)
+        slope = torch.autograd.functional.jacobian(lambda d: (weights * actions(d)).sum(), delay)
+        for h in (1e-4, -1e-4):  # differences of both sides
+            one_sided = ((weights * actions(delay + h)).sum() - (weights * actions(delay)).sum()) / h
+            assert float(one_sided) == pytest.approx(float(slope), abs=1e-3)
 
 
 @pytest.mark.parametrize("name", ["pendulum", "double_pendulum", "hand", "hand_cube"])

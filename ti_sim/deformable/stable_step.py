@@ -21,6 +21,17 @@ _ITERATIONS = 20  # of Lanczos; after so many the step is right to half a per ce
 def stable_step(model: DeformableModel, inputs: DeformableInputs, *, iterations: int = _ITERATIONS) -> float:
     """Longest step with which the simulation can be stable, at the initial state of the worst world.
 
+    Arguments, errors: as of ``stable_steps``.
+
+    Returns:
+        Step [s]; inf where nothing limits it.
+    """
+    return float(np.min(stable_steps(model, inputs, iterations=iterations)))
+
+
+def stable_steps(model: DeformableModel, inputs: DeformableInputs, *, iterations: int = _ITERATIONS) -> np.ndarray:
+    """Longest step of every world with which its simulation can be stable, at its initial state; other worlds do not matter.
+
     The elements' stiffness and damping count, and the ground's on the particles that may touch it, as if they all did; so does
     self-contact, as if every vertex lay over another one, and met all of its triangles. A motion that stiffens (large strains,
     squeezed elements) needs shorter steps: stay 10 to 30 % below.
@@ -32,7 +43,7 @@ def stable_step(model: DeformableModel, inputs: DeformableInputs, *, iterations:
             about a twentieth too long.
 
     Returns:
-        Step [s]; inf where nothing limits it.
+        [B] steps [s]; inf where nothing limits one.
 
     Raises:
         UserError: shapes or precision do not fit.
@@ -65,13 +76,13 @@ def stable_step(model: DeformableModel, inputs: DeformableInputs, *, iterations:
     omega2, c = (_largest_eigenvalue(product, shape, iterations) for product in (curvature, drag))
     # dt = (sqrt(c^2 + 4 omega^2) - c) / omega^2, written so that omega may be zero.
     with np.errstate(divide="ignore"):
-        return float(np.min(4 / (np.sqrt(c * c + 4 * omega2) + c)))
+        return 4 / (np.sqrt(c * c + 4 * omega2) + c)
 
 
 def _largest_eigenvalue(
     product: Callable[[np.ndarray], np.ndarray], shape: tuple[int, int, int], iterations: int
 ) -> np.ndarray:
-    """Largest eigenvalue of a symmetric operator in every world, by Lanczos from a random start; at least 0.
+    """Largest eigenvalue of a symmetric operator in every world, by Lanczos from one random start for all; at least 0.
 
     Args:
         product: maps fields [B, P, 3] of all worlds.
@@ -82,7 +93,7 @@ def _largest_eigenvalue(
         [B].
     """
     worlds, count = shape[0], shape[1] * 3
-    current = np.random.default_rng(0).normal(size=(worlds, count))
+    current = np.tile(np.random.default_rng(0).normal(size=count), (worlds, 1))
     current /= np.linalg.norm(current, axis=1, keepdims=True)
     basis = [current]
     diagonal, beside = [], []

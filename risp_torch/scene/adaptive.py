@@ -1,0 +1,75 @@
+"""Rollouts of deformable bodies in which every world takes as many steps as its own numbers need."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+
+import numpy as np
+import torch
+
+from risp_torch import bridge
+from risp_torch.bridge.checks import kernel_tensor
+from ti_sim.adjoint import Adjoint
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.solver import DeformableSolver
+from ti_sim.deformable.stable_step import stable_steps
+
+# Iterations of stable_steps, steps to spare, the smallest part of a scene's steps, rungs for each factor of two.
+_LANCZOS, _SPARE, _LEAST_PART, _RUNGS = 4, 1.4, 8, 4
+
+
+def steps_of_worlds(solver: DeformableSolver, inputs: DeformableInputs, *, controls: int) -> list[int]:
+    """Steps of a frame that every world needs, in rungs of a fifth; what the other worlds need does not matter.
+
+    Args:
+        solver: of the scene, whose steps are the most.
+        inputs: numbers of every world.
+        controls: rows of actuation in a frame, which steps are shared among.
+
+    Returns:
+        B numbers of steps, from an eighth of the solver's own to all.
+    """
+    most, names = solver.settings.substeps, (field.name for field in fields(DeformableInputs))
+    plain = DeformableInputs(*(kernel_tensor(t, name) for t, name in zip(inputs.arrays(), names, strict=True)))
+    longest = stable_steps(solver.model, plain, iterations=_LANCZOS)
+    needed = np.maximum(_SPARE * solver.settings.dt * most / longest, most / _LEAST_PART)
+    rungs = np.where(needed < most, np.floor(_RUNGS * np.log2(most / needed)), 0)
+    return [min(most, controls * math.ceil(most * 2 ** (-rung / _RUNGS) / controls - 1e-9)) for rung in rungs.tolist()]
+
+
+def adaptive_rollout(
+    solver: DeformableSolver, inputs: DeformableInputs, frames: int, *, controls: int, adjoint: Adjoint | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """``bridge.deformable_rollout``, one for the worlds of each number of steps (``steps_of_worlds``).
+
+    Returns:
+        As ``bridge.deformable_rollout``; diverged steps count in the solver's own steps.
+
+    Raises:
+        UserError: as there. DivergenceError: every world diverged.
+    """
+    steps, most = np.array(steps_of_worlds(solver, inputs, controls=controls)), solver.settings.substeps
+    parts, order, failures = [], [], []
+    for count in np.unique(steps).tolist():
+        rows = np.flatnonzero(steps == count)
+        settings = replace(solver.settings, dt=solver.settings.dt * most / count, substeps=count)
+        some = inputs if len(rows) == len(steps) else _worlds(inputs, rows)
+        particle_q, particle_qd, diverged = bridge.deformable_rollout(
+            DeformableSolver(solver.model, settings), some, frames, adjoint=adjoint, failures=failures
+        )
+        diverged = torch.where(diverged < 0, diverged, (diverged * most + count - 1) // count)
+        parts.append((particle_q, particle_qd, diverged))
+        order.append(rows)
+    if len(failures) == len(parts):
+        raise min(failures, key=lambda error: error.step)
+    if len(parts) == 1:
+        return parts[0]
+    back = torch.as_tensor(np.argsort(np.concatenate(order)), device=parts[0][0].device)
+    particle_q, particle_qd, diverged = (torch.cat(arrays)[back] for arrays in zip(*parts, strict=True))
+    return particle_q, particle_qd, diverged
+
+
+def _worlds(inputs: DeformableInputs, rows: np.ndarray) -> DeformableInputs:
+    """The numbers of some worlds."""
+    return DeformableInputs(*(array[torch.as_tensor(rows, device=array.device)] for array in inputs.arrays()))
