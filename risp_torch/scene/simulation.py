@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,6 +41,7 @@ from ti_sim.deformable.stable_step import stable_step
 from ti_sim.rigid.model import RigidInputs, RigidModel
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.shapes.contact_points import largest_share
+from ti_sim.shapes.mass import possible_inertia
 
 if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
@@ -169,6 +171,7 @@ def motion(
     actions: torch.Tensor | None, state0: tuple[torch.Tensor, ...] | None, adjoint: Adjoint | None,
 ) -> States:  # fmt: skip
     """The motion of a scene (arguments: ``Scene.rollout``)."""
+    _warn_of_inertias(parameters)
     actions, worlds = _action_rows(actions, worlds)
     bodies = articulated_rollout if scene.articulated else rigid_rollout
     meeting = meeting_particles(scene)
@@ -192,6 +195,18 @@ def motion(
         stiff, particle_q=soft.particle_q, particle_qd=soft.particle_qd,
         diverged_step=torch.cat([stiff.diverged_step, soft.diverged_step], dim=1),
     )  # fmt: skip
+
+
+def _warn_of_inertias(parameters: Mapping[str, torch.Tensor] | None) -> None:
+    """Say so where given inertias are none that bodies can have; a scene's own were checked when they were written."""
+    for name, value in (parameters or {}).items():
+        if name.endswith((".inertia", ".inertia_per_mass")):
+            inertia = np.asarray(torch.as_tensor(value).detach().cpu(), dtype=np.float64)
+            if inertia.shape[-2:] == (3, 3) and not possible_inertia(inertia).all():
+                warnings.warn(
+                    f"{name} has values that no body can have: a principal moment below zero, or above the sum of the other two",
+                    stacklevel=4,
+                )
 
 
 def deformable_rollout(

@@ -27,7 +27,7 @@ from risp_torch import (
     load_task,
 )
 from risp_torch.gradients import check_torch
-from risp_torch.scene.body import Form
+from risp_torch.scene.body import Form, collision_shape
 from risp_torch.scene.motors import Motors
 
 SWING = {"axis": (0.0, -1.0, 0.0)}
@@ -220,7 +220,7 @@ def test_what_meets_others_keeps_its_shape_in_place():
     rod(scene, "c", shape=Cylinder(radius=0.1, height=0.1), collision=True, contact=contact)
     assert scene.bodies[-1].collision.kind == "mesh"
     with pytest.raises(UserError, match="d is made of several shapes and meets no other bodies"):
-        rod(scene, "d", shape=Form(None, np.zeros((0, 3)), None), mass=1.0, density=None, collision=True, contact=contact)
+        collision_shape("d", Form(None, np.zeros((0, 3)), None))
 
 
 def test_actions_in_place_of_the_scenes_own():

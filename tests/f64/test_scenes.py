@@ -246,6 +246,16 @@ def test_film_gradient_with_mass_and_inertia_given() -> None:
     assert check_states(scene, names, 4) == set(names)
 
 
+def test_given_inertias_that_no_body_has_are_told_of() -> None:
+    scene = empty_scene(ground=False)
+    inertia = np.diag([1e-3, 1e-3, 1.5e-3])
+    scene.add_rigid("thing", shape=Box(0.05, 0.04, 0.03), mass=0.05, inertia=inertia)
+    with pytest.warns(UserWarning, match="thing.inertia has values that no body can have: a principal moment below zero"):
+        scene.rollout({"thing.inertia": torch.tensor(np.stack([inertia, np.diag([1e-3, 1e-3, 2.5e-3])]))}, frames=1)
+    with warnings.catch_warnings(action="error"):
+        scene.rollout({"thing.inertia": torch.tensor(np.stack([inertia, np.diag([1e-3, 1e-3, 2e-3])]))}, frames=1)
+
+
 def test_mass_alone_takes_the_inertia_of_the_shape() -> None:
     scene = empty_scene()
     shape = Box(0.05, 0.04, 0.03)

@@ -172,9 +172,10 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
         material = load_vec4(world.link, b, i, MATERIAL)
         v_bar, material_bar, z_bar, center_bar = vec3(0.0), vec4(0.0), 0.0, vec3(0.0)
         for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
-            height = z - world.ground + d.z + contact_height(world.turning, world.point, p, rotation)
+            local = point_position(world.point, p)
+            height = z - world.ground + d.z + contact_height(world.turning, world.point, p, local, rotation)
             if height < 0:
-                place, share = contact_arm(world.turning, world.point, p, rotation)
+                place, share = contact_arm(world.turning, world.point, p, local, rotation)
                 arm = d + place
                 u, power = v + w.cross(arm), -(vs + ws.cross(arm))
                 f = contact_force(height, u, material.x, material.y, material.z, material.w, world.dt)
@@ -189,7 +190,7 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
                 w_bar += arm.cross(u_bar)
                 z_bar += height_bar
                 material_bar += theta_bar
-                turn_bar += (d + rotation @ point_position(world.point, p)).cross(arm_bar)
+                turn_bar += (d + rotation @ local).cross(arm_bar)
                 if ti.static(world.turning):
                     vector = rotation @ point_vector(world.point, p)
                     turn_bar += vector.cross(contact_vector_adjoint(world.point, p, rotation, arm_bar, f.dot(power)))

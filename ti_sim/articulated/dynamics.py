@@ -64,7 +64,7 @@ from ti_sim.articulated.tables import (
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, rotation_matrix, vec3
 from ti_sim.rigid.contact import contact_force
-from ti_sim.rigid.touching import contact_arm, contact_height
+from ti_sim.rigid.touching import contact_arm, contact_height, point_position
 
 
 @ti.func
@@ -73,9 +73,10 @@ def ground_load(world: ti.template(), b, i, rotation, position, w, v):
     force, moment = vec3(0.0), vec3(0.0)
     material, center = load_vec4(world.link, b, i, MATERIAL), rotation @ load_vec3(world.link, b, i, COM)
     for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
-        height = position.z - world.ground + center.z + contact_height(world.turning, world.point, p, rotation)
+        local = point_position(world.point, p)
+        height = position.z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
         if height < 0:
-            place, share = contact_arm(world.turning, world.point, p, rotation)
+            place, share = contact_arm(world.turning, world.point, p, local, rotation)
             arm = center + place
             f = share * contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, world.dt)
             force += f

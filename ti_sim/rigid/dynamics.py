@@ -115,9 +115,10 @@ def contact_load(x, rotation, v, w, material, dt, ground, turning: ti.template()
     """Force [N] and torque about the centre of mass [N m] of the ground on the contact points first..last-1."""
     force, torque = vec3(0.0), vec3(0.0)
     for p in range(first, last):
-        height = x.z - ground + contact_height(turning, point, p, rotation)
+        local = point_position(point, p)
+        height = x.z - ground + contact_height(turning, point, p, local, rotation)
         if height < 0:
-            arm, share = contact_arm(turning, point, p, rotation)
+            arm, share = contact_arm(turning, point, p, local, rotation)
             f = share * contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, dt)
             force += f
             torque += arm.cross(f)
@@ -134,9 +135,10 @@ def contact_load_adjoint(
     v_bar, w_bar = vec3(0.0), vec3(0.0)
     material_bar = vec4(0.0)
     for p in range(first, last):
-        height = x.z - ground + contact_height(turning, point, p, rotation)
+        local = point_position(point, p)
+        height = x.z - ground + contact_height(turning, point, p, local, rotation)
         if height < 0:
-            arm, share = contact_arm(turning, point, p, rotation)
+            arm, share = contact_arm(turning, point, p, local, rotation)
             f, f_bar, height_bar, u_bar, theta_bar = point_load_adjoint(
                 height, v + w.cross(arm), arm, share, material, dt, force_bar, torque_bar
             )
@@ -145,7 +147,7 @@ def contact_load_adjoint(
             z_bar += height_bar
             v_bar += u_bar
             w_bar += arm.cross(u_bar)
-            rotation_bar += outer(arm_bar, point_position(point, p))
+            rotation_bar += outer(arm_bar, local)
             if ti.static(turning):
                 vector_bar = contact_vector_adjoint(point, p, rotation, arm_bar, f.dot(f_bar))
                 rotation_bar += outer(vector_bar, point_vector(point, p))

@@ -111,9 +111,10 @@ def advance_unrolled(
         for b, p in ti.ndrange(body_mass.shape[0], point_count):
             n = point_body[p]
             rotation, v, w, z = load_motion(motion, b, n)
-            height = z - ground + contact_height(turning, point, p, rotation)
+            local = point_position(point, p)
+            height = z - ground + contact_height(turning, point, p, local, rotation)
             if height < 0:
-                arm, share = contact_arm(turning, point, p, rotation)
+                arm, share = contact_arm(turning, point, p, local, rotation)
                 material = load_material(body_material, b, n)
                 f = share * contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, dt)
                 torque = arm.cross(f)
@@ -244,9 +245,10 @@ def advance_unrolled_adjoint(
         for b, p in ti.ndrange(body_mass.shape[0], point_count):
             n = point_body[p]
             rotation, v, w, z = load_motion(motion, b, n)
-            height = z - ground + contact_height(turning, point, p, rotation)
+            local = point_position(point, p)
+            height = z - ground + contact_height(turning, point, p, local, rotation)
             if height < 0 and diverged_step[b, n] < 0:
-                arm, share = contact_arm(turning, point, p, rotation)
+                arm, share = contact_arm(turning, point, p, local, rotation)
                 force_bar = load_vec3(load_bar, b, n)
                 torque_bar = vec3(load_bar[b, n, 3], load_bar[b, n, 4], load_bar[b, n, 5])
                 f, f_bar, height_bar, u_bar, material_bar = point_load_adjoint(
@@ -254,7 +256,7 @@ def advance_unrolled_adjoint(
                 )
                 arm_bar = share * f.cross(torque_bar) + u_bar.cross(w)
                 arm_bar.z += height_bar
-                rotation_bar = outer(arm_bar, point_position(point, p))
+                rotation_bar = outer(arm_bar, local)
                 if ti.static(turning):
                     vector_bar = contact_vector_adjoint(point, p, rotation, arm_bar, f.dot(f_bar))
                     rotation_bar += outer(vector_bar, point_vector(point, p))

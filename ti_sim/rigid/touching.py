@@ -25,9 +25,9 @@ def point_vector(point: ti.template(), p):
 
 
 @ti.func
-def contact_height(turning: ti.template(), point: ti.template(), p, rotation):
-    """Height of the place where point p touches above the centre that its position counts from [m]."""
-    height = rotation[2, 0] * point[p, 0] + rotation[2, 1] * point[p, 1] + rotation[2, 2] * point[p, 2] - point[p, RADIUS]
+def contact_height(turning: ti.template(), point: ti.template(), p, local, rotation):
+    """Height of the place where point p, at ``local`` in the body, touches above the centre that this counts from [m]."""
+    height = rotation[2, 0] * local.x + rotation[2, 1] * local.y + rotation[2, 2] * local.z - point[p, RADIUS]
     if ti.static(turning):
         quarter = ti.cast(point[p, KIND], int) - RIM
         if quarter >= 0 and quarter < 4:
@@ -36,28 +36,31 @@ def contact_height(turning: ti.template(), point: ti.template(), p, rotation):
 
 
 @ti.func
-def contact_arm(turning: ti.template(), point: ti.template(), p, rotation):
+def contact_arm(turning: ti.template(), point: ti.template(), p, local, rotation):
     """Where point p touches.
 
     Args:
         turning: whether there are rims or patches.
         point: [P, 4 or 8] rows.
         p: number of the point.
+        local: its position in the body.
         rotation: of the body.
 
     Returns:
         (arm from the centre that positions count from to the place that touches, world axes [m]; share of the contact numbers:
         1, or the area of a patch that faces the plane [m2]).
     """
-    arm, share = rotation @ point_position(point, p), 1.0
-    down = vec3(0.0, 0.0, -1.0)
+    arm, share = rotation @ local, 1.0
     if ti.static(turning):
-        kind = ti.cast(point[p, KIND], int)
+        kind, down = ti.cast(point[p, KIND], int), vec3(0.0, 0.0, -1.0)
         if kind == PATCH:
             share = ti.max(0.0, -(rotation @ point_vector(point, p)).z)
         elif kind >= RIM:
             down = rim_direction(rotation @ point_vector(point, p), kind - RIM)
-    return arm + point[p, RADIUS] * down, share
+        arm += point[p, RADIUS] * down
+    else:
+        arm.z -= point[p, RADIUS]
+    return arm, share
 
 
 @ti.func

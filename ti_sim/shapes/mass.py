@@ -74,6 +74,20 @@ def check_mass(m: float, name: str) -> float:
     return mass
 
 
+def possible_inertia(inertia: np.ndarray) -> np.ndarray:
+    """Whether bodies can have inertias: no principal moment is below zero, or above the sum of the other two.
+
+    Args:
+        inertia: [..., 3, 3] kg m2 or m2, of which the symmetric part counts; to three digits.
+
+    Returns:
+        [...] bool.
+    """
+    moments = np.linalg.eigvalsh(0.5 * (inertia + np.swapaxes(inertia, -1, -2)))
+    low, middle, high = np.moveaxis(moments, -1, 0)
+    return (low >= -_TYPED * np.abs(high)) & (high <= (low + middle) * (1 + _TYPED))
+
+
 def check_inertia(I: np.ndarray, name: str, *, solid: bool = True) -> np.ndarray:  # noqa: E741, N803 (the field's symbol)
     """Return an inertia as a float64 array [3, 3] in kg m2 after checking that a body can have it.
 
