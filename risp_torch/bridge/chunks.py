@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import torch
 
+from risp_torch.memory import available_bytes, check_memory
 from ti_render import RasterSettings, RenderInputs
 from ti_sim.base.errors import UserError
 
 PIXEL_BYTES = 72  # of a pixel, in single precision: the renderer's state and the colours
 VERTEX_REALS, FACE_REALS, IMAGE_REALS = 6, 12, 256
+HARMLESS = 2**28  # bytes that are taken without a look at what there is
 PASSES = 2  # the adjoint keeps as much again for every vertex, face and image
 WITHOUT_ROWS = "vertices_rest"  # [V, 3] serves all images
 
@@ -64,16 +66,24 @@ def plan_chunks(
 
     Args:
         inputs, settings: of the renderer.
-        memory_limit: bytes of working memory (see ``image_bytes``), or None for all images at once.
+        memory_limit: bytes of working memory (see ``image_bytes``); None takes all images at once, or, where the machine has no
+            memory for that, as many as fit into half of what it has left.
         columns: of a forward derivative.
 
     Raises:
-        UserError: one image alone needs more.
+        UserError: one image alone needs more, or the finished pictures do not fit into the machine's memory.
     """
     images = inputs.body_q.shape[0]
+    each = image_bytes(inputs, settings, columns=columns)
+    finished = images * settings.width * settings.height * 4 * inputs.body_q.element_size() * (1 + columns)
+    if finished + images * each > HARMLESS:
+        free = _free(inputs.body_q)
+        what = f"{images} pictures of {settings.width} x {settings.height} pixels" if images > 1 else "one picture"
+        check_memory(finished + each, what, "take fewer or smaller ones", available=free)
+        if memory_limit is None and finished + images * each > free:
+            memory_limit = max((free - finished) // 2, each)
     if memory_limit is None:
         return [Chunk(0, images, images)]
-    each = image_bytes(inputs, settings, columns=columns)
     if memory_limit < each:
         raise UserError(
             f"the memory limit is {memory_limit} bytes, and one picture of {settings.width} x {settings.height} pixels needs "
@@ -82,6 +92,11 @@ def plan_chunks(
     counts = {t.shape[0] for name, t in real_inputs(inputs).items() if name != WITHOUT_ROWS or t.ndim == 3}
     counts = {count for count in counts if count and images % count == 0}  # the renderer refuses the others by name
     return [Chunk(first, last, images) for first, last in _spans(images, counts, memory_limit // each)]
+
+
+def _free(tensor: torch.Tensor) -> int:
+    """Bytes of memory that are left where a tensor lies."""
+    return torch.cuda.mem_get_info(tensor.device)[0] if tensor.is_cuda else available_bytes()
 
 
 def real_inputs(inputs: RenderInputs) -> dict[str, torch.Tensor]:

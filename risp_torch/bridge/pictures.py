@@ -177,14 +177,15 @@ def render(inputs: RenderInputs, settings: RasterSettings, *, memory_limit: int 
         inputs: tensors of the runtime's precision on its device (shapes: ``RenderInputs``).
         settings: size, softness, composition.
         memory_limit: bytes of working memory (estimate: ``chunks.image_bytes``); what needs more is rendered in parts, and again
-            in parts for the derivatives, which then keep nothing from the forward pass. None: all images at once.
+            in parts for the derivatives, which then keep nothing from the forward pass. None: all images at once, if the machine
+            has the memory.
 
     Returns:
         [M, H, W, 4] linear rgb and alpha.
 
     Raises:
-        UserError: a tensor has the wrong device, precision or shape, or the limit is too low for one image. A second derivative
-            raises RuntimeError.
+        UserError: a tensor has the wrong device, precision or shape, the limit is too low for one image, or the pictures do not
+            fit into memory. A second derivative raises RuntimeError.
     """
     tensors = real_inputs(inputs)
     call = _Call(inputs.mesh, tuple(tensors), settings, plan_chunks(inputs, settings, memory_limit))

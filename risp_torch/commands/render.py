@@ -9,6 +9,8 @@ from typing import Any
 from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int, whole_number
 
 QUANTITIES = ("color", "depth", "normal", "alpha")
+_PICTURE_BYTES = 3 * 16  # of a pixel: colour and alpha as they are rendered, on the CPU, and as they are shown
+_COPIES = 4  # of an appearance's numbers: as drawn, as values, as the renderer's arrays, and as text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +59,31 @@ def _check(scene: Any, options: argparse.Namespace, out: str) -> None:
         raise UserError(f"frame {options.frame} was asked for, and {scene.name} has frames 0 to {scene.frames}: change --frame")
     if not out.lower().endswith(".png"):
         raise UserError(f"--out {out} is not a .png file: give the picture a name that ends in .png")
-    scene.raster_settings(camera=options.camera)
+    settings = scene.raster_settings(camera=options.camera)
+    _check_memory(scene, options, settings)
+
+
+def _check_memory(scene: Any, options: argparse.Namespace, settings: Any) -> None:
+    """Refuse pictures and appearances that do not fit into memory."""
+    from risp_torch.bridge.chunks import PIXEL_BYTES
+    from risp_torch.memory import check_memory
+    from risp_torch.psi.sheet import LEAST_SIDE
+
+    count = max(options.psi, 1) * (len(scene.cameras) if options.camera == "all" else 1)
+    pixels = settings.width * settings.height
+    zoom = max(-(-LEAST_SIDE // min(settings.width, settings.height)), 1)
+    each = pixels * (_PICTURE_BYTES + 3 * zoom**2) + (_COPIES * _numbers(scene) * 8 if options.psi else 0)
+    what = f"{count} pictures of {settings.width} x {settings.height} pixels" if count > 1 else "a picture"
+    check_memory(count * each + pixels * settings.antialias**2 * PIXEL_BYTES, what, "take fewer or smaller ones")
+
+
+def _numbers(scene: Any) -> int:
+    """How many numbers an appearance has, with the colours of all faces' corners."""
+    import numpy as np
+
+    looks = [part.look for part in (*scene.bodies, *scene.deformables) if part.look is not None]
+    colours = sum(9 * len(look.mesh.faces) for look in looks)
+    return colours + sum(np.size(scene.parameters[name].value) for name in scene.picture_parameters)
 
 
 def _pictures(scene: Any, options: argparse.Namespace, values: dict[str, Any]) -> Any:
