@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from risp_torch import __version__
+from risp_torch.atomic import PLACE_ERRORS
 from risp_torch.suggest import near_names
 from ti_sim.base.errors import DivergenceError, UserError
 
@@ -93,6 +94,12 @@ def _run(options: argparse.Namespace) -> int:
         return 3
     except UserError as error:
         print(f"risp {options.command}: error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.filename is None or error.errno not in PLACE_ERRORS:
+            raise
+        sentence = f"{error.filename} cannot be used ({error.strerror}): check the path"
+        print(f"risp {options.command}: error: {sentence}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"risp {options.command}: stopped; the same command with the same --out goes on where it was", file=sys.stderr)

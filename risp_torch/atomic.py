@@ -11,8 +11,13 @@ from pathlib import Path
 
 from ti_sim.base.errors import UserError
 
-__all__ = ["DiskFullError", "remove_leftovers", "replacing", "write_text"]
+__all__ = ["PLACE_ERRORS", "DiskFullError", "remove_leftovers", "replacing", "write_text"]
 
+# A path leads nowhere, or to where nothing can be written or read.
+PLACE_ERRORS = (
+    errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
+    errno.ELOOP, errno.EINVAL, errno.EBUSY, errno.ENODEV, errno.ENXIO, errno.EIO, errno.ENOTSUP, errno.ENOTEMPTY,
+)  # fmt: skip
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -40,12 +45,12 @@ def replacing(path: Path | str) -> Iterator[Path]:
         yield temporary
         _flush(temporary)
         os.replace(temporary, path)
-    except (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError) as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}): choose another place for it") from error
     except OSError as error:
-        if error.errno not in _FULL:
-            raise
-        raise DiskFullError(f"{path} cannot be written ({error.strerror}): make room, or choose another place") from error
+        if error.errno in PLACE_ERRORS:
+            raise UserError(f"{path} cannot be written ({error.strerror}): choose another place for it") from error
+        if error.errno in _FULL:
+            raise DiskFullError(f"{path} cannot be written ({error.strerror}): make room, or choose another place") from error
+        raise
     finally:
         _remove(temporary)
 
@@ -81,9 +86,10 @@ def _runs(process: int) -> bool:
 
 def _remove(path: Path) -> None:
     """Take away what a failed block left; nothing is there after a good one."""
-    if path.is_dir():
+    # For a name that is too long, Path.exists raises the error once more.
+    if os.path.isdir(path):
         shutil.rmtree(path, ignore_errors=True)
-    elif path.exists():
+    elif os.path.exists(path):
         path.unlink()
 
 

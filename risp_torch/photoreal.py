@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from risp_torch.atomic import replacing, write_text
-from risp_torch.video import linear_to_srgb
+from risp_torch.video import DESCRIPTION, LINEAR, linear_to_srgb
 from ti_render import RenderInputs
 from ti_render.photoreal import Appearance, MitsubaFilm, MitsubaSettings, Picture, Variant
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["photoreal_film", "write_photoreal_frames"]
 
 FRAMES, MASKS = "frames", "masks"
-_DESCRIPTION = "video.json"  # read by ``read_video``
 
 
 def photoreal_film(
@@ -62,9 +61,10 @@ def photoreal_film(
 def write_photoreal_frames(folder: Path | str, film: MitsubaFilm, *, fps: float, masks: bool = True) -> int:
     """Render the pictures that are not there yet, each into files that are whole or absent.
 
-    Writes ``frames/00012.png`` (8-bit sRGB), ``frames/video.json`` (for ``read_video``) and, with masks, for every body
-    ``masks/<body>/00012.png`` (8-bit share of the pixel that shows the body). A picture whose files are all there and can be
-    read is not rendered again: the caller sees to it that they belong to this film.
+    Writes ``frames/00012.png`` (8-bit sRGB) and, with masks, for every body ``masks/<body>/00012.png`` (the share of the pixel
+    that shows the body, 255 for all of it), each folder with a ``video.json`` with which ``read_video`` gives back colours and
+    shares. A picture whose files are all there and can be read is not rendered again: the caller sees to it that they belong to
+    this film.
 
     Args:
         folder: of the run.
@@ -83,8 +83,11 @@ def write_photoreal_frames(folder: Path | str, film: MitsubaFilm, *, fps: float,
     folder = Path(folder)
     height, width = film.settings.height, film.settings.width
     description = {"fps": float(fps), "width": width, "height": height, "frames": len(film)}
-    write_text(folder / FRAMES / _DESCRIPTION, json.dumps(description, indent=2) + "\n")
-    files = [_files(folder, film.bodies if masks else (), k) for k in range(len(film))]
+    shown = film.bodies if masks else ()
+    _write_json(folder / FRAMES / DESCRIPTION, description)
+    for body in shown:
+        _write_json(folder / MASKS / body / DESCRIPTION, description | {"curve": LINEAR})
+    files = [_files(folder, shown, k) for k in range(len(film))]
     missing = [k for k, paths in enumerate(files) if not all(_whole(path, width, height) for path in paths.values())]
     bar = tqdm(missing, desc="path tracing", unit="frame", initial=len(film) - len(missing), total=len(film))
     for k in bar:
@@ -105,6 +108,10 @@ def _files(folder: Path, bodies: Iterable[str], frame: int) -> dict[str, Path]:
     return {**{body: folder / MASKS / body / name for body in bodies}, "": folder / FRAMES / name}
 
 
+def _write_json(path: Path, description: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(description, indent=2) + "\n")
+
+
 def _write_png(path: Path, levels: np.ndarray) -> None:
     from PIL import Image
 
@@ -120,7 +127,7 @@ def _whole(path: Path, width: int, height: int) -> bool:
         with Image.open(path) as image:
             image.load()
             return image.size == (width, height)
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         return False
 
 

@@ -1,15 +1,17 @@
-"""Videos in and out: H.264 files, folders of PNG pictures, and the sRGB curve between a file and linear colour.
+"""Videos in and out: H.264 files, folders of pictures, and the sRGB curve between a file and linear colour.
 
 The engine works in linear colour in [0, 1]; a file holds sRGB. Sources: IEC 61966-2-1 (sRGB), ITU-R BT.709 (the
-luma/chroma matrix of the files, limited range).
+luma/chroma matrix of the files, limited range), ITU-T H.273 (code points of colour).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,14 +19,23 @@ from typing import Any
 import numpy as np
 
 from risp_torch.atomic import replacing
+from risp_torch.memory import check_memory
 from ti_sim.base.errors import UserError
 
-__all__ = ["linear_to_srgb", "read_video", "srgb_to_linear", "write_frames", "write_picture", "write_video"]
+__all__ = [
+    "linear_to_srgb", "opened_picture", "read_video", "srgb_to_linear", "write_frames", "write_picture", "write_video",
+]  # fmt: skip
 
-_DESCRIPTION = "video.json"
+# Beside the pictures of a folder: {fps, width, height, frames}, and {"curve": "linear"} where they hold no sRGB.
+DESCRIPTION, LINEAR = "video.json", "linear"
 _RATE_TOLERANCE = 1e-3
 # Code points of ITU-T H.273: matrix and primaries BT.709, the sRGB curve, limited ("studio") range.
 _BT709, _SRGB_CURVE, _LIMITED_RANGE = 1, 13, 1
+# Transfer characteristics and primaries that cannot be taken for sRGB.
+_CURVES = {8: "linear light", 9: "a logarithm of light", 10: "a logarithm of light", 16: "HDR (PQ)", 18: "HDR (HLG)"}
+_WIDE_GAMUTS = {9: "the wide gamut of BT.2020"}
+_KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+_READ_BYTES = 3 + 4 * 3 + 4 * 3  # of a pixel while a film is read: bytes, their colours, and a copy for the engine
 
 
 def linear_to_srgb(linear: np.ndarray) -> np.ndarray:
@@ -111,14 +122,14 @@ def write_frames(folder: Path | str, frames: Any, *, fps: float | Fraction | Non
     pictures = _to_bytes(frames, str(folder))
     rate = None if fps is None else float(_rate(fps, str(folder)))
     count, height, width, _ = pictures.shape
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / _DESCRIPTION).is_file():
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / DESCRIPTION).is_file():
         raise UserError(f"{folder} already holds files that are not a video: choose an empty or a new folder")
     with replacing(folder) as temporary:
         temporary.mkdir()
         for index, picture in enumerate(pictures):
             Image.fromarray(picture).save(temporary / f"{index:05d}.png")
         description = {"fps": rate, "width": width, "height": height, "frames": count}
-        (temporary / _DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+        (temporary / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
         if folder.is_dir():
             shutil.rmtree(folder)
 
@@ -147,10 +158,11 @@ def read_video(
     size: tuple[int, int] | None = None,
     frames: int | None = None,
 ) -> np.ndarray:
-    """Read a video file, or a folder of PNG pictures, as linear colour, and check it against what a scene needs.
+    """Read a video file, or a folder of PNG or JPEG pictures, as linear colour, and check it against what a scene needs.
 
     A folder's pictures are taken in the order of their names (numbers in names count as numbers). A folder without
-    ``video.json`` has no frame rate, and none is checked.
+    ``video.json`` has no frame rate, and none is checked; one that says ``"curve": "linear"`` holds no sRGB (masks of path-traced
+    films do). Pictures of 16 bits are read with the precision of 8.
 
     Args:
         path: the file or folder.
@@ -162,12 +174,13 @@ def read_video(
         float32 [T, H, W, 3], linear colour in [0, 1], row 0 at the top.
 
     Raises:
-        UserError: the video is missing, unreadable, cut short, or of another size, rate or length.
+        UserError: the video is missing, unreadable, cut short, or of another size, rate or length; its colours are of a high
+            dynamic range; a picture is missing between others; it does not fit into memory.
     """
     path = Path(path)
     if path.suffix.lower() in (".npz", ".npy", ".csv"):
         raise UserError(f"{path} holds numbers and no pictures: states are compared with --loss state --states {path}")
-    if not path.exists():
+    if not os.path.exists(path):
         raise UserError(f"video {path} does not exist: check the path")
     pictures = _read_folder(path, fps, size, frames) if path.is_dir() else _read_file(path, fps, size, frames)
     if frames is not None and len(pictures) < frames:
@@ -176,8 +189,9 @@ def read_video(
             "give a longer video, or simulate fewer frames"
         )
     # A byte has 256 values, so the curve is a table.
-    table = srgb_to_linear(np.arange(256) / 255.0).astype(np.float32)
-    return table[pictures]
+    levels = np.arange(256) / 255.0
+    linear = path.is_dir() and _description(path).get("curve") == LINEAR
+    return (levels if linear else srgb_to_linear(levels)).astype(np.float32)[pictures]
 
 
 def _to_bytes(frames: Any, name: str) -> np.ndarray:
@@ -189,13 +203,14 @@ def _to_bytes(frames: Any, name: str) -> np.ndarray:
         raise UserError(f"frames for {name} have shape {linear.shape}: [frames, height, width, 3] is needed")
     if not np.issubdtype(linear.dtype, np.floating):
         raise UserError(f"frames for {name} are {linear.dtype}: linear colour as floats in [0, 1] is needed")
-    finite = np.isfinite(linear).all(axis=(1, 2, 3))
-    if not finite.all():
-        raise UserError(
-            f"frame {int(np.argmin(finite))} for {name} holds numbers that are not finite: "
-            "look at the simulation or the picture that made it"
-        )
-    return np.round(linear_to_srgb(np.clip(linear, 0.0, 1.0)) * 255.0).astype(np.uint8)
+    pictures = np.empty(linear.shape, dtype=np.uint8)
+    for index, picture in enumerate(linear):  # one by one: what is in between takes many times the memory of the bytes
+        if not np.isfinite(picture).all():
+            raise UserError(
+                f"frame {index} for {name} holds numbers that are not finite: look at the simulation or the picture that made it"
+            )
+        pictures[index] = np.round(linear_to_srgb(np.clip(picture, 0.0, 1.0)) * 255.0)
+    return pictures
 
 
 def _rate(fps: float | Fraction, name: str) -> Fraction:
@@ -248,8 +263,10 @@ def _read_file(
                     f"{path} holds no video: give a video file or a folder of PNG frames (or copy it again, if it was cut short)"
                 )
             stream = container.streams.video[0]
+            _check_colours(path, stream.codec_context)
             _check_size(path, (stream.height, stream.width), size)
             _check_rate(path, stream.average_rate, fps)
+            _check_length(path, (stream.height, stream.width), min(frames or stream.frames, stream.frames or frames or 1))
             pictures = list(_decoded(container, stream, path, frames))
     except (av.FFmpegError, OSError) as error:
         raise UserError(
@@ -291,40 +308,88 @@ def _read_folder(
     folder: Path, fps: float | Fraction | None, size: tuple[int, int] | None, frames: int | None
 ) -> np.ndarray:
     """The first ``frames`` pictures of a folder, uint8 sRGB [T, H, W, 3]."""
-    names = sorted((p for p in folder.iterdir() if p.suffix.lower() == ".png"), key=_natural_order)
+    names = sorted((p for p in folder.iterdir() if p.suffix.lower() in _KINDS), key=_natural_order)
+    kinds = sorted({_KINDS[name.suffix.lower()] for name in names})
     if not names:
-        raise UserError(f"folder {folder} holds no PNG picture: give a video file or a folder of PNG frames")
+        raise UserError(f"folder {folder} holds no PNG or JPEG picture: give a video file or a folder of numbered pictures")
+    if len(kinds) > 1:
+        raise UserError(f"folder {folder} holds {' and '.join(kinds)} pictures: leave only those of the film in it")
     description = _description(folder)
     _check_rate(folder, description.get("fps"), fps)
     promised = description.get("frames") or 0
     if len(names) < promised:
         raise UserError(_cut_short(folder, len(names), promised))
+    names = names[:frames]
+    _check_numbers(folder, names)
     pictures: list[np.ndarray] = []
-    for name in names[:frames]:
+    for name in names:
         picture = _read_picture(name)
         _check_size(name, picture.shape[:2], size or (pictures[0].shape[:2] if pictures else None))
+        if not pictures:
+            _check_length(folder, picture.shape[:2], len(names))
         pictures.append(picture)
     return np.stack(pictures)
 
 
 def _read_picture(path: Path) -> np.ndarray:
+    """A picture file as uint8 sRGB [H, W, 3]."""
+    from PIL import ImageOps
+
+    def stored(image: Any) -> np.ndarray:
+        if image.mode.startswith("I"):  # 16 bits of grey, which PIL's own conversion would cut off at 255
+            grey = np.asarray(image, dtype=np.float64).clip(0, 65535) / 257.0
+            return np.repeat(np.round(grey)[..., None], 3, axis=2).astype(np.uint8)
+        return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+
+    return opened_picture(path, f"picture {path}", stored)
+
+
+def opened_picture(path: Path | str, name: str, read: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """What ``read`` makes of a picture file that pillow has opened.
+
+    Args:
+        path: the file.
+        name: what errors call it.
+        read: from pillow's picture to an array; reads all of it.
+
+    Raises:
+        UserError: the file does not exist, is damaged or no picture, or has more pixels than pillow takes for harmless
+            (``PIL.Image.MAX_IMAGE_PIXELS``; a small file can hold that many).
+    """
     from PIL import Image
 
     try:
-        with Image.open(path) as image:
-            return np.asarray(image.convert("RGB"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as image:
+                return read(image)
+    except FileNotFoundError:
+        raise UserError(f"{name} does not exist (looked for {Path(path).resolve()}): check the path") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise UserError(
+            f"{name} has more than {Image.MAX_IMAGE_PIXELS / 1e6:.0f} million pixels: scale it down before it is read"
+        ) from error
     except (OSError, SyntaxError, ValueError) as error:
-        raise UserError(f"picture {path} is damaged or cut short: copy or export it again") from error
+        raise UserError(
+            f"{name} cannot be read ({_first_line(error)}): copy it again, or save it again, for example as PNG"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _description(folder: Path) -> dict[str, Any]:
     """What ``video.json`` says; empty when there is none."""
-    path = folder / _DESCRIPTION
+    path = folder / DESCRIPTION
     if not path.is_file():
         return {}
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
-        return {"fps": _optional_number(description.get("fps")), "frames": int(description.get("frames") or 0)}
+        return {
+            "fps": _optional_number(description.get("fps")), "frames": int(description.get("frames") or 0),
+            "curve": description.get("curve"),
+        }  # fmt: skip
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UserError(
             f"{path} is not a description of a video: mend it, or remove it to read the pictures without a frame rate"
@@ -339,6 +404,50 @@ def _natural_order(path: Path) -> list[tuple[int, str]]:
     """Sort key under which frame_2 comes before frame_10."""
     parts = re.split(r"(\d+)", path.name)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+
+
+def _check_numbers(folder: Path, names: Sequence[Path]) -> None:
+    """Refuse numbered pictures of which one is missing.
+
+    The names of a film differ in one number only, which grows in equal steps. Steps that are no multiples of the smallest one
+    are other numbers, such as times.
+    """
+    parts = [[int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name.stem)] for name in names]
+    places = {k for row in parts if len(row) == len(parts[0]) for k, part in enumerate(row) if part != parts[0][k]}
+    if len(places) != 1 or any(len(row) != len(parts[0]) for row in parts):
+        return
+    place = places.pop()
+    numbers = [row[place] for row in parts]
+    if not all(isinstance(number, int) for number in numbers):
+        return
+    steps = [later - sooner for sooner, later in zip(numbers, numbers[1:], strict=False)]
+    least = min(steps)
+    if least > 0 and all(step % least == 0 for step in steps):
+        gap = next((k for k, step in enumerate(steps) if step > least), None)
+        if gap is not None:
+            raise UserError(
+                f"folder {folder} lacks picture {numbers[gap] + least}, between {names[gap].name} and {names[gap + 1].name}: "
+                "add it, or number the pictures without a gap"
+            )
+
+
+def _check_colours(path: Path, codec: Any) -> None:
+    """Refuse a film whose numbers are not those of a display with the usual range of brightness and colour."""
+    kind = _CURVES.get(codec.color_trc) or _WIDE_GAMUTS.get(codec.color_primaries)
+    if kind is not None:
+        raise UserError(
+            f"video {path} is coded for {kind}, and sRGB or BT.709 is read: convert it to SDR, for example with ffmpeg's zscale "
+            "and tonemap filters"
+        )
+
+
+def _check_length(path: Path, size: tuple[int, ...], frames: int) -> None:
+    """Refuse a film that does not fit into memory."""
+    height, width = size[:2]
+    check_memory(
+        _READ_BYTES * height * width * frames, f"reading {frames} frames of {width} x {height} pixels of {path}",
+        "cut the film, or scale it down",
+    )  # fmt: skip
 
 
 def _check_size(path: Path, found: tuple[int, ...], wanted: tuple[int, int] | None) -> None:

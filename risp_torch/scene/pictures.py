@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from risp_torch.scene.items import Picture
 from risp_torch.scene.parameters import ParameterTable
+from risp_torch.video import opened_picture
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.shapes.mesh import linear_picture
@@ -43,20 +43,6 @@ def read_picture(path: str | Path, name: str) -> np.ndarray:
         [h, w, 3] float64 in [0, 1], row 0 at the top.
 
     Raises:
-        UserError: the file does not exist, or is no picture.
+        UserError: as ``opened_picture``.
     """
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            return linear_picture(image)
-    except FileNotFoundError:
-        raise UserError(f"{name}: picture {path} does not exist (looked for {Path(path).resolve()}): check the path") from None
-    except (OSError, SyntaxError, ValueError) as error:
-        raise UserError(
-            f"{name}: picture {path} cannot be read ({_first_line(error)}): save it again, for example as PNG"
-        ) from error
-
-
-def _first_line(error: Any) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return opened_picture(path, f"{name}: picture {path}", linear_picture)

@@ -476,7 +476,7 @@ def test_a_bad_video_is_refused(risp: Risp, folder: Path, video: Path) -> None:
         ("cut.mp4", "cut.mp4 is damaged, cut short"),
         ("cut_later.mp4", "cut short"),
         ("empty.mp4", "empty.mp4"),
-        ("folder", "folder holds no PNG picture"),
+        ("folder", "folder holds no PNG or JPEG picture"),
         ("slow.mp4", "slow.mp4 has 100 frames per second, and the scene has 200"),
         ("short.mp4", "short.mp4 has 3 frames, and the scene needs 5"),
         ("small.py", "small.py"),

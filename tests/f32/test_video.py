@@ -3,6 +3,7 @@
 import json
 import os
 from fractions import Fraction
+from types import SimpleNamespace
 
 import av
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from risp_torch.video import linear_to_srgb, read_video, srgb_to_linear, write_frames, write_video
+from risp_torch.photoreal import write_photoreal_frames
+from risp_torch.scene.pictures import read_picture
+from risp_torch.video import linear_to_srgb, read_video, srgb_to_linear, write_frames, write_picture, write_video
 from ti_sim.base.errors import UserError
 
 
@@ -110,10 +113,10 @@ def test_folder_written_again_holds_the_new_video_only(tmp_path):
 
 
 def test_plain_folder_of_pictures_has_no_rate_and_counts_like_people(tmp_path):
-    for number in (2, 10, 1):
+    for number in (10, 11, 9):
         Image.new("RGB", (6, 4), (number, 0, 0)).save(tmp_path / f"frame_{number}.png")
     frames = read_video(tmp_path, fps=123)
-    assert (np.round(linear_to_srgb(frames[:, 0, 0, 0]) * 255) == [1, 2, 10]).all()
+    assert (np.round(linear_to_srgb(frames[:, 0, 0, 0]) * 255) == [9, 10, 11]).all()
 
 
 def test_failed_write_leaves_the_old_video(tmp_path, monkeypatch):
@@ -225,15 +228,15 @@ def test_file_cut_after_its_header(tmp_path, keep, needed):
 def test_damaged_folders(tmp_path):
     folder = tmp_path / "v"
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="empty holds no PNG picture"):
+    with pytest.raises(UserError, match="empty holds no PNG or JPEG picture"):
         read_video(tmp_path / "empty")
 
     write_frames(folder, moving_ball(3), fps=30)
     cut(folder / "00001.png", keep=0.5)
-    with pytest.raises(UserError, match="00001.png is damaged or cut short"):
+    with pytest.raises(UserError, match="picture .*00001.png cannot be read .*: copy it again"):
         read_video(folder)
     (folder / "00001.png").write_bytes(b"")
-    with pytest.raises(UserError, match="00001.png is damaged or cut short"):
+    with pytest.raises(UserError, match="picture .*00001.png cannot be read .*: copy it again"):
         read_video(folder)
     Image.new("RGB", (64, 40)).save(folder / "00001.png")
     with pytest.raises(UserError, match="00001.png is 64x40 pixels, and 64x48 are needed"):
@@ -245,3 +248,116 @@ def test_damaged_folders(tmp_path):
         (folder / "video.json").write_text(text)
         with pytest.raises(UserError, match="video.json is not a description of a video"):
             read_video(folder)
+
+
+@pytest.mark.parametrize("limit", [2000, 1000])  # pillow warns above it, and refuses above twice as much
+def test_pictures_with_far_too_many_pixels(tmp_path, monkeypatch, limit):
+    write_frames(tmp_path / "v", moving_ball(1), fps=30)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+    with pytest.raises(UserError, match="00000.png has more than 0 million pixels: scale it down"):
+        read_video(tmp_path / "v")
+    with pytest.raises(UserError, match="^background: picture .*00000.png has more than"):
+        read_picture(tmp_path / "v" / "00000.png", "background")
+
+
+def test_films_that_do_not_fit_into_memory(tmp_path, monkeypatch):
+    write_frames(tmp_path / "v", moving_ball(3), fps=30)
+    write_video(tmp_path / "v.mp4", moving_ball(3), fps=30)
+    monkeypatch.setattr("risp_torch.memory.available_bytes", lambda: 100_000)
+    for name in ("v", "v.mp4"):
+        with pytest.raises(UserError, match="^reading 3 frames of 64 x 48 pixels of .* would take about 249 kB of memory, and 1"):
+            read_video(tmp_path / name)
+        assert len(read_video(tmp_path / name, frames=1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("curve", "primaries", "kind"), [(16, 9, "HDR .PQ."), (18, 9, "HDR .HLG."), (14, 9, "BT.2020"), (8, 1, "linear")]
+)
+def test_films_of_another_range_of_colours(tmp_path, monkeypatch, curve, primaries, kind):
+    def tag(codec):
+        codec.colorspace, codec.color_primaries, codec.color_trc, codec.color_range = 1, primaries, curve, 1
+
+    monkeypatch.setattr("risp_torch.video._tag_colours", tag)
+    write_video(tmp_path / "v.mp4", moving_ball(2), fps=30)
+    with pytest.raises(UserError, match=f"v.mp4 is coded for .*{kind}.*, and sRGB or BT.709 is read: convert it to SDR"):
+        read_video(tmp_path / "v.mp4")
+
+
+def test_sixteen_bits_of_grey_keep_their_brightness(tmp_path):
+    grey = np.linspace(0, 65535, 48 * 64).reshape(48, 64)
+    Image.fromarray(grey.astype(np.uint16)).save(tmp_path / "0.png")
+    np.testing.assert_allclose(linear_to_srgb(read_video(tmp_path))[0, ..., 1], grey / 65535, atol=0.51 / 255)
+
+
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [
+        (("a_00.png", "a_01.png", "a_03.png"), "picture 2, between a_01.png and a_03.png"),
+        (("0.png", "10.png", "20.png", "40.png"), "picture 30, between 20.png and 40.png"),
+        (("x2_7.jpg", "x2_8.jpg", "x2_10.jpg"), "picture 9, between"),
+    ],
+)
+def test_a_gap_in_a_folder(tmp_path, names, missing):
+    for name in names:
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+    with pytest.raises(UserError, match=f"lacks {missing}.*without a gap"):
+        read_video(tmp_path)
+    assert len(read_video(tmp_path, frames=2)) == 2
+
+
+@pytest.mark.parametrize(
+    "names", [("1.png",), ("0.png", "2.png", "4.png"), ("17.033.png", "17.067.png", "17.100.png"), ("a.png", "b.png", "d.png")]
+)
+def test_numbers_that_have_no_gap(tmp_path, names):
+    for name in names:
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+    assert len(read_video(tmp_path)) == len(names)
+
+
+def test_folders_of_jpeg_pictures(tmp_path):
+    frames = moving_ball(3)
+    pictures = [Image.fromarray(np.round(255 * linear_to_srgb(frame)).astype(np.uint8)) for frame in frames]
+    for k, picture in enumerate(pictures):
+        picture.save(tmp_path / f"{k}.JPG", quality=95)
+    np.testing.assert_allclose(read_video(tmp_path), frames, atol=0.05)
+    turned = pictures[1].getexif()
+    turned[274] = 3  # EXIF orientation: half a turn
+    pictures[1].rotate(180).save(tmp_path / "1.JPG", quality=95, exif=turned)
+    np.testing.assert_allclose(read_video(tmp_path), frames, atol=0.05)
+    pictures[0].save(tmp_path / "3.png")
+    with pytest.raises(UserError, match="holds JPEG and PNG pictures"):
+        read_video(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["n" * 300 + ".png", "here/" * 2000 + "v.png"])
+def test_names_that_are_too_long(tmp_path, name):
+    with pytest.raises(UserError, match="cannot be written .File name too long.: choose another place"):
+        write_picture(tmp_path / name, moving_ball(1)[0])
+    with pytest.raises(UserError, match="does not exist: check the path"):
+        read_video(tmp_path / name)
+    with pytest.raises(UserError, match="cannot be read|does not exist"):
+        read_picture(tmp_path / name, "texture")
+
+
+def test_masks_of_path_traced_films_come_back_as_the_shares_that_they_are(tmp_path):
+    share = np.linspace(0, 1, 6 * 8).reshape(6, 8)
+    picture = SimpleNamespace(color=np.full((6, 8, 3), 0.5), masks={"ball": share})
+    film = FilmOf([picture] * 2, bodies=["ball"], settings=SimpleNamespace(height=6, width=8))
+    assert write_photoreal_frames(tmp_path, film, fps=30) == 2
+    read = read_video(tmp_path / "masks" / "ball", fps=30, frames=2)
+    np.testing.assert_allclose(read, np.broadcast_to(share[..., None], (2, 6, 8, 3)), atol=0.51 / 255)
+    np.testing.assert_allclose(read_video(tmp_path / "frames", fps=30), np.full((2, 6, 8, 3), 0.5), atol=0.01)
+
+
+class FilmOf:
+    """Finished pictures in place of a film that would render them."""
+
+    def __init__(self, pictures, **about):
+        self.pictures = pictures
+        vars(self).update(about)
+
+    def __len__(self):
+        return len(self.pictures)
+
+    def picture(self, image, *, masks):
+        return self.pictures[image]
