@@ -10,6 +10,7 @@ from risp_torch.control import ControlTask, Goal, SinePolicy, control, load_cont
 from risp_torch.gradients import check_film_gradient, check_torch
 from risp_torch.inversion import (
     CmaSettings,
+    Films,
     Inversion,
     Loss,
     OptimiseSettings,
@@ -24,6 +25,7 @@ from risp_torch.inversion import (
     landscape,
     pixel_loss,
     simulate_video,
+    use_found,
 )
 from risp_torch.network import load_network
 from risp_torch.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
@@ -58,11 +60,11 @@ __version__ = program_version()
 
 __all__ = [
     "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact", "ControlTask",
-    "Cylinder", "Direction", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Factor", "Fixed", "Goal",
-    "Inversion", "Loss", "Membrane", "Mesh", "OptimiseSettings", "Param", "PerceptualLoss", "PictureLoss", "PixelLoss",
+    "Cylinder", "Direction", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Factor", "Films", "Fixed",
+    "Goal", "Inversion", "Loss", "Membrane", "Mesh", "OptimiseSettings", "Param", "PerceptualLoss", "PictureLoss", "PixelLoss",
     "PointLight", "Prismatic", "Range", "RenderingParameters", "Revolute", "RispLoss", "RispTask", "Scene", "SinePolicy",
     "SinePulse", "Sphere", "Spherical", "StateLoss", "States", "StoreAll", "Surface", "UserError", "WideSteps",
     "check_film_gradient", "check_torch", "contact_sheet", "control", "default_psi", "film", "image_jacobian", "invert",
     "landscape", "load_control", "load_network", "load_scene", "load_task", "pixel_loss", "read_video", "scene_names",
-    "simulate_video", "start", "write_frames", "write_video",
+    "simulate_video", "start", "use_found", "write_frames", "write_video",
 ]  # fmt: skip

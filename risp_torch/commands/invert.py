@@ -6,7 +6,14 @@ import argparse
 from typing import Any
 
 from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_loss
-from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, positive_int, whole_number
+from risp_torch.commands.options import (
+    add_bounds_argument,
+    add_scene_arguments,
+    bounds_of,
+    positive_int,
+    settings_of_films,
+    whole_number,
+)
 from ti_sim.base.errors import UserError
 
 MOST_ROWS = 12  # numbers of one parameter that the table lists one by one
@@ -16,7 +23,16 @@ MOST_SHOWN = 6  # numbers of a start that a row shows
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SCENE, --video, --unknown, --bounds, the loss with its files, and the settings of the search."""
     add_scene_arguments(parser, cameras="several")
-    parser.add_argument("--video", metavar="FILE", help="an .mp4 or a folder of PNG frames (not needed with --loss state)")
+    parser.add_argument(
+        "--video", metavar="FILE", nargs="+",
+        help="an .mp4 or a folder of PNG frames (not needed with --loss state); several films, of other motions or by other "
+        "cameras, are searched together",
+    )  # fmt: skip
+    parser.add_argument(
+        "--per-film", metavar="NAME", nargs="+", action="extend", default=[],
+        help="of several films: parameters that each film has of its own, such as velocities at the start; NAME@2 is that of the "
+        "second, in --bounds and --set, too",
+    )  # fmt: skip
     parser.add_argument(
         "--unknown", required=True, nargs="+", action="extend", metavar="NAME",
         help="parameters to find, or single entries of them (body.velocity[0]); psi for all rendering parameters of the task",
@@ -66,16 +82,39 @@ def run(options: argparse.Namespace) -> int:
     bounds = dict(bounds_of(text) for text in options.bounds)
     scene = make_compared_scene(options)
     loss = make_loss(options, scene)
+    psi = _psi(options, scene) if "psi" in options.unknown else None
+    scene, video = _films(options, scene)
     result = invert(
-        scene, options.video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
+        scene, video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
         refine=options.refine, linearise_up_to=options.linearise_up_to, loss=loss,
         sampling=options.sampling, bounds=bounds, smooth=dict(_weight(text) for text in options.smooth),
-        psi=_psi(options, scene) if "psi" in options.unknown else None,
+        psi=psi,
         out=options.out or default_run_path("invert", scene.name),
         settings=_search(options, rough=loss.rough), warm_start=_warm_start(options),
     )  # fmt: skip
     print_inversion(result)
     return 0
+
+
+def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
+    """The scene and its film; where there are several, or numbers of each, the scene of all of them.
+
+    Raises:
+        UserError: as ``Films``; or a number of each film is set that is none.
+    """
+    from risp_torch.inversion.films import Films
+
+    videos, cameras = options.video or [], options.camera or []
+    if len(videos) < 2 and not options.per_film:
+        if len(cameras) > 1:
+            raise UserError(f"{len(cameras)} cameras are named, and there is {len(videos)} film: name one camera for each film")
+        return scene, videos[0] if videos else None
+    if not videos:
+        raise UserError("--per-film belongs to films: give them with --video, or leave it out")
+    films = Films(scene, len(videos), cameras=cameras if len(cameras) > 1 else (), per_film=options.per_film)
+    for name, value in settings_of_films(options).items():
+        films.set(name, value)
+    return films, videos
 
 
 def _search(options: argparse.Namespace, *, rough: bool) -> Any:

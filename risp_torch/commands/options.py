@@ -150,6 +150,8 @@ def make_scene(options: argparse.Namespace) -> Any:
 
     start(device=options.device, precision=options.precision)
     settings = dict(_setting(text) for text in options.settings)
+    if hasattr(options, "per_film"):
+        settings = {name: value for name, value in settings.items() if name not in settings_of_films(options)}
     frames = _frames(options, settings)
     overrides = {name: value for name, value in settings.items() if "." not in name and name not in ("gravity",)}
     known, any_name = _options_of(options.scene)
@@ -169,11 +171,17 @@ def make_scene(options: argparse.Namespace) -> Any:
     for name, value in settings.items():
         if name not in overrides:
             scene.set(name, value)
-    if isinstance(options.camera, str) and options.camera != ALL:
-        scene.film_with(options.camera)
+    cameras = options.camera if isinstance(options.camera, list) else [options.camera or ALL]
+    if len(cameras) == 1 and cameras[0] != ALL:  # several have a film each
+        scene.film_with(cameras[0])
     if options.size:
         scene.resize_camera(options.size, options.size)
     return scene
+
+
+def settings_of_films(options: argparse.Namespace) -> dict[str, Any]:
+    """What --set says of the numbers of single films, "body.velocity@2" (``inversion.films``)."""
+    return {name: value for name, value in (_setting(text) for text in options.settings) if "@" in name}
 
 
 def _frames(options: argparse.Namespace, settings: dict[str, Any]) -> int | None:

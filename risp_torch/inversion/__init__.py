@@ -2,6 +2,8 @@
 
 from risp_torch.inversion.comparison import Comparison, film_losses, sampled_frames
 from risp_torch.inversion.film import film, pixel_loss, simulate_video
+from risp_torch.inversion.films import Films
+from risp_torch.inversion.found import use_found
 from risp_torch.inversion.invert import Inversion, invert
 from risp_torch.inversion.landscape import landscape
 from risp_torch.inversion.losses import Loss, PerceptualLoss, PictureLoss, PixelLoss, RispLoss, StateLoss
@@ -12,7 +14,8 @@ from risp_torch.inversion.warm_start import CmaSettings
 from risp_torch.inversion.wide_steps import WIDE_SEARCH, WideSteps
 
 __all__ = [
-    "WIDE_SEARCH", "CmaSettings", "Comparison", "Inversion", "Loss", "OptimiseSettings", "PerceptualLoss", "PictureLoss",
+    "WIDE_SEARCH", "CmaSettings", "Comparison", "Films", "Inversion", "Loss", "OptimiseSettings", "PerceptualLoss", "PictureLoss",
     "PixelLoss", "RispLoss", "StateLoss", "Uncertainty", "Unknowns", "WideSteps", "along_weak_directions", "film", "film_losses",
     "invert", "landscape", "linearise", "pixel_loss", "sampled_frames", "simulate_video", "uncertainty",
+    "use_found",
 ]  # fmt: skip

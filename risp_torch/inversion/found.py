@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,8 @@ def use_found(scene: Scene, path: str | Path) -> list[str]:
 
     Args:
         scene: which is changed.
-        path: ``result.json`` of an inversion, a landscape (its lowest point) or a task, or the folder of the run.
+        path: ``result.json`` of an inversion, a landscape (its lowest point) or a task, or the folder of the run. Of several
+            films, the numbers that each has of its own are those of the first, or, with "@2" behind the path, of the second.
 
     Returns:
         Names of the parameters, or entries, that have new values.
@@ -35,9 +37,9 @@ def use_found(scene: Scene, path: str | Path) -> list[str]:
     Raises:
         UserError: there is no such file, it holds no values, or the scene lacks a parameter.
     """
-    path = Path(path)
+    path, film = _path_and_film(str(path))
     file = path / "result.json" if path.is_dir() else path
-    values = _values(scene, _read(file), str(file))
+    values = _values(scene, _read(file), str(file), film)
     for name, value in values.items():
         try:
             _widen(scene, name, value)
@@ -45,6 +47,12 @@ def use_found(scene: Scene, path: str | Path) -> list[str]:
         except UserError as error:
             raise UserError(f"{file} does not fit the scene {scene.name}: {error}") from None
     return list(values)
+
+
+def _path_and_film(path: str) -> tuple[Path, int]:
+    """Path, and number of the film behind an @."""
+    plain, _, film = path.rpartition("@")
+    return (Path(plain), int(film)) if plain and film.isdecimal() and not Path(path).exists() else (Path(path), 1)
 
 
 def _read(file: Path) -> Mapping[str, Any]:
@@ -60,7 +68,7 @@ def _read(file: Path) -> Mapping[str, Any]:
     return result
 
 
-def _values(scene: Scene, result: Mapping[str, Any], file: str) -> dict[str, Any]:
+def _values(scene: Scene, result: Mapping[str, Any], file: str, film: int) -> dict[str, Any]:
     """Name of a parameter or an entry -> value; psi as the parameters that it stands for."""
     for key in ("lowest", "values"):
         if isinstance(result.get(key), Mapping):
@@ -69,6 +77,7 @@ def _values(scene: Scene, result: Mapping[str, Any], file: str) -> dict[str, Any
         found = {label: float(about["value"]) for label, about in result["unknowns"].items()}
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{file} is damaged: give {_WRITERS}") from None
+    found = _of_one_film(found, film, file)
     looks = [found.pop(label) for label in list(found) if label.startswith(f"{PSI}: ")]
     values = _whole(scene, found)
     if looks:
@@ -76,6 +85,15 @@ def _values(scene: Scene, result: Mapping[str, Any], file: str) -> dict[str, Any
         shown = parameters.values(torch.tensor(looks, dtype=torch.float64))
         values |= {name: value.numpy() for name, value in shown.items()}
     return values
+
+
+def _of_one_film(found: Mapping[str, float], film: int, file: str) -> dict[str, float]:
+    """The numbers that all films share, and those of one film under their plain names ("body.velocity@2[0]" without "@2")."""
+    mark = re.compile(r"@(\d+)(?=\[|$)")
+    films = {int(number) for label in found for number in mark.findall(label)} or {1}
+    if film not in films:
+        raise UserError(f"{file} has no film {film}: name one of {', '.join(map(str, sorted(films)))}")
+    return {mark.sub("", label): value for label, value in found.items() if mark.findall(label) in ([], [str(film)])}
 
 
 def _whole(scene: Scene, found: Mapping[str, float]) -> dict[str, Any]:

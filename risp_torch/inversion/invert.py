@@ -20,6 +20,7 @@ from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.element_pictures import write_elements
 from risp_torch.inversion.film import film
+from risp_torch.inversion.films import MARK, Films, films_loss, for_every_film
 from risp_torch.inversion.losses import Loss, PictureLoss, PixelLoss
 from risp_torch.inversion.optimise import History, OptimiseSettings, descend
 from risp_torch.inversion.refine import refined
@@ -44,6 +45,7 @@ from risp_torch.video import read_video
 from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import DivergenceError, UserError
 
+Video = str | Path | np.ndarray | torch.Tensor
 # Unknowns with Gauss-Newton steps and error bars, each of which takes two films for every unknown; and where nothing is rendered.
 MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
 WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MOST_LINEARISED
@@ -93,9 +95,11 @@ class Inversion:
 
 def invert(
     scene: Scene,
-    video: str | Path | np.ndarray | torch.Tensor | None,
+    video: Video | Sequence[Video] | None,
     unknown: Sequence[str],
     *,
+    cameras: Sequence[str] = (),
+    per_film: Sequence[str] = (),
     loss: Loss | None = None,
     sampling: str = "all",
     bounds: Bounds | None = None,
@@ -114,9 +118,13 @@ def invert(
     """Find the unknown numbers of a scene from a film of it.
 
     Args:
-        scene: the scene; its own values of the unknowns are not used.
-        video: an .mp4, a folder of PNG frames, or linear frames [T, H, W, 3]; None for a loss that needs no film.
+        scene: the scene, or several films of one (``Films``); its own values of the unknowns are not used.
+        video: an .mp4, a folder of PNG frames, or linear frames [T, H, W, 3]; None for a loss that needs no film. Several films,
+            in a list, are searched together.
         unknown: parameter names with bounds, and "psi" for all rendering parameters together.
+        cameras: names of the cameras of several films, one for each; the scene's first camera filmed all where none is named.
+        per_film: of several films, parameters that each has of its own, such as velocities at the start. Unknown or known, that
+            of the second film is called "body.velocity@2", in bounds and results, too; all other numbers are shared.
         loss: what films are compared by, ``PixelLoss()`` by default.
         sampling: frames that count: "all", "last", "first+last", "first+middle" or "every:K".
         bounds: name -> (low, high) of unknowns that have none in the scene, or others.
@@ -147,8 +155,15 @@ def invert(
     """
     began = time.perf_counter()
     loss = loss or PixelLoss()
+    unknown = [unknown] if isinstance(unknown, str) else list(unknown)
+    if isinstance(video, list | tuple) or isinstance(scene, Films) or cameras or per_film:
+        video = list(video) if isinstance(video, list | tuple) else [video]
+        scene = scene if isinstance(scene, Films) else Films(scene, len(video), cameras=cameras, per_film=per_film)
+        loss, own = films_loss(loss), (scene.per_film, len(video))
+        unknown, bounds = list(for_every_film(unknown, *own)), _of_films(bounds or {}, *own)
+        starts = starts if isinstance(starts, Integral) else [_of_films(start, *own) for start in starts]
     settings = settings or (WIDE_SEARCH if loss.rough else OptimiseSettings())
-    unknowns = Unknowns.of(scene, [unknown] if isinstance(unknown, str) else unknown, bounds=bounds, psi=psi, smooth=smooth)
+    unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, smooth=smooth)
     loss.check(scene)
     pictures = None if video is None else load_target(scene, video)
     comparison = Comparison.of(scene, loss, pictures, sampling)
@@ -206,12 +221,22 @@ def invert(
     return result
 
 
-def load_target(scene: Scene, video: str | Path | np.ndarray | torch.Tensor) -> torch.Tensor:
-    """The target film [frames + 1, H, W, 3] (linear rgb, working precision), checked against the scene.
+def _of_films(given: Mapping[str, Any], per_film: Sequence[str], count: int) -> dict[str, Any]:
+    """Values by names for every film; what a film's own name says goes before what all films are told."""
+    every = {name: given[plain] for name, plain in for_every_film(given, per_film, count).items()}
+    return every | {name: value for name, value in given.items() if MARK in name}
+
+
+def load_target(scene: Scene, video: Video | Sequence[Video]) -> torch.Tensor:
+    """The target film [frames + 1, H, W, 3] (linear rgb, working precision), checked against the scene; several side by side.
 
     Raises:
         UserError: no camera; a video that ``read_video`` refuses; frames of another shape, not finite or outside [0, 1].
     """
+    if isinstance(scene, Films):
+        if len(video) != len(scene.films):
+            raise UserError(f"{len(video)} films were given, and {len(scene.films)} are described: give as many")
+        return torch.cat([load_target(film, each) for film, each in zip(scene.films, video, strict=True)], dim=-2)
     camera = scene.camera
     if camera is None:
         raise UserError("the scene has no camera: add one with add_camera")
@@ -310,6 +335,8 @@ def film_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray, loss: Loss) 
 
 
 def _is_file(video: object) -> bool:
+    if isinstance(video, list):
+        return all(_is_file(each) for each in video)
     return isinstance(video, str | Path) and Path(video).is_file()
 
 
@@ -404,6 +431,13 @@ def _remarks(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> lis
     return remarks
 
 
+def _named(video: Any) -> Any:
+    """A film, or each of several, for settings.json."""
+    if isinstance(video, list):
+        return [_named(each) for each in video]
+    return str(video) if isinstance(video, str | Path) else None if video is None else f"frames {tuple(video.shape)}"
+
+
 def _settings_of(
     scene: Scene, video: Any, target: torch.Tensor | None, unknowns: Unknowns, initial: np.ndarray,
     settings: OptimiseSettings | WideSteps,
@@ -412,7 +446,7 @@ def _settings_of(
     """Everything that decides the outcome: a run resumes only where all of it is the same."""
     return {
         "scene": scene.description(),
-        "video": str(video) if isinstance(video, str | Path) else None if video is None else f"frames {tuple(video.shape)}",
+        "video": _named(video),
         "video_sha256": None if target is None else sha256(target.float().cpu().numpy().tobytes()).hexdigest(),
         "unknown": {
             name: {"low": np.asarray(p.low).tolist(), "high": np.asarray(p.high).tolist(), "scale": p.scale}

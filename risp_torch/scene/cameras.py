@@ -62,9 +62,13 @@ class Cameras:
 
     def put_first(self, name: str) -> None:
         """Order the cameras anew (errors: ``Scene.film_with``)."""
-        if name == ALL:
-            raise UserError(f"{ALL!r} is no single camera: name one of {', '.join(camera.name for camera in self.cameras)}")
-        (first,) = self.chosen(name)
+        found = [camera for camera in self.cameras if camera.name == name]
+        if not found:
+            names = [camera.name for camera in self.cameras if camera.name]
+            if not names:
+                raise UserError(f"no camera is called {name!r}: the scene's only camera has no name, leave it out")
+            raise unknown_name_error("camera", name, names)
+        (first,) = found
         self.cameras = [first, *(camera for camera in self.cameras if camera is not first)]
 
     def resize(self, width: int, height: int) -> None:

@@ -338,7 +338,7 @@ WITH_SEEDS = [
         ([*SIMULATE, "--set", "block.velocity[0]=3"], "block.velocity[0]: Param: start value 3 at [0] lies outside its bounds"),
         ([*SIMULATE, "--from", "small.py"], "small.py is no JSON file: give the result.json of 'risp invert'"),
         ([*SIMULATE, "--from", "nowhere"], "nowhere does not exist: give the result.json"),
-        ([*SIMULATE, "--camera", "left"], "unknown camera 'left'"),
+        ([*SIMULATE, "--camera", "left"], "no camera is called 'left'"),
         ([*SIMULATE, "--camera-up", "y"], "--camera-up belongs to --camera-file FILE"),
         ([*SIMULATE, "--set", "block.position=nan"], "block.position is 'nan': give finite numbers of shape (3,)"),
         ([*SIMULATE, "--set", "density=0"], "make_scene(density=0) of small.py: Param: value is 0"),

@@ -156,7 +156,7 @@ def test_a_name_is_found_where_none_is_given(risp: Risp, folder: Path) -> None:
         (["--out", "n" * 300 + ".png"], "cannot be written (File name too long)"),
         (["--psi", f"random:{10**30}"], f"{10**30} pictures of 16 x 16 pixels would take about"),
         (["--size", "10000000"], "a picture would take about 12 PB of memory"),
-        (["--camera", "left"], "unknown camera 'left'"),
+        (["--camera", "left"], "no camera is called 'left'"),
         (["--set", "light.key.intensty=1"], "did you mean 'light.key.intensity'"),
         (["--set", "block.face_colors=2.0"], "from 0 to 1"),
         (["--size", "0"], "0 is too small"),
