@@ -8,10 +8,10 @@ CROSS = 9
 ANGULAR_VELOCITY = 3 * PRODUCT
 NORMALIZE = 13
 QUATERNION_RATE = 24
-HEIGHT = 7
+HEIGHT = 8
 
 # contact_load, per point that touches: height, arm, its velocity, force while it sticks, sums of force and torque.
-TOUCHING = HEIGHT + PRODUCT + (CROSS + 3) + 11 + 3 + (CROSS + 3)
+TOUCHING = HEIGHT + (PRODUCT + 1) + (CROSS + 3) + 11 + 3 + (CROSS + 3)
 # semi_implicit_update without its rotation matrix, which is that of the contact.
 UPDATE = 12 + 6 + ANGULAR_VELOCITY + 6 + QUATERNION_RATE + 8 + NORMALIZE
 
@@ -24,7 +24,7 @@ CONTACT_FORCE_ADJOINT = 18
 
 # contact_load_adjoint, per point that touches: the forward numbers again, then the adjoints of the ten that it reads.
 TOUCHING_ADJOINT = (
-    HEIGHT + PRODUCT + (CROSS + 3) + 11  # height, arm, velocity, force
+    HEIGHT + (PRODUCT + 1) + (CROSS + 3) + 11  # height, arm, velocity, force
     + (CROSS + 3) + CONTACT_FORCE_ADJOINT
     + (2 * CROSS + 4) + 1 + 3 + (CROSS + 3) + 2 * OUTER + 4 + 6  # arm, z, v, w, rotation, material, work
 )  # fmt: skip

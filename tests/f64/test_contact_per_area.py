@@ -1,5 +1,7 @@
 """Contact numbers per area: the same numbers on a finer mesh are the same motion."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -87,6 +89,20 @@ def test_particles_share_the_surface() -> None:
         assert rows[:, 0].sum().item() == pytest.approx(2 * (x * y + y * z + z * x) * STIFFNESS, rel=1e-12)
         assert (rows[:, 3] == 0.4).all() and ((rows[:, 0] > 0) == (rows[:, 2] > 0)).all()
         assert "contact_per_area" in scene.description()
+
+
+def test_robots_touch_with_their_primitives_or_share_their_surfaces() -> None:
+    robot = Path(__file__).parents[1] / "assets" / "robots" / "arm.urdf"
+    for per in ("point", "area"):
+        scene = Scene(frame_dt=0.01, frames=1, substeps=1)
+        scene.add_ground(contact=contact(per))
+        with pytest.warns(UserWarning, match="not carried over in every detail"):
+            scene.add_robot(robot)
+        base = scene.bodies[0].points  # a cylinder
+        if per == "point":
+            assert base[:, 4].tolist() == [1, 2, 3, 4, 1, 2, 3, 4] and (base[:, 3] == 0.1).all()
+        else:
+            assert (base[:, 4] == 5).all() and base[:, 7].clip(max=0).sum() == pytest.approx(-np.pi * 0.1**2, rel=0.03)
 
 
 def test_what_cannot_be_per_area_says_so() -> None:

@@ -139,6 +139,7 @@ def test_feet_carry_a_robot():
     scene.add_ground(contact=GROUND)
     with pytest.warns(UserWarning, match="velocity limits"):
         scene.add_robot(ROBOTS / "quadruped.urdf", free_base=True, contact=GROUND)
+    assert [body.points[:, 3].tolist() for body in scene.bodies if body.points[:, 3].any()] == [[0.02]] * 4  # balls
     poses = scene.start_poses(scene.table.values())[0].numpy()
     centers = [Rotation.from_quat(p[3:]).apply(body.points[:, :3]) + p[:3] for p, body in zip(poses, scene.bodies, strict=True)]
     lowest = (np.concatenate(centers)[:, 2] - np.concatenate([body.points[:, 3] for body in scene.bodies])).min()

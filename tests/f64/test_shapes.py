@@ -581,3 +581,11 @@ def test_packed_files_are_measured_before_they_are_unpacked(tmp_path):
     (tmp_path / "cut.zip").write_bytes((tmp_path / "box.zip").read_bytes()[:-30])
     with pytest.raises(UserError, match="cut.zip cannot be read"):
         Mesh(tmp_path / "cut.zip")
+
+
+def test_large_files_show_a_bar(monkeypatch, capsys):
+    Mesh(ASSETS / "pebble.obj")
+    assert "pebble" not in capsys.readouterr().err
+    monkeypatch.setattr("ti_sim.shapes.mesh._LARGE", 100)
+    Mesh(ASSETS / "pebble.obj")
+    assert "mesh file pebble.obj" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+from tqdm import tqdm
 
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, Rule, checked
@@ -19,6 +20,7 @@ from ti_sim.shapes.shape import Shape
 from ti_sim.shapes.surface import TriangleMesh, check_arrays, check_solid, enclosed_volume, extent, ungrouped_mesh
 
 HUGE = 10.0  # m: a mesh of this size may be one in millimetres
+_LARGE = 20_000_000  # bytes: reading a file of this size takes seconds
 _OVERLAP = 1e-3  # of the volume: less is no matter
 _LINEAR_COLOUR_FILES = (".glb", ".gltf")  # the glTF 2.0 specification stores vertex colours linear
 
@@ -64,13 +66,15 @@ class Mesh(Shape):
     def __post_init__(self) -> None:
         name = self._name()
         scale = float(self.scale)
-        surface = (read_mesh_file(Path(self.path)) if self.path is not None else self._given(name)).transformed(
-            scale=scale
-        )
-        points, triangles = check_solid(surface.vertices, surface.faces, name)
-        if self.collision is None:
-            self.__dict__["_corners"] = points[np.unique(triangles)]
-        _warn_of_overlap(points, triangles, name)
+        with _stages(self.path, 3) as bar:
+            surface = (read_mesh_file(Path(self.path)) if self.path is not None else self._given(name)).transformed(scale=scale)
+            bar.update()
+            points, triangles = check_solid(surface.vertices, surface.faces, name)
+            if self.collision is None:
+                self.__dict__["_corners"] = points[np.unique(triangles)]
+            bar.update()
+            _warn_of_overlap(points, triangles, name)
+            bar.update()
         if self.path is not None:
             warn_of_size(surface.vertices, scale, name)
         object.__setattr__(self, "scale", scale)
@@ -130,6 +134,13 @@ class Mesh(Shape):
         if not isinstance(self.collision, str | Path):
             raise UserError(f"{name}: collision is {type(self.collision).__name__}: give a file or a shape")
         return _used(read_mesh_file(Path(self.collision))).transformed(scale=scale)
+
+
+def _stages(path: str | Path | None, count: int) -> tqdm:
+    """A progress bar of so many stages, shown for large files only."""
+    file = None if path is None else Path(path)
+    large = file is not None and file.is_file() and file.stat().st_size > _LARGE
+    return tqdm(total=count, desc="" if file is None else f"mesh file {file.name}", leave=False, disable=not large)
 
 
 def _warn_of_overlap(points: np.ndarray, triangles: np.ndarray, name: str) -> None:

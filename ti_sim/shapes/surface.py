@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,24 +163,28 @@ def smooth_groups(vertices: np.ndarray, faces: np.ndarray, *, crease_angle: floa
     a, b, c = np.moveaxis(vertices[faces], 1, 0)
     normals = np.cross(b - a, c - a)
     normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
-    links = []
-    for (face, start), (other, end) in _edge_neighbours(corners):
-        if normals[face] @ normals[other] >= np.cos(crease_angle) - 1e-12:
-            links += [(3 * face + k, 3 * other + m) for k in start for m in end if corners[face, k] == corners[other, m]]
-    rows, columns = np.array(links, dtype=np.int64).reshape(-1, 2).T
-    graph = coo_matrix((np.ones(len(rows)), (rows, columns)), shape=(corners.size, corners.size))
+    face, other, start, end = _edge_neighbours(corners)
+    smooth = np.einsum("ni,ni->n", normals[face], normals[other]) >= np.cos(crease_angle) - 1e-12
+    face, other, start, end = face[smooth], other[smooth], start[smooth], end[smooth]
+    rows, columns = [], []
+    for k, m in np.ndindex(2, 2):
+        shared = corners[face, start[:, k]] == corners[other, end[:, m]]
+        rows.append((3 * face + start[:, k])[shared])
+        columns.append((3 * other + end[:, m])[shared])
+    links = np.concatenate(rows), np.concatenate(columns)
+    graph = coo_matrix((np.ones(len(links[0])), links), shape=(corners.size, corners.size))
     return connected_components(graph, directed=False)[1].reshape(corners.shape).astype(np.int32)
 
 
-def _edge_neighbours(corners: np.ndarray) -> Iterator[tuple[tuple[int, tuple[int, int]], tuple[int, tuple[int, int]]]]:
-    """Pairs of faces that share an edge, each with the two corners at which it does."""
-    ends = ((0, 1), (1, 2), (2, 0))
+def _edge_neighbours(corners: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs of faces that share an edge: one [n], the other [n], and the two corners [n, 2] of each at which it does."""
+    ends = np.array([(0, 1), (1, 2), (2, 0)])
     edges = np.sort(np.concatenate([corners[:, end] for end in ends]), axis=1)
     order = np.lexsort((edges[:, 1], edges[:, 0]))
     same = (np.diff(edges[order], axis=0) == 0).all(axis=1)
+    one, other = order[:-1][same], order[1:][same]
     count = len(corners)
-    for one, other in zip(order[:-1][same], order[1:][same], strict=True):
-        yield (int(one % count), ends[one // count]), (int(other % count), ends[other // count])
+    return one % count, other % count, ends[one // count], ends[other // count]
 
 
 def enclosed_volume(vertices: np.ndarray, faces: np.ndarray) -> float:
