@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from ti_sim.shapes import (
     Box,
     Capsule,
     MassProperties,
+    Mesh,
     Shape,
     Sphere,
     TriangleMesh,
@@ -29,6 +31,7 @@ from ti_sim.shapes import (
 )
 from ti_sim.shapes.contact_points import balls
 
+_OVERLAP = 1e-3  # of the volume: less is no matter
 CONTACT_FIELDS = {"stiffness": "N/m", "damping": "N s/m", "friction_stiffness": "N s/m", "friction": ""}
 _FIELDS_PER_AREA = {"stiffness": "N/m3", "damping": "N s/m3", "friction_stiffness": "N s/m3", "friction": ""}
 
@@ -132,6 +135,7 @@ def make_body(
     per_area = meant_per_area(table, contact, ground=ground)
     check_contact(name, contact, collision=collision, ground=ground, per_area=per_area)
     form = form_of(shape, touches=ground, per_area=per_area)
+    warn_of_overlap(name, shape, given=mass is not None and (inertia is not None or inertia_per_mass is not None))
     add_mass(table, name, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass, carrier=carrier)
     table.add(f"{name}.position", position, unit="m", shape=(3,))
     table.add(f"{name}.rotation", rotation, unit="rad", shape=(3,))
@@ -161,6 +165,16 @@ def form_of(shape: Shape | Form, *, touches: bool, per_area: bool) -> Form:
         return shape if touches else replace(shape, points=nowhere)
     points = contact_points(shape, per_area=per_area) if touches else nowhere
     return Form(shape.mesh(), points, mass_properties(shape))
+
+
+def warn_of_overlap(name: str, shape: Shape | Form, *, given: bool) -> None:
+    """Say so where a body's mass or inertia follows from a mesh that cuts itself, unless both are ``given``."""
+    if isinstance(shape, Mesh) and not given and shape.counted_wrongly > _OVERLAP:
+        warnings.warn(
+            f"the mesh of {name} cuts itself, or has parts that overlap or are inside out: {100 * shape.counted_wrongly:.2g} % "
+            "of its volume counts wrongly in mass and inertia: unite its parts in a mesh editor, or give both numbers",
+            stacklevel=4,
+        )
 
 
 def meant_per_area(table: ParameterTable, contact: Contact | None, *, ground: bool) -> bool:

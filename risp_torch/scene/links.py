@@ -22,6 +22,7 @@ from risp_torch.scene.body import (
     meant_per_area,
     rotation_quaternion,
     unit_quaternion,
+    warn_of_overlap,
 )
 from risp_torch.scene.items import Contact, Surface
 from risp_torch.scene.joints import Joint, Spherical
@@ -116,6 +117,7 @@ def make_link(
     if contact is not None:
         add_contact(table, f"{name}.contact", contact)
     form = form_of(shape, touches=ground, per_area=per_area)
+    warn_of_overlap(name, shape, given=mass is not None and (inertia is not None or inertia_per_mass is not None))
     look = None if form.mesh is None else make_look(table, name, form.mesh, surface or Surface(), phong=phong)
     material = f"{name}.contact" if contact is not None else "ground.contact" if ground else None
     axis = joint.unit_axis(name) if hasattr(joint, "unit_axis") else np.array([0.0, 0.0, 1.0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,10 @@ def make_rotors(
     count = shape[0]
     table.add(f"{name}.positions", positions, unit="m", shape=(count, 3))
     table.add(f"{name}.yaw_reaction", yaw_reaction, unit="m", shape=(count,))
+    given = actions.value if isinstance(actions, Param) else actions
+    if np.shape(given) == (count,):  # one row for all frames
+        rows = np.tile(np.asarray(given), (frames, 1))
+        actions = replace(actions, value=rows) if isinstance(actions, Param) else rows
     table.add(f"{name}.actions", actions, unit="N", shape=(frames, count))
     unit = direction / np.linalg.norm(direction)
     return Rotors(name, body, (float(unit[0]), float(unit[1]), float(unit[2])), float(limit), count)

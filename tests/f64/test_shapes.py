@@ -14,6 +14,7 @@ import pytest
 import trimesh
 from PIL import Image
 
+from risp_torch import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.meshes.files import read_sheet_mesh, read_solid_mesh
 from ti_sim.shapes import (
@@ -542,10 +543,15 @@ def test_overlapping_parts_are_told_of_with_what_counts_twice():
     for shape in EVERY_SHAPE:
         points, index = merge_vertices(shape.surface().vertices)
         assert volume_counted_wrongly(points, index[shape.surface().faces]) == 0.0
-    with pytest.warns(UserWarning, match="cuts itself or has parts that overlap or are inside out: 25 % of its volume"):
-        Mesh(**joined(box, moved[0]))
+    overlapping, beside = Mesh(**joined(box, moved[0])), Mesh(**joined(box, moved[1]))
+    assert overlapping.counted_wrongly == pytest.approx(0.25, rel=0.02) and beside.counted_wrongly == 0.0
+    scene = Scene(frame_dt=0.01, frames=1, substeps=1)
+    sentence = "the mesh of double cuts itself, or has parts that overlap or are inside out: 25 % of its volume counts wrongly"
+    with pytest.warns(UserWarning, match=sentence):
+        scene.add_rigid("double", shape=overlapping, density=1000.0)
     with warnings.catch_warnings(action="error"):
-        Mesh(**joined(box, moved[1]))
+        scene.add_rigid("given", shape=overlapping, mass=1.0, inertia=1e-3 * np.eye(3))
+        scene.add_rigid("beside", shape=beside, density=1000.0)
 
 
 def test_a_file_in_millimetres_gets_a_remark(tmp_path):

@@ -17,11 +17,10 @@ from ti_sim.shapes.archives import check_unpacked_size
 from ti_sim.shapes.mass import MassProperties, integrate_surface
 from ti_sim.shapes.overlap import volume_counted_wrongly
 from ti_sim.shapes.shape import Shape
-from ti_sim.shapes.surface import TriangleMesh, check_arrays, check_solid, enclosed_volume, extent, ungrouped_mesh
+from ti_sim.shapes.surface import TriangleMesh, check_arrays, check_solid, extent, ungrouped_mesh
 
 HUGE = 10.0  # m: a mesh of this size may be one in millimetres
 _LARGE = 20_000_000  # bytes: reading a file of this size takes seconds
-_OVERLAP = 1e-3  # of the volume: less is no matter
 _LINEAR_COLOUR_FILES = (".glb", ".gltf")  # the glTF 2.0 specification stores vertex colours linear
 
 
@@ -50,8 +49,7 @@ class Mesh(Shape):
         UserError: the file is missing, unreadable or without faces; the surface is not watertight, not consistently
             wound, inside-out or degenerate; ``scale`` is not a finite number above zero.
 
-    A warning says where parts overlap by more than a thousandth of the volume, and where a file's mesh without a scale is larger
-    than 10 m.
+    A warning says where a file's mesh without a scale is larger than 10 m.
     """
 
     path: str | Path | None = None
@@ -61,24 +59,22 @@ class Mesh(Shape):
     collision: str | Path | Shape | None = None
     field_cells: Annotated[int, Rule(whole=True, least=4, most=512)] | None = None
     _surface: TriangleMesh = field(init=False, repr=False)
+    _merged: tuple[np.ndarray, np.ndarray] = field(init=False, repr=False)
     _collision_surface: TriangleMesh = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         name = self._name()
         scale = float(self.scale)
-        with _stages(self.path, 3) as bar:
+        with _stages(self.path, 2) as bar:
             surface = (read_mesh_file(Path(self.path)) if self.path is not None else self._given(name)).transformed(scale=scale)
             bar.update()
-            points, triangles = check_solid(surface.vertices, surface.faces, name)
-            if self.collision is None:
-                self.__dict__["_corners"] = points[np.unique(triangles)]
-            bar.update()
-            _warn_of_overlap(points, triangles, name)
+            merged = check_solid(surface.vertices, surface.faces, name)
             bar.update()
         if self.path is not None:
             warn_of_size(surface.vertices, scale, name)
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "_surface", surface)
+        object.__setattr__(self, "_merged", merged)
         object.__setattr__(self, "_collision_surface", self._read_collision(surface, scale, name))
 
     def surface(self) -> TriangleMesh:
@@ -90,6 +86,11 @@ class Mesh(Shape):
         return self._solid
 
     @cached_property
+    def counted_wrongly(self) -> float:
+        """Part of the volume that mass and inertia count twice or with the wrong sign, because the mesh cuts itself [1]."""
+        return volume_counted_wrongly(*self._merged) / self._solid.volume
+
+    @cached_property
     def _solid(self) -> MassProperties:
         return integrate_surface(self._surface)
 
@@ -99,7 +100,8 @@ class Mesh(Shape):
 
     @cached_property
     def _corners(self) -> np.ndarray:
-        return super().corners()
+        points, triangles = self._merged
+        return super().corners() if self.collision is not None else points[np.unique(triangles)]
 
     def collision_surface(self) -> TriangleMesh:
         """The collision mesh in the mesh's own frame."""
@@ -141,17 +143,6 @@ def _stages(path: str | Path | None, count: int) -> tqdm:
     file = None if path is None else Path(path)
     large = file is not None and file.is_file() and file.stat().st_size > _LARGE
     return tqdm(total=count, desc="" if file is None else f"mesh file {file.name}", leave=False, disable=not large)
-
-
-def _warn_of_overlap(points: np.ndarray, triangles: np.ndarray, name: str) -> None:
-    """Say so where a surface cuts itself, so that its volume is not that of the solid which is seen."""
-    share = volume_counted_wrongly(points, triangles) / enclosed_volume(points, triangles)
-    if share > _OVERLAP:
-        warnings.warn(
-            f"{name} cuts itself or has parts that overlap or are inside out: {100 * share:.2g} % of its volume counts wrongly "
-            "in mass and inertia: unite its parts in a mesh editor, or give the body its mass and inertia",
-            stacklevel=5,
-        )
 
 
 def warn_of_size(vertices: np.ndarray, scale: float, name: str) -> None:
