@@ -173,7 +173,7 @@ def warn_of_overlap(name: str, shape: Shape | Form, *, given: bool) -> None:
         warnings.warn(
             f"the mesh of {name} cuts itself, or has parts that overlap or are inside out: {100 * shape.counted_wrongly:.2g} % "
             "of its volume counts wrongly in mass and inertia: unite its parts in a mesh editor, or give both numbers",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -205,7 +205,7 @@ def _warn_of_inertias(parameters: Mapping[str, torch.Tensor] | None) -> None:
             if inertia.shape[-2:] == (3, 3) and not possible_inertia(inertia).all():
                 warnings.warn(
                     f"{name} has values that no body can have: a principal moment below zero, or above the sum of the other two",
-                    stacklevel=4,
+                    stacklevel=5,
                 )
 
 

@@ -55,7 +55,7 @@ def read_solid_mesh(path: str | Path, *, scale: float = 1.0) -> SolidMesh:
         return SolidMesh(vertices, indices, name=name)  # raises, with the element's index
     used, compact = np.unique(indices, return_inverse=True)
     vertices, indices = factor * vertices[used], compact.reshape(indices.shape)
-    warn_of_size(vertices, factor, name)
+    warn_of_size(vertices, factor, name, frames=3)
     if (jacobians(vertices, indices) < 0).all():
         indices = indices[:, _MIRRORED[indices.shape[1]]]
     return SolidMesh(vertices, indices, name=name)
@@ -106,7 +106,7 @@ def read_sheet_mesh(path: str | Path, *, scale: float = 1.0) -> SheetMesh:
     name = f"mesh file {path}"
     factor = _scale(scale, name)
     surface = read_mesh_file(path)
-    warn_of_size(factor * surface.vertices, factor, name)
+    warn_of_size(factor * surface.vertices, factor, name, frames=3)
     points, merged = merge_vertices(surface.vertices)
     used, compact = np.unique(merged[surface.faces], return_inverse=True)
     colors = surface.vertex_colors

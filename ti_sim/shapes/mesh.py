@@ -71,7 +71,7 @@ class Mesh(Shape):
             merged = check_solid(surface.vertices, surface.faces, name)
             bar.update()
         if self.path is not None:
-            warn_of_size(surface.vertices, scale, name)
+            warn_of_size(surface.vertices, scale, name, frames=5)
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "_surface", surface)
         object.__setattr__(self, "_merged", merged)
@@ -145,17 +145,19 @@ def _stages(path: str | Path | None, count: int) -> tqdm:
     return tqdm(total=count, desc="" if file is None else f"mesh file {file.name}", leave=False, disable=not large)
 
 
-def warn_of_size(vertices: np.ndarray, scale: float, name: str) -> None:
+def warn_of_size(vertices: np.ndarray, scale: float, name: str, *, frames: int) -> None:
     """Say so where a file's mesh is so large, taken as it is, that its numbers may be millimetres.
 
     Args:
         vertices: [V, 3] m.
         scale: metres per unit of the file.
         name: what the warning calls the mesh.
+        frames: how many calls up the user's line is, which the warning names.
     """
     if scale == 1.0 and extent(vertices) > HUGE:
         warnings.warn(
-            f"{name} is {extent(vertices):.3g} m across: if its numbers are millimetres, read it with scale=0.001", stacklevel=5
+            f"{name} is {extent(vertices):.3g} m across: if its numbers are millimetres, read it with scale=0.001",
+            stacklevel=frames,
         )
 
 
