@@ -201,14 +201,13 @@ def sources(room: str) -> Iterator[tuple[Path, ast.Module]]:
 
 
 def imported(tree: ast.Module) -> set[str]:
-    """Dotted names of everything that a module imports, at any depth."""
+    """Dotted names of everything that a module imports, at any depth; relative ones begin with a dot."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names}
     return names
 
 
@@ -274,6 +273,14 @@ def test_threads_of_torch_sleep_while_they_wait_unless_the_user_says_otherwise()
 def test_taichi_has_one_door() -> None:
     doors = [path for room in ROOMS for path, tree in sources(room) if of(imported(tree), "taichi")]
     assert doors == [ROOMS["ti_sim"] / "base" / "runtime.py"]
+
+
+def test_imports_are_absolute_but_for_scenes_from_one_another() -> None:
+    """The package of the scenes has another name where it is installed."""
+    for room in ROOMS:
+        relative = {name for _, tree in sources(room) for name in imported(tree) if name.startswith(".")}
+        assert bool(relative) == (room == "scenes"), relative
+    assert not [path for room in ROOMS for path, tree in sources(room) if of(imported(tree), "scenes", "risp_torch_scenes")]
 
 
 def test_arrows_point_one_way() -> None:

@@ -98,7 +98,7 @@ def test_presets_and_what_changes_them(risp: Risp, dataset: Path) -> None:
         (["--images", 12, "--learning-rate", 0], "learning rate 0.0"),
         (["--images", 12, "--preset", "slow"], "invalid choice: 'slow'"),
         (["--images", 12, "--configs", "few"], "the dataset's configs are 'few'"),
-        (["--images", 12, "--data-seed", -1], "the dataset's seed is -1"),
+        (["--images", 12, "--data-seed", -1], "--data-seed: -1 is out of range"),
         (["--images", 40, "--size", 80], "a network for pictures of 80 pixels was asked for: take a multiple of 32, at least 64"),
         (["--images", 12], "the data hold 12 pictures, 11 of them to train on, and a batch takes 16: make more, or take smaller"),
         (["--images", 0], "0 is too small: give at least 1"),
