@@ -258,7 +258,7 @@ def test_command_reads_pictures_with_a_network(command_line: Risp, folder: Path)
 @pytest.mark.parametrize(
     ("arguments", "culprit"),
     [
-        (["--seed", "-1"], "seed -1"),
+        (["--seed", "-1"], "--seed: -1 is out of range"),
         (["--goal", "-2"], "goal -2"),
         (["--objective", "state", "--target", "wrong.png"], "the state objective needs a goal"),
         (["--target", "wrong.png"], "wrong.png is 12x8 pixels, and 16x16 are needed"),
