@@ -14,7 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SCENE, --set, --param."""
     add_scene_arguments(parser, precision="f64")
     parser.add_argument(
-        "--param", action="append", default=[], metavar="NAME", help="parameter to check (default: every unknown); repeatable"
+        "--param", nargs="+", action="extend", default=[], metavar="NAME",
+        help="parameters to check, or single entries of them (body.velocity[0]); default: every unknown",
     )
     parser.add_argument(
         "--step", type=float, default=1e-8,

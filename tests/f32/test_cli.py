@@ -259,12 +259,19 @@ def test_invert_reads_a_folder_of_pictures(risp: Risp, folder: Path) -> None:
 
 def test_gradcheck_prints_a_table(risp: Risp, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = [FilmGradient("block.density", 1.0, 1.0), FilmGradient("gravity[2]", 0.0, 1e-12)]
-    monkeypatch.setattr(risp_torch.gradients, "check_film_gradient", lambda scene, names, **options: (checks, 0.5))
+    asked: list[str] = []
+
+    def check(scene: Scene, names: list[str], **options: object) -> tuple[list[FilmGradient], float]:
+        asked[:] = names
+        return checks, 0.5
+
+    monkeypatch.setattr(risp_torch.gradients, "check_film_gradient", check)
     status, out, _ = risp("gradcheck", "small.py", "--precision", "f32")
     assert status == 0 and "right" in out and "not observable" in out and "WRONG" not in out
     checks.append(FilmGradient("block.velocity[1]", 1.0, -1.0))
-    status, out, _ = risp("gradcheck", "small.py", "--precision", "f32")
-    assert status == 1 and "WRONG" in out
+    names = ["block.velocity[1]", "block.density"]
+    status, out, _ = risp("gradcheck", "small.py", "--precision", "f32", "--param", *names, "--param", "gravity[2]")
+    assert status == 1 and "WRONG" in out and asked == [*names, "gravity[2]"]
 
 
 # -- in a process of its own ----------------------------------------------------------------------------------------------
