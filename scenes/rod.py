@@ -6,13 +6,14 @@ Young's modulus of 1e5 Pa the middle moves by some 20 cm. Ten sensors on the spi
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from risp_torch import AmbientLight, Camera, DirectionalLight, Elastic, Param, RispTask, Scene, Surface, default_psi
 from risp_torch.domains import Domains
-from risp_torch.inversion import WideSteps
+from risp_torch.inversion import WIDE_SEARCH, WideSteps
 from risp_torch.state_heads import SensorHead
 from risp_torch.trials import Trial, smooth_draw
 from ti_sim.meshes import box_hexes
@@ -98,9 +99,7 @@ def make_trials() -> dict[str, Trial]:
         "identify": Trial(
             unknowns=("rod.E",), truth={"rod.E": 1e5}, truths=_draw_truth, guess=_draw_modulus,
             random=_draw_modulus, average={"rod.E": 10**5.5},
-            measure="parameter", unit="Pa", starts=8, refine=8, search=WideSteps(
-                widths=(0.03,) * 5 + (0.02, 0.015, 0.01, 0.01, 0.008, 0.008, 0.006), trial_rounds=5, settling=6, whiten=True
-            ),
+            measure="parameter", unit="Pa", starts=8, refine=8, search=replace(WIDE_SEARCH, trial_rounds=3),
             unseen=_unseen_swings,
         ),
         "imitate": Trial(

@@ -21,6 +21,7 @@ from risp_torch.dataset.settings import DatasetSettings
 from risp_torch.dataset.shards import ShardError, open_shard, write_shard
 from risp_torch.dataset.sheets import SHEETS, draw_sheets
 from risp_torch.run_folder import RunFolder
+from risp_torch.state_heads import warn_of_states_beyond
 from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ def generate(
         read_manifest(folder)  # a damaged one is an error, not a reason to write another
     missing = [shard for shard in range(settings.shards) if not _is_whole(folder, plan, shard)]
     _check_room(folder, plan, missing)
+    if missing and rank == 0:
+        warn_of_states_beyond(task.head, scene)
     began, own = time.perf_counter(), [shard for shard in missing if shard % ranks == rank]
     images = sum(len(settings.indices(shard)) for shard in own)
     total = sum(len(settings.indices(shard)) for shard in range(rank, settings.shards, ranks))

@@ -102,8 +102,9 @@ class WideSteps:
         return first + round((frames - first) * min(1.0, number / max(1.0, self.growth * len(self.widths))))
 
 
-# The usual search: the last seven rounds, whose widths differ, settle on the mean of where they lead, first plain, then whitened.
-WIDE_SEARCH = WideSteps(widths=(0.1,) * 3 + (0.08, 0.07, 0.06, 0.05, 0.05, 0.04, 0.04), settling=7, whiten=True)
+# The usual search: the last seven rounds settle on the mean of where they lead, first plain, then whitened, with widths that
+# follow what the film tells: where bounds are wide, parts of them would be too wide for the film.
+WIDE_SEARCH = WideSteps(widths=(0.1,) * 3 + (0.08, 0.07, 0.06, 0.05, 0.05, 0.04, 0.04), settling=7, narrow=1.0, whiten=True)
 
 
 @dataclass(frozen=True)

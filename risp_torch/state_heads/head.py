@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +15,7 @@ from ti_sim.base.errors import UserError
 if TYPE_CHECKING:
     from risp_torch.scene import Scene
 
+_ROUNDING = 1e-4  # of outputs
 HEADS: dict[str, type[StateHead]] = {}
 
 
@@ -58,9 +60,28 @@ class StateHead(ABC):
     def physical(self, outputs: torch.Tensor) -> dict[str, torch.Tensor]:
         """Physical values of outputs [..., S] by name: what the table of a run shows (m, rad)."""
 
+    def beyond(self, outputs: torch.Tensor) -> dict[str, float]:
+        """Which outputs [..., S] leave the range that training draws from: label -> largest distance, in halves of the range."""
+        far = (outputs.reshape(-1, self.size).abs().amax(dim=0) - 1.0).tolist()
+        return {label: distance for label, distance in zip(self.labels, far, strict=True) if distance > _ROUNDING}
+
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """The head in values that JSON can hold, with its kind."""
+
+
+def warn_of_states_beyond(head: StateHead, scene: Scene) -> None:
+    """Warn where the scene's own motion leaves the states that the head draws for training: no network will have seen them."""
+    with torch.no_grad():
+        states = scene.rollout(worlds=1)
+        found = head.beyond(head.outputs(scene, states.placement[0]))
+    if found:
+        named = ", ".join(f"{label} by {distance:.2g}" for label, distance in found.items())
+        warnings.warn(
+            f"the scene's own motion leaves the ranges of its state head ({named} of half a range): networks will not have seen "
+            "such states; widen the ranges in make_task",
+            stacklevel=2,
+        )
 
 
 def head_from_json(data: Mapping[str, Any]) -> StateHead:

@@ -88,6 +88,17 @@ class RigidPoseHead(StateHead, kind="rigid_pose"):
             zip(names, angles.unbind(-1), strict=True)
         )
 
+    def beyond(self, outputs: torch.Tensor) -> dict[str, float]:
+        """Positions and angles beyond their ranges (``StateHead.beyond``)."""
+        found, angles = super().beyond(outputs), self.physical(outputs)
+        for name in ("yaw", "pitch", "roll"):
+            low, high = getattr(self, name)
+            off = angles[name] - 0.5 * (low + high)
+            off = torch.atan2(off.sin(), off.cos()).abs().max()  # of all turns the nearest
+            if (far := float(off) / (0.5 * (high - low)) - 1.0) > 1e-4:
+                found[name] = far
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """The head's entries (``StateHead.to_json``)."""
         return {"kind": self.kind, **asdict(self)}

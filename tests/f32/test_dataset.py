@@ -1,6 +1,7 @@
 """Data sets of training pictures: the same bytes however they are made, and what is said where they do not fit."""
 
 import errno
+import math
 import os
 import random
 import shutil
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +22,7 @@ from risp_torch.__main__ import main
 from risp_torch.atomic import DiskFullError, remove_leftovers, replacing
 from risp_torch.dataset import DatasetSettings, RendererSource, ShardSource, generate, problems, ranks_from_environment
 from risp_torch.domains import Domains
-from risp_torch.state_heads import RigidPoseHead
+from risp_torch.state_heads import RigidPoseHead, warn_of_states_beyond
 from risp_torch.task import resize_pictures, training_scene
 from tests.reference.small_scenes import make_scene
 
@@ -360,3 +362,23 @@ def test_resized_pictures_show_bodies_as_large_as_they_are():
     small, soft, fine = shares
     assert small == pytest.approx(fine, rel=0.01)
     assert soft > 1.03 * fine  # the scene's own edges make it larger
+
+
+def test_motions_that_training_will_not_see_are_named(tmp_path):
+    """A head whose ranges hold the scene's motion is silent; of another one the outputs are named, angles of other turns not."""
+    scene = make_scene(size=SIZE)
+    with torch.no_grad():
+        pose = scene.rollout(worlds=1).placement[0, :, 0]
+    angles = HEAD.physical(HEAD.outputs(scene, pose[:, None]))
+    low, high = ((pose[:, :3].amin(dim=0) - 0.01).tolist(), (pose[:, :3].amax(dim=0) + 0.01).tolist())
+    ranges = {
+        name: (float(angles[name].min()) - 0.1, float(angles[name].max()) + 0.1) for name in ("yaw", "pitch", "roll")
+    }
+    wide = RigidPoseHead("block", low=tuple(low), high=tuple(high), **ranges)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_states_beyond(wide, scene)
+        warn_of_states_beyond(replace(wide, yaw=tuple(end + 2 * math.pi for end in wide.yaw)), scene)
+    task = replace(make_task(scene), head=replace(wide, high=(high[0], high[1], high[2] - 0.02), roll=(0.4, 0.5)))
+    with pytest.warns(UserWarning, match=r"leaves the ranges of its state head \(z by .* roll by .*widen the ranges"):
+        generate(scene, task, replace(SETTINGS, images=1), tmp_path / "data")
