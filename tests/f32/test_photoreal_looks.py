@@ -11,11 +11,13 @@ import pytest
 from tests.reference.photoreal_inputs import QUAD, QUAD_FACES, camera_row, made, needs_mitsuba, topology, two_boxes
 from ti_render import RasterSettings
 from ti_render.photoreal import Appearance, MitsubaFilm, MitsubaSettings, draw_appearance
-from ti_render.photoreal.appearance import BODY_RANGES, PATTERNS, RANGES, SKIES
+from ti_render.photoreal.appearance import BODY_RANGES, PATTERNS, RANGES, SKIES, tint
 from ti_render.photoreal.film import without_sparkles
+from ti_render.photoreal.lamps import LAMPS, lamps_of
 from ti_render.photoreal.lights import environment_directions
 from ti_render.photoreal.patterns import ground_texels
 from ti_render.photoreal.sky import sky_radiance
+from ti_render.photoreal.variant import Variant, load_mitsuba
 from ti_sim.base.errors import UserError
 
 
@@ -85,6 +87,50 @@ def test_the_sky_gives_the_light_that_is_asked_for(kind: str) -> None:
     weight = np.sin(np.pi * np.arange(len(sky)) / (len(sky) - 1)) * (np.pi / (len(sky) - 1)) * (2 * np.pi / sky.shape[1])
     upwards = (sky.mean(axis=-1) * np.maximum(direction[..., 2], 0) * weight[:, None]).sum() / np.pi
     assert upwards == pytest.approx(look.numbers["sky.intensity"], rel=1e-6) and sky.min() >= 0 and sky.std() > 0
+
+
+@needs_mitsuba
+@pytest.mark.parametrize("lamp", LAMPS)
+def test_a_lamp_gives_the_light_that_is_asked_for(lamp: str) -> None:
+    """A white Lambert surface in the middle of the scene, turned to a small lamp, shows the lamp's intensity in its tint."""
+    mitsuba = load_mitsuba(Variant("scalar_rgb", None, "for a test"))
+    look = draw_appearance(["a"], seed=4, ranges={f"{lamp}.size": (0.05, 0.05), f"{lamp}.warmth": (0.4, 0.4)})
+    center, distance = np.array([0.3, -0.2, 0.1]), 3.0
+    azimuth, elevation = look.numbers[f"{lamp}.azimuth"], look.numbers[f"{lamp}.elevation"]
+    away = np.array([np.cos(azimuth) * np.cos(elevation), np.sin(azimuth) * np.cos(elevation), np.sin(elevation)])
+    place, up = mitsuba.ScalarTransform4f(), [0.1, 0.2, 0.97]
+    film = {"type": "hdrfilm", "width": 1, "height": 1, "pixel_format": "rgb", "rfilter": {"type": "box"}}
+    scene = mitsuba.load_dict({
+        "type": "scene",
+        "integrator": {"type": "direct"},
+        "card": {
+            "type": "rectangle", "to_world": place.look_at(center.tolist(), (center + away).tolist(), up),
+            "bsdf": {"type": "diffuse", "reflectance": {"type": "rgb", "value": [1.0, 1.0, 1.0]}},
+        },
+        "lamp": lamps_of(mitsuba, look, center=center, distance=distance)[lamp],
+        "eye": {
+            "type": "perspective", "fov": 1.0, "film": film,
+            # Beside the lamp's direction, so that the lamp does not stand in the view.
+            "to_world": place.look_at((center + away + 0.3 * np.cross(away, up)).tolist(), center.tolist(), up),
+        },
+    })  # fmt: skip
+    shown = np.array(mitsuba.render(scene, spp=64, seed=1))[0, 0]
+    np.testing.assert_allclose(shown, look.numbers[f"{lamp}.intensity"] * tint(0.4), rtol=0.01)
+
+
+@needs_mitsuba
+def test_the_renderings_of_a_picture_have_their_own_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal ones would average nothing: single bright paths would be in all of them, and their noise would stay."""
+    seen: list[np.ndarray] = []
+    monkeypatch.setattr("ti_render.photoreal.film.without_sparkles", lambda passes: seen.append(passes) or passes.mean(axis=0))
+    settings = RasterSettings(width=16, height=12, near=0.1, far=10.0, ground="plain")
+    film = MitsubaFilm(two_boxes(), settings, options=MitsubaSettings(samples=8, variant="scalar_rgb"))
+    film.picture(0, masks=False)
+    (passes,) = seen
+    noise = passes - passes.mean(axis=0)
+    for a in range(4):
+        for b in range(a):
+            assert np.corrcoef(noise[a].ravel(), noise[b].ravel())[0, 1] < 0.5 and np.abs(passes[a] - passes[b]).max() > 0.01
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -22,6 +22,8 @@ from ti_sim.base.errors import UserError
         ("/opt/homebrew/opt/llvm@20/lib/libLLVM.dylib", 20),
         ("/usr/lib/libLLVM-14.0.6.so.1", 14),
         ("/usr/lib/libLLVM.so", 0),
+        ("/venv/lib/python3.11/site-packages/thing.libs/libLLVM-19-0a1b2c3d.so.1", 19),
+        ("/venv/lib/python3.11/site-packages/thing.libs/libLLVM-12345678.so.20.1", 20),
     ],
 )
 def test_versions_in_file_names(path: str, version: int) -> None:
@@ -31,9 +33,23 @@ def test_versions_in_file_names(path: str, version: int) -> None:
 def test_old_libraries_are_never_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("libLLVM-15.so.1", "libLLVM-16.so.1", "libLLVM.so", "libLLVM-18.so.1", "libLLVM.so.19.1"):
         (tmp_path / name).write_bytes(b"not a library")
-    monkeypatch.setattr(variants, "_PLACES", (f"{tmp_path}/libLLVM*",))
+    monkeypatch.setattr(variants, "_places", lambda: [f"{tmp_path}/libLLVM*"])
     monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
     assert [Path(path).name for path in variants._candidates()] == ["libLLVM.so.19.1", "libLLVM-18.so.1"]
+
+
+def test_libraries_of_wheels_and_of_the_environment_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = tmp_path / "lib" / "python" / "site-packages"
+    wanted = [packages / "thing.libs" / "libLLVM-19-0a1b2c3d.so", packages / "llvm" / "lib" / "libLLVM.so.18.1"]
+    wanted += [tmp_path / "lib" / "libLLVM-17.so"]
+    for path in wanted:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"not a library")
+    monkeypatch.setattr(variants.sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(variants.sysconfig, "get_path", lambda name: str(packages))
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    monkeypatch.setattr(variants, "_PLACES", ())
+    assert variants._candidates() == [str(path) for path in wanted]
 
 
 @needs_mitsuba

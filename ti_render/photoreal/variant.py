@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,10 @@ _PLACES = (
     "/usr/lib64/llvm*/lib*/libLLVM*.so*", "/usr/local/lib/libLLVM*.so*", "/opt/homebrew/opt/llvm*/lib/libLLVM*.dylib",
     "/usr/local/opt/llvm*/lib/libLLVM*.dylib",
 )  # fmt: skip
+# In an environment of Python: its own libraries (conda), and those that wheels bring along. (llvmlite's library hides the
+# functions that Mitsuba calls.)
+_PLACES_OF_PYTHON = ("lib/libLLVM*", "Library/bin/libLLVM*")
+_PLACES_OF_WHEELS = ("libLLVM*", "*/libLLVM*", "*/lib/libLLVM*", "*/bin/libLLVM*")
 _PROBE_SECONDS = 120
 _AT_MOST = 3  # libraries that are tried
 
@@ -141,7 +146,7 @@ def find_llvm() -> str | None:
 def _candidates() -> list[str]:
     """Libraries whose file names tell a version that is new enough, the newest first, each file once."""
     found: dict[str, tuple[int, str]] = {}
-    names = [path for place in _PLACES for path in sorted(glob.glob(place))]
+    names = [path for place in _places() for path in sorted(glob.glob(place))]
     loader = ctypes.util.find_library("LLVM")
     for path in [*names, *([loader] if loader and os.path.isabs(loader) else [])]:
         version = _version_in(path)
@@ -150,9 +155,22 @@ def _candidates() -> list[str]:
     return [path for _, path in sorted(found.values(), key=lambda entry: -entry[0])]
 
 
+def _places() -> list[str]:
+    """Patterns of the paths where libraries may lie."""
+    wheels = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+    return [
+        *(os.path.join(glob.escape(sys.prefix), place) for place in _PLACES_OF_PYTHON),
+        *(os.path.join(glob.escape(folder), place) for folder in sorted(wheels) for place in _PLACES_OF_WHEELS), *_PLACES,
+    ]  # fmt: skip
+
+
 def _version_in(path: str) -> int:
-    """The version that a library's path tells, such as 19 of libLLVM.so.19.1 or llvm-18/lib/libLLVM.so; 0 for none."""
-    match = re.search(r"libLLVM(?:-|\.so\.|\.)(\d+)", os.path.basename(path)) or re.search(r"llvm[-@]?(\d+)", path)
+    """The version that a library's path tells, such as 19 of libLLVM.so.19.1 or llvm-18/lib/libLLVM.so; 0 for none.
+
+    Wheels put a part of a checksum between name and version: libLLVM-0a1b2c3d.so.19.1.
+    """
+    name = re.sub(r"-[0-9a-f]{8}(?=[.-])", "", os.path.basename(path))
+    match = re.search(r"libLLVM(?:-|\.so\.|\.)(\d+)", name) or re.search(r"llvm[-@]?(\d+)", path)
     return int(match.group(1)) if match else 0
 
 
