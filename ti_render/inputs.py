@@ -42,7 +42,7 @@ class RenderInputs:
         ground: [n, 10] albedo rgb, height z [m], second albedo rgb, cell [m], origin x, y [m] of the ground plane; needed where
             the settings have a ground.
         distortion: [n, 5] k1, k2, p1, p2, k3 of the lens.
-        softness: [1, 2] sigma and gamma, in place of the settings' and with derivatives.
+        softness: [n, 2] sigma and gamma, in place of the settings' and with derivatives.
     """
 
     mesh: MeshTopology
@@ -110,8 +110,9 @@ def checked(inputs: RenderInputs, settings: RasterSettings) -> RenderInputs:
         if getattr(inputs, name) is not None:
             _check_rows(inputs, name, row)
     if inputs.softness is not None:
-        check_array(inputs.softness, "softness", (1, 2))
-        check_softness(*(float(x) for x in to_numpy(inputs.softness)[0]))
+        _check_rows(inputs, "softness", (2,))
+        for sigma, gamma in to_numpy(inputs.softness).tolist():
+            check_softness(sigma, gamma)
     _check_counts(inputs, settings)
     return inputs
 

@@ -35,6 +35,9 @@ from ti_sim.base.runtime import compiled_lightly, require
 
 # The soft pictures of shadow maps: softness of their depth order and depth of their background, in radii; no near plane.
 SHADOW_GAMMA, SHADOW_FAR, SHADOW_NEAR = 0.02, 70.0, 1.0
+# Slope of a face, relative change of the depth per unit of the screen, from which on it counts as nearly edge-on: in a picture
+# with a field of view of 40 degrees 3 degrees before it is, and as much in the maps, whose eye is 64 radii away.
+STEEPEST, SHADOW_STEEPEST = 8.0, 0.35
 # Uniforms that the rasteriser reads for a picture of depths.
 SHADOW_UNIFORMS = LIGHTS
 
@@ -58,6 +61,7 @@ class Layer:
         pixel_state: what the pixels of the occupied tiles keep for the derivatives.
         pictures: [M, H, W, 4] (all samples).
         near, background_depth, depth_range: of the depth order.
+        steepest: slope of a face from which on it counts as nearly edge-on (``edge_on``).
         strict: whether the colour is the softmax alone.
         hard: whether the layer is drawn by DIB-R.
     """
@@ -71,6 +75,7 @@ class Layer:
     near: float
     background_depth: float
     depth_range: float
+    steepest: float
     strict: bool
     hard: bool
 
@@ -230,7 +235,7 @@ def layer_arguments(layer: Layer) -> tuple[Any, ...]:
     """Scalar arguments of a rasteriser kernel after those of the mesh."""
     if layer.hard:
         return (layer.near,)
-    return (int(layer.strict), layer.near, layer.background_depth, layer.depth_range)
+    return (int(layer.strict), layer.near, layer.background_depth, layer.depth_range, layer.steepest)
 
 
 def backdrop_arguments(result: RenderResult) -> tuple[Any, ...]:
@@ -304,7 +309,7 @@ def draw_shadows(
     layer = Layer(
         SHADINGS["depth"], screen, reals_like_family(like, constants), tiles,
         empty_like_family(like, (max(tiles.occupied, 1) * tiles.side**2 * STATE_SIZE,)), reals_like_family(like, pictures),
-        SHADOW_NEAR, SHADOW_FAR, 1.0, True, False,
+        SHADOW_NEAR, SHADOW_FAR, 1.0, SHADOW_STEEPEST, True, False,
     )  # fmt: skip
     rasterise(
         *shadow_mesh_arguments(inputs, layer, vertices_world, normals, gathered), *layer_arguments(layer), layer.pixel_state,
@@ -341,12 +346,12 @@ def _draw(
     )  # fmt: skip
     tiles = bin_faces(
         screen, inputs.mesh.corners, width=width, height=height, side=settings.tile_side(require().device),
-        sigma=float(to_numpy(gathered["softness"])[0, 0]), centres=None if inputs.distortion is None else centres,
+        sigma=float(to_numpy(gathered["softness"])[:, 0].max()), centres=None if inputs.distortion is None else centres,
     )  # fmt: skip
     state_size = DIBR_STATE_SIZE if hard else STATE_SIZE
     layer = Layer(
         shading, screen, uniforms, tiles, empty_like_family(like, (max(tiles.occupied, 1) * tiles.side**2 * state_size,)),
-        pictures, settings.near, settings.background_depth, settings.depth_range, settings.composite == "softmax", hard,
+        pictures, settings.near, settings.background_depth, settings.depth_range, STEEPEST, settings.composite == "softmax", hard,
     )  # fmt: skip
     kernel = rasterise_dibr if hard else rasterise
     kernel(

@@ -30,7 +30,7 @@ from ti_render.render import (
     shadow_mesh_arguments,
 )
 from ti_render.shading.light_view import view_from_lights_jvp
-from ti_render.shading.lighting import ALBEDO_COLUMN, LIT_COLUMN, MOVING_COLUMN, SCRATCH_SIZE, SOFT_COLUMN
+from ti_render.shading.lighting import ALBEDO_COLUMN, LIT_COLUMN, MOVING_COLUMN, SCRATCH_SIZE
 from ti_render.shading.surface import FACE_DOT_SIZE
 from ti_render.shading.uniforms import gather_uniforms_jvp
 from ti_sim.base.arrays import (
@@ -46,8 +46,8 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import compiled_lightly, require
 
-# Inputs that move vertices on the screen.
-GEOMETRY = ("vertices_rest", "body_q", "camera", "distortion")
+# Inputs that change which part of which face a pixel sees, and how much of it.
+GEOMETRY = ("vertices_rest", "body_q", "camera", "distortion", "softness")
 # Inputs that change the light on surfaces (the ground moves under it), and those that change the surfaces' own colour.
 LIGHT = ("ambient", "environment", "directional", "point", "material", "ground")
 ALBEDO = ("albedo", "uv", "texels", "ground")
@@ -74,7 +74,7 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
     dots = {name: tangents[name] if name in tangents else _no_tangent(result, name, columns) for name in result.gathered}
     moves = _moving(tangents, columns, GEOMETRY)
     active = moves * (MOVING_COLUMN | LIT_COLUMN) | _moving(tangents, columns, LIGHT) * LIT_COLUMN
-    active |= _moving(tangents, columns, ALBEDO) * ALBEDO_COLUMN | _moving(tangents, columns, ("softness",)) * SOFT_COLUMN
+    active |= _moving(tangents, columns, ALBEDO) * ALBEDO_COLUMN
     vertices_dot, screen_dot, normals_dot = _geometry(result, dots, columns, bool(moves.any()))
     uniforms_dot = empty_like_family(like, (like.shape[0] * columns, result.layer.uniforms.shape[1]))
     gather_uniforms_jvp(

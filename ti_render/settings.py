@@ -60,11 +60,11 @@ class RasterSettings:
             covering face gives the colour, all others near it the soft silhouette).
         composite: how coverage enters the colour of "softras". "softmax" is strict SoftRas: the colour is the softmax over
             faces, ground and background, weighted with coverage times exp(normalised depth / gamma). There exp() dwarfs every
-            coverage, so that the edge of an object in front of the ground or background is a jump of the colour at the
-            cut-off distance, and the colours carry no silhouette gradient (the alpha channel does). "alpha" blends that
-            colour over the faceless colour with the alpha channel, which is smooth and gives the colours that gradient.
-            (An edge of one face in front of another face keeps the jump in both, where the nearer face's coverage fades
-            out; it is in the colour between the two faces.)
+            coverage, so that the edge of an object in front of the ground or background is a steep step of the colour shortly
+            before the cut-off distance, and the colours carry no silhouette gradient (the alpha channel does). "alpha" blends
+            that colour over the faceless colour with the alpha channel, which is smooth and gives the colours that gradient.
+            (An edge of one face in front of another face keeps a steep step in both, where the nearer face's coverage
+            fades out; it is in the colour between the two faces.)
         shading: "none", "lambert" or "phong".
         quantity: what the first three channels hold: "color", "depth" (camera depth [m], three times; the background has that
             of ``background_weight``) or "normal" (world normals; ground (0, 0, 1), background 0).

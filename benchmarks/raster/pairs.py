@@ -87,7 +87,7 @@ def count_kernel(
             begin_y, end_y = pixel_range(flags, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
-                    bare, bare_gap, signed, slope, b, _edge, inside = fragment(
+                    bare, tail, bare_gap, signed, slope, b, _edge, inside = fragment(
                         pixel_centre(flags, centres, m, x, y, width, height), a0, a1, a2, inverse_area, inverse_squared,
                         to_distance, radius, inverse_sigma,
                     )  # fmt: skip
@@ -95,7 +95,7 @@ def count_kernel(
                     covered = bare * fade > NO_COVERAGE
                     _r, z = perspective(b, 1.0 / depths)
                     shaded = 0
-                    if covered and hard == 0 and (pixels[i, DEPTH] - z) * rate > ti.static(negligible()):
+                    if covered and hard == 0 and (pixels[i, DEPTH] - z) * rate - tail > ti.static(negligible()):
                         shaded = 1
                     if walk == 0:
                         counts[VISITED] += 1
@@ -108,7 +108,7 @@ def count_kernel(
                                 counts[BAND] += 1
                             counts[BLENDED] += shaded
                             if shaded == 1:
-                                pixels[i, DEPTH] = ti.min(pixels[i, DEPTH], z)
+                                pixels[i, DEPTH] = ti.min(pixels[i, DEPTH], z + tail / rate)
                             gap = bare_gap
                             if hard == 1:
                                 gap = 1.0 - inside - (1 - inside) * ti.exp(signed)

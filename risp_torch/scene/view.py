@@ -19,7 +19,6 @@ from risp_torch.scene.lights import Lights
 from risp_torch.scene.look import Look
 from risp_torch.scene.numbers import Values, constant, joined
 from ti_render import MeshTopology, mesh_topology
-from ti_sim.base.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -168,12 +167,5 @@ class View:
 
 
 def softness_rows(values: Values) -> torch.Tensor:
-    """[1, 2] sigma and gamma.
-
-    Raises:
-        UserError: they differ between worlds.
-    """
-    rows = joined([values["softness.sigma"][:, None], values["softness.gamma"][:, None]], dim=1)
-    if len(rows) > 1 and bool((rows.detach() != rows.detach()[:1]).any()):
-        raise UserError("softness.sigma or softness.gamma differ between worlds: pictures of one call share their softness")
-    return rows.mean(dim=0, keepdim=True) if len(rows) > 1 else rows
+    """[1 or B, 2] sigma and gamma."""
+    return joined([values["softness.sigma"][:, None], values["softness.gamma"][:, None]], dim=1)

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import brentq
 
 from tests.reference import render_scenes
-from tests.reference.numpy_renderer import topology
+from tests.reference.numpy_renderer import topology, world_vertices
 from ti_render import (
     RasterSettings,
     RenderInputs,
@@ -337,6 +338,58 @@ def test_image_is_continuous_at_the_cut_off():
     assert jumps[2] < 0.6 * jumps[1] < 0.36 * jumps[0]
 
 
+AXIS = np.array([0.3, -0.5, 0.8]) / np.linalg.norm([0.3, -0.5, 0.8])
+
+
+def turned(angles):
+    """Poses [M, 1, 7] of a body in the origin that is turned about ``AXIS``, and their derivatives by the angle."""
+    half = np.asarray(angles)[:, None, None] / 2
+    still = np.zeros((*half.shape[:2], 3))
+    poses = np.concatenate([still, np.sin(half) * AXIS, np.cos(half)], axis=-1)
+    return poses, np.concatenate([still, np.cos(half) * AXIS / 2, -np.sin(half) / 2], axis=-1)
+
+
+def turning_sphere():
+    """A sphere of 80 faces of different colours, with edges as soft and a depth order as hard as in shipped scenes."""
+    settings = render_scenes.settings_of(32, 32, sigma=1.6e-3, gamma=1e-3, near=0.5, far=6.0)
+    vertices, faces = render_scenes.sphere_mesh()
+    rng = np.random.default_rng(0)
+    colours = np.repeat(rng.uniform(0.2, 0.9, (1, 80, 1, 3)), 3, axis=2)
+    row = render_scenes.camera(32, 32, eye=np.array([1.9, -1.7, 1.0]), target=np.zeros(3))
+    mesh = render_scenes.join((vertices, faces))
+    return render_scenes.inputs_of(rng, mesh, STILL, settings, cameras=row, softness=False, albedo=colours), settings
+
+
+def test_faces_that_turn_through_their_edge_do_not_jump():
+    inputs, settings = turning_sphere()
+    row, faces = inputs.camera[0], topology(inputs.mesh).faces
+    eye = -row[4:13].reshape(3, 3).T @ row[13:]
+
+    def facing(angle):
+        corners = world_vertices(inputs.vertices_rest, np.zeros(len(inputs.vertices_rest)), turned([angle])[0][0])[faces]
+        normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        return (normals * (eye - corners[:, 0])).sum(1)
+
+    ends = facing(0.0), facing(0.4)
+    moments = [brentq(lambda angle, f=f: facing(angle)[f], 0.0, 0.4, xtol=1e-14) for f in np.nonzero(ends[0] * ends[1] < 0)[0]]
+    assert len(moments) > 1
+    for moment in moments:
+        images = render(replace(inputs, body_q=turned([moment - 1e-9, moment + 1e-9])[0]), settings).images
+        assert np.abs(images[1] - images[0]).max() < 1e-6
+
+
+def test_the_adjoint_of_a_turn_integrates_to_what_the_loss_changes():
+    inputs, settings = turning_sphere()
+    angles = np.linspace(0, 0.4, 401)
+    poses, moves = turned(angles)
+    wanted = render(replace(inputs, body_q=turned([0.9])[0]), settings).images
+    result = render(replace(inputs, body_q=poses), settings)
+    error = (result.images - wanted) / wanted.size
+    loss = (wanted.size * error**2).sum(axis=(1, 2, 3))
+    slope = (render_adjoint(result, 2 * error).body_q * moves).sum(axis=(1, 2))
+    assert abs(np.trapezoid(slope, angles) - (loss[-1] - loss[0])) < 5e-3 * abs(loss[-1] - loss[0])
+
+
 @pytest.mark.parametrize("aggregation", ["softras", "dibr"])
 def test_alpha_is_continuous_at_the_near_plane(aggregation):
     # A face of which one corner comes through the near plane, within the picture: it fades out before.
@@ -405,8 +458,9 @@ def test_tape_leaves_out_inputs_without_grad():
         ({"sigma": 0.0}, "sigma is 0.0"),
         ({"sigma": float("nan")}, "sigma is nan"),
         ({"gamma": -1.0}, "gamma is -1.0"),
-        ({"near": 0.0}, "0 < near < far"),
-        ({"near": 5.0, "far": 5.0}, "0 < near < far"),
+        ({"near": 0.0}, "near is 0.0: give a finite number above zero"),
+        ({"near": 5.0, "far": 5.0}, "near < far is needed"),
+        ({"far": np.inf}, "far is inf: give a finite number above zero"),
         ({"composite": "over"}, "composite is \'over\': give one of .*alpha"),
         ({"aggregation": "hard"}, "aggregation is \'hard\': give one of .*softras"),
         ({"shading": "gouraud"}, "shading is \'gouraud\': give one of .*phong"),
@@ -414,7 +468,7 @@ def test_tape_leaves_out_inputs_without_grad():
         ({"ground": "grass"}, "ground is \'grass\': give one of .*checker"),
         ({"background_weight": 1.0}, "background_weight is 1.0"),
         ({"antialias": 0}, "antialias is 0"),
-        ({"tile": 0}, "at least 1 pixel"),
+        ({"tile": 0}, "tile is 0: give a whole number of at least 1"),
     ],
 )
 def test_settings_are_checked(options, message):
@@ -426,7 +480,7 @@ def test_settings_are_checked(options, message):
     ("options", "message"),
     [
         ({"radius": 0.0}, "radius is 0.0"),
-        ({"resolution": 1}, "shadow maps have 1 texels"),
+        ({"resolution": 1}, "resolution is 1: give a whole number from 2"),
         ({"bias": -0.1}, "bias is -0.1"),
         ({"sigma": -1e-3}, "sigma is -0.001"),
         ({"width": 0.0}, "width is 0.0"),
@@ -452,7 +506,8 @@ def test_shadow_settings_are_checked(options, message):
         ("body_q", lambda a: a[:, :0], "body_q has shape"),
         ("vertices_rest", lambda a: a[:, :-1], "vertices_rest has shape"),
         ("distortion", lambda a: a[:, :4], "distortion has shape"),
-        ("softness", lambda a: np.repeat(a, 2, axis=0), "softness has"),
+        ("softness", lambda a: np.repeat(a, 3, axis=0), "softness has 3 rows for 4 images"),
+        ("softness", lambda a: a[:, :1], "softness has shape"),
         ("ground", lambda a: a[:, :4], "ground has shape"),
         ("ground", lambda a: None, "ground is None"),
         ("material", lambda a: None, "material"),
@@ -472,7 +527,7 @@ def test_inputs_are_checked(name, change, message):
 @pytest.mark.parametrize("number", [-1, 2])
 def test_a_ground_texture_must_exist(number):
     inputs, settings = render_scenes.scene("textured_ground")
-    with pytest.raises(UserError, match=f"ground_texture is {number} and the mesh has 2 textures"):
+    with pytest.raises(UserError, match=f"ground_texture is {number}"):
         render(inputs, replace(settings, ground_texture=number))
 
 

@@ -180,14 +180,31 @@ def test_softness_is_a_parameter() -> None:
         scene.sigma = 1.0
     with pytest.raises(UserError, match="softness.gamma is 0.0: give a number above zero"):
         scene.gamma = 0.0
-    with pytest.raises(UserError, match="differ between worlds"):
-        scene.render(poses_of(scene, worlds=2), {"softness.sigma": torch.tensor([1e-3, 2e-3], dtype=torch.float64)})
+
+
+def test_worlds_have_their_own_softness_and_gradient() -> None:
+    scene = plain_scene()
+    add(scene)
+    poses = poses_of(scene, worlds=3)
+    weight = torch.randn(shot(scene).shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def gradients(**softness: list[float]) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+        given = {f"softness.{n}": torch.tensor(v, dtype=torch.float64, requires_grad=True) for n, v in softness.items()}
+        film = scene.render(poses[: len(given["softness.sigma"])], given)
+        return film.detach(), *torch.autograd.grad((film * weight).sum(), list(given.values()))
+
+    sigma, gamma = [1e-3, 1e-3, 4e-3], [2e-3, 2e-3, 1e-2]  # the first two worlds are equal
+    together = gradients(sigma=sigma, gamma=gamma)
+    for world in range(3):
+        alone = gradients(sigma=sigma[world : world + 1], gamma=gamma[world : world + 1])
+        for both, own in zip(together, alone, strict=True):
+            assert (both[world] - own[0]).abs().max() <= 1e-11 * own.abs().max() and own.abs().max() > 0
 
 
 # -- films in parts -------------------------------------------------------------------------------------------------------
 
 
-def test_a_film_under_a_memory_limit_is_the_film() -> None:
+def test_a_film_under_a_memory_limit_is_the_film(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = two_cameras(size=8)
     names = ("box.texture", "camera.left.position", "light.key.direction", "softness.sigma")
     with torch.no_grad():
@@ -208,6 +225,15 @@ def test_a_film_under_a_memory_limit_is_the_film() -> None:
             assert (a - w).abs().max() <= 1e-10 * w.abs().max()
     with pytest.raises(UserError, match="memory limit is 1000 bytes, and one picture of 8 x 8 pixels needs"):
         run(1000)
+    # Without a limit the machine's memory is one: of all of it what the finished pictures take, and half of the rest at a time.
+    finished = 16 * 8 * 8 * 4 * 8
+    monkeypatch.setattr("risp_torch.bridge.chunks.HARMLESS", 0)
+    monkeypatch.setattr("risp_torch.bridge.chunks.available_bytes", lambda: finished + 6 * one)
+    for a, w in zip(run(None), wanted, strict=True):
+        assert (a - w).abs().max() <= 1e-10 * w.abs().max()
+    monkeypatch.setattr("risp_torch.bridge.chunks.available_bytes", lambda: finished)
+    with pytest.raises(UserError, match="^16 pictures of 8 x 8 pixels would take about .* are free: take fewer or smaller ones"):
+        run(None)
 
 
 def test_shipped_scenes_look_as_before_their_new_options() -> None:

@@ -8,7 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 
 CUT_OFF, FADE_START = 9.21, 6.0  # of the squared distance over sigma
+FADE = 20.0  # strength of SoftRas's fade in between
 NEAR_FADE = 0.25  # of the near distance
+STEEPEST, SHADOW_STEEPEST = 8.0, 0.35  # slope of the depth from which on a face counts as nearly edge-on
 SHADOW_FAR, SHADOW_EYE, SHADOW_SOFTNESS = 70.0, 64.0, 0.02  # in radii of the ball of the shadows
 HIGHLIGHT_FADE = 0.1  # cosine over which a highlight fades out towards the terminator
 CHECKER_SOFTNESS = 0.05
@@ -111,7 +113,7 @@ def bilinear(texels, x, y, *, repeat):
 
 
 def coverage(pixels, corners, sigma):
-    """Of a screen triangle [3, 2] at pixels [H, W, 2]: D0, DIB-R's E, inside (bool) [H, W] and barycentrics [H, W, 3]."""
+    """Of a screen triangle [3, 2] at pixels [H, W, 2]: log D0, DIB-R's E, inside (bool) [H, W], barycentrics [H, W, 3]."""
     best = np.full(pixels.shape[:2], np.inf)
     barycentrics = np.zeros((*pixels.shape[:2], 3))
     areas = []
@@ -137,8 +139,36 @@ def coverage(pixels, corners, sigma):
     t = np.clip((y - FADE_START) / (CUT_OFF - FADE_START), 0, 1)
     fade = (1 - t) ** 2 * (1 + 2 * t)
     capped = np.minimum(y, 500)
-    d0 = np.where(inside, np.where(y >= 40, 1, 1 / (1 + np.exp(-capped))), fade / (1 + np.exp(capped)))
-    return d0, np.where(inside, 1, fade * np.exp(-capped)), inside, barycentrics
+    with np.errstate(divide="ignore"):
+        tail = np.where(t < 1 - 1e-3, FADE * t**2 / (1 - t), np.inf)
+    log_d0 = np.where(inside, np.where(y >= 40, 0, -np.log1p(np.exp(-capped))), -np.log1p(np.exp(capped)) - tail)
+    return log_d0, np.where(inside, 1, fade * np.exp(-capped)), inside, barycentrics
+
+
+def seen_point(pixels, corners, depths, barycentrics, sigma, steepest):
+    """Barycentrics [H, W, 3] at which a face shows its depth and colour: mixed among its edges where it is nearly edge-on."""
+    plane = np.column_stack([corners, np.ones(3)])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        try:
+            gradient = np.linalg.solve(plane, 1 / depths)[:2]  # of the inverse depth over the screen
+        except np.linalg.LinAlgError:
+            gradient = np.full(2, np.inf)
+        slope = np.linalg.norm(gradient) / np.mean(1 / depths)
+        steep = 1 - smoothstep((steepest / slope) ** 2)
+    if not steep > 0:
+        return barycentrics
+    squares, places = [], []
+    for k in range(3):
+        i, j = (k + 1) % 3, (k + 2) % 3
+        edge = corners[j] - corners[i]
+        t = np.clip((pixels - corners[i]) @ edge / max(edge @ edge, 1e-300), 0, 1)
+        place = np.zeros((*pixels.shape[:2], 3))
+        place[..., i], place[..., j] = 1 - t, t
+        squares.append(((pixels - place @ corners) ** 2).sum(-1))
+        places.append(place)
+    weights = np.exp((np.min(squares, axis=0) - squares) / sigma)
+    even = (weights[..., None] * places).sum(0) / weights.sum(0)[..., None]
+    return barycentrics + steep * (even - barycentrics)
 
 
 def shadow_map(world, faces, towards, shadows):
@@ -151,12 +181,13 @@ def shadow_map(world, faces, towards, shadows):
     for face in faces:
         corners = coordinates[face]
         if np.all(np.isfinite(corners)):
-            d0, _, _, barycentrics = coverage(texels, corners[:, :2], shadows.sigma)
-            layers.append((d0, 1 / (barycentrics / corners[:, 2]).sum(-1)))
+            log_d0, _, _, barycentrics = coverage(texels, corners[:, :2], shadows.sigma)
+            barycentrics = seen_point(texels, corners[:, :2], corners[:, 2], barycentrics, shadows.sigma, SHADOW_STEEPEST)
+            layers.append((log_d0, 1 / (barycentrics / corners[:, 2]).sum(-1)))
     far = np.full((size, size), SHADOW_FAR)
     # "colour" is the depth itself
-    depth = softmax([(d0, z, z[..., None]) for d0, z in layers] + [(np.ones_like(far), far, far[..., None])], SHADOW_SOFTNESS)
-    return union([d0 for d0, _ in layers], far.shape), depth[..., 0]
+    depth = softmax([(d, z, z[..., None]) for d, z in layers] + [(np.zeros_like(far), far, far[..., None])], SHADOW_SOFTNESS)
+    return union([np.exp(log_d0) for log_d0, _ in layers], far.shape), depth[..., 0]
 
 
 def light_coordinates(points, towards, shadows):
@@ -196,12 +227,10 @@ def union(parts, shape):
 
 
 def softmax(layers, softness):
-    """Colour [..., C] of layers (weight, depth, colour): mix with weight times exp(-depth / softness)."""
-    weight = np.stack([layer[0] for layer in layers])
-    depth = np.stack([layer[1] for layer in layers])
+    """Colour [..., C] of layers (log weight, depth, colour): mix with weight times exp(-depth / softness)."""
+    logarithm = np.stack([layer[0] - layer[1] / softness for layer in layers])
     colour = np.stack([layer[2] for layer in layers])
-    nearest = np.where(weight > 0, depth, np.inf).min(0)
-    weight = weight * np.exp(np.minimum((nearest - depth) / softness, 0))
+    weight = np.exp(logarithm - logarithm.max(0))
     return (weight[..., None] * colour).sum(0) / weight.sum(0)[..., None]
 
 
@@ -322,7 +351,7 @@ def _softness(row, settings):
 
 
 def _faces(row, mesh, settings, view, world, lights):
-    """What every drawn face shows: D, phi E, inside, depth, colour."""
+    """What every drawn face shows: log D, phi E, inside, depth, colour."""
     camera_points = world @ view.rotation.T + view.translation
     normals = _corner_normals(world, mesh)
     drawn = []
@@ -331,13 +360,17 @@ def _faces(row, mesh, settings, view, world, lights):
         if not np.all(np.isfinite(points)) or np.any(points[:, 2] <= settings.near):
             continue
         corners = view.screen(points[:, 0] / points[:, 2], points[:, 1] / points[:, 2])
-        d0, e, inside, barycentrics = coverage(view.pixels, corners, _softness(row, settings)[0])
+        log_d0, e, inside, barycentrics = coverage(view.pixels, corners, _softness(row, settings)[0])
         phi = np.prod(smoothstep((points[:, 2] / settings.near - 1) / NEAR_FADE))
+        if settings.aggregation == "softras":
+            sigma = _softness(row, settings)[0]
+            barycentrics = seen_point(view.pixels, corners, points[:, 2], barycentrics, sigma, STEEPEST)
         inverse = barycentrics / points[:, 2]
         z = 1 / inverse.sum(-1)
         r = inverse * z[..., None]
         colour = _surface(row, mesh, settings, view, lights, f, r, z, r @ world[face], r @ normals[f])
-        drawn.append(SimpleNamespace(d=phi * d0, e=phi * e, inside=inside, z=z, colour=colour))
+        log_d = log_d0 + np.log(phi) if phi > 0 else np.full_like(log_d0, -np.inf)
+        drawn.append(SimpleNamespace(log_d=log_d, e=phi * e, inside=inside, z=z, colour=colour))
     return drawn
 
 
@@ -406,12 +439,12 @@ def _softras(faces, ground, background, settings, gamma):
     softness = gamma * (settings.far - settings.near)
     z, colour = background
     shape = colour.shape[:2]
-    behind = [(np.ones(shape), np.full(shape, z), colour)]
+    behind = [(np.zeros(shape), np.full(shape, z), colour)]
     if ground is not None:
         there, z, colour = ground
-        behind.append((there.astype(float), z, colour))
-    c_in = softmax([(face.d, face.z, face.colour) for face in faces] + behind, softness)
-    alpha = union([face.d for face in faces], shape)
+        behind.append((np.where(there, 0.0, -np.inf), z, colour))
+    c_in = softmax([(face.log_d, face.z, face.colour) for face in faces] + behind, softness)
+    alpha = union([np.exp(face.log_d) for face in faces], shape)
     mix = alpha[..., None] if settings.composite == "alpha" else 1.0
     return np.concatenate([mix * c_in + (1 - mix) * softmax(behind, softness), alpha[..., None]], axis=-1)
 

@@ -93,7 +93,7 @@ def rasterise_dibr(
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
                     p = pixel_centre(flags, centres, m, x, y, width, height)
-                    bare, _gap, signed, _rate, b, _edge, inside = fragment(
+                    bare, _tail, _gap, signed, _rate, b, _edge, inside = fragment(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
                     if bare * fade > NO_COVERAGE:
@@ -113,7 +113,7 @@ def rasterise_dibr(
                 if f >= 0:
                     a0, a1, a2, depths = face_screen(screen, corners, m, f)
                     inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-                    _c, _g, _x, _l, b, _e, _i = fragment(
+                    _c, _t, _g, _x, _l, b, _e, _i = fragment(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
                     r, z = perspective(b, 1.0 / depths)

@@ -60,7 +60,7 @@ def rasterise_dibr_adjoint(
                         a0, a1, a2, depths = face_screen(screen, corners, m, f)
                         inverse_depths = 1.0 / depths
                         inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-                        _c, _g, _x, _l, b, edge, inside = fragment(
+                        _c, _t, _g, _x, _l, b, edge, inside = fragment(
                             p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                         )
                         r, z = perspective(b, inverse_depths)
@@ -101,7 +101,7 @@ def rasterise_dibr_adjoint(
                 for y in range(begin_y, end_y + 1):
                     for x in range(begin_x, end_x + 1):
                         p = pixel_centre(flags, centres, m, x, y, width, height)
-                        bare, _g2, signed, _r2, _b2, edge, inside = fragment(
+                        bare, _t2, _g2, signed, _r2, _b2, edge, inside = fragment(
                             p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                         )
                         i = base + (y - y0) * side + x - x0

@@ -1,8 +1,11 @@
 """One face seen by one pixel: coverage, depth and their derivatives.
 
-Liu et al., Soft Rasterizer (ICCV 2019), eq. 1: D = sigmoid(+-d^2 / sigma), d the distance to the triangle's boundary, here
-with a smooth fade to zero at the cut-off. Depth and colour use barycentrics of the closest point of the triangle, all of
-them in [0, 1], and then the perspective correction, whose denominator so stays between the corners' inverse depths.
+Liu et al., Soft Rasterizer (ICCV 2019), eq. 1: D = sigmoid(+-d^2 / sigma), d the distance to the triangle's boundary. From
+FADE_START on outside of it, D is multiplied by exp(-tail), and tail grows beyond all bounds towards the cut-off: the softmax
+over depths weighs D against exp(depth / gamma), so that a face in front of others is seen until D is as small as that, and a
+fade that ended at the cut-off like a polynomial would end with a jump. Depth and colour use barycentrics of the closest point of
+the triangle, all of them in [0, 1], and then the perspective correction, whose denominator so stays between the corners' inverse
+depths.
 """
 
 from ti_render.raster.tiles import CUT_OFF
@@ -10,8 +13,8 @@ from ti_sim.base.differentiable import differentiable, smoothstep
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
-# Squared distance / sigma at which the fade begins.
-FADE_START = 6.0
+# Squared distance / sigma at which the fade begins; its strength, and the least part of the way that is left of it.
+FADE_START, FADE, LEAST_REST = 6.0, 20.0, 1e-3
 # A face fades in while its corners' depths go from near to (1 + NEAR_FADE) near.
 NEAR_FADE = 0.25
 # Squared distance / sigma inside a face beyond which its coverage counts as one.
@@ -129,15 +132,24 @@ def inside_gap(x):
 
 @ti.func
 def outside_coverage(y):
-    """Coverage D of an outside pixel with y = d^2 / sigma, and -d(log D)/dy."""
+    """Of an outside pixel with y = d^2 / sigma: sigmoid(-y) (0 beyond the cut-off), tail, and -d(log D)/dy."""
     t = ti.max((y - FADE_START) / (CUT_OFF - FADE_START), 0.0)
     rest = 1.0 - t
-    sigmoid = 1.0 / (1.0 + ti.exp(y))
-    coverage, rate = 0.0, 0.0
-    if rest > 0:
-        coverage = sigmoid * rest * rest * (1.0 + 2.0 * t)
-        rate = 1.0 - sigmoid + 6.0 * t / (rest * (1.0 + 2.0 * t) * (CUT_OFF - FADE_START))
-    return coverage, rate
+    sigmoid, tail, rate = 0.0, 0.0, 0.0
+    if rest > LEAST_REST:
+        sigmoid = 1.0 / (1.0 + ti.exp(y))
+        tail = FADE * t * t / rest
+        rate = 1.0 - sigmoid + FADE * t * (2.0 - t) / (rest * rest * (CUT_OFF - FADE_START))
+    return sigmoid, tail, rate
+
+
+@ti.func
+def faded(bare, tail):
+    """bare exp(-tail)."""
+    result = bare
+    if tail > 0:
+        result = bare * ti.exp(-tail)
+    return result
 
 
 @ti.func
@@ -167,10 +179,10 @@ def fragment(p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, 
     """A face of ``setup`` at the pixel centre ``p``.
 
     Returns:
-        coverage D (0 beyond the cut-off), 1 - D, x = +-d^2 / sigma, d(log D)/dx, barycentrics of the closest point of the
+        sigmoid(x) (0 beyond the cut-off), tail, 1 - D, x = +-d^2 / sigma, d(log D)/dx, barycentrics of the closest point of the
         triangle, the closest edge (0, 1, 2; opposite to that corner), and whether the pixel is inside.
     """
-    coverage, gap, rate, signed = 0.0, 1.0, 0.0, 0.0
+    bare, tail, gap, rate, signed = 0.0, 0.0, 1.0, 0.0, 0.0
     b = vec3(0)
     edge, inside = 0, 0
     areas = sub_areas(p, a0, a1, a2)
@@ -183,7 +195,7 @@ def fragment(p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, 
             inside = 1
             signed = least * least * inverse_sigma
             gap = inside_gap(signed)
-            coverage = 1.0 - gap
+            bare = 1.0 - gap
             rate = gap
             b = areas * inverse_area
             if least == distance[1]:
@@ -194,9 +206,9 @@ def fragment(p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, 
             b, squared, edge = closest_point(p, a0, a1, a2, inverse_squared, distance, thin)
             if squared * inverse_sigma < CUT_OFF:
                 signed = -squared * inverse_sigma
-                coverage, rate = outside_coverage(-signed)
-                gap = 1.0 - coverage
-    return coverage, gap, signed, rate, b, edge, inside
+                bare, tail, rate = outside_coverage(-signed)
+                gap = 1.0 - faded(bare, tail)
+    return bare, tail, gap, signed, rate, b, edge, inside
 
 
 @ti.func

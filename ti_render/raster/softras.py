@@ -2,7 +2,7 @@
 
 Per pixel, over the faces j with coverage D_j, depth z_j and colour c_j, the ground g (coverage 1) and the background b:
 
-    e_k = exp((zmin - z_k) rate), rate = 1 / (gamma (far - near))   (the softmax over normalised depths, zmin the least depth)
+    e_k = exp((zmin - z_k) rate), rate = 1 / (gamma (far - near))   (the softmax over normalised depths, zmin any depth)
     S = sum_j D_j e_j + e_g + e_b,   C_in = (sum_j D_j e_j c_j + (e_g + e_b) C_back) / S
     C_back = (e_g c_g + e_b c_b) / (e_g + e_b)  (``backdrop``),   A = 1 - prod_j (1 - D_j)
     composite "alpha": rgb = A C_in + (1 - A) C_back;   "softmax": rgb = C_in
@@ -11,7 +11,8 @@ Per pixel, over the faces j with coverage D_j, depth z_j and colour c_j, the gro
 calculation for softmax, 2018, eq. 5.) A thread owns a tile: it walks over the tile's faces, and for each face over the pixels
 of its grown box, so that a pixel is visited by the faces near it only. What a pixel carries from face to face lies in
 pixel_state, which exists for the tiles that have faces; a tile without faces shows the backdrop. The colours of fragments that
-are far behind what is there already are not computed.
+are far behind what is there already are not computed. Numbers stay in range where D is exceedingly small: the part exp(-tail) of
+D = sigmoid exp(-tail) (``fragment``) counts as a greater depth, z + tail / rate, and zmin is the least of those.
 
 Taichi's CPU scheduler gives at least 512 iterations of a loop to a thread at a time, whatever the loop's settings say. The loop
 over the tiles therefore counts ``spread`` iterations for each tile, of which one does the work.
@@ -20,6 +21,7 @@ The adjoint is in ``softras_adjoint``, the tangent in ``softras_jvp``.
 """
 
 from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
+from ti_render.raster.edge_on import even_point, steepness
 from ti_render.raster.fragment import fragment, near_fade_rates, perspective, setup, vec2
 from ti_render.raster.tiles import CUT_OFF
 from ti_render.shading.surface import DISTORTED, TEXTURE, face_attributes, material_column, surface_colour
@@ -27,7 +29,7 @@ from ti_render.shading.uniforms import SOFTNESS
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
-# Columns of pixel_state: least depth, S, sum (after the pass: C_in), prod (1 - D).
+# Columns of pixel_state: zmin, S, sum (after the pass: C_in), prod (1 - D).
 LEAST_DEPTH, WEIGHT, COLOUR, GAP = 0, 1, 2, 5
 STATE_SIZE = 6
 # A coverage below this is none (its square must stay above the least f32).
@@ -72,14 +74,14 @@ def pixel_range(flags: ti.template(), a, b, c, radius, half, size, first, last):
 
 
 @ti.func
-def _blend(pixel_state: ti.template(), i, coverage, z, colour, rate):
+def _blend(pixel_state: ti.template(), i, coverage, z, tail, colour, rate):
     """Take a fragment into a pixel's running softmax; a nearer one than all before rescales what is there."""
-    t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate
+    t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate - tail
     if t > 0:
         keep = 0.0
         if -t > ti.static(negligible()):
             keep = ti.exp(-t)
-        pixel_state[i * STATE_SIZE + LEAST_DEPTH] = z
+        pixel_state[i * STATE_SIZE + LEAST_DEPTH] = z + tail / rate
         pixel_state[i * STATE_SIZE + WEIGHT] = pixel_state[i * STATE_SIZE + WEIGHT] * keep + coverage
         for k in ti.static(range(3)):
             pixel_state[i * STATE_SIZE + COLOUR + k] = pixel_state[i * STATE_SIZE + COLOUR + k] * keep + coverage * colour[k]
@@ -124,13 +126,14 @@ def rasterise(
     texels: ti.types.ndarray(), textures: ti.types.ndarray(), uniforms: ti.types.ndarray(), maps: ti.types.ndarray(),
     frame: ti.types.ndarray(), centres: ti.types.ndarray(), start: ti.types.ndarray(), slot: ti.types.ndarray(),
     entries: ti.types.ndarray(), spread: int, side: int, strict: int, near: float, background_depth: float,
-    depth_range: float, pixel_state: ti.types.ndarray(), pictures: ti.types.ndarray(),
+    depth_range: float, steepest: float, pixel_state: ti.types.ndarray(), pictures: ti.types.ndarray(),
 ):  # fmt: skip
     """Draw the faces into pictures [M, H, W, 4] that hold the backdrop.
 
     Reads the flags, screen [M, V, 3], corners [F, 8], vertices [M, V, 3] (world), normals [M, G + F, 3], albedo [n, F, 3, 3],
     uv [n, F, 3, 2], texels, textures, uniforms [M, U], shadow maps and frame, pixel centres, the tiles' start, slot, entries and
-    the settings (strict = 1: composite "softmax"; near = 0: no near fade). Writes pixel_state [occupied side^2 6] and pictures.
+    the settings (strict = 1: composite "softmax"; near = 0: no near fade; steepest: see ``edge_on``). Writes pixel_state
+    [occupied side^2 6] and pictures.
     Adjoint: ``rasterise_adjoint``; tangent: ``rasterise_jvp``; both by hand.
     """
     images, height, width = pictures.shape[0], pictures.shape[1], pictures.shape[2]
@@ -157,6 +160,7 @@ def rasterise(
             inverse_depths = 1.0 / depths
             face_depth = ti.min(depths[0], depths[1], depths[2])
             fade, _rates = near_fade_rates(depths, 1.0 / near)
+            steep = steepness(a0, a1, a2, inverse_depths, steepest)
             base_c, place_c, mix_c, points_c = face_attributes(
                 shading, flags, corners, vertices, normals, albedo, uv, m, images, f
             )
@@ -166,23 +170,25 @@ def rasterise(
             begin_y, end_y = pixel_range(flags, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
-                    bare, bare_gap, _x, _rate, b, _edge, _inside = fragment(
-                        pixel_centre(flags, centres, m, x, y, width, height), a0, a1, a2,
-                        inverse_area, inverse_squared, to_distance, radius, inverse_sigma,
-                    )  # fmt: skip
+                    p = pixel_centre(flags, centres, m, x, y, width, height)
+                    bare, tail, bare_gap, _x, _rate, b, _edge, _inside = fragment(
+                        p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
+                    )
                     coverage = bare * fade
                     if coverage > NO_COVERAGE:
                         i = base + (y - y0) * side + x - x0
                         pixel_state[i * STATE_SIZE + GAP] = pixel_state[i * STATE_SIZE + GAP] * (1.0 - fade + fade * bare_gap)
                         # A face that is deeper than the pixel by the softmax's reach only covers.
                         if (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - face_depth) * rate > ti.static(negligible()):
+                            if steep > 0:
+                                b += (even_point.value(a0 - p, a1 - p, a2 - p, inverse_sigma) - b) * steep
                             r, z = perspective(b, inverse_depths)
-                            if (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate > ti.static(negligible()):
+                            if (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate - tail > ti.static(negligible()):
                                 colour = surface_colour(
                                     shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material,
                                     base_c, place_c, mix_c, points_c, r, z,
                                 )  # fmt: skip
-                                _blend(pixel_state, i, coverage, z, colour, rate)
+                                _blend(pixel_state, i, coverage, z, tail, colour, rate)
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
                 _finish(pixel_state, base + (y - y0) * side + x - x0, pictures, m, y, x, strict)

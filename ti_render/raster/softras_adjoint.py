@@ -11,9 +11,11 @@ summed over the tile's pixels before they are added to memory that tiles share.
 """
 
 from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
+from ti_render.raster.edge_on import even_point, steepness_rates
 from ti_render.raster.fragment import (
     barycentrics_adjoint,
     distance_adjoint,
+    faded,
     fragment,
     near_fade_rates,
     perspective,
@@ -84,7 +86,7 @@ def rasterise_adjoint(
     texels: ti.types.ndarray(), textures: ti.types.ndarray(), uniforms: ti.types.ndarray(), maps: ti.types.ndarray(),
     frame: ti.types.ndarray(), centres: ti.types.ndarray(), start: ti.types.ndarray(), slot: ti.types.ndarray(),
     entries: ti.types.ndarray(), spread: int, side: int, strict: int, near: float, background_depth: float,
-    depth_range: float, pixel_state: ti.types.ndarray(), pixel_bar: ti.types.ndarray(),
+    depth_range: float, steepest: float, pixel_state: ti.types.ndarray(), pixel_bar: ti.types.ndarray(),
     pictures_bar: ti.types.ndarray(), backdrop_bar: ti.types.ndarray(), screen_bar: ti.types.ndarray(),
     vertices_bar: ti.types.ndarray(), normals_bar: ti.types.ndarray(), albedo_bar: ti.types.ndarray(),
     uv_bar: ti.types.ndarray(), texels_bar: ti.types.ndarray(), bars: ti.types.ndarray(), maps_bar: ti.types.ndarray(),
@@ -146,10 +148,11 @@ def rasterise_adjoint(
                 a0, a1, a2, depths = face_screen(screen, corners, m, f)
                 inverse_depths = 1.0 / depths
                 fade, fade_rates = near_fade_rates(depths, 1.0 / near)
+                steep, s0, s1, s2, steep_rates = steepness_rates(a0, a1, a2, inverse_depths, steepest)
                 inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
                 a0_bar, a1_bar, a2_bar = vec2(0), vec2(0), vec2(0)
                 depths_bar = vec3(0)
-                fade_bar = 0.0
+                fade_bar, steep_bar = 0.0, 0.0
                 base_c, place_c, mix_c, points_c = face_attributes(
                     shading, flags, corners, vertices, normals, albedo, uv, m, images, f
                 )
@@ -160,7 +163,7 @@ def rasterise_adjoint(
                 for y in range(begin_y, end_y + 1):
                     for x in range(begin_x, end_x + 1):
                         p = pixel_centre(flags, centres, m, x, y, width, height)
-                        bare, bare_gap, signed, log_rate, b, edge, inside = fragment(
+                        bare, tail, bare_gap, signed, log_rate, b, edge, inside = fragment(
                             p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                         )
                         coverage = bare * fade
@@ -169,9 +172,13 @@ def rasterise_adjoint(
                             gap = 1.0 - fade + fade * bare_gap
                             log_bar = 0.0
                             if gap > OPAQUE:
-                                log_bar = pixel_bar[i * PIXEL_BAR_SIZE + GAP_BAR] * coverage / gap
-                            r, z = perspective(b, inverse_depths)
-                            t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate
+                                log_bar = pixel_bar[i * PIXEL_BAR_SIZE + GAP_BAR] * faded(coverage, tail) / gap
+                            seen, even = b, vec3(0)
+                            if steep > 0:
+                                even = even_point.value(a0 - p, a1 - p, a2 - p, inverse_sigma)
+                                seen = b + (even - b) * steep
+                            r, z = perspective(seen, inverse_depths)
+                            t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate - tail
                             g0, g1, g2 = vec2(0), vec2(0), vec2(0)
                             if t > ti.static(negligible()):
                                 share = coverage * ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
@@ -199,10 +206,19 @@ def rasterise_adjoint(
                                     z_bar -= contrast * rate
                                     ratio_bar = z * (r_bar - r_bar.dot(r)) - z * z * z_bar
                                     b_bar = ratio_bar * inverse_depths
-                                    depths_bar -= b_bar * b * inverse_depths
+                                    depths_bar -= b_bar * seen * inverse_depths
                                     g0, g1, g2 = barycentrics_adjoint(
-                                        p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, b_bar
+                                        p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, b_bar * (1.0 - steep)
                                     )
+                                    if steep > 0:
+                                        e0, e1, e2, inverse_bar = even_point.vjp(
+                                            (a0 - p, a1 - p, a2 - p, inverse_sigma), b_bar * steep
+                                        )
+                                        g0 += e0
+                                        g1 += e1
+                                        g2 += e2
+                                        sigma_bar -= inverse_bar * inverse_sigma * inverse_sigma
+                                        steep_bar += b_bar.dot(even - b)
                             fade_bar += log_bar
                             x_bar = log_rate * log_bar
                             if x_bar != 0:
@@ -220,7 +236,10 @@ def rasterise_adjoint(
                             if flags[DISTORTED] == 1:
                                 for k in ti.static(range(2)):
                                     centres_bar[m, y, x, k] -= g0[k] + g1[k] + g2[k]
-                depths_bar += fade_rates * fade_bar
+                depths_bar += fade_rates * fade_bar + steep_rates * steep_bar
+                a0_bar += s0 * steep_bar
+                a1_bar += s1 * steep_bar
+                a2_bar += s2 * steep_bar
                 add_screen(screen_bar, corners, m, f, a0_bar, a1_bar, a2_bar, depths_bar)
                 add_attributes(
                     shading, flags, corners, m, images, f, base_c_bar, place_c_bar, mix_c_bar, points_c_bar, albedo_bar, uv_bar,

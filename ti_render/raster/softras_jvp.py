@@ -9,7 +9,8 @@ In the terms of ``softras_adjoint``, each fragment adds to every column
 """
 
 from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
-from ti_render.raster.fragment import distance_gradient, fragment, near_fade_rates, perspective, setup, vec2
+from ti_render.raster.edge_on import even_point, steepness_rates
+from ti_render.raster.fragment import distance_gradient, faded, fragment, near_fade_rates, perspective, setup, vec2
 from ti_render.raster.fragment_tangent import barycentrics_tangent
 from ti_render.raster.softras import (
     COLOUR,
@@ -25,7 +26,7 @@ from ti_render.raster.softras import (
 from ti_render.raster.softras_adjoint import OPAQUE
 from ti_render.raster.tiles import CUT_OFF
 from ti_render.rows import add_to3, get3, put3
-from ti_render.shading.lighting import COLOUR_DOT, LOG_DOT, MOVING_COLUMN, R_DOT, SCRATCH_SIZE, SOFT_COLUMN, Z_DOT
+from ti_render.shading.lighting import COLOUR_DOT, LOG_DOT, MOVING_COLUMN, R_DOT, SCRATCH_SIZE, Z_DOT
 from ti_render.shading.surface import (
     DISTORTED,
     FACE_DOT_SIZE,
@@ -40,9 +41,6 @@ from ti_render.shading.surface import (
 from ti_render.shading.uniforms import PLANE, SOFTNESS
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
-
-# Columns in which coverage and depth order change.
-GEOMETRY_COLUMN = MOVING_COLUMN | SOFT_COLUMN
 
 
 @ti.func
@@ -86,8 +84,8 @@ def rasterise_jvp(
     texels: ti.types.ndarray(), textures: ti.types.ndarray(), uniforms: ti.types.ndarray(), maps: ti.types.ndarray(),
     frame: ti.types.ndarray(), centres: ti.types.ndarray(), start: ti.types.ndarray(), slot: ti.types.ndarray(),
     entries: ti.types.ndarray(), spread: int, side: int, strict: int, near: float, background_depth: float,
-    depth_range: float, pixel_state: ti.types.ndarray(), backdrop: ti.types.ndarray(), active: ti.types.ndarray(),
-    screen_dot: ti.types.ndarray(),
+    depth_range: float, steepest: float, pixel_state: ti.types.ndarray(), backdrop: ti.types.ndarray(),
+    active: ti.types.ndarray(), screen_dot: ti.types.ndarray(),
     vertices_dot: ti.types.ndarray(), normals_dot: ti.types.ndarray(), albedo_dot: ti.types.ndarray(),
     uv_dot: ti.types.ndarray(), texels_dot: ti.types.ndarray(), uniforms_dot: ti.types.ndarray(),
     maps_dot: ti.types.ndarray(), centres_dot: ti.types.ndarray(), scratch: ti.types.ndarray(), face_dot: ti.types.ndarray(),
@@ -117,7 +115,7 @@ def rasterise_jvp(
         rate = depth_rate(uniforms, m, depth_range)
         weights_change = 0
         for c in range(columns):
-            if active[c] & GEOMETRY_COLUMN != 0:
+            if active[c] & MOVING_COLUMN != 0:
                 weights_change = 1
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
@@ -157,6 +155,7 @@ def rasterise_jvp(
             a0, a1, a2, depths = face_screen(screen, corners, m, f)
             inverse_depths = 1.0 / depths
             fade, fade_rates = near_fade_rates(depths, 1.0 / near)
+            steep, s0, s1, s2, steep_rates = steepness_rates(a0, a1, a2, inverse_depths, steepest)
             base_c, place_c, mix_c, points_c = face_attributes(
                 shading, flags, corners, vertices, normals, albedo, uv, m, images, f
             )
@@ -171,7 +170,7 @@ def rasterise_jvp(
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
                     p = pixel_centre(flags, centres, m, x, y, width, height)
-                    bare, bare_gap, signed, log_rate, b, edge, inside = fragment(
+                    bare, tail, bare_gap, signed, log_rate, b, edge, inside = fragment(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
                     coverage = bare * fade
@@ -180,9 +179,13 @@ def rasterise_jvp(
                         gap = 1.0 - fade + fade * bare_gap
                         alpha_rate = 0.0
                         if gap > OPAQUE:
-                            alpha_rate = pixel_state[i * STATE_SIZE + GAP] * coverage / gap
-                        r, z = perspective(b, inverse_depths)
-                        t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate
+                            alpha_rate = pixel_state[i * STATE_SIZE + GAP] * faded(coverage, tail) / gap
+                        seen, even = b, vec3(0)
+                        if steep > 0:
+                            even = even_point.value(a0 - p, a1 - p, a2 - p, inverse_sigma)
+                            seen = b + (even - b) * steep
+                        r, z = perspective(seen, inverse_depths)
+                        t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate - tail
                         share = 0.0
                         c_in = _state_vector(pixel_state, i, COLOUR)
                         mix, over = 1.0, vec3(0)
@@ -199,21 +202,27 @@ def rasterise_jvp(
                                 ) - c_in  # fmt: skip
                         gradient, q = distance_gradient(p, a0, a1, a2, edge, inside, inverse_squared, inverse_sigma)
                         for c in range(columns):
-                            if active[c] & GEOMETRY_COLUMN != 0:
+                            if active[c] & MOVING_COLUMN != 0:
                                 here = c * SCRATCH_SIZE
-                                log_dot = -log_rate * signed * inverse_sigma * uniforms_dot[m * columns + c, SOFTNESS]
-                                if active[c] & MOVING_COLUMN != 0:
-                                    p_dot = pixel_tangent(flags, centres_dot, m, c, y, x)
-                                    d0, d1, d2, depths_dot = corner_tangents(face_dot, face_row, c, p_dot)
-                                    log_dot += log_rate * gradient.dot(d0 * q[0] + d1 * q[1] + d2 * q[2])
-                                    log_dot += fade_rates.dot(depths_dot)
-                                    if share > 0:
-                                        b_dot = barycentrics_tangent(
-                                            p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, d0, d1, d2
+                                sigma_dot = uniforms_dot[m * columns + c, SOFTNESS]
+                                p_dot = pixel_tangent(flags, centres_dot, m, c, y, x)
+                                d0, d1, d2, depths_dot = corner_tangents(face_dot, face_row, c, p_dot)
+                                log_dot = log_rate * gradient.dot(d0 * q[0] + d1 * q[1] + d2 * q[2])
+                                log_dot += fade_rates.dot(depths_dot) - log_rate * signed * inverse_sigma * sigma_dot
+                                if share > 0:
+                                    b_dot = barycentrics_tangent(
+                                        p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, d0, d1, d2
+                                    )
+                                    if steep > 0:
+                                        even_dot = even_point.jvp(
+                                            (a0 - p, a1 - p, a2 - p, inverse_sigma),
+                                            (d0, d1, d2, -inverse_sigma * inverse_sigma * sigma_dot),
                                         )
-                                        r_dot, z_dot = perspective_tangent(b, r, z, inverse_depths, b_dot, depths_dot)
-                                        put3(scratch, row + here + R_DOT, r_dot)
-                                        scratch[row + here + Z_DOT] = z_dot
+                                        steep_dot = s0.dot(d0) + s1.dot(d1) + s2.dot(d2) + steep_rates.dot(depths_dot)
+                                        b_dot += (even_dot - b_dot) * steep + (even - b) * steep_dot
+                                    r_dot, z_dot = perspective_tangent(seen, r, z, inverse_depths, b_dot, depths_dot)
+                                    put3(scratch, row + here + R_DOT, r_dot)
+                                    scratch[row + here + Z_DOT] = z_dot
                                 scratch[row + here + LOG_DOT] = log_dot
                         if share > 0:
                             surface_columns(
@@ -223,7 +232,7 @@ def rasterise_jvp(
                             )  # fmt: skip
                         for c in range(columns):
                             here, result = c * SCRATCH_SIZE, vec3(0)
-                            if active[c] & GEOMETRY_COLUMN != 0:
+                            if active[c] & MOVING_COLUMN != 0:
                                 alpha_dot = alpha_rate * scratch[row + here + LOG_DOT]
                                 result = over * alpha_dot
                                 pixel_dot[4 * (i * columns + c) + 3] = pixel_dot[4 * (i * columns + c) + 3] + alpha_dot

@@ -212,7 +212,8 @@ def bin_faces(
         corners: [F, 8] int32, the first three columns are vertex numbers.
         width, height: size of the images [pixels].
         side: side of a tile [pixels].
-        sigma: softness of the edges [squared NDC of the shorter side]; a face reaches sqrt(9.21 sigma) beyond itself.
+        sigma: greatest softness of the edges of any image [squared NDC of the shorter side]; a face reaches sqrt(9.21 sigma)
+            beyond itself.
         centres: [M, H, W, 2] screen positions of the pixels, where they are no regular grid.
 
     Returns:

@@ -27,9 +27,9 @@ UNLIT, LAMBERT, PHONG = 0, 1, 2
 # Entries of a row of scratch, one for each column of tangents: barycentrics, depth, colour, normal, position, albedo, view.
 R_DOT, Z_DOT, COLOUR_DOT, NORMAL_DOT, POINT_DOT, BASE_DOT, VIEW_DOT, LOG_DOT = 0, 3, 4, 7, 10, 13, 16, 19
 SCRATCH_SIZE = 20
-# What a column of tangents changes (bits): vertices or camera; light, material or (always with the first) what is lit; albedo or
-# texture; sigma or gamma. Entries of scratch that a column does not need stay zero.
-MOVING_COLUMN, LIT_COLUMN, ALBEDO_COLUMN, SOFT_COLUMN = 1, 2, 4, 8
+# What a column of tangents changes (bits): vertices, camera or softness; light, material or (always with the first) what is lit;
+# albedo or texture. Entries of scratch that a column does not need stay zero.
+MOVING_COLUMN, LIT_COLUMN, ALBEDO_COLUMN = 1, 2, 4
 # Cosine of the light's angle below which a highlight fades out.
 TERMINATOR = 0.1
 # Squared distance [m2] that a point light keeps at least.
