@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.losses import Loss, PictureLoss, PixelLoss
+from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.scene import Camera, Scene, States
 from risp_torch.scene.parameters import ParameterTable, split_entry
 from risp_torch.suggest import unknown_name_error
@@ -104,12 +105,15 @@ class Films(Scene):
         self, states: FilmStates, parameters: Mapping[str, torch.Tensor] | None = None, **options: Any
     ) -> torch.Tensor:
         """[B, T, H, W, 3] pictures of all films side by side (``Scene.render``)."""
-        motions = states.motions if len(states.motions) == len(self.films) else states.motions * len(self.films)
         pictures = [
             film.render(motion, self.values_of(k, parameters), **options)
-            for k, (film, motion) in enumerate(zip(self.films, motions, strict=True))
+            for k, (film, motion) in enumerate(zip(self.films, self.motions_of(states), strict=True))
         ]
         return torch.cat(pictures, dim=-2)
+
+    def motions_of(self, states: FilmStates) -> tuple[States, ...]:
+        """The motion that each film shows."""
+        return states.motions if self.per_film else states.motions * len(self.films)
 
     def values_of(self, film: int, parameters: Mapping[str, torch.Tensor] | None) -> dict[str, torch.Tensor]:
         """Parameter values of one film (from 0) under the scene's own names, out of those of all films."""
@@ -159,17 +163,46 @@ class FilmsTable(ParameterTable):
             self.shared.set(name, value)
 
 
+@dataclass(frozen=True)
+class FilmsWhitening:
+    """Whitening of what is read of several films, as many numbers of each.
+
+    Attributes:
+        parts: of each film.
+    """
+
+    parts: tuple[Whitening, ...]
+
+    def __call__(self, observations: torch.Tensor) -> torch.Tensor:
+        """Whitened observations [..., n', D] of the n' first frames, differentiable."""
+        films = observations.chunk(len(self.parts), dim=-1)
+        return torch.cat([part(film) for part, film in zip(self.parts, films, strict=True)], dim=-1)
+
+    @property
+    def gain(self) -> float:
+        """As of ``Whitening``."""
+        return sum(part.gain for part in self.parts) / len(self.parts)
+
+    @property
+    def looks(self) -> int:
+        """In which the errors were seen."""
+        return self.parts[0].looks
+
+
 class FilmsLoss(PictureLoss):
     """Each film's pictures read by themselves, by a loss whose network takes pictures of one film."""
 
     def __init__(self, loss: PictureLoss) -> None:
         """The same loss for several films."""
         self.loss, self.kind, self.lasting, self.rough = loss, loss.kind, loss.lasting, loss.rough
+        self.whitening: FilmsWhitening | None = None
         self._widths: list[int] = []
 
     def check(self, scene: Scene) -> None:
-        """Every film (``Loss.check``)."""
+        """Every film (``Loss.check``); their pictures have one size."""
         self._widths = [film.camera.width for film in scene.films]
+        if len(set(self._widths)) > 1:
+            raise UserError(f"the films are {self._widths} pixels wide: the {self.kind} loss takes one size, give it with --size")
         for film in scene.films:
             self.loss.check(film)
 
@@ -183,6 +216,37 @@ class FilmsLoss(PictureLoss):
         leading = pictures.ndim - 3
         return torch.cat([part.flatten(leading) for part in parts], dim=-1)
 
+    def observe(
+        self, scene: Scene, states: FilmStates, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
+    ) -> torch.Tensor:
+        """What is read from the rendered frames, whitened (``Loss.observe``)."""
+        return self._weighed(super().observe(scene, states, values, frames))
+
+    def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
+        """What is read from the target's frames, whitened (``Loss.of_target``)."""
+        return self._weighed(super().of_target(scene, video, frames))
+
+    def floor(self, pictures: torch.Tensor) -> float:
+        """What rounding pictures to eight bits does to what is read from them, whitened (``Loss.floor``)."""
+        return super().floor(pictures) * (1.0 if self.whitening is None else self.whitening.gain)
+
+    def whitened(
+        self, scene: Scene, states: FilmStates, values: Mapping[str, torch.Tensor], frames: Sequence[int], *, seed: int = 0
+    ) -> FilmsLoss | None:
+        """What is read of every film weighed by itself (``Loss.whitened``)."""
+        parts = []
+        for k, (film, motion) in enumerate(zip(scene.films, scene.motions_of(states), strict=True)):
+            single = self.loss.whitened(film, motion, scene.values_of(k, values), frames, seed=seed)
+            if single is None or single.whitening is None:
+                return None
+            parts.append(single.whitening)
+        weighed = copy(self)
+        weighed.whitening = FilmsWhitening(tuple(parts))
+        return weighed
+
+    def _weighed(self, outputs: torch.Tensor) -> torch.Tensor:
+        return outputs if self.whitening is None else self.whitening(outputs)
+
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """The loss's, of every film by itself (``Loss.blocks``)."""
         share = int(np.prod(shape)) // len(self._widths)
@@ -194,7 +258,8 @@ class FilmsLoss(PictureLoss):
 
     def to_json(self) -> dict[str, Any]:
         """The loss, and the films' widths (``Loss.to_json``)."""
-        return self.loss.to_json() | {"films": self._widths}
+        weighed = {} if self.whitening is None else {"whitening_looks": self.whitening.looks}
+        return self.loss.to_json() | {"films": self._widths} | weighed
 
 
 def films_loss(loss: Loss) -> Loss:

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from risp_torch import Camera, OptimiseSettings, PixelLoss, RispLoss, Scene, UserError, invert, write_frames, write_video
+from risp_torch import (
+    Camera,
+    Loss,
+    OptimiseSettings,
+    PictureLoss,
+    PixelLoss,
+    RispLoss,
+    Scene,
+    States,
+    UserError,
+    invert,
+    write_frames,
+    write_video,
+)
 from risp_torch.inversion import Comparison, Unknowns
 from risp_torch.inversion.films import Films, films_loss, for_every_film
 from risp_torch.inversion.found import use_found
+from risp_torch.inversion.losses.whitening import Whitening
 from tests.reference.small_scenes import make_scene
 
 Risp = Callable[..., tuple[int, str, str]]
@@ -99,6 +114,37 @@ def test_what_a_network_reads_of_each_film(scene: Scene) -> None:
     comparison = Comparison.of(films, loss, target)
     assert comparison.target.shape == (5, 6) and sorted(comparison.blocks) == list(range(6)) and loss.rough and loss.lasting
     torch.testing.assert_close(comparison.target[:, 3:], target[:, :, 16:].mean(dim=(1, 2)))
+
+
+def test_readings_of_each_film_are_whitened_by_themselves(scene: Scene) -> None:
+    """The looks of the second film's motion say how its readings err; together they stand side by side."""
+
+    class Read(PictureLoss):
+        kind = "read"
+
+        def read(self, pictures: torch.Tensor) -> torch.Tensor:
+            return pictures.mean(dim=(-3, -2))
+
+        def whitened(self, scene: Scene, states: States, values: dict, frames: tuple[int, ...], *, seed: int = 0) -> Loss:
+            looks = torch.stack([(1 + k) * self.observe(scene, states, values, frames)[0] for k in range(4)])
+            weighed = copy(self)
+            weighed.whitening = Whitening.of(looks)
+            return weighed
+
+        def blocks(self, shape: tuple[int, ...], size: tuple[int, int]) -> np.ndarray:
+            return np.arange(int(np.prod(shape)))
+
+        def to_json(self) -> dict:
+            return {}
+
+    targets = [film_of(scene, block_velocity=speed) for speed in SPEEDS]
+    films = Films(scene, 2, per_film=[VELOCITY])
+    values = {f"{VELOCITY}@{k + 1}": torch.tensor([speed]) for k, speed in enumerate(SPEEDS)}
+    together = Comparison.of(films, films_loss(Read()), torch.cat(targets, dim=2)).whitened(films, values)
+    for k, (target, speed) in enumerate(zip(targets, SPEEDS, strict=True)):
+        single = Comparison.of(scene, Read(), target).whitened(scene, {VELOCITY: torch.tensor([speed])})
+        torch.testing.assert_close(together.target[:, 3 * k : 3 * k + 3], single.target, rtol=1e-4, atol=1e-4)
+    assert float(together.losses(films, values, worlds=1)) < 1e-6 < float(together.losses(films, {}, worlds=1))
 
 
 def test_two_films_tell_what_one_does_not(scene: Scene, tmp_path: Path) -> None:
