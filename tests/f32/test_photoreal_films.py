@@ -49,7 +49,7 @@ def test_a_film_resumes_frame_by_frame(risp: Risp, tmp_path: Path) -> None:
     run = tmp_path / "run"
     names = [f"{k:05d}.png" for k in range(5)]
     assert sorted(path.name for path in (run / "frames").iterdir()) == [*names, "video.json"]
-    assert sorted(path.name for path in (run / "masks" / "block").iterdir()) == names
+    assert sorted(path.name for path in (run / "masks" / "block").iterdir()) == [*names, "video.json"]
     assert read_video(run / "frames", fps=200, size=(16, 16)).shape == (5, 16, 16, 3) == read_video(run / "video.mp4").shape
     assert Image.open(run / "masks" / "block" / names[0]).mode == "L"
     look = Appearance.from_json((run / "appearance.json").read_text())
