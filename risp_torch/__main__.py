@@ -101,6 +101,12 @@ def _run(options: argparse.Namespace) -> int:
         sentence = f"{error.filename} cannot be used ({error.strerror}): check the path"
         print(f"risp {options.command}: error: {sentence}", file=sys.stderr)
         return 2
+    except (MemoryError, RuntimeError) as error:
+        # Torch has no type of its own for it.
+        if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
+            raise
+        print(f"risp {options.command}: error: it does not fit into memory: take less of it at a time", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print(f"risp {options.command}: stopped; the same command with the same --out goes on where it was", file=sys.stderr)
         return 130

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
 from risp_torch import memory
+from risp_torch.__main__ import _run
 from ti_sim.base.errors import UserError
 
 
@@ -39,3 +43,9 @@ def test_the_tightest_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert memory.available_bytes() == 1000 - 100 + 7
     system(current="2000\n")
     assert memory.available_bytes() == 0
+
+
+@pytest.mark.parametrize("allocate", [lambda: np.zeros(10**17), lambda: torch.zeros(10**16)])
+def test_a_command_that_runs_out_of_memory_says_so(capsys: pytest.CaptureFixture[str], allocate: object) -> None:
+    assert _run(SimpleNamespace(command="simulate", run=lambda options: allocate())) == 2
+    assert capsys.readouterr().err == "risp simulate: error: it does not fit into memory: take less of it at a time\n"
