@@ -192,6 +192,75 @@ def test_our_kernels_say_where_an_error_is_and_leave_taichi_as_it_was(tmp_path: 
     assert "wrong.py\", line 6, in wrong" in out and "missing" in out and out.endswith("True")
 
 
+KERNELS = """import threading
+from ti_sim.base.runtime import compiled_briefly, compiled_plainly, ti
+source = "@ti.kernel\\ndef k{0}(x: ti.types.ndarray()):\\n" + "    for i in x:\\n        x[i] = x[i] * {0} + i\\n" * 8
+kernels = []
+for number in range(12):
+    path = f"{folder}/kernel_{number}.py"
+    with open(path, "w") as file:
+        file.write("from ti_sim.base.runtime import ti\\n" + source.format(number))
+    kernels.append(getattr(__import__(f"kernel_{number}"), f"k{number}"))
+"""
+
+
+def with_kernels(folder: Path, program: str) -> str:
+    """A program that begins with twelve kernels of its own."""
+    return f"import sys; folder = {str(folder)!r}; sys.path.insert(0, folder)\n{KERNELS}{program}"
+
+
+def test_threads_may_start_and_compile_at_once(tmp_path: Path) -> None:
+    """Whatever a thread leaves out of its compilation, the settings of the program are what they were."""
+    out = printed(with_kernels(tmp_path, """
+import numpy as np
+failures, barrier = [], threading.Barrier(3)
+def work(first, light):
+    try:
+        barrier.wait()
+        for kernel in kernels[first::3]:
+            light(lambda: kernel(np.zeros(4, np.float32)))()
+    except Exception as error:
+        failures.append(repr(error))
+lights = (compiled_briefly, compiled_plainly, compiled_briefly)
+threads = [threading.Thread(target=work, args=(n, light)) for n, light in enumerate(lights)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+config = ti.lang.impl.current_cfg()
+print(failures, config.cfg_optimization, config.advanced_optimization, config.opt_level)
+"""))  # fmt: skip
+    assert out == "[] True True 1"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_after_the_start_is_refused_and_one_before_it_is_not(tmp_path: Path) -> None:
+    out = printed(with_kernels(tmp_path, """
+import os, numpy as np, warnings
+from ti_sim import UserError, start
+warnings.simplefilter("ignore")
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            print("went well", flush=True)
+        except UserError as error:
+            print(error, flush=True)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+def launch():
+    start(device="cpu")
+    kernels[0](np.zeros(4, np.float32))
+child(launch)
+launch()
+child(launch)
+child(lambda: kernels[0](np.zeros(4, np.float32)))
+child(lambda: kernels[1](np.zeros(4, np.float32)))
+"""))  # fmt: skip
+    first, *others = out.splitlines()
+    assert first == "went well" and len(others) == 3
+    assert all("forked" in line and "DataLoader(multiprocessing_context='spawn')" in line for line in others)
+
+
 # -- who imports whom -----------------------------------------------------------------------------------------------------
 
 

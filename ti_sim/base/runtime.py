@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ os.environ.setdefault("HOME", str(home_folder()))  # without it, taichi ends the
 
 import taichi as ti  # noqa: E402  (the banner is switched off first)
 
+from ti_sim.base.compilation import compile_one_at_a_time, compiling, refuse_launches, without  # noqa: E402
 from ti_sim.base.frontend import pass_importer_by, read_sources_once  # noqa: E402
 from ti_sim.base.launch_arguments import hand_over_plainly  # noqa: E402
 
@@ -36,6 +37,7 @@ R = TypeVar("R")
 pass_importer_by(ti.lang.kernel_impl)
 read_sources_once(ti.lang.kernel_impl)
 hand_over_plainly(ti.lang.kernel_impl)
+compile_one_at_a_time(ti.lang.kernel_impl, ti.lang.ast.ast_transformer_utils.ASTTransformerContext)
 
 _PRECISIONS = ("f32", "f64")
 _DEVICES = ("auto", "cpu", "cuda")
@@ -62,6 +64,12 @@ class Runtime:
 
 
 _runtime: Runtime | None = None
+_forked = False
+_FORKED = (
+    "this process was forked from one in which the runtime had started, whose threads do not live here: start processes by "
+    "multiprocessing's 'spawn' (as DataLoader(multiprocessing_context='spawn') does), or fork before the first simulation or "
+    "picture"
+)
 
 
 def start(*, device: str = "auto", precision: str = "f32", threads: int | None = None) -> Runtime:
@@ -82,9 +90,10 @@ def start(*, device: str = "auto", precision: str = "f32", threads: int | None =
         raise UserError(f"device {device!r} is unknown: choose one of {', '.join(_DEVICES)}")
     if precision not in _PRECISIONS:
         raise UserError(f"precision {precision!r} is unknown: choose one of {', '.join(_PRECISIONS)}")
-    running = _running()
-    if running is None:
-        return _initialise(device, precision, threads)
+    with compiling:  # threads that start together
+        running = _running()
+        if running is None:
+            return _initialise(device, precision, threads)
     if running.precision != precision or device not in ("auto", running.device):
         raise UserError(
             f"the runtime already runs on {running.device} in {running.precision}, and {device} in {precision} was asked for: "
@@ -104,6 +113,8 @@ def require() -> Runtime:
 def _running() -> Runtime | None:
     """The current runtime: ours, or one that the user started with ``ti.init`` (adopted after a check)."""
     global _runtime
+    if _forked:
+        raise UserError(_FORKED)
     if ti.lang.impl.get_runtime().prog is None:
         _runtime = None
     elif _runtime is None:
@@ -144,12 +155,26 @@ def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
             offline_cache_file_path=str(cache),
             **options,
         )
+    ti.lang.impl.get_runtime().materialize()  # by the thread that started it; the first kernel may be another thread's
     # Taichi writes its cache of kernels when it ends, which the interpreter's end does not bring about while an autograd graph is
     # alive.
     atexit.unregister(ti.reset)
     atexit.register(ti.reset)
     _runtime = Runtime(device="cuda" if on_cuda else "cpu", precision=precision, adopted=False)
     return _runtime
+
+
+def _after_fork() -> None:
+    """In a child process: the runtime's threads stayed in the parent, and a launch would wait for them for ever."""
+    global _forked
+    if ti.lang.impl.get_runtime().prog is not None:
+        _forked = True
+        atexit.unregister(ti.reset)
+        refuse_launches(ti.lang.kernel_impl, _FORKED)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _cuda_answers() -> bool:
@@ -188,30 +213,12 @@ def compiled_plainly(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _compiled_without(function: Callable[P, R], passes: tuple[str, ...]) -> Callable[P, R]:
-    """``function`` with these passes of the compiler switched off, and brief places in its errors, while it runs."""
+    """``function`` whose kernels are compiled without these passes, and with brief places in their errors."""
 
     @wraps(function)
     def light(*args: P.args, **kwargs: P.kwargs) -> R:
         require()
-        config, context = ti.lang.impl.current_cfg(), ti.lang.ast.ast_transformer_utils.ASTTransformerContext
-        before, place = [getattr(config, name) for name in passes], context.get_pos_info
-        for name in passes:
-            setattr(config, name, False)
-        context.get_pos_info = _brief_place
-        try:
+        with without(passes):
             return function(*args, **kwargs)
-        finally:
-            for name, value in zip(passes, before, strict=True):
-                setattr(config, name, value)
-            context.get_pos_info = place
 
     return light
-
-
-def _brief_place(context: Any, node: Any) -> str:
-    """Where a node of a kernel's source is, for Taichi's errors.
-
-    Taichi's own ``get_pos_info`` wraps and underlines the source lines of every node, whether an error comes or not: a third of
-    what a kernel costs that is in the cache.
-    """
-    return f'File "{context.file}", line {node.lineno + context.lineno_offset}, in {context.func.func.__name__}:\n'

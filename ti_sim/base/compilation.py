@@ -1,0 +1,89 @@
+"""Compiling kernels: one at a time whatever threads ask for it, with the passes of the compiler that the asking function wants.
+
+Taichi's front end keeps what it compiles in global state, and the passes are settings of the whole program: both are touched only
+under one lock. It reaches into ``taichi.lang.kernel_impl``, as of the Taichi release in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from ti_sim.base.errors import UserError
+
+compiling = threading.RLock()
+
+
+class _Left(threading.local):
+    passes: tuple[str, ...] = ()  # of this thread
+
+
+_left = _Left()
+
+
+@contextmanager
+def without(passes: tuple[str, ...]) -> Iterator[None]:
+    """Kernels that this thread compiles meanwhile are compiled without these passes, besides those that are left out already."""
+    before = _left.passes
+    _left.passes = before + passes
+    try:
+        yield
+    finally:
+        _left.passes = before
+
+
+def compile_one_at_a_time(kernel_impl: ModuleType, context: type) -> None:
+    """Make kernels compile under the lock, wholly, at their first use with arguments of some kind.
+
+    Args:
+        kernel_impl: ``taichi.lang.kernel_impl``, which is changed.
+        context: ``ASTTransformerContext``, whose places in errors are brief for kernels that leave out passes.
+    """
+    usual, impl = kernel_impl.Kernel.materialize, kernel_impl.impl
+
+    def materialize(kernel: Any, key: Any = None, args: Any = None, arg_features: Any = None) -> None:
+        key = (kernel.func, 0, kernel.autodiff_mode) if key is None else key
+        with compiling:
+            kernel.runtime.materialize()
+            if key in kernel.compiled_kernels:
+                return
+            config, place = impl.current_cfg(), context.get_pos_info
+            before = {name: getattr(config, name) for name in _left.passes}
+            try:
+                for name in before:
+                    setattr(config, name, False)
+                if before:
+                    context.get_pos_info = _brief_place
+                usual(kernel, key, args, arg_features)
+                program = impl.get_runtime().prog
+                try:
+                    program.compile_kernel(config, program.get_device_caps(), kernel.compiled_kernels[key])
+                except Exception as error:
+                    raise kernel_impl.handle_exception_from_cpp(error) from None
+            finally:
+                context.get_pos_info = place
+                for name, value in before.items():
+                    setattr(config, name, value)
+
+    kernel_impl.Kernel.materialize = materialize
+
+
+def refuse_launches(kernel_impl: ModuleType, message: str) -> None:
+    """Make every launch of a kernel raise a UserError with a message."""
+
+    def refused(*_args: Any, **_options: Any) -> None:
+        raise UserError(message)
+
+    kernel_impl.Kernel.__call__ = kernel_impl.Kernel.materialize = refused
+
+
+def _brief_place(context: Any, node: Any) -> str:
+    """Where a node of a kernel's source is, for Taichi's errors.
+
+    Taichi's own ``get_pos_info`` wraps and underlines the source lines of every node, whether an error comes or not: a third of
+    what a kernel costs that is in the cache.
+    """
+    return f'File "{context.file}", line {node.lineno + context.lineno_offset}, in {context.func.func.__name__}:\n'
