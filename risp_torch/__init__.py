@@ -2,6 +2,8 @@
 
 import os
 
+import risp_torch.signals  # noqa: F401  (first of all: from here on Ctrl-C ends the command line with a sentence)
+
 # Before torch comes: its threads sleep while they wait. Spinning, those of two processes on the same cores keep each other from
 # working, and a small network takes twenty times as long.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NoReturn
 
 from risp_torch import __version__
 from risp_torch.atomic import PLACE_ERRORS
+from risp_torch.run_folder import FinishedError
+from risp_torch.signals import Terminated, terminable
 from risp_torch.suggest import near_names
 from ti_sim.base.errors import DivergenceError, UserError
 
@@ -67,12 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: of the command line, sys.argv by default.
 
     Returns:
-        Exit status: 0 when all went well, 1 for a check that failed, 2 for wrong input, 3 for a simulation that diverged, 141
-        where nobody reads the output any more.
+        Exit status: 0 when all went well or a finished run is given again, 1 for a check that failed, 2 for wrong input, 3 for a
+        simulation that diverged, 130 after Ctrl-C, 141 where nobody reads the output any more, 143 after SIGTERM.
     """
     try:
         try:
-            return _run(_parsed(arguments))
+            with terminable(), warnings.catch_warnings():
+                return _run(_parsed(arguments))
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
@@ -87,8 +92,12 @@ def _run(options: argparse.Namespace) -> int:
         from risp_torch.training.ranks import take_own_gpu
 
         take_own_gpu()
+    warnings.showwarning = partial(_warn, options.command)
     try:
         return options.run(options)
+    except FinishedError as error:
+        print(f"risp {options.command}: {error}")
+        return 0
     except DivergenceError as error:
         print(f"risp {options.command}: {error}", file=sys.stderr)
         return 3
@@ -107,9 +116,20 @@ def _run(options: argparse.Namespace) -> int:
             raise
         print(f"risp {options.command}: error: it does not fit into memory: take less of it at a time", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"risp {options.command}: stopped; the same command with the same --out goes on where it was", file=sys.stderr)
-        return 130
+    except SystemExit as stop:
+        fault = f"the scene's file ends the program (sys.exit({stop.code})): take that out of it"
+        print(f"risp {options.command}: error: {fault}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as stop:
+        out = getattr(options, "out", None)
+        again = f"; the same command with --out {out} goes on where it was" if out and options.goes_on(options) else ""
+        print(f"risp {options.command}: stopped{again}", file=sys.stderr)
+        return 143 if isinstance(stop, Terminated) else 130
+
+
+def _warn(command: str, message: Warning | str, *place: object) -> None:
+    """Show a warning as the other sentences of a command, without the line of source that it comes from."""
+    print(f"risp {command}: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ti_sim.base.errors import UserError
 
-__all__ = ["PLACE_ERRORS", "DiskFullError", "remove_leftovers", "replacing", "write_text"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "PLACE_ERRORS", "DiskFullError", "clear_leftovers", "is_running", "remove_leftovers", "replacing", "write_tensors",
+    "write_text",
+]  # fmt: skip
 
 # A path leads nowhere, or to where nothing can be written or read.
 PLACE_ERRORS = (
@@ -65,16 +73,45 @@ def write_text(path: Path | str, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def write_tensors(path: Path | str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
+    """Write a safetensors file, whole or not at all.
+
+    Args:
+        path: of the file.
+        tensors: of any device; no two may share memory.
+        metadata: texts.
+
+    Raises:
+        UserError: the place cannot be written to (``DiskFullError`` for want of room).
+    """
+    from safetensors.torch import save
+
+    content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, metadata=dict(metadata))
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)  # and not by safetensors, whose errors do not tell a full disk from others
+
+
 def remove_leftovers(path: Path | str) -> None:
     """Take away what killed processes have left of their attempts to write ``path``; those of running processes stay."""
     path = Path(path)
-    for temporary in path.parent.glob(f".{path.name}.*.tmp"):
-        process = temporary.name.removeprefix(f".{path.name}.").removesuffix(".tmp")
-        if process.isdecimal() and (int(process) == os.getpid() or not _runs(int(process))):
-            _remove(temporary)
+    for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        _remove_leftover(temporary)
 
 
-def _runs(process: int) -> bool:
+def clear_leftovers(folder: Path | str) -> None:
+    """Take away what killed processes have left of any file in a folder and those below it."""
+    for temporary in sorted(Path(folder).glob("**/.*.tmp")):
+        _remove_leftover(temporary)
+
+
+def _remove_leftover(temporary: Path) -> None:
+    process = temporary.suffixes[-2].removeprefix(".") if len(temporary.suffixes) > 1 else ""
+    if process.isdecimal() and (int(process) == os.getpid() or not is_running(int(process))):
+        _remove(temporary)
+
+
+def is_running(process: int) -> bool:
+    """Whether there is a process of this number."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

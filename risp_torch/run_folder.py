@@ -1,7 +1,7 @@
 """The folder of one run: its settings, its checkpoint, its result. Every file in it is whole or absent.
 
 ``settings.json`` is what was asked for, ``checkpoint.safetensors`` is where a killed run goes on, and ``result.json``
-says that the run has ended.
+says that the run has ended. One process at a time works in it.
 """
 
 from __future__ import annotations
@@ -13,25 +13,33 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
+from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from risp_torch.atomic import replacing, write_text
+from risp_torch.atomic import clear_leftovers, write_tensors, write_text
+from risp_torch.folder_lock import FolderLock, lock_folder
 from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "RESULT_SCHEMA", "RunFolder", "default_run_path", "first_difference", "inversion_result", "plain", "program_version",
+    "RESULT_SCHEMA", "FinishedError", "RunFolder", "default_run_path", "first_difference", "inversion_result", "plain",
+    "program_version",
 ]  # fmt: skip
 
 RESULT_SCHEMA = 1
 _SETTINGS, _RESULT, _CHECKPOINT = "settings.json", "result.json", "checkpoint.safetensors"
-_METADATA_KEY = "json"
+_METADATA_KEY, _RUN_KEY, _DIGEST_KEY = "json", "run", "sha256"
+_WRITTEN = {".csv", ".json", ".mp4", ".npz", ".png", ".safetensors", ".svg"}  # kinds of files that runs write
+
+
+class FinishedError(UserError):
+    """The folder holds the very run that was asked for, and it is finished: nothing is left to do (exit status 0)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,20 +53,23 @@ class RunFolder:
 
     path: Path
     settings: dict[str, Any]
+    _lock: FolderLock | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @classmethod
-    def create(cls, path: Path | str, settings: Mapping[str, Any]) -> RunFolder:
-        """Start a run in ``path``.
+    def create(cls, path: Path | str, settings: Mapping[str, Any], *, shared: bool = False) -> RunFolder:
+        """Start a run in ``path``, which other processes are kept out of while the result lives.
 
         Args:
             path: the folder; made when it does not exist.
             settings: everything that decides the run's outcome, in values that JSON can hold (numpy and torch too).
+            shared: whether other processes that say so may work in it, too.
 
         Raises:
-            UserError: the folder holds a run, finished or begun, or cannot be written.
+            FinishedError: the folder holds this run, finished.
+            UserError: the folder holds another run, an unfinished one, or files that are no run's; another process works in it;
+                or it cannot be written.
         """
-        folder = cls(path=Path(path), settings=plain(settings))
-        folder._refuse_finished()
+        folder = cls._locked(path, settings, shared=shared)
         if (folder.path / _CHECKPOINT).is_file():
             raise UserError(
                 f"{folder.path} holds an unfinished run that can be resumed ({_CHECKPOINT}): "
@@ -68,20 +79,21 @@ class RunFolder:
         return folder
 
     @classmethod
-    def open_or_create(cls, path: Path | str, settings: Mapping[str, Any]) -> RunFolder:
+    def open_or_create(cls, path: Path | str, settings: Mapping[str, Any], *, shared: bool = False) -> RunFolder:
         """Go on with the unfinished run in ``path``, or start one when there is none.
 
         Args:
             path: the folder.
             settings: as in ``create``; they must be those of the run that is there.
+            shared: as in ``create``.
 
         Raises:
-            UserError: the run there is finished, or has other settings (the first that differs is named).
+            FinishedError: the run there is finished.
+            UserError: it has other settings (the first that differs is named), or as ``create``.
         """
-        folder = cls(path=Path(path), settings=plain(settings))
-        folder._refuse_finished()
+        folder = cls._locked(path, settings, shared=shared)
         if not (folder.path / _SETTINGS).is_file():
-            return cls.create(path, settings)
+            return cls.create(path, settings, shared=shared)
         difference = first_difference(_read_json(folder.path / _SETTINGS), folder.settings)
         if difference is not None:
             raise UserError(
@@ -131,18 +143,17 @@ class RunFolder:
         Raises:
             UserError: the folder cannot be written.
         """
-        from safetensors.torch import save_file
-
         # safetensors refuses tensors that share memory or have gaps, so each is copied out.
         separate = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-        with replacing(self.path / _CHECKPOINT) as temporary:
-            save_file(separate, temporary, metadata={_METADATA_KEY: json.dumps(plain(metadata, keep_nan=True))})
+        text = json.dumps(plain(metadata, keep_nan=True))
+        texts = {_METADATA_KEY: text, _RUN_KEY: self._run_digest(), _DIGEST_KEY: _digest(separate, text)}
+        write_tensors(self.path / _CHECKPOINT, separate, texts)
 
     def load_checkpoint(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
         """Load the last checkpoint: (tensors on the CPU, metadata), or None when there is none.
 
         Raises:
-            UserError: the file is damaged.
+            UserError: the file is not as it was written, or is that of another run.
         """
         from safetensors import SafetensorError, safe_open
 
@@ -151,18 +162,50 @@ class RunFolder:
             return None
         try:
             with safe_open(path, framework="pt", device="cpu") as file:
+                texts = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}
-                return tensors, json.loads((file.metadata() or {})[_METADATA_KEY])
+            whole = texts[_DIGEST_KEY] == _digest(tensors, texts[_METADATA_KEY])
+            own, content = texts[_RUN_KEY] == self._run_digest(), json.loads(texts[_METADATA_KEY])
         except (SafetensorError, OSError, ValueError, KeyError) as error:
             raise UserError(f"checkpoint {path} is damaged: remove it to start the run again") from error
+        if not whole:
+            raise UserError(f"checkpoint {path} is not as it was written: remove it to start the run again")
+        if not own:
+            raise UserError(f"checkpoint {path} is that of another run: remove it to start this run")
+        return tensors, content
+
+    @classmethod
+    def _locked(cls, path: Path | str, settings: Mapping[str, Any], *, shared: bool) -> RunFolder:
+        """The folder, locked, without what killed processes have left in it (errors: ``create``)."""
+        path = Path(path)
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{path} is a file: choose a folder for the run")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{path} cannot be made ({error.strerror}): choose another folder") from error
+        folder = cls(path=path, settings=plain(settings), _lock=lock_folder(path, shared=shared))
+        folder._refuse_finished()
+        foreign = sorted(file.name for file in path.iterdir() if file.suffix in _WRITTEN and not file.name.startswith("."))
+        if foreign and not (path / _SETTINGS).is_file():
+            raise UserError(f"{path} holds files that are no run's ({', '.join(foreign[:3])}): choose a new or an empty folder")
+        clear_leftovers(path)
+        return folder
 
     def _refuse_finished(self) -> None:
-        if self.path.exists() and not self.path.is_dir():
-            raise UserError(f"{self.path} is a file: choose a folder for the run")
-        if self.finished:
-            raise UserError(
-                f"{self.path} already holds a finished run ({_RESULT}): choose another folder, or remove this one"
-            )
+        if not self.finished:
+            return
+        there = _read_json(self.path / _SETTINGS) if (self.path / _SETTINGS).is_file() else {}
+        difference = first_difference(there, self.settings)
+        if difference is None:
+            raise FinishedError(f"{self.path} holds this run, already finished: nothing is left to do")
+        raise UserError(
+            f"{self.path} already holds a finished run ({_RESULT}) of other settings ({difference}): choose another folder, or "
+            "remove this one"
+        )
+
+    def _run_digest(self) -> str:
+        return sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
 
 
 def inversion_result(
@@ -260,6 +303,17 @@ def plain(value: Any, *, keep_nan: bool = False) -> Any:
     if hasattr(value, "tolist"):  # numpy arrays and scalars, torch tensors
         return plain(value.tolist(), keep_nan=keep_nan)
     raise TypeError(f"{type(value).__name__} {value!r} cannot be written as JSON")
+
+
+def _digest(tensors: Mapping[str, torch.Tensor], text: str) -> str:
+    """SHA-256 of a text and of tensors: names, types, shapes and bytes."""
+    import torch
+
+    checksum = sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        checksum.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        checksum.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+    return checksum.hexdigest()
 
 
 def _to_json(value: Any) -> str:

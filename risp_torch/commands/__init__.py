@@ -1,4 +1,8 @@
-"""The commands of ``risp``, one module each with ``run(options) -> int`` and, for its options, ``add_arguments(parser)``."""
+"""The commands of ``risp``, one module each with ``run(options) -> int`` and, for its options, ``add_arguments(parser)``.
+
+A command whose killed runs go on when they are given again has ``goes_on(options) -> bool``, and puts the folder of its run into
+``options.out`` before it begins.
+"""
 
 from __future__ import annotations
 
@@ -14,4 +18,4 @@ def add_command(name: str, subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(name, help=summary, description=summary)
     if hasattr(module, "add_arguments"):  # a command without options has none to add
         module.add_arguments(parser)
-    parser.set_defaults(run=module.run)
+    parser.set_defaults(run=module.run, goes_on=getattr(module, "goes_on", lambda options: False))

@@ -35,10 +35,11 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.run_folder import default_run_path
 
     scene = _scene(options)
+    options.out = options.out or default_run_path("control", scene.name)
     result = control(
         scene, load_control(options.scene, scene), objective=options.objective, seed=options.seed, goal=options.goal,
         target=options.target, iterations=options.iterations, feedback=options.feedback, network=options.network,
-        every=options.every, out=options.out or default_run_path("control", scene.name),
+        every=options.every, out=options.out,
     )  # fmt: skip
     history = result.search.history
     print(f"{scene.name}: {result.note}, objective {result.objective}")
@@ -48,6 +49,11 @@ def run(options: argparse.Namespace) -> int:
         print(f"{name}: {shown}, loss {history.losses[entry]:.4e}")
     print(f"written: {result.folder} ({result.seconds:.1f} s, {min(history.seconds):.2f} s an iteration)")
     return 0
+
+
+def goes_on(options: argparse.Namespace) -> bool:
+    """A killed run goes on where it was."""
+    return True
 
 
 def _scene(options: argparse.Namespace) -> Any:

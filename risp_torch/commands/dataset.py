@@ -40,6 +40,11 @@ def run(options: argparse.Namespace) -> int:
     return _generate(options)
 
 
+def goes_on(options: argparse.Namespace) -> bool:
+    """A killed run goes on where it was."""
+    return True
+
+
 def _check(folder: str) -> int:
     from risp_torch.dataset import problems
 

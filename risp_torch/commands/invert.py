@@ -81,6 +81,7 @@ def run(options: argparse.Namespace) -> int:
     check_loss_options(options, target_needed=True)
     bounds = dict(bounds_of(text) for text in options.bounds)
     scene = make_compared_scene(options)
+    options.out = options.out or default_run_path("invert", scene.name)
     loss = make_loss(options, scene)
     psi = _psi(options, scene) if "psi" in options.unknown else None
     scene, video = _films(options, scene)
@@ -88,9 +89,7 @@ def run(options: argparse.Namespace) -> int:
         scene, video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
         refine=options.refine, linearise_up_to=options.linearise_up_to, loss=loss,
         sampling=options.sampling, bounds=bounds, smooth=dict(_weight(text) for text in options.smooth),
-        psi=psi,
-        out=options.out or default_run_path("invert", scene.name),
-        settings=_search(options, rough=loss.rough), warm_start=_warm_start(options),
+        psi=psi, out=options.out, settings=_search(options, rough=loss.rough), warm_start=_warm_start(options),
     )  # fmt: skip
     print_inversion(result)
     return 0
@@ -115,6 +114,12 @@ def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
     for name, value in settings_of_films(options).items():
         films.set(name, value)
     return films, videos
+
+
+def goes_on(options: argparse.Namespace) -> bool:
+    """Whether a killed run goes on where it was: gradient steps of a batch do; wide steps and L-BFGS begin again."""
+    wide = options.search or ("wide" if options.loss in ("risp", "perceptual") else "gradient")
+    return wide == "gradient" and options.optimizer != "lbfgs"
 
 
 def _search(options: argparse.Namespace, *, rough: bool) -> Any:

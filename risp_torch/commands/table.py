@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from risp_torch.commands.options import whole_number
 from risp_torch.tables.plan import ABLATIONS, METHODS, SCENES, TABLES
 from risp_torch.tables.presets import PRESETS
+from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
     from risp_torch.tables.plan import TablePlan
@@ -55,6 +56,9 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.tables.units import planned
     from risp_torch.tables.work import keep_settings, work
 
+    for place in (options.out, options.results):
+        if place is not None and Path(place).exists() and not Path(place).is_dir():
+            raise UserError(f"{place} is a file: give a folder for the pages")
     preset = table_preset(options.preset, seed=options.seed)
     if options.paper_search is not None:
         preset = replace(preset, paper_search=options.paper_search)
@@ -74,6 +78,11 @@ def run(options: argparse.Namespace) -> int:
     if rank == 0:
         _write_pages(plan, [Path(place) for place in (options.out, options.results) if place is not None])
     return status
+
+
+def goes_on(options: argparse.Namespace) -> bool:
+    """A killed run goes on where it was."""
+    return True
 
 
 def _processes(device: str, ranks: int) -> int:

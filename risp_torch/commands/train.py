@@ -67,12 +67,18 @@ def run(options: argparse.Namespace) -> int:
         resize_pictures(scene, size or DEFAULT_SIZE)
         source = _rendered(options, scene, task, size or DEFAULT_SIZE)
     device = "cuda" if options.device != "cpu" and torch.cuda.is_available() else "cpu"
-    path = train(scene, task, source, settings, out=options.out or default_run_path("train", scene.name), device=device)
+    options.out = options.out or default_run_path("train", scene.name)
+    path = train(scene, task, source, settings, out=options.out, device=device)
     network, _ = load_network(path)
     kind = "no gradient loss" if not settings.weighted else f"gamma {settings.gamma:g}"
     print(f"trained with {kind}: {path} ({parameter_count(network)} numbers, {path.stat().st_size / 1e6:.1f} MB)")
     print(f"look at {path.parent}/predictions.png and training.png; tensorboard --logdir {path.parent}/tensorboard")
     return 0
+
+
+def goes_on(options: argparse.Namespace) -> bool:
+    """A killed run goes on where it was."""
+    return True
 
 
 def _check(options: argparse.Namespace) -> None:

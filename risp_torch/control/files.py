@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.nn import Module
 
-from risp_torch.atomic import replacing
+from risp_torch.atomic import write_tensors
 from ti_sim.base.errors import UserError
 
 _KEY = "risp_policy"
@@ -26,11 +26,8 @@ def save_policy(path: Path | str, policy: Module, record: Mapping[str, Any]) -> 
     Raises:
         UserError: the file cannot be written.
     """
-    from safetensors.torch import save_file
-
     weights = {name: value.detach().cpu().clone().contiguous() for name, value in policy.state_dict().items()}
-    with replacing(path) as temporary:
-        save_file(weights, temporary, metadata={_KEY: json.dumps(dict(record))})
+    write_tensors(path, weights, {_KEY: json.dumps(dict(record))})
 
 
 def load_policy(path: Path | str, policy: Module) -> None:

@@ -92,7 +92,8 @@ def generate(
             f"{ranks} processes share {settings.shards} shards: start at most as many processes, or put fewer pictures into a "
             "shard (--shard-images)"
         )
-    RunFolder.open_or_create(folder, plan.to_json())
+    run = RunFolder.open_or_create(folder, plan.to_json(), shared=ranks > 1)  # locked until this function ends
+    folder = run.path
     if (folder / MANIFEST).is_file():
         read_manifest(folder)  # a damaged one is an error, not a reason to write another
     missing = [shard for shard in range(settings.shards) if not _is_whole(folder, plan, shard)]

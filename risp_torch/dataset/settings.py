@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Seed, checked
 
 EACH = "each"
 _STATES, _OWN_APPEARANCE, _SHARED_APPEARANCE = 0, 1, 2  # what a random generator draws
 
 
+@checked
 @dataclass(frozen=True)
 class DatasetSettings:
     """How many pictures, of how many appearances, how large, and the seed of all draws.
@@ -28,17 +30,13 @@ class DatasetSettings:
         shard_images: pictures in one file.
     """
 
-    images: int
+    images: Count
     configs: str = EACH
-    seed: int = 0
-    size: int = 64
-    shard_images: int = 128
+    seed: Seed = 0
+    size: Count = 64
+    shard_images: Count = 128
 
     def __post_init__(self) -> None:
-        for name, least in (("images", 1), ("seed", 0), ("size", 1), ("shard_images", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise UserError(f"the dataset's {name} is {value!r}: give a whole number of at least {least}")
         number = self.configs.isascii() and self.configs.isdecimal() and int(self.configs) > 0
         if self.configs != EACH and not number:
             raise UserError(f"the dataset's configs are {self.configs!r}: give a number of appearances such as 10, or each")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch.atomic import replacing
+from risp_torch.atomic import write_tensors
 from risp_torch.dataset.plan import SCHEMA, Plan
 from ti_sim.base.errors import UserError
 
@@ -68,13 +68,9 @@ def write_shard(path: Path, plan: Plan, shard: int, tensors: Mapping[str, torch.
     Raises:
         UserError: the file cannot be written (``DiskFullError`` for want of room).
     """
-    from safetensors.torch import save
-
     # One entry: the order of several would differ from process to process.
     metadata = {_METADATA_KEY: json.dumps(_metadata(plan, shard), sort_keys=True)}
-    content = save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata=metadata)
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
+    write_tensors(path, tensors, metadata)
 
 
 def open_shard(path: Path, plan: Plan, shard: int) -> Shard:

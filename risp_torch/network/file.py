@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from risp_torch.atomic import replacing
+from risp_torch.atomic import write_tensors
 from risp_torch.network.resnet import NetworkSettings, RispNetwork
 from ti_sim.base.errors import UserError
 
@@ -29,12 +29,9 @@ def save_network(path: Path | str, network: RispNetwork, record: Mapping[str, An
     Raises:
         UserError: the file cannot be written.
     """
-    from safetensors.torch import save_file
-
     content = {"schema": SCHEMA, "network": asdict(network.settings), **record}
     weights = {name: w.detach().float().cpu().clone().contiguous() for name, w in network.state_dict().items()}
-    with replacing(path) as temporary:
-        save_file(weights, temporary, metadata={_KEY: json.dumps(content)})
+    write_tensors(path, weights, {_KEY: json.dumps(content)})
 
 
 def load_network(path: Path | str, *, device: torch.device | str = "cpu") -> tuple[RispNetwork, dict[str, Any]]:

@@ -91,9 +91,9 @@ def has_function(scene: str, name: str) -> bool:
 def _find(scene: str) -> Path:
     if scene.endswith(".py") or "/" in scene:
         path = Path(scene)
-        if not path.is_file():
-            names = ", ".join(scene_names())
-            raise UserError(f"scene file {scene} does not exist: give the path of a .py file, or one of {names}")
+        if not path.is_file() or path.suffix != ".py":
+            names, fault = ", ".join(scene_names()), "is no Python file" if path.is_file() else "does not exist"
+            raise UserError(f"scene file {scene} {fault}: give the path of a .py file, or one of {names}")
         return path
     if scene not in scene_names():
         raise unknown_name_error("scene", scene, list(scene_names()))
@@ -109,7 +109,7 @@ def _load_module(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except UserError as error:
         raise UserError(f"scene file {path} does not load: {error}{_line(error, path)}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"scene file {path} does not load: {type(error).__name__}: {error}{_line(error, path)}") from error
     return module
 
@@ -129,12 +129,12 @@ def errors_of_scene_file(scene: str, function: str) -> Iterator[None]:
         yield
     except UserError as error:
         raise UserError(f"{function} of {scene}: {error}{_line(error, _find(scene))}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"{function} of {scene} failed: {reason}{_line(error, _find(scene))}") from error
 
 
-def _line(error: Exception, path: Path) -> str:
+def _line(error: BaseException, path: Path) -> str:
     """" (file, line N)": where in the scene's own file an error came from, the deepest such place; "" where that is unknown."""
     if isinstance(error, SyntaxError) and re.search(r"line \d+\)$", str(error)):
         return ""  # says so itself

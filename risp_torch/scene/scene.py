@@ -17,6 +17,7 @@ from risp_torch.scene.authoring import DeformableScene
 from risp_torch.scene.backdrop import Pattern
 from risp_torch.scene.body import add_contact, make_body
 from risp_torch.scene.description import describe
+from risp_torch.scene.escapes import without_escapes
 from risp_torch.scene.items import Array, Contact, Direction, Number, Pair, Picture, Quaternion, Surface, Vector, Wrap
 from risp_torch.scene.joints import Joint
 from risp_torch.scene.links import Link, make_link
@@ -549,13 +550,14 @@ class Scene(DeformableScene):
             adjoint: StoreAll() (default) or Checkpoint(every=k).
 
         Returns:
-            The motion; worlds that diverged are marked.
+            The motion; worlds that diverged are marked, and so are those in which something flew off (``without_escapes``).
 
         Raises:
             UserError: names or shapes do not fit. DivergenceError: every world diverged.
         """
         count = self.frames if frames is None else frames
-        return motion(self, parameters, worlds=worlds, frames=count, actions=actions, state0=state0, adjoint=adjoint)
+        states = motion(self, parameters, worlds=worlds, frames=count, actions=actions, state0=state0, adjoint=adjoint)
+        return without_escapes(self, states, parameters)
 
     def rigid_inputs(
         self, values: Values, *, frames: int | None = None, actions: torch.Tensor | None = None

@@ -14,7 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from risp_torch.atomic import write_text
+from risp_torch.atomic import is_running, write_text
 from risp_torch.run_folder import RunFolder
 from risp_torch.tables.claims import done, failed, is_claimed
 from risp_torch.tables.plan import TablePlan
@@ -28,6 +28,7 @@ _LISTED = 60  # characters of the names of units in the bar
 _WORKER = (  # its first argument says where modules are
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from risp_torch.tables.worker import main; sys.exit(main())"
 )
+_PLANS = "plan-*-of-*.json"  # of workers; the last part is the number of the process that they belong to
 _BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"  # no rate: units take seconds to half an hour
 
 
@@ -85,6 +86,7 @@ def work(plan: TablePlan, *, processes: int, rank: int = 0, progress: bool = Tru
     if rank == 0:
         note_provenance(plan.out)
     units, since = planned(plan), time.time()
+    _remove_plans(plan)
     workers = [_started(plan, f"{rank}-{number}", since, processes) for number in range(processes)]
     try:
         with tqdm(total=len(units), desc="tables", bar_format=_BAR, disable=not progress or rank > 0) as bar:
@@ -124,7 +126,7 @@ def keep_settings(plan: TablePlan) -> None:
         UserError: the folder holds results of other settings.
     """
     try:
-        RunFolder.open_or_create(plan.out, {"tables": plan.preset.deciding()})
+        RunFolder.open_or_create(plan.out, {"tables": plan.preset.deciding()}, shared=True)
     except UserError as error:
         raise UserError(f"results of other settings are not mixed: {error}") from None
 
@@ -132,6 +134,14 @@ def keep_settings(plan: TablePlan) -> None:
 def _plan_file(name: str) -> str:
     """For this process alone: another command may work on the same folder."""
     return f"plan-{name}-of-{os.getpid()}.json"
+
+
+def _remove_plans(plan: TablePlan) -> None:
+    """Take away the plan files of processes that were killed."""
+    for file in (plan.out / "logs").glob(_PLANS):
+        process = file.stem.rpartition("-of-")[2]
+        if process.isdecimal() and not is_running(int(process)):
+            file.unlink(missing_ok=True)
 
 
 def _started(plan: TablePlan, name: str, since: float, processes: int) -> subprocess.Popen[bytes]:

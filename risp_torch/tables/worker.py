@@ -65,9 +65,9 @@ def _attempt(plan: TablePlan, unit: Unit, since: float) -> bool:
         began = time.time()
         try:
             perform(plan, unit)
-        except (UserError, DivergenceError) as error:
+        except UserError as error:
             print(f"failed: {error}", flush=True)
-            mark_failed(folder, str(error), status=2 if isinstance(error, UserError) else 3, time=time.time())
+            mark_failed(folder, str(error), status=3 if isinstance(error, DivergenceError) else 2, time=time.time())
         else:
             mark_done(folder, time.time() - began)
         return True

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from risp_torch.network import NetworkSettings
 from risp_torch.network.resnet import HeadKind
 from risp_torch.suggest import unknown_name_error
 from risp_torch.training.losses import Norm, Regulariser
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, NotNegative, Positive, Rule, Seed, checked
 
 if TYPE_CHECKING:
     from risp_torch.task import RispTask
 
 Precision = Literal["f32", "bf16"]
+Share = Annotated[float, Rule(least=0, most=1)]
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
     """How a network is trained.
@@ -44,41 +47,29 @@ class TrainSettings:
         seed: of the network's first weights and of the order of the pictures.
     """
 
-    gamma: float
+    gamma: NotNegative
     regulariser: Regulariser = "error"
     norm: Norm = "norm"
-    interval: int = 1
-    moves: float = 0.0
-    warmup: float = 0.5
-    epochs: int
-    batch_size: int = 16
-    learning_rate: float
-    weight_decay: float = 1e-6
-    width: int
+    interval: Count = 1
+    moves: Share = 0.0
+    warmup: Share = 0.5
+    epochs: Count
+    batch_size: Count = 16
+    learning_rate: Positive
+    weight_decay: NotNegative = 1e-6
+    width: Count
     head: HeadKind = "spatial"
     precision: Precision = "f32"
-    validation: float = 0.05
+    validation: Annotated[float, Rule(above=0, below=1)] = 0.05
     exposures: bool = True
     surroundings: bool = True
-    seed: int = 0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.gamma < math.inf:
-            raise UserError(f"gamma is {self.gamma}: give 0 or more, or --no-grad")
         if self.regulariser not in ("error", "outputs", "none") or self.norm not in ("norm", "squared"):
             raise UserError(
                 f"regulariser {self.regulariser!r} with {self.norm!r}: choose error, outputs or none, and norm or squared"
             )
-        if self.epochs < 1 or self.batch_size < 1:
-            raise UserError(f"{self.epochs} epochs of batches of {self.batch_size} were asked for: both are at least 1")
-        if not 0 < self.learning_rate < math.inf or not 0 <= self.weight_decay < math.inf:
-            raise UserError(f"learning rate {self.learning_rate}, weight decay {self.weight_decay}: give finite positive numbers")
-        if not 0 <= self.warmup <= 1 or not 0 < self.validation < 1:
-            raise UserError(f"warmup {self.warmup} and validation {self.validation} are shares: give numbers from 0 to 1")
-        if not 0 <= self.moves <= 1:
-            raise UserError(f"moves is {self.moves}, a share of the way to other appearances: give a number from 0 to 1")
-        if self.interval < 1:
-            raise UserError(f"interval is {self.interval}: give at least 1 step from one with the gradient loss to the next")
         if self.precision not in ("f32", "bf16"):
             raise UserError(f"precision {self.precision!r} is unknown: choose f32 or bf16")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ from tqdm import tqdm
 from risp_torch.dataset import Batch, Source
 from risp_torch.network import NetworkSettings, RispNetwork, save_network
 from risp_torch.network.resnet import denormals_flushed
-from risp_torch.run_folder import RunFolder
+from risp_torch.run_folder import RunFolder, plain
 from risp_torch.scene import Scene
 from risp_torch.task import RispTask
 from risp_torch.training.exposure import exposed
@@ -25,7 +27,7 @@ from risp_torch.training.moves import Moves
 from risp_torch.training.ranks import Ranks, joined_ranks, rank_from_environment
 from risp_torch.training.settings import TrainSettings
 from risp_torch.training.surroundings import Surroundings
-from ti_sim.base.errors import UserError
+from ti_sim.base.errors import DivergenceError, UserError
 
 if TYPE_CHECKING:
     from risp_torch.evaluation import TestSet
@@ -64,6 +66,7 @@ def train(
     Raises:
         UserError: there are too few pictures, the batch does not split over the ranks, or no network takes pictures of their
             size; as ``RunFolder.open_or_create``.
+        DivergenceError: the loss is not finite any more.
     """
     device = torch.device(device)
     # Before ranks wait for one another, and before a folder is made.
@@ -71,14 +74,14 @@ def train(
     shape = settings.network(outputs=task.head.size, size=source.size)
     with joined_ranks(device) as ranks:
         record = {"scene": scene.name, "task": task.to_json(), "training": {**asdict(settings), "data": source.record}}
-        if ranks.first:
-            tested = {} if test is None else {"test": {"renderer": test.renderer, "pictures": len(test)}}
-            RunFolder.open_or_create(out, {**record, **tested, "ranks": ranks.count, "device": device.type})
+        tested = {} if test is None else {"test": {"renderer": test.renderer, "pictures": len(test)}}
+        asked = {**record, **tested, "ranks": ranks.count, "device": device.type}
+        folder = RunFolder.open_or_create(out, asked) if ranks.first else RunFolder(Path(out), plain(asked))
         ranks.wait()
         surroundings = Surroundings(task.domains.training.parameters) if settings.surroundings else None
         fixed = None if surroundings is None else surroundings.column
         moves = Moves(task.domains.training.parameters, settings.moves, fixed=fixed) if settings.moves > 0 else None
-        run = _Run(source, settings, shape, RunFolder(Path(out), record), ranks, device, surroundings, moves, test)
+        run = _Run(source, settings, shape, folder, ranks, device, surroundings, moves, test)
         with denormals_flushed():  # from the first step on: a resumed run rounds as any other
             run.fit(progress=progress)
         path = Path(out) / NETWORK
@@ -141,6 +144,7 @@ class _Run:
         with tqdm(total=total, initial=done, desc="training", unit="step", disable=not (progress and self.ranks.first)) as bar:
             for epoch in range(first, epochs):
                 row = self._epoch(epoch, bar)
+                _check_finite(row, self.settings.learning_rate)
                 self.history.append(row)
                 if board is not None:
                     write_table(self.folder.path / TABLE, self.history)
@@ -266,6 +270,16 @@ class _Run:
 def held_out(pictures: int, settings: TrainSettings) -> int:
     """How many of the pictures, the last ones, are not trained on."""
     return max(1, round(settings.validation * pictures))
+
+
+def _check_finite(row: Mapping[str, float], rate: float) -> None:
+    """Raise a DivergenceError where an epoch ended with numbers that are not finite."""
+    wrong = [name for name in ("loss", "error", "penalty", "validation") if not math.isfinite(row[name])]
+    if wrong:
+        raise DivergenceError(
+            f"the training diverged: the {wrong[0]} of epoch {row['epoch'] + 1} is not finite: take a smaller learning rate than "
+            f"{rate:g} (--learning-rate) and another folder", body="", step=0,
+        )  # fmt: skip
 
 
 def _check(source: Source, settings: TrainSettings, ranks: Ranks) -> None:

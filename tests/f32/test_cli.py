@@ -499,8 +499,10 @@ def test_a_bad_video_is_refused(risp: Risp, folder: Path, video: Path) -> None:
 
 def test_a_finished_run_is_never_touched(risp: Risp, folder: Path, video: Path) -> None:
     assert risp("simulate", "small.py", "--out", "done")[0] == 0
+    status, out, _ = risp("simulate", "small.py", "--out", "done")
+    assert status == 0 and out == "risp simulate: done holds this run, already finished: nothing is left to do\n"
     commands = (
-        ["simulate", "small.py", "--out", "done"],
+        ["simulate", "small.py", "--set", "block.density=90", "--out", "done"],
         ["landscape", "small.py", "--param", "block.density", "--points", 2, "--out", "done"],
         ["invert", "small.py", "--video", video, "--unknown", "block.density", "--iterations", 1, "--out", "done"],
     )
@@ -535,7 +537,8 @@ def test_divergence_has_its_own_exit_status_and_names_body_and_step(risp: Risp, 
     write_stiff_scene(folder, low=40.0)
     status, out, err = risp("simulate", "stiff.py", "--set", "stiffness=1e37", "--out", "run")
     assert status == 3, err
-    (line,) = err.strip().splitlines()
+    warning, line = err.strip().splitlines()
+    assert warning.startswith("risp simulate: warning: the step of ")
     assert "'block' stopped being finite at step " in line and "more substeps" in line
     assert int(line.split("at step ")[1].split()[0]) > 0
     assert not (folder / "run" / "result.json").exists() and "Traceback" not in err

@@ -31,6 +31,7 @@ from risp_torch.control import (
     replan,
 )
 from risp_torch.network import NetworkSettings, RispNetwork, save_network
+from risp_torch.run_folder import FinishedError
 from risp_torch.video import write_picture
 from scenes import control_study
 from tests.reference import control_scene
@@ -135,7 +136,7 @@ def test_killed_search_goes_on_with_the_same_numbers(tmp_path: Path, monkeypatch
     load_policy(tmp_path / "run" / "policy.safetensors", policy)
     assert torch.equal(policy.weight, whole.policy.weight)
     assert {path.name for path in (tmp_path / "run").iterdir()} == FILES
-    with pytest.raises(UserError, match="already holds a finished run"):
+    with pytest.raises(FinishedError, match="holds this run, already finished"):
         searched("image", iterations=4, out=tmp_path / "run")
 
 

@@ -18,7 +18,7 @@ import torch
 from risp_torch import Inversion, OptimiseSettings, Scene, UserError, film, invert, landscape, load_scene, simulate_video
 from risp_torch.__main__ import main
 from risp_torch.inversion import Uncertainty, Unknowns, along_weak_directions, linearise, uncertainty
-from risp_torch.run_folder import RunFolder
+from risp_torch.run_folder import FinishedError, RunFolder
 from scenes import invert_cube
 from tests.reference import small_scenes
 from ti_sim import DivergenceError, Param
@@ -331,5 +331,5 @@ def test_a_finished_search_resumes_at_once(tmp_path: Path) -> None:
     again = quick(scene, target, ["block.density"], **options)
     assert again.values["block.density"] == pytest.approx(first.values["block.density"], rel=1e-5)
     torch.testing.assert_close(torch.stack(again.history.losses[:10]), torch.stack(first.history.losses[:10]))
-    with pytest.raises(UserError, match="already holds a finished run"):
+    with pytest.raises(FinishedError, match="holds this run, already finished"):
         quick(scene, target, ["block.density"], **options)

@@ -1,20 +1,26 @@
 """A run folder is never half written, resumes only with its own settings, and refuses to be used twice."""
 
+import errno
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
-from risp_torch.run_folder import RESULT_SCHEMA, RunFolder, default_run_path, inversion_result
+from risp_torch.atomic import DiskFullError
+from risp_torch.run_folder import RESULT_SCHEMA, FinishedError, RunFolder, default_run_path, inversion_result
 from risp_torch.suggest import near_names, unknown_name_error
 from ti_sim.base.errors import UserError
 
@@ -66,8 +72,11 @@ def test_infinite_numbers_become_null(tmp_path):
 def test_finished_run_is_not_written_over(tmp_path):
     RunFolder.create(tmp_path, SETTINGS).write_result({})
     for make in (RunFolder.create, RunFolder.open_or_create):
-        with pytest.raises(UserError, match="already holds a finished run .*: choose another folder"):
+        with pytest.raises(FinishedError, match="holds this run, already finished"):
             make(tmp_path, SETTINGS)
+        with pytest.raises(UserError, match="already holds a finished run .*seed is not set there.*: choose") as error:
+            make(tmp_path, SETTINGS | {"seed": 3})
+        assert not isinstance(error.value, FinishedError)
 
 
 def test_folder_that_is_a_file(tmp_path):
@@ -131,6 +140,98 @@ def test_damaged_files(tmp_path):
         (tmp_path / "settings.json").write_text(broken)
         with pytest.raises(UserError, match="settings.json is damaged"):
             RunFolder.open_or_create(tmp_path, SETTINGS)
+
+
+def edited(path: Path, change: Callable[[dict, dict], None]) -> None:
+    """Write a checkpoint anew after a change of its tensors and its metadata, with whatever texts it had."""
+    with safe_open(path, framework="pt") as file:
+        tensors, texts = {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata())
+    content = json.loads(texts["json"])
+    change(tensors, content)
+    save_file(tensors, path, metadata=texts | {"json": json.dumps(content)})
+
+
+def test_checkpoints_that_are_not_as_written_are_refused(tmp_path):
+    """An array that lacks or has another shape, and an iteration that never was, are no place to go on from."""
+    run = RunFolder.create(tmp_path, SETTINGS)
+    changes = (
+        lambda tensors, content: tensors.pop("z"),
+        lambda tensors, content: tensors.update(z=torch.zeros(5, 2)),
+        lambda tensors, content: tensors.update(z=torch.ones(3, 2)),
+        lambda tensors, content: content.update(iteration=10**9),
+        lambda tensors, content: content.update(iteration=-5),
+    )
+    for change in changes:
+        run.save_checkpoint({"z": torch.zeros(3, 2), "x": torch.ones(4, dtype=torch.bfloat16)}, {"iteration": 3})
+        assert run.load_checkpoint()[1] == {"iteration": 3}
+        edited(tmp_path / "checkpoint.safetensors", change)
+        with pytest.raises(UserError, match="checkpoint.safetensors is not as it was written: remove it to start the run again"):
+            run.load_checkpoint()
+
+
+def test_the_checkpoint_of_another_run_is_refused(tmp_path):
+    other, run = (RunFolder.create(tmp_path / str(seed), SETTINGS | {"seed": seed}) for seed in (1, 2))
+    other.save_checkpoint({"z": torch.zeros(2)}, {"iteration": 3})
+    shutil.copy(other.path / "checkpoint.safetensors", run.path)
+    with pytest.raises(UserError, match="is that of another run: remove it to start this run"):
+        run.load_checkpoint()
+
+
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
+    run = RunFolder.create(tmp_path, SETTINGS)
+
+    def full(self, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(DiskFullError, match="checkpoint.safetensors cannot be written .No space left on device.: make room"):
+        run.save_checkpoint({"z": torch.zeros(2)}, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["settings.json"]
+
+
+def test_files_of_others_are_not_replaced(tmp_path):
+    (tmp_path / "video.mp4").write_bytes(b"mine")
+    for make in (RunFolder.create, RunFolder.open_or_create):
+        with pytest.raises(UserError, match=r"holds files that are no run's \(video.mp4\): choose a new or an empty folder"):
+            make(tmp_path, SETTINGS)
+    assert [path.name for path in tmp_path.iterdir()] == ["video.mp4"]
+
+
+def test_leftovers_of_dead_processes_go(tmp_path):
+    RunFolder.create(tmp_path, SETTINGS)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (tmp_path / "target").mkdir()
+    gone = [f".strip.png.{dead.pid}.tmp", f".states.npz.{os.getpid()}.tmp", f"target/.a.b.{dead.pid}.tmp"]
+    for name in [*gone, "kept.tmp", ".kept.tmp", f".other.png.{os.getppid()}.tmp"]:
+        (tmp_path / name).write_text("")
+    RunFolder.open_or_create(tmp_path, SETTINGS)
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("**/*.tmp")}
+    assert left == {"kept.tmp", ".kept.tmp", f".other.png.{os.getppid()}.tmp"}
+
+
+def test_one_process_at_a_time(tmp_path):
+    """The lock is the process's, leaves no file, and goes with the last one that holds the folder."""
+    program = (
+        "import sys; from risp_torch.run_folder import RunFolder\n"
+        "run = RunFolder.open_or_create(sys.argv[1], {}, shared=len(sys.argv) > 2)\nprint('mine', flush=True)\nsys.stdin.read()"
+    )
+
+    def elsewhere(*more):
+        arguments = [sys.executable, "-c", program, str(tmp_path), *more]
+        return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    process = elsewhere()
+    assert process.stdout.readline() == "mine\n"
+    for shared in (False, True):
+        with pytest.raises(UserError, match="another process works in .*: wait until it has ended, or choose another folder"):
+            RunFolder.open_or_create(tmp_path, {}, shared=shared)
+    process.communicate("")
+    run, again = RunFolder.open_or_create(tmp_path, {}), RunFolder.open_or_create(tmp_path, {})  # in one process
+    assert run == again and [path.name for path in tmp_path.iterdir()] == ["settings.json"]
+    del run, again
+    shared = RunFolder.open_or_create(tmp_path, {}, shared=True)
+    assert elsewhere("shared").communicate("")[0] == "mine\n" and shared.path == tmp_path
 
 
 @pytest.mark.parametrize(

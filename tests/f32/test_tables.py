@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from risp_torch import UserError
+from risp_torch import DivergenceError, UserError
 from risp_torch.atomic import write_text
 from risp_torch.commands import table
 from risp_torch.tables import ABLATIONS, PRESETS, TablePlan, work, worker
@@ -32,7 +32,7 @@ from risp_torch.tables.results import cells_of, lowest
 from risp_torch.tables.summary import write_summary
 from risp_torch.tables.units import Unit, planned, trial_name
 from risp_torch.tables.why import reasons
-from risp_torch.tables.work import Outcome, keep_settings, time_left
+from risp_torch.tables.work import Outcome, _remove_plans, keep_settings, time_left
 
 
 def plan(out: Path, *tables: str, **changes: object) -> TablePlan:
@@ -103,9 +103,38 @@ def test_failed_units_do_not_stop_others(units_of_three: Callable, tmp_path: Pat
     assert begun == ["a", "c"]
     assert failed(tmp_path / "a", since=began)["reason"] == "there is no Mitsuba: install it"
     assert done(tmp_path / "b") is None and done(tmp_path / "c") is not None
+    assert failed(tmp_path / "a", since=began)["status"] == 2
     units_of_three(lambda unit: None)
     worker.work_through(plan(tmp_path, "2"), since=time.time())  # what failed before is tried again
     assert begun == ["a", "c", "a", "b"] and failed(tmp_path / "a", since=0) is None
+
+
+def test_units_that_diverged_say_so(units_of_three: Callable, tmp_path: Path) -> None:
+    def diverge(unit: Unit) -> None:
+        raise DivergenceError("'die' flew off", body="die", step=3)
+
+    began = time.time()
+    units_of_three(diverge)
+    worker.work_through(plan(tmp_path, "2"), since=began)
+    assert failed(tmp_path / "a", since=began)["status"] == 3
+
+
+def test_plan_files_of_dead_processes_go(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (tmp_path / "logs").mkdir()
+    for name in (f"plan-0-1-of-{dead.pid}.json", f"plan-0-0-of-{os.getpid()}.json", "worker-0-0.log"):
+        (tmp_path / "logs" / name).write_text("")
+    _remove_plans(plan(tmp_path, "2"))
+    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == [f"plan-0-0-of-{os.getpid()}.json", "worker-0-0.log"]
+
+
+def test_a_file_is_no_place_for_pages(command_line: Callable, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for option in ("--results", "--out"):
+        status, _, err = command_line("table", "2", "--pages-only", "--out", tmp_path / "t", option, tmp_path / "file")
+        assert status == 2 and f"{tmp_path / 'file'} is a file: give a folder for the pages" in err
+    assert not (tmp_path / "t").exists()
 
 
 def test_claims_are_of_one_process(units_of_three: Callable, tmp_path: Path) -> None:

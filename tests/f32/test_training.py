@@ -19,10 +19,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from risp_torch import RispTask, Scene, UserError
+from risp_torch import DivergenceError, RispTask, Scene, UserError
 from risp_torch.dataset import Batch, DatasetSettings, RendererSource, ShardSource, generate
 from risp_torch.network import NetworkSettings, RispNetwork, load_network
-from risp_torch.run_folder import RunFolder, plain
+from risp_torch.run_folder import FinishedError, RunFolder, plain
 from risp_torch.task import load_task, training_scene
 from risp_torch.training import TrainSettings, error_and_its_gradient, error_and_jacobian, preset, train
 from risp_torch.training.moves import Moves
@@ -426,7 +426,7 @@ def test_a_run_goes_on_with_its_own_settings_only(run: Run, monkeypatch: pytest.
     with pytest.raises(UserError, match=r"other settings \(training\.gamma is 0\.05 there and 0\.1 here\): resume it with its"):
         run(epochs=1, gamma=0.1)
     run(epochs=1)
-    with pytest.raises(UserError, match="already holds a finished run"):
+    with pytest.raises(FinishedError, match="holds this run, already finished"):
         run(epochs=1)
 
 
@@ -458,6 +458,12 @@ def test_two_ranks_train_the_network_of_one(
 # -- errors ---------------------------------------------------------------------------------------------------------------------
 
 
+def test_a_training_that_diverges_says_so(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(DivergenceError, match="the .* of epoch 1 is not finite: take a smaller learning rate than 1e.30"):
+        run("wild", learning_rate=1e30)
+    assert not list(tmp_path.glob("**/checkpoint.safetensors")) and not list(tmp_path.glob("**/result.json"))
+
+
 def test_too_few_pictures(run: Run, pictures: Batch) -> None:
     assert held_out(PICTURES, settings()) == PICTURES - TRAINED and held_out(4, settings(validation=0.05)) == 1
     with pytest.raises(UserError, match="the data hold 56 pictures, 49 of them to train on, and a batch takes 50: make more, or"):
@@ -474,17 +480,17 @@ def test_a_batch_must_split_over_the_ranks(run: Run, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"gamma": -0.1}, "gamma is -0.1: give 0 or more, or --no-grad"),
+        ({"gamma": -0.1}, "gamma is -0.1: give a finite number that is not negative"),
         ({"gamma": math.nan}, "gamma is nan"),
         ({"regulariser": "both"}, "regulariser 'both' with 'norm': choose error, outputs or none, and norm or squared"),
         ({"norm": "l1"}, "regulariser 'error' with 'l1'"),
-        ({"epochs": 0}, "0 epochs of batches of 8 were asked for: both are at least 1"),
-        ({"batch_size": 0}, "2 epochs of batches of 0"),
-        ({"learning_rate": 0.0}, "learning rate 0.0, weight decay 1e-06: give finite positive numbers"),
-        ({"weight_decay": -1.0}, "weight decay -1.0"),
-        ({"interval": 0}, "interval is 0: give at least 1 step"),
-        ({"warmup": 1.5}, "warmup 1.5 and validation 0.125 are shares: give numbers from 0 to 1"),
-        ({"validation": 0.0}, "validation 0.0 are shares"),
+        ({"epochs": 0}, "epochs is 0: give a whole number of at least 1"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0: give a finite number above zero"),
+        ({"weight_decay": -1.0}, "weight_decay is -1.0"),
+        ({"interval": 0}, "interval is 0: give a whole number of at least 1"),
+        ({"warmup": 1.5}, "warmup is 1.5: give a finite number from 0 to 1"),
+        ({"validation": 0.0}, "validation is 0.0: give a finite number above zero and below 1"),
         ({"precision": "f16"}, "precision 'f16' is unknown: choose f32 or bf16"),
     ],
     ids=str,

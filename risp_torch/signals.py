@@ -1,0 +1,57 @@
+"""What Ctrl-C and SIGTERM do to the command line: files that are being written go, and one sentence says how to go on.
+
+The package imports it before everything else, and it imports nothing that takes time: while the rest loads, too, the command line
+ends with a sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+__all__ = ["Terminated", "terminable"]
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came."""
+
+
+def _stopped_while_loading() -> None:
+    """Let Ctrl-C and SIGTERM end ``risp`` while its modules are being imported; in other programs nothing changes."""
+    runs_risp = os.path.basename(sys.argv[0]) == "risp" or sys.argv[0] == "-m" and "risp_torch" in sys.orig_argv
+    if runs_risp and threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _leave)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """In the block, Ctrl-C raises KeyboardInterrupt and SIGTERM ``Terminated``; the next signal ends the process at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.default_int_handler if handler is _leave else handler)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_DFL)
+    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"risp: stopped before it had begun\n")
+    os._exit(128 + number)
+
+
+_stopped_while_loading()
