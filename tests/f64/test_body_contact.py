@@ -120,7 +120,7 @@ TILT = (0, np.sin(3 * np.pi / 8), 0, np.cos(3 * np.pi / 8))
         (CRATE, BALL, [0.16, 0.14, 0.0, *IDENTITY], np.array([ROOT, ROOT, 0]) * (0.1 - 0.04 / ROOT)),  # beside an edge
         (CRATE, BALL, [0.1, 0.0, 0.0, *IDENTITY], (0.12, 0, 0)),  # inside
         (CRATE, ROD, [*(RIM + 0.03 * DOWN), *TILT], np.array([ROOT, 0, ROOT]) * 0.01 * (1 - 0.25**2)),  # over an edge
-        (CRATE, CRATE, [0.2, 0.17, 0.15, *IDENTITY], (0, 0, 2 * 0.01)),  # two corners, one of either box
+        (CRATE, CRATE, [0.2, 0.17, 0.15, *IDENTITY], (0, 0, 4 * 0.01 * (1 - (1 - 0.04 * 0.03 / 0.048) ** 16))),
     ],
 )
 def test_force_of_a_contact_by_hand(fixed: CollisionShape, shape: CollisionShape, q: list, force: tuple) -> None:

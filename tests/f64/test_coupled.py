@@ -127,7 +127,7 @@ def scene() -> tuple[CoupledModel, CoupledInputs]:
     tilted = (0.05, -0.1, 0.02, 1.0)
     shapes = (
         None, CollisionShape("capsule", (0.05, 0.04), (0.0, 0.01, 0.0), tilted), SLAB,
-        CollisionShape("mesh", (), (0.01, 0.0, 0.02), tilted, PEBBLE.distance, PEBBLE.corners),
+        replace(PEBBLE, position=(0.01, 0.0, 0.02), quaternion=tuple(tilted)),
     )  # fmt: skip
     links = ArticulatedModel(
         ("arm", "ball", "box", "pebble"), (-1, 0, -1, -1), ("revolute", "fixed", "fixed", "free"),

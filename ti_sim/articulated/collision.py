@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
+from ti_sim.articulated.surface_points import surface_points
 from ti_sim.base.errors import UserError
-from ti_sim.shapes import Shape, collision_corners
+from ti_sim.shapes import Box, Mesh, Shape, TriangleMesh, collision_corners, mass_properties
 from ti_sim.shapes.distance import DistanceField
 
 ShapeKind = Literal["sphere", "capsule", "box", "mesh"]
@@ -29,25 +31,35 @@ BOUND = 12  # radius of the sphere about the centre that holds the shape; negati
 SLACK = 13  # how far the centre may move before the list of near pairs is made anew [m]
 GRID_LOW = 14  # 3, first node of a mesh's distance field
 GRID_CELL = 17  # distance of its nodes
-SHAPE_SIZE = 18
+LEAST_HALF = 18  # half the shape's smallest extent; a radius
+SHAPE_SIZE = 19
 
-# Columns of a mesh's row: its distance field's first coefficient and nodes along x, y, z (zero for other shapes), its first
-# corner (of the numbers, three each) and how many corners it has. Coefficients and corners stand in one row of numbers.
+# Columns of a mesh's row: its distance field's first coefficient and nodes along x, y, z (zero for other shapes), its first point
+# (of the numbers, six each: its place and normal) and its first edge (six each: the middle and half of it). All stand in one row
+# of numbers. Boxes that meet meshes have points and edges, too.
 FIRST_SAMPLE = 0
 NODES = 1  # 3
 FIRST_CORNER = 4
-MESH_SIZE = 5
+FIRST_EDGE = 5
+MESH_SIZE = 6
 
-# Columns of a pair's row. Spheres and capsules come first in a pair with other shapes, boxes before meshes. Contacts are those
-# of points of the first shape with the second, as many as FIRST_CONTACTS, and then those of points of the second with the first.
-FIRST_LINK, SECOND_LINK, MEETING, CONTACTS, FIRST_CONTACTS = range(5)
+# Columns of a pair's row. Spheres and capsules come first in a pair with other shapes, boxes before meshes. Contacts of a round
+# shape are numbered; those of meshes are points and edges of both shapes.
+FIRST_LINK, SECOND_LINK, MEETING, CONTACTS, FIRST_POINTS, SECOND_POINTS, FIRST_EDGES, SECOND_EDGES = range(8)
 
-# How the shapes of a pair meet: two lines with a radius; points of a line with a box or mesh; corners of each with the other.
-ROUND_ROUND, ROUND_SOLID, CORNERS = range(3)
+# How the shapes of a pair meet: a line with a radius and any shape; points and edges of each with the other; two boxes.
+ROUND, POINTS, BOXES = range(3)
+
+# Bits of what kernels are compiled for: pairs of two boxes, all other pairs.
+WITH_BOXES, WITH_OTHERS = 1, 2
 
 # Columns of a world's list of near pairs: how many there are (negative before the first list), how many tests of shapes against
-# each other and how many lists were made so far, and the pairs.
-NEAR_COUNT, TEST_COUNT, LIST_COUNT, FIRST_NEAR = range(4)
+# each other and how many lists were made so far, the first pair that contact could not resolve (negative for none), why, and in
+# which step, and the pairs.
+NEAR_COUNT, TEST_COUNT, LIST_COUNT, FAULTY_PAIR, FAULT, FAULT_STEP, FIRST_NEAR = range(7)
+
+# Why contact cannot resolve a pair: deeper than half of the smallest half size of both; it passes by so much in a step.
+DEEP, FAST = range(2)
 
 _SLACK_PART = 0.5  # of a shape's bounding radius
 
@@ -62,7 +74,8 @@ class CollisionShape:
         position: centre in the link frame [m].
         quaternion: (x, y, z, w) of the shape's frame in the link frame, of any length above zero.
         distance: field of the distance to a mesh, in the shape's frame; None for the other kinds.
-        corners: [V, 3] points at which a mesh touches others [m], in the shape's frame; None for the other kinds.
+        surface: a mesh's surface, in the shape's frame [m]; None for the other kinds.
+        corners: [V, 3] points of a mesh that touch others wherever they are [m]; None for the other kinds.
     """
 
     kind: ShapeKind
@@ -71,6 +84,7 @@ class CollisionShape:
     quaternion: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)
     distance: DistanceField | None = None
     corners: np.ndarray | None = field(default=None, repr=False, compare=False)
+    surface: TriangleMesh | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.kind not in _SIZES:
@@ -79,8 +93,11 @@ class CollisionShape:
             raise UserError(
                 f"the size of a {self.kind} is {_SIZES[self.kind]}, all above zero and finite: {self.size!r} does not fit"
             )
-        if (self.kind == "mesh") != (self.distance is not None and self.corners is not None):
-            raise UserError("a collision shape has a distance field and corners if it is a mesh, and only then: use mesh_shape")
+        given = [part is not None for part in (self.distance, self.corners, self.surface)]
+        if (self.kind == "mesh" and not all(given)) or (self.kind != "mesh" and any(given)):
+            raise UserError(
+                "a collision shape has a distance field, corners and a surface if it is a mesh, and only then: use mesh_shape"
+            )
         if np.shape(self.position) != (3,) or not np.isfinite(self.position).all():
             raise UserError(f"the position of a collision shape is three finite numbers in m: {self.position!r} does not fit")
         if np.shape(self.quaternion) != (4,) or not 0 < np.linalg.norm(self.quaternion) < np.inf:
@@ -96,9 +113,20 @@ class CollisionShape:
         return float(np.linalg.norm(self.size) if self.kind == "box" else np.sum(self.size))
 
     @property
-    def corner_count(self) -> int:
-        """Number of points at which it touches others with a corner; zero for round shapes."""
-        return {"box": 8, "mesh": 0 if self.corners is None else len(self.corners)}.get(self.kind, 0)
+    def least_half(self) -> float:
+        """Half the smallest extent along the axes of its frame [m]; the radius of a round shape."""
+        if self.kind == "mesh":
+            return 0.5 * float(np.ptp(self.corners, axis=0).min())
+        return float(min(self.size) if self.kind == "box" else self.size[0])
+
+    @cached_property
+    def touching(self) -> tuple[np.ndarray, np.ndarray]:
+        """Points [P, 6] and edges [E, 6] of a box or mesh, see ``surface_points``."""
+        surface, corners = self.surface, self.corners
+        if self.kind == "box":
+            surface = Box(*(2 * half for half in self.size)).surface()
+            corners = collision_corners(Box(*(2 * half for half in self.size)))
+        return surface_points(corners, surface)
 
     def row(self) -> np.ndarray:
         """Numbers that kernels read but for the slack, [SHAPE_SIZE] float64."""
@@ -113,6 +141,7 @@ class CollisionShape:
         else:
             row[RADIUS : RADIUS + len(self.size)] = self.size
         row[BOUND] = self.bound
+        row[LEAST_HALF] = self.least_half
         return row
 
 
@@ -120,14 +149,18 @@ def mesh_shape(shape: Shape, *, position: tuple[float, float, float] = (0.0, 0.0
     """Any shape as a mesh that meets other links, placed by its centre of mass; its distance field is sampled here, once.
 
     Args:
-        shape: its collision vertices are the corners, and its distance field (``Shape.distance_field``) is what other
-            shapes meet.
+        shape: its distance field (``Shape.distance_field``) is what other shapes meet; its collision vertices and the large
+            faces and sharp edges of the field's surface are what meets them.
         position: centre of mass in the link frame [m].
 
     Raises:
         UserError: the cells of the distance field are too coarse.
     """
-    return CollisionShape("mesh", (), position, distance=shape.distance_field, corners=collision_corners(shape))
+    solid = shape.collision if isinstance(shape, Mesh) and isinstance(shape.collision, Shape) else shape
+    surface = solid.surface().transformed(offset=-mass_properties(shape).centre_of_mass)
+    return CollisionShape(
+        "mesh", (), position, distance=shape.distance_field, corners=collision_corners(shape), surface=surface
+    )
 
 
 def check_shapes(
@@ -198,10 +231,15 @@ def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np
     A distance field that several links share is there once.
     """
     rows, numbers, starts, end = np.zeros((max(len(shapes), 1), MESH_SIZE), dtype=np.int32), [np.zeros(1)], {}, 1
+    if not any(shape is not None and shape.kind == "mesh" for shape in shapes):
+        return rows, numbers[0]
     for i, shape in enumerate(shapes):
-        if shape is not None and shape.kind == "mesh":
-            rows[i, NODES : NODES + 3] = shape.distance.coefficients.shape
-            for column, array in ((FIRST_SAMPLE, shape.distance.coefficients), (FIRST_CORNER, shape.corners)):
+        if shape is not None and shape.kind in ("mesh", "box"):
+            arrays = {FIRST_CORNER: shape.touching[0], FIRST_EDGE: shape.touching[1]}
+            if shape.kind == "mesh":
+                rows[i, NODES : NODES + 3] = shape.distance.coefficients.shape
+                arrays[FIRST_SAMPLE] = shape.distance.coefficients
+            for column, array in arrays.items():
                 if id(array) not in starts:
                     starts[id(array)] = end
                     numbers.append(array.ravel())
@@ -211,15 +249,17 @@ def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np
 
 
 def pair_rows(shapes: tuple[CollisionShape | None, ...], pairs: list[tuple[int, int]]) -> np.ndarray:
-    """Table of pairs, [max(P, 1), 5] int32; see its columns above."""
+    """Table of pairs, [max(P, 1), 8] int32; see its columns above."""
     order = ("sphere", "capsule", "box", "mesh")
     rows = []
     for pair in pairs:
         i, j = sorted(pair, key=lambda link: max(order.index(shapes[link].kind), 1))
-        meets = 3 if shapes[i].kind == "capsule" and shapes[j].corner_count else 1
-        if shapes[i].corner_count:
-            meets = shapes[i].corner_count
-            rows.append((i, j, CORNERS, meets + shapes[j].corner_count, meets))
+        first, second = shapes[i], shapes[j]
+        if first.kind == second.kind == "box":
+            rows.append((i, j, BOXES, 0, 0, 0, 0, 0))
+        elif first.kind in ("box", "mesh"):
+            counts = [len(shape.touching[k]) for k in range(2) for shape in (first, second)]
+            rows.append((i, j, POINTS, 0, *counts))
         else:
-            rows.append((i, j, ROUND_SOLID if shapes[j].corner_count else ROUND_ROUND, meets, meets))
-    return np.array(rows or [(0, 0, 0, 0, 0)], dtype=np.int32)
+            rows.append((i, j, ROUND, 3 if first.kind == "capsule" and second.kind in ("box", "mesh") else 1, 0, 0, 0, 0))
+    return np.array(rows or [(0,) * 8], dtype=np.int32)

@@ -118,7 +118,8 @@ def closest_to_grid(sample: ti.template(), first, nodes, low, cell, c, k, h, rad
     """Place on the line c + s k, |s| <= h, closest to a solid given by its distance field (see ``distance_kernels``).
 
     It is held towards the middle by the pull: k . normal + _PULL s / h is zero there, unless it is an end. The interval that is
-    bisected is about the closest one of a few places; a line farther away than its radius is left at that.
+    bisected is about the closest one of a few places, which is closer than half of their distance if the line touches; else it is
+    left at that.
     """
     step = 2 * h / (_PLACES - 1)
     best, least = 0.0, _ANYWHERE
@@ -128,7 +129,7 @@ def closest_to_grid(sample: ti.template(), first, nodes, low, cell, c, k, h, rad
         distance += 0.5 * _PULL * s * s / h
         if distance < least:
             best, least = s, distance
-    if least < radius + step:
+    if least < radius + 0.6 * step:
         bottom, top = ti.max(best - step, -h), ti.min(best + step, h)
         for _ in range(_HALVINGS):
             s = 0.5 * (bottom + top)

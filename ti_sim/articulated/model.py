@@ -8,7 +8,18 @@ from typing import Literal
 
 import numpy as np
 
-from ti_sim.articulated.collision import CollisionShape, check_shapes, mesh_rows, pair_rows, possible_pairs, shape_rows
+from ti_sim.articulated.collision import (
+    BOXES,
+    MEETING,
+    WITH_BOXES,
+    WITH_OTHERS,
+    CollisionShape,
+    check_shapes,
+    mesh_rows,
+    pair_rows,
+    possible_pairs,
+    shape_rows,
+)
 from ti_sim.base.arrays import Array, check_array, to_numpy
 from ti_sim.base.errors import UserError
 from ti_sim.shapes.contact_points import BALL_SIZE, point_table
@@ -157,6 +168,12 @@ class ArticulatedModel:
     def has_pairs(self) -> bool:
         """Whether any links may meet."""
         return bool(self.meeting_pairs)
+
+    @cached_property
+    def kinds_of_pairs(self) -> int:
+        """Which kinds of pairs there are, the bits ``collision.WITH_BOXES`` and ``WITH_OTHERS``; 0 for none."""
+        meetings = {WITH_BOXES if row[MEETING] == BOXES else WITH_OTHERS for row in self.pair} if self.has_pairs else set()
+        return sum(meetings)
 
     @cached_property
     def has_meshes(self) -> bool:

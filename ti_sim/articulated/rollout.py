@@ -4,6 +4,7 @@ The loops count ``spread`` iterations for each world (see ``ti_sim.base.parallel
 """
 
 from ti_sim.articulated.adjoint import accelerate_adjoint
+from ti_sim.articulated.collision import FAULT_STEP, FAULTY_PAIR
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
 from ti_sim.articulated.joints import load_vec4_at
 from ti_sim.articulated.kinematics import quaternion_column, step_coordinates, step_coordinates_adjoint
@@ -86,6 +87,14 @@ def faulty_link(world: ti.template(), run: ti.template(), b):
                 link = back
             back -= 1
     return link
+
+
+@ti.func
+def note_fault(world: ti.template(), b, step):
+    """Note the step in which contact could not resolve a pair for the first time."""
+    if ti.static(world.with_pairs):
+        if world.near[b, FAULTY_PAIR] >= 0 and world.near[b, FAULT_STEP] < 0:
+            world.near[b, FAULT_STEP] = step
 
 
 @ti.func
@@ -191,6 +200,7 @@ def advance(
                 for stage in range(stages):
                     if done < steps or (at_frame and stage == 0):
                         place_links(world, run, b, stage, step // substeps, False)
+                        note_fault(world, b, step)
                         if at_frame and stage == 0:
                             store_links(world, b, frame, body_q, body_qd)
                             store_joints(world, run, b, frame, joint_q, joint_qd)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ti_sim.adjoint import Adjoint, Checkpoint, StoreAll
-from ti_sim.articulated.collision import FIRST_NEAR, LIST_COUNT, NEAR_COUNT, TEST_COUNT
+from ti_sim.articulated.collision import FAULT_STEP, FAULTY_PAIR, FIRST_NEAR, LIST_COUNT, NEAR_COUNT, TEST_COUNT
+from ti_sim.articulated.faults import FaultWarnings
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.rollout import advance, advance_adjoint, begin, begin_adjoint
 from ti_sim.articulated.tables import LINK_SIZE, VELOCITY_SIZE, VELOCITY_WORK_SIZE, WORK_SIZE, pack, unpack_adjoint
@@ -84,12 +85,12 @@ class PreparedInputs:
     anchor: Array
     mesh: Array
     sample: Array
-    with_pairs: bool
+    with_pairs: int
     with_meshes: bool
     turning: bool
 
     def arguments(self) -> tuple[object, ...]:
-        """The arrays, and whether pairs of shapes, meshes, and rims or patches are in them, in the order of every kernel."""
+        """The arrays, the kinds of pairs, whether there are meshes, and rims or patches, in the order of every kernel."""
         given = self.inputs
         return (
             self.tree, self.axis, self.point, self.link, self.velocity,
@@ -110,7 +111,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs) -> PreparedInput
     b, n, d = inputs.world_count, model.link_count, model.velocity_count
     pair, (mesh, sample) = model.pair, model.meshes
     near = np.zeros((b, FIRST_NEAR + len(pair)) if model.has_pairs else (1, FIRST_NEAR))
-    near[:, NEAR_COUNT] = -1
+    near[:, [NEAR_COUNT, FAULTY_PAIR, FAULT_STEP]] = -1
     prepared = PreparedInputs(
         tree=ints_like_family(like, model.tree),
         axis=reals_like_family(like, model.axis),
@@ -126,7 +127,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs) -> PreparedInput
         anchor=empty_like_family(like, (b, n, 3) if model.has_pairs else (1, 1, 3)),
         mesh=ints_like_family(like, mesh),
         sample=reals_like_family(like, sample),
-        with_pairs=model.has_pairs,
+        with_pairs=model.kinds_of_pairs,
         with_meshes=model.has_meshes,
         turning=model.turning,
     )
@@ -146,6 +147,7 @@ class ArticulatedSolver:
         """
         self.model = model
         self.settings = settings
+        self._faults = FaultWarnings(model, settings.dt)
 
     @compiled_plainly
     def rollout(
@@ -159,7 +161,8 @@ class ArticulatedSolver:
             adjoint: ``StoreAll()`` or ``Checkpoint(every=k)`` to keep what ``rollout_adjoint`` needs; None keeps nothing.
 
         Returns:
-            Frames and kept states. A world that diverges is marked in ``diverged_step``; its later frames are NaN.
+            Frames and kept states. A world that diverges is marked in ``diverged_step``; its later frames are NaN. A warning
+            tells of two links that contact could not resolve, each pair once.
 
         Raises:
             UserError: shapes, precision or numbers do not fit, or there are actions for fewer frame intervals.
@@ -192,7 +195,9 @@ class ArticulatedSolver:
         )  # fmt: skip
         self._advance(prepared, result, states, 0, states, store_every, True, 0, steps)
         if model.has_pairs:
-            result.pair_tests[:] = to_numpy(prepared.near)[:, [TEST_COUNT, LIST_COUNT]]
+            near = to_numpy(prepared.near)
+            result.pair_tests[:] = near[:, [TEST_COUNT, LIST_COUNT]]
+            self._faults.tell(near)
         mark_diverged_frames((joint_q, joint_qd, body_q, body_qd), to_numpy(diverged_step), self.settings.substeps)
         return result
 

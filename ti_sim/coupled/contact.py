@@ -6,17 +6,8 @@ is made. The kinks are those of ``ti_sim.articulated.meeting``. Only particles w
 """
 
 from ti_sim.articulated.collision import BOUND, HALF_LENGTH, HALF_SIZE, RADIUS
+from ti_sim.articulated.lines import field_of, is_mesh
 from ti_sim.articulated.meeting import line_meets_box, lines_meet
-from ti_sim.articulated.pairs import (
-    add_load,
-    field_of,
-    is_mesh,
-    point_adjoint,
-    point_velocity,
-    shape_arm,
-    shape_rotation,
-    shape_vec3,
-)
 from ti_sim.articulated.tables import (
     BARS,
     MATERIAL,
@@ -26,6 +17,14 @@ from ti_sim.articulated.tables import (
     add_vec4,
     load_vec3,
     load_vec4,
+)
+from ti_sim.articulated.touching import (
+    add_load,
+    point_adjoint,
+    point_velocity,
+    shape_arm,
+    shape_rotation,
+    shape_vec3,
 )
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3, vec4

@@ -8,7 +8,7 @@ launched by ``ti_sim.base.launch``.
 from ti_sim.articulated.adjoint import begin_accelerate_adjoint, finish_accelerate_adjoint
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
 from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
-from ti_sim.articulated.rollout import SUM_STEPS, copy_row, faulty_link, join_sums, store_joints, store_links
+from ti_sim.articulated.rollout import SUM_STEPS, copy_row, faulty_link, join_sums, note_fault, store_joints, store_links
 from ti_sim.articulated.tables import DRIVE, bar_arrays, world_arrays
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
@@ -80,6 +80,7 @@ def advance(
                 if store_all == 1:
                     row, next_row = done, done + 1
                 place_links(world, run, b, 0, frame, False)
+                note_fault(world, b, step)
                 if write_frames == 1 and step % substeps == 0:
                     store_links(world, b, step // substeps, body_q, body_qd)
                     store_joints(world, run, b, step // substeps, joint_q, joint_qd)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ti_sim.adjoint import Adjoint, Checkpoint
+from ti_sim.articulated.faults import FaultWarnings
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedSettings
 from ti_sim.articulated.rollout import begin as begin_links
 from ti_sim.articulated.rollout import begin_adjoint as begin_links_adjoint
@@ -107,6 +108,7 @@ class CoupledSolver:
         """
         self.model = model
         self.settings = settings
+        self._faults = FaultWarnings(model.articulated, settings.dt)
 
     @compiled_plainly
     def rollout(self, inputs: CoupledInputs, frames: int, *, adjoint: Adjoint | None = None) -> CoupledRollout:
@@ -269,15 +271,17 @@ class CoupledSolver:
         inputs, like = rollout.inputs, rollout.inputs.links.link_mass
         b, _n, q, d, p = self._sizes(inputs)
         particles = prepare_particles(self.model.deformable, inputs.particles)
+        links = prepare_links(self.model.articulated, inputs.links)
         run = empty_like_family(like, (b, 1, 2 * (q + d)))
         _copy_joints(joints, 0, run)
         Launcher(
             advance, steps, self.settings.substeps, particles.features, int(store_all), int(write_frames), keep_every,
             run, joints, states, zeros_like_family(like, (b, p, 3)), kept_joints, kept_states, *rollout.frame_arrays,
             rollout.links.diverged_step, rollout.links.diverged_link, rollout.particles.diverged_particle, *self._meeting(like),
-            *prepare_links(self.model.articulated, inputs.links).arguments(), *particles.arrays,
-            *self._self_contact(inputs, first), *self._numbers(inputs),
+            *links.arguments(), *particles.arrays, *self._self_contact(inputs, first), *self._numbers(inputs),
         )(first)  # fmt: skip
+        if write_frames:
+            self._faults.tell(to_numpy(links.near))
 
 
 def _copy_joints(source: Array, row: int, target: Array) -> None:

@@ -1,0 +1,279 @@
+"""Contact of boxes with boxes: what rests, what bounces, continuity of the force, its gradient in every regime, and warnings."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.f64.test_body_contact import at, bodies, inputs_of, simulate
+from tests.reference.numpy_rigid import rotation
+from ti_sim.adjoint import StoreAll
+from ti_sim.articulated.collision import CollisionShape
+from ti_sim.articulated.model import ArticulatedInputs, ArticulatedSettings
+from ti_sim.articulated.solver import ArticulatedRollout, ArticulatedSolver
+from ti_sim.base.gradcheck import gradcheck
+
+HALF = 0.02
+CUBE = CollisionShape("box", (HALF, HALF, HALF))
+PLANK = CollisionShape("box", (0.1, 0.015, 0.008))
+FLOOR = CollisionShape("box", (0.5, 0.5, 0.1), position=(0.0, 0.0, -0.1))
+MASS, KE = 1.0, 1e4  # kg of every body of ``inputs_of``; N/m
+MATERIAL = (KE, 20.0, 30.0, 0.5)
+
+
+def turn(*vector: float) -> list[float]:
+    """Quaternion of a rotation vector."""
+    angle = np.linalg.norm(vector)
+    return [*(np.sin(angle / 2) / max(angle, 1e-300) * np.array(vector)), np.cos(angle / 2)]
+
+
+def many(one: ArticulatedInputs, worlds: int) -> ArticulatedInputs:
+    """The same inputs in many worlds."""
+    return ArticulatedInputs(*(np.repeat(array, worlds, axis=0) for array in one.arrays()))
+
+
+def resting(shapes: list[CollisionShape], q: list, *, seconds: float) -> ArticulatedRollout:
+    """Free boxes above a fixed floor under gravity, at 0.5 ms, with the inertia of solid ones."""
+    model = bodies(FLOOR, *shapes, kinds=("fixed",) + ("free",) * len(shapes))
+    frames = round(seconds * 10)
+    inputs = inputs_of(model, np.concatenate(q), np.zeros(6 * len(shapes)), material=MATERIAL, gravity=9.81, frames=frames)
+    for i, shape in enumerate(shapes):
+        squares = np.square(shape.size)
+        inputs.link_inertia[0, 1 + i] = MASS / 3 * np.diag(squares.sum() - squares)
+    return simulate(model, inputs, 5e-4, 200)
+
+
+def depth_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """How deep two cubes are in each other, along the best of 15 axes, [n], of their poses [n, 7]; negative while apart."""
+    a, b = (np.swapaxes(rotation(q[:, 3:]), 1, 2) for q in (first, second))
+    axes = np.concatenate([a, b, np.cross(a[:, :, None], b[:, None]).reshape(-1, 9, 3)], axis=1)
+    length = np.linalg.norm(axes, axis=2)
+    axes /= np.maximum(length, 1e-9)[..., None]
+    reach = HALF * sum(np.abs(axes @ np.swapaxes(matrix, 1, 2)).sum(axis=2) for matrix in (a, b))
+    gaps = np.abs(np.einsum("nak,nk->na", axes, second[:, :3] - first[:, :3])) - reach
+    return -np.where(length > 1e-3, gaps, -np.inf).max(axis=1)
+
+
+def test_stacks_of_equal_cubes_stand_for_ten_seconds() -> None:
+    for count in (2, 5):
+        q = [at(0, 0, HALF + 2 * k * HALF) for k in range(count)]
+        rollout = resting([CUBE] * count, q, seconds=10)
+        end = rollout.joint_q[0, -1].reshape(count, 7)
+        sinks = MASS * 9.81 / (4 * KE) * np.arange(count, 0, -1)  # each face carries what is above it on four corners
+        np.testing.assert_allclose(end[:, 2], HALF + 2 * HALF * np.arange(count) - np.cumsum(sinks), atol=1e-8)
+        np.testing.assert_allclose(end[:, :2], 0, atol=1e-9)
+        assert np.abs(rollout.joint_qd[0, -1]).max() < 1e-6
+
+
+def test_a_pyramid_crossed_planks_and_a_box_over_an_edge_rest() -> None:
+    step = 2 * HALF
+    cubes = [at((k + 0.5 * row) * 1.05 * step, 0, HALF + row * step) for row in range(3) for k in range(3 - row)]
+    thick = 2 * PLANK.size[2]
+    crossed = [[0, 0, (k + 0.5) * thick, *turn(0, 0, angle)] for k, angle in enumerate((0.0, np.pi / 2, 0.4))]
+    over = [at(0, 0, HALF), at(0.3 * step, 0.2 * step, HALF + step)]
+    ends = [at(0, 0, HALF), at(0.17, 0, HALF), at(0.085, 0, step + PLANK.size[2])]  # 1.5 cm of the plank's 20 at either end
+    for shapes, q in (
+        ([CUBE] * 6, cubes), ([PLANK] * 3, crossed), ([CUBE] * 2, over), ([CUBE, CUBE, PLANK], ends)
+    ):  # fmt: skip
+        rollout = resting(shapes, q, seconds=4)
+        moved = rollout.joint_q[0, -1].reshape(-1, 7) - np.array(q)
+        assert -3e-3 < moved[:, 2].min() and moved[:, 2].max() < 0
+        # Friction is viscous at rest: what leans creeps.
+        assert np.abs(moved[:, :2]).max() < 5e-3 and np.abs(rollout.joint_qd[0, -1]).max() < 5e-3
+
+
+def test_cubes_dropped_on_a_cube_anywhere_end_outside_of_it() -> None:
+    worlds, rng = 160, np.random.default_rng(0)
+    model = bodies(CUBE, CUBE, FLOOR, kinds=("fixed", "free", "fixed"))
+    one = inputs_of(model, at(0, 0, 0), np.zeros(6), material=MATERIAL, gravity=9.81, frames=40)
+    inputs = many(replace(one, link_inertia=0.1 * one.link_inertia), worlds)
+    inputs.joint_frame[:, 0, 2] = HALF
+    inputs.joint_q0[:, :2] = rng.uniform(-0.9, 0.9, (worlds, 2)) * 2 * HALF
+    inputs.joint_q0[:, 2] = 3 * HALF + 2e-3
+    tilted = worlds // 2
+    inputs.joint_q0[tilted:, 3:] = rng.standard_normal((worlds - tilted, 4))
+    inputs.joint_q0[tilted:, 2] = (2 + np.sqrt(3)) * HALF
+    rollout = simulate(model, inputs, 5e-4, 40)
+    poses = rollout.body_q.reshape(-1, 3, 7)
+    assert depth_between(poses[:, 0], poses[:, 1]).max() < 0.25 * HALF
+    assert (rollout.body_q[:, -1, 1, 2] > 2.5 * HALF).sum() > 10 and (rollout.body_q[:, -1, 1, 2] < 1.8 * HALF).sum() > 10
+
+
+def test_equal_cubes_that_meet_head_on_bounce_alike_flush_or_not() -> None:
+    model = bodies(CUBE, CUBE)
+    towards = [0.5, *np.zeros(5), -0.5, *np.zeros(5)]
+    one = inputs_of(model, at(-0.021, 0, 0) + at(0.021, 0, 0), towards, material=(KE, 10, 30, 0.5))
+    inputs = many(one, 4)
+    for world, offset in enumerate((0.0, 1e-4, 1e-3, 2e-3)):
+        inputs.joint_q0[world, 8:10] = offset
+    end = simulate(model, inputs, 1e-4, 800).joint_qd[:, -1]
+    assert (end[:, 6] > 0.2).all()
+    np.testing.assert_allclose(end[:, 0], -end[:, 6], rtol=1e-9)
+    np.testing.assert_allclose(end[:, 6], end[0, 6], rtol=1e-2)
+
+
+def test_edges_that_cross_bounce() -> None:
+    model, high = bodies(CUBE, CUBE), np.sqrt(2) * HALF
+    q = [0, 0, -high, *turn(np.pi / 4, 0, 0), 3e-3, 4e-3, high + 1e-3, *turn(0, np.pi / 4, 0)]
+    inputs = inputs_of(model, q, [0, 0, 0.5, *np.zeros(5), -0.5, *np.zeros(3)], material=(KE, 0, 0, 0))
+    end = simulate(model, inputs, 1e-4, 600).joint_qd[0, -1]
+    assert end[2] < -0.4 and end[8] > 0.4
+    kinetic = 0.5 * (end[:3] @ end[:3] + end[6:9] @ end[6:9]) + 0.002 * (end[3:6] @ end[3:6] + end[9:] @ end[9:])
+    np.testing.assert_allclose(kinetic, 0.25, rtol=1e-3)
+
+
+LOW, ACROSS = 2 * HALF - 3e-4, np.sqrt(2) * HALF
+ON_EDGE = np.concatenate([np.zeros(3), turn(np.pi / 4 + 0.05, 0.02, 0.1)])
+CORNER = np.array([1, -1, 0.1]) / np.sqrt(2.01) * (np.arccos(1 / np.sqrt(3)) + 0.02)  # turns a corner downwards
+REGIMES = {
+    "flush": [0, 0, LOW, *turn(0, 0, 0)],
+    "one side flush": [0.007, 0, LOW, *turn(0, 0, 0)],
+    "face on face": [0.007, 0.003, LOW, *turn(0, 0, 0)],
+    "overhang": [0.025, 0.013, LOW, *turn(1e-3, 2e-3, 0)],
+    "rotated": [0.002, 0.003, LOW, *turn(0, 0, 0.6)],
+    "eight corners": [2e-4, 3e-4, LOW, *turn(1e-3, 7e-4, np.pi / 4 + 0.01)],
+    "tilted": [0.002, 0.003, LOW + 9e-4, *turn(0.03, 0.05, 0.2)],
+    "between tilted and on edge": [0.002, 0.003, 0.0434, *turn(0.25, 0.05, 0.2)],
+    "corner on face": [0.002, 0.003, (1 + np.sqrt(3)) * HALF - 1.1e-3, *turn(*CORNER)],
+    "edge on face": [0.002, 0.003, HALF + ACROSS - 5e-4, *turn(np.pi / 4 + 0.02, 0.01, 0)],
+    "edge over an edge": [0.015, 0.003, HALF + ACROSS - 7e-4, *turn(np.pi / 4 + 0.02, 0.01, 0.2)],
+    "edges cross": [0.002, 0.003, 2 * ACROSS - 6e-4, *turn(0.03, np.pi / 4 - 0.1, 0.2)],
+    "edges nearly parallel": [0.002, 0.003, 2 * ACROSS - 2.3e-3, *turn(0.03, np.pi / 4 - 0.1, 0.8)],
+}
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_gradient_of_a_step_in_every_regime(regime: str) -> None:
+    """Both poses, both velocities and all contact numbers.
+
+    Where sides are flush the slope has kinks: there the adjoint lies between the derivatives of both sides.
+    """
+    rng = np.random.default_rng(3)
+    model = bodies(CUBE, CUBE)
+    first = ON_EDGE if regime.startswith("edges") else np.array(at(0, 0, 0))
+    q = np.concatenate([first, REGIMES[regime]])
+    q[:3] += 0.1
+    q[7:10] += 0.1
+    inputs = inputs_of(model, q, 0.05 * rng.standard_normal(12), material=(1e3, 4, 3, 0.3))
+    inputs.link_material[0, 1] *= 1.2
+    solver, weights = ArticulatedSolver(model, ArticulatedSettings(1e-3, 1)), rng.standard_normal(12)
+    names = ("joint_q0", "joint_qd0", "link_material")
+
+    def accelerations(point: dict) -> ArticulatedRollout:
+        return solver.rollout(replace(inputs, **point), 1, adjoint=StoreAll())
+
+    def loss(point: dict) -> float:
+        return float(accelerations(point).joint_qd[0, -1] @ weights)
+
+    def loss_and_gradient(point: dict) -> tuple[float, dict]:
+        rollout = accelerations(point)
+        seed = np.zeros_like(rollout.joint_qd)
+        seed[0, -1] = weights
+        bars = solver.rollout_adjoint(rollout, 0 * rollout.joint_q, seed, 0 * rollout.body_q, 0 * rollout.body_qd)
+        return loss(point), {name: getattr(bars, name) for name in names}
+
+    point = {name: getattr(inputs, name) for name in names}
+    pushed = accelerations(point).joint_qd[0, -1] - inputs.joint_qd0[0]
+    assert np.linalg.norm(pushed[6:9]) > 5e-5
+    report = gradcheck(
+        loss_and_gradient, point, loss=loss, names=names, rtol=1e-5, floor=1e-6, atol=1e-9, max_entries=30, step=1e-7, order=2
+    )
+    for entry in report.entries:
+        if entry.status == "kink" and "flush" in regime:
+            assert min(entry.left, entry.right) < entry.adjoint < max(entry.left, entry.right)
+        else:
+            assert entry.status in ("ok", "not observable"), entry
+    assert sum(entry.status == "ok" for entry in report.entries) > 20
+
+
+def random_poses(rng: np.random.Generator, worlds: int, depth: float) -> np.ndarray:
+    """Poses of two cubes that are so deep in each other [worlds, 14]: turned at random, or nearly parallel."""
+    q = np.tile(at(0, 0, 0) + at(0, 0, 0), (worlds, 1))
+    q[:, 3:7] = rng.standard_normal((worlds, 4))
+    q[:, 10:] = q[:, 3:7]
+    q[: worlds // 2, 10:] = rng.standard_normal((worlds // 2, 4))
+    q[worlds // 2 :, 10:] += 0.03 * rng.standard_normal((worlds - worlds // 2, 4))
+    for k in (3, 10):
+        q[:, k : k + 4] /= np.linalg.norm(q[:, k : k + 4], axis=1, keepdims=True)
+    direction = rng.standard_normal((worlds, 3))
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    low, high = np.zeros((worlds, 1)), np.ones((worlds, 1))
+    for _ in range(40):
+        q[:, 7:10] = 0.5 * (low + high) * direction
+        inside = (depth_between(q[:, :7], q[:, 7:]) > depth)[:, None]
+        low, high = np.where(inside, 0.5 * (low + high), low), np.where(inside, high, 0.5 * (low + high))
+    return q
+
+
+def test_gradient_at_random_poses() -> None:
+    """One direction for each of 400 pairs of poses: differences of the acceleration against the adjoint."""
+    rng, worlds = np.random.default_rng(7), 400
+    model = bodies(CUBE, CUBE)
+    inputs = many(inputs_of(model, at(0, 0, 0) + at(0, 0, 1), np.zeros(12), material=(1e3, 4, 3, 0.3)), worlds)
+    inputs.joint_q0[:] = random_poses(rng, worlds, 5e-4)
+    inputs.joint_qd0[:] = 0.05 * rng.standard_normal((worlds, 12))
+    solver, weights = ArticulatedSolver(model, ArticulatedSettings(1e-3, 1)), rng.standard_normal((worlds, 12))
+    direction = rng.standard_normal((worlds, 14)) * np.array([HALF] * 3 + [1] * 4 + [HALF] * 3 + [1] * 4)
+
+    def pushed(step: float) -> tuple[ArticulatedRollout, np.ndarray]:
+        rollout = solver.rollout(replace(inputs, joint_q0=inputs.joint_q0 + step * direction), 1, adjoint=StoreAll())
+        return rollout, np.einsum("wd,wd->w", weights, rollout.joint_qd[:, -1])
+
+    rollout, _ = pushed(0.0)
+    seed = np.zeros_like(rollout.joint_qd)
+    seed[:, -1] = weights
+    bars = solver.rollout_adjoint(rollout, 0 * rollout.joint_q, seed, 0 * rollout.body_q, 0 * rollout.body_qd)
+    adjoint = np.einsum("wk,wk->w", bars.joint_q0, direction)
+    difference = (pushed(1e-7)[1] - pushed(-1e-7)[1]) / 2e-7
+    assert (np.abs(adjoint) > 1e-3).mean() > 0.9
+    np.testing.assert_allclose(difference, adjoint, rtol=1e-5, atol=1e-5 * np.abs(adjoint).max())
+
+
+def test_the_force_is_continuous_where_features_change() -> None:
+    """A cube is turned and moved over another at a depth of 0.5 mm, through faces, edges and corners, in 20,000 steps.
+
+    The step in which the force changes most is cut into 20, each of which changes it by less than a tenth: a jump would stay.
+    """
+    rng, model = np.random.default_rng(4), bodies(CUBE, CUBE)
+    solver = ArticulatedSolver(model, ArticulatedSettings(1e-3, 1))
+    for _ in range(4):
+        start, end = random_poses(rng, 2, 5e-4)
+
+        def path(t: np.ndarray, start: np.ndarray = start, end: np.ndarray = end) -> np.ndarray:
+            q = start + t[:, None] * (end - start)
+            for k in (3, 10):
+                q[:, k : k + 4] /= np.linalg.norm(q[:, k : k + 4], axis=1, keepdims=True)
+            direction = q[:, 7:10] / np.linalg.norm(q[:, 7:10], axis=1, keepdims=True)
+            low, high = np.zeros((len(t), 1)), np.ones((len(t), 1))
+            for _ in range(50):
+                q[:, 7:10] = 0.5 * (low + high) * direction
+                inside = (depth_between(q[:, :7], q[:, 7:]) > 5e-4)[:, None]
+                low, high = np.where(inside, 0.5 * (low + high), low), np.where(inside, high, 0.5 * (low + high))
+            inputs = many(inputs_of(model, at(0, 0, 0) + at(0, 0, 1), np.zeros(12), material=(1e3, 0, 0, 0)), len(t))
+            inputs.joint_q0[:] = q
+            return solver.rollout(inputs, 1).joint_qd[:, -1, 6:9]
+
+        coarse = path(np.linspace(0, 1, 20001))
+        steps = np.linalg.norm(np.diff(coarse, axis=0), axis=1)
+        worst = int(steps.argmax())
+        fine = path(np.linspace(worst / 20000, (worst + 1) / 20000, 21))
+        assert np.linalg.norm(np.diff(fine, axis=0), axis=1).max() < 0.1 * steps.max()
+
+
+def test_what_contact_cannot_resolve_warns_once() -> None:
+    model = bodies(CUBE, CUBE)
+    inputs = many(inputs_of(model, at(0, 0, 0) + at(0, 0, 0.0399), np.zeros(12), material=(KE, 0, 0, 0)), 2)
+    solver = ArticulatedSolver(model, ArticulatedSettings(1e-3, 10))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        solver.rollout(inputs, 1)
+    inputs.joint_q0[1, 9] = 0.028
+    with pytest.warns(UserWarning, match=r"at step 0 \(0 s\) of world 1 'body 0' and 'body 1' are inside each other, deeper"):
+        solver.rollout(inputs, 1)
+    inputs.joint_q0[1, 9], inputs.joint_qd0[1, 8] = 0.1, -30.0
+    with pytest.warns(UserWarning, match="of world 1 'body 0' and 'body 1' pass each other in one step by more than"):
+        solver.rollout(inputs, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        solver.rollout(inputs, 1)  # told before

@@ -1,0 +1,43 @@
+"""Warnings of pairs of bodies that contact could not resolve."""
+
+import warnings
+
+import numpy as np
+
+from ti_sim.articulated.collision import DEEP, FAULT, FAULT_STEP, FAULTY_PAIR, FIRST_LINK, SECOND_LINK
+from ti_sim.articulated.model import ArticulatedModel
+
+_REASONS = {
+    True: "are inside each other, deeper than half of the smaller one's half size; contact may push them out on the wrong side: "
+    "place them apart, or take more substeps or stiffer contact",
+    False: "pass each other in one step by more than the smaller one's half size, so that contact may miss them: take more "
+    "substeps",
+}
+
+
+class FaultWarnings:
+    """Tells each pair of bodies that contact could not resolve once."""
+
+    def __init__(self, model: ArticulatedModel, dt: float) -> None:
+        """Nothing told yet.
+
+        Args:
+            model: links and pairs.
+            dt: physics step [s].
+        """
+        self._model, self._dt = model, dt
+        self._told: set[tuple[int, int]] = set()
+
+    def tell(self, near: np.ndarray) -> None:
+        """Warn of the first fault of every world, of each pair and reason once.
+
+        Args:
+            near: [B, columns] lists of near pairs after a rollout, see ``collision``.
+        """
+        for world in np.flatnonzero(near[:, FAULTY_PAIR] >= 0) if self._model.has_pairs else ():
+            pair, reason, step = (int(near[world, column]) for column in (FAULTY_PAIR, FAULT, FAULT_STEP))
+            if (pair, reason) not in self._told:
+                self._told.add((pair, reason))
+                first, second = (self._model.link_names[self._model.pair[pair, k]] for k in (FIRST_LINK, SECOND_LINK))
+                where = f"at step {step} ({step * self._dt:.4g} s)" + (f" of world {world}" if len(near) > 1 else "")
+                warnings.warn(f"{where} {first!r} and {second!r} {_REASONS[reason == DEEP]}", stacklevel=4)

@@ -1,0 +1,152 @@
+"""Where a line of one link's shape, with a radius, meets another link's shape, and the adjoint (Taichi functions).
+
+A point is a line without length. See ``meeting`` for the geometry and its kinks.
+"""
+
+from ti_sim.articulated.collision import FIRST_SAMPLE, GRID_CELL, GRID_LOW, HALF_LENGTH, HALF_SIZE, NODES, RADIUS
+from ti_sim.articulated.meeting import (
+    closest_to_grid,
+    closest_to_grid_adjoint,
+    line_meets_box,
+    lines_meet,
+    sides_of_closest,
+)
+from ti_sim.articulated.touching import shape_vec3
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
+
+
+@ti.func
+def is_mesh(world: ti.template(), j):
+    """Whether link j's shape is a mesh."""
+    result = False
+    if ti.static(world.with_meshes):
+        result = world.mesh[j, NODES] > 0
+    return result
+
+
+@ti.func
+def field_of(world: ti.template(), j):
+    """Distance field of link j's mesh, as ``distance_kernels`` takes it: first coefficient, nodes, first node, cell."""
+    nodes = ti.Vector([world.mesh[j, NODES], world.mesh[j, NODES + 1], world.mesh[j, NODES + 2]])
+    return world.mesh[j, FIRST_SAMPLE], nodes, shape_vec3(world, j, GRID_LOW), world.shape[j, GRID_CELL]
+
+
+@ti.func
+def line_meets_mesh(world: ti.template(), j, centre, line, radius, h, given, free):
+    """``meeting.line_meets_box`` for the mesh of link j, in the frame of the mesh."""
+    first, nodes, low, cell = field_of(world, j)
+    s, weight = given, 1.0
+    if free > 0:
+        s = closest_to_grid(world.sample, first, nodes, low, cell, centre, line, h, radius)
+        weight = 1 - s * s / (h * h)
+    distance, normal = grid_distance(world.sample, first, nodes, low, cell, centre + s * line, radius)
+    return s * line - 0.5 * (radius + distance) * normal, normal, distance - radius, weight
+
+
+@ti.func
+def line_meets_mesh_adjoint(
+    world: ti.template(), j, centre, line, radius, h, given, free, place, normal, gap, place_bar, normal_bar, gap_bar, weight_bar
+):
+    """Adjoint of ``line_meets_mesh``, whose results are given: (centre_bar, line_bar)."""
+    first, nodes, low, cell = field_of(world, j)
+    distance, s = gap + radius, given
+    if free > 0:
+        s = line.dot(place + 0.5 * (radius + distance) * normal)
+    x = centre + s * line
+    x_bar = grid_distance_adjoint(
+        world.sample, first, nodes, low, cell, x,
+        gap_bar - 0.5 * normal.dot(place_bar), normal_bar - 0.5 * (radius + distance) * place_bar,
+    )  # fmt: skip
+    centre_bar, line_bar = x_bar, s * (x_bar + place_bar)
+    if free > 0:
+        s_bar = line.dot(x_bar + place_bar) - 2 * s / (h * h) * weight_bar
+        more_centre_bar, more_line_bar = closest_to_grid_adjoint(
+            world.sample, first, nodes, low, cell, x, line, s, normal, h, s_bar
+        )
+        centre_bar += more_centre_bar
+        line_bar += more_line_bar
+    return centre_bar, line_bar
+
+
+@ti.func
+def line_meets_shape(world: ti.template(), j, matrix, centre, along, h, radius, given, free):
+    """Contact of a line with link j's shape.
+
+    Args:
+        world: ``WorldArrays``.
+        j: link.
+        matrix: rotation of its shape.
+        centre: of the line less that of the shape, world axes [m].
+        along: the line, a unit vector if it is long.
+        h: half length of the line [m].
+        radius: of the line [m].
+        given: where on the line the point is, in lengths of ``along``.
+        free: 1 for the point closest to a box or mesh in place of the given one.
+
+    Returns:
+        (contact point less ``centre`` [m], unit normal from j to the line, both in world axes; gap [m]; weight [1]).
+    """
+    place, normal, gap, weight = vec3(0.0), vec3(0.0), 1.0, 1.0
+    if world.shape[j, RADIUS] > 0:
+        place, normal, gap = lines_meet.value(
+            centre, along, matrix @ vec3(0.0, 0.0, 1.0), h, world.shape[j, HALF_LENGTH], radius, world.shape[j, RADIUS]
+        )
+    else:
+        local_centre, line = matrix.transpose() @ centre, matrix.transpose() @ along
+        local_place, local_normal, gap_now, weight_now = vec3(0.0), vec3(0.0), 1.0, 1.0
+        if is_mesh(world, j):
+            if ti.static(world.with_meshes):
+                local_place, local_normal, gap_now, weight_now = line_meets_mesh(
+                    world, j, local_centre, line, radius, h, given, free
+                )
+        else:
+            half, outside = shape_vec3(world, j, HALF_SIZE), vec3(0.0)
+            if free > 0:
+                outside = sides_of_closest(local_centre, line, half, h)
+            local_place, local_normal, gap_now, weight_now = line_meets_box.value(
+                local_centre, line, half, radius, h, given, free, outside
+            )
+        place, normal, gap, weight = matrix @ local_place, matrix @ local_normal, gap_now, weight_now
+    return place, normal, gap, weight
+
+
+@ti.func
+def line_meets_shape_adjoint(
+    world: ti.template(), j, matrix, centre, along, h, radius, given, free, place, normal, gap, place_bar, normal_bar, gap_bar,
+    weight_bar,
+):  # fmt: skip
+    """Adjoint of ``line_meets_shape``, whose results are given: (centre_bar, along_bar, adjoint of link j's turn)."""
+    centre_bar, along_bar, turn_bar = vec3(0.0), vec3(0.0), vec3(0.0)
+    if world.shape[j, RADIUS] > 0:
+        other = matrix @ vec3(0.0, 0.0, 1.0)
+        bars = lines_meet.vjp(
+            (centre, along, other, h, world.shape[j, HALF_LENGTH], radius, world.shape[j, RADIUS]),
+            (place_bar, normal_bar, gap_bar),
+        )
+        centre_bar, along_bar = bars[0], bars[1]
+        turn_bar = other.cross(bars[2])
+    else:
+        back = matrix.transpose()
+        local_centre, line = back @ centre, back @ along
+        local_centre_bar, line_bar = vec3(0.0), vec3(0.0)
+        if is_mesh(world, j):
+            if ti.static(world.with_meshes):
+                local_centre_bar, line_bar = line_meets_mesh_adjoint(
+                    world, j, local_centre, line, radius, h, given, free, back @ place, back @ normal, gap,
+                    back @ place_bar, back @ normal_bar, gap_bar, weight_bar,
+                )  # fmt: skip
+        else:
+            half, outside = shape_vec3(world, j, HALF_SIZE), vec3(0.0)
+            if free > 0:
+                outside = sides_of_closest(local_centre, line, half, h)
+            bars = line_meets_box.vjp(
+                (local_centre, line, half, radius, h, given, free, outside),
+                (back @ place_bar, back @ normal_bar, gap_bar, weight_bar),
+            )
+            local_centre_bar, line_bar = bars[0], bars[1]
+        centre_bar, along_bar = matrix @ local_centre_bar, matrix @ line_bar
+        # The frame of j turns its results forwards and its arguments backwards.
+        turn_bar = place.cross(place_bar) + normal.cross(normal_bar) - centre.cross(centre_bar) - along.cross(along_bar)
+    return centre_bar, along_bar, turn_bar

@@ -1,0 +1,165 @@
+"""Forces at a point where two links touch, and their adjoint (Taichi functions).
+
+The force is that of ``ti_sim.rigid.contact`` along the normal of the two surfaces, with the mean of both links' four parameters,
+times a weight. It acts on both links, in opposite directions, at the same point, so that no momentum and no angular momentum is
+made.
+"""
+
+from ti_sim.articulated.collision import FAULT, FAULTY_PAIR, LEAST_HALF, SHAPE_POSITION, SHAPE_QUATERNION
+from ti_sim.articulated.spatial import quaternion_product, rotated
+from ti_sim.articulated.tables import (
+    BARS,
+    LOAD,
+    MATERIAL,
+    MOVES,
+    QUATERNION,
+    SPIN,
+    VELOCITY,
+    VIRTUAL,
+    add_vec3,
+    add_vec4,
+    load_vec3,
+    load_vec4,
+)
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3, vec4
+from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
+
+
+@ti.func
+def shape_vec3(world: ti.template(), i, column: ti.template()):
+    """Three numbers of link i's shape."""
+    return vec3(world.shape[i, column], world.shape[i, column + 1], world.shape[i, column + 2])
+
+
+@ti.func
+def shape_arm(world: ti.template(), b, i):
+    """From the origin of link i to the centre of its shape, world axes."""
+    return rotated(load_vec4(world.work, b, i, QUATERNION), shape_vec3(world, i, SHAPE_POSITION))
+
+
+@ti.func
+def shape_rotation(world: ti.template(), b, i):
+    """Quaternion of link i's shape in the world."""
+    local = vec4(
+        world.shape[i, SHAPE_QUATERNION], world.shape[i, SHAPE_QUATERNION + 1],
+        world.shape[i, SHAPE_QUATERNION + 2], world.shape[i, SHAPE_QUATERNION + 3],
+    )  # fmt: skip
+    return quaternion_product(load_vec4(world.work, b, i, QUATERNION), local)
+
+
+@ti.func
+def pair_material(world: ti.template(), b, i, j):
+    """Mean of the four contact parameters of two links."""
+    return 0.5 * (load_vec4(world.link, b, i, MATERIAL) + load_vec4(world.link, b, j, MATERIAL))
+
+
+@ti.func
+def point_velocity(world: ti.template(), b, i, arm):
+    """Velocity of the point of link i at ``arm`` from its origin."""
+    return load_vec3(world.work, b, i, VELOCITY) + load_vec3(world.work, b, i, SPIN).cross(arm)
+
+
+@ti.func
+def add_load(world: ti.template(), b, i, arm, force):
+    """Take a force at ``arm`` from its origin off the load of link i."""
+    if world.tree[i, MOVES] == 1:
+        add_vec3(world.work, b, i, LOAD, -arm.cross(force))
+        add_vec3(world.work, b, i, LOAD + 3, -force)
+
+
+@ti.func
+def push_apart(world: ti.template(), b, i, j, arm, apart, normal, gap, weight, material):
+    """Add the force of one point to the loads of both links.
+
+    Args:
+        world: ``WorldArrays``.
+        b: world.
+        i: a link.
+        j: the other.
+        arm: from the origin of link i to the point [m].
+        apart: origin of link i less that of link j [m].
+        normal: unit vector from j to i.
+        gap: of the two surfaces along the normal, below zero [m].
+        weight: of the force [1].
+        material: contact parameters of the pair.
+    """
+    u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm + apart)
+    force = weight * contact_force_along(normal, gap, u, material.x, material.y, material.z, material.w, world.dt)
+    add_load(world, b, i, arm, force)
+    add_load(world, b, j, arm + apart, -force)
+
+
+@ti.func
+def point_adjoint(world: ti.template(), b, i, arm, force, u_bar):
+    """Adjoint of the velocity of a point of link i, and of minus the power of a force there on the virtual velocity.
+
+    Adds to the adjoints of the link's velocities, real and virtual, and returns that of the arm.
+    """
+    add_vec3(world.work, b, i, BARS + 6, arm.cross(u_bar))
+    add_vec3(world.work, b, i, BARS + 9, u_bar)
+    add_vec3(world.work, b, i, BARS + 18, -arm.cross(force))
+    add_vec3(world.work, b, i, BARS + 21, -force)
+    spin, virtual = load_vec3(world.work, b, i, SPIN), load_vec3(world.work, b, i, VIRTUAL)
+    return u_bar.cross(spin) - force.cross(virtual)
+
+
+@ti.func
+def push_apart_adjoint(world: ti.template(), bars: ti.template(), b, i, j, arm, apart, normal, gap, weight, material):
+    """Adjoint of minus the power of ``push_apart`` on the links' virtual velocities (see ``adjoint``).
+
+    Adds to the adjoints of both links' velocities and materials.
+
+    Returns:
+        Adjoints of the arm, of ``apart``, of the normal, of the gap, and of the weight.
+    """
+    arm_j = arm + apart
+    u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm_j)
+    force = contact_force_along(normal, gap, u, material.x, material.y, material.z, material.w, world.dt)
+    y = load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
+    y -= load_vec3(world.work, b, j, VIRTUAL + 3) + load_vec3(world.work, b, j, VIRTUAL).cross(arm_j)
+    normal_bar, gap_bar, u_bar, material_bar = contact_force_along_adjoint(
+        normal, gap, u, material.x, material.y, material.z, material.w, world.dt, -weight * y
+    )
+    arm_bar = point_adjoint(world, b, i, arm, weight * force, u_bar)
+    apart_bar = point_adjoint(world, b, j, arm_j, -weight * force, -u_bar)
+    add_vec4(bars.link, b, i, MATERIAL, 0.5 * material_bar)
+    add_vec4(bars.link, b, j, MATERIAL, 0.5 * material_bar)
+    return arm_bar + apart_bar, apart_bar, normal_bar, gap_bar, -force.dot(y)
+
+
+@ti.func
+def add_pose_adjoints(world: ti.template(), b, i, j, arm_i, arm_j, arm_bar, apart_bar, between_bar, turn_i_bar, turn_j_bar):
+    """Add the adjoints of two links' poses.
+
+    Args:
+        world: ``WorldArrays``.
+        b: world.
+        i: a link.
+        j: the other.
+        arm_i: from the origin of link i to its shape's centre.
+        arm_j: of link j.
+        arm_bar: adjoint of arm_i as part of the contact points' places.
+        apart_bar: of the origin of link i less that of link j.
+        between_bar: of the centre of j's shape less that of i's.
+        turn_i_bar: of link i's turn, but for those of its arm.
+        turn_j_bar: of link j's.
+    """
+    add_vec3(world.work, b, i, BARS, turn_i_bar + arm_i.cross(arm_bar - between_bar))
+    add_vec3(world.work, b, j, BARS, turn_j_bar + arm_j.cross(between_bar))
+    add_vec3(world.work, b, i, BARS + 3, apart_bar - between_bar)
+    add_vec3(world.work, b, j, BARS + 3, between_bar - apart_bar)
+
+
+@ti.func
+def deepest_of(world: ti.template(), i, j):
+    """Gap of two links below which contact does not resolve it [m]: less than half of the smaller half size."""
+    return -0.5 * ti.min(world.shape[i, LEAST_HALF], world.shape[j, LEAST_HALF])
+
+
+@ti.func
+def mark_pair(world: ti.template(), b, p, fault: ti.template()):
+    """Note that contact cannot resolve pair p, unless there was one before."""
+    if world.near[b, FAULTY_PAIR] < 0:
+        world.near[b, FAULTY_PAIR] = p
+        world.near[b, FAULT] = fault
