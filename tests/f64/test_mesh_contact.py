@@ -111,6 +111,26 @@ def test_adjoint_of_every_input_through_a_hit_on_a_mesh(kind: str) -> None:
     assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_material"} <= reacts
 
 
+def test_equal_mesh_cubes_stack_bounce_flush_or_not_and_hold_at_crossing_edges() -> None:
+    """Off by 1 mm the points of two faces share the stiffness otherwise than flush: the cubes part a quarter slower."""
+    half, cube = 0.02, mesh_of(Box(0.04, 0.04, 0.04))
+    tower = bodies(SLAB, cube, cube, cube, kinds=("fixed", "free", "free", "free"))
+    q = np.concatenate([at(0.01, 0.01, 0.08 + half + 2 * half * k) for k in range(3)])
+    inputs = inputs_of(tower, q, np.zeros(18), material=(1e4, 20, 20, 0.5), gravity=9.81)
+    rollout = ArticulatedSolver(tower, ArticulatedSettings(5e-4, 4000)).rollout(inputs, 1)
+    np.testing.assert_allclose(rollout.joint_q[0, -1].reshape(3, 7)[:, :3], q.reshape(3, 7)[:, :3], atol=3e-3)
+    pair, high = bodies(cube, cube), np.sqrt(2) * half
+    edges = [0, 0, 0, np.sin(np.pi / 8), 0, 0, np.cos(np.pi / 8)]
+    edges += [3e-3, 4e-3, 2 * high + 1e-3, 0, np.sin(np.pi / 8), 0, np.cos(np.pi / 8)]
+    faces = [at(0, 0, 0) + at(x, x, 2 * half + 1e-3) for x in (0.0, 1e-4, 1e-3, 2e-3)]
+    one = inputs_of(pair, edges, [0, 0, 0.5, 0, 0, 0, 0, 0, -0.5, 0, 0, 0], material=(1e4, 10, 20, 0.5))
+    worlds = ArticulatedInputs(*(np.repeat(array, 5, axis=0) for array in one.arrays()))
+    worlds.joint_q0[1:] = faces
+    end = ArticulatedSolver(pair, ArticulatedSettings(1e-4, 800)).rollout(worlds, 1).joint_qd[:, -1]
+    assert (end[:, 8] - end[:, 2] > 0.2).all()
+    np.testing.assert_allclose(end[1:, 8], end[1, 8], rtol=0.3)
+
+
 def test_mesh_shapes_that_are_refused() -> None:
     with pytest.raises(UserError, match="distance field, corners and a surface if it is a mesh, and only then"):
         CollisionShape("mesh", ())
