@@ -302,7 +302,7 @@ def test_a_killed_inversion_goes_on_where_it_was(tmp_path: Path, monkeypatch: py
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     assert not (run / "result.json").exists()
-    folder = RunFolder(run, {})
+    folder = RunFolder(run, RunFolder(run, {}).read_settings())
     before, metadata = folder.load_checkpoint()
     assert 10 <= metadata["iteration"] < ITERATIONS
     assert len(before["losses"]) == metadata["iteration"]
