@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import sys
+import tarfile
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -404,3 +406,13 @@ def test_repeats_of_the_papers_search() -> None:
             search = TrialSettings(search="paper").of_search(trial)
             assert isinstance(search, OptimiseSettings) and isinstance(trial.search, WideSteps)
             assert TrialSettings(search="paper").guesses(trial) == 1 and search.rate(0) == search.rate(99) == 3e-3
+
+
+def test_the_dies_network_is_that_of_the_tables() -> None:
+    """The asset is, byte for byte, what the published runs hold under the name that its README gives."""
+    root = Path(__file__).parents[2]
+    page = (root / "scenes/assets/README.md").read_text(encoding="utf-8")
+    named = re.search(r"cube_risp.safetensors` \| .*`runs/(tables/\S+safetensors)`", page)
+    with tarfile.open(root / "docs/results/runs.tar.xz") as archive:
+        kept = archive.extractfile(f"runs/{named[1]}").read()
+    assert (root / "scenes/assets/cube_risp.safetensors").read_bytes() == kept
