@@ -29,6 +29,7 @@ class OptimiseSettings:
         iterations: gradient steps.
         learning_rate: in the unbounded unit-scale variables.
         decay: whether the rate falls by a cosine to a hundredth (adam, rmsprop), or stays.
+        smoothing: of rmsprop's running mean of squared gradients, in [0, 1).
         first_frames: frame intervals of the film that the search begins with; None begins with the whole film.
         growth: part of the iterations over which the horizon grows from ``first_frames`` to the whole film.
         keep: pairs (share of the iterations, starts), shares rising and starts falling: after that share only so many starts,
@@ -40,6 +41,7 @@ class OptimiseSettings:
     iterations: int = 60
     learning_rate: float = 0.1
     decay: bool = True
+    smoothing: float = 0.9
     first_frames: int | None = None
     growth: float = 0.6
     keep: tuple[tuple[float, int], ...] = ()
@@ -51,6 +53,8 @@ class OptimiseSettings:
             raise UserError(f"iterations is {self.iterations}: at least 1 is needed")
         if not 0 < self.learning_rate < math.inf:
             raise UserError(f"learning_rate is {self.learning_rate}: give a number above zero")
+        if not 0 <= self.smoothing < 1:
+            raise UserError(f"smoothing is {self.smoothing}: give a number from 0 to below 1")
         if self.first_frames is not None and self.first_frames < 1:
             raise UserError(f"first_frames is {self.first_frames}: at least 1 is needed")
         self._check_keep()
@@ -128,7 +132,7 @@ def descend(
     if settings.optimizer == "adam":
         optimizer = torch.optim.Adam([z], lr=settings.learning_rate, betas=(0.8, 0.95))
     else:
-        optimizer = torch.optim.RMSprop([z], lr=settings.learning_rate, momentum=0.5)
+        optimizer = torch.optim.RMSprop([z], lr=settings.learning_rate, alpha=settings.smoothing, momentum=0.5)
     first = _resume(folder, z, optimizer, history)
     going = _others(len(z), history.stopped)
     frames = comparison.last

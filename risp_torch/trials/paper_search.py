@@ -13,7 +13,7 @@ from risp_torch.inversion import OptimiseSettings
 from risp_torch.inversion.unknowns import Unknowns
 
 # The rest are PyTorch's defaults, as the paper names no other.
-PAPER_SEARCH = OptimiseSettings(optimizer="rmsprop", iterations=100, learning_rate=3e-3, decay=False)
+PAPER_SEARCH = OptimiseSettings(optimizer="rmsprop", iterations=100, learning_rate=3e-3, decay=False, smoothing=0.99)
 
 
 @dataclass(frozen=True)

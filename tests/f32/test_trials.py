@@ -185,7 +185,7 @@ def test_settings_of_the_search():
 def test_settings_of_the_search_of_the_paper():
     trial = load_trials("cube")["identify"]
     paper = TrialSettings(search="paper")
-    rmsprop = OptimiseSettings(optimizer="rmsprop", iterations=100, learning_rate=3e-3, decay=False)
+    rmsprop = OptimiseSettings(optimizer="rmsprop", iterations=100, learning_rate=3e-3, decay=False, smoothing=0.99)
     assert paper.of_search(trial) == PAPER_SEARCH == rmsprop and rmsprop.rate(0) == rmsprop.rate(99) == 3e-3
     assert paper.rounds(trial) == 0 and paper.guesses(trial) == 1 < trial.starts
     assert replace(paper, horizon=9, iterations=4).of_search(trial) == replace(PAPER_SEARCH, first_frames=9, iterations=4)
