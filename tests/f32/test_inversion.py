@@ -97,14 +97,14 @@ def test_the_scripted_inversion_runs(tmp_path: Path) -> None:
 # -- the search -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "lbfgs"])
-def test_every_optimizer_lowers_the_loss(optimizer: str) -> None:
+@pytest.mark.parametrize(("optimizer", "iterations"), [("adam", 15), ("rmsprop", 25), ("lbfgs", 15)])
+def test_every_optimizer_lowers_the_loss(optimizer: str, iterations: int) -> None:
     scene = small_scenes.make_scene()
     names = ["block.density", "ground.contact.friction"]
     starts = [dict(zip(names, values, strict=True)) for values in ((500.0, 0.2), (1300.0, 0.5))]
-    settings = OptimiseSettings(optimizer=optimizer, iterations=15)
+    settings = OptimiseSettings(optimizer=optimizer, iterations=iterations)
     result = quick(scene, pictures(scene), names, starts=starts, settings=settings, refine=0)
-    assert len(result.history.losses) == len(result.history.values) == 15
+    assert len(result.history.losses) == len(result.history.values) == iterations
     assert result.history.losses[0].shape == (2,) and result.history.values[0].shape == (2, 2)
     first, last = result.history.losses[0].numpy(), result.losses
     assert (last < 0.2 * first).all()
