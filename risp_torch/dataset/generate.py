@@ -20,6 +20,7 @@ from risp_torch.dataset.renderer import RendererSource
 from risp_torch.dataset.settings import DatasetSettings
 from risp_torch.dataset.shards import ShardError, open_shard, write_shard
 from risp_torch.dataset.sheets import SHEETS, draw_sheets
+from risp_torch.memory import check_memory, readable_bytes
 from risp_torch.run_folder import RunFolder
 from risp_torch.state_heads import warn_of_states_beyond
 from ti_sim.base.errors import UserError
@@ -83,8 +84,9 @@ def generate(
             processes than shards, or something cannot be rendered or written.
     """
     folder = Path(folder)
-    source = RendererSource(scene, task, settings)
     plan = Plan.of(scene, task, settings, name=name)
+    _check_size(folder, plan)  # before anything counts its pictures one by one
+    source = RendererSource(scene, task, settings)
     if not 0 <= rank < ranks:
         raise UserError(f"this is process {rank} of {ranks}: processes are counted from 0")
     if ranks > settings.shards:
@@ -184,6 +186,19 @@ def _is_whole(folder: Path, plan: Plan, shard: int) -> bool:
 
 def _whole(folder: Path, plan: Plan) -> int:
     return sum(_is_whole(folder, plan, shard) for shard in range(len(plan.files)))
+
+
+def _check_size(folder: Path, plan: Plan) -> None:
+    """Raise a UserError where the whole dataset is larger than its disk, or a shard than the memory."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
+    needed, disk = plan.settings.images * plan.image_bytes, shutil.disk_usage(there).total
+    if needed > disk:
+        raise UserError(
+            f"a dataset of {plan.settings.images} pictures takes {readable_bytes(needed)} and the whole disk of {folder} has "
+            f"{readable_bytes(disk)}: take fewer --images, a smaller --size or another --out"
+        )
+    count = min(plan.settings.shard_images, plan.settings.images)
+    check_memory(2 * count * plan.image_bytes, f"a file of {count} pictures", "put fewer into one (--shard-images)")
 
 
 def _check_room(folder: Path, plan: Plan, missing: list[int]) -> None:

@@ -37,6 +37,7 @@ from risp_torch.inversion.uncertainty import (
 from risp_torch.inversion.unknowns import Bounds, Unknowns
 from risp_torch.inversion.warm_start import CmaSettings, warmed
 from risp_torch.inversion.wide_steps import WIDE_SEARCH, WideSteps, settle_whitened, wide_gauss_newton
+from risp_torch.memory import check_memory
 from risp_torch.psi import RenderingParameters
 from risp_torch.run_folder import RunFolder, inversion_result
 from risp_torch.scene import Scene
@@ -167,6 +168,8 @@ def invert(
     loss.check(scene)
     pictures = None if video is None else load_target(scene, video)
     comparison = Comparison.of(scene, loss, pictures, sampling)
+    if isinstance(starts, Integral) and isinstance(pictures, torch.Tensor):  # each has a film of its own, and its gradient
+        check_memory(2 * int(starts) * pictures.nbytes, f"the films of {starts} starts", "take fewer --starts")
     initial = unknowns.starts(int(starts), seed) if isinstance(starts, Integral) else _given_starts(unknowns, starts)
     z = unknowns.unbounded(initial)
     folder = None

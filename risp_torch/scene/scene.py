@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 
+from risp_torch.bridge import bridge_dtype
+from risp_torch.memory import check_memory
 from risp_torch.robot_files import RobotDescription
 from risp_torch.scene.articulation import articulated_inputs, velocity_slices
 from risp_torch.scene.authoring import DeformableScene
@@ -556,6 +558,7 @@ class Scene(DeformableScene):
             UserError: names or shapes do not fit. DivergenceError: every world diverged.
         """
         count = self.frames if frames is None else frames
+        _check_memory(self, parameters, worlds, count)
         states = motion(self, parameters, worlds=worlds, frames=count, actions=actions, state0=state0, adjoint=adjoint)
         return without_escapes(self, states, parameters)
 
@@ -586,3 +589,15 @@ class Scene(DeformableScene):
             return joined_placement(self.rigid_inputs(values).body_q0, particle_q)
         inputs = articulated_inputs(self.bodies, self.motors, values, frames=1, actions=None)
         return joined_placement(poses_of_joints(self, values, inputs.joint_q0), particle_q)
+
+
+def _check_memory(scene: Scene, parameters: Mapping[str, torch.Tensor] | None, worlds: int | None, frames: int) -> None:
+    """Raise a UserError where the states at the frames of a motion, which is the least of it, do not fit into memory."""
+    given = ((name, value) for name, value in (parameters or {}).items() if name in scene.table.params)
+    batches = [len(value) for name, value in given if np.ndim(value) > np.ndim(scene.table[name].value)]
+    batch = worlds or max(batches, default=1)
+    rows = 13 * len(scene.bodies) + 6 * scene.particle_count
+    check_memory(
+        batch * (frames + 1) * rows * bridge_dtype().itemsize, f"a motion of {batch} worlds and {frames} frames",
+        "simulate fewer worlds or frames at a time",
+    )  # fmt: skip

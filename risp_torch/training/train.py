@@ -9,11 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 from tqdm import tqdm
 
 from risp_torch.dataset import Batch, Source
+from risp_torch.memory import check_memory
 from risp_torch.network import NetworkSettings, RispNetwork, save_network
 from risp_torch.network.resnet import denormals_flushed
 from risp_torch.run_folder import RunFolder, plain
@@ -283,6 +285,8 @@ def _check_finite(row: Mapping[str, float], rate: float) -> None:
 
 
 def _check(source: Source, settings: TrainSettings, ranks: Ranks) -> None:
+    # Every epoch has its order of the pictures.
+    check_memory(2 * np.dtype(np.int64).itemsize * len(source), f"an order of {len(source)} pictures", "take fewer (--images)")
     trained = len(source) - held_out(len(source), settings)
     if trained < settings.batch_size:
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,8 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import memory
+from risp_torch import invert, memory
 from risp_torch.__main__ import _run
+from risp_torch.training import TrainSettings
+from risp_torch.training.ranks import Ranks
+from risp_torch.training.train import _check
+from tests.reference.small_scenes import make_scene
 from ti_sim.base.errors import UserError
 
 
@@ -49,3 +54,37 @@ def test_the_tightest_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_command_that_runs_out_of_memory_says_so(capsys: pytest.CaptureFixture[str], allocate: object) -> None:
     assert _run(SimpleNamespace(command="simulate", run=lambda options: allocate())) == 2
     assert capsys.readouterr().err == "risp simulate: error: it does not fit into memory: take less of it at a time\n"
+
+
+def test_motions_that_do_not_fit_are_refused_before_they_are_tried() -> None:
+    scene = make_scene()
+    for options in ({"worlds": 2**31 - 1}, {"frames": 2**31 - 1, "worlds": 1000}):
+        with pytest.raises(UserError, match="a motion of .* worlds and .* frames would take about .* of memory"):
+            scene.rollout(**options)
+    many = {"block.density": torch.ones(1).expand(2**31 - 1)}
+    with pytest.raises(UserError, match="a motion of 2147483647 worlds"):
+        scene.rollout(many)
+
+
+def test_starts_that_do_not_fit_are_refused() -> None:
+    scene = make_scene()
+    with torch.no_grad():
+        film = scene.render(scene.rollout())[0]
+    with pytest.raises(UserError, match="the films of 2000000000 starts would take about .* of memory"):
+        invert(scene, film, "block.density", starts=2 * 10**9, progress=False)
+
+
+def test_orders_of_pictures_that_do_not_fit_are_refused() -> None:
+    class Many:
+        def __len__(self) -> int:
+            return 10**15
+
+    settings = TrainSettings(gamma=0.0, epochs=1, learning_rate=1e-3, width=4)
+    with pytest.raises(UserError, match="an order of 1000000000000000 pictures would take about 16 PB of memory"):
+        _check(Many(), settings, Ranks())
+
+
+def test_datasets_larger_than_their_disk_are_refused(command_line: Callable, tmp_path: Path) -> None:
+    status, _, err = command_line("dataset", "cube", "--images", 2 * 10**9, "--out", tmp_path / "data")
+    assert status == 2 and "a dataset of 2000000000 pictures takes " in err and "take fewer --images" in err
+    assert not list(tmp_path.iterdir())
