@@ -294,8 +294,8 @@ def test_free_fall_of_semi_implicit_euler_is_first_order() -> None:
         np.testing.assert_allclose(3 + 4 - GRAVITY / 2 - rollout.body_q[0, 1, 0, 2], GRAVITY * dt / 2, atol=1e-11)
 
 
-@pytest.mark.parametrize(("integrator", "order"), [("semi_implicit", 1), ("rk4", 4)])
-def test_a_tumbling_body_keeps_its_momentum_and_energy(integrator: str, order: int) -> None:
+@pytest.mark.parametrize("integrator", ["semi_implicit", "rk4"])
+def test_a_tumbling_body_keeps_its_momentum_and_energy(integrator: str) -> None:
     model, inputs = floating((0.1, -0.05, 0.2))  # the link frame is not at the centre of mass: forces and turns couple
     inputs = replace(inputs, gravity=np.zeros((1, 3)))
     drifts = []
@@ -305,9 +305,10 @@ def test_a_tumbling_body_keeps_its_momentum_and_energy(integrator: str, order: i
         energy = over_time(reference.energy, model, rollout)
         drifts.append([drift(linear), drift(angular), drift(energy)])
         np.testing.assert_allclose(np.linalg.norm(rollout.joint_q[0, :, 3:], axis=-1), 1.0, atol=1e-14)
-    assert (np.array([slopes(list(errors)) for errors in np.transpose(drifts)]) > order - 0.2).all()
+    if integrator == "rk4":
+        assert (np.array([slopes(list(errors)) for errors in np.transpose(drifts)]) > 4 - 0.2).all()
     assert np.linalg.norm(np.asarray(rollout.joint_qd[0, -1, 3:] - rollout.joint_qd[0, 0, 3:])) > 1.0  # though it tumbles
-    assert max(drifts[-1]) < {1: 0.1, 4: 1e-7}[order]
+    assert max(drifts[-1]) < {"semi_implicit": 1e-12, "rk4": 1e-7}[integrator]  # the midpoint rule conserves all of them
 
 
 def test_a_floating_robot_keeps_its_momentum_whatever_its_motors_do() -> None:

@@ -350,6 +350,37 @@ def normalised(model: ArticulatedModel, joint_q: np.ndarray) -> np.ndarray:
     return joint_q
 
 
+def _turn_alone(
+    model: ArticulatedModel, inputs: ArticulatedInputs, i: int, dt: float, old_q: np.ndarray, old_qd: np.ndarray,
+    qdd: np.ndarray, joint_q: np.ndarray, joint_qd: np.ndarray,
+) -> None:  # fmt: skip
+    """Overwrite the step of a link that turns on the world and carries no other: the momentum after the torques of a step turns
+    by the implicit midpoint rule about the centre of mass (of a spherical joint: about the joint), by fixed-point iterations."""
+    q = slice(_starts(model, COORDINATES)[i + 1] - 4, _starts(model, COORDINATES)[i + 1])
+    d = slice(_starts(model, VELOCITIES)[i + 1] - 3, _starts(model, VELOCITIES)[i + 1])
+    com, inertia = inputs.link_com[:, i], _symmetric(inputs.link_inertia[:, i])
+    if model.joint_type[i] == "spherical":
+        inertia = inertia - inputs.link_mass[:, i, None, None] * hat(com) @ hat(com)
+    whole = inertia + inputs.joint_armature[:, d, None] * np.eye(3)
+    w, torque = old_qd[:, d], _times(whole, qdd[:, d]) + np.cross(old_qd[:, d], _times(inertia, old_qd[:, d]))
+    momentum = _times(whole, w) + dt * torque
+    after = momentum
+    for _ in range(60):
+        mean = np.linalg.solve(whole, (momentum + after)[..., None] / 2)[..., 0]
+        after = momentum - dt * np.cross(mean, _times(inertia, mean))
+    spin = np.concatenate([mean, np.zeros((len(mean), 1))], -1)
+    joint_q[:, q] = unit(old_q[:, q] + 0.5 * dt * product(old_q[:, q], spin))
+    joint_qd[:, d] = np.linalg.solve(whole, after[..., None])[..., 0]
+    if model.joint_type[i] == "free":
+        x, v = slice(q.start - 3, q.start), slice(d.start - 3, d.start)
+        arm, turning = (_times(rotation(old_q[:, q]), vector) for vector in (com, w))
+        pull = qdd[:, v] + np.cross(_times(rotation(old_q[:, q]), qdd[:, d]), arm) + np.cross(turning, np.cross(turning, arm))
+        speed = old_qd[:, v] + np.cross(turning, arm) + dt * pull  # of the centre of mass
+        end, turning = (_times(rotation(joint_q[:, q]), vector) for vector in (com, joint_qd[:, d]))
+        joint_q[:, x] = old_q[:, x] + arm + dt * speed - end
+        joint_qd[:, v] = speed - np.cross(turning, end)
+
+
 def rollout(
     model: ArticulatedModel, settings: ArticulatedSettings, inputs: ArticulatedInputs, frames: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -370,8 +401,11 @@ def rollout(
                 d = rates(q + dt * c[0], qd + dt * c[1], frame)
                 q, qd = (s + dt / 6 * (k1 + 2 * k2 + 2 * k3 + k4) for s, k1, k2, k3, k4 in zip((q, qd), a, b, c, d, strict=True))
             else:
-                qd = qd + dt * forward_dynamics(model, inputs, q, qd, frame=frame, dt=dt)
-                q = q + dt * coordinate_rates(model, q, qd)
+                qdd = forward_dynamics(model, inputs, q, qd, frame=frame, dt=dt)
+                before, q, qd = (q, qd), q + dt * coordinate_rates(model, q, qd + dt * qdd), qd + dt * qdd
+                for i, kind in enumerate(model.joint_type):
+                    if kind in ("spherical", "free") and model.link_parent[i] < 0 and i not in model.link_parent:
+                        _turn_alone(model, inputs, i, dt, *before, qdd, q, qd)
             q = normalised(model, q)
         kept.append((q, qd))
     return np.stack([k[0] for k in kept], 1), np.stack([k[1] for k in kept], 1)

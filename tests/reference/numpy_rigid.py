@@ -3,7 +3,9 @@
 Written from the equations alone: state (x, q, v, L) with L the angular momentum in the world frame, w = R I^-1 R^T L;
 for a contact point at depth c > 0 with velocity u, f_n = max(0, ke c - kd max(u_n, -c / dt)) (closing no faster than a step
 allows) and friction -min(mu f_n, kf |u_t|) u_t / |u_t|. A driven body has a wrench in its own frame, one for each frame
-interval, and drag against its velocity and angular velocity. Everything is float64 and vectorised over worlds and bodies.
+interval, and drag against its velocity and angular velocity. A semi-implicit step changes both momenta by the loads,
+then turns the body for dt without torque by the implicit midpoint rule, here by fixed-point iterations. Everything is float64
+and vectorised over worlds and bodies.
 """
 
 from __future__ import annotations
@@ -136,8 +138,16 @@ class _Worlds:
         force, torque = self.force_torque(x, q, v, momentum, step)
         v = v + dt * (force / self.mass + self.gravity)
         momentum = momentum + dt * torque
-        w = self.angular_velocity(q, momentum)
-        return x + dt * v, unit(q + dt * quaternion_rate(q, w)), v, momentum
+        return x + dt * v, self.turned(q, momentum, dt), v, momentum
+
+    def turned(self, q: np.ndarray, momentum: np.ndarray, dt: float) -> np.ndarray:
+        """Quaternions after a step without torque: the body turns by the mean of its own-axes velocities before and after."""
+        before = after = np.einsum("...ki,...k->...i", rotation(q), momentum)
+        for _ in range(40):
+            spin = np.einsum("...ij,...j->...i", self.inverse_inertia, (before + after) / 2)
+            end = unit(q + dt * quaternion_rate(q, np.einsum("...ij,...j->...i", rotation(q), spin)))
+            after = np.einsum("...ki,...k->...i", rotation(end), momentum)
+        return end
 
     def rk4(self, state: tuple[np.ndarray, ...], dt: float, step: int) -> tuple[np.ndarray, ...]:
         def rate(stage: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:

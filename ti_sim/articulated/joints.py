@@ -53,6 +53,12 @@ def unit(j):
 
 
 @ti.func
+def load_vec3_at(array: ti.template(), b, i, column):
+    """Three numbers of row (b, i) of an array from a column known at run time only."""
+    return vec3(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2])
+
+
+@ti.func
 def load_vec4_at(array: ti.template(), b, i, column):
     """Four numbers of row (b, i) of an array from a column known at run time only."""
     return vec4(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2], array[b, i, column + 3])

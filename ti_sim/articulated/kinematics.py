@@ -10,11 +10,15 @@ what its accelerations add) and the parent's numbers marked p:
 Virtual velocities (of the adjoint's multipliers) follow the first line.
 """
 
-from ti_sim.articulated.joints import FREE, PRISMATIC, REVOLUTE, SPHERICAL, load_vec4_at
-from ti_sim.articulated.spatial import body_quaternion_rate, body_quaternion_rate_adjoint, quaternion_product, rotated
+from ti_sim.articulated.free_spin import step_alone, step_alone_adjoint
+from ti_sim.articulated.joints import FREE, PRISMATIC, REVOLUTE, SPHERICAL, load_vec3_at, load_vec4_at
+from ti_sim.articulated.spatial import quaternion_product, rotated
 from ti_sim.articulated.tables import (
+    ALONE,
     ARM,
     AXIS,
+    DRIVE,
+    END_QD,
     FIRST_Q,
     FIRST_QD,
     FRAME_POSITION,
@@ -31,13 +35,13 @@ from ti_sim.articulated.tables import (
     store_vec4,
 )
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import normalized_adjoint, vec3, vec4
-
-
-@ti.func
-def load_vec3_at(array: ti.template(), b, i, column):
-    """Three numbers of row (b, i) of an array from a column known at run time only."""
-    return vec3(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2])
+from ti_sim.base.vecmath import (
+    body_quaternion_rate,
+    body_quaternion_rate_adjoint,
+    normalized_adjoint,
+    vec3,
+    vec4,
+)
 
 
 @ti.func
@@ -139,49 +143,61 @@ def quaternion_column(tree: ti.template(), i):
 
 @ti.func
 def step_coordinates(world: ti.template(), states: ti.template(), b, slot):
-    """Semi-implicit Euler in a row of ``states``: velocities by their accelerations, then coordinates by the new velocities."""
-    for d in range(world.velocities):
-        at = world.coordinates + d
-        states[b, slot, at] = states[b, slot, at] + world.dt * states[b, slot, at + world.velocities]
-    for i in range(world.links):
-        kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
-        first_qd = world.coordinates + world.tree[i, FIRST_QD]
-        if kind == REVOLUTE or kind == PRISMATIC:
-            states[b, slot, first_q] = states[b, slot, first_q] + world.dt * states[b, slot, first_qd]
-        elif kind == SPHERICAL or kind == FREE:
-            if kind == FREE:
-                for k in ti.static(range(3)):
-                    states[b, slot, first_q + k] = states[b, slot, first_q + k] + world.dt * states[b, slot, first_qd + k]
-                first_q += 3
-                first_qd += 3
-            q = load_vec4_at(states, b, slot, first_q)
-            q = (q + world.dt * body_quaternion_rate(q, load_vec3_at(states, b, slot, first_qd))).normalized()
-            for k in ti.static(range(4)):
-                states[b, slot, first_q + k] = q[k]
+    """Semi-implicit Euler in a row of ``states``: velocities by their accelerations, then coordinates by the new velocities.
 
-
-@ti.func
-def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row):
-    """Adjoint of the coordinates' part of ``step_coordinates``, in place in a row of ``bar``.
-
-    The row holds the adjoints of coordinates and velocities after the step and gets those of the coordinates before it and
-    of the velocities after it. ``states`` holds the coordinates before the step in ``slot`` and those after it in the next.
+    A link that turns alone keeps its momenta and its energy (see ``free_spin``).
     """
     for i in range(world.links):
         kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
         first_qd = world.coordinates + world.tree[i, FIRST_QD]
-        if kind == REVOLUTE or kind == PRISMATIC:
-            bar[b, row, first_qd] = bar[b, row, first_qd] + world.dt * bar[b, row, first_q]
-        elif kind == SPHERICAL or kind == FREE:
-            if kind == FREE:
+        if world.tree[i, ALONE] == 1:
+            step_alone(world, states, b, slot, i, kind)
+        else:
+            for at in range(first_qd, world.coordinates + world.tree[i, END_QD]):
+                states[b, slot, at] = states[b, slot, at] + world.dt * states[b, slot, at + world.velocities]
+            if kind == REVOLUTE or kind == PRISMATIC:
+                states[b, slot, first_q] = states[b, slot, first_q] + world.dt * states[b, slot, first_qd]
+            elif kind == SPHERICAL or kind == FREE:
+                if kind == FREE:
+                    for k in ti.static(range(3)):
+                        states[b, slot, first_q + k] = states[b, slot, first_q + k] + world.dt * states[b, slot, first_qd + k]
+                    first_q += 3
+                    first_qd += 3
+                q = load_vec4_at(states, b, slot, first_q)
+                q = (q + world.dt * body_quaternion_rate(q, load_vec3_at(states, b, slot, first_qd))).normalized()
+                for k in ti.static(range(4)):
+                    states[b, slot, first_q + k] = q[k]
+
+
+@ti.func
+def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: ti.template(), bar: ti.template(), b, slot, row):
+    """Adjoint of ``step_coordinates``, in place in a row of ``bar``; adds to the links' adjoints.
+
+    The row holds the adjoints of coordinates and velocities after the step and gets those before it, but for what the
+    accelerations add, whose adjoints, with the sign changed, are written to column DRIVE of the joint velocities. ``states``
+    holds coordinates, velocities and accelerations before the step in ``slot`` and the state after it in the next.
+    """
+    for i in range(world.links):
+        kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
+        first, end = world.tree[i, FIRST_QD], world.tree[i, END_QD]
+        first_qd = world.coordinates + first
+        if world.tree[i, ALONE] == 1:
+            step_alone_adjoint(world, states, bars, bar, b, slot, row, i, kind)
+        else:
+            if kind == REVOLUTE or kind == PRISMATIC:
+                bar[b, row, first_qd] = bar[b, row, first_qd] + world.dt * bar[b, row, first_q]
+            elif kind == SPHERICAL or kind == FREE:
+                if kind == FREE:
+                    for k in ti.static(range(3)):
+                        bar[b, row, first_qd + k] = bar[b, row, first_qd + k] + world.dt * bar[b, row, first_q + k]
+                    first_q += 3
+                    first_qd += 3
+                q, w = load_vec4_at(states, b, slot, first_q), load_vec3_at(states, b, slot + 1, first_qd)
+                raw_bar = normalized_adjoint(q + world.dt * body_quaternion_rate(q, w), load_vec4_at(bar, b, row, first_q))
+                rate_bar, w_bar = body_quaternion_rate_adjoint(q, w, world.dt * raw_bar)
+                for k in ti.static(range(4)):
+                    bar[b, row, first_q + k] = raw_bar[k] + rate_bar[k]
                 for k in ti.static(range(3)):
-                    bar[b, row, first_qd + k] = bar[b, row, first_qd + k] + world.dt * bar[b, row, first_q + k]
-                first_q += 3
-                first_qd += 3
-            q, w = load_vec4_at(states, b, slot, first_q), load_vec3_at(states, b, slot + 1, first_qd)
-            raw_bar = normalized_adjoint(q + world.dt * body_quaternion_rate(q, w), load_vec4_at(bar, b, row, first_q))
-            rate_bar, w_bar = body_quaternion_rate_adjoint(q, w, world.dt * raw_bar)
-            for k in ti.static(range(4)):
-                bar[b, row, first_q + k] = raw_bar[k] + rate_bar[k]
-            for k in ti.static(range(3)):
-                bar[b, row, first_qd + k] = bar[b, row, first_qd + k] + w_bar[k]
+                    bar[b, row, first_qd + k] = bar[b, row, first_qd + k] + w_bar[k]
+            for d in range(first, end):
+                world.velocity_work[b, d, DRIVE] = -world.dt * bar[b, row, world.coordinates + d]

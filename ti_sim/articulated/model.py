@@ -128,6 +128,12 @@ class ArticulatedModel:
         return result
 
     @property
+    def alone(self) -> np.ndarray:
+        """Whether a link turns in all directions on the world and carries no other, [N] bool."""
+        free = np.array([kind in ("spherical", "free") for kind in self.joint_type])
+        return free & (np.array(self.link_parent) < 0) & ~np.isin(np.arange(self.link_count), self.link_parent)
+
+    @property
     def axis(self) -> np.ndarray:
         """Unit axes of the joints, zero where there is none, [N, 3] float64."""
         rows = np.zeros((self.link_count, 3))
@@ -192,12 +198,12 @@ class ArticulatedModel:
 
     @property
     def tree(self) -> np.ndarray:
-        """Rows (parent, type number, first coordinate, first velocity, last velocity + 1, moves, first point, last point + 1),
-        [N, 8] int32."""
+        """Rows (parent, type number, first coordinate, first velocity, last velocity + 1, moves, first point, last point + 1,
+        turns alone), [N, 9] int32."""
         kinds = [JOINT_TYPES.index(kind) for kind in self.joint_type]
         columns = (
             self.link_parent, kinds, self.q_start[:-1], self.qd_start[:-1], self.qd_start[1:], self.moves,
-            self.point_start[:-1], self.point_start[1:],
+            self.point_start[:-1], self.point_start[1:], self.alone,
         )  # fmt: skip
         return np.stack([np.asarray(column, dtype=np.int32) for column in columns], axis=1)
 

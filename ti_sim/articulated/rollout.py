@@ -289,9 +289,7 @@ def advance_adjoint(
                     finish_step_adjoint(world, states, bar, b, row)
                     stage = 3
                 else:
-                    step_coordinates_adjoint(world, states, bar, b, row, 0)
-                    for d in range(velocities):
-                        velocity_work[b, d, DRIVE] = -dt * bar[b, 0, coordinates + d]
+                    step_coordinates_adjoint(world, states, bars, bar, b, row, 0)
                 while stage >= 0:
                     into = 0
                     if ti.static(rk4):

@@ -6,10 +6,9 @@ coordinates' rates. The state steps in row 0. Quaternions are normalised after t
 
 from ti_sim.articulated.joints import FREE, PRISMATIC, REVOLUTE, SPHERICAL, load_vec4_at
 from ti_sim.articulated.kinematics import load_vec3_at, quaternion_column
-from ti_sim.articulated.spatial import body_quaternion_rate, body_quaternion_rate_adjoint
 from ti_sim.articulated.tables import DRIVE, END_QD, FIRST_Q, FIRST_QD, KIND
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import normalized_adjoint
+from ti_sim.base.vecmath import body_quaternion_rate, body_quaternion_rate_adjoint, normalized_adjoint
 from ti_sim.rigid.runge_kutta import stage_ahead, stage_weight
 
 

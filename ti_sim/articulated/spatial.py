@@ -32,24 +32,6 @@ def rotated_back(q, x):
 
 
 @ti.func
-def body_quaternion_rate(q, w):
-    """Half the quaternion product q (w, 0): the rate of q under the angular velocity w [rad/s] in the turned frame."""
-    u = vec3(q[0], q[1], q[2])
-    r = 0.5 * (q[3] * w + u.cross(w))
-    return vec4(r.x, r.y, r.z, -0.5 * u.dot(w))
-
-
-@ti.func
-def body_quaternion_rate_adjoint(q, w, g):
-    """Adjoint of ``body_quaternion_rate``: (q_bar, w_bar)."""
-    u = vec3(q[0], q[1], q[2])
-    gv = 0.5 * vec3(g[0], g[1], g[2])
-    gw = 0.5 * g[3]
-    u_bar = w.cross(gv) - gw * w
-    return vec4(u_bar.x, u_bar.y, u_bar.z, w.dot(gv)), q[3] * gv + gv.cross(u) - gw * u
-
-
-@ti.func
 def symmetric(array: ti.template(), b, i, column: ti.template()):
     """Symmetric matrix from its xx, yy, zz, xy, xz, yz in row (b, i) of an array."""
     xx, yy, zz = array[b, i, column], array[b, i, column + 1], array[b, i, column + 2]

@@ -24,7 +24,7 @@ STIFFNESS, REST, DAMPING, ARMATURE, LOW, HIGH, LIMIT_STIFFNESS, GAIN, MOTOR_LIMI
 VELOCITY_SIZE = 11
 
 # Columns of a row of ``ArticulatedModel.tree``.
-PARENT, KIND, FIRST_Q, FIRST_QD, END_QD, MOVES, FIRST_POINT, END_POINT = range(8)
+PARENT, KIND, FIRST_Q, FIRST_QD, END_QD, MOVES, FIRST_POINT, END_POINT, ALONE = range(9)
 
 # Scratch of a link.
 QUATERNION = 0  # 4, of the link in the world

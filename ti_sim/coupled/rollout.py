@@ -211,9 +211,7 @@ def advance_adjoint(
                         )
                         if ti.static(features.with_self_contact):
                             note_motion(contacts, states, b, row, p, step, dt)
-                    step_coordinates_adjoint(world, joints, joint_bar, b, row, 0)
-                    for d in range(velocities):
-                        velocity_work[b, d, DRIVE] = -dt * joint_bar[b, 0, coordinates + d]
+                    step_coordinates_adjoint(world, joints, bars, joint_bar, b, row, 0)
                 begin_accelerate_adjoint(world, joints, b, row, frame, step // substeps, seeded, body_q_bar, body_qd_bar)
                 if left < steps:
                     particle_loads_adjoint(world, bars, body, body_bars, meeting, margin, states, dual, bar, b, row)

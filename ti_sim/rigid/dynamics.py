@@ -7,19 +7,18 @@ w x I w of gradSim's Eq. 2 exactly: without torque L does not change by a single
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import (
-    angular_velocity,
-    angular_velocity_adjoint,
+    body_quaternion_rate,
+    body_quaternion_rate_adjoint,
     mat3,
     normalized_adjoint,
     outer,
-    quaternion_rate,
-    quaternion_rate_adjoint,
     rotation_matrix,
     vec2,
     vec3,
     vec4,
 )
 from ti_sim.rigid.contact import contact_force, contact_force_adjoint
+from ti_sim.rigid.spin import mean_momentum, mean_momentum_adjoint
 from ti_sim.rigid.touching import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 
 STATE_SIZE = 13  # x 3, q 4, v 3, L 3
@@ -173,11 +172,17 @@ def point_load_adjoint(height, u, arm, share, material, dt, force_bar, torque_ba
 
 @ti.func
 def semi_implicit_update(x, q, v, momentum, force, torque, mass, inverse_inertia, gravity, dt):
-    """One semi-implicit Euler step from known loads (gradSim, Eq. 4): velocities first, then positions with the new ones."""
+    """One semi-implicit Euler step from known loads (gradSim, Eq. 4): momenta first, then the pose by the new ones.
+
+    With the new angular momentum the body turns for dt as without torque, by the implicit midpoint rule (see ``spin``).
+    """
     v_next = v + dt * (force / mass + gravity)
     momentum_next = momentum + dt * torque
-    w_next = angular_velocity(rotation_matrix(q), inverse_inertia, momentum_next)
-    return x + dt * v_next, (q + dt * quaternion_rate(w_next, q)).normalized(), v_next, momentum_next
+    mean = mean_momentum(
+        rotation_matrix(q).transpose() @ momentum_next, inverse_inertia, vec3(0.0), 0.5 * dt, False
+    )
+    q_next = q + dt * body_quaternion_rate(q, inverse_inertia @ mean)
+    return x + dt * v_next, q_next.normalized(), v_next, momentum_next
 
 
 @ti.func
@@ -190,10 +195,15 @@ def semi_implicit_update_adjoint(q, momentum_next, mass, inverse_inertia, dt, x_
         and the old x, v and L have the adjoints x_bar, v_next_bar and momentum_next_bar.
     """
     rotation = rotation_matrix(q)
-    w_next = angular_velocity(rotation, inverse_inertia, momentum_next)
-    unit_bar = normalized_adjoint(q + dt * quaternion_rate(w_next, q), q_bar)
-    w_bar, rate_q_bar = quaternion_rate_adjoint(w_next, q, dt * unit_bar)
-    rotation_bar, inverse_inertia_bar, w_momentum_bar = angular_velocity_adjoint(
-        rotation, inverse_inertia, momentum_next, w_bar
+    mean = mean_momentum(rotation.transpose() @ momentum_next, inverse_inertia, vec3(0.0), 0.5 * dt, False)
+    w = inverse_inertia @ mean
+    unit_bar = normalized_adjoint(q + dt * body_quaternion_rate(q, w), q_bar)
+    rate_q_bar, w_bar = body_quaternion_rate_adjoint(q, w, dt * unit_bar)
+    own_bar, inverse_inertia_bar, _none = mean_momentum_adjoint(
+        mean, inverse_inertia, vec3(0.0), 0.5 * dt, inverse_inertia.transpose() @ w_bar, False
     )
-    return unit_bar + rate_q_bar, rotation_bar, v_bar + dt * x_bar, momentum_bar + w_momentum_bar, inverse_inertia_bar
+    inverse_inertia_bar += outer(w_bar, mean)
+    rotation_bar = outer(momentum_next, own_bar)
+    return (
+        unit_bar + rate_q_bar, rotation_bar, v_bar + dt * x_bar, momentum_bar + rotation @ own_bar, inverse_inertia_bar
+    )  # fmt: skip

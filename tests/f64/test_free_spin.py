@@ -1,0 +1,128 @@
+"""Bodies that turn without torque: energy, angular momentum and angle, in the rigid and the articulated solver; adjoints."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from tests.f64.test_body_contact import bodies, inputs_of
+from tests.reference.articulated_adjoints import check_adjoint
+from tests.reference.numpy_rigid import quaternion_rate, rotation, unit
+from tests.reference.rigid_cases import box_inertia, driven, one_body, turned
+from ti_sim.adjoint import StoreAll
+from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
+from ti_sim.articulated.solver import ArticulatedSolver
+from ti_sim.rigid.model import RigidSettings
+from ti_sim.rigid.solver import RigidSolver
+
+HALF, MASS = (0.05, 0.03, 0.015), 0.18  # m, kg: a box of .1 x .06 x .03 m
+INERTIA = box_inertia(MASS, HALF)
+SPIN = np.array([0.02, 6.0, 0.01])  # rad/s, nearly about the middle axis, about which turning is unstable
+TIME, FRAMES = 60.0, 60
+
+
+def link(kind: str = "free", **changes: object) -> tuple[ArticulatedModel, ArticulatedInputs]:
+    """The box as a link of the articulated solver, on the world and alone."""
+    model = bodies(None, kinds=(kind,))
+    q = [0, 0, 0, 0, 0, 0, 1] if kind == "free" else [0, 0, 0, 1]
+    inputs = inputs_of(model, q, [0, 0, 0, *SPIN][-model.velocity_count :], material=(0, 0, 0, 0), frames=FRAMES)
+    return model, replace(inputs, link_mass=np.array([[MASS]]), link_inertia=INERTIA[None, None].copy(), **changes)
+
+
+def poses(solver: str, integrator: str) -> tuple[np.ndarray, np.ndarray]:
+    """Quaternions [FRAMES + 1, 4] and angular velocities [FRAMES + 1, 3] in the world, over TIME at steps of 1 ms."""
+    substeps = round(TIME / FRAMES / 1e-3)
+    if solver == "rigid":
+        model, inputs = one_body(np.zeros((0, 3)), mass=MASS, inertia=INERTIA, spin=SPIN, gravity=0.0)
+        rollout = RigidSolver(model, RigidSettings(dt=1e-3, substeps=substeps, integrator=integrator)).rollout(inputs, FRAMES)
+    else:
+        settings = ArticulatedSettings(dt=1e-3, substeps=substeps, integrator=integrator)
+        model, inputs = link("spherical" if solver == "on a spherical joint" else "free")
+        rollout = ArticulatedSolver(model, settings).rollout(inputs, FRAMES)
+    return rollout.body_q[0, :, 0, 3:], rollout.body_qd[0, :, 0, 3:]
+
+
+def exact(time: float) -> np.ndarray:
+    """Quaternion after a time, by a fine integration of Euler's equations."""
+    momentum, inverse = INERTIA @ SPIN, np.linalg.inv(INERTIA)
+
+    def rate(_time: float, q: np.ndarray) -> np.ndarray:
+        turn = rotation(unit(q))
+        return quaternion_rate(q, turn @ inverse @ turn.T @ momentum)
+
+    return unit(solve_ivp(rate, (0, time), [0, 0, 0, 1], method="DOP853", rtol=1e-12, atol=1e-13).y[:, -1])
+
+
+@pytest.mark.parametrize("integrator", ["semi_implicit", "rk4"])
+@pytest.mark.parametrize("solver", ["rigid", "articulated", "on a spherical joint"])
+def test_a_spinning_box_keeps_energy_and_momentum_for_a_minute(solver: str, integrator: str) -> None:
+    q, w = poses(solver, integrator)
+    turn = rotation(q)
+    momentum = np.einsum("tij,jk,tlk,tl->ti", turn, INERTIA, turn, w)
+    energy = np.einsum("ti,ti->t", momentum, w)
+    # The midpoint rule conserves both; Runge-Kutta's errors are of fifth order.
+    assert np.abs(energy / energy[0] - 1).max() < (1e-11 if integrator == "semi_implicit" else 1e-8)
+    assert np.abs(momentum - momentum[0]).max() < 1e-8 * np.linalg.norm(momentum[0])
+    assert np.ptp(turn[:, 1, 1]) > 1.9  # it tumbles
+    assert 2 * np.arccos(min(1.0, abs(exact(4.0) @ q[4]))) < 2e-4
+
+
+def test_articulated_bodies_move_as_rigid_ones() -> None:
+    """A thrown box that tumbles under gravity and a force at its centre of mass: to rounding."""
+    model, inputs = one_body(
+        np.zeros((0, 3)), mass=MASS, inertia=INERTIA, spin=3 * SPIN, velocity=(1, 2, 3), turn=turned((1, 2, 3), 0.7)
+    )
+    twin, numbers = link()
+    start = inputs.body_q0[0, 0]
+    own_spin = rotation(unit(start[3:])).T @ (3 * SPIN)
+    push = np.array([0.1, -0.2, 0.3])
+    wrench = np.tile([*push, 0, 0, 0], (1, FRAMES, 1, 1))
+    numbers = replace(
+        numbers, joint_q0=start[None], joint_qd0=np.array([[1, 2, 3, *own_spin]]), gravity=inputs.gravity, link_wrench=wrench
+    )
+    pushed = replace(model, force_body=(0,), force_steps=((0, 4000),))
+    inputs = replace(inputs, body_force=push[None, None], force_point=np.zeros((1, 1, 3)))
+    found = ArticulatedSolver(twin, ArticulatedSettings(1e-3, 40)).rollout(numbers, FRAMES)
+    wanted = RigidSolver(pushed, RigidSettings(1e-3, 40)).rollout(inputs, FRAMES)
+    np.testing.assert_allclose(found.body_q, wanted.body_q, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found.body_qd, wanted.body_qd, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["free", "spherical"])
+def test_adjoint_of_a_link_that_turns_alone(kind: str) -> None:
+    """With the centre of mass beside the origin, armatures, a wrench, and half a radian a step."""
+    model, inputs = link(kind)
+    draw = np.random.default_rng(0)
+    inertia = 1e4 * INERTIA  # large against the steps of the differences
+    skew = 0.1 * inertia[0, 0] * draw.uniform(-1, 1, (3, 3))
+    short = {"link_wrench": draw.normal(size=(1, 1, 1, 6)), "action": inputs.action[:, :1]}
+    inputs = replace(
+        inputs, **short, servo_target=inputs.servo_target[:, :1], link_com=0.03 * draw.normal(size=(1, 1, 3)),
+        link_inertia=inertia + skew + skew.T + np.zeros((1, 1, 3, 3)), joint_qd0=inputs.joint_qd0 + draw.normal(size=(1, 1)),
+        joint_q0=inputs.joint_q0 + 0.3 * draw.normal(size=inputs.joint_q0.shape),
+        joint_armature=draw.uniform(0, 1, inputs.joint_armature.shape),
+    )  # fmt: skip
+    seen = check_adjoint(model, inputs, ArticulatedSettings(dt=0.05, substeps=4), 12)
+    assert {"joint_q0", "joint_qd0", "link_inertia", "joint_armature", "link_wrench", "joint_frame"} <= seen
+    assert kind == "free" or {"link_mass", "link_com"} <= seen
+
+
+@pytest.mark.parametrize("plan", ["world", "element"])
+def test_adjoint_of_drag_over_more_steps_than_are_summed_at_a_time(plan: str) -> None:
+    """The world plan sums adjoints over 128 steps before they join the rest: 300 steps, against differences."""
+    model, inputs = driven(*one_body(np.zeros((0, 3)), mass=MASS, inertia=INERTIA, spin=SPIN, velocity=(1, 2, 3)), frames=1)
+    solver = RigidSolver(model, RigidSettings(dt=1e-3, substeps=300, plan=plan))
+    rollout = solver.rollout(inputs, 1, adjoint=StoreAll())
+    draw = np.random.default_rng(0)
+    weights = draw.normal(size=rollout.body_q.shape), draw.normal(size=rollout.body_qd.shape)
+    found = solver.rollout_adjoint(rollout, *weights).body_drag[0, 0]
+
+    def loss(drag: np.ndarray) -> float:
+        frames = solver.rollout(replace(inputs, body_drag=drag), 1)
+        return float(np.sum(weights[0] * frames.body_q) + np.sum(weights[1] * frames.body_qd))
+
+    for k, step in enumerate((1e-5, 1e-8)):
+        change = step * np.eye(2)[k] + np.zeros((1, 1, 2))
+        difference = (loss(inputs.body_drag + change) - loss(inputs.body_drag - change)) / (2 * step)
+        assert found[k] == pytest.approx(difference, rel=1e-6)

@@ -1,0 +1,174 @@
+"""One step of a link that hangs on the world by a free or spherical joint and carries no other, and its adjoint.
+
+The accelerations give the torque, M = G w' + w x I w with the armature on the diagonal of G; the momentum p = G w + dt M then
+turns with the link as without torque, by the implicit midpoint rule (``ti_sim.rigid.spin``). Without torque the angular momentum
+in the world and the energy stay what they are, to rounding. About the centre of mass for a free joint, whose velocity takes the
+usual semi-implicit step there; about the joint for a spherical one. It is the step of the rigid solver.
+"""
+
+from ti_sim.articulated.joints import FREE, SPHERICAL, load_vec3_at, load_vec4_at
+from ti_sim.articulated.spatial import rotated, rotated_back, symmetric
+from ti_sim.articulated.tables import (
+    ARMATURE,
+    COM,
+    DRIVE,
+    END_QD,
+    FIRST_Q,
+    FIRST_QD,
+    INERTIA,
+    MASS,
+    add_vec3,
+    load_vec3,
+)
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import (
+    body_quaternion_rate,
+    body_quaternion_rate_adjoint,
+    mat3,
+    normalized_adjoint,
+    outer,
+    quaternion_rate,
+    vec3,
+)
+from ti_sim.rigid.spin import mean_momentum, mean_momentum_adjoint
+
+
+@ti.func
+def turning_inertia(world: ti.template(), b, i, kind):
+    """Inertia [kg m2] about the point that the link turns about, in its axes, and the armatures of its three axes."""
+    inertia = symmetric(world.link, b, i, INERTIA)
+    if kind == SPHERICAL:
+        mass, d = world.link[b, i, MASS], load_vec3(world.link, b, i, COM)
+        inertia += mass * (d.dot(d) * diagonal(vec3(1.0)) - outer(d, d))
+    last = world.tree[i, END_QD]
+    armature = vec3(
+        world.velocity[b, last - 3, ARMATURE], world.velocity[b, last - 2, ARMATURE], world.velocity[b, last - 1, ARMATURE]
+    )
+    return inertia, armature
+
+
+@ti.func
+def diagonal(v):
+    """Diagonal matrix."""
+    return mat3(v.x, 0.0, 0.0, 0.0, v.y, 0.0, 0.0, 0.0, v.z)
+
+
+@ti.func
+def step_alone(world: ti.template(), states: ti.template(), b, slot, i, kind):
+    """Step the coordinates and velocities of a link that turns alone, in a row of ``states``, by the accelerations in it."""
+    dt, turns_q, turns_qd = world.dt, world.tree[i, FIRST_Q], world.coordinates + world.tree[i, FIRST_QD]
+    if kind == FREE:
+        turns_q += 3
+        turns_qd += 3
+    q, w = load_vec4_at(states, b, slot, turns_q), load_vec3_at(states, b, slot, turns_qd)
+    spin = load_vec3_at(states, b, slot, turns_qd + world.velocities)
+    inertia, armature = turning_inertia(world, b, i, kind)
+    whole = inertia + diagonal(armature)
+    inverse = whole.inverse()
+    momentum = whole @ (w + dt * spin) + dt * w.cross(inertia @ w)
+    mean = mean_momentum(momentum, inverse, armature, 0.5 * dt, True)
+    q_next = (q + dt * body_quaternion_rate(q, inverse @ mean)).normalized()
+    w_next = inverse @ (2 * mean - momentum)
+    if kind == FREE:
+        d = load_vec3(world.link, b, i, COM)
+        x, v = load_vec3_at(states, b, slot, turns_q - 3), load_vec3_at(states, b, slot, turns_qd - 3)
+        pull = load_vec3_at(states, b, slot, turns_qd - 3 + world.velocities)
+        r, turning, turning_spin = rotated(q, d), rotated(q, w), rotated(q, spin)
+        v += turning.cross(r) + dt * (pull + turning_spin.cross(r) + turning.cross(turning.cross(r)))  # of the centre of mass
+        x += r + dt * v
+        r = rotated(q_next, d)
+        x -= r
+        v -= rotated(q_next, w_next).cross(r)
+        for k in ti.static(range(3)):
+            states[b, slot, turns_q - 3 + k] = x[k]
+            states[b, slot, turns_qd - 3 + k] = v[k]
+    for k in ti.static(range(4)):
+        states[b, slot, turns_q + k] = q_next[k]
+    for k in ti.static(range(3)):
+        states[b, slot, turns_qd + k] = w_next[k]
+
+
+@ti.func
+def step_alone_adjoint(
+    world: ti.template(), states: ti.template(), bars: ti.template(), bar: ti.template(), b, slot, row, i, kind
+):
+    """Adjoint of ``step_alone``, as ``kinematics.step_coordinates_adjoint`` says."""
+    dt, turns_q, turns_d = world.dt, world.tree[i, FIRST_Q], world.tree[i, FIRST_QD]
+    if kind == FREE:
+        turns_q += 3
+        turns_d += 3
+    turns_qd = world.coordinates + turns_d
+    q, w = load_vec4_at(states, b, slot, turns_q), load_vec3_at(states, b, slot, turns_qd)
+    spin = load_vec3_at(states, b, slot, turns_qd + world.velocities)
+    inertia, armature = turning_inertia(world, b, i, kind)
+    whole = inertia + diagonal(armature)
+    inverse = whole.inverse()
+    momentum = whole @ (w + dt * spin) + dt * w.cross(inertia @ w)
+    mean = mean_momentum(momentum, inverse, armature, 0.5 * dt, True)
+    rate = inverse @ mean
+
+    q_bar, w_bar = load_vec4_at(bar, b, row, turns_q), load_vec3_at(bar, b, row, turns_qd)
+    early_w_bar, early_spin_bar, turn_bar = vec3(0.0), vec3(0.0), vec3(0.0)  # before the step
+    if kind == FREE:
+        d = load_vec3(world.link, b, i, COM)
+        q_next, w_next = load_vec4_at(states, b, slot + 1, turns_q), load_vec3_at(states, b, slot + 1, turns_qd)
+        x_bar, v_bar = load_vec3_at(bar, b, row, turns_q - 3), load_vec3_at(bar, b, row, turns_qd - 3)
+        r, turning = rotated(q_next, d), rotated(q_next, w_next)
+        r_bar, turning_bar = turning.cross(v_bar) - x_bar, v_bar.cross(r)
+        q_bar += 4 * quaternion_rate(r.cross(r_bar) + turning.cross(turning_bar), q_next)
+        w_bar += rotated_back(q_next, turning_bar)
+        d_bar = rotated_back(q_next, r_bar)
+        v_bar += dt * x_bar
+        r, turning, turning_spin = rotated(q, d), rotated(q, w), rotated(q, spin)
+        g, along = dt * v_bar, turning.cross(r)
+        along_bar = v_bar + g.cross(turning)
+        turning_bar = along.cross(g) + r.cross(along_bar)
+        turning_spin_bar = r.cross(g)
+        r_bar = x_bar + along_bar.cross(turning) + g.cross(turning_spin)
+        turn_bar = r.cross(r_bar) + turning.cross(turning_bar) + turning_spin.cross(turning_spin_bar)
+        early_w_bar, early_spin_bar = rotated_back(q, turning_bar), rotated_back(q, turning_spin_bar)
+        add_vec3(bars.link, b, i, COM, d_bar + rotated_back(q, r_bar))
+        for k in ti.static(range(3)):
+            bar[b, row, turns_qd - 3 + k] = v_bar[k]
+            world.velocity_work[b, turns_d - 3 + k, DRIVE] = -g[k]
+
+    after_bar = inverse @ w_bar  # of 2 mean - momentum
+    inverse_bar = outer(w_bar, 2 * mean - momentum)
+    raw_bar = normalized_adjoint(q + dt * body_quaternion_rate(q, rate), q_bar)
+    rate_q_bar, rate_bar = body_quaternion_rate_adjoint(q, rate, dt * raw_bar)
+    inverse_bar += outer(rate_bar, mean)
+    momentum_bar, mean_inverse_bar, armature_bar = mean_momentum_adjoint(
+        mean, inverse, armature, 0.5 * dt, inverse @ rate_bar + 2 * after_bar, True
+    )
+    momentum_bar -= after_bar
+    inverse_bar += mean_inverse_bar
+    gained_bar = whole @ momentum_bar
+    swirl_bar = dt * momentum_bar.cross(w)  # of inertia @ w
+    whole_bar = outer(momentum_bar, w + dt * spin) - inverse @ inverse_bar @ inverse
+    w_bar = gained_bar + dt * (inertia @ w).cross(momentum_bar) + inertia @ swirl_bar + early_w_bar
+    spin_bar = dt * gained_bar + early_spin_bar
+    q_bar = raw_bar + rate_q_bar + 4 * quaternion_rate(turn_bar, q)
+    inertia_bar = whole_bar + outer(swirl_bar, w)
+    add_inertia_adjoint(world, bars, b, i, kind, inertia_bar)
+    for k in ti.static(range(3)):
+        d = turns_d + k
+        bars.velocity[b, d, ARMATURE] = bars.velocity[b, d, ARMATURE] + armature_bar[k] + whole_bar[k, k]
+        bar[b, row, turns_qd + k] = w_bar[k]
+        world.velocity_work[b, d, DRIVE] = -spin_bar[k]
+    for k in ti.static(range(4)):
+        bar[b, row, turns_q + k] = q_bar[k]
+
+
+@ti.func
+def add_inertia_adjoint(world: ti.template(), bars: ti.template(), b, i, kind, inertia_bar):
+    """Add the adjoint of the inertia that ``turning_inertia`` gives to the link's inertia, mass and centre of mass."""
+    for k in ti.static(range(3)):
+        bars.link[b, i, INERTIA + k] = bars.link[b, i, INERTIA + k] + inertia_bar[k, k]
+    for k, pair in ti.static(enumerate(((0, 1), (0, 2), (1, 2)))):
+        mixed = inertia_bar[pair[0], pair[1]] + inertia_bar[pair[1], pair[0]]
+        bars.link[b, i, INERTIA + 3 + k] = bars.link[b, i, INERTIA + 3 + k] + mixed
+    if kind == SPHERICAL:
+        mass, d = world.link[b, i, MASS], load_vec3(world.link, b, i, COM)
+        trace = inertia_bar[0, 0] + inertia_bar[1, 1] + inertia_bar[2, 2]
+        bars.link[b, i, MASS] = bars.link[b, i, MASS] + trace * d.dot(d) - d.dot(inertia_bar @ d)
+        add_vec3(bars.link, b, i, COM, mass * (2 * trace * d - (inertia_bar + inertia_bar.transpose()) @ d))
