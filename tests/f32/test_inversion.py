@@ -228,14 +228,15 @@ def test_error_bars_grow_with_the_noise() -> None:
 def test_the_image_jacobian_is_the_derivative_of_the_film() -> None:
     scene = small_scenes.make_scene()
     unknowns = Unknowns.of(scene, ["block.density", "block.velocity"])
-    at = linearise(scene, pictures(scene), unknowns, unknowns.current())
+    # Of the usual step, a thousandth of the range, second derivatives of 16 pixels are seen: up to 9 % of a column.
+    at = linearise(scene, pictures(scene), unknowns, unknowns.current(), step=1e-4)
     z = torch.tensor(unknowns.scaled(unknowns.current())[None], dtype=torch.float32, requires_grad=True)
     values = unknowns.from_scaled(z)
     weights = torch.randn(pictures(scene).shape, generator=torch.Generator().manual_seed(2))
     (film(scene, values, worlds=1, frames=scene.frames)[0][0] * weights).sum().backward()
     error = (at.jacobian.T @ weights.flatten()).numpy() - z.grad[0].numpy() * unknowns.scaled_range()
     # A random sum of a column is as large as the column is long.
-    assert (np.abs(error) < 0.05 * at.jacobian.norm(dim=0).numpy()).all(), error
+    assert (np.abs(error) < 0.02 * at.jacobian.norm(dim=0).numpy()).all(), error
     assert at.loss < 1e-10
 
 

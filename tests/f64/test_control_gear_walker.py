@@ -49,10 +49,10 @@ def test_gears(teeth: int, cells: tuple[int, int, int, int]) -> None:
     "radii, options, said",
     [
         ((0.4, 1.3, 1.0), {}, "radii is (0.4, 1.3, 1.0): give those of the hole, of the gaps and of the tips, ascending"),
-        ((0.4, 1.0), {}, "radii is (0.4, 1.0): give 3 finite lengths above zero in m"),
+        ((0.4, 1.0), {}, "radii has shape (2,), and (3,) is needed"),
         (RADII, {"teeth": 2}, "teeth is 2: give a whole number from 3 to 1000"),
         (RADII, {"cells": (3, 2, 1, 2)}, "cells is (3, 2, 1, 2): give an even number around each tooth"),
-        (RADII, {"cells": (2, 2, 1)}, "cells is (2, 2, 1): give 4 whole numbers above zero"),
+        (RADII, {"cells": (2, 2, 1)}, "cells has shape (3,), and (4,) is needed"),
     ],
 )
 def test_gears_that_are_none(radii: tuple[float, ...], options: dict, said: str) -> None:

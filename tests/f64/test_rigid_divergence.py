@@ -147,7 +147,7 @@ def test_bad_settings_say_what_to_do(options: dict, message: str) -> None:
 
 
 def test_bad_checkpoints() -> None:
-    with pytest.raises(UserError, match="every=0"):
+    with pytest.raises(UserError, match="every is 0: give a whole number of at least 1"):
         Checkpoint(every=0)
 
 

@@ -93,7 +93,7 @@ def test_torque_free_rotation_keeps_its_angular_momentum(integrator: str, plan: 
     np.testing.assert_allclose(np.linalg.norm(rollout.body_q[..., 3:], axis=-1), 1.0, atol=1e-14)
 
 
-@pytest.mark.parametrize(("integrator", "order"), [("semi_implicit", 1), ("rk4", 4)])
+@pytest.mark.parametrize(("integrator", "order"), [("semi_implicit", 2), ("rk4", 4)])
 def test_torque_free_rotation_converges(integrator: str, order: int) -> None:
     model, inputs = spinning()
     steps = [0.02, 0.01, 0.005, 0.0025]
@@ -104,8 +104,10 @@ def test_torque_free_rotation_converges(integrator: str, order: int) -> None:
         drifts.append(np.abs(energy(model, rollout) / energy(model, rollout)[0] - 1).max())
         errors.append(float(np.linalg.norm(rollout.body_q[0, -1, 0, 3:] - exact)))
     assert rate(errors) > order - 0.15
-    assert rate(drifts) > order - 0.15
-    assert drifts[-1] < {1: 1e-2, 4: 1e-8}[order]
+    if integrator == "semi_implicit":  # the midpoint rule keeps the energy itself
+        assert max(drifts) < 1e-13
+    else:
+        assert rate(drifts) > order - 0.15 and drifts[-1] < 1e-8
 
 
 def test_intermediate_axis_tumbles_and_the_others_do_not() -> None:
