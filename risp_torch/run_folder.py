@@ -32,7 +32,7 @@ __all__ = [
     "program_version",
 ]  # fmt: skip
 
-RESULT_SCHEMA = 1
+RESULT_SCHEMA = 2
 _SETTINGS, _RESULT, _CHECKPOINT = "settings.json", "result.json", "checkpoint.safetensors"
 _METADATA_KEY, _RUN_KEY, _DIGEST_KEY = "json", "run", "sha256"
 _WRITTEN = {".csv", ".json", ".mp4", ".npz", ".png", ".safetensors", ".svg"}  # kinds of files that runs write

@@ -18,6 +18,8 @@ from ti_sim.base.errors import UserError
 
 MOST_ROWS = 12  # numbers of one parameter that the table lists one by one
 MOST_SHOWN = 6  # numbers of a start that a row shows
+HEADERS = ["unknown", "estimate", "error bar"]
+TRUE_HEADERS = ["unknown", "truth", "estimate", "error bar", "error"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,11 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="guesses spread over the allowed ranges, or 'scene' for one guess at the scene's own values (default 4)",
     )  # fmt: skip
     parser.add_argument(
-        "--search", choices=("gradient", "wide"),
-        help="gradient steps, or Gauss-Newton steps with differences over a good part of the ranges, for losses that are rough "
-        "in the small (default: wide for risp and perceptual, gradient for pixel and state)",
+        "--search", choices=("newton", "gradient", "wide"),
+        help="Levenberg-Marquardt steps over a growing horizon, gradient steps, or Gauss-Newton steps with differences over a "
+        "good part of the ranges, for losses that are rough in the small (default: wide for risp and perceptual; for pixel and "
+        "state newton up to 40 unknowns, gradient beyond, or where one of its options is given)",
     )  # fmt: skip
-    parser.add_argument("--iterations", type=positive_int, help="gradient steps (default 60), or wide ones (default 10)")
+    parser.add_argument(
+        "--iterations", type=positive_int,
+        help="rounds of --search newton (default 30), gradient steps (default 60), or wide ones (default 10)",
+    )  # fmt: skip
     parser.add_argument("--optimizer", choices=("adam", "rmsprop", "lbfgs"), help="of --search gradient (default adam)")
     parser.add_argument("--learning-rate", type=float, help="of --search gradient, in unit-scale variables (default 0.1)")
     parser.add_argument(
@@ -63,12 +69,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cma", type=positive_int, metavar="GENERATIONS", help="search without gradients from every start first (CMA-ES)"
     )
     parser.add_argument("--cma-population", type=positive_int, metavar="N", help="of --cma (default 4 + 3 ln(unknowns))")
-    parser.add_argument("--refine", type=int, default=15, help="Gauss-Newton rounds after the search (default 15)")
+    parser.add_argument("--refine", type=whole_number, default=15, help="Gauss-Newton rounds after the search (default 15)")
     parser.add_argument(
         "--linearise-up-to", type=positive_int, metavar="N",
         help="most unknowns with Gauss-Newton steps and error bars (default 40, with --loss state 400)",
     )  # fmt: skip
-    parser.add_argument("--first-frames", type=positive_int, help="begin with this many frames and let the horizon grow")
+    parser.add_argument(
+        "--first-frames", type=positive_int,
+        help="begin with this many frame intervals and let the horizon grow (default: a sixth of the film with --search newton, "
+        "else the whole film)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--strict", action="store_true", help="exit status 1 where the search has not converged, or nothing fits the film"
+    )
     parser.add_argument("--seed", type=whole_number, default=0, help="of the starts (default 0)")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/invert-SCENE-TIME)")
 
@@ -89,10 +102,10 @@ def run(options: argparse.Namespace) -> int:
         scene, video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
         refine=options.refine, linearise_up_to=options.linearise_up_to, loss=loss,
         sampling=options.sampling, bounds=bounds, smooth=dict(_weight(text) for text in options.smooth),
-        psi=psi, out=options.out, settings=_search(options, rough=loss.rough), warm_start=_warm_start(options),
+        psi=psi, out=options.out, settings=_search(options, scene, loss, bounds, psi), warm_start=_warm_start(options),
     )  # fmt: skip
     print_inversion(result)
-    return 0
+    return 1 if options.strict and (result.converged is not True or result.fits is False) else 0
 
 
 def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
@@ -117,20 +130,29 @@ def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
 
 
 def goes_on(options: argparse.Namespace) -> bool:
-    """Whether a killed run goes on where it was: gradient steps of a batch do; wide steps and L-BFGS begin again."""
-    wide = options.search or ("wide" if options.loss in ("risp", "perceptual") else "gradient")
-    return wide == "gradient" and options.optimizer != "lbfgs"
+    """Whether a killed run goes on where it was: Newton and gradient steps do; wide steps and L-BFGS begin again."""
+    wide = options.search or ("wide" if options.loss in ("risp", "perceptual") else "newton")
+    return wide != "wide" and options.optimizer != "lbfgs"
 
 
-def _search(options: argparse.Namespace, *, rough: bool) -> Any:
+def _search(options: argparse.Namespace, scene: Any, loss: Any, bounds: dict[str, tuple], psi: Any) -> Any:
     """Settings of the search."""
-    from risp_torch.inversion import WIDE_SEARCH, OptimiseSettings
+    from risp_torch.inversion import WIDE_SEARCH, NewtonSteps, OptimiseSettings, Unknowns
+    from risp_torch.inversion.invert import usual_search
 
     steps = {"optimizer": options.optimizer, "learning_rate": options.learning_rate, "keep": options.keep or None}
     given = {name: value for name, value in steps.items() if value is not None}
-    if (options.search or ("wide" if rough else "gradient")) == "wide":
+    search = {"newton": NewtonSteps, "gradient": OptimiseSettings, "wide": type(WIDE_SEARCH)}.get(options.search)
+    if search is None:
+        unknowns = Unknowns.of(scene, options.unknown, bounds=bounds, psi=psi)
+        search = OptimiseSettings if given and not loss.rough else type(usual_search(loss, len(unknowns.labels)))
+    if search is not OptimiseSettings:
         for name in given:
             raise UserError(f"--{name.replace('_', '-')} belongs to --search gradient: choose that search, or leave it out")
+    if search is NewtonSteps:
+        rounds = {} if options.iterations is None else {"rounds": options.iterations}
+        return NewtonSteps(first_frames=options.first_frames, **rounds)
+    if search is not OptimiseSettings:
         return WIDE_SEARCH.shortened(options.iterations, options.first_frames)
     if options.keep:
         given["keep"] = tuple(_kept(text) for text in options.keep)
@@ -183,9 +205,27 @@ def _starts(text: str) -> int | str:
 
 
 def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
-    """Print estimates with error bars (and errors, where the truth is known), unseen directions and starts."""
+    """Print doubts, estimates with error bars (and errors, where the truth is known), unseen directions and starts."""
     from risp_torch.report import format_table
 
+    for sentence in result.doubts:
+        print(sentence)
+    print(format_table(estimate_rows(result, truth), HEADERS if truth is None else TRUE_HEADERS))
+    for sentence in result.uncertainty.unseen:
+        print(f"not visible in this film: {sentence}")
+    for sentence in result.remarks:
+        print(f"note: {sentence}")
+    starts = [
+        [str(i + 1), _row(result.initial[i]), _row(result.final[i]), f"{loss:.4e}", status]
+        for i, (loss, status) in enumerate(zip(result.losses, result.status, strict=True))
+    ]
+    print(format_table(starts, ["start", "from", "to", "loss", ""]))
+    if result.folder:
+        print(f"pictures and numbers: {result.folder} ({result.seconds:.0f} s)")
+
+
+def estimate_rows(result: Any, truth: dict[str, float] | None = None) -> list[list[str]]:
+    """Rows of the table of estimates, one for each unknown: below ``HEADERS``, or ``TRUE_HEADERS`` where the truth is known."""
     unknowns = result.unknowns
     logs = dict(zip(unknowns.labels, (scale == "log10" for scale in unknowns.scales), strict=True))
     errors = result.scaled_error(truth) if truth else {}
@@ -203,19 +243,7 @@ def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
                 row[1:1] = [f"{truth[label]:.5g} {unit}".strip()]
                 row.append(f"{100 * (10**error - 1):+.2f} % ({error:+.4f} in log10)" if logs[label] else f"{error:+.2g}")
             rows.append(row)
-    headers = ["unknown", "estimate", "error bar"]
-    print(format_table(rows, ["unknown", "truth", "estimate", "error bar", "error"] if truth else headers))
-    for sentence in result.uncertainty.unseen:
-        print(f"not visible in this film: {sentence}")
-    for sentence in result.remarks:
-        print(f"note: {sentence}")
-    starts = [
-        [str(i + 1), _row(result.initial[i]), _row(result.final[i]), f"{loss:.4e}", status]
-        for i, (loss, status) in enumerate(zip(result.losses, result.status, strict=True))
-    ]
-    print(format_table(starts, ["start", "from", "to", "loss", ""]))
-    if result.folder:
-        print(f"pictures and numbers: {result.folder} ({result.seconds:.0f} s)")
+    return rows
 
 
 def _row_of_many(result: Any, name: str, part: slice, truth: dict[str, float] | None) -> list[str]:

@@ -7,6 +7,7 @@ from risp_torch.inversion.found import use_found
 from risp_torch.inversion.invert import Inversion, invert
 from risp_torch.inversion.landscape import landscape
 from risp_torch.inversion.losses import Loss, PerceptualLoss, PictureLoss, PixelLoss, RispLoss, StateLoss
+from risp_torch.inversion.newton_steps import NewtonSteps
 from risp_torch.inversion.optimise import OptimiseSettings
 from risp_torch.inversion.uncertainty import Uncertainty, along_weak_directions, linearise, uncertainty
 from risp_torch.inversion.unknowns import Unknowns
@@ -14,8 +15,8 @@ from risp_torch.inversion.warm_start import CmaSettings
 from risp_torch.inversion.wide_steps import WIDE_SEARCH, WideSteps
 
 __all__ = [
-    "WIDE_SEARCH", "CmaSettings", "Comparison", "Films", "Inversion", "Loss", "OptimiseSettings", "PerceptualLoss", "PictureLoss",
-    "PixelLoss", "RispLoss", "StateLoss", "Uncertainty", "Unknowns", "WideSteps", "along_weak_directions", "film", "film_losses",
-    "invert", "landscape", "linearise", "pixel_loss", "sampled_frames", "simulate_video", "uncertainty",
-    "use_found",
+    "WIDE_SEARCH", "CmaSettings", "Comparison", "Films", "Inversion", "Loss", "NewtonSteps", "OptimiseSettings",
+    "PerceptualLoss", "PictureLoss", "PixelLoss", "RispLoss", "StateLoss", "Uncertainty", "Unknowns", "WideSteps",
+    "along_weak_directions", "film", "film_losses", "invert", "landscape", "linearise", "pixel_loss", "sampled_frames",
+    "simulate_video", "uncertainty", "use_found",
 ]  # fmt: skip

@@ -18,19 +18,31 @@ from tqdm import tqdm
 from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.compression import (
+    CompressedFilm,
+    bytes_per_frame,
+    compressed_films,
+    compression_power,
+    compression_shift,
+    noise_variance,
+)
 from risp_torch.inversion.element_pictures import write_elements
 from risp_torch.inversion.film import film
 from risp_torch.inversion.films import MARK, Films, films_loss, for_every_film
 from risp_torch.inversion.losses import Loss, PictureLoss, PixelLoss
+from risp_torch.inversion.newton_steps import NewtonSteps, newton_descend
 from risp_torch.inversion.optimise import History, OptimiseSettings, descend
 from risp_torch.inversion.refine import refined
 from risp_torch.inversion.smoothness import Weights
 from risp_torch.inversion.uncertainty import (
+    Linearisation,
     Uncertainty,
     along_weak_directions,
-    compression_shift,
     linearise,
+    newton_step,
+    reach,
     uncertainty,
+    unfinished,
     widened,
     without_error_bars,
 )
@@ -51,6 +63,9 @@ Video = str | Path | np.ndarray | torch.Tensor
 MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
 WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MOST_LINEARISED
 MOST_PANELS = 12  # numbers of one parameter that are plotted and listed one by one
+ROUGH_STEP = 4e-2  # of the range: step of the differences that tell whether a search on a rough loss has arrived
+UNMOVED = 1e-5  # of the range: what rounding moves a guess by
+MISFIT = 4.0  # times what noise and compression explain: a larger mean squared residual fits nothing
 SAME_MINIMUM = 1.05  # a start belongs to the best one's minimum when its loss is at most this many times the lowest
 
 
@@ -67,8 +82,11 @@ class Inversion:
         losses: [S] final losses over all frames that count.
         status: per start: "best", "same minimum", "higher loss", "stopped early" or "diverged".
         best: index of the best start.
+        converged: whether the next Gauss-Newton step is within the error bars; None where there are none.
+        misfit: mean squared residual over what noise and compression explain of it; None where that is not known.
+        doubts: sentences that say why the estimate is not to be trusted: the search has not arrived, or nothing fits the film.
         history: of the search.
-        remarks: sentences about what to doubt.
+        remarks: sentences about what else to doubt.
         seconds: wall-clock time.
         folder: where the run was written, or None.
     """
@@ -82,10 +100,18 @@ class Inversion:
     losses: np.ndarray
     status: list[str]
     best: int
+    converged: bool | None
+    misfit: float | None
+    doubts: list[str]
     history: History
     remarks: list[str]
     seconds: float
     folder: Path | None
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether noise and compression explain what the estimate leaves of the film; None where that is not known."""
+        return None if self.misfit is None else self.misfit <= MISFIT
 
     def scaled_error(self, truth: Mapping[str, float]) -> dict[str, float]:
         """Estimate minus truth of every label in scaled units (log10 ratio for log10)."""
@@ -107,7 +133,7 @@ def invert(
     psi: RenderingParameters | None = None,
     smooth: Weights | None = None,
     starts: int | Sequence[Mapping[str, Any]] = 4,
-    settings: OptimiseSettings | WideSteps | None = None,
+    settings: NewtonSteps | OptimiseSettings | WideSteps | None = None,
     warm_start: CmaSettings | None = None,
     refine: int = 15,
     linearise_up_to: int | None = None,
@@ -135,8 +161,7 @@ def invert(
             values (decades for log10).
         starts: how many guesses spread over the allowed ranges, or the guesses themselves (name -> value; what a guess leaves out
             has the scene's value).
-        settings: of the search; by default ``WIDE_SEARCH`` for losses that are rough in the small (``Loss.rough``), and gradient
-            steps for the others. Wide steps take no checkpoints: a killed run makes them again.
+        settings: of the search; by default ``usual_search``. Wide steps take no checkpoints: a killed run makes them again.
         warm_start: a search without gradients from every start, at whose ends the search begins.
         refine: Gauss-Newton steps after the search, taken while they lower the loss; none after wide steps on a rough loss, whose
             dents would catch them.
@@ -156,6 +181,8 @@ def invert(
     """
     began = time.perf_counter()
     loss = loss or PixelLoss()
+    if refine < 0:
+        raise UserError(f"refine is {refine}: give 0 or more Gauss-Newton rounds")
     unknown = [unknown] if isinstance(unknown, str) else list(unknown)
     if isinstance(video, list | tuple) or isinstance(scene, Films) or cameras or per_film:
         video = list(video) if isinstance(video, list | tuple) else [video]
@@ -163,9 +190,11 @@ def invert(
         loss, own = films_loss(loss), (scene.per_film, len(video))
         unknown, bounds = list(for_every_film(unknown, *own)), _of_films(bounds or {}, *own)
         starts = starts if isinstance(starts, Integral) else [_of_films(start, *own) for start in starts]
-    settings = settings or (WIDE_SEARCH if loss.rough else OptimiseSettings())
     unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, smooth=smooth)
+    settings = settings or usual_search(loss, len(unknowns.labels))
     loss.check(scene)
+    if settings.first_frames is not None and settings.first_frames > scene.frames:
+        raise UserError(f"first_frames is {settings.first_frames}, and the film has {scene.frames} frame intervals: give fewer")
     pictures = None if video is None else load_target(scene, video)
     comparison = Comparison.of(scene, loss, pictures, sampling)
     if isinstance(starts, Integral) and isinstance(pictures, torch.Tensor):  # each has a film of its own, and its gradient
@@ -189,6 +218,11 @@ def invert(
             scene, comparison, unknowns, final[best], settings, history, start=best, seed=seed, progress=progress
         )
         refine = 0 if loss.rough else refine
+    elif isinstance(settings, NewtonSteps):
+        begin, near = unknowns.vector(z).double().cpu().numpy(), 12 * _floor(loss, pictures, comparison)
+        final = newton_descend(
+            scene, comparison, unknowns, begin, settings, history, near=near, folder=folder, progress=progress
+        )
     else:
         z, history = descend(
             scene, comparison, unknowns, z, settings, folder=folder, adjoint=adjoint, history=history, progress=progress
@@ -205,9 +239,9 @@ def invert(
     if progress:
         tqdm.write("error bars, plots and videos ...", file=sys.stderr)
     status = _status(losses, best, history.stopped)
-    bars = without_error_bars(len(unknowns.labels))
+    bars, misfit, doubts = without_error_bars(len(unknowns.labels)), None, []
     if linear:
-        bars = _error_bars(scene, comparison, unknowns, final, losses, compressed=_is_file(video))
+        bars, misfit, doubts = _judged(scene, comparison, unknowns, initial, final, losses, best, pictures, video)
     remarks = _remarks(unknowns, final[best], status)
     if not linear:
         remarks.insert(0, f"{len(unknowns.labels)} unknowns: no Gauss-Newton steps, no error bars (--linearise-up-to is {most})")
@@ -216,7 +250,8 @@ def invert(
         values=dict(zip(unknowns.labels, final[best].tolist(), strict=True)),
         sd=dict(zip(unknowns.labels, bars.sd.tolist(), strict=True)),
         uncertainty=bars, initial=initial, final=final, losses=losses, status=status, best=best,
-        history=history, remarks=remarks, seconds=time.perf_counter() - began,
+        converged=not any(sentence.startswith("not converged") for sentence in doubts) if linear else None,
+        misfit=misfit, doubts=doubts, history=history, remarks=remarks, seconds=time.perf_counter() - began,
         folder=folder.path if folder else None,
     )  # fmt: skip
     if folder is not None:
@@ -324,6 +359,7 @@ def write_report(
             ],
             best=result.best, seconds=result.seconds,
         )
+        | {"converged": result.converged, "fits": result.fits, "misfit": result.misfit, "doubts": result.doubts}
         | {"unseen": result.uncertainty.unseen, "remarks": result.remarks}
         | {"observable_modes": result.uncertainty.observable_modes}
     )  # fmt: skip
@@ -343,27 +379,88 @@ def _is_file(video: object) -> bool:
     return isinstance(video, str | Path) and Path(video).is_file()
 
 
-def _error_bars(
-    scene: Scene, comparison: Comparison, unknowns: Unknowns, final: np.ndarray, losses: np.ndarray, *, compressed: bool
-) -> Uncertainty:
-    """Error bars at the best of the starts' ends ``final`` [S, K], for a film that was compressed or not."""
-    best, loss = int(np.argmin(losses)), comparison.loss
+def _bytes(video: Any) -> float:
+    """Bytes a frame of a file, or of all files whose films are compared side by side."""
+    return sum(map(_bytes, video)) if isinstance(video, list) else bytes_per_frame(Path(video))
+
+
+def usual_search(loss: Loss, count: int) -> NewtonSteps | OptimiseSettings | WideSteps:
+    """The search that is taken where none is given, for so many unknowns.
+
+    ``WIDE_SEARCH`` for losses that are rough in the small (``Loss.rough``); otherwise Levenberg-Marquardt steps over a growing
+    horizon, and gradient steps for more than 40 unknowns, each of which such a step takes two films for.
+    """
+    if loss.rough:
+        return WIDE_SEARCH
+    return NewtonSteps() if count <= MOST_LINEARISED else OptimiseSettings()
+
+
+def _floor(loss: Loss, pictures: torch.Tensor | None, comparison: Comparison) -> float:
+    """``Loss.floor`` by the first frames of a film that count."""
+    if pictures is None or not isinstance(loss, PictureLoss):
+        return loss.floor(comparison.target.new_zeros((0, 0, 0, 3)))
+    return loss.floor(pictures[list(comparison.frames)[:MOST_PANELS]])
+
+
+def _judged(
+    scene: Scene, comparison: Comparison, unknowns: Unknowns, initial: np.ndarray, final: np.ndarray, losses: np.ndarray,
+    best: int, pictures: torch.Tensor | None, video: object,
+) -> tuple[Uncertainty, float | None, list[str]]:  # fmt: skip
+    """Error bars at the end of the best start, the misfit (``Inversion.misfit``), and doubts in the estimate."""
+    loss, values = comparison.loss, final[best]
     if len(unknowns.labels) <= MOST_LINEARISED:
-        at = along_weak_directions(scene, unknowns, linearise(scene, comparison, unknowns, final[best]))
+        at = along_weak_directions(scene, unknowns, linearise(scene, comparison, unknowns, values))
     else:  # whose rounds would each take as long as the Jacobian; wider steps lift weak responses above rounding, too
-        at = linearise(scene, comparison, unknowns, final[best], step=WIDE_STEP)
-    if not isinstance(loss, PictureLoss):
-        estimate = at.residual.new_zeros((0, 0, 0, 3))
-    else:
-        estimate = film_at(scene, unknowns, final[best], loss)
-    floor = loss.floor(estimate[list(comparison.frames)[:MOST_PANELS]]) if len(estimate) else loss.floor(estimate)
+        at = linearise(scene, comparison, unknowns, values, step=WIDE_STEP)
+    estimate = film_at(scene, unknowns, values, loss) if isinstance(loss, PictureLoss) else None
+    floor = _floor(loss, estimate, comparison)
+    films, shift = [], np.zeros(len(values))
+    even = estimate is not None and estimate.shape[1] % 2 == 0 and estimate.shape[2] % 2 == 0  # what 4:2:0 colour can hold
+    if even and _is_file(video) and not loss.lasting:
+        films = compressed_films(at, estimate, fps=1 / scene.frame_dt)
+        shift = compression_shift(at, films, unknowns)
     bars = uncertainty(at, unknowns, floor=floor)
-    shift = np.zeros(len(bars.sd))
-    even = len(estimate) and estimate.shape[1] % 2 == 0 and estimate.shape[2] % 2 == 0  # what H.264 with 4:2:0 colour can hold
-    if even and compressed and not loss.lasting:
-        shift = compression_shift(at, estimate, unknowns, fps=1 / scene.frame_dt)
     # Twelve times the variance of rounding is the square of a whole step, a grey level of 255 for pixels.
-    return widened(bars, unknowns, _scatter(unknowns, final, losses, near=12 * floor), shift)
+    bars = widened(bars, unknowns, _scatter(unknowns, final, losses, best, near=12 * floor), shift)
+    explained = _explained(at, estimate, pictures, films, video, floor)
+    # Near the minimum of a rough loss its slopes are those of dents, which wide differences average over.
+    rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.rough else at
+    step = newton_step(rough)
+    fit = min(1.0, explained / max(at.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
+    times = reach(rough, step, explained)
+    bars, doubts = unfinished(bars, unknowns, step * unknowns.scaled_range(), times=times, fit=fit)
+    misfit = None
+    if isinstance(loss, PixelLoss):
+        misfit = max(0.0, at.loss - 12 * floor) / explained
+        moved = np.abs(unknowns.scaled(values) - unknowns.scaled(initial[best])) / unknowns.scaled_range()
+        doubts += _misfits(misfit, at.loss, explained, unmoved=bool(moved.max() < UNMOVED))
+    return bars, misfit, doubts
+
+
+def _explained(
+    at: Linearisation, estimate: torch.Tensor | None, pictures: torch.Tensor | None, films: list[CompressedFilm], video: object,
+    floor: float,
+) -> float | None:  # fmt: skip
+    """Mean squared residual that rounding, noise and compression explain; None where a loss has other errors, too."""
+    loss, frames = at.comparison.loss, list(at.comparison.frames)
+    if not loss.needs_film:
+        return floor
+    if loss.lasting or not (films or isinstance(loss, PixelLoss)):
+        return None
+    noise = noise_variance(pictures[frames] - estimate[frames]) if isinstance(loss, PixelLoss) else 0.0
+    return floor + noise + (compression_power(films, _bytes(video)) if films else 0.0)
+
+
+def _misfits(misfit: float, loss: float, explained: float, *, unmoved: bool) -> list[str]:
+    """A sentence where the estimate does not fit the film."""
+    if misfit <= MISFIT:
+        return []
+    guess = ", a guess that no step has moved," if unmoved else ""
+    return [
+        f"nothing fits this film: the best start{guess} leaves {misfit:.2g} times what noise and compression explain (loss "
+        f"{loss:.2g}, explained {explained:.2g}), and error bars do not hold: another minimum, bounds without the truth, or a "
+        "scene unlike the film's"
+    ]
 
 
 def _given_starts(unknowns: Unknowns, starts: Sequence[Mapping[str, Any]]) -> np.ndarray:
@@ -399,25 +496,31 @@ def _status(losses: np.ndarray, best: int, stopped: Sequence[int]) -> list[str]:
     return names
 
 
-def _scatter(unknowns: Unknowns, final: np.ndarray, losses: np.ndarray, *, near: float = (1 / 255) ** 2) -> np.ndarray:
+def _scatter(
+    unknowns: Unknowns, final: np.ndarray, losses: np.ndarray, best: int, *, near: float = (1 / 255) ** 2
+) -> np.ndarray:
     """Standard deviation [K] (scaled units) of the starts that ended about as well as the best.
 
     That is within a fifth of its loss or ``near`` (a grey level of 255, squared), which the simplest flaw of a scene outweighs.
     The floor of a flat valley has dents (contacts that slip or stick, edges that pass behind others), and where the starts were
     caught in them shows how much that matters, which no local Jacobian can.
     """
-    together = losses <= 1.2 * losses.min() + near
+    together = losses <= 1.2 * losses[best] + near
     if together.sum() < 2:
         return np.zeros(final.shape[1])
     return unknowns.scaled(final[together]).std(axis=0, ddof=1)
 
 
 def _remarks(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> list[str]:
-    """What to doubt: a minimum that one start alone found, an estimate on its bound."""
+    """What to doubt: a minimum that one start alone found, an estimate on its bound.
+
+    Starts that were stopped were not let look for it.
+    """
     remarks = []
-    if len(status) > 1 and "same minimum" not in status:
+    others = [name for name in status if name not in ("best", "stopped early")]
+    if others and "same minimum" not in others:
         remarks.append(
-            f"only 1 of {len(status)} starts reached the lowest loss: "
+            f"only 1 of the {len(others) + 1} starts that went on to the end reached the lowest loss: "
             "more starts, or a growing horizon, would tell whether it is the lowest there is"
         )
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
@@ -443,7 +546,7 @@ def _named(video: Any) -> Any:
 
 def _settings_of(
     scene: Scene, video: Any, target: torch.Tensor | None, unknowns: Unknowns, initial: np.ndarray,
-    settings: OptimiseSettings | WideSteps,
+    settings: NewtonSteps | OptimiseSettings | WideSteps,
     refine: int, seed: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Everything that decides the outcome: a run resumes only where all of it is the same."""

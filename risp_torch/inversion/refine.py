@@ -18,13 +18,15 @@ DAMPINGS = (1e-6, 1e-3, 3e-2)  # of the normal equations' mean diagonal
 LENGTHS = (1.0, 0.3, 0.05)  # of a step
 VALLEY = (0.001, 0.003, 0.01, 0.03, 0.1)  # of the range: steps along the direction that the film sees least, both ways
 MOST_IN_VALLEY = 40  # unknowns: each of these steps takes a Jacobian of its own
+HOPE = 10  # rounds: a start goes on if so many, each as good as its last one, would bring it to the lowest loss
+BEHIND = 1.2  # times the lowest loss: a start with more of it does not look along valleys
 
 
 def refined(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, rounds: int, history: History,
     *, thorough: bool = True, progress: bool,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Levenberg-Marquardt steps from the end of every start that was not stopped early, each kept only if the loss falls.
+    """Gauss-Newton steps from the end of every start that was not stopped early, each kept only if the loss falls.
 
     Where none does, the point may lie in a dent of a valley's floor (contacts that begin, end, slip or stick make small
     ones): longer steps along the weakest direction, each followed by a Gauss-Newton step across the valley, look beyond it.
@@ -34,7 +36,7 @@ def refined(
         values: physical values of the starts' ends, [S, K].
         rounds: at most, for each start.
         history: every round is added to it.
-        thorough: whether to try several dampings, and to look along valleys.
+        thorough: whether to try several dampings, to look along valleys, and to leave starts that do not catch up with the best.
         progress: whether a bar is shown.
 
     Returns:
@@ -49,8 +51,10 @@ def refined(
         if not active.any():
             break
         for s in np.flatnonzero(active):
-            point, loss = search.round(scaled[s], losses[s])
-            active[s] = losses[s] - loss > 1e-6 * losses[s]
+            lowest = np.min(losses, where=np.isfinite(losses), initial=np.inf)
+            point, loss = search.round(scaled[s], losses[s], valley=losses[s] <= BEHIND * lowest)
+            fall = losses[s] - loss
+            active[s] = fall > 1e-6 * losses[s] and (not thorough or loss - HOPE * fall <= lowest)
             scaled[s], losses[s] = point, loss
         for column, rows in ((history.losses, losses), (history.values, unknowns.physical_values(scaled))):
             shown = torch.as_tensor(rows).to(comparison.target)
@@ -74,15 +78,15 @@ class _Refinement:
         films = film_losses(self.scene, self.unknowns.from_scaled(rows), self.comparison, worlds=len(rows))
         return (films + self.unknowns.smoothness.penalty(rows)).double().cpu().numpy()
 
-    def round(self, point: np.ndarray, loss: float) -> tuple[np.ndarray, float]:
-        """The better of the point and what one round of steps finds."""
+    def round(self, point: np.ndarray, loss: float, *, valley: bool = True) -> tuple[np.ndarray, float]:
+        """The better of the point and what one round of steps finds, with or without a look along the valley."""
         at = linearise(self.scene, self.comparison, self.unknowns, self.unknowns.physical_values(point))
         dampings = DAMPINGS if self.thorough else DAMPINGS[1:2]
         steps = [length * step for step in (newton_step(at, damping=damping) for damping in dampings) for length in LENGTHS]
         found, lowest = self._best(point, np.array(steps))
         if lowest < loss * (1 - 1e-6):
             return found, lowest
-        if len(point) > MOST_IN_VALLEY or not self.thorough:
+        if len(point) > MOST_IN_VALLEY or not (self.thorough and valley):
             return point, loss
         direction = weakest_direction(at)
         along = np.array([sign * length * direction for length in VALLEY for sign in (1, -1)])

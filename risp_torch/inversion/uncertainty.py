@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,9 +13,8 @@ from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.inversion.unseen import hardly_fixed, unseen_directions
+from risp_torch.inversion.unseen import hardly_fixed, size_of, unseen_directions
 from risp_torch.scene import Scene
-from risp_torch.video import read_video, write_video
 
 BLOCK_FRAMES = 4  # over which compression errors hang together
 UNSEEN = 0.25  # of the allowed range: a direction with a larger standard deviation is called unseen
@@ -209,13 +206,62 @@ def widened(
     return replace(bars, sd=sd, observable=observable, unseen=bars.unseen + remarks)
 
 
+def reach(at: Linearisation, step: np.ndarray, explained: float | None) -> float:
+    """How many times a Gauss-Newton step the way to the minimum is, at least 1.
+
+    A body's edge that is out of place by more than its own softness changes the picture no faster the farther it is off: a step
+    then is as long as the edge is soft. What it would take from the loss is to all that has to go as the step is to the way.
+
+    Args:
+        at: where the step begins.
+        step: [K] in parts of the ranges.
+        explained: mean squared residual that stays at the minimum; None where it is not known.
+    """
+    if explained is None:
+        return 1.0
+    normal = at.normal_equations[0]
+    falls = float(step @ normal @ step) / len(at.residual)
+    return max(1.0, (at.loss - explained) / max(falls, 1e-300))
+
+
+def unfinished(
+    bars: Uncertainty, unknowns: Unknowns, step: np.ndarray, *, times: float = 1.0, fit: float = 1.0
+) -> tuple[Uncertainty, list[str]]:
+    """Error bars that cover the way to the minimum, and a sentence about it, where the search has not arrived.
+
+    At a minimum the Gauss-Newton step is zero. Where it is longer than an error bar the bar says nothing of the minimum's place.
+
+    Args:
+        bars: at the estimate.
+        unknowns: of the inversion.
+        step: of the unknowns, [K] scaled units.
+        times: the way in steps (``reach``).
+        fit: part of the residual's root mean square that stays at the minimum: the error bars there are narrower by it.
+
+    Returns:
+        The error bars, and a sentence for the step that is the longest beside its bar; none where the search has arrived.
+    """
+    observable, ranges = np.array(bars.observable), unknowns.scaled_range()
+    parts = np.where(observable, np.abs(step) / np.maximum(fit * bars.sd, 1e-300), 0.0)
+    if not (parts > 1).any():
+        return bars, []
+    worst = int(parts.argmax())
+    size = size_of(abs(float(step[worst])), unknowns.units[worst], unknowns.scales[worst])
+    sentence = (
+        f"not converged: the next Gauss-Newton step would move {unknowns.labels[worst]} by {size.removeprefix('± ')}, "
+        f"{parts[worst]:.2g} error bars; the bars are widened by the way that is left: search longer, or from other starts"
+    )
+    way = np.minimum(times * np.abs(step), ranges)
+    return replace(bars, sd=np.where(observable, np.hypot(bars.sd, way), bars.sd)), [sentence]
+
+
 def uncertainty(at: Linearisation, unknowns: Unknowns, *, floor: float | None = None) -> Uncertainty:
     """Error bars at an estimate, to first order.
 
     The residual noise gives the covariance s2 (J^T J)^-1; compression errors hang together within macroblocks, so the
     covariance is also summed over blocks of 16 × 16 pixels and 4 frames (the cluster-robust form (J^T J)^-1 (sum_c g_c g_c^T)
     (J^T J)^-1 with block scores g_c = J_c^T r_c; Liang and Zeger, 1986), and the larger error bar of the two holds. What
-    compression does alike everywhere is not in it: see ``compression_shift``.
+    compression does alike everywhere is not in it: see ``risp_torch.inversion.compression``.
 
     Smoothness counts as knowledge beside the film: in error bars and in what is called unseen, and not in the modes.
 
@@ -265,34 +311,6 @@ def without_error_bars(count: int) -> Uncertainty:
     """What stands for error bars of K unknowns that were not computed: NaN."""
     nothing = np.full(count, np.nan)
     return Uncertainty(nothing, np.full((count, count), np.nan), [True] * count, [])
-
-
-def compression_shift(at: Linearisation, estimate: torch.Tensor, unknowns: Unknowns, *, fps: float) -> np.ndarray:
-    """How far video compression alone moves an estimate, [K] scaled units.
-
-    The film of the estimate is itself compressed (H.264, 4:2:0) at the quality whose errors are as large as the residual, and
-    one Gauss-Newton step reads the unknowns from what comes back. Errors of compression are no noise: they blur every edge of
-    every frame the same way, and no average over pixels shows it.
-
-    Args:
-        at: linearisation at the estimate, of a loss that looks at pictures.
-        estimate: film of the estimate, [T, H, W, 3] linear rgb.
-        unknowns: of the inversion.
-        fps: frames per second.
-    """
-    loss, frames = at.comparison.loss, list(at.comparison.frames)
-    trials = []
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        own = loss.read(estimate[frames])
-        for crf in (8, 13, 18, 23, 28, 33, 38):
-            path = Path(folder) / f"{crf}.mp4"
-            write_video(path, estimate.cpu().numpy(), fps=fps, crf=crf)
-            returned = torch.as_tensor(read_video(path), dtype=estimate.dtype, device=estimate.device)
-            residual = (loss.read(returned[frames]) - own).flatten()
-            mismatch = abs(np.log(float((residual**2).mean()) + 1e-12) - np.log(at.loss + 1e-12))
-            trials.append((mismatch, crf, residual))
-    _, _, residual = min(trials, key=lambda trial: trial[:2])
-    return newton_step(replace(at, residual=residual, pull=0.0)) * unknowns.scaled_range()
 
 
 _QUANTISATION = (1 / 255) ** 2 / 12  # variance of eight-bit pictures: no film is better than that

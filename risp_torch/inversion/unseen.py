@@ -21,7 +21,7 @@ def unseen_directions(directions: np.ndarray, sd: np.ndarray, unknowns: Unknowns
     sentences = [describe_direction(directions[:, k], unknowns, sd[k]) for k in range(min(len(sd), MOST_NAMED))]
     rest = sd[MOST_NAMED:]
     if len(rest):
-        span = f"{_size(rest.min(), 'times the ranges', 'linear')} to {_size(rest.max(), 'times the ranges', 'linear')}"
+        span = f"{size_of(rest.min(), 'times the ranges', 'linear')} to {size_of(rest.max(), 'times the ranges', 'linear')}"
         sentences.append(f"{len(rest)} combinations more (error bars {span})")
     return sentences
 
@@ -41,12 +41,12 @@ def hardly_fixed(which: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[
         if len(own) > MOST_NAMED:
             remarks.append(
                 f"{len(own)} of the {part.stop - part.start} numbers of {name} are hardly fixed: their error bars of "
-                f"{_size(np.median(sd[own]), unit, scale)} (median) are wider than a quarter of their ranges"
+                f"{size_of(np.median(sd[own]), unit, scale)} (median) are wider than a quarter of their ranges"
             )
             continue
         remarks += [
-            f"{unknowns.labels[k]} is hardly fixed: its error bar of {_size(sd[k], unit, scale)} is wider than a quarter of its "
-            "range"
+            f"{unknowns.labels[k]} is hardly fixed: its error bar of {size_of(sd[k], unit, scale)} is wider than a quarter of "
+            "its range"
             for k in own
         ]
     return remarks
@@ -62,7 +62,7 @@ def describe_direction(direction: np.ndarray, unknowns: Unknowns, sd: float) -> 
     """
     labels = np.array(unknowns.labels)
     large = np.abs(direction) >= min(0.2, 0.5 * np.abs(direction).max())  # of many unknowns none need have a large part
-    bar = f"error bar {_size(sd, 'times its range' if large.sum() == 1 else 'times the ranges', 'linear')}"
+    bar = f"error bar {size_of(sd, 'times its range' if large.sum() == 1 else 'times the ranges', 'linear')}"
     if large.sum() > MOST_NAMED:
         first = labels[np.abs(direction).argmax()]
         return f"{large.sum()} of the {len(labels)} unknowns, {first} first, only in combination ({bar})"
@@ -70,7 +70,7 @@ def describe_direction(direction: np.ndarray, unknowns: Unknowns, sd: float) -> 
     if len(parts) == 1:
         k = int(np.flatnonzero(large)[0])
         if sd <= MOST_RANGES:
-            bar = f"error bar {_size(sd * unknowns.scaled_range()[k], unknowns.units[k], unknowns.scales[k])}"
+            bar = f"error bar {size_of(sd * unknowns.scaled_range()[k], unknowns.units[k], unknowns.scales[k])}"
         return f"{parts[0]} leaves no trace in the film ({bar})"
     decades = direction * unknowns.scaled_range()
     chosen = decades[large]
@@ -82,7 +82,7 @@ def describe_direction(direction: np.ndarray, unknowns: Unknowns, sd: float) -> 
     return f"{names} only in combination ({signs} together leave no trace: {bar})"
 
 
-def _size(sd: float, unit: str, scale: str) -> str:
+def size_of(sd: float, unit: str, scale: str) -> str:
     """An error bar in words: "± 0.4 m/s", "± 1.2 decades", "above 10 times its range"."""
     if unit.startswith("times") and sd > MOST_RANGES:
         return f"above {MOST_RANGES:g} {unit}"

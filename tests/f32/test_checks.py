@@ -140,14 +140,14 @@ def test_doubts_are_spoken() -> None:
     """A minimum that one start alone found, an estimate on its bound, an error bar as wide as the range."""
     unknowns = Unknowns({"a": Param(1.0, low=0.0, high=2.0), "b": Param(1.0, low=0.0, high=2.0)})
     remarks = _remarks(unknowns, np.array([1.0, 2.0]), ["best", "higher loss", "diverged"])
-    assert len(remarks) == 2 and "1 of 3" in remarks[0] and "b lies on its bound" in remarks[1]
+    assert len(remarks) == 2 and "1 of the 3" in remarks[0] and "b lies on its bound" in remarks[1]
     assert _remarks(unknowns, np.array([1.0, 1.0]), ["best", "same minimum"]) == []
     bars = Uncertainty(sd=np.array([0.01, 0.01]), correlation=np.eye(2), observable=[True, True], unseen=[])
     wide = widened(bars, unknowns, np.array([0.0, 0.8]), np.zeros(2))
     assert wide.observable == [True, False] and "b is hardly fixed" in wide.unseen[0]
     assert wide.sd[1] == pytest.approx(np.hypot(0.01, 0.8))
     final = np.array([[1.0, 0.5], [1.2, 0.5], [2.0, 2.0]])
-    scatter = _scatter(unknowns, final, np.array([1e-4, 1.1e-4, 1e-2]))
+    scatter = _scatter(unknowns, final, np.array([1e-4, 1.1e-4, 1e-2]), 0)
     np.testing.assert_allclose(scatter, [np.std([1.0, 1.2], ddof=1), 0.0])
 
 

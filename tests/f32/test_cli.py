@@ -229,7 +229,7 @@ def test_invert_writes_result_plots_strip_and_video(risp: Risp, folder: Path, vi
     texts, pictures = {"result.json", "settings.json"}, {"loss.png", "parameters.png", "strip.png"}
     assert {path.name for path in run.iterdir()} == {*texts, *pictures, "checkpoint.safetensors", "comparison.mp4"}
     result = json.loads((run / "result.json").read_text())
-    assert result["schema"] == 1 and result["scene"] == "small" and result["seed"] == 3 and result["seconds"] > 0
+    assert result["schema"] == 2 and result["scene"] == "small" and result["seed"] == 3 and result["seconds"] > 0
     assert set(result) >= {"schema", "scene", "version", "seed", "settings", "unknowns", "starts", "best", "seconds"}
     labels = ["block.density", "block.velocity[0]", "block.velocity[1]", "block.velocity[2]"]
     assert list(result["unknowns"]) == labels

@@ -288,7 +288,7 @@ def test_a_killed_inversion_goes_on_where_it_was(tmp_path: Path, monkeypatch: py
     names = ["block.density", "ground.contact.friction"]
     arguments = [
         "invert", "small.py", "--video", str(video), "--unknown", *names, "--starts", "2", "--iterations", str(ITERATIONS),
-        "--seed", "1", "--device", "cpu", "--out", "run",
+        "--search", "gradient", "--seed", "1", "--device", "cpu", "--out", "run",
     ]  # fmt: skip
     run = tmp_path / "run"
     checkpoint = run / "checkpoint.safetensors"

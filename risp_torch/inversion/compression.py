@@ -1,0 +1,109 @@
+"""What video compression and noise do to a film: how far they move an estimate, and how large a residual they explain."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.uncertainty import Linearisation, newton_step
+from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.video import read_video, write_video
+
+QUALITIES = (8, 13, 18, 23, 28, 33, 38)  # constant rate factors of H.264, best first
+
+
+@dataclass(frozen=True)
+class CompressedFilm:
+    """A simulated film that went through H.264 (4:2:0) and back.
+
+    Attributes:
+        bytes_per_frame: of the video stream.
+        residual: what the observations of the returned film differ by from those of the film itself, [P].
+    """
+
+    bytes_per_frame: float
+    residual: torch.Tensor
+
+    @property
+    def power(self) -> float:
+        """Mean squared residual."""
+        return float((self.residual**2).mean())
+
+
+def compressed_films(at: Linearisation, estimate: torch.Tensor, *, fps: float) -> list[CompressedFilm]:
+    """The film of the estimate at every one of the ``QUALITIES``.
+
+    Args:
+        at: linearisation at the estimate, of a loss that looks at pictures.
+        estimate: film of the estimate, [T, H, W, 3] linear rgb, H and W even.
+        fps: frames per second.
+    """
+    loss, frames = at.comparison.loss, list(at.comparison.frames)
+    films = []
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        own = loss.read(estimate[frames])
+        for crf in QUALITIES:
+            path = Path(folder) / f"{crf}.mp4"
+            write_video(path, estimate.cpu().numpy(), fps=fps, crf=crf)
+            returned = torch.as_tensor(read_video(path), dtype=estimate.dtype, device=estimate.device)
+            films.append(CompressedFilm(bytes_per_frame(path), (loss.read(returned[frames]) - own).flatten()))
+    return films
+
+
+def bytes_per_frame(path: Path) -> float:
+    """Bytes of a file's video stream for each of its frames."""
+    import av
+
+    with av.open(str(path)) as container:
+        sizes = [packet.size for packet in container.demux(video=0) if packet.size]
+    return sum(sizes) / max(1, len(sizes))
+
+
+def compression_shift(at: Linearisation, films: Sequence[CompressedFilm], unknowns: Unknowns) -> np.ndarray:
+    """How far video compression alone moves an estimate, [K] scaled units.
+
+    The film of the estimate is compressed at the quality whose errors are as large as the residual, and one Gauss-Newton step
+    reads the unknowns from what comes back. Errors of compression are no noise: they blur every edge of every frame the same way,
+    and no average over pixels shows it.
+
+    Args:
+        at: linearisation at the estimate.
+        films: of ``compressed_films``.
+        unknowns: of the inversion.
+    """
+    closest = min(films, key=lambda film: abs(np.log(film.power + 1e-12) - np.log(at.loss + 1e-12)))
+    return newton_step(replace(at, residual=closest.residual, pull=0.0)) * unknowns.scaled_range()
+
+
+def compression_power(films: Sequence[CompressedFilm], size: float) -> float:
+    """Mean square of the errors that compression makes in a film like the estimate's, in a file of so many bytes a frame.
+
+    How strongly a video was compressed is not written in it. A film of the same motion that takes as many bytes went through
+    about as much; between the qualities that were tried, the logarithm of the power is a straight line over that of the size.
+    """
+    sizes = np.log([film.bytes_per_frame for film in films])
+    powers = np.log([film.power + 1e-12 for film in films])
+    order = np.argsort(sizes)
+    return float(np.exp(np.interp(np.log(size), sizes[order], powers[order])))
+
+
+def noise_variance(difference: torch.Tensor) -> float:
+    """Variance of the noise in pictures [T, H, W, 3], of which a part may also show something else than noise.
+
+    From the median of what the mask of two Laplacians leaves (Immerkaer, Comput. Vis. Image Underst. 64, 1996): whatever is
+    smooth drops out, and the edges of bodies that are out of place lie in fewer than half of the pixels.
+
+    Args:
+        difference: target minus simulation, linear rgb.
+    """
+    if min(difference.shape[1:3]) < 3:
+        return 0.0
+    second = difference[:, 2:] - 2 * difference[:, 1:-1] + difference[:, :-2]
+    masked = second[:, :, 2:] - 2 * second[:, :, 1:-1] + second[:, :, :-2]
+    median = float(masked.abs().flatten()[:: max(1, masked.numel() // 10**6)].median())
+    return (median / 0.6745 / 6.0) ** 2  # of a normal distribution; the squares of the mask's weights add to 36

@@ -1,0 +1,162 @@
+"""Whether an inversion has arrived, whether what it found fits the film, and the search over a growing horizon."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import Inversion, NewtonSteps, OptimiseSettings, UserError, invert, simulate_video
+from risp_torch.inversion import Comparison, PixelLoss, Unknowns, film, linearise
+from risp_torch.inversion.compression import compressed_films, compression_shift
+from risp_torch.inversion.invert import MISFIT, film_at, load_target, usual_search
+from risp_torch.inversion.uncertainty import newton_step
+from risp_torch.run_folder import RunFolder
+from tests.reference import small_scenes
+
+INVERT = sys.modules["risp_torch.inversion.invert"]  # the package has a function of this name, too
+DENSITY, FRICTION, STIFFNESS = "block.density", "ground.contact.friction", "ground.contact.stiffness"
+TRUTH = {DENSITY: 800.0, FRICTION: 0.3, STIFFNESS: 400.0}
+FAR = [{DENSITY: 5000.0, FRICTION: 1.5, STIFFNESS: 1500.0}, {DENSITY: 200.0, FRICTION: 0.06, STIFFNESS: 150.0}]
+
+
+@pytest.fixture(scope="module")
+def target() -> torch.Tensor:
+    scene = small_scenes.make_scene()
+    with torch.no_grad():
+        return film(scene, {}, worlds=1, frames=scene.frames)[0][0]
+
+
+def found(target: object, names: list[str], **options: object) -> Inversion:
+    return invert(small_scenes.make_scene(), target, names, progress=False, **options)
+
+
+# -- arrival --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guess", [150.0, 300.0, 3000.0])
+def test_an_unfinished_search_has_an_error_bar_that_covers(guess: float, target: torch.Tensor) -> None:
+    noisy = target + 0.005 * torch.randn(target.shape, generator=torch.Generator().manual_seed(0))
+    options = {"starts": [{DENSITY: guess}], "settings": OptimiseSettings(iterations=3), "refine": 0}
+    result = found(noisy, [DENSITY], **options)
+    assert result.converged is False and result.doubts[0].startswith("not converged: the next Gauss-Newton step would move")
+    error = np.log10(result.values[DENSITY] / TRUTH[DENSITY])
+    assert 0.02 < abs(error) <= 2 * result.sd[DENSITY]
+    arrived = found(noisy, [DENSITY], starts=[{DENSITY: 1000.0}], settings=OptimiseSettings(iterations=3))
+    assert arrived.converged is True and arrived.doubts == [] and arrived.fits is True
+    assert abs(np.log10(arrived.values[DENSITY] / TRUTH[DENSITY])) <= 3 * arrived.sd[DENSITY] < 0.06
+
+
+def test_a_guess_that_nothing_moves_is_no_answer(target: torch.Tensor) -> None:
+    """The block of this scene flies above the picture: nothing that is unknown changes it."""
+    scene = small_scenes.make_scene(height=0.5)
+    result = invert(scene, target, [FRICTION], starts=[{FRICTION: 0.1}, {FRICTION: 1.0}], progress=False)
+    assert result.fits is False and result.misfit > 5 * MISFIT
+    assert result.doubts[0].startswith("nothing fits this film: the best start, a guess that no step has moved, leaves ")
+
+
+def test_what_noise_explains_is_no_misfit(target: torch.Tensor) -> None:
+    noisy = target + 0.03 * torch.randn(target.shape, generator=torch.Generator().manual_seed(1))
+    assert 0.5 < found(noisy, [DENSITY], starts=[{DENSITY: 700.0}]).misfit < 1.6
+
+
+def test_strict_and_the_result_say_so(command_line: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    file = tmp_path / "small.py"
+    file.write_text(Path(small_scenes.__file__).read_text())
+    video = simulate_video(small_scenes.make_scene(), tmp_path / "film.mp4", crf=10)
+    arguments = ["invert", file, "--video", video, "--unknown", DENSITY, "--starts", 2, "--strict", "--out"]
+    early = ["--search", "gradient", "--iterations", 1, "--refine", 0]
+    status, out, _ = command_line(*arguments, tmp_path / "early", *early)
+    assert status == 1 and out.startswith("not converged: ")
+    record = json.loads((tmp_path / "early" / "result.json").read_text())
+    assert record["schema"] == 2 and record["converged"] is False and record["doubts"][0].startswith("not converged")
+    status, out, error = command_line(*arguments, tmp_path / "whole")
+    record = json.loads((tmp_path / "whole" / "result.json").read_text())
+    assert status == 0 and record["converged"] is True and record["fits"] is True and record["doubts"] == [], out + error
+    for wrong, words in (
+        (["--refine", -1], "-1 is out of range"),
+        (["--first-frames", 99], "first_frames is 99, and the film has 4 frame intervals"),
+        (["--search", "newton", "--optimizer", "adam"], "--optimizer belongs to --search gradient"),
+    ):
+        status, _, error = command_line(*arguments, tmp_path / "none", *wrong)
+        assert status == 2 and words in error
+
+
+def test_compression_is_read_as_a_move_of_the_estimate(tmp_path: Path) -> None:
+    """At the truth all of the residual is compression's, and the same film compressed again gives the same step."""
+    scene = small_scenes.make_scene(size=32)
+    target = load_target(scene, simulate_video(scene, tmp_path / "film.mp4", crf=28))
+    comparison, unknowns = Comparison.of(scene, PixelLoss(), target), Unknowns.of(scene, [DENSITY, FRICTION])
+    at = linearise(scene, comparison, unknowns, unknowns.current())
+    films = compressed_films(at, film_at(scene, unknowns, unknowns.current(), PixelLoss()), fps=1 / scene.frame_dt)
+    shift = compression_shift(at, films, unknowns)
+    np.testing.assert_allclose(shift, newton_step(at) * unknowns.scaled_range(), rtol=1e-3)
+    assert (np.abs(shift) > 1e-3).all()
+
+
+def test_error_bars_are_those_of_the_start_that_is_reported(target: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After wide steps a start that was stopped may have the lower loss at one point."""
+    seen = []
+
+    def spied(scene: object, comparison: object, unknowns: object, physical: np.ndarray, **options: object) -> object:
+        seen.append(physical.copy())
+        return linearise(scene, comparison, unknowns, physical, **options)
+
+    scene, unknowns = small_scenes.make_scene(), Unknowns.of(small_scenes.make_scene(), [DENSITY])
+    comparison, final = Comparison.of(scene, PixelLoss(), target), np.array([[800.0], [1000.0]])
+    monkeypatch.setattr(INVERT, "linearise", spied)
+    INVERT._judged(scene, comparison, unknowns, final, final, np.array([1e-9, 1e-4]), 1, target, None)
+    assert [row.tolist() for row in seen] == [[1000.0]]
+
+
+# -- the search over a growing horizon ------------------------------------------------------------------------------------
+
+
+def test_unknowns_that_go_together_are_found_from_afar(target: torch.Tensor) -> None:
+    result = found(target, list(TRUTH), starts=FAR, refine=3)
+    assert isinstance(usual_search(PixelLoss(), 3), NewtonSteps) and isinstance(usual_search(PixelLoss(), 41), OptimiseSettings)
+    errors = result.scaled_error(TRUTH)
+    assert all(abs(error) < 2e-3 for error in errors.values()), errors
+    assert result.converged is True and result.fits is True and result.doubts == []
+
+
+def test_a_killed_search_goes_on_where_it_was(target: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save, calls = RunFolder.save_checkpoint, []
+
+    def killed(self: RunFolder, *given: object) -> None:
+        save(self, *given)
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    starts = [{DENSITY: 200.0}, {DENSITY: 3000.0}]
+    options = {"starts": starts, "refine": 0, "settings": NewtonSteps(rounds=6, first_frames=2)}
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "save_checkpoint", killed)
+        with pytest.raises(KeyboardInterrupt):
+            found(target, [DENSITY], **options, out=tmp_path)
+    again, straight = found(target, [DENSITY], **options, out=tmp_path), found(target, [DENSITY], **options)
+    assert again.status == straight.status and len(again.history.losses) == len(straight.history.losses)
+    np.testing.assert_allclose(again.final, straight.final, rtol=1e-5)
+
+
+def test_starts_that_diverge_stay(target: torch.Tensor) -> None:
+    bounds = {STIFFNESS: (40.0, 1e38, "log10")}
+    options = {"bounds": bounds, "starts": [{STIFFNESS: 1e37}, {STIFFNESS: 500.0}], "settings": NewtonSteps(first_frames=4)}
+    result = found(target, [STIFFNESS], **options)
+    assert result.status == ["diverged", "best"] and result.final[0, 0] == pytest.approx(1e37, rel=1e-3)
+    assert np.log10(result.values[STIFFNESS] / 400.0) == pytest.approx(0.0, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"refine": -1}, "refine is -1"), ({"settings": NewtonSteps(first_frames=9)}, "first_frames is 9, and the film has 4")],
+)
+def test_settings_that_make_no_sense(options: dict[str, object], words: str, target: torch.Tensor) -> None:
+    with pytest.raises(UserError, match=words):
+        found(target, [DENSITY], **options)

@@ -1,0 +1,187 @@
+"""Error bars beyond the Jacobian: searches that have not arrived, compression, noise, errors that last, starts that scatter."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import Param
+from risp_torch.inversion import Uncertainty, Unknowns
+from risp_torch.inversion.compression import CompressedFilm, compression_power, compression_shift, noise_variance
+from risp_torch.inversion.invert import MISFIT, _misfits, _remarks, _scatter
+from risp_torch.inversion.losses import PictureLoss
+from risp_torch.inversion.losses.whitening import Whitening
+from risp_torch.inversion.newton_steps import NewtonSteps, _Run
+from risp_torch.inversion.uncertainty import Linearisation, _lasting, reach, unfinished
+from risp_torch.video import linear_to_srgb, srgb_to_linear
+from ti_sim.base.errors import UserError
+
+TWO = Unknowns({"a": Param(1.0, low=0.0, high=2.0, unit="m"), "b": Param(1.0, low=0.1, high=10.0, scale="log10")})
+
+
+def linearised(residual: torch.Tensor, frames: int = 3) -> Linearisation:
+    """Observations that answer to two unknowns by two columns at right angles."""
+    jacobian = torch.eye(2, dtype=torch.float64).repeat(len(residual) // 2, 1)
+    return Linearisation(residual.double(), jacobian, np.ones(2), SimpleNamespace(frames=tuple(range(frames))))
+
+
+# -- a search that has not arrived ----------------------------------------------------------------------------------------
+
+
+def test_a_long_next_step_is_said_and_covered() -> None:
+    bars = Uncertainty(np.array([0.01, 0.02]), np.eye(2), [True, True], [])
+    wider, (sentence,) = unfinished(bars, TWO, np.array([0.005, -0.06]))
+    assert sentence.startswith("not converged: the next Gauss-Newton step would move b by 0.06 decades, 3 error bars")
+    assert (wider.sd >= [0.01, 0.06]).all() and wider.observable == [True, True] and wider.unseen == []
+    farther, _ = unfinished(bars, TWO, np.array([0.005, -0.06]), times=7.0)
+    np.testing.assert_allclose(farther.sd, np.hypot([0.01, 0.02], [0.035, 0.42]))
+    assert unfinished(bars, TWO, np.array([0.0, 1.0]), times=1e9)[0].sd[1] == pytest.approx(2.0, rel=1e-3)  # its range
+    assert unfinished(bars, TWO, np.array([0.0099, -0.0199])) == (bars, [])
+    assert unfinished(bars, TWO, np.array([0.0099, -0.0199]), fit=0.5)[1][0].endswith("from other starts")
+
+
+def test_the_way_that_is_left_is_as_long_as_the_loss_is_large() -> None:
+    """Residuals of 0.1 of which the columns explain a half: the step would take half of what has to go."""
+    at = linearised(torch.tensor([0.1, 0.1, 0.1, -0.1]).repeat(50))
+    step = np.array([0.1, 0.0])
+    assert reach(at, step, 0.0) == pytest.approx(2.0) and reach(at, step, 0.004) == pytest.approx(1.2)
+    assert reach(at, step, 0.009) == reach(at, step, None) == 1.0
+
+
+def test_what_the_film_does_not_show_need_not_arrive() -> None:
+    bars = Uncertainty(np.array([0.01, 0.02]), np.eye(2), [True, False], [])
+    assert unfinished(bars, TWO, np.array([0.0, 5.0])) == (bars, [])
+
+
+def test_a_misfit_is_said_with_its_size() -> None:
+    assert _misfits(MISFIT, 1e-3, 2.5e-4, unmoved=False) == []
+    (sentence,) = _misfits(20.0, 1e-3, 5e-5, unmoved=True)
+    assert sentence.startswith("nothing fits this film: the best start, a guess that no step has moved, leaves 20 times what")
+
+
+# -- compression and noise ------------------------------------------------------------------------------------------------
+
+
+def test_compression_moves_the_estimate_by_what_its_errors_look_like() -> None:
+    """Errors that look like a move of both unknowns are read as that move; the film whose errors are as large decides."""
+    at = linearised(torch.full((600,), 0.02))
+    move = torch.tensor([0.02, -0.02]).repeat(300).double()
+    films = [CompressedFilm(500.0, 0.1 * move), CompressedFilm(200.0, move), CompressedFilm(50.0, 5 * move)]
+    np.testing.assert_allclose(compression_shift(at, films, TWO), [0.02 * 2, -0.02 * 2], rtol=1e-4)  # of ranges 2 and 2
+
+
+def test_the_size_of_a_file_tells_how_strongly_it_was_compressed() -> None:
+    films = [CompressedFilm(size, torch.full((4,), error)) for size, error in ((800.0, 0.01), (200.0, 0.02), (50.0, 0.08))]
+    assert compression_power(films, 200.0) == pytest.approx(4e-4, rel=1e-4)
+    assert compression_power(films, 100.0) == pytest.approx(0.02 * 0.08, rel=1e-4)  # half the way, in logarithms
+    assert compression_power(films, 9000.0) == pytest.approx(1e-4, rel=1e-4)
+
+
+def test_noise_is_told_from_bodies_out_of_place() -> None:
+    random = np.random.default_rng(0)
+    for sigma in (0.003, 0.03):
+        pictures = sigma * random.normal(size=(3, 48, 48, 3))
+        pictures[:, 10:26, 12:30] += 0.4  # a body that the simulation has elsewhere
+        assert noise_variance(torch.as_tensor(pictures)) == pytest.approx(sigma**2, rel=0.25)
+    assert noise_variance(torch.zeros(3, 2, 48, 3)) == 0.0
+
+
+# -- errors that last -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frames", [1, 4, 10])
+def test_an_error_that_stays_counts_once(frames: int) -> None:
+    """The same error in n frames is one measurement; independent errors are n."""
+    assert _lasting(linearised(torch.ones(6 * frames), frames)) == pytest.approx(frames)
+    signs = torch.tensor([1.0, -1.0]).repeat(frames)[:frames].repeat_interleave(6)
+    assert _lasting(linearised(signs, frames)) == pytest.approx(1.0)
+
+
+def test_errors_that_fade_count_by_their_correlation() -> None:
+    """c_k = a^k: 1 + 2 sum c_k = (1 + a) / (1 - a)."""
+    random, memory, frames, outputs = np.random.default_rng(1), 0.6, 4000, 40
+    rows = [random.normal(size=outputs)]
+    for _ in range(frames - 1):
+        rows.append(memory * rows[-1] + np.sqrt(1 - memory**2) * random.normal(size=outputs))
+    assert _lasting(linearised(torch.as_tensor(np.ravel(rows)), frames)) == pytest.approx((1 + memory) / (1 - memory), rel=0.05)
+
+
+def test_whitening_is_not_transposed() -> None:
+    """Frames from the left, outputs from the right, neither transposed: their factors are not symmetric."""
+    random = np.random.default_rng(4)
+    mixed = np.array([[1.0, 0.0, 0.0], [0.9, 0.3, 0.0], [-0.5, 0.8, 0.2]])
+    errors = torch.as_tensor(random.normal(size=(400, 5, 3)) @ mixed.T)
+    whitening = Whitening.of(errors)
+    frames, outputs = whitening.frames.numpy(), whitening.outputs.numpy()
+    expected = np.einsum("st,ntd,ed->nse", frames, errors.numpy(), outputs)
+    np.testing.assert_allclose(whitening(errors).numpy(), expected, atol=1e-12)
+
+
+class Dark(PictureLoss):
+    """Pictures as they are."""
+
+    kind = "dark"
+
+    def read(self, pictures: torch.Tensor) -> torch.Tensor:
+        return pictures
+
+    def blocks(self, shape: object, size: object) -> np.ndarray:
+        return np.zeros(1, dtype=int)
+
+    def to_json(self) -> dict:
+        return {}
+
+
+def test_pictures_are_rounded_in_srgb() -> None:
+    """A step of 1/255 in sRGB is a smaller one of linear colour where pictures are dark: its slope there times 1/255."""
+    dark = torch.as_tensor(srgb_to_linear(np.random.default_rng(0).uniform(0.1, 0.12, (2, 64, 64, 3))))
+    slope = (srgb_to_linear(np.array(0.111)) - srgb_to_linear(np.array(0.109))) / 0.002
+    assert Dark().floor(dark) == pytest.approx((slope / 255) ** 2 / 12, rel=0.1)
+    assert linear_to_srgb(srgb_to_linear(np.array(0.11))) == pytest.approx(0.11)
+
+
+# -- starts ---------------------------------------------------------------------------------------------------------------
+
+
+def test_starts_scatter_about_the_best_one() -> None:
+    """Those within a fifth of the loss of the best count, which after wide steps need not have the lowest loss."""
+    final = np.array([[1.0, 1.0], [1.1, 1.0], [1.5, 1.0], [0.2, 1.0]])
+    losses = np.array([1.0, 1.19, 1.21, np.inf])
+    np.testing.assert_allclose(_scatter(TWO, final, losses, 0, near=0.0), [np.std([1.0, 1.1], ddof=1), 0.0])
+    np.testing.assert_allclose(_scatter(TWO, final, losses, 1, near=0.0), [np.std([1.0, 1.1, 1.5], ddof=1), 0.0])
+    np.testing.assert_allclose(_scatter(TWO, final, losses, 0, near=0.02), [np.std([1.0, 1.1, 1.5], ddof=1), 0.0])
+    np.testing.assert_allclose(_scatter(TWO, final, np.array([1.0, 2.0, 3.0, 4.0]), 0, near=0.0), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (["best", "stopped early", "stopped early"], None),  # nothing is known of where these would have come to
+        (["best"], None),
+        (["best", "same minimum", "higher loss"], None),
+        (["best", "higher loss", "stopped early", "diverged"], "only 1 of the 3 starts that went on to the end"),
+    ],
+)
+def test_only_starts_that_went_on_count(status: list[str], words: str | None) -> None:
+    remarks = _remarks(TWO, np.array([1.0, 1.0]), status)
+    assert (remarks == []) if words is None else remarks[0].startswith(words)
+
+
+# -- the usual search -----------------------------------------------------------------------------------------------------
+
+
+def test_horizons_grow_to_the_whole_film() -> None:
+    assert NewtonSteps().horizons(35) == [6, 8, 10, 12, 15, 19, 24, 30, 35]
+    assert NewtonSteps(first_frames=3, growth=2).horizons(10) == [3, 6, 10]
+    assert NewtonSteps().horizons(1) == [1] and NewtonSteps(first_frames=50).horizons(4) == [4]
+    for wrong in ({"rounds": 0}, {"first_frames": 0}, {"growth": 1.0}):
+        with pytest.raises(UserError, match=next(iter(wrong))):
+            NewtonSteps(**wrong)
+
+
+def test_starts_far_behind_over_the_same_frames_stop() -> None:
+    run = _Run.begin(np.zeros((3, 1)), stages=3)
+    run.left[0, :2], run.left[1, 0] = [1.0, 2.0], 4.1
+    assert run.stop(near=0.2) == [] and run.stop(near=0.0) == [1]
+    assert run.going.tolist() == [True, False, True] and run.stop(near=0.0) == []
