@@ -420,6 +420,7 @@ def _judged(
         films = compressed_films(at, estimate, fps=1 / scene.frame_dt)
         shift = compression_shift(at, films, unknowns)
     bars = uncertainty(at, unknowns, floor=floor)
+    own = widened(bars, unknowns, np.zeros(len(values)), shift)
     # Twelve times the variance of rounding is the square of a whole step, a grey level of 255 for pixels.
     bars = widened(bars, unknowns, _scatter(unknowns, final, losses, best, near=12 * floor), shift)
     explained = _explained(at, estimate, pictures, films, video, floor)
@@ -428,7 +429,7 @@ def _judged(
     step = newton_step(rough)
     fit = min(1.0, explained / max(at.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
     times = reach(rough, step, explained)
-    bars, doubts = unfinished(bars, unknowns, step * unknowns.scaled_range(), times=times, fit=fit)
+    bars, doubts = unfinished(bars, unknowns, step * unknowns.scaled_range(), own=own, times=times, fit=fit)
     misfit = None
     if isinstance(loss, PixelLoss):
         misfit = max(0.0, at.loss - 12 * floor) / explained

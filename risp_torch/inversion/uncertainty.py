@@ -225,7 +225,8 @@ def reach(at: Linearisation, step: np.ndarray, explained: float | None) -> float
 
 
 def unfinished(
-    bars: Uncertainty, unknowns: Unknowns, step: np.ndarray, *, times: float = 1.0, fit: float = 1.0
+    bars: Uncertainty, unknowns: Unknowns, step: np.ndarray, *, own: Uncertainty | None = None, times: float = 1.0,
+    fit: float = 1.0,
 ) -> tuple[Uncertainty, list[str]]:
     """Error bars that cover the way to the minimum, and a sentence about it, where the search has not arrived.
 
@@ -235,14 +236,16 @@ def unfinished(
         bars: at the estimate.
         unknowns: of the inversion.
         step: of the unknowns, [K] scaled units.
+        own: error bars without the scatter of the starts, which is wide where none has arrived; ``bars`` by default.
         times: the way in steps (``reach``).
         fit: part of the residual's root mean square that stays at the minimum: the error bars there are narrower by it.
 
     Returns:
         The error bars, and a sentence for the step that is the longest beside its bar; none where the search has arrived.
     """
-    observable, ranges = np.array(bars.observable), unknowns.scaled_range()
-    parts = np.where(observable, np.abs(step) / np.maximum(fit * bars.sd, 1e-300), 0.0)
+    own = own or bars
+    observable, ranges = np.array(own.observable), unknowns.scaled_range()
+    parts = np.where(observable, np.abs(step) / np.maximum(fit * own.sd, 1e-300), 0.0)
     if not (parts > 1).any():
         return bars, []
     worst = int(parts.argmax())

@@ -61,7 +61,7 @@ def test_a_guess_that_nothing_moves_is_no_answer(target: torch.Tensor) -> None:
 
 
 def test_what_noise_explains_is_no_misfit(target: torch.Tensor) -> None:
-    noisy = target + 0.03 * torch.randn(target.shape, generator=torch.Generator().manual_seed(1))
+    noisy = (target + 0.03 * torch.randn(target.shape, generator=torch.Generator().manual_seed(1))).clamp(0.0, 1.0)
     assert 0.5 < found(noisy, [DENSITY], starts=[{DENSITY: 700.0}]).misfit < 1.6
 
 

@@ -514,7 +514,7 @@ def test_an_unfinished_run_with_other_settings_is_not_touched(risp: Risp, folder
     invert = ["invert", "small.py", "--video", video, "--unknown", "block.density", "--starts", 1, "--out", "run"]
     assert risp(*invert, "--iterations", 10)[0] == 0
     (folder / "run" / "result.json").unlink()  # as if it had been killed after its checkpoint
-    culprit = "run has other settings (search.iterations is 10 there and 20 here)"
+    culprit = "run has other settings (search.rounds is 10 there and 20 here)"
     assert_refused(risp, folder, [*invert, "--iterations", 20], culprit)
 
 
