@@ -236,7 +236,8 @@ def unfinished(
         bars: at the estimate.
         unknowns: of the inversion.
         step: of the unknowns, [K] scaled units.
-        own: error bars without the scatter of the starts, which is wide where none has arrived; ``bars`` by default.
+        own: error bars without the scatter of the starts, ``bars`` by default: they count for unknowns that only the scatter
+            hides, as it is wide where no start has arrived.
         times: the way in steps (``reach``).
         fit: part of the residual's root mean square that stays at the minimum: the error bars there are narrower by it.
 
@@ -245,7 +246,8 @@ def unfinished(
     """
     own = own or bars
     observable, ranges = np.array(own.observable), unknowns.scaled_range()
-    parts = np.where(observable, np.abs(step) / np.maximum(fit * own.sd, 1e-300), 0.0)
+    known = np.where(bars.observable, bars.sd, own.sd)
+    parts = np.where(observable, np.abs(step) / np.maximum(fit * known, 1e-300), 0.0)
     if not (parts > 1).any():
         return bars, []
     worst = int(parts.argmax())
