@@ -167,8 +167,10 @@ def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
 def _after_fork() -> None:
     """In a child process: the runtime's threads stayed in the parent, and a launch would wait for them for ever."""
     global _forked
-    if ti.lang.impl.get_runtime().prog is not None:
+    program = ti.lang.impl.get_runtime().prog
+    if program is not None:
         _forked = True
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(program))  # its end would wait for them, too
         atexit.unregister(ti.reset)
         refuse_launches(ti.lang.kernel_impl, _FORKED)
 
