@@ -261,7 +261,8 @@ def test_invert_reads_a_folder_of_pictures(risp: Risp, folder: Path) -> None:
 
 
 def test_gradcheck_prints_a_table(risp: Risp, monkeypatch: pytest.MonkeyPatch) -> None:
-    checks = [FilmGradient("block.density", 1.0, 1.0), FilmGradient("gravity[2]", 0.0, 1e-12)]
+    checks = [FilmGradient("block.density", 1.0, 1.0), FilmGradient("gravity[2]", 0.0, 1e-12, status="not observable")]
+    checks.append(FilmGradient("hip.actions", 0.5, 0.6, 0.2, "kink, inside", 0.2, 1.0))
     asked: list[str] = []
 
     def check(scene: Scene, names: list[str], **options: object) -> tuple[list[FilmGradient], float]:
@@ -271,7 +272,8 @@ def test_gradcheck_prints_a_table(risp: Risp, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(risp_torch.gradients, "check_film_gradient", check)
     status, out, _ = risp("gradcheck", "small.py", "--precision", "f32")
     assert status == 0 and "right" in out and "not observable" in out and "WRONG" not in out
-    checks.append(FilmGradient("block.velocity[1]", 1.0, -1.0))
+    assert "right, at a kink (slopes +2.0000e-01 from below, +1.0000e+00 from above)" in out
+    checks.append(FilmGradient("block.velocity[1]", 1.0, -1.0, 2.0, "WRONG"))
     names = ["block.velocity[1]", "block.density"]
     status, out, _ = risp("gradcheck", "small.py", "--precision", "f32", "--param", *names, "--param", "gravity[2]")
     assert status == 1 and "WRONG" in out and asked == [*names, "gravity[2]"]

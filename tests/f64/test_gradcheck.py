@@ -101,6 +101,16 @@ def test_a_kink_beside_the_point_is_seen_too():
     assert gradcheck(evaluate, {"x": np.zeros(1)}, allow_kinks=True).ok
 
 
+@pytest.mark.parametrize("side", [-1, 1])
+def test_a_jump_is_no_kink(side):
+    def evaluate(point):
+        x = point["x"]
+        return float(x[0] + 1e-3 * (side * x[0] > 0)), {"x": np.array([1.0])}
+
+    report = gradcheck(evaluate, {"x": np.zeros(1)}, allow_kinks=True)
+    assert not report.ok and report.worst.status == "jump" and "jump (left" in report.table()
+
+
 def test_single_precision_is_refused():
     with pytest.raises(UserError, match=r"point\['x'\] is float32.*float64"):
         gradcheck(smooth, {**POINT, "x": POINT["x"].astype(np.float32)})

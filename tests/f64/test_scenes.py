@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import torch
 
+import risp_torch.gradients
 import scenes
 from risp_torch import (
     AmbientLight,
@@ -334,6 +335,26 @@ def test_checkpoints_give_the_same_film_gradient() -> None:
     kept, _ = check_film_gradient(scene, ["block.density", "ground.contact.friction"], adjoint=Checkpoint(every=6))
     for a, b in zip(every, kept, strict=True):
         assert a.label == b.label and a.gradient == pytest.approx(b.gradient, rel=1e-10)
+
+
+def test_a_kink_is_told_from_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A motor at the limit of its force, and a film in which nothing moves what is asked for."""
+    scene = load_scene("pendulum", size=16)
+    scene.add_motors("motor", joints=["pendulum"], actions=0.3, limit=0.3, shared=True)
+    names = ["motor.gain", "pendulum.length"]
+    (kink, plain), _ = check_film_gradient(scene, names, frames=2)
+    assert (kink.status, plain.status) == ("kink, inside", "ok") and kink.ok and "at a kink" in kink.verdict
+    assert min(abs(kink.left), abs(kink.right)) < 1e-3 * max(abs(kink.left), abs(kink.right))
+    original = risp_torch.gradients.loss_and_gradient
+    monkeypatch.setattr(
+        risp_torch.gradients, "loss_and_gradient",
+        lambda f: lambda at: (lambda value, gradient: (value, {n: 1.5 * g for n, g in gradient.items()}))(*original(f)(at)),
+    )  # fmt: skip
+    entries, _ = check_film_gradient(scene, names, frames=2)
+    assert [entry.verdict.split(" (")[0] for entry in entries] == ["WRONG, at a kink", "WRONG"]
+    monkeypatch.undo()
+    (still,), loss = check_film_gradient(make_scene(height=0.2), ["block.density"], frames=2)
+    assert loss < 1e-25 and still.ok and still.status == "not observable"
 
 
 # -- every scene that ships -----------------------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ class GradcheckEntry:
         difference: the central difference.
         relative: ``|adjoint - difference| / max(|difference|, floor)``.
         status: "ok", "WRONG", "kink" (the one-sided differences disagree), "kink, inside" (and the adjoint lies between
-            them, which was allowed) or "not observable" (both are at most the floor).
+            them, which was allowed), "jump" (and one of them grows as the step falls) or "not observable" (both are at most the
+            floor).
         left: one-sided difference from below, only where the central one disagrees.
         right: one-sided difference from above, only where the central one disagrees.
         noise: what roundoff of the loss alone can put into the difference.
@@ -142,7 +143,8 @@ def gradcheck(
     """Compare an adjoint gradient with central differences, entry by entry, in float64.
 
     Where the two disagree, one-sided differences of second order are taken from both sides; if they disagree with each
-    other by more than tolerance and roundoff, the loss has a kink (or jump) there, and the entry is marked so.
+    other by more than tolerance and roundoff, the loss has a kink there, or a jump if one of them is four times as large over a
+    quarter of the step, and the entry is marked so.
 
     Args:
         loss_and_gradient: from a dict of float64 arrays to the loss and a dict with the gradient of each checked array.
@@ -204,7 +206,7 @@ class _Line:
         self.h = (self.x + step * max(1.0, abs(self.x))) - self.x  # a step that the addition represents
         self.values = {0: centre}
 
-    def __call__(self, k: int) -> float:
+    def __call__(self, k: float) -> float:
         """Loss at x + k h."""
         if k not in self.values:
             moved = _copied(self.point)
@@ -221,6 +223,11 @@ class _Line:
     def one_sided(self, side: int) -> float:
         """Three-point difference of second order to the right (side 1) or left (-1)."""
         return side * (4 * self(side) - 3 * self(0) - self(2 * side)) / (2 * self.h)
+
+    def jumps(self, side: int, tolerance: float) -> bool:
+        """Whether the slope over a quarter of the step is about four times the slope over the step."""
+        whole, quarter = self(side) - self(0), 4 * (self(0.25 * side) - self(0))
+        return abs(quarter) > 8 * tolerance * self.h and 3.0 < abs(quarter) / max(abs(whole), _TINY) < 5.0 and quarter * whole > 0
 
     def noise(self) -> float:
         """A bound on what a few units of roundoff in each loss put into a difference."""
@@ -243,6 +250,8 @@ def _compared(
         is_kink = abs(left - right) > tolerance
         inside = min(left, right) - tolerance <= adjoint <= max(left, right) + tolerance
         status = ("kink, inside" if allow_kinks and inside else "kink") if is_kink else "WRONG"
+        if is_kink and (line.jumps(-1, tolerance) or line.jumps(1, tolerance)):
+            status = "jump"
     return GradcheckEntry(line.name, line.index, adjoint, difference, relative, status, left, right, line.noise())
 
 
@@ -383,6 +392,6 @@ def _label(entry: GradcheckEntry) -> str:
 def _row(entry: GradcheckEntry, width: int) -> str:
     numbers = f"{entry.adjoint:>16.9g}  {entry.difference:>16.9g}  {entry.relative:>9.1e}"
     row = f"  {_label(entry):<{width}}  {numbers}  {entry.status}"
-    if entry.left is None or entry.right is None or not entry.status.startswith("kink"):
+    if entry.left is None or entry.right is None or entry.status == "WRONG":
         return row
     return f"{row} (left {entry.left:.6g}, right {entry.right:.6g})"
