@@ -13,7 +13,7 @@ import torch
 
 from risp_torch import Inversion, NewtonSteps, OptimiseSettings, UserError, invert, simulate_video
 from risp_torch.inversion import Comparison, PixelLoss, Unknowns, film, linearise
-from risp_torch.inversion.compression import compressed_films, compression_shift
+from risp_torch.inversion.compression import CompressedFilm, compressed_films, compression_shift
 from risp_torch.inversion.invert import MISFIT, film_at, load_target, usual_search
 from risp_torch.inversion.uncertainty import newton_step
 from risp_torch.run_folder import RunFolder
@@ -88,17 +88,17 @@ def test_strict_and_the_result_say_so(command_line: Callable[..., tuple[int, str
 
 
 def test_compression_is_read_as_a_move_of_the_estimate(tmp_path: Path) -> None:
-    """At the truth all of the residual is compression's, and the same film compressed again gives nearly the same step.
-
-    A pixel that rounds to another level, as sums of several threads may, is compressed into other blocks.
-    """
+    """Of films that went through the encoder the one whose errors are as large as the residual moves the estimate by its step."""
     scene = small_scenes.make_scene(size=32)
     target = load_target(scene, simulate_video(scene, tmp_path / "film.mp4", crf=28))
     comparison, unknowns = Comparison.of(scene, PixelLoss(), target), Unknowns.of(scene, [DENSITY, FRICTION])
     at = linearise(scene, comparison, unknowns, unknowns.current())
     films = compressed_films(at, film_at(scene, unknowns, unknowns.current(), PixelLoss()), fps=1 / scene.frame_dt)
-    shift = compression_shift(at, films, unknowns)
-    np.testing.assert_allclose(shift, newton_step(at) * unknowns.scaled_range(), rtol=0.1)
+    powers, sizes = [film.power for film in films], [film.bytes_per_frame for film in films]
+    assert 0 < powers[0] < powers[4] < powers[-1] and sizes[0] > sizes[4] > sizes[-1]
+    own = CompressedFilm(sizes[4], at.residual)
+    shift = compression_shift(at, [films[0], own, films[-1]], unknowns)
+    np.testing.assert_allclose(shift, newton_step(at) * unknowns.scaled_range(), rtol=1e-6)
     assert (np.abs(shift) > 1e-3).all()
 
 
