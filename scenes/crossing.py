@@ -47,6 +47,8 @@ def run(out: Path, *, iterations: int = 25) -> dict[str, float]:
             scene, FILM, [UNKNOWN], loss=loss, starts=[{UNKNOWN: guess} for guess in GUESSES],
             settings=None if loss.rough else OptimiseSettings(iterations=iterations), refine=5, out=out / name,
         )  # fmt: skip
+        for sentence in result.doubts:
+            print(sentence)
         errors[name] = result.scaled_error({UNKNOWN: TRUTH})[UNKNOWN]
         rows.append([name, f"{result.values[UNKNOWN]:.1f} N/m", f"{errors[name]:+.4f}", f"{result.seconds:.0f} s"])
     print(f"\nthe same path-traced film, truth {TRUTH:g} N/m, first guesses {' and '.join(f'{g:.0f}' for g in GUESSES)} N/m:")

@@ -94,7 +94,7 @@ def newton_descend(
         if not run.going.any():
             break
         before, losses = run.points.copy(), run.losses.copy()
-        losses[history.stopped] = math.nan
+        before[history.stopped] = losses[history.stopped] = math.nan
         for start in np.flatnonzero(run.going):
             losses[start] = search.round(run, start, horizons)
         history.losses.append(torch.as_tensor(losses).to(comparison.target))

@@ -15,6 +15,7 @@ from risp_torch import Inversion, NewtonSteps, OptimiseSettings, UserError, inve
 from risp_torch.inversion import Comparison, PixelLoss, Unknowns, film, linearise
 from risp_torch.inversion.compression import CompressedFilm, compressed_films, compression_shift
 from risp_torch.inversion.invert import MISFIT, film_at, load_target, usual_search
+from risp_torch.inversion.newton_steps import _Run
 from risp_torch.inversion.uncertainty import newton_step
 from risp_torch.run_folder import RunFolder
 from tests.reference import small_scenes
@@ -126,6 +127,22 @@ def test_unknowns_that_go_together_are_found_from_afar(target: torch.Tensor) -> 
     errors = result.scaled_error(TRUTH)
     assert all(abs(error) < 2e-3 for error in errors.values()), errors
     assert result.converged is True and result.fits is True and result.doubts == []
+
+
+def test_a_start_that_stops_is_not_followed(target: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From where a start is stopped its losses and values are NaN; its last place stays."""
+
+    def second_stops(run: _Run, near: float) -> list[int]:
+        run.going[1] = run.stage[1] < 1
+        return [] if run.going[1] else [1]
+
+    monkeypatch.setattr(_Run, "stop", second_stops)
+    result = found(target, list(TRUTH), starts=FAR, refine=0)
+    assert result.status == ["best", "stopped early"] and result.history.stopped == [1]
+    losses, values = (torch.stack(rows) for rows in (result.history.losses, result.history.values))
+    ended = losses[:, 1].isnan()
+    assert ended[-1] and not ended[0] and (values[:, 1].isnan().all(dim=1) == ended).all() and values[:, 0].isfinite().all()
+    assert np.isfinite(result.final).all()
 
 
 def test_a_killed_search_goes_on_where_it_was(target: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

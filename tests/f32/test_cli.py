@@ -362,6 +362,7 @@ WITH_SEEDS = [
         (["simulatte", "cube"], "'simulatte'"),
         (["simulate"], "SCENE"),
         (["gradcheck", "small.py", "--precision", "f32"], "f64"),
+        *((["gradcheck", "small.py", "--step", step], f"{step} is out of range: give a part") for step in ("1e9", "0", "nan")),
         (["control", "cube"], "has no make_control: define make_control(scene) that returns a ControlTask (scenes that"),
         (["control", "cube"], "with one: cloth_control, gear, jellyfish, walker)"),
         (["task", "toss", "identify", "--method", "state"], "with one: cube, hand, quadrotor, rod)"),
