@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from risp_torch.atomic import replacing
 from risp_torch.memory import check_memory
@@ -95,7 +96,7 @@ def write_video(path: Path | str, frames: Any, *, fps: float | Fraction, crf: fl
             "so change the camera's size or write a folder of PNG frames"
         )
     with replacing(path) as temporary, av.open(str(temporary), "w", format="mp4") as container:
-        stream = container.add_stream("libx264", rate=rate, options={"crf": str(crf)})
+        stream = container.add_stream("libx264", rate=rate, options=_encoder_options(crf))
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         _tag_colours(stream.codec_context)
         for index, picture in enumerate(pictures):
@@ -233,6 +234,15 @@ def _interpolation() -> Any:
 
     exact = Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT | Interpolation.FULL_CHR_H_INP
     return Interpolation.BILINEAR | exact
+
+
+def _encoder_options(crf: float) -> dict[str, str]:
+    """Options of libx264 with which the same pictures give the same bytes.
+
+    The AVX-512 code of its macroblock tree reads memory that nothing has written at many sizes of small pictures: one
+    film of 80 by 80 pixels, encoded 1,500 times, came out with other bytes 641 times; without that tree, or with AVX2, never.
+    """
+    return {"crf": str(crf)} | ({"x264-params": "asm=AVX2"} if torch.backends.cpu.get_cpu_capability() == "AVX512" else {})
 
 
 def _encodable_frame(picture: np.ndarray, index: int, rate: Fraction) -> Any:
