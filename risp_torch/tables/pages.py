@@ -126,7 +126,7 @@ def _readers(plan: TablePlan, scene: str) -> list[str]:
             paper = "" if cell.paper is None else f"{number(cell.paper[0])} ± {number(cell.paper[1])}"
             rows.append([
                 NAMES[cell.method], f"{number(cell.mean)} ± {number(cell.sd)}", paper,
-                *(number(record["physical"][name]["mean"]) for name in physical), number(record["spread"]["mean"]),
+                *(number(record["physical"][name]["mean"]) for name in physical), number(cell.spread()),
                 f"{cell.seconds() / 60:.1f}" if cell.seconds() else "",
             ])  # fmt: skip
         lines += [*markdown_table(headers, rows), ""]

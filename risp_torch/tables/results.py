@@ -52,6 +52,10 @@ class Cell:
         """Mean time of a repeat (table 1: of the training) [s]."""
         return float(np.mean([record.get("seconds", record.get("training_seconds", 0.0)) for record in self.records]))
 
+    def spread(self) -> float:
+        """Of table 1: how much what is read of a state differs between appearances, in the unit of the errors."""
+        return _factor(self.table, self.scene) * self.records[0]["spread"]["mean"]
+
     def mean_of(self, key: str) -> float | None:
         """Mean over the repeats of a number in their results; None where one has none."""
         values = [record.get(key) for record in self.records]

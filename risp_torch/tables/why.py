@@ -67,9 +67,7 @@ def _minimum(method: str, estimate: float, truth: float) -> str:
 
 def _spread(cell: Cell) -> str:
     """How much of a reading error comes from the appearance."""
-    record = cell.records[0]
-    mean, spread = record["error"]["mean"], record["spread"]["mean"]
     return (
-        f"{NAMES[cell.method]}: the same state read in different appearances differs by {spread:.3g} "
-        f"({spread / mean:.0%} of the error)."
+        f"{NAMES[cell.method]}: the same state read in different appearances differs by {cell.spread():.3g} "
+        f"({cell.spread() / cell.mean:.0%} of the error)."
     )

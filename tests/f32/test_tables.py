@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -30,7 +31,7 @@ from risp_torch.tables.plan import IMAGE_METHODS, METHODS, PAPER_SEARCH, SCENES,
 from risp_torch.tables.presets import table_preset
 from risp_torch.tables.results import cells_of, lowest
 from risp_torch.tables.summary import write_summary
-from risp_torch.tables.units import Unit, planned, trial_name
+from risp_torch.tables.units import Unit, evaluation_name, planned, trial_name
 from risp_torch.tables.why import reasons
 from risp_torch.tables.work import Outcome, _remove_plans, keep_settings, time_left
 
@@ -232,8 +233,36 @@ def test_pages_have_our_numbers_and_the_papers(filled: TablePlan, tmp_path: Path
     row = next(line for line in page.splitlines() if line.startswith("| RISP | 0.006"))
     # 2 repeats, 4 guesses, 10 times the oracle's error
     assert row.split(" | ")[2:7] == ["0.004 to 0.008", "0.0118 ± 0.0193", "2", "4", "10"]
+    headers = next(line for line in page.splitlines() if "loss at the truth" in line)
+    shown = dict(zip(headers.split(" | "), row.split(" | "), strict=True))
+    assert (shown["read"], shown["loss"], shown["loss at the truth"], shown["s |"]) == ("0.05", "0.01", "0.02", "3.0 |")
+    assert shown["held out: later frames"] == "4e-05"
     assert [cells["cube", method].guesses for method in ("full", "random")] == [1, 0]
     assert "held out: later frames" in page and "risp table 2 --preset quick --repeats 2" in page
+
+
+def test_the_page_of_readers_has_one_unit_a_row(tmp_path: Path) -> None:
+    """Errors of the hand and their spread over appearances are in rad; minutes are those of the network's training."""
+    asked = plan(tmp_path, "1", scenes=("hand", "rod"), preset=PRESETS["quick"])
+    for scene, method, (k, renderer) in itertools.product(asked.scenes, ("no-grad", "full"), enumerate(("mitsuba", "soft"))):
+        part, worse = (1 - 0.5 * k) * (1 if method == "full" else 0.5), "rad" if scene == "hand" else "m"
+        moments = {"error": (0.3, 0.1), "spread": (0.06, 0.7)}
+        record = {name: {"mean": part * mean, "sd": part * sd} for name, (mean, sd) in moments.items()}
+        record |= {"physical": {f"places [{worse}]": {"mean": part * 0.04, "sd": 0.5}}, "training_seconds": 90.0}
+        folder = tmp_path / evaluation_name(scene, method, renderer)
+        write_text(folder / "result.json", json.dumps(record))
+        mark_done(folder, 3.0)
+    cells = cells_of(asked, "1")
+    page = write_table_page(asked, "1", cells, tmp_path / "pages", []).read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| RISP |")][1:]  # after those of all scenes
+    assert rows == [
+        "| RISP | 0.157 ± 0.0524 | 0.0974 ± 0.0255 | 0.04 | 0.0314 | 1.5 |",
+        "| RISP | 0.0785 ± 0.0262 | 0.0974 ± 0.0255 | 0.02 | 0.0157 | 1.5 |",
+        "| RISP | 0.3 ± 0.1 | 0.0194 ± 0.0048 | 0.04 | 0.06 | 1.5 |",
+        "| RISP | 0.15 ± 0.05 | 0.0194 ± 0.0048 | 0.02 | 0.03 | 1.5 |",
+    ]
+    assert page.index("| path-traced pictures |") < page.index("| the rasteriser's pictures |")
+    assert "RISP: the same state read in different appearances differs by 0.0314 (20% of the error)." in reasons(cells, "hand")
 
 
 def test_reasons_are_given_where_risp_is_not_best(filled: TablePlan) -> None:
