@@ -117,9 +117,24 @@ def test_error_bars_are_those_of_the_start_that_is_reported(target: torch.Tensor
 
     scene, unknowns = small_scenes.make_scene(), Unknowns.of(small_scenes.make_scene(), [DENSITY])
     comparison, final = Comparison.of(scene, PixelLoss(), target), np.array([[800.0], [1000.0]])
+    asked = []
+
+    def arrived(bars: object, unknowns: object, step: object, **options: object) -> object:
+        asked.append((options["fit"], options["times"]))
+        return bars, []
+
     monkeypatch.setattr(INVERT, "linearise", spied)
-    INVERT._judged(scene, comparison, unknowns, final, final, np.array([1e-9, 1e-4]), 1, target, None)
+    monkeypatch.setattr(INVERT, "noise_variance", lambda difference: 1e-6)
+    monkeypatch.setattr(INVERT, "unfinished", arrived)
+    _, misfit, _ = INVERT._judged(scene, comparison, unknowns, final, final, np.array([1e-9, 1e-4]), 1, target, None)
     assert [row.tolist() for row in seen] == [[1000.0]]
+    # Of the residual the part that noise and rounding explain stays: bars there are narrower by its root mean square.
+    at = linearise(scene, comparison, unknowns, final[1])
+    explained = 1e-6 + (1 / 255) ** 2 / 12
+    assert explained < 0.5 * at.loss and misfit == pytest.approx((at.loss - (1 / 255) ** 2) / explained, rel=1e-4)
+    (fit, times), falls = asked[0], float((at.jacobian @ torch.as_tensor(newton_step(at)).to(at.jacobian)).square().mean())
+    assert fit == pytest.approx(np.sqrt(explained / at.loss), rel=1e-4)
+    assert times == pytest.approx(max(1.0, (at.loss - explained) / falls), rel=1e-3)
 
 
 # -- the search over a growing horizon ------------------------------------------------------------------------------------

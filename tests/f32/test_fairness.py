@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import tarfile
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -252,6 +252,37 @@ def test_random_numbers_are_not_shared(quadrotor: dict, monkeypatch: pytest.Monk
     assert len(numbers) == len(drawn) == 8 and len(set(numbers + drawn)) == 16
 
 
+def test_a_result_tells_of_guess_estimate_and_truth(
+    quadrotor: dict, network: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Losses are those that the search compared by at last; what is misread is what the network itself reads."""
+    trial, scene, task, motion = quadrotor["identify"]
+    target = target_film(scene, task, "identify", motion, tmp_path / "film", seed=0, repeat=1, renderer="rasteriser")
+    seen: list[Comparison] = []
+
+    def spied(scene: Any, comparison: Comparison, trial: Any, guesses: Any, settings: Any, **options: Any) -> Found:
+        seen.append(comparison)
+        last = replace(comparison, target=comparison.target + 0.5)
+        return Found({name: np.asarray(guesses[-1][name]) for name in trial.unknowns}, 7.0, 3, last)
+
+    monkeypatch.setattr(run_module, "search", spied)
+    result = run_trial(
+        "quadrotor", "identify", "full", repeat=1, settings=TrialSettings(size=SIDE, seed=5, starts=3), network=network,
+        target=target, out=tmp_path / "run", progress=False,
+    )  # fmt: skip
+    (comparison,) = seen
+    with torch.no_grad():
+        observed = comparison.loss.observe(scene, motion, {}, comparison.frames)[0]
+        true = task.head.outputs(scene, motion.placement[0])
+    assert (result["loss_estimate"], result["iterations"]) == (7.0, 3)
+    assert result["loss_truth"] == pytest.approx(float((observed - comparison.target - 0.5).square().mean()), rel=1e-4)
+    assert result["reading_error"] == pytest.approx(float((comparison.target - true).abs().mean()), rel=1e-4)
+    for value, error in (("guess", "guess_error"), ("values", "error")):
+        distance = abs(result[value]["quadrotor.mass"] - trial.truth["quadrotor.mass"])
+        assert result[error] == pytest.approx(distance, rel=1e-6)
+    assert result["guess"] != result["values"]
+
+
 def test_held_out_frames_are_those_after_the_film(quadrotor: dict) -> None:
     """Of a longer film the fitted frames do not count; of another motion all do."""
     trial, scene, task, _ = quadrotor["identify"]
@@ -318,7 +349,9 @@ def test_a_reader_is_evaluated_with_its_own_network(method: str, monkeypatch: py
     plan = asked(tmp_path, scenes=("cube",), preset=table_preset("tiny", seed=3))
     read: list[Path] = []
     for variant in NETWORKS:
-        RunFolder.open_or_create(tmp_path / network_name(plan, "cube", variant), {}).write_result({"seconds": 1.0})
+        RunFolder.open_or_create(tmp_path / network_name(plan, "cube", variant), {}).write_result(
+            {"seconds": 1.0 if variant == "full" else 2.0}
+        )
     errors = SimpleNamespace(to_json=lambda: {"error": {"mean": 0.1, "sd": 0.0}})
     monkeypatch.setattr(perform, "make_pictures", lambda plan, about, folder: (None, None, [0, 0]))
     monkeypatch.setattr(risp_torch.network, "load_network", lambda path: read.append(path) or (path, {}))
@@ -328,6 +361,8 @@ def test_a_reader_is_evaluated_with_its_own_network(method: str, monkeypatch: py
     )  # fmt: skip
     perform.perform(plan, unit_of(plan, evaluation_name("cube", method, "soft")))
     assert read == [tmp_path / network_name(plan, "cube", method) / "network.safetensors"]
+    mark_done(tmp_path / evaluation_name("cube", method, "soft"), 9.0)
+    assert cells_of(plan, "1")["cube", method].seconds() == (1.0 if method == "full" else 2.0)  # of its network's training
 
 
 @pytest.mark.parametrize("table", TABLES)

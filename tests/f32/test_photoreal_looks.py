@@ -13,9 +13,10 @@ from ti_render import RasterSettings
 from ti_render.photoreal import Appearance, MitsubaFilm, MitsubaSettings, draw_appearance
 from ti_render.photoreal.appearance import BODY_RANGES, PATTERNS, RANGES, SKIES, tint
 from ti_render.photoreal.film import without_sparkles
+from ti_render.photoreal.ground import Ground
 from ti_render.photoreal.lamps import LAMPS, lamps_of
 from ti_render.photoreal.lights import environment_directions
-from ti_render.photoreal.patterns import ground_texels
+from ti_render.photoreal.patterns import PATTERN_CELLS, ground_texels
 from ti_render.photoreal.sky import sky_radiance
 from ti_render.photoreal.variant import Variant, load_mitsuba
 from ti_sim.base.errors import UserError
@@ -176,6 +177,29 @@ def test_drawn_colours_replace_or_tint_those_of_the_scene() -> None:
     assert drawn[0] > 3 * drawn[1] and own[0] < 2 * own[1]
     # What the surface mirrors keeps the light's colour.
     assert tinted[0] > 3 * tinted[1] and tinted[0] < 1.02 * own[0]
+
+
+@pytest.mark.parametrize("ground", [None, "plain"])
+def test_the_ground_has_cells_of_the_size_and_turn_that_are_asked_for(
+    ground: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cells are so many radii of the scene wide; a scene without a ground stands so many radii above its floor."""
+    laid: list[Ground] = []
+    monkeypatch.setattr("ti_render.photoreal.film.ground_object", lambda mitsuba, ground, material: laid.append(ground))
+    settings = RasterSettings(width=40, height=32, near=0.1, far=10.0, ground=ground)
+    look, scalar = draw_appearance(["body0", "body1", "static"], seed=3), Variant("scalar_rgb", None, "for a test")
+    film = MitsubaFilm(two_boxes(), settings, options=MitsubaSettings(floor=ground is None), look=look, variant=scalar)
+    film._floor = object()
+    film._drawn_ground(None, 0)
+    (center, radius), (floor,) = film._ball, laid
+    wanted = 0.0 if ground else center[2] - look.numbers["ground.depth"] * radius
+    np.testing.assert_allclose(floor.corners[:, 2], wanted, atol=1e-6)
+    assert (np.abs(floor.corners[:, :2] - center[:2]) > 50 * radius).all()
+    cells = PATTERN_CELLS * np.diff(floor.uv, axis=0) * look.numbers["ground.cell"] * radius  # back to metres
+    sides = np.diff(floor.corners[:, :2], axis=0)
+    turn = np.angle((cells @ [1, 1j]) / (sides @ [1, 1j]))
+    np.testing.assert_allclose(np.linalg.norm(cells, axis=1), np.linalg.norm(sides, axis=1), rtol=1e-9)
+    np.testing.assert_allclose(turn, -look.numbers["ground.turn"], atol=1e-9)  # the cells turn one way, their numbers the other
 
 
 @needs_mitsuba

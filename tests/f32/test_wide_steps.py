@@ -300,6 +300,25 @@ def test_linear_films_with_a_penalty_end_where_the_normal_equations_say(spacing:
     assert float(history.losses[-1][0]) == pytest.approx(((whole @ least - whole @ start - wanted) ** 2).sum() + spread, rel=1e-3)
 
 
+def test_a_penalty_keeps_its_share_of_a_whitened_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Observations of which all have ten times the size are the same film: the whitened rounds end where the plain ones did."""
+
+    def losses(scene: None, values: dict[str, torch.Tensor], film: LinearFilm, *, worlds: int) -> torch.Tensor:
+        return (film.observe(scene, values, worlds=worlds, horizon=1)[0] - film.target).square().flatten(1).mean(dim=1)
+
+    random = np.random.default_rng(5)
+    matrix, truth, unknowns = random.normal(size=(5, 10)), random.uniform(0.0, 2.0, 10), sequence(5, 2, 0.3)
+    film, settings = LinearFilm(matrix, truth), {"widths": (0.1,) * 4, "reach": 9.0, "settling": 3}
+    film.whitened = lambda scene, values, *, seed: LinearFilm(10.0 * matrix, truth)
+    end, _ = searched(film, unknowns, np.full((1, 10), 0.5), **settings)
+    monkeypatch.setattr("risp_torch.inversion.wide_steps.film_losses", losses)
+    history = History(values=[torch.zeros(1, 10)], losses=[torch.zeros(1)])
+    again, _ = settle_whitened(None, film, unknowns, end, WideSteps(**settings, whiten=True), history, progress=False)
+    np.testing.assert_allclose(again, end, atol=2e-3)
+    light, _ = searched(LinearFilm(10.0 * matrix, truth), unknowns, end[None], **settings)
+    assert np.abs(light - end).max() > 0.05, "a penalty of the same weight would have less of a share"
+
+
 def test_the_best_of_several_starts_goes_on() -> None:
     truth, starts = np.array([1.0, 1.2]), np.array([(-0.4, 2.4), (1.3, 0.8), (2.4, 2.4)])
     found, history = searched(

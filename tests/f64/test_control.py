@@ -65,9 +65,11 @@ def risp_observer(scene: Scene, aim: Aim) -> RispObserver:
 
 @pytest.mark.parametrize("kind", ["state", "risp"])
 def test_closed_loop(kind: str) -> None:
+    """Of a network's readings the one before counts, too: the third look remembers what the first answer has moved."""
     scene, task, aim = setting(size=64 if kind == "risp" else 16)
     observer = StateObserver(scene, task, aim.places[-1]) if kind == "state" else risp_observer(scene, aim)
-    check_weights(feedback_policy(observer, scene), closed_loop(scene, task, observer, every=2), aim)
+    every = 2 if kind == "state" else 1
+    check_weights(feedback_policy(observer, scene), closed_loop(scene, task, observer, every=every), aim)
 
 
 def test_windows_are_one_motion() -> None:

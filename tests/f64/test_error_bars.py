@@ -1,5 +1,6 @@
 """Error bars beyond the Jacobian: searches that have not arrived, compression, noise, errors that last, starts that scatter."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,9 +12,10 @@ from risp_torch.inversion import Uncertainty, Unknowns
 from risp_torch.inversion.compression import CompressedFilm, compression_power, compression_shift, noise_variance
 from risp_torch.inversion.invert import MISFIT, _misfits, _remarks, _scatter
 from risp_torch.inversion.losses import PictureLoss
+from risp_torch.inversion.losses.loss import pixel_blocks
 from risp_torch.inversion.losses.whitening import Whitening
-from risp_torch.inversion.newton_steps import NewtonSteps, _Run
-from risp_torch.inversion.uncertainty import Linearisation, _lasting, reach, unfinished
+from risp_torch.inversion.newton_steps import NewtonSteps, _Run, _Search
+from risp_torch.inversion.uncertainty import Linearisation, _lasting, newton_step, reach, unfinished
 from risp_torch.video import linear_to_srgb, srgb_to_linear
 from ti_sim.base.errors import UserError
 
@@ -118,6 +120,19 @@ def test_whitening_is_not_transposed() -> None:
     np.testing.assert_allclose(whitening(errors).numpy(), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize(("height", "width", "stride"), [(16, 16, 1), (40, 48, 1), (12, 9, 4)])
+def test_every_macroblock_has_its_number(height: int, width: int, stride: int) -> None:
+    """Places share a number exactly where they lie over the same 16 x 16 pixels."""
+    blocks = pixel_blocks(height, width, stride)
+    assert blocks.shape == (height, width) and blocks.min() == 0
+    named: dict[tuple[int, int], set[int]] = {}
+    for row in range(height):
+        for column in range(width):
+            named.setdefault((row * stride // 16, column * stride // 16), set()).add(int(blocks[row, column]))
+    assert all(len(numbers) == 1 for numbers in named.values())
+    assert len(set.union(*named.values())) == len(named) == blocks.max() + 1
+
+
 class Dark(PictureLoss):
     """Pictures as they are."""
 
@@ -178,6 +193,22 @@ def test_horizons_grow_to_the_whole_film() -> None:
     for wrong in ({"rounds": 0}, {"first_frames": 0}, {"growth": 1.0}):
         with pytest.raises(UserError, match=next(iter(wrong))):
             NewtonSteps(**wrong)
+
+
+def test_a_step_goes_where_residuals_and_smoothness_lead() -> None:
+    """(J^T J + H) step = J^T r - H x for a penalty x^T H x; what is undamped and short is taken whole."""
+    random = np.random.default_rng(3)
+    root, place = random.normal(size=(2, 2)), 0.1 * random.normal(size=2)
+    prior = 40.0 * root @ root.T
+    at = replace(linearised(torch.as_tensor(0.01 * random.normal(size=12))), prior=prior, pull=-prior @ place)
+    jacobian, residual = at.jacobian.numpy(), at.residual.numpy()
+    wanted = np.linalg.solve(jacobian.T @ jacobian + prior, jacobian.T @ residual - prior @ place)
+    assert np.abs(wanted).max() < 0.15 and np.abs(prior @ place).max() > np.abs(jacobian.T @ residual).max()
+    search = _Search(None, None, TWO)
+    np.testing.assert_allclose(search._step(at, 1e-12), wanted, rtol=1e-6)
+    np.testing.assert_allclose(newton_step(at, damping=1e-12), wanted, rtol=1e-6)
+    long = replace(at, pull=-100 * prior @ place)
+    assert np.abs(search._step(long, 1e-12)).max() == pytest.approx(0.15)
 
 
 def test_starts_far_behind_over_the_same_frames_stop() -> None:
