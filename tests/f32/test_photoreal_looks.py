@@ -79,6 +79,18 @@ def test_a_wrong_look_is_refused(change: Callable[[dict], object], culprit: str)
         Appearance.from_json(json.dumps(content))
 
 
+def test_warm_light_is_reddish_and_cold_light_bluish() -> None:
+    """The end colours of lights and greys, the same distance either way of white; a sky has the colour of its warmth."""
+    np.testing.assert_allclose([tint(-1.0), tint(0.0), tint(1.0)], [(0.8, 1.0, 1.25), (1.0, 1.0, 1.0), (1.2, 1.0, 0.75)])
+    look = draw_appearance(["a"], seed=1)
+    shown = []
+    for warmth in (-0.5, 0.5):
+        changed = {**look.numbers, "sky.warmth": warmth}
+        shown.append(sky_radiance(Appearance(look.seed, changed, look.choices)).mean(axis=(0, 1)))
+    cold, warm = shown
+    assert (warm / cold)[0] > (warm / cold)[1] > (warm / cold)[2]
+
+
 @pytest.mark.parametrize("kind", SKIES)
 def test_the_sky_gives_the_light_that_is_asked_for(kind: str) -> None:
     look = draw_appearance(["a"], seed=1)

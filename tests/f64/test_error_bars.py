@@ -15,7 +15,7 @@ from risp_torch.inversion.losses import PictureLoss
 from risp_torch.inversion.losses.loss import pixel_blocks
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.newton_steps import NewtonSteps, _Run, _Search
-from risp_torch.inversion.uncertainty import Linearisation, _lasting, newton_step, reach, unfinished
+from risp_torch.inversion.uncertainty import Linearisation, _block_scores, _lasting, newton_step, reach, unfinished
 from risp_torch.video import linear_to_srgb, srgb_to_linear
 from ti_sim.base.errors import UserError
 
@@ -131,6 +131,20 @@ def test_every_macroblock_has_its_number(height: int, width: int, stride: int) -
             named.setdefault((row * stride // 16, column * stride // 16), set()).add(int(blocks[row, column]))
     assert all(len(numbers) == 1 for numbers in named.values())
     assert len(set.union(*named.values())) == len(named) == blocks.max() + 1
+
+
+def test_scores_are_summed_over_macroblocks_and_four_frames() -> None:
+    """J^T r of each block of pixels over frames 0 to 3, 4 to 7 and so on, also where some frames do not count."""
+    random, blocks, frames = np.random.default_rng(6), np.array([0, 1, 1, 2, 0]), (0, 3, 4, 7, 9)
+    residual, jacobian = random.normal(size=25), random.normal(size=(25, 2))
+    at = Linearisation(
+        torch.as_tensor(residual), torch.as_tensor(jacobian), np.ones(2), SimpleNamespace(frames=frames, last=9, blocks=blocks)
+    )
+    wanted = np.zeros((3, 3, 2))
+    for k, frame in enumerate(frames):
+        for place, block in enumerate(blocks):
+            wanted[frame // 4, block] += jacobian[5 * k + place] * residual[5 * k + place]
+    np.testing.assert_allclose(_block_scores(at), wanted.reshape(9, 2), atol=1e-12)
 
 
 class Dark(PictureLoss):

@@ -10,7 +10,7 @@ from risp_torch import Range, RenderingParameters, Scene
 from risp_torch.domains import RasteriserDomain
 from risp_torch.gradients import check_torch
 from risp_torch.inversion import Comparison, Loss, PerceptualLoss, PixelLoss, RispLoss, StateLoss, Unknowns, film, linearise
-from risp_torch.inversion.losses.perceptual import srgb_of
+from risp_torch.inversion.losses.perceptual import MEAN, SPREAD, srgb_of
 from risp_torch.state_heads import RigidPoseHead
 from risp_torch.state_heads.rigid_pose import quaternion_of
 from risp_torch.video import linear_to_srgb
@@ -138,6 +138,28 @@ def test_the_curve_of_srgb_and_its_slope() -> None:
     np.testing.assert_allclose(srgb.detach().numpy(), linear_to_srgb(linear.detach().numpy()), atol=1e-12)
     (slope,) = torch.autograd.grad(srgb.sum(), linear)
     assert torch.isfinite(slope).all() and float(slope[0]) == pytest.approx(12.92)
+
+
+class Shown(torch.nn.Module):
+    """What it is given, and a part of it at half the size."""
+
+    def forward(self, pictures: torch.Tensor) -> list[torch.Tensor]:
+        """[n, 3, h, w] and [n, 2, h / 2, w / 2]."""
+        return [pictures, 2.0 * pictures[:, :2, ::2, ::2]]
+
+
+def test_features_are_of_normalised_srgb_and_layers_weigh_alike() -> None:
+    loss, linear = PerceptualLoss(Shown()), np.random.default_rng(0).uniform(size=(2, 48, 32, 3))
+    given = ((linear_to_srgb(linear) - MEAN) / SPREAD).transpose(0, 3, 1, 2)  # what networks for ImageNet take
+    read = loss.read(torch.as_tensor(linear)).numpy()
+    first, second = read[:, : given[0].size], read[:, given[0].size :]
+    np.testing.assert_allclose(first / first[0, 0], given.reshape(2, -1) / given.flat[0], rtol=1e-9)
+    np.testing.assert_allclose(second / second[0, 0], given[:, :2, ::2, ::2].reshape(2, -1) / given.flat[0], rtol=1e-9)
+    means = (given**2).mean(), 4 * (given[:, :2, ::2, ::2] ** 2).mean()
+    assert (read**2).mean() == pytest.approx(np.mean(means))
+    block = np.arange(48)[:, None] // 16 * 2 + np.arange(32) // 16  # three rows of two macroblocks
+    expected = np.concatenate([np.tile(block.ravel(), 3), np.tile(block[::2, ::2].ravel(), 2)])
+    np.testing.assert_array_equal(loss.blocks(read.shape[1:], (48, 32)), expected)
 
 
 def test_outputs_of_a_pose_are_sines_and_cosines_of_its_angles() -> None:
