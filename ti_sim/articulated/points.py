@@ -30,21 +30,23 @@ from ti_sim.articulated.collision import (
     SECOND_POINTS,
 )
 from ti_sim.articulated.lines import field_of, is_mesh, line_meets_shape, line_meets_shape_adjoint
-from ti_sim.articulated.tables import LOAD, MOVES, POSITION, VIRTUAL, add_vec3, load_vec3
-from ti_sim.articulated.touching import (
-    add_pose_adjoints,
-    deepest_of,
-    mark_pair,
-    pair_material,
-    point_velocity,
-    push_apart_adjoint,
-    shape_arm,
-    shape_rotation,
-    shape_vec3,
+from ti_sim.articulated.tables import (
+    BARS,
+    LOAD,
+    MATERIAL,
+    MOVES,
+    POSITION,
+    SPIN,
+    VELOCITY,
+    VIRTUAL,
+    add_vec3,
+    add_vec4,
+    load_vec3,
 )
+from ti_sim.articulated.touching import deepest_of, mark_pair, pair_material, shape_arm, shape_rotation, shape_vec3
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import rotation_matrix, vec3
-from ti_sim.rigid.contact import contact_force_along
+from ti_sim.base.vecmath import rotation_matrix, vec3, vec4
+from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
 
 _COUNTING = 0.02  # distance within which a point counts as touching, in smallest half sizes
 _MOST = 4.0  # points that a pair has whole
@@ -58,6 +60,17 @@ def sampled(world: ti.template(), at):
 
 
 @ti.func
+def box_about(world: ti.template(), j):
+    """Middle and half sizes of the bounding box of link j's shape, a box or mesh, in its frame [m]."""
+    middle, half = vec3(0.0), shape_vec3(world, j, HALF_SIZE)
+    if is_mesh(world, j):
+        _first, nodes, first_node, cell = field_of(world, j)
+        middle = first_node + 0.5 * cell * (nodes - 1)
+        half = 0.5 * cell * (nodes - 3)
+    return middle, half
+
+
+@ti.func
 def bounds_of(world: ti.template(), j, turn, shift, margin):
     """Bounding box of link j's shape, a box or mesh, in another frame: (lowest place, highest place) [m].
 
@@ -68,11 +81,7 @@ def bounds_of(world: ti.template(), j, turn, shift, margin):
         shift: origin of that frame in the shape's [m].
         margin: by which the box is grown [m].
     """
-    middle, half = vec3(0.0), shape_vec3(world, j, HALF_SIZE)
-    if is_mesh(world, j):
-        _first, nodes, first_node, cell = field_of(world, j)
-        middle = first_node + 0.5 * cell * (nodes - 1)
-        half = 0.5 * cell * (nodes - 3)
+    middle, half = box_about(world, j)
     back = turn.transpose()
     centre, reach = back @ (middle - shift), ti.abs(back) @ half + margin
     return centre - reach, centre + reach
@@ -108,122 +117,188 @@ def add_wrench(world: ti.template(), b, i, moment, force):
 
 
 @ti.func
+def relative_motion(world: ti.template(), b, first, second, apart, turning: ti.template(), moving: ti.template()):
+    """Velocity of one link relative to another at the place of its origin, and its relative angular velocity.
+
+    Args:
+        world: ``WorldArrays``.
+        b: world.
+        first: a link.
+        second: the other.
+        apart: origin of the first less that of the second [m].
+        turning: column of the links' angular velocities, real or virtual ones.
+        moving: of those of their origins.
+    """
+    spin = load_vec3(world.work, b, second, turning)
+    drift = load_vec3(world.work, b, first, moving) - load_vec3(world.work, b, second, moving) - spin.cross(apart)
+    return drift, load_vec3(world.work, b, first, turning) - spin
+
+
+@ti.func
+def add_motion_adjoints(
+    world: ti.template(), bars: ti.template(), b, first, second, apart, u_bar, turn_bar, force, moment, material_bar
+):
+    """Add the adjoints of two links' velocities, real and virtual, and materials.
+
+    Args:
+        world: ``WorldArrays``.
+        bars: ``BarArrays``.
+        b: world.
+        first: a link.
+        second: the other.
+        apart: origin of the first less that of the second [m].
+        u_bar: sum of the adjoints of the points' velocities, of the first link relative to the second.
+        turn_bar: of their moments about the origin of the first.
+        force: sum of the points' forces on the first.
+        moment: of their moments.
+        material_bar: adjoint of the pair's material.
+
+    Returns:
+        Adjoint of ``apart``.
+    """
+    add_vec3(world.work, b, first, BARS + 6, turn_bar)
+    add_vec3(world.work, b, first, BARS + 9, u_bar)
+    add_vec3(world.work, b, first, BARS + 18, -moment)
+    add_vec3(world.work, b, first, BARS + 21, -force)
+    add_vec3(world.work, b, second, BARS + 6, -turn_bar - apart.cross(u_bar))
+    add_vec3(world.work, b, second, BARS + 9, -u_bar)
+    add_vec3(world.work, b, second, BARS + 18, moment + apart.cross(force))
+    add_vec3(world.work, b, second, BARS + 21, force)
+    add_vec4(bars.link, b, first, MATERIAL, 0.5 * material_bar)
+    add_vec4(bars.link, b, second, MATERIAL, 0.5 * material_bar)
+    return load_vec3(world.work, b, second, SPIN).cross(u_bar) - load_vec3(world.work, b, second, VIRTUAL).cross(force)
+
+
+@ti.func
 def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, adjoint: ti.template()):
     """Contacts of pair p, two meshes or a box and a mesh: their forces, or their adjoint (arguments of ``boxes.meet_boxes``).
 
-    The first sweep counts the points and sums their forces, the second adds the edges, the third differentiates all of them.
+    The first sweep counts the points and sums their forces and adjoints, the second those of the edges. What part of them
+    there is follows from the count: the sums are scaled by it at the end of each sweep. The third sweep, with ``adjoint``, is
+    that of the points that count and do not touch.
     """
     counting = _COUNTING * ti.min(world.shape[first, LEAST_HALF], world.shape[second, LEAST_HALF])
     material = pair_material(world, b, first, second)
-    count, deepest, crossing = 0.0, 0.0, 0
-    force, moments = vec3(0.0), ti.Matrix.zero(float, 3, 2)  # on the first link; about the origins of both
-    power, edge_power = 0.0, 0.0
+    apart = load_vec3(world.work, b, first, POSITION) - load_vec3(world.work, b, second, POSITION)
+    drift, spin = relative_motion(world, b, first, second, apart, SPIN, VELOCITY)
+    virtual_drift, virtual_spin = vec3(0.0), vec3(0.0)
+    if ti.static(adjoint):
+        virtual_drift, virtual_spin = relative_motion(world, b, first, second, apart, VIRTUAL, VIRTUAL + 3)
+    count, count_bar, hovering, deepest = 0.0, 0.0, 0, 0.0
     for sweep in range(3 if ti.static(adjoint) else 2):
-        part, count_bar = 1.0, 0.0
-        if sweep > 0:
-            part = _MOST / ti.max(count, _MOST)
-        if sweep == 1:
-            force *= part
-            moments *= part
-        if sweep == 2:
-            if count > _MOST:
-                count_bar = -power * part / count
-            elif count < 1:
-                count_bar = -edge_power
-        for half in range(2):
-            i, j, points, edges = first, second, world.pair[p, FIRST_POINTS], world.pair[p, FIRST_EDGES]
-            if half == 1:
-                i, j, points, edges = second, first, world.pair[p, SECOND_POINTS], world.pair[p, SECOND_EDGES]
-            arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
-            apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
-            matrix, other = rotation_matrix(shape_rotation(world, b, i)), rotation_matrix(shape_rotation(world, b, j))
-            centre = apart + arm_i - arm_j
-            low, high = bounds_of(world, j, other.transpose() @ matrix, other.transpose() @ centre, counting)
-            begin, end = 0, points
-            if sweep > 0:
-                begin = ti.select(sweep == 1 or count == 0, points, 0)
-                end = ti.select(count < 1 and (sweep == 1 or crossing > 0), points + edges, points)
-            arm_bar, apart_bar, centre_bar, turn_i_bar, turn_j_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0)
-            for c in range(begin, end):
-                at, free, near = world.mesh[i, FIRST_CORNER] + 6 * c, 0.0, True
-                offset, along, h, own = vec3(0.0), vec3(0.0), 0.0, vec3(0.0)
-                if c < points:
-                    offset, own = sampled(world, at), matrix @ sampled(world, at + 3)
-                    near = (offset > low).all() and (offset < high).all()
-                else:
-                    at, free = world.mesh[i, FIRST_EDGE] + 6 * (c - points), 1.0
-                    offset, along = sampled(world, at), sampled(world, at + 3)
-                    near = crosses(offset, along, low, high)
-                    h = along.norm()
-                    along /= h
-                place, normal, gap, weight = vec3(0.0), vec3(0.0), 1.0, 1.0
-                if near:
-                    offset, along = matrix @ offset, matrix @ along
-                    place, normal, gap, weight = line_meets_shape(
-                        world, j, other, centre + offset, along, h, 0.0, 0.0, free
-                    )
-                scale = part
-                if free > 0:
-                    scale = 0.5 * (1 - count)
-                push, opposed_slope = normal, 0.0
-                if own.dot(own) > 0.5:
-                    push = -own
-                    weight, opposed_slope = opposing(normal.dot(push))
-                arm = arm_i + offset + place
-                if sweep == 0 and gap < counting:
-                    count += 1 - ti.max(gap, 0.0) / counting
-                    deepest = ti.min(deepest, gap)
-                if gap < 0 and sweep < 2:
-                    u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm + apart)
-                    f = contact_force_along(push, gap, u, material.x, material.y, material.z, material.w, world.dt)
-                    f *= weight
+        if sweep == 0 or (sweep == 1 and count < 1) or (sweep == 2 and hovering > 0 and count_bar != 0):
+            # Of the first link relative to the second, moments about the origin of the first.
+            force, moment, u_sum, u_moment, material_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec4(0.0)
+            first_turn_bar, second_turn_bar, apart_bar = vec3(0.0), vec3(0.0), vec3(0.0)
+            for half in range(2):
+                i, j, points, edges = first, second, world.pair[p, FIRST_POINTS], world.pair[p, FIRST_EDGES]
+                side, origin = 1.0, vec3(0.0)
+                if half == 1:
+                    i, j, points, edges = second, first, world.pair[p, SECOND_POINTS], world.pair[p, SECOND_EDGES]
+                    side, origin = -1.0, -apart
+                arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
+                matrix, other = rotation_matrix(shape_rotation(world, b, i)), rotation_matrix(shape_rotation(world, b, j))
+                centre = side * apart + arm_i - arm_j
+                low, high = bounds_of(world, j, other.transpose() @ matrix, other.transpose() @ centre, counting)
+                begin, end, free = world.mesh[i, FIRST_CORNER], points, 0.0
+                if sweep == 1:
+                    begin, end, free = world.mesh[i, FIRST_EDGE], edges, 1.0
+                middle, size = box_about(world, i)
+                if (middle + size <= low).any() or (middle - size >= high).any():
+                    end = 0
+                place_sum, centre_bar, turn_i_bar, turn_j_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0)
+                for c in range(end):
+                    at = begin + 6 * c
+                    offset, along, h, own, near = sampled(world, at), vec3(0.0), 0.0, vec3(0.0), True
                     if free > 0:
-                        f *= 0.5
-                    if ti.static(adjoint):
-                        y = load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
-                        y -= load_vec3(world.work, b, j, VIRTUAL + 3) + load_vec3(world.work, b, j, VIRTUAL).cross(arm + apart)
-                        if free > 0:
-                            crossing += 1
-                            edge_power -= f.dot(y)
-                        else:
-                            power -= f.dot(y)
+                        along = sampled(world, at + 3)
+                        near = crosses(offset, along, low, high)
                     else:
+                        near = (offset > low).all() and (offset < high).all()
+                    if near:
+                        offset = matrix @ offset
                         if free > 0:
-                            f *= 1 - count
-                        side = 1.0 - 2.0 * half
-                        force += side * f
-                        moment_i, moment_j = arm.cross(f), (arm + apart).cross(f)
-                        for k in ti.static(range(3)):
-                            moments[k, half] += moment_i[k]
-                            moments[k, 1 - half] -= moment_j[k]
-                if ti.static(adjoint):
-                    if sweep == 2 and (gap < 0 or (gap < counting and free == 0)):
-                        place_bar, one_apart_bar, normal_bar, gap_bar, weight_bar = vec3(0.0), vec3(0.0), vec3(0.0), 0.0, 0.0
-                        if gap < 0:
-                            place_bar, one_apart_bar, normal_bar, gap_bar, weight_bar = push_apart_adjoint(
-                                world, bars, b, i, j, arm, apart, push, gap, scale * weight, material
-                            )
-                            weight_bar *= scale
-                            if own.dot(own) > 0.5:
-                                turn_i_bar += push.cross(normal_bar + weight_bar * opposed_slope * normal)
-                                normal_bar = weight_bar * opposed_slope * push
-                                weight_bar = 0.0
+                            h = along.norm()
+                            along = matrix @ (along / h)
                         else:
-                            gap_bar = -count_bar / counting
-                        one_centre_bar, along_bar, one_turn_bar = line_meets_shape_adjoint(
-                            world, j, other, centre + offset, along, h, 0.0, 0.0, free, place, normal, gap,
-                            place_bar, normal_bar, gap_bar, weight_bar,
-                        )  # fmt: skip
-                        arm_bar += place_bar
-                        apart_bar += one_apart_bar
-                        centre_bar += one_centre_bar
-                        turn_i_bar += offset.cross(one_centre_bar + place_bar) + along.cross(along_bar)
-                        turn_j_bar += one_turn_bar
+                            own = matrix @ sampled(world, at + 3)
+                        place, normal, gap, weight = line_meets_shape(
+                            world, j, other, centre + offset, along, h, 0.0, 0.0, free
+                        )
+                        within, push, opposed_slope = own.dot(own) > 0.5, normal, 0.0
+                        if within:
+                            push = -own
+                            weight, opposed_slope = opposing(normal.dot(push))
+                        if sweep == 0 and gap < counting:
+                            count += 1 - ti.max(gap, 0.0) / counting
+                            deepest = ti.min(deepest, gap)
+                            hovering += ti.cast(gap >= 0, int)
+                        touches = gap < 0 and sweep < 2
+                        place_bar, normal_bar, gap_bar, weight_bar = vec3(0.0), vec3(0.0), -1 / counting, 0.0
+                        if touches:
+                            arm = origin + arm_i + offset + place
+                            u = side * (drift + spin.cross(arm))
+                            f = contact_force_along(push, gap, u, material.x, material.y, material.z, material.w, world.dt)
+                            if ti.static(adjoint):
+                                y = side * (virtual_drift + virtual_spin.cross(arm))
+                                normal_bar, gap_bar, u_bar, one_material_bar = contact_force_along_adjoint(
+                                    push, gap, u, material.x, material.y, material.z, material.w, world.dt, -weight * y
+                                )
+                                weight_bar = -f.dot(y)
+                                if within:
+                                    turn_i_bar += push.cross(normal_bar + weight_bar * opposed_slope * normal)
+                                    normal_bar = weight_bar * opposed_slope * push
+                                    weight_bar = 0.0
+                                u_bar *= side
+                                u_sum += u_bar
+                                u_moment += arm.cross(u_bar)
+                                material_bar += one_material_bar
+                                place_bar = u_bar.cross(spin) - side * weight * f.cross(virtual_spin)
+                            f *= side * weight
+                            force += f
+                            moment += arm.cross(f)
+                        if ti.static(adjoint):
+                            if touches or (sweep == 2 and gap >= 0 and gap < counting):
+                                one_centre_bar, along_bar, one_turn_bar = line_meets_shape_adjoint(
+                                    world, j, other, centre + offset, along, h, 0.0, 0.0, free, place, normal, gap,
+                                    place_bar, normal_bar, gap_bar, weight_bar,
+                                )  # fmt: skip
+                                place_sum += place_bar
+                                centre_bar += one_centre_bar
+                                turn_i_bar += offset.cross(one_centre_bar + place_bar) + along.cross(along_bar)
+                                turn_j_bar += one_turn_bar
+                if ti.static(adjoint):
+                    turn_i_bar += arm_i.cross(place_sum + centre_bar)
+                    turn_j_bar -= arm_j.cross(centre_bar)
+                    apart_bar += side * centre_bar
+                    if half == 0:
+                        first_turn_bar += turn_i_bar
+                        second_turn_bar += turn_j_bar
+                    else:
+                        first_turn_bar += turn_j_bar
+                        second_turn_bar += turn_i_bar
+                        apart_bar -= place_sum
+            scale = _MOST / ti.max(count, _MOST)
+            if sweep == 1:
+                scale = 0.5 * (1 - count)
             if ti.static(adjoint):
                 if sweep == 2:
-                    add_pose_adjoints(world, b, i, j, arm_i, arm_j, arm_bar, apart_bar, -centre_bar, turn_i_bar, turn_j_bar)
+                    scale = count_bar
+                power = -force.dot(virtual_drift) - moment.dot(virtual_spin)
+                if sweep == 0 and count > _MOST:
+                    count_bar = -power * scale / count
+                elif sweep == 1:
+                    count_bar = -0.5 * power
+                apart_bar = scale * apart_bar + add_motion_adjoints(
+                    world, bars, b, first, second, apart, scale * u_sum, scale * u_moment, scale * force, scale * moment,
+                    scale * material_bar,
+                )  # fmt: skip
+                add_vec3(world.work, b, first, BARS, scale * first_turn_bar)
+                add_vec3(world.work, b, second, BARS, scale * second_turn_bar)
+                add_vec3(world.work, b, first, BARS + 3, apart_bar)
+                add_vec3(world.work, b, second, BARS + 3, -apart_bar)
+            else:
+                add_wrench(world, b, first, scale * moment, scale * force)
+                add_wrench(world, b, second, -scale * (moment + apart.cross(force)), -scale * force)
     if deepest < deepest_of(world, first, second):
         mark_pair(world, b, p, DEEP)
-    if ti.static(not adjoint):
-        add_wrench(world, b, first, vec3(moments[0, 0], moments[1, 0], moments[2, 0]), force)
-        add_wrench(world, b, second, vec3(moments[0, 1], moments[1, 1], moments[2, 1]), -force)
