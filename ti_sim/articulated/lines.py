@@ -9,12 +9,15 @@ from ti_sim.articulated.meeting import (
     closest_to_grid_adjoint,
     line_meets_box,
     lines_meet,
+    point_meets_box,
     sides_of_closest,
 )
 from ti_sim.articulated.touching import shape_vec3
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import vec3
-from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
+from ti_sim.base.vecmath import mat3, vec3
+from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint, grid_distance_slopes
+
+_ANYWHERE = 1e9  # reach of points whose distance is wanted wherever they are [m]
 
 
 @ti.func
@@ -68,6 +71,34 @@ def line_meets_mesh_adjoint(
         centre_bar += more_centre_bar
         line_bar += more_line_bar
     return centre_bar, line_bar
+
+
+@ti.func
+def point_meets_shape(world: ti.template(), j, x, slopes: ti.template()):
+    """Contact of a point with link j's shape, a box or mesh, in its frame.
+
+    The contact point is half the gap from x, against the normal.
+
+    Args:
+        world: ``WorldArrays``.
+        j: link.
+        x: the point less the shape's centre [m].
+        slopes: whether the derivatives are wanted; zeros otherwise.
+
+    Returns:
+        (gap [m], unit normal out of the shape, derivative of the gap by x, matrix that takes the normal's adjoint to that of x).
+    """
+    gap, normal, slope, bend = 1.0, vec3(0.0), vec3(0.0), mat3(0.0)
+    if is_mesh(world, j):
+        if ti.static(world.with_meshes):
+            first, nodes, low, cell = field_of(world, j)
+            if ti.static(slopes):
+                gap, normal, slope, bend = grid_distance_slopes(world.sample, first, nodes, low, cell, x)
+            else:
+                gap, normal = grid_distance(world.sample, first, nodes, low, cell, x, _ANYWHERE)
+    else:
+        gap, normal, slope, bend = point_meets_box(x, shape_vec3(world, j, HALF_SIZE))
+    return gap, normal, slope, bend
 
 
 @ti.func

@@ -12,7 +12,7 @@ continuously where two lines, or a line and a box's face, become parallel. Kinks
 
 from ti_sim.base.differentiable import Vector, clip, differentiable, inverse, normalize, sqrt, where
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import vec3
+from ti_sim.base.vecmath import mat3, outer, vec3
 from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
 
 _PULL = 1e-3
@@ -90,6 +90,31 @@ def line_meets_box(c, k, half, radius, h, given, free, outside):
     share = s * inverse(where(h > 0.0, h, 1.0))
     weight = where(free > 0.5, 1.0 - share * share, 1.0)
     return k * s - normal * (radius + 0.5 * gap), normal, gap, weight
+
+
+@ti.func
+def point_meets_box(x, half):
+    """Gap and normal of a point x as ``line_meets_box`` has them, and derivatives as ``grid_distance_slopes`` returns."""
+    apart = x - ti.max(-half, ti.min(half, x))
+    squared = apart.dot(apart)
+    normal, gap, bend = vec3(0.0), 0.0, mat3(0.0)
+    if squared > _LEAST:
+        gap = ti.sqrt(squared)
+        normal = apart / gap
+        bend = -outer(normal, normal) / gap
+        for k in ti.static(range(3)):
+            if apart[k] != 0:
+                bend[k, k] += 1 / gap
+    else:
+        depth = half - ti.abs(x)
+        gap = -ti.min(depth.x, depth.y, depth.z)
+        if depth.x == -gap:
+            normal.x = ti.select(x.x > 0, 1.0, -1.0)
+        elif depth.y == -gap:
+            normal.y = ti.select(x.y > 0, 1.0, -1.0)
+        else:
+            normal.z = ti.select(x.z > 0, 1.0, -1.0)
+    return gap, normal, normal, bend
 
 
 @ti.func

@@ -29,7 +29,7 @@ from ti_sim.articulated.collision import (
     SECOND_EDGES,
     SECOND_POINTS,
 )
-from ti_sim.articulated.lines import field_of, is_mesh, line_meets_shape, line_meets_shape_adjoint
+from ti_sim.articulated.lines import field_of, is_mesh, line_meets_shape, line_meets_shape_adjoint, point_meets_shape
 from ti_sim.articulated.tables import (
     BARS,
     LOAD,
@@ -45,7 +45,7 @@ from ti_sim.articulated.tables import (
 )
 from ti_sim.articulated.touching import deepest_of, mark_pair, pair_material, shape_arm, shape_rotation, shape_vec3
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import rotation_matrix, vec3, vec4
+from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
 from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
 
 _COUNTING = 0.02  # distance within which a point counts as touching, in smallest half sizes
@@ -174,8 +174,8 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
     """Contacts of pair p, two meshes or a box and a mesh: their forces, or their adjoint (arguments of ``boxes.meet_boxes``).
 
     The first sweep counts the points and sums their forces and adjoints, the second those of the edges. What part of them
-    there is follows from the count: the sums are scaled by it at the end of each sweep. The third sweep, with ``adjoint``, is
-    that of the points that count and do not touch.
+    there is follows from the count: the sums are scaled by it at the end of each sweep. The adjoint of the count reaches the
+    points that count and do not touch.
     """
     counting = _COUNTING * ti.min(world.shape[first, LEAST_HALF], world.shape[second, LEAST_HALF])
     material = pair_material(world, b, first, second)
@@ -184,9 +184,10 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
     virtual_drift, virtual_spin = vec3(0.0), vec3(0.0)
     if ti.static(adjoint):
         virtual_drift, virtual_spin = relative_motion(world, b, first, second, apart, VIRTUAL, VIRTUAL + 3)
-    count, count_bar, hovering, deepest = 0.0, 0.0, 0, 0.0
-    for sweep in range(3 if ti.static(adjoint) else 2):
-        if sweep == 0 or (sweep == 1 and count < 1) or (sweep == 2 and hovering > 0 and count_bar != 0):
+    count, count_bar, deepest = 0.0, 0.0, 0.0
+    count_slope, count_moment = vec3(0.0), vec3(0.0)  # change of the count as the first link moves, and turns about its origin
+    for sweep in range(2):
+        if sweep == 0 or count < 1:
             # Of the first link relative to the second, moments about the origin of the first.
             force, moment, u_sum, u_moment, material_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec4(0.0)
             first_turn_bar, second_turn_bar, apart_bar = vec3(0.0), vec3(0.0), vec3(0.0)
@@ -198,8 +199,8 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
                     side, origin = -1.0, -apart
                 arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
                 matrix, other = rotation_matrix(shape_rotation(world, b, i)), rotation_matrix(shape_rotation(world, b, j))
-                centre = side * apart + arm_i - arm_j
-                low, high = bounds_of(world, j, other.transpose() @ matrix, other.transpose() @ centre, counting)
+                centre, back = side * apart + arm_i - arm_j, other.transpose()
+                low, high = bounds_of(world, j, back @ matrix, back @ centre, counting)
                 begin, end, free = world.mesh[i, FIRST_CORNER], points, 0.0
                 if sweep == 1:
                     begin, end, free = world.mesh[i, FIRST_EDGE], edges, 1.0
@@ -222,9 +223,15 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
                             along = matrix @ (along / h)
                         else:
                             own = matrix @ sampled(world, at + 3)
-                        place, normal, gap, weight = line_meets_shape(
-                            world, j, other, centre + offset, along, h, 0.0, 0.0, free
-                        )
+                        place, normal, gap, weight, slope, bend = vec3(0.0), vec3(0.0), 1.0, 1.0, vec3(0.0), mat3(0.0)
+                        if free > 0:
+                            place, normal, gap, weight = line_meets_shape(
+                                world, j, other, centre + offset, along, h, 0.0, 0.0, free
+                            )
+                        else:
+                            gap, normal, slope, bend = point_meets_shape(world, j, back @ (centre + offset), adjoint)
+                            normal = other @ normal
+                            place = -0.5 * gap * normal
                         within, push, opposed_slope = own.dot(own) > 0.5, normal, 0.0
                         if within:
                             push = -own
@@ -232,10 +239,12 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
                         if sweep == 0 and gap < counting:
                             count += 1 - ti.max(gap, 0.0) / counting
                             deepest = ti.min(deepest, gap)
-                            hovering += ti.cast(gap >= 0, int)
-                        touches = gap < 0 and sweep < 2
-                        place_bar, normal_bar, gap_bar, weight_bar = vec3(0.0), vec3(0.0), -1 / counting, 0.0
-                        if touches:
+                            if ti.static(adjoint):
+                                if gap >= 0:
+                                    one = -side / counting * (other @ slope)
+                                    count_slope += one
+                                    count_moment += (origin + arm_i + offset).cross(one)
+                        if gap < 0:
                             arm = origin + arm_i + offset + place
                             u = side * (drift + spin.cross(arm))
                             f = contact_force_along(push, gap, u, material.x, material.y, material.z, material.w, world.dt)
@@ -244,7 +253,7 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
                                 normal_bar, gap_bar, u_bar, one_material_bar = contact_force_along_adjoint(
                                     push, gap, u, material.x, material.y, material.z, material.w, world.dt, -weight * y
                                 )
-                                weight_bar = -f.dot(y)
+                                weight_bar, along_bar, one_turn_bar = -f.dot(y), vec3(0.0), vec3(0.0)
                                 if within:
                                     turn_i_bar += push.cross(normal_bar + weight_bar * opposed_slope * normal)
                                     normal_bar = weight_bar * opposed_slope * push
@@ -253,20 +262,25 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
                                 u_sum += u_bar
                                 u_moment += arm.cross(u_bar)
                                 material_bar += one_material_bar
-                                place_bar = u_bar.cross(spin) - side * weight * f.cross(virtual_spin)
-                            f *= side * weight
-                            force += f
-                            moment += arm.cross(f)
-                        if ti.static(adjoint):
-                            if touches or (sweep == 2 and gap >= 0 and gap < counting):
-                                one_centre_bar, along_bar, one_turn_bar = line_meets_shape_adjoint(
-                                    world, j, other, centre + offset, along, h, 0.0, 0.0, free, place, normal, gap,
-                                    place_bar, normal_bar, gap_bar, weight_bar,
-                                )  # fmt: skip
+                                place_bar, one_centre_bar = u_bar.cross(spin) - side * weight * f.cross(virtual_spin), vec3(0.0)
+                                if free > 0:
+                                    one_centre_bar, along_bar, one_turn_bar = line_meets_shape_adjoint(
+                                        world, j, other, centre + offset, along, h, 0.0, 0.0, free, place, normal, gap,
+                                        place_bar, normal_bar, gap_bar, weight_bar,
+                                    )  # fmt: skip
+                                else:
+                                    gap_bar -= 0.5 * normal.dot(place_bar)
+                                    normal_bar -= 0.5 * gap * place_bar
+                                    one_centre_bar = other @ (gap_bar * slope + bend @ (back @ normal_bar))
+                                    # The frame of j turns its results forwards and its arguments backwards.
+                                    one_turn_bar = normal.cross(normal_bar) - (centre + offset).cross(one_centre_bar)
                                 place_sum += place_bar
                                 centre_bar += one_centre_bar
                                 turn_i_bar += offset.cross(one_centre_bar + place_bar) + along.cross(along_bar)
                                 turn_j_bar += one_turn_bar
+                            f *= side * weight
+                            force += f
+                            moment += arm.cross(f)
                 if ti.static(adjoint):
                     turn_i_bar += arm_i.cross(place_sum + centre_bar)
                     turn_j_bar -= arm_j.cross(centre_bar)
@@ -282,8 +296,6 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
             if sweep == 1:
                 scale = 0.5 * (1 - count)
             if ti.static(adjoint):
-                if sweep == 2:
-                    scale = count_bar
                 power = -force.dot(virtual_drift) - moment.dot(virtual_spin)
                 if sweep == 0 and count > _MOST:
                     count_bar = -power * scale / count
@@ -300,5 +312,13 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
             else:
                 add_wrench(world, b, first, scale * moment, scale * force)
                 add_wrench(world, b, second, -scale * (moment + apart.cross(force)), -scale * force)
+    if ti.static(adjoint):
+        if count_bar != 0:
+            count_slope *= count_bar
+            count_moment *= count_bar
+            add_vec3(world.work, b, first, BARS, count_moment)
+            add_vec3(world.work, b, second, BARS, -count_moment - apart.cross(count_slope))
+            add_vec3(world.work, b, first, BARS + 3, count_slope)
+            add_vec3(world.work, b, second, BARS + 3, -count_slope)
     if deepest < deepest_of(world, first, second):
         mark_pair(world, b, p, DEEP)

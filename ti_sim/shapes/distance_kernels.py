@@ -6,7 +6,7 @@ the normal there, stands for that of the point. Both are continuous; the normal 
 """
 
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import mat3, vec3
+from ti_sim.base.vecmath import mat3, outer, vec3
 
 _LEAST = 1e-6  # square of the gradient's length [1] that counts as none
 _FAR = 1e9  # gap of points beyond reach [m]
@@ -105,8 +105,12 @@ def grid_distance(sample: ti.template(), first, nodes, low, cell, x, reach):
 
 
 @ti.func
-def grid_distance_adjoint(sample: ti.template(), first, nodes, low, cell, x, gap_bar, normal_bar):
-    """Adjoint of ``grid_distance``: that of x. Points beyond reach have none and must not be asked for."""
+def grid_distance_slopes(sample: ti.template(), first, nodes, low, cell, x):
+    """``grid_distance`` of a point within reach, and its derivatives.
+
+    Returns:
+        (gap [m], unit normal, derivative of the gap by x, matrix that takes the normal's adjoint to that of x [1/m]).
+    """
     u, beyond = grid_place(nodes, low, cell, x)
     value, gradient, hessian = spline_at(sample, first, nodes, cell, u, True)
     squared = gradient.dot(gradient)
@@ -114,15 +118,24 @@ def grid_distance_adjoint(sample: ti.template(), first, nodes, low, cell, x, gap
     if squared > _LEAST:
         inverse = 1 / ti.sqrt(squared)
     normal = gradient * inverse
-    value_bar, n_bar, away_bar = gap_bar, normal_bar, vec3(0.0)
+    bend = inverse * (hessian - outer(hessian @ normal, normal))
+    gap, slope = value, gradient
     if beyond.dot(beyond) > 0:
         away = value * normal + beyond
         gap = away.norm()
-        along = away / gap
-        away_bar = gap_bar * along + (normal_bar - along * along.dot(normal_bar)) / gap
-        value_bar, n_bar = normal.dot(away_bar), value * away_bar
-    x_bar = value_bar * gradient + hessian @ ((n_bar - normal * normal.dot(n_bar)) * inverse)
-    for k in ti.static(range(3)):
-        if beyond[k] != 0:
-            x_bar[k] = away_bar[k]
-    return x_bar
+        moved = outer(gradient, normal) + value * bend  # takes the adjoint of ``away`` to that of x
+        for k in ti.static(range(3)):
+            if beyond[k] != 0:
+                for m in ti.static(range(3)):
+                    moved[k, m] = 1.0 if ti.static(k == m) else 0.0
+        normal = away / gap
+        slope = moved @ normal
+        bend = (moved - outer(slope, normal)) / gap
+    return gap, normal, slope, bend
+
+
+@ti.func
+def grid_distance_adjoint(sample: ti.template(), first, nodes, low, cell, x, gap_bar, normal_bar):
+    """Adjoint of ``grid_distance``: that of x. Points beyond reach have none and must not be asked for."""
+    _gap, _normal, slope, bend = grid_distance_slopes(sample, first, nodes, low, cell, x)
+    return gap_bar * slope + bend @ normal_bar
