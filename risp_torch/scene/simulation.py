@@ -22,7 +22,9 @@ from risp_torch.scene.articulation import (
     centers_of_mass,
     check_collision_shapes,
 )
+from risp_torch.scene.contact_steps import contact_rates, longest_step
 from risp_torch.scene.deformation import deformable_inputs, deformable_model
+from risp_torch.scene.links import Link
 from risp_torch.scene.numbers import Values, gravity_rows
 from risp_torch.scene.rotors import body_wrench, group_actions
 from risp_torch.scene.self_contact import check_start
@@ -120,14 +122,16 @@ def step_warnings(scene: Scene) -> list[str]:
     """Sentences about bodies for which the physics step is too long at a scene's own values.
 
     A spring of stiffness ke on a mass m needs steps well below sqrt(m / ke), a tangential damper kf steps below m / kf, and
-    so do linear drag, and angular drag with the least moment of inertia in place of the mass.
+    so do linear drag, and angular drag with the least moment of inertia in place of the mass. What several points of a face do
+    together, and how they turn a body, says ``contact_steps``; of links their joints decide that, and it is left out.
     """
     values, dt = scene.table.values(), scene.settings.dt
-    sentences = []
+    sentences, stiff = [], set()
     for body in scene.bodies:
         mass = float(body.mass(values)[0])
         ke, kd, kf = (largest_share(body.points) * body.contact(values)[0, :3]).tolist()
         if mass > 0 and len(body.points) and max(dt * math.sqrt(ke / mass), dt * kd / mass, dt * kf / mass) > 0.5:
+            stiff.add(body.name)
             sentences.append(
                 f"the step of {dt:.3g} s is too long for the contact of {body.name!r} (mass {mass:.3g} kg, stiffness "
                 f"{ke:.3g} N/m, damping {kd:.3g} and friction stiffness {kf:.3g} N s/m): take more substeps"
@@ -140,7 +144,39 @@ def step_warnings(scene: Scene) -> list[str]:
                 f"{linear:.3g} N s/m, least moment of inertia {least:.3g} kg m2, angular drag {angular:.3g} N m s): "
                 "take more substeps"
             )
+    steps = {name: step for name, step in _longest_contact_steps(scene, values).items() if name not in stiff and step < dt}
+    if steps:
+        names, longest = ", ".join(repr(name) for name in steps), min(steps.values())
+        sentences.append(
+            f"the step of {dt:.3g} s is too long for the contact of {names}: the points of a face act together, and turn what "
+            f"they touch, which bears steps of up to about {longest:.3g} s, so take at least "
+            f"{math.ceil(scene.frame_dt / longest)} substeps"
+        )
     return sentences
+
+
+def _longest_contact_steps(scene: Scene, values: Values) -> dict[str, float]:
+    """Longest step [s] for the contact of each rigid body with the ground and with others, at the scene's own values."""
+    meeting = [body for body in scene.bodies if body.collision is not None]
+    rates: dict[str, np.ndarray] = {}
+    for body in scene.bodies:
+        others = [other for other in meeting if other is not body] if body.collision is not None else []
+        partners = len(others) + (len(body.points) > 0)
+        if isinstance(body, Link) or partners == 0:
+            continue
+        own = body.contact(values)[0]
+        material = torch.stack([0.5 * (own + other.contact(values)[0]) for other in others] + [own][: partners - len(others)])
+        rates[body.name] = contact_rates(
+            float(body.mass(values)[0]), body.inertia(values)[0].numpy(force=True).astype(np.float64),
+            material.amax(dim=0).numpy(force=True).astype(np.float64), body.points, body.collision if others else None, partners,
+        )  # fmt: skip
+    steps = {}
+    for name, own in rates.items():
+        others = [rates[other.name] for other in meeting if other.name in rates and other.name != name]
+        if others and any(body.name == name for body in meeting):
+            own = own + min(others, key=lambda one: longest_step(*one))  # both move
+        steps[name] = longest_step(*own)
+    return steps
 
 
 def deformable_step_warnings(scene: Scene) -> list[str]:

@@ -1,0 +1,128 @@
+"""The longest step that the contact of rigid bodies bears, from the largest eigenvalues of their motion in contact.
+
+A body that touches with a face at points r_p about its centre of mass moves against springs and dampers in parallel: with J_p the
+map from its velocity and angular velocity to the velocity of point p, n the normal of the face, and M mass and inertia,
+
+    K = sum_p ke J_p^T n n^T J_p,    D = sum_p J_p^T (kd n n^T + kf (1 - n n^T)) J_p,
+
+a semi-implicit step of a mode stays bounded while omega^2 dt^2 + 2 c dt <= 4 (see ``ti_sim.deformable.stable_step``), and the
+largest omega^2 and c are the largest eigenvalues of M^-1 K and M^-1 D. Where two bodies that move touch each other, what one of
+them sees are at most the sum of both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import eigh
+
+from ti_sim.articulated.collision import CollisionShape
+from ti_sim.shapes.contact_points import KIND, PATCH, POSITION, RADIUS, RIM, VECTOR
+
+_DIRECTIONS = tuple(sign * axis for axis in np.eye(3) for sign in (1.0, -1.0))
+_FLAT = 1e-3  # of a body's size: points as low as this touch together
+_MOST = 4  # points that two meshes have whole
+
+
+def ground_points(rows: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points of a body that touch a plane together.
+
+    Args:
+        rows: [P, POINT_SIZE] contact points (``ti_sim.shapes.contact_points``).
+        normal: [3] direction towards the plane, in the body's axes.
+
+    Returns:
+        (places [n, 3] m, shares of the contact numbers [n]: 1, of patches their areas in m2).
+    """
+    places, shares = rows[:, POSITION : POSITION + 3].copy(), np.ones(len(rows))
+    for k, row in enumerate(rows):
+        kind, vector = row[KIND], row[VECTOR:]
+        if kind == PATCH:
+            shares[k] = max(0.0, float(vector @ normal))
+        elif kind >= RIM:
+            low = normal - (vector @ normal) * vector
+            if np.linalg.norm(low) < 1e-6:  # the circle lies on the plane: any angle
+                low = np.cross(vector, np.eye(3)[np.abs(vector).argmin()])
+            low /= np.linalg.norm(low)
+            angle = 0.5 * np.pi * (kind - RIM)
+            places[k] += row[RADIUS] * (np.cos(angle) * low + np.sin(angle) * np.cross(vector, low))
+        else:
+            places[k] += row[RADIUS] * normal
+    return _lowest(places, shares, normal)
+
+
+def meeting_points(shape: CollisionShape, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points of a body's shape that touch another body together, as ``ground_points``; relative to the shape's centre."""
+    if shape.kind == "box":
+        signs = np.stack(np.meshgrid(*[(-1.0, 1.0)] * 3), axis=-1).reshape(-1, 3)
+        places = signs * np.array(shape.size)
+    elif shape.kind == "mesh":
+        places = shape.touching[0][:, :3]
+    else:
+        half = shape.size[1] if shape.kind == "capsule" else 0.0
+        places = np.array([[0.0, 0.0, half], [0.0, 0.0, -half]][: 1 + (half > 0)]) + shape.size[0] * normal
+    places, shares = _lowest(places, np.ones(len(places)), normal)
+    return places, shares * min(1.0, _MOST / max(len(places), 1))
+
+
+def _lowest(places: np.ndarray, shares: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Those of some places that lie lowest, together, and their shares."""
+    if not len(places):
+        return places, shares
+    depth = places @ normal
+    lowest = depth >= depth.max() - _FLAT * np.ptp(places, axis=0).max()
+    return places[lowest], shares[lowest]
+
+
+def rates(
+    mass: float, inertia: np.ndarray, material: np.ndarray, faces: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
+) -> np.ndarray:
+    """Largest omega^2 [1/s2] and c [1/s] of a body against what does not move.
+
+    Args:
+        mass: kg.
+        inertia: [3, 3] kg m2 about the centre of mass.
+        material: [4] ke, kd, kf, mu of a point.
+        faces: that touch at once: places [n, 3], shares [n] and normal [3] of each.
+    """
+    ke, kd, kf, mu = material
+    stiffness, damping, moving = np.zeros((6, 6)), np.zeros((6, 6)), np.zeros((6, 6))
+    thin = 1e-9 * np.trace(inertia)  # more than nothing about the axis of a thin rod
+    moving[:3, :3], moving[3:, 3:] = mass * np.eye(3), inertia + thin * np.eye(3)
+    for places, shares, normal in faces:
+        along = np.outer(normal, normal)
+        drag = kd * along + (kf if mu > 0 else 0.0) * (np.eye(3) - along)
+        for place, share in zip(places, shares, strict=True):
+            map_ = np.hstack([np.eye(3), -np.cross(np.eye(3), place).T])
+            stiffness += share * ke * map_.T @ along @ map_
+            damping += share * map_.T @ drag @ map_
+    return np.array([eigh(matrix, moving, eigvals_only=True)[-1] for matrix in (stiffness, damping)])
+
+
+def longest_step(squared: float, damping: float) -> float:
+    """Step [s] up to which a mode of omega^2 ``squared`` [1/s2] and c ``damping`` [1/s] stays bounded; inf without limit."""
+    if squared <= 0:
+        return np.inf if damping <= 0 else 2 / damping
+    return 4 / (damping + np.sqrt(damping**2 + 4 * squared))
+
+
+def contact_rates(
+    mass: float, inertia: np.ndarray, material: np.ndarray, rows: np.ndarray, shape: CollisionShape | None, partners: int
+) -> np.ndarray:
+    """Largest omega^2 [1/s2] and c [1/s] of a body that touches the ground, or others, at the faces of six directions.
+
+    Args:
+        mass: kg.
+        inertia: [3, 3] kg m2 about the centre of mass.
+        material: [4] ke, kd, kf, mu of a point.
+        rows: contact points with the ground, if there is one.
+        shape: by which the body meets others, centred at the centre of mass; None where it meets the ground alone.
+        partners: how many others, the ground counted, may touch it: with two of them opposite faces touch at once.
+    """
+    worst = np.zeros(2)
+    for normal in _DIRECTIONS[:: 2 if partners > 1 else 1]:
+        faces = [
+            (*(ground_points(rows, side) if shape is None else meeting_points(shape, side)), side)
+            for side in (normal, -normal)[: min(partners, 2)]
+        ]
+        worst = np.maximum(worst, rates(mass, inertia, material, faces))
+    return worst
