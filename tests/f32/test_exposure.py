@@ -1,8 +1,11 @@
 """Exposures of training pictures: what they draw, and derivatives that follow."""
 
+import math
+
+import pytest
 import torch
 
-from risp_torch.training.exposure import BALANCE, EXPOSURE, PLAIN, exposed
+from risp_torch.training.exposure import BALANCE, EXPOSURE, PLAIN, TONE, UNEVEN, exposed
 from risp_torch.training.fields import smooth_field
 
 COUNT, SIZE, PSI = 200, 8, 3
@@ -52,6 +55,19 @@ def test_some_are_left_alone_and_none_goes_beyond_the_ranges() -> None:
     colors = (after / images).log().mean(dim=(1, 2))[~same]
     tints = colors - colors.mean(dim=1, keepdim=True)
     assert tints.abs().max() < 2 * BALANCE and colors.mean(dim=1).abs().median() > 0.3 * EXPOSURE
+
+
+def test_exposures_balances_tones_and_light_fill_their_ranges() -> None:
+    """Of two greys in 2,000 pictures: the exponent from their ratio, and from it the light, by picture, channel and place."""
+    dark, bright = (exposed(torch.full((2000, SIZE, SIZE, 3), grey), None, seed=(6,))[0].double().log() for grey in (0.1, 0.2))
+    exponent = (bright - dark).flatten(1).mean(dim=1) / math.log(2)
+    changed = (dark - math.log(0.1)).abs().flatten(1).amax(dim=1) > 1e-4
+    light = (dark / exponent[:, None, None, None] - math.log(0.1))[changed]
+    channels, places = light.mean(dim=(1, 2)), light.mean(dim=3).flatten(1)
+    balance = channels[:, :2] - channels[:, 1:]  # differences of two uniform numbers
+    for drawn, most in ((exponent[changed].log(), TONE), (balance / math.sqrt(2), BALANCE), (channels.mean(dim=1), EXPOSURE)):
+        assert float(drawn.std()) == pytest.approx(most / math.sqrt(3), rel=0.15)
+    assert 0.2 * UNEVEN < float(places.std(dim=1).mean()) < 0.6 * UNEVEN
 
 
 def test_the_same_seed_gives_the_same_pictures() -> None:
