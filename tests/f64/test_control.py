@@ -1,6 +1,7 @@
 """Gradients of policies: from weights through the motion, the picture and, in a closed loop, what is seen of it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -99,6 +100,21 @@ def test_measures(measure: str, direction: tuple[float, ...] | None) -> None:
     expected = 0.2 if measure == "along" else 0.25
     assert aim.error(driven) == pytest.approx(expected, rel=1e-9)
     assert float(aim.loss(driven, "state").detach()) == pytest.approx(expected**2, rel=1e-9)
+
+
+def test_the_centre_is_that_of_mass() -> None:
+    """What is measured and what is told of a motion, for particles of unlike masses in two bodies."""
+    masses, places = np.array([1.0, 2.0, 5.0]), np.random.default_rng(1).normal(size=(3, 3, 3))
+    bodies = [SimpleNamespace(mass=lambda values, part=part: torch.as_tensor(masses[part])[None]) for part in ([0, 1], [2])]
+    table = SimpleNamespace(values=lambda: {})
+    scene = SimpleNamespace(frames=2, particle_count=3, deformables=bodies, table=table, camera=None)
+    task = replace(setting()[1], measure="center", direction=None, penalty=0.0)
+    driven = SimpleNamespace(states=SimpleNamespace(particle_q=torch.as_tensor(places)[None]), outputs=torch.zeros(1))
+    aim = Aim(scene, task, Goal(np.zeros((1, 3, 3))), seen=False)
+    centers = np.einsum("p,tpk->tk", masses, places) / masses.sum()
+    np.testing.assert_allclose(aim.moved(driven), centers[2] - centers[0], rtol=1e-12)
+    assert aim.error(driven) == pytest.approx(np.linalg.norm(centers[2]) / task.size, rel=1e-12)
+    assert float(aim.loss(driven, "state")) == pytest.approx((centers[2] @ centers[2]) / task.size**2, rel=1e-12)
 
 
 def test_blur_is_a_gaussian() -> None:
