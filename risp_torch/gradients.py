@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import UserError
 from ti_sim.base.gradcheck import GradcheckReport, gradcheck
 from ti_sim.base.param import Param
+from ti_sim.base.rules import Count, Rule, checked
 
 SHIFT = 0.05  # of the range: how far the target's unknowns lie from the point of the check
 FLOOR = 1e-6  # of the loss, per allowed range: below it an unknown is not observable
@@ -91,8 +93,10 @@ def check_torch(
     return gradcheck(loss_and_gradient(function), dict(point), loss=loss, **options)
 
 
+@checked
 def check_film_gradient(
-    scene: Scene, names: Sequence[str], *, frames: int | None = None, step: float = 1e-8, adjoint: Adjoint | None = None,
+    scene: Scene, names: Sequence[str], *, frames: Count | None = None,
+    step: Annotated[float, Rule(above=0, most=0.5)] = 1e-8, adjoint: Adjoint | None = None,
     progress: bool = False,
 ) -> tuple[list[FilmGradient], float]:
     """Check d(film loss) / d(unknowns) at the scene's own values, over the whole film.

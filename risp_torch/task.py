@@ -10,11 +10,13 @@ from risp_torch.scene import Scene
 from risp_torch.scene.load import errors_of_scene_file, find_function, load_scene
 from risp_torch.state_heads import StateHead
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import NotNegative, checked
 
 EDGE = 0.06  # softness of edges in the pictures of networks, in pixels
 ANTIALIAS = 2
 
 
+@checked
 @dataclass(frozen=True)
 class RispTask:
     """A scene's side of RISP; its file has ``make_task(scene) -> RispTask`` beside ``make_scene``.
@@ -27,7 +29,7 @@ class RispTask:
 
     head: StateHead
     domains: Domains
-    gamma: float
+    gamma: NotNegative
 
     def to_json(self) -> dict[str, Any]:
         """Everything in values that JSON can hold."""

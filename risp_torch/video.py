@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -22,11 +22,14 @@ import torch
 from risp_torch.atomic import replacing
 from risp_torch.memory import check_memory
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Rule, checked
 
 __all__ = [
     "linear_to_srgb", "opened_picture", "read_video", "srgb_to_linear", "write_frames", "write_picture", "write_video",
 ]  # fmt: skip
 
+Rate = Annotated[float | Fraction, Rule(above=0)]  # pictures per second
+Quality = Annotated[float, Rule(least=0, most=51)]  # constant rate factor of H.264
 # Beside the pictures of a folder: {fps, width, height, frames}, and {"curve": "linear"} where they hold no sRGB.
 DESCRIPTION, LINEAR = "video.json", "linear"
 _RATE_TOLERANCE = 1e-3
@@ -67,7 +70,8 @@ def srgb_to_linear(srgb: np.ndarray) -> np.ndarray:
     return np.where(srgb <= 0.04045, srgb / 12.92, curve)
 
 
-def write_video(path: Path | str, frames: Any, *, fps: float | Fraction, crf: float = 18) -> None:
+@checked
+def write_video(path: Path | str, frames: Any, *, fps: Rate, crf: Quality = 18) -> None:
     """Write an H.264 file (mp4, yuv420p, BT.709 limited range, tagged so) that any player shows in the right colours.
 
     The file appears whole or not at all. yuv420p halves the resolution of colour: write targets that must be exact
@@ -86,7 +90,7 @@ def write_video(path: Path | str, frames: Any, *, fps: float | Fraction, crf: fl
 
     path = Path(path)
     pictures = _to_bytes(frames, str(path))
-    rate = _rate(fps, str(path))
+    rate = _rate(fps)
     _, height, width, _ = pictures.shape
     if path.suffix.lower() != ".mp4":
         raise UserError(f"{path} is not an .mp4 file: give the video a name that ends in .mp4")
@@ -104,7 +108,8 @@ def write_video(path: Path | str, frames: Any, *, fps: float | Fraction, crf: fl
         container.mux(stream.encode())
 
 
-def write_frames(folder: Path | str, frames: Any, *, fps: float | Fraction | None = None) -> None:
+@checked
+def write_frames(folder: Path | str, frames: Any, *, fps: Rate | None = None) -> None:
     """Write a folder of 8-bit sRGB PNG pictures ``00000.png ...`` and ``video.json`` {fps, width, height, frames}.
 
     The folder appears whole or not at all.
@@ -121,7 +126,7 @@ def write_frames(folder: Path | str, frames: Any, *, fps: float | Fraction | Non
 
     folder = Path(folder)
     pictures = _to_bytes(frames, str(folder))
-    rate = None if fps is None else float(_rate(fps, str(folder)))
+    rate = None if fps is None else float(_rate(fps))
     count, height, width, _ = pictures.shape
     if folder.is_dir() and any(folder.iterdir()) and not (folder / DESCRIPTION).is_file():
         raise UserError(f"{folder} already holds files that are not a video: choose an empty or a new folder")
@@ -152,12 +157,13 @@ def write_picture(path: Path | str, picture: Any) -> None:
         Image.fromarray(pictures[0]).save(temporary, format="PNG")
 
 
+@checked
 def read_video(
     path: Path | str,
     *,
-    fps: float | Fraction | None = None,
-    size: tuple[int, int] | None = None,
-    frames: int | None = None,
+    fps: Rate | None = None,
+    size: Annotated[tuple[int, int], Rule(shape=(2,), exact=True, whole=True, least=1)] | None = None,
+    frames: Count | None = None,
 ) -> np.ndarray:
     """Read a video file, or a folder of PNG or JPEG pictures, as linear colour, and check it against what a scene needs.
 
@@ -214,10 +220,8 @@ def _to_bytes(frames: Any, name: str) -> np.ndarray:
     return pictures
 
 
-def _rate(fps: float | Fraction, name: str) -> Fraction:
+def _rate(fps: float | Fraction) -> Fraction:
     """A frame rate as the fraction that containers store."""
-    if not np.isfinite(float(fps)) or fps <= 0:
-        raise UserError(f"frame rate {fps} for {name} cannot be used: give a positive number of frames per second")
     return Fraction(fps).limit_denominator(100_000)
 
 

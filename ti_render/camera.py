@@ -6,18 +6,21 @@ centres at half-integers and row 0 at the top. The world is right-handed with z 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Rule, checked
 
 CAMERA_SIZE = 16
+Vector = Annotated[Sequence[float], Rule(shape=(3,), exact=True)]
 
 
-def look_at(
-    eye: Sequence[float], target: Sequence[float], up: Sequence[float] = (0.0, 0.0, 1.0)
-) -> tuple[np.ndarray, np.ndarray]:
+@checked
+def look_at(eye: Vector, target: Vector, up: Vector = (0.0, 0.0, 1.0)) -> tuple[np.ndarray, np.ndarray]:
     """World-to-camera rotation and translation of a camera at ``eye`` that looks at ``target``.
 
     Args:
@@ -45,7 +48,10 @@ def look_at(
     return rotation, -rotation @ eye
 
 
-def intrinsics_from_fov(*, vertical_fov: float, width: int, height: int) -> tuple[float, float, float, float]:
+@checked
+def intrinsics_from_fov(
+    *, vertical_fov: Annotated[float, Rule(above=0, below=math.pi)], width: Count, height: Count
+) -> tuple[float, float, float, float]:
     """Intrinsics of a camera with square pixels and its principal point in the middle.
 
     Args:
@@ -58,8 +64,6 @@ def intrinsics_from_fov(*, vertical_fov: float, width: int, height: int) -> tupl
     Raises:
         UserError: the angle is out of range.
     """
-    if not 0 < vertical_fov < np.pi:
-        raise UserError(f"the vertical angle of view is {vertical_fov} rad: give an angle between 0 and pi")
     focal = 0.5 * height / float(np.tan(0.5 * vertical_fov))
     return focal, focal, 0.5 * width, 0.5 * height
 

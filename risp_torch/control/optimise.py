@@ -17,6 +17,7 @@ from risp_torch.control.objectives import Aim
 from risp_torch.control.rollouts import Drive, Driven
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.run_folder import RunFolder
+from ti_sim.base.rules import FromZero, Seed, checked
 
 
 @dataclass
@@ -61,6 +62,7 @@ class Search:
     driven: Driven
 
 
+@checked
 def search(
     make_policy: Callable[[int], Module],
     drive: Drive,
@@ -68,8 +70,8 @@ def search(
     *,
     objective: Objective,
     task: ControlTask,
-    iterations: int,
-    seed: int,
+    iterations: FromZero,
+    seed: Seed,
     folder: RunFolder | None = None,
     progress: bool = True,
 ) -> Search:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -12,8 +11,9 @@ from torch import nn
 
 from risp_torch.bridge import bridge_dtype
 from risp_torch.bridge.checks import bridge_device
+from risp_torch.control.task import Widths
 from risp_torch.scene import Scene
-from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FiniteArray, NotNegative, Positive, Rule, Seed, checked
 
 
 class SinePolicy(nn.Module):
@@ -22,16 +22,17 @@ class SinePolicy(nn.Module):
     a(t) = limit tanh(W s(t)), s_k(t) = sin(frequency t + 2 pi k / signals).
     """
 
+    @checked
     def __init__(
         self,
-        outputs: int,
+        outputs: Count,
         *,
-        signals: int = 8,
-        frequency: float,
-        limit: float,
-        times: Any,
-        fade: float = 0.0,
-        seed: int = 0,
+        signals: Count = 8,
+        frequency: Positive,
+        limit: Positive,
+        times: Annotated[Any, Rule(shape=(None,), exact=True)],
+        fade: NotNegative = 0.0,
+        seed: Seed = 0,
     ) -> None:
         """Make a policy with random weights.
 
@@ -49,13 +50,6 @@ class SinePolicy(nn.Module):
             UserError: a count, the frequency or the limit is not positive, or the fade is negative.
         """
         super().__init__()
-        _check_limit(limit)
-        if outputs < 1 or signals < 1 or not 0 < frequency < math.inf:
-            raise UserError(
-                f"a policy of {outputs} outputs and {signals} signals of {frequency} rad/s was asked for: give numbers above zero"
-            )
-        if not fade >= 0:
-            raise UserError(f"a policy fades for {fade} s: give a time of 0 s or more")
         rows = np.asarray(times, dtype=np.float64)
         share = np.minimum((rows[-1] - rows) / fade, 1.0) if fade > 0 else np.ones(len(rows))
         self.register_buffer("share", _placed(torch.as_tensor(limit * share)[:, None]), persistent=False)
@@ -72,8 +66,9 @@ class SinePolicy(nn.Module):
 class FeedbackPolicy(nn.Module):
     """Closed loop: a perceptron with tanh after every layer, from an observation to what acts until the next one."""
 
+    @checked
     def __init__(
-        self, observations: int, outputs: int, *, hidden: Sequence[int] = (64,), limit: float, seed: int = 0
+        self, observations: Count, outputs: Count, *, hidden: Widths = (64,), limit: Positive, seed: Seed = 0
     ) -> None:
         """Make a policy with random weights.
 
@@ -88,10 +83,7 @@ class FeedbackPolicy(nn.Module):
             UserError: a count or the limit is not positive.
         """
         super().__init__()
-        _check_limit(limit)
         widths = (observations, *hidden, outputs)
-        if min(widths) < 1:
-            raise UserError(f"a policy with layers of {widths} numbers was asked for: each has at least 1")
         self.limit, self.observations = limit, observations
         generator = _generator(seed)
         layers: list[nn.Module] = []
@@ -107,7 +99,8 @@ class FeedbackPolicy(nn.Module):
 class DirectPolicy(nn.Module):
     """No network: the numbers themselves, such as an initial velocity or a sequence of forces."""
 
-    def __init__(self, start: Any, *, scale: float = 1.0) -> None:
+    @checked
+    def __init__(self, start: FiniteArray, *, scale: Positive = 1.0) -> None:
         """Begin with given numbers.
 
         Args:
@@ -118,10 +111,7 @@ class DirectPolicy(nn.Module):
             UserError: the scale is not positive, or a number is not finite.
         """
         super().__init__()
-        _check_limit(scale)
         numbers = np.asarray(start, dtype=np.float64)
-        if not np.isfinite(numbers).all():
-            raise UserError("a direct policy starts from numbers that are not finite: give finite numbers")
         self.scale = scale
         self.numbers = nn.Parameter(_placed(torch.as_tensor(numbers / scale)))
 
@@ -155,8 +145,3 @@ def _placed(tensor: torch.Tensor) -> torch.Tensor:
 
 def _generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def _check_limit(limit: float) -> None:
-    if not 0 < limit < math.inf:
-        raise UserError(f"a policy has the limit {limit}: give a finite number above zero")

@@ -16,6 +16,7 @@ from risp_torch.control.windows import Windows, joined_states, last_state
 from risp_torch.scene import Scene, States
 from ti_sim.adjoint import Checkpoint
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, Positive, checked
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Replanned:
     promised: list[float]
 
 
+@checked
 def replan(
     model: Scene,
     world: Scene,
@@ -40,10 +42,10 @@ def replan(
     aim: Aim,
     policy: Module,
     *,
-    every: int,
-    iterations: int,
+    every: Count,
+    iterations: FromZero,
     objective: Objective = "image",
-    learning_rate: float | None = None,
+    learning_rate: Positive | None = None,
     progress: bool = True,
 ) -> Replanned:
     """Drive a real scene by a model of it whose numbers may be wrong.
@@ -67,8 +69,8 @@ def replan(
     """
     if objective not in ("image", "state"):
         raise UserError(f"plans are made for the objective image or state, not {objective!r}")
-    if not 1 <= every <= model.frames or iterations < 0:
-        raise UserError(f"every={every}, iterations={iterations}: give 1 to {model.frames} frames, and iterations of 0 or more")
+    if every > model.frames:
+        raise UserError(f"replan: every is {every}, and the scene has {model.frames} frames: give as many at most")
     if (world.frames, world.particle_count) != (model.frames, model.particle_count):
         raise UserError("the world has other frames or particles than the model: make both from one scene")
     per_frame = driven_rows(model, task)

@@ -16,6 +16,7 @@ from risp_torch.control.windows import Windows, joined_states, last_state, timed
 from risp_torch.scene import Scene, States
 from ti_sim.adjoint import Checkpoint
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, checked
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ def open_loop(scene: Scene, task: ControlTask) -> Drive:
     return drive
 
 
-def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: int = 1) -> Drive:
+@checked
+def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: Count = 1) -> Drive:
     """Drives of a scene by policies that see it: an observation, some frames with the policy's answer, and so on.
 
     The gradient goes through all of it: from a motion through what was seen of it into what the policy did next.
@@ -73,7 +75,7 @@ def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: i
         UserError: the driven parameter has no rows over time, or the scene cannot begin at any frame.
     """
     per_frame = driven_rows(scene, task)
-    if not 1 <= every <= scene.frames:
+    if every > scene.frames:
         raise UserError(f"the policy sees the scene every {every} frames: give a number from 1 to {scene.frames}")
     windows = Windows(scene)
     columns = np.shape(scene.table[task.drives].value)[1:]

@@ -28,6 +28,7 @@ from risp_torch.scene import Scene
 from risp_torch.scene.pictures import read_picture
 from risp_torch.video import read_video
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, Seed, checked
 
 FeedbackKind = Literal["none", "state", "risp"]
 _PICTURES = (".png", ".jpg", ".jpeg")
@@ -59,18 +60,19 @@ class Control:
         return self.search.history.errors[self.search.best]
 
 
+@checked
 def control(
     scene: Scene,
     task: ControlTask,
     *,
     objective: Objective = "image",
-    seed: int = 0,
-    goal: int | None = None,
-    target: str | Path | torch.Tensor | None = None,
-    iterations: int | None = None,
+    seed: Seed = 0,
+    goal: FromZero | None = None,
+    target: str | Path | torch.Tensor | np.ndarray | None = None,
+    iterations: Count | None = None,
     feedback: FeedbackKind = "none",
     network: str | Path | None = None,
-    every: int | None = None,
+    every: Count | None = None,
     out: str | Path | None = None,
     progress: bool = True,
 ) -> Control:
@@ -97,8 +99,6 @@ def control(
     """
     began = time.perf_counter()
     task.check_objective(objective, scene.name)
-    if seed < 0 or (goal is not None and goal < 0):
-        raise UserError(f"seed {seed} and goal {goal or 0}: both count from 0, give no negative number")
     iterations = task.iterations if iterations is None else iterations
     number = 0 if goal is None and target is None else goal
     wanted = None if number is None else task.goal(scene, number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from torch.nn import Module
@@ -12,9 +12,11 @@ from torch.nn import Module
 from risp_torch.scene import Scene
 from risp_torch.scene.load import errors_of_scene_file, find_function
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, NotNegative, Positive, Rule, checked
 
 Objective = Literal["image", "state", "random"]
 Measure = Literal["center", "vertices", "along"]
+Widths = Annotated[Sequence[int], Rule(shape=(None,), empty=True, exact=True, whole=True, least=1)]
 OBJECTIVES = ("image", "state", "random")
 
 
@@ -32,6 +34,7 @@ class Goal:
     note: str = ""
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Feedback:
     """How a scene is driven in a closed loop.
@@ -43,12 +46,13 @@ class Feedback:
         every: frames from one observation to the next.
     """
 
-    limit: float
-    hidden: tuple[int, ...] = (64,)
-    particles: tuple[int, ...] = ()
-    every: int = 1
+    limit: Positive
+    hidden: Widths = (64,)
+    particles: Annotated[tuple[int, ...], Rule(shape=(None,), empty=True, exact=True, whole=True, least=0)] = ()
+    every: Count = 1
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class ControlTask:
     """A scene's side of control; its file has ``make_control(scene) -> ControlTask`` beside ``make_scene``.
@@ -75,37 +79,30 @@ class ControlTask:
     drives: str
     policy: Callable[[Scene, int], Module]
     goal: Callable[[Scene, int], Goal]
-    size: float
+    size: Positive
     measure: Measure
-    direction: Sequence[float] | None = None
+    direction: Annotated[Sequence[float], Rule(shape=(3,), exact=True)] | None = None
     objectives: tuple[Objective, ...] = OBJECTIVES
     frames: str = "last"
-    blur: tuple[float, ...] = (0.0,)
-    penalty: float = 0.0
-    learning_rate: float | Mapping[str, float] = 0.05
-    iterations: int = 30
-    checkpoint: int = 64
+    blur: Annotated[tuple[float, ...], Rule(shape=(None,), exact=True, least=0)] = (0.0,)
+    penalty: NotNegative = 0.0
+    learning_rate: Positive | Mapping[str, float] = 0.05
+    iterations: Count = 30
+    checkpoint: Count = 64
     feedback: Feedback | None = field(default=None)
 
     def __post_init__(self) -> None:
-        if not self.size > 0:
-            raise UserError(f"the size of a control task is {self.size} m: give a length above zero")
+        if isinstance(self.learning_rate, Mapping):
+            Rule(named=True, above=0).check("ControlTask: learning_rate", self.learning_rate)
         if self.measure not in ("center", "vertices", "along"):
             raise UserError(f"measure {self.measure!r} is unknown: choose center, vertices or along")
         if (self.measure == "along") != (self.direction is not None):
             raise UserError("a direction belongs to the measure 'along', and only to it: give both, or neither")
-        if self.direction is not None and (np.shape(self.direction) != (3,) or not np.linalg.norm(self.direction) > 0):
+        if self.direction is not None and not np.linalg.norm(self.direction) > 0:
             raise UserError(f"the direction of a control task is {self.direction}: give three numbers that are not all zero")
         unknown = [name for name in self.objectives if name not in OBJECTIVES]
         if unknown or not self.objectives:
             raise UserError(f"the objectives of a control task are {self.objectives}: choose from {', '.join(OBJECTIVES)}")
-        if not self.blur or min(self.blur) < 0:
-            raise UserError(f"the blurs of a control task are {self.blur}: give widths of 0 pixels or more")
-        if self.penalty < 0 or self.iterations < 1 or self.checkpoint < 1:
-            raise UserError(
-                f"a control task has penalty {self.penalty}, {self.iterations} iterations and checkpoint {self.checkpoint}: "
-                "the penalty is not negative, the others are at least 1"
-            )
 
     def rate(self, objective: Objective) -> float:
         """Learning rate of an objective (UserError where there is none)."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from risp_torch.psi import RenderingParameters
 from risp_torch.scene.numbers import constant
+from ti_sim.base.rules import Count, Rule, checked
 
 if TYPE_CHECKING:
     import torch
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 TINT = (0.3, 1.0)  # of red, green and blue of the bodies of the usual target
 
 
+@checked
 @dataclass(frozen=True)
 class RasteriserDomain:
     """Pictures of the differentiable rasteriser.
@@ -28,7 +30,7 @@ class RasteriserDomain:
     """
 
     parameters: RenderingParameters
-    psi: tuple[float, ...] | None = None
+    psi: Annotated[tuple[float, ...], Rule(shape=(None,), exact=True)] | None = None
 
     def appearances(self, count: int, *, seed: int) -> torch.Tensor:
         """Appearances psi [count, K]: drawn with this seed, or the fixed one again and again."""
@@ -41,6 +43,7 @@ class RasteriserDomain:
         return {"renderer": "rasteriser", "parameters": self.parameters.to_json(), "psi": self.psi}
 
 
+@checked
 @dataclass(frozen=True)
 class PhotorealDomain:
     """Pictures of Mitsuba's path tracer with drawn materials, lamps, sky and ground.
@@ -53,9 +56,9 @@ class PhotorealDomain:
         floor: whether scenes without a ground stand above one with a drawn pattern.
     """
 
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    ranges: Annotated[Mapping[str, tuple[float, float]], Rule(named=True, shape=(2,), exact=True)] = field(default_factory=dict)
     colors: str = "keep"
-    samples: int = 64
+    samples: Count = 64
     floor: bool = True
 
     def film(self, scene: Scene, states: States | torch.Tensor, *, seed: int) -> MitsubaFilm:

@@ -15,6 +15,7 @@ import torch
 from risp_torch.run_folder import RunFolder, first_difference, plain
 from risp_torch.video import linear_to_srgb, srgb_to_linear
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Seed, checked
 
 if TYPE_CHECKING:
     from risp_torch.scene import Scene
@@ -32,6 +33,7 @@ _CHUNK = 50  # pictures that the rasteriser makes in one call
 _FROM_BYTE = srgb_to_linear(np.arange(256) / 255.0).astype(np.float32)
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class TestSettings:
     """Size and origin of a test set. RISP (ICLR 2022, section 4.2) has 4 appearances of 200 states.
@@ -48,18 +50,13 @@ class TestSettings:
     """
 
     renderer: Renderer = "soft"
-    appearances: int = 4
-    states: int = 200
-    seed: int = 0
+    appearances: Count = 4
+    states: Count = 200
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
         if self.renderer not in RENDERERS:
             raise UserError(f"renderer {self.renderer!r} is unknown: choose one of {', '.join(RENDERERS)}")
-        for name in ("appearances", "states"):
-            if getattr(self, name) < 1:
-                raise UserError(f"a test set of {getattr(self, name)} {name} was asked for: give at least 1")
-        if self.seed < 0:
-            raise UserError(f"the seed of the test set is {self.seed}: give a whole number that is not negative")
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from risp_torch.inversion.losses.loss import mean_square
 from risp_torch.scene import Scene
 from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.rules import Count, checked
 
 MOST_NUMBERS = 2**27  # observations of all worlds that are made at once, where no gradient is needed
 
@@ -163,7 +164,8 @@ def film_losses(
     return torch.cat(losses)
 
 
-def sampled_frames(sampling: str, frames: int) -> tuple[int, ...]:
+@checked
+def sampled_frames(sampling: str, frames: Count) -> tuple[int, ...]:
     """The frames of a film that count.
 
     Args:

@@ -9,12 +9,14 @@ import torch
 
 from risp_torch.inversion.losses.loss import mean_square
 from risp_torch.scene import Scene
-from risp_torch.video import write_video
+from risp_torch.video import Quality, write_video
 from ti_sim.adjoint import Adjoint
+from ti_sim.base.rules import Count, checked
 
 
+@checked
 def film(
-    scene: Scene, values: Mapping[str, torch.Tensor], *, worlds: int, frames: int, adjoint: Adjoint | None = None
+    scene: Scene, values: Mapping[str, torch.Tensor], *, worlds: Count, frames: Count, adjoint: Adjoint | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Simulate and render a batch of worlds.
 
@@ -45,7 +47,8 @@ def pixel_loss(pictures: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return mean_square(pictures, target)
 
 
-def simulate_video(scene: Scene, path: str | Path, *, crf: float = 18) -> Path:
+@checked
+def simulate_video(scene: Scene, path: str | Path, *, crf: Quality = 18) -> Path:
     """Film the scene with its own numbers into an H.264 file (yuv420p).
 
     Args:

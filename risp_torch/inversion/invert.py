@@ -57,6 +57,7 @@ from risp_torch.suggest import unknown_name_error
 from risp_torch.video import read_video
 from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.rules import Count, FromZero, Seed, checked
 
 Video = str | Path | np.ndarray | torch.Tensor
 # Unknowns with Gauss-Newton steps and error bars, each of which takes two films for every unknown; and where nothing is rendered.
@@ -120,6 +121,7 @@ class Inversion:
         return dict(zip(self.unknowns.labels, self.unknowns.scaled(estimate) - self.unknowns.scaled(row), strict=True))
 
 
+@checked
 def invert(
     scene: Scene,
     video: Video | Sequence[Video] | None,
@@ -132,13 +134,13 @@ def invert(
     bounds: Bounds | None = None,
     psi: RenderingParameters | None = None,
     smooth: Weights | None = None,
-    starts: int | Sequence[Mapping[str, Any]] = 4,
+    starts: Count | list[Mapping[str, Any]] | tuple[Mapping[str, Any], ...] = 4,
     settings: NewtonSteps | OptimiseSettings | WideSteps | None = None,
     warm_start: CmaSettings | None = None,
-    refine: int = 15,
-    linearise_up_to: int | None = None,
+    refine: FromZero = 15,
+    linearise_up_to: Count | None = None,
     adjoint: Adjoint | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     out: str | Path | None = None,
     progress: bool = True,
 ) -> Inversion:
@@ -181,8 +183,6 @@ def invert(
     """
     began = time.perf_counter()
     loss = loss or PixelLoss()
-    if refine < 0:
-        raise UserError(f"refine is {refine}: give 0 or more Gauss-Newton rounds")
     unknown = [unknown] if isinstance(unknown, str) else list(unknown)
     if isinstance(video, list | tuple) or isinstance(scene, Films) or cameras or per_film:
         video = list(video) if isinstance(video, list | tuple) else [video]

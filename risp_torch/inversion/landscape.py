@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 import torch
 from tqdm import tqdm
@@ -12,10 +14,14 @@ from risp_torch.inversion.comparison import Comparison, film_losses
 from risp_torch.inversion.unknowns import Bounds, Unknowns
 from risp_torch.scene import Scene
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Rule, checked
+
+Points = Annotated[int, Rule(whole=True, least=2, most=2**31 - 1)]
 
 
+@checked
 def landscape(
-    scene: Scene, target: torch.Tensor | Comparison, names: list[str], *, points: int = 41, bounds: Bounds | None = None,
+    scene: Scene, target: torch.Tensor | Comparison, names: list[str], *, points: Points = 41, bounds: Bounds | None = None,
     progress: bool = True,
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Loss on a grid that spans the parameters' allowed ranges, evenly in their scales.
@@ -49,11 +55,10 @@ def landscape(
     return physical, torch.cat(losses).cpu().numpy().reshape([points] * len(names))
 
 
-def landscape_unknowns(scene: Scene, names: list[str], *, points: int, bounds: Bounds | None = None) -> Unknowns:
+@checked
+def landscape_unknowns(scene: Scene, names: list[str], *, points: Points, bounds: Bounds | None = None) -> Unknowns:
     """The parameters of a landscape, checked (arguments and errors: ``landscape``)."""
     unknowns = Unknowns.of(scene, list(dict.fromkeys(names)), bounds=bounds)
     if not 1 <= len(names) <= 2 or len(unknowns.labels) != len(names):
         raise UserError(f"a landscape has one or two different scalar parameters, and {len(unknowns.labels)} numbers were named")
-    if points < 2:
-        raise UserError(f"points is {points}: at least 2 are needed")
     return unknowns

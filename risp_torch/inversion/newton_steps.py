@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -22,7 +23,8 @@ from risp_torch.inversion.uncertainty import Linearisation, linearise
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.run_folder import RunFolder
 from risp_torch.scene import Scene
-from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.errors import DivergenceError
+from ti_sim.base.rules import Count, Rule, checked
 
 _DAMPINGS = 10.0 ** np.arange(-2, 4)  # tried in every round, in parts of the last round's
 _FIRST_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e-6, 1e6
@@ -32,6 +34,7 @@ _DONE = 1e-6  # the same over the whole film
 _BEHIND = 4.0  # a start is stopped when over the same frames another one has come to a loss so many times smaller
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class NewtonSteps:
     """How the search goes.
@@ -45,17 +48,9 @@ class NewtonSteps:
         UserError: a setting is out of its range.
     """
 
-    rounds: int = 30
-    first_frames: int | None = None
-    growth: float = 1.25
-
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise UserError(f"rounds is {self.rounds}: at least 1 is needed")
-        if self.first_frames is not None and self.first_frames < 1:
-            raise UserError(f"first_frames is {self.first_frames}: at least 1 is needed")
-        if not 1 < self.growth < math.inf:
-            raise UserError(f"growth is {self.growth}: give a number above 1")
+    rounds: Count = 30
+    first_frames: Count | None = None
+    growth: Annotated[float, Rule(above=1)] = 1.25
 
     def horizons(self, frames: int) -> list[int]:
         """Frame intervals that are seen one after another, of a film of so many."""

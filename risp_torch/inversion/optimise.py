@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from tqdm import tqdm
@@ -16,10 +16,12 @@ from risp_torch.run_folder import RunFolder
 from risp_torch.scene import Scene
 from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.rules import Count, Positive, Rule, Share, checked
 
 OptimizerName = Literal["adam", "rmsprop", "lbfgs"]
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class OptimiseSettings:
     """How the search goes.
@@ -38,25 +40,17 @@ class OptimiseSettings:
     """
 
     optimizer: OptimizerName = "adam"
-    iterations: int = 60
-    learning_rate: float = 0.1
+    iterations: Count = 60
+    learning_rate: Positive = 0.1
     decay: bool = True
-    smoothing: float = 0.9
-    first_frames: int | None = None
-    growth: float = 0.6
-    keep: tuple[tuple[float, int], ...] = ()
+    smoothing: Annotated[float, Rule(least=0, below=1)] = 0.9
+    first_frames: Count | None = None
+    growth: Share = 0.6
+    keep: Annotated[tuple[tuple[float, int], ...], Rule(shape=(None, 2), empty=True, exact=True, least=0)] = ()
 
     def __post_init__(self) -> None:
         if self.optimizer not in ("adam", "rmsprop", "lbfgs"):
             raise UserError(f"optimizer {self.optimizer!r} is unknown: choose adam, rmsprop or lbfgs")
-        if self.iterations < 1:
-            raise UserError(f"iterations is {self.iterations}: at least 1 is needed")
-        if not 0 < self.learning_rate < math.inf:
-            raise UserError(f"learning_rate is {self.learning_rate}: give a number above zero")
-        if not 0 <= self.smoothing < 1:
-            raise UserError(f"smoothing is {self.smoothing}: give a number from 0 to below 1")
-        if self.first_frames is not None and self.first_frames < 1:
-            raise UserError(f"first_frames is {self.first_frames}: at least 1 is needed")
         self._check_keep()
 
     def horizon(self, iteration: int, frames: int) -> int:
@@ -82,7 +76,7 @@ class OptimiseSettings:
             raise UserError("keep stops starts of a batch, and lbfgs takes each start by itself: choose adam or rmsprop")
         shares, counts = [share for share, _ in self.keep], [count for _, count in self.keep]
         rising = all(a < b for a, b in pairwise([0.0, *shares, 1.0]))
-        falling = all(a > b for a, b in pairwise([*counts, 0]))
+        falling = all(a > b for a, b in pairwise([*counts, 0])) and all(count == int(count) for count in counts)
         if self.keep and not (rising and falling):
             raise UserError(
                 f"keep is {', '.join(f'{share:g}:{count}' for share, count in self.keep)}: give shares of the iterations that "

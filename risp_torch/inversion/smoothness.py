@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -14,9 +14,10 @@ from risp_torch.scene.deformable import Deformable
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
+from ti_sim.base.rules import Rule
 from ti_sim.meshes.neighbours import element_neighbours
 
-Weights = Mapping[str, float]
+Weights = Annotated[Mapping[str, float], Rule(named=True, above=0)]
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,13 @@ class Smoothness:
             smooth: name -> weight; None for no penalty.
 
         Raises:
-            UserError: a name is not unknown or has no number for each element of a body, or a weight is not above zero.
+            UserError: a name is not unknown or has no number for each element of a body.
         """
         ends = dict(zip(params, np.cumsum([np.size(param.value) for param in params.values()]), strict=True))
         pairs, weights = [np.zeros((0, 2), dtype=np.int64)], [np.zeros(0)]
         for name, weight in (smooth or {}).items():
             if name not in params:
                 raise unknown_name_error("unknown to smooth", name, list(params))
-            if not 0 < weight < math.inf:
-                raise UserError(f"the smoothness of {name} has the weight {weight}: give a finite number above zero")
             part = body_of_elements(scene, name)
             if part is None:
                 raise UserError(

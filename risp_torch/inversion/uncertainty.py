@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -15,7 +16,9 @@ from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.unseen import hardly_fixed, size_of, unseen_directions
 from risp_torch.scene import Scene
+from ti_sim.base.rules import FromZero, NotNegative, Rule, checked
 
+Step = Annotated[float, Rule(above=0, most=0.5)]  # of differences, in parts of the range
 BLOCK_FRAMES = 4  # over which compression errors hang together
 UNSEEN = 0.25  # of the allowed range: a direction with a larger standard deviation is called unseen
 NO_TRACE = 1e3  # ranges: standard deviation of a direction without a trace; rounding mixes a little of it into all others
@@ -89,8 +92,9 @@ class Uncertainty:
         return self.correlation * np.outer(self.sd, self.sd)
 
 
+@checked
 def linearise(
-    scene: Scene, target: torch.Tensor | Comparison, unknowns: Unknowns, physical: np.ndarray, *, step: float = 1e-3
+    scene: Scene, target: torch.Tensor | Comparison, unknowns: Unknowns, physical: np.ndarray, *, step: Step = 1e-3
 ) -> Linearisation:
     """Residual and Jacobian of the observations at ``physical`` [K], by central differences over 2 K + 1 worlds.
 
@@ -142,8 +146,10 @@ def _observed(
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
 
+@checked
 def along_weak_directions(
-    scene: Scene, unknowns: Unknowns, at: Linearisation, *, rounds: int = 4, step: float = 1e-3, widest: float = 100.0
+    scene: Scene, unknowns: Unknowns, at: Linearisation, *, rounds: FromZero = 4, step: Step = 1e-3,
+    widest: Annotated[float, Rule(least=1)] = 100.0,
 ) -> Linearisation:
     """The same linearisation, its Jacobian measured along its own principal directions instead of along single unknowns.
 
@@ -260,7 +266,8 @@ def unfinished(
     return replace(bars, sd=np.where(observable, np.hypot(bars.sd, way), bars.sd)), [sentence]
 
 
-def uncertainty(at: Linearisation, unknowns: Unknowns, *, floor: float | None = None) -> Uncertainty:
+@checked
+def uncertainty(at: Linearisation, unknowns: Unknowns, *, floor: NotNegative | None = None) -> Uncertainty:
     """Error bars at an estimate, to first order.
 
     The residual noise gives the covariance s2 (J^T J)^-1; compression errors hang together within macroblocks, so the

@@ -18,6 +18,7 @@ from risp_torch.scene.parameters import split_entry
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
+from ti_sim.base.rules import Count, Seed, checked
 
 PSI = "psi"  # name of the rendering parameters' vector as an unknown
 
@@ -171,13 +172,12 @@ class Unknowns:
             start += size
         return torch.as_tensor(np.concatenate(parts, axis=1), dtype=bridge_dtype(), device=bridge_device())
 
-    def starts(self, count: int, seed: int) -> np.ndarray:
+    @checked
+    def starts(self, count: Count, seed: Seed) -> np.ndarray:
         """Guesses spread over the allowed ranges, [S, K] physical: each unknown takes every one of S equal strata once.
 
         With one unknown they are evenly spaced; with several the strata are paired by a seeded permutation.
         """
-        if count < 1:
-            raise UserError(f"{count} starts were asked for: ask for at least 1")
         low, high = (self.scaled(bound) for bound in self.bounds())
         generator = np.random.default_rng(seed)
         strata = (np.arange(count) + 0.5) / count

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -16,11 +16,13 @@ from risp_torch.inversion.optimise import History
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Rule, checked
 
 EDGE = 6.0  # candidates have unbounded variables up to this size: a quarter of a percent of the range from its end
 TOGETHER = 64  # candidates that are simulated together, of all starts
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class CmaSettings:
     """How the search without gradients goes.
@@ -31,17 +33,9 @@ class CmaSettings:
         spread: standard deviation of the first generation, in the unbounded unit-scale variables.
     """
 
-    generations: int = 10
-    population: int | None = None
-    spread: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.generations < 1:
-            raise UserError(f"{self.generations} generations of CMA-ES were asked for: at least 1 is needed")
-        if self.population is not None and self.population < 4:
-            raise UserError(f"the population of CMA-ES is {self.population}: at least 4 are needed")
-        if not 0 < self.spread < EDGE:
-            raise UserError(f"the spread of CMA-ES is {self.spread}: give a number above 0 and below {EDGE:g}")
+    generations: Count = 10
+    population: Annotated[int, Rule(whole=True, least=4, most=2**31 - 1)] | None = None
+    spread: Annotated[float, Rule(above=0, below=EDGE)] = 0.5
 
 
 def warmed(

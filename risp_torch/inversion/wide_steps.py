@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from risp_torch.inversion.optimise import History
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.rules import Count, FromZero, Positive, Rule, Share, checked
 
 _LEAST_DAMPING, _MOST_DAMPING = 1e-6, 1e12  # of the normal equations' mean diagonal
 _RISE = 4.0  # of the damping, until a step is short enough
@@ -34,6 +36,7 @@ _NARROWEST = 1e-5  # width of a difference in parts of the range
 _SHORTER, _LONGER = 0.3, 2.0  # reach after a step that was taken back, and after one that was not
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class WideSteps:
     """How the search goes.
@@ -60,30 +63,19 @@ class WideSteps:
         UserError: there are no widths, or a setting is out of its range.
     """
 
-    widths: tuple[float, ...]
-    reach: float = 3.0
-    first_frames: int | None = None
-    growth: float = 0.5
-    spacing: int = 1
-    trial_rounds: int = 2
-    settling: int = 0
-    narrow: float | None = None
+    widths: Annotated[tuple[float, ...], Rule(shape=(None,), exact=True, above=0, most=0.5)]
+    reach: Positive = 3.0
+    first_frames: Count | None = None
+    growth: Share = 0.5
+    spacing: Count = 1
+    trial_rounds: Count = 2
+    settling: FromZero = 0
+    narrow: Positive | None = None
     whiten: bool = False
 
     def __post_init__(self) -> None:
-        if not self.widths or not all(0 < width <= 0.5 for width in self.widths):
-            raise UserError(f"the widths are {self.widths}: give parts of the range, above 0 and at most 0.5, one a round")
-        if not 0 < self.reach < math.inf:
-            raise UserError(f"reach is {self.reach}: give a number of widths above zero")
-        if self.first_frames is not None and self.first_frames < 1:
-            raise UserError(f"first_frames is {self.first_frames}: at least 1 is needed")
-        for name in ("spacing", "trial_rounds"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} is {getattr(self, name)}: at least 1 is needed")
-        if not 0 <= self.settling <= len(self.widths):
+        if self.settling > len(self.widths):
             raise UserError(f"settling is {self.settling}: give at most as many rounds as there are widths ({len(self.widths)})")
-        if self.narrow is not None and not 0 < self.narrow < math.inf:
-            raise UserError(f"narrow is {self.narrow}: give a number of posterior widths above zero")
         if (self.whiten or self.narrow is not None) and not self.settling:
             raise UserError("whiten and narrow are for the settling rounds: give settling of at least 1, or leave them out")
 

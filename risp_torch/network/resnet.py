@@ -13,6 +13,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, checked
 
 HeadKind = Literal["spatial", "average"]
 
@@ -20,6 +21,7 @@ _STRIDE = 32  # of the last feature map
 _LEAST_SIZE = 2 * _STRIDE  # instance normalisation needs more than one pixel there
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class NetworkSettings:
     """Shape of a network.
@@ -32,16 +34,14 @@ class NetworkSettings:
             the paper does, and so keeps less of where things are.
     """
 
-    outputs: int
-    size: int = 64
-    width: int = 16
+    outputs: Count
+    size: Count = 64
+    width: Count = 16
     head: HeadKind = "spatial"
 
     def __post_init__(self) -> None:
         if self.size < _LEAST_SIZE or self.size % _STRIDE:
             raise UserError(f"a network for pictures of {self.size} pixels was asked for: take a multiple of 32, at least 64")
-        if self.width < 1 or self.outputs < 1:
-            raise UserError(f"a network of width {self.width} with {self.outputs} outputs was asked for: both are at least 1")
         if self.head not in ("spatial", "average"):
             raise UserError(f"head {self.head!r} is unknown: choose spatial or average")
 

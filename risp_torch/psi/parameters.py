@@ -13,6 +13,7 @@ from risp_torch.bridge.checks import bridge_device
 from risp_torch.psi.ranges import Spread, spread_from_json
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Seed, checked
 
 if TYPE_CHECKING:
     from risp_torch.scene import Scene
@@ -66,7 +67,8 @@ class RenderingParameters:
         """K, the number of entries of psi."""
         return len(self.labels)
 
-    def sample(self, count: int, *, seed: int | torch.Generator = 0) -> torch.Tensor:
+    @checked
+    def sample(self, count: Count, *, seed: Seed | torch.Generator = 0) -> torch.Tensor:
         """Draw appearances, uniformly and independently.
 
         Args:

@@ -9,15 +9,17 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import FiniteArray, Rule, checked
 
 Scale = Literal["linear", "log10"]
 Shape = tuple[int, ...]
+Ends = Annotated[Sequence[float], Rule(shape=(2,), exact=True)]
 
 
 class Spread(ABC):
@@ -47,6 +49,7 @@ class Spread(ABC):
         return {"kind": self.kind, **plain}
 
 
+@checked
 @dataclass(frozen=True)
 class Range(Spread):
     """Values between two bounds.
@@ -58,8 +61,8 @@ class Range(Spread):
             each.
     """
 
-    low: Any
-    high: Any
+    low: FiniteArray
+    high: FiniteArray
     scale: Scale = "linear"
     tied: bool = False
     kind = "range"
@@ -81,6 +84,7 @@ class Range(Spread):
         check_ends(name, self.low, self.high, self.scale, shape)
 
 
+@checked
 @dataclass(frozen=True)
 class Factor(Spread):
     """The scene's own values times a factor.
@@ -91,8 +95,8 @@ class Factor(Spread):
         tied: whether one factor multiplies all numbers (brightness); otherwise there is one for each of the last axis (a tint).
     """
 
-    low: Any
-    high: Any
+    low: FiniteArray
+    high: FiniteArray
     scale: Scale = "linear"
     tied: bool = False
     kind = "factor"
@@ -117,6 +121,7 @@ class Factor(Spread):
             raise UserError(f"the factor of {name} goes down to {np.min(self.low):g}: give factors that are not negative")
 
 
+@checked
 @dataclass(frozen=True)
 class Direction(Spread):
     """The direction of a directional light, by where the light comes from.
@@ -126,8 +131,8 @@ class Direction(Spread):
         elevation: two angles above the horizon [rad].
     """
 
-    azimuth: Sequence[float]
-    elevation: Sequence[float]
+    azimuth: Ends
+    elevation: Ends
     kind = "direction"
 
     def labels(self, name: str, shape: Shape) -> list[str]:
@@ -146,8 +151,6 @@ class Direction(Spread):
         if shape != (3,) or not name.endswith(".direction"):
             raise UserError(f"{name} is no direction of a light: give it a Range or a Factor")
         for what, ends in (("azimuth", self.azimuth), ("elevation", self.elevation)):
-            if len(ends) != 2:
-                raise UserError(f"the {what} of {name} is {ends}: give two angles in rad, the low one first")
             check_ends(f"the {what} of {name}", *ends, "linear", ())
 
     def extremes(self, count: int) -> np.ndarray:
@@ -186,7 +189,7 @@ def between(low: Any, high: Any, scale: Scale, psi: torch.Tensor) -> torch.Tenso
 
 
 def check_ends(what: str, low: Any, high: Any, scale: str, shape: Shape) -> None:
-    """Raise a UserError unless low and high are finite, in order, and broadcast to the shape.
+    """Raise a UserError unless low and high are in order, and broadcast to the shape.
 
     Args:
         what: its name in messages.
@@ -197,10 +200,8 @@ def check_ends(what: str, low: Any, high: Any, scale: str, shape: Shape) -> None
         raise UserError(f"{what} has the scale {scale!r}: choose linear or log10")
     try:
         ends = [np.broadcast_to(np.asarray(end, dtype=np.float64), shape) for end in (low, high)]
-    except (TypeError, ValueError):
+    except ValueError:
         raise UserError(f"{what} ranges from {low} to {high}: give numbers, or arrays of shape {shape}") from None
-    if not all(np.isfinite(end).all() for end in ends):
-        raise UserError(f"{what} ranges from {low} to {high}: give finite numbers")
     if not (ends[0] < ends[1]).all():
         raise UserError(f"{what} ranges from {low} to {high}: the low end must be below the high end")
     if scale == "log10" and not (ends[0] > 0).all():

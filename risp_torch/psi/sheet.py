@@ -12,12 +12,14 @@ import numpy as np
 from risp_torch.atomic import replacing
 from risp_torch.video import linear_to_srgb
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, checked
 
 LEAST_SIDE = 192  # pixels of a picture's shorter side on a sheet; smaller ones are enlarged by whole factors
 MARGIN, LINE, LETTERS = 8, 18, 13  # pixels around a picture, for its caption and of the letters
 
 
-def contact_sheet(path: Path | str, pictures: Any, captions: Sequence[str], *, columns: int = 4) -> None:
+@checked
+def contact_sheet(path: Path | str, pictures: Any, captions: Sequence[str], *, columns: Count = 4) -> None:
     """Write pictures side by side, each over its caption, as one PNG.
 
     Args:

@@ -12,11 +12,13 @@ import torch
 from risp_torch.state_heads.head import StateHead
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Real, checked
 
 if TYPE_CHECKING:
     from risp_torch.scene import Scene
 
 
+@checked
 @dataclass(frozen=True)
 class JointAngleHead(StateHead, kind="joint_angles"):
     """One output for each joint: its angle, mapped from its range to [-1, 1].
@@ -27,8 +29,8 @@ class JointAngleHead(StateHead, kind="joint_angles"):
     """
 
     joints: tuple[str, ...]
-    low: float
-    high: float
+    low: Real
+    high: Real
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "joints", tuple(self.joints))

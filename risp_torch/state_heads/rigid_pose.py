@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
@@ -12,13 +12,17 @@ import torch
 from risp_torch.state_heads.head import StateHead
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Rule, checked
 
 if TYPE_CHECKING:
     from risp_torch.scene import Scene
 
+Place = Annotated[tuple[float, float, float], Rule(shape=(3,), exact=True)]
+Ends = Annotated[tuple[float, float], Rule(shape=(2,), exact=True)]
 _LEAST_COSINE = 1e-6  # of the pitch: beyond it yaw and roll turn about the same axis
 
 
+@checked
 @dataclass(frozen=True)
 class RigidPoseHead(StateHead, kind="rigid_pose"):
     """Nine outputs: x, y, z, each mapped from its range to [-1, 1], then sin yaw, pitch, roll and cos yaw, pitch, roll.
@@ -32,19 +36,19 @@ class RigidPoseHead(StateHead, kind="rigid_pose"):
     """
 
     body: str
-    low: tuple[float, float, float]
-    high: tuple[float, float, float]
-    yaw: tuple[float, float] = (-math.pi, math.pi)
-    pitch: tuple[float, float] = (-math.pi / 2, math.pi / 2)
-    roll: tuple[float, float] = (-math.pi, math.pi)
+    low: Place
+    high: Place
+    yaw: Ends = (-math.pi, math.pi)
+    pitch: Ends = (-math.pi / 2, math.pi / 2)
+    roll: Ends = (-math.pi, math.pi)
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "yaw", "pitch", "roll"):
             object.__setattr__(self, name, tuple(float(x) for x in getattr(self, name)))
         ranges = {"position": (self.low, self.high)} | {n: getattr(self, n) for n in ("yaw", "pitch", "roll")}
         for name, (low, high) in ranges.items():
-            if not np.all(np.isfinite(low)) or not np.all(np.isfinite(high)) or not np.all(np.less(low, high)):
-                raise UserError(f"the state head's {name} ranges from {low} to {high}: give finite ends, the low one first")
+            if not np.all(np.less(low, high)):
+                raise UserError(f"the state head's {name} ranges from {low} to {high}: give the low end first")
         if max(-self.pitch[0], self.pitch[1]) > math.pi / 2 + 1e-9:
             raise UserError(f"the state head's pitch ranges over {self.pitch}: give ends within a quarter turn, in rad")
 

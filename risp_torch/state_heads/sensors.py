@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ from tqdm import tqdm
 from risp_torch.state_heads.head import StateHead
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Real, Rule, checked
 
 if TYPE_CHECKING:
     from risp_torch.scene import Scene
@@ -22,6 +22,7 @@ _STREAM = 7  # of the random numbers of the simulated motions
 _TOGETHER = 8  # motions that are simulated at once
 
 
+@checked
 @dataclass(frozen=True)
 class SensorHead(StateHead, kind="sensors"):
     """One output for each sensor, a particle of the body: its coordinate along an axis, mapped from [low, high] to [-1, 1].
@@ -41,25 +42,20 @@ class SensorHead(StateHead, kind="sensors"):
     """
 
     body: str
-    particles: tuple[int, ...]
-    axis: int
-    low: float
-    high: float
-    draws: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    worlds: int = 32
+    particles: Annotated[tuple[int, ...], Rule(shape=(None,), exact=True, whole=True, least=0)]
+    axis: Annotated[int, Rule(whole=True, least=0, most=2)]
+    low: Real
+    high: Real
+    draws: Annotated[Mapping[str, tuple[float, float]], Rule(named=True, shape=(2,), exact=True)] = field(default_factory=dict)
+    worlds: Count = 32
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "particles", tuple(int(k) for k in self.particles))
         object.__setattr__(self, "draws", {name: (float(a), float(b)) for name, (a, b) in self.draws.items()})
         object.__setattr__(self, "_motions", None)  # (numbers of a scene, what ``_simulated`` returned); no field of the head
-        if not self.particles or self.axis not in (0, 1, 2) or self.worlds < 1:
-            raise UserError(
-                f"the state head has {len(self.particles)} sensors, axis {self.axis} and {self.worlds} worlds: give a sensor at "
-                "least, axis 0, 1 or 2, and a world at least"
-            )
         for name, (low, high) in {"range": (self.low, self.high), **self.draws}.items():
-            if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise UserError(f"the state head's {name} goes from {low} to {high}: give finite ends, the low one first")
+            if not low < high:
+                raise UserError(f"the state head's {name} goes from {low} to {high}: give the low end first")
 
     @property
     def labels(self) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from risp_torch.suggest import unknown_name_error
 from risp_torch.tables.presets import TablePreset
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, checked
 
 SCENES = ("quadrotor", "cube", "hand", "rod")
 TABLES = {"1": "state", "2": "identify", "3": "imitate", "4": "reach"}  # the paper's number -> what is done
@@ -27,6 +28,7 @@ SAMPLING_METHODS = ("pixel", "no-grad", "full")
 CURVE_SCENE, SAMPLING_SCENE = "quadrotor", "rod"
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class TablePlan:
     """What is asked for.
@@ -47,7 +49,7 @@ class TablePlan:
     tables: tuple[str, ...]
     scenes: tuple[str, ...] = SCENES
     methods: tuple[str, ...] = METHODS
-    repeats: int = 4
+    repeats: Count = 4
     preset: TablePreset
     out: Path
     device: str = "auto"
@@ -56,8 +58,6 @@ class TablePlan:
         _check("table", self.tables, (*TABLES, *ABLATIONS))
         _check("scene", self.scenes, SCENES)
         _check("method", self.methods, METHODS)
-        if self.repeats < 1:
-            raise UserError(f"{self.repeats} repeats were asked for: give at least 1")
         for table in self.numbered:
             if not self.scenes_of(table):
                 raise UserError(

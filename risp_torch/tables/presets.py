@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from risp_torch.inversion.landscape import Points
 from risp_torch.suggest import unknown_name_error
-from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, NotNegative, Rule, Seed, checked
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class TablePreset:
     """Sizes of all that is made for the tables.
@@ -36,27 +38,27 @@ class TablePreset:
     """
 
     name: str
-    size: int = 64
-    images: int = 4000
-    scene_images: Mapping[str, int] = field(default_factory=dict)
+    size: Count = 64
+    images: Count = 4000
+    scene_images: Annotated[Mapping[str, int], Rule(named=True, whole=True, least=1)] = field(default_factory=dict)
     configs: str = "10"
     training: str = "quick"
     changes: Mapping[str, Any] = field(default_factory=dict)
-    test_states: int = 200
-    test_appearances: int = 4
+    test_states: Count = 200
+    test_appearances: Count = 4
     renderers: tuple[str, ...] = ("mitsuba", "soft")
     target: Literal["mitsuba", "rasteriser"] = "mitsuba"
-    samples: int = 64
+    samples: Count = 64
     trial: Mapping[str, Any] = field(default_factory=dict)
-    paper_search: int = 4
-    curve_images: int = 2000
-    curve_epochs: int = 15
-    curve_width: int = 16
-    curve_states: int = 200
-    curve_appearances: int = 10
-    curve_gamma: float = 0.1
-    points: int = 41
-    seed: int = 0
+    paper_search: FromZero = 4
+    curve_images: Count = 2000
+    curve_epochs: Count = 15
+    curve_width: Count = 16
+    curve_states: Count = 200
+    curve_appearances: Count = 10
+    curve_gamma: NotNegative = 0.1
+    points: Points = 41
+    seed: Seed = 0
 
     def images_of(self, scene: str) -> int:
         """Training pictures of a scene."""
@@ -96,7 +98,7 @@ PRESETS = {
 }  # fmt: skip
 
 
-def table_preset(name: str, *, seed: int = 0) -> TablePreset:
+def table_preset(name: str, *, seed: Seed = 0) -> TablePreset:
     """A preset with a seed.
 
     Raises:
@@ -104,6 +106,4 @@ def table_preset(name: str, *, seed: int = 0) -> TablePreset:
     """
     if name not in PRESETS:
         raise unknown_name_error("preset", name, list(PRESETS))
-    if seed < 0:
-        raise UserError(f"the seed of the tables is {seed}: give a whole number that is not negative")
     return replace(PRESETS[name], seed=seed)

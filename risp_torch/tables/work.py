@@ -21,6 +21,7 @@ from risp_torch.tables.plan import TablePlan
 from risp_torch.tables.provenance import note_provenance
 from risp_torch.tables.units import Unit, planned
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, checked
 
 _PAUSE, _LOOKS = 0.5, 6  # s between looks at the workers, and how many of them there are between those at the units
 _TAKEN_OVER = 0.01  # of a prior: units that took less were there already, and say nothing about time
@@ -66,7 +67,8 @@ class Outcome:
         return said
 
 
-def work(plan: TablePlan, *, processes: int, rank: int = 0, progress: bool = True) -> Outcome:
+@checked
+def work(plan: TablePlan, *, processes: Count, rank: FromZero = 0, progress: bool = True) -> Outcome:
     """Do everything that is not done yet.
 
     Under ``torchrun`` every rank calls this; rank 0 shows the bar and waits for all.
@@ -80,8 +82,6 @@ def work(plan: TablePlan, *, processes: int, rank: int = 0, progress: bool = Tru
     Raises:
         UserError: there is no worker, or the folder holds results of other settings.
     """
-    if processes < 1:
-        raise UserError(f"{processes} processes were asked for: give at least 1")
     keep_settings(plan)
     if rank == 0:
         note_provenance(plan.out)

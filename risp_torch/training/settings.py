@@ -11,13 +11,12 @@ from risp_torch.network.resnet import HeadKind
 from risp_torch.suggest import unknown_name_error
 from risp_torch.training.losses import Norm, Regulariser
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, NotNegative, Positive, Rule, Seed, checked
+from ti_sim.base.rules import Count, NotNegative, Positive, Rule, Seed, Share, checked
 
 if TYPE_CHECKING:
     from risp_torch.task import RispTask
 
 Precision = Literal["f32", "bf16"]
-Share = Annotated[float, Rule(least=0, most=1)]
 
 
 @checked

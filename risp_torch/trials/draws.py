@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
+from ti_sim.base.rules import Count, NotNegative, Rule, checked
 
-def smooth_draw(random: np.random.Generator, shape: tuple[int, ...], spread: float, *, waves: int = 3) -> np.ndarray:
+Lengths = Annotated[tuple[int, ...], Rule(shape=(None,), exact=True, whole=True, least=1)]
+
+
+@checked
+def smooth_draw(random: np.random.Generator, shape: Lengths, spread: NotNegative, *, waves: Count = 3) -> np.ndarray:
     """A random sequence without jumps: a mean and the slowest cosines over its length.
 
     Args:

@@ -25,6 +25,7 @@ from risp_torch.trials.search import Found, search
 from risp_torch.trials.target import read_target
 from risp_torch.trials.trial import Trial, load_trial, set_truth, true_scene
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, Seed, checked
 
 if TYPE_CHECKING:
     from risp_torch.inversion import Loss
@@ -35,6 +36,7 @@ SCHEMA = 1
 _STREAMS = {"guess": 83, "initial": 84, "random": 85}  # of the random numbers; looks and test sets have others
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class TrialSettings:
     """How a trial is run.
@@ -56,27 +58,20 @@ class TrialSettings:
         UserError: a setting is out of its range.
     """
 
-    size: int = 64
-    seed: int = 0
+    size: Count = 64
+    seed: Seed = 0
     search: Literal["usual", "paper"] = "usual"
-    starts: int | None = None
-    iterations: int | None = None
-    refine: int | None = None
-    samples: int = 64
+    starts: Count | None = None
+    iterations: Count | None = None
+    refine: FromZero | None = None
+    samples: Count = 64
     warm: Literal["none", "cma"] = "none"
-    horizon: int | None = None
+    horizon: Count | None = None
 
     def __post_init__(self) -> None:
         for name, known in (("search", ("usual", "paper")), ("warm", ("none", "cma"))):
             if getattr(self, name) not in known:
                 raise UserError(f"{name} {getattr(self, name)!r} is unknown: choose {' or '.join(known)}")
-        for name in ("size", "starts", "samples", "iterations", "horizon"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise UserError(f"{name} is {getattr(self, name)}: give at least 1")
-        if self.seed < 0:
-            raise UserError(f"the seed is {self.seed}: give a whole number that is not negative")
-        if self.refine is not None and self.refine < 0:
-            raise UserError(f"refine is {self.refine}: give 0 or more Gauss-Newton rounds")
 
     def of_search(self, trial: Trial) -> OptimiseSettings | WideSteps:
         """Settings of the wide or the gradient steps of a trial."""
@@ -99,8 +94,9 @@ class TrialSettings:
         return usual if self.refine is None else self.refine
 
 
+@checked
 def run_trial(
-    scene_name: str, kind: str, method: str, *, repeat: int, settings: TrialSettings, network: Path | str | None = None,
+    scene_name: str, kind: str, method: str, *, repeat: FromZero, settings: TrialSettings, network: Path | str | None = None,
     target: Path | str | None = None, out: Path | str, progress: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """Run one trial by one method, or return the result that its folder holds.

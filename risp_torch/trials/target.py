@@ -15,6 +15,7 @@ from risp_torch.run_folder import RunFolder, first_difference, plain
 from risp_torch.suggest import unknown_name_error
 from risp_torch.video import read_video, write_frames
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, Seed, checked
 
 if TYPE_CHECKING:
     from risp_torch.scene import Scene, States
@@ -25,9 +26,10 @@ FRAMES = "frames"
 _STREAM = 79  # of the random numbers of looks; test sets have another
 
 
+@checked
 def target_film(
-    scene: Scene, task: RispTask, trial_kind: str, motion: States, folder: Path | str, *, seed: int, repeat: int,
-    samples: int = 64, renderer: str = "mitsuba",
+    scene: Scene, task: RispTask, trial_kind: str, motion: States, folder: Path | str, *, seed: Seed, repeat: FromZero,
+    samples: Count = 64, renderer: str = "mitsuba",
 ) -> Path:  # fmt: skip
     """Film the true motion in the drawn look of a repeat; only pictures that are not there yet are rendered.
 

@@ -15,6 +15,7 @@ from risp_torch.scene.load import errors_of_scene_file, find_function
 from risp_torch.suggest import unknown_name_error
 from risp_torch.task import RispTask, load_task, training_scene
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, NotNegative, checked
 
 DRAWN_FROM = 4  # the first repeats have the scene's own truth, the middle of the paper's range
 _TRUTHS = 86  # stream of the random numbers of truths; guesses, initial states and looks have others
@@ -24,6 +25,7 @@ Values = Mapping[str, Any]
 Measure = Literal["parameter", "motion", "final"]
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """One of RISP's inversions on a scene.
@@ -66,9 +68,9 @@ class Trial:
     unit: str = ""
     log: bool = False
     search: OptimiseSettings | WideSteps
-    starts: int = 1
-    refine: int = 0
-    smooth: float = 0.0
+    starts: Count = 1
+    refine: FromZero = 0
+    smooth: NotNegative = 0.0
     sampling: str = "all"
     unseen: Callable[[], Mapping[str, Scene]] | None = None
 
@@ -117,7 +119,8 @@ def load_trial(name: str, kind: str) -> Trial:
     return trials[kind]
 
 
-def true_scene(name: str, trial: Trial, size: int) -> tuple[Scene, RispTask]:
+@checked
+def true_scene(name: str, trial: Trial, size: Count) -> tuple[Scene, RispTask]:
     """The scene of a trial with its true numbers, filmed for networks of this picture size, and its side of RISP.
 
     Args:

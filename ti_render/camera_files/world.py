@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ti_render.camera_files.checks import located, number, numbers, rotation
+from ti_render.camera_files.checks import located, numbers, rotation
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, checked
 
 _Z_UP_FROM = {
     "z": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
@@ -16,7 +17,8 @@ _Z_UP_FROM = {
 }
 
 
-def z_up_from(up: Literal["z", "y", "-y"], *, scale: float = 1.0) -> np.ndarray:
+@checked
+def z_up_from(up: Literal["z", "y", "-y"], *, scale: Positive = 1.0) -> np.ndarray:
     """The change from a world whose up is y, -y or z to one with z up; x stays x.
 
     Args:
@@ -32,9 +34,6 @@ def z_up_from(up: Literal["z", "y", "-y"], *, scale: float = 1.0) -> np.ndarray:
     """
     if up not in _Z_UP_FROM:
         raise UserError(f"up is {up!r}: choose one of {', '.join(map(repr, _Z_UP_FROM))}")
-    scale = number(scale, "scale")
-    if scale <= 0:
-        raise UserError(f"scale is {scale:g}: give the metres in one unit of the file, above zero")
     matrix = np.eye(4)
     matrix[:3, :3] = scale * np.array(_Z_UP_FROM[up])
     return matrix

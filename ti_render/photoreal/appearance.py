@@ -7,12 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Annotated, Any
 from zlib import crc32
 
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Rule, Seed, checked
 
 SCHEMA = 1
 COLORS = ("keep", "tint", "draw")
@@ -120,8 +121,12 @@ class Appearance:
         return {entry: self.numbers[f"{name}.{entry}"] for entry in BODY_RANGES}
 
 
+Ranges = Annotated[Mapping[str, tuple[float, float]], Rule(named=True, shape=(2,), exact=True)]
+
+
+@checked
 def draw_appearance(
-    bodies: Sequence[str], *, seed: int, ranges: Mapping[str, tuple[float, float]] | None = None, colors: str = "keep"
+    bodies: Sequence[str], *, seed: Seed, ranges: Ranges | None = None, colors: str = "keep"
 ) -> Appearance:
     """Draw a look. Each number depends on its name and the seed only, so that another body changes no other number.
 
@@ -135,8 +140,6 @@ def draw_appearance(
     Raises:
         UserError: a range has an unknown name, ends that are not finite, or its high end below its low one.
     """
-    if seed < 0:
-        raise UserError(f"seed is {seed}: give a whole number that is not negative")
     ranges = dict(ranges or {})
     known = [*RANGES, *BODY_RANGES, *(f"{body}.{entry}" for body in bodies for entry in BODY_RANGES)]
     for name, (low, high) in ranges.items():
@@ -144,8 +147,8 @@ def draw_appearance(
             near = get_close_matches(name, known, n=2)
             hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose among {', '.join(known)}"
             raise UserError(f"unknown number of an appearance {name!r}: {hint}")
-        if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-            raise UserError(f"the range of {name!r} is {low} to {high}: give two finite ends, the lower one first")
+        if low > high:
+            raise UserError(f"the range of {name!r} is {low} to {high}: give the lower end first")
     numbers = {name: _draw(seed, name, ranges.get(name, span)) for name, span in RANGES.items()}
     for body in bodies:
         for entry, span in BODY_RANGES.items():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Rule, checked
 
 LOOKS = ("photoreal", "match")
 VARIANTS = ("auto", "scalar_rgb", "llvm_ad_rgb")
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class MitsubaSettings:
     """Settings of a path-traced picture.
@@ -31,12 +34,12 @@ class MitsubaSettings:
     """
 
     look: str = "photoreal"
-    samples: int = 64
+    samples: Count = 64
     floor: bool = False
-    depth: int = 6
+    depth: Annotated[int, Rule(whole=True, least=2, most=2**31 - 1)] = 6
     variant: str = "auto"
-    mask_side: int = 4
-    seed: int = 0
+    mask_side: Count = 4
+    seed: Annotated[int, Rule(whole=True, least=0, most=2**32 - 1)] = 0
 
     def __post_init__(self) -> None:
         if self.look not in LOOKS:
@@ -45,10 +48,3 @@ class MitsubaSettings:
             raise UserError(f"variant {self.variant!r} is unknown: choose one of {', '.join(VARIANTS)}")
         if self.floor and self.look != "photoreal":
             raise UserError("a floor was asked for in pictures that match the scene: leave it out, or take look='photoreal'")
-        for name in ("samples", "mask_side"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} is {getattr(self, name)}: at least 1 is needed for a picture")
-        if self.depth < 2:
-            raise UserError(f"depth is {self.depth}: a light path needs at least 2 segments to show a lit surface")
-        if not 0 <= self.seed < 2**32:
-            raise UserError(f"seed is {self.seed}: give a whole number from 0 to {2**32 - 1}")

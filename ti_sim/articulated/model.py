@@ -22,6 +22,7 @@ from ti_sim.articulated.collision import (
 )
 from ti_sim.base.arrays import Array, check_array, to_numpy
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Positive, checked
 from ti_sim.shapes.contact_points import BALL_SIZE, point_table
 
 Integrator = Literal["semi_implicit", "rk4"]
@@ -324,6 +325,7 @@ class ArticulatedInputs:
             )
 
 
+@checked
 @dataclass(frozen=True)
 class ArticulatedSettings:
     """Time stepping of an articulated simulation.
@@ -334,12 +336,10 @@ class ArticulatedSettings:
         integrator: "semi_implicit" (Euler; first order, robust in contact) or "rk4" (fourth order between contacts).
     """
 
-    dt: float
-    substeps: int
+    dt: Positive
+    substeps: Count
     integrator: Integrator = "semi_implicit"
 
     def __post_init__(self) -> None:
-        if not 0 < self.dt < float("inf") or self.substeps < 1:
-            raise UserError(f"dt={self.dt} s and substeps={self.substeps}: the step must be positive, the substeps at least 1")
         if self.integrator not in ("semi_implicit", "rk4"):
             raise UserError(f"integrator {self.integrator!r} is unknown: choose 'semi_implicit' or 'rk4'")

@@ -24,6 +24,7 @@ from ti_sim.base.arrays import (
 )
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.parallel import spread_of
+from ti_sim.base.rules import Count, checked
 from ti_sim.base.runtime import compiled_plainly, require
 
 # Inputs that ``pack`` takes, in its order.
@@ -150,8 +151,9 @@ class ArticulatedSolver:
         self._faults = FaultWarnings(model, settings.dt)
 
     @compiled_plainly
+    @checked
     def rollout(
-        self, inputs: ArticulatedInputs, frames: int, *, adjoint: Adjoint | None = None
+        self, inputs: ArticulatedInputs, frames: Count, *, adjoint: Adjoint | None = None
     ) -> ArticulatedRollout:
         """Simulate ``frames`` frame intervals.
 
@@ -170,8 +172,6 @@ class ArticulatedSolver:
         require()
         inputs.check(self.model)
         inputs.check_values(self.model)
-        if frames < 1:
-            raise UserError(f"frames={frames}: a rollout needs at least one frame interval")
         if inputs.frame_count < frames:
             raise UserError(
                 f"frames={frames}, and there are actions for {inputs.frame_count} frame intervals: simulate fewer frames, or "

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, Rule, Seed, Whole, checked
 
 __all__ = ["DotProductReport", "GradcheckEntry", "GradcheckReport", "GradientError", "dot_product_test", "gradcheck"]
 
@@ -124,20 +126,21 @@ class GradcheckReport:
         return self
 
 
+@checked
 def gradcheck(
     loss_and_gradient: Callable[[Point], tuple[float, Mapping[str, np.ndarray]]],
     point: Mapping[str, np.ndarray],
     *,
     names: Sequence[str] | None = None,
-    step: float | Mapping[str, float] = 1e-6,
-    rtol: float = 1e-5,
-    floor: float = 0.0,
-    atol: float = 0.0,
-    order: int = 4,
-    max_entries: int | None = None,
-    seed: int = 0,
+    step: Positive | Mapping[str, float] = 1e-6,
+    rtol: NotNegative = 1e-5,
+    floor: NotNegative = 0.0,
+    atol: NotNegative = 0.0,
+    order: Whole = 4,
+    max_entries: Count | None = None,
+    seed: Seed = 0,
     allow_kinks: bool = False,
-    min_observable: int = 1,
+    min_observable: FromZero = 1,
     loss: Callable[[Point], float] | None = None,
 ) -> GradcheckReport:
     """Compare an adjoint gradient with central differences, entry by entry, in float64.
@@ -286,14 +289,15 @@ class DotProductReport:
         return self
 
 
+@checked
 def dot_product_test(
     jvp: Callable[[Point, Point], np.ndarray],
     vjp: Callable[[Point, np.ndarray], Mapping[str, np.ndarray]],
     point: Mapping[str, np.ndarray],
-    output_shape: tuple[int, ...],
+    output_shape: Annotated[tuple[int, ...], Rule(shape=(None,), empty=True, exact=True, whole=True, least=1)],
     *,
-    seed: int = 0,
-    rtol: float = 1e-10,
+    seed: Seed = 0,
+    rtol: NotNegative = 1e-10,
 ) -> DotProductReport:
     """Test that forward and reverse derivatives of one function are transposes of each other.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache, wraps
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
@@ -26,7 +27,9 @@ class Rule:
     """What the numbers of an argument must be; they are real in any case, and truth values are no numbers.
 
     Attributes:
-        shape: () for one number; of an array; None for any shape.
+        shape: () for one number; of an array, None for an axis of any length; None for any shape.
+        empty: whether an axis of any length may have none.
+        named: whether they stand under names, a mapping of which every value keeps the rule.
         exact: whether one number may not stand for all entries of an array.
         whole: whether they are integers.
         least, most: bounds that belong to the range, or None.
@@ -35,7 +38,9 @@ class Rule:
         param: whether a ``Param`` may stand in place of its value.
     """
 
-    shape: tuple[int, ...] | None = ()
+    shape: tuple[int | None, ...] | None = ()
+    empty: bool = False
+    named: bool = False
     exact: bool = False
     whole: bool = False
     least: float | None = None
@@ -49,15 +54,17 @@ class Rule:
     def wanted(self) -> str:
         """What to give, in words."""
         kind = "whole " if self.whole else "" if self.infinite else "finite "
-        text = f"a {kind}number" if self.shape == () else f"{kind}numbers" + (f" of shape {self.shape}" if self.shape else "")
+        shape = f" of shape {_shown_shape(self.shape)}" if self.shape else ""
+        text = f"a {kind}number" if self.shape == () else f"{kind}numbers{shape}"
+        text = f"names, each with {text}" if self.named else text
         most = None if self.most is None or self.most >= _COUNTED else self.most  # a bound of the machine's is left unsaid
         if self.least is not None and most is not None:
-            return f"{text} from {self.least:g} to {most:g}"
+            return f"{text} from {self.least:.10g} to {most:.10g}"
         words = [
-            "" if self.least is None else "that is not negative" if self.least == 0 else f"of at least {self.least:g}",
-            "" if self.above is None else "above zero" if self.above == 0 else f"above {self.above:g}",
-            "" if self.below is None else f"below {self.below:g}",
-            "" if most is None else f"up to {most:g}",
+            "" if self.least is None else "that is not negative" if self.least == 0 else f"of at least {self.least:.10g}",
+            "" if self.above is None else "above zero" if self.above == 0 else f"above {self.above:.10g}",
+            "" if self.below is None else f"below {self.below:.10g}",
+            "" if most is None else f"up to {most:.10g}",
         ]
         return " ".join([text, " and ".join(word for word in words if word)]).strip()
 
@@ -68,25 +75,38 @@ class Rule:
         if low is None:
             low = 1.0 if self.above is None else self.above + 1.0 if self.below is None else 0.5 * (self.above + self.below)
         number = int(low) if self.whole else float(low)
-        return number if not self.shape else np.full(self.shape, number)
+        given = number if not self.shape else np.full([1 if count is None else count for count in self.shape], number)
+        return {"a": given} if self.named else given
 
     def check(self, label: str, given: Any) -> None:
         """Raise a UserError that begins with ``label`` unless what was given keeps the rule."""
+        if self.named:
+            if not isinstance(given, Mapping):
+                raise UserError(f"{label} is {shown(given)}: give {self.wanted}")
+            for name, value in given.items():
+                replace(self, named=False).check(f"{label}[{name!r}]", value)
+            return
         if isinstance(given, Param):
             if not self.param:
                 raise UserError(f"{label} is a Param, and it can be no unknown: give {self.wanted}")
             given = given.value
         array = real_numbers(given)
-        if array is not None and self.shape is not None and array.shape not in (self.shape, self.shape if self.exact else ()):
-            raise UserError(f"{label} has shape {array.shape}, and {self.shape} is needed: give {self.wanted}")
+        if array is not None and self.shape is not None and not self._fits(array.shape):
+            needed = _shown_shape(self.shape)
+            raise UserError(f"{label} has shape {_shown_shape(array.shape)}, and {needed} is needed: give {self.wanted}")
         if array is None or not self._kept_by(array):
             raise UserError(f"{label} is {shown(given)}: give {self.wanted}")
 
+    def _fits(self, shape: tuple[int, ...]) -> bool:
+        if shape == () and not self.exact or shape == (0,) and None in self.shape:
+            return True
+        return len(shape) == len(self.shape) and all(a in (None, b) for a, b in zip(self.shape, shape, strict=True))
+
     def _kept_by(self, array: np.ndarray) -> bool:
+        if not array.size:
+            return self.empty or self.shape is None
         if self.whole and array.dtype.kind not in "iu":
             return False
-        if not array.size:
-            return True
         low, high = float(array.min()), float(array.max())  # NaN where one of them is
         if math.isnan(low) or not (self.infinite or math.isfinite(low) and math.isfinite(high)):
             return False
@@ -124,6 +144,8 @@ Real = Annotated[float, Rule()]
 Positive = Annotated[float, Rule(above=0)]
 PositiveOrInfinite = Annotated[float, Rule(above=0, infinite=True)]
 NotNegative = Annotated[float, Rule(least=0)]
+FiniteArray = Annotated[Any, Rule(shape=None)]
+Share = Annotated[float, Rule(least=0, most=1)]
 Whole = Annotated[int, Rule(whole=True)]
 Count = Annotated[int, Rule(whole=True, least=1, most=_COUNTED)]
 FromZero = Annotated[int, Rule(whole=True, least=0, most=_COUNTED)]
@@ -150,9 +172,20 @@ def checked(target: T) -> T:
 @cache
 def arguments_of(target: Callable[..., Any]) -> dict[str, Argument]:
     """Argument -> what it must be, of a function or class; what is not checked is left out."""
-    hints = get_type_hints(inspect.unwrap(target), include_extras=True)
-    found = {name: _argument(hint) for name, hint in hints.items() if name != "return"}
+    found = {name: _argument(hint) for name, hint in _hints(target) if name != "return"}
     return {name: argument for name, argument in found.items() if argument is not None}
+
+
+def _hints(target: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """Annotations of a function, or of a class and those that it inherits from; what only type checkers can read is left out."""
+    owners = reversed(target.__mro__) if isinstance(target, type) else [inspect.unwrap(target)]
+    for owner in owners:
+        names = vars(sys.modules[owner.__module__]) if isinstance(owner, type) else owner.__globals__
+        for name, hint in inspect.get_annotations(owner).items():
+            try:
+                yield name, eval(hint, names) if isinstance(hint, str) else hint
+            except NameError:  # imported below TYPE_CHECKING
+                continue
 
 
 def _held(function: Callable[..., Any], owner: Callable[..., Any], title: str) -> Callable[..., Any]:
@@ -175,6 +208,10 @@ def _held(function: Callable[..., Any], owner: Callable[..., Any], title: str) -
     return held
 
 
+def _shown_shape(shape: tuple[int | None, ...]) -> str:
+    return str(tuple(shape)).replace("None", "any")
+
+
 def _article(kind: type) -> str:
     words = {str: "a text", bool: "True or False"}
     return words.get(kind, f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}")
@@ -185,6 +222,7 @@ def _argument(hint: Any) -> Argument | None:
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     rules = [rule for part in parts if get_origin(part) is Annotated for rule in part.__metadata__ if isinstance(rule, Rule)]
     others = [part for part in parts if get_origin(part) is not Annotated and part is not type(None)]
+    others = [get_origin(part) if rules and get_origin(part) in (Mapping, list, tuple) else part for part in others]
     plain = all(isinstance(part, type) and get_origin(part) is None and part not in _UNCHECKED for part in others)
     if not plain or not (rules or others):
         return None

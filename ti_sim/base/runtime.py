@@ -19,6 +19,7 @@ import numpy as np
 
 from ti_sim.base.errors import UserError
 from ti_sim.base.kernel_cache import home_folder, writable_cache
+from ti_sim.base.rules import Count, checked
 
 os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "0")
 os.environ.setdefault("HOME", str(home_folder()))  # without it, taichi ends the process
@@ -72,7 +73,8 @@ _FORKED = (
 )
 
 
-def start(*, device: str = "auto", precision: str = "f32", threads: int | None = None) -> Runtime:
+@checked
+def start(*, device: str = "auto", precision: str = "f32", threads: Count | None = None) -> Runtime:
     """Start the runtime, or return the running one if its settings fit.
 
     Args:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Positive, checked
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
 
@@ -83,6 +84,7 @@ class CoupledInputs:
             raise UserError(f"there are {self.world_count} worlds of links and {self.particles.world_count} of particles")
 
 
+@checked
 @dataclass(frozen=True)
 class CoupledSettings:
     """Time stepping of a coupled simulation: semi-implicit Euler.
@@ -92,9 +94,5 @@ class CoupledSettings:
         substeps: steps in a frame.
     """
 
-    dt: float
-    substeps: int
-
-    def __post_init__(self) -> None:
-        if not 0 < self.dt < float("inf") or self.substeps < 1:
-            raise UserError(f"dt={self.dt} s and substeps={self.substeps}: the step must be positive, the substeps at least 1")
+    dt: Positive
+    substeps: Count

@@ -33,6 +33,7 @@ from ti_sim.base.arrays import (
 from ti_sim.base.errors import UserError
 from ti_sim.base.launch import Launcher
 from ti_sim.base.parallel import spread_of
+from ti_sim.base.rules import Count, checked
 from ti_sim.base.runtime import compiled_plainly, require
 from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
 from ti_sim.coupled.rollout import advance, advance_adjoint
@@ -111,7 +112,8 @@ class CoupledSolver:
         self._faults = FaultWarnings(model.articulated, settings.dt)
 
     @compiled_plainly
-    def rollout(self, inputs: CoupledInputs, frames: int, *, adjoint: Adjoint | None = None) -> CoupledRollout:
+    @checked
+    def rollout(self, inputs: CoupledInputs, frames: Count, *, adjoint: Adjoint | None = None) -> CoupledRollout:
         """Simulate ``frames`` frame intervals.
 
         Args:
@@ -127,8 +129,6 @@ class CoupledSolver:
         """
         require()
         inputs.check(self.model)
-        if frames < 1:
-            raise UserError(f"frames={frames}: a rollout needs at least one frame interval")
         given = min(inputs.links.frame_count, inputs.particles.frame_count)
         if given < frames:
             raise UserError(

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Positive, checked
 from ti_sim.deformable.arrays import ENERGIES, FAMILIES, TABLES
 from ti_sim.deformable.self_contact_layout import contact_table
 from ti_sim.deformable.solids import rest_table
@@ -243,6 +244,7 @@ class DeformableModel:
         return None
 
 
+@checked
 @dataclass(frozen=True)
 class DeformableSettings:
     """Time stepping of a deformable simulation: semi-implicit Euler.
@@ -254,12 +256,10 @@ class DeformableSettings:
             many), or "auto" by device and size.
     """
 
-    dt: float
-    substeps: int
+    dt: Positive
+    substeps: Count
     plan: Plan = "auto"
 
     def __post_init__(self) -> None:
-        if not 0 < self.dt < float("inf") or self.substeps < 1:
-            raise UserError(f"dt={self.dt} s and substeps={self.substeps}: the step must be positive, the substeps at least 1")
         if self.plan not in ("auto", "world", "element"):
             raise UserError(f"plan {self.plan!r} is unknown: choose 'auto', 'world' or 'element'")

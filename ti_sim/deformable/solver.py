@@ -21,6 +21,7 @@ from ti_sim.base.arrays import (
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.launch import Launcher
 from ti_sim.base.parallel import Pace, spread_of, thread_count
+from ti_sim.base.rules import Count, checked
 from ti_sim.base.runtime import require
 from ti_sim.deformable import element_plan, self_contact_gpu, world_plan
 from ti_sim.deformable import self_contact_layout as layout
@@ -90,7 +91,8 @@ class DeformableSolver:
         self.model = model
         self.settings = settings
 
-    def rollout(self, inputs: DeformableInputs, frames: int, *, adjoint: Adjoint | None = None) -> DeformableRollout:
+    @checked
+    def rollout(self, inputs: DeformableInputs, frames: Count, *, adjoint: Adjoint | None = None) -> DeformableRollout:
         """Simulate ``frames`` frame intervals.
 
         Args:
@@ -107,8 +109,6 @@ class DeformableSolver:
         require()
         inputs.check(self.model)
         inputs.check_values(self.model)
-        if frames < 1:
-            raise UserError(f"frames={frames}: a rollout needs at least one frame interval")
         if inputs.frame_count < frames:
             raise UserError(
                 f"frames={frames}, and there are loads and actuations for {inputs.frame_count} frame intervals: simulate fewer "

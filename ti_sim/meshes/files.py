@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, checked
 from ti_sim.meshes.packages import required
 from ti_sim.meshes.sheet import SheetMesh
 from ti_sim.meshes.solid import SolidMesh, jacobians
@@ -28,7 +29,8 @@ _MIRRORED = {  # the order of nodes that turns an element inside out
 }
 
 
-def read_solid_mesh(path: str | Path, *, scale: float = 1.0) -> SolidMesh:
+@checked
+def read_solid_mesh(path: str | Path, *, scale: Positive = 1.0) -> SolidMesh:
     """Read tetrahedra, hexahedra or ten-node tetrahedra from a file.
 
     Files ending in ``.tet`` are text: lines ``v x y z`` (vertices), ``t a b c d`` (tetrahedra, vertices counted from 0) and
@@ -90,7 +92,8 @@ def write_solid_mesh(mesh: SolidMesh, path: str | Path) -> None:
         raise UserError(f"{fault}: the format does not hold elements of kind {mesh.kind!r}: {advice}")
 
 
-def read_sheet_mesh(path: str | Path, *, scale: float = 1.0) -> SheetMesh:
+@checked
+def read_sheet_mesh(path: str | Path, *, scale: Positive = 1.0) -> SheetMesh:
     """Read a sheet from a surface mesh file (OBJ, STL, PLY, OFF, GLB: what trimesh reads), with its colours and textures.
 
     Vertices that the file splits (for texture seams or normals) are merged, vertices that no face has are left out.

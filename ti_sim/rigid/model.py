@@ -10,6 +10,7 @@ import numpy as np
 
 from ti_sim.base.arrays import Array, check_array
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Positive, PositiveOrInfinite, checked
 from ti_sim.shapes.contact_points import BALL_SIZE, point_table
 
 Integrator = Literal["semi_implicit", "rk4"]
@@ -145,6 +146,7 @@ class RigidInputs:
             check_array(getattr(self, name), name, shape)
 
 
+@checked
 @dataclass(frozen=True)
 class RigidSettings:
     """Time stepping of a rigid simulation.
@@ -158,20 +160,16 @@ class RigidSettings:
         max_distance: of a centre of mass from the origin [m]: a body that goes farther is marked as one that diverges.
     """
 
-    dt: float
-    substeps: int
+    dt: Positive
+    substeps: Count
     integrator: Integrator = "semi_implicit"
     plan: Plan = "auto"
-    max_distance: float = float("inf")
+    max_distance: PositiveOrInfinite = float("inf")
 
     def __post_init__(self) -> None:
-        if not 0 < self.dt < float("inf") or self.substeps < 1:
-            raise UserError(f"dt={self.dt} s and substeps={self.substeps}: the step must be positive, the substeps at least 1")
         if self.integrator not in ("semi_implicit", "rk4"):
             raise UserError(f"integrator {self.integrator!r} is unknown: choose 'semi_implicit' or 'rk4'")
         if self.plan not in ("auto", "world", "element"):
             raise UserError(f"plan {self.plan!r} is unknown: choose 'auto', 'world' or 'element'")
         if self.plan == "element" and self.integrator == "rk4":
             raise UserError("the element plan steps with 'semi_implicit' only: choose plan 'world' for 'rk4'")
-        if not self.max_distance > 0:
-            raise UserError(f"max_distance is {self.max_distance} m: give a distance above zero, or inf for none")

@@ -19,6 +19,7 @@ from ti_sim.base.arrays import (
 )
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.parallel import spread_of
+from ti_sim.base.rules import Count, checked
 from ti_sim.base.runtime import compiled_briefly, require
 from ti_sim.rigid import element_plan, world_plan
 from ti_sim.rigid.dynamics import STATE_SIZE
@@ -83,7 +84,8 @@ class RigidSolver:
         self._arrays: dict[str, ModelArrays] = {}
 
     @compiled_briefly
-    def rollout(self, inputs: RigidInputs, frames: int, *, adjoint: Adjoint | None = None) -> RigidRollout:
+    @checked
+    def rollout(self, inputs: RigidInputs, frames: Count, *, adjoint: Adjoint | None = None) -> RigidRollout:
         """Simulate ``frames`` frame intervals.
 
         Args:
@@ -99,8 +101,6 @@ class RigidSolver:
         """
         require()
         inputs.check(self.model)
-        if frames < 1:
-            raise UserError(f"frames={frames}: a rollout needs at least one frame interval")
         if self.model.driven and inputs.body_wrench.shape[1] < frames:
             raise UserError(
                 f"frames={frames}, and there are wrenches for {inputs.body_wrench.shape[1]} frame intervals: simulate fewer "
