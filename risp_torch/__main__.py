@@ -34,8 +34,8 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(2)
 
 
-def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of the command line; a wrong one ends the program with status 2 and the near ones of its command."""
+def command_parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The parser of the command line, and those of its commands by name."""
     from risp_torch import commands
 
     parser = _Parser(prog="risp", description="Turn video into physics: simulate, film and invert scenes.")
@@ -43,9 +43,15 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     for name in COMMANDS:
         commands.add_command(name, subparsers)
+    return parser, subparsers.choices
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of the command line; a wrong one ends the program with status 2 and the near ones of its command."""
+    parser, parsers = command_parser()
     options, rest = parser.parse_known_args(arguments)
     if rest:
-        subparsers.choices[options.command].error(_unknown(rest[0], options.command, subparsers.choices))
+        parsers[options.command].error(_unknown(rest[0], options.command, parsers))
     return options
 
 

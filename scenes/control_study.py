@@ -19,11 +19,13 @@ import numpy as np
 
 from risp_torch import Scene, UserError, load_scene
 from risp_torch.atomic import write_text
+from risp_torch.commands.options import number
 from risp_torch.control import ControlTask, control, load_control
 from risp_torch.control.run import settings_of
 from risp_torch.control.task import OBJECTIVES
 from risp_torch.report import format_table, plot_curves
 from risp_torch.run_folder import first_difference, plain
+from ti_sim.base.rules import Count
 
 from .exit_status import exit_status
 
@@ -140,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m scenes.control_study", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--scenes", nargs="+", choices=STUDIES, default=list(STUDIES), help="default all")
     parser.add_argument("--objectives", nargs="+", choices=OBJECTIVES, default=list(OBJECTIVES), help="default all")
-    parser.add_argument("--runs", type=int, default=None, help="only so many runs of each scene and objective")
+    parser.add_argument("--runs", type=number(Count), default=None, help="only so many runs of each scene and objective")
     parser.add_argument(
         "--plan", choices=("auto", "world", "element"), default="auto",
         help="of the solver: world needs one core a run, so that several studies can share a machine (default auto)",

@@ -20,9 +20,12 @@ import numpy as np
 from risp_torch import Inversion, Scene, invert, load_scene, simulate_video
 from risp_torch.atomic import write_text
 from risp_torch.commands.invert import TRUE_HEADERS, estimate_rows, print_inversion
+from risp_torch.commands.options import number
 from risp_torch.inversion import Unknowns
 from risp_torch.report import format_table
 from risp_torch.run_folder import default_run_path
+from risp_torch.video import Quality
+from ti_sim.base.rules import Count
 
 from . import crossing
 
@@ -87,8 +90,8 @@ def main() -> int:
     """Run both jobs; 0 if every estimate is right."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default=None, help="folder (default: runs/demo-TIME)")
-    parser.add_argument("--crf", type=float, default=18, help="compression of the films (default 18)")
-    parser.add_argument("--size", type=int, default=128, help="side of the pictures (default 128)")
+    parser.add_argument("--crf", type=number(Quality), default=18, help="compression of the films (default 18)")
+    parser.add_argument("--size", type=number(Count), default=128, help="side of the pictures (default 128)")
     parser.add_argument("--readme", action="store_true", help="put the table into README.md and docs/results/demo.json")
     options = parser.parse_args()
     out = Path(options.out or default_run_path("demo", "main"))

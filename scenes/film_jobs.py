@@ -19,11 +19,13 @@ import torch
 
 from risp_torch import OptimiseSettings, Scene, StateLoss, UserError, invert, load_scene, load_task, simulate_video, start
 from risp_torch.atomic import write_text
+from risp_torch.commands.options import number
 from risp_torch.inversion.element_pictures import write_elements
 from risp_torch.inversion.film import film
 from risp_torch.inversion.invert import Inversion
 from risp_torch.report import format_table
-from risp_torch.video import write_frames
+from risp_torch.video import Quality, write_frames
+from ti_sim.base.rules import Count
 
 MOST = 0.98  # of the upper bound, where a start would lie beyond it
 
@@ -169,8 +171,8 @@ def main(jobs: Sequence[Job], arguments: Sequence[str] | None, *, title: str, na
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--scenes", nargs="+", choices=sorted({job.scene for job in jobs}), help="default all")
     parser.add_argument("--jobs", nargs="+", choices=sorted({job.name for job in jobs}), help="default all")
-    parser.add_argument("--crf", type=float, default=18.0, help="quality of the films, H.264 (default 18)")
-    parser.add_argument("--iterations", type=int, default=50, help="gradient steps (default 50)")
+    parser.add_argument("--crf", type=number(Quality), default=18.0, help="quality of the films, H.264 (default 18)")
+    parser.add_argument("--iterations", type=number(Count), default=50, help="gradient steps (default 50)")
     parser.add_argument("--out", default=f"runs/{name}", help=f"folder (default runs/{name})")
     options = parser.parse_args(arguments)
     chosen = [

@@ -17,10 +17,11 @@ import numpy as np
 
 from risp_torch import Scene, UserError, load_scene
 from risp_torch.atomic import write_text
-from risp_torch.commands.options import positive_int, whole_number
+from risp_torch.commands.options import number
 from risp_torch.control import Aim, control, load_control, load_policy, replan
 from risp_torch.control.report import film_of
 from risp_torch.report import comparison_video, format_table, write_strip
+from ti_sim.base.rules import Count, FromZero, Positive, Seed
 
 from .exit_status import exit_status
 
@@ -28,12 +29,14 @@ from .exit_status import exit_status
 def main(arguments: Sequence[str] | None = None) -> int:
     """Plan, drive, plan again: 0 where plans that are made again end nearer to the goal, 1 if not, 2 for wrong input."""
     parser = argparse.ArgumentParser(prog="python -m scenes.gear_replan", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--factor", type=float, default=1.2, help="density of the real gear, times the model's (default 1.2)")
-    parser.add_argument("--goal", type=int, default=0, help="number of the goal (default 0)")
-    parser.add_argument("--seed", type=whole_number, default=0, help="of the policy (default 0)")
-    parser.add_argument("--every", type=positive_int, default=30, help="frames from one plan to the next (default 30)")
-    parser.add_argument("--iterations", type=positive_int, default=5, help="gradient steps for each new plan (default 5)")
-    parser.add_argument("--first", type=positive_int, help="gradient steps for the first plan (default: the scene's)")
+    parser.add_argument(
+        "--factor", type=number(Positive), default=1.2, help="density of the real gear, times the model's (default 1.2)"
+    )
+    parser.add_argument("--goal", type=number(FromZero), default=0, help="number of the goal (default 0)")
+    parser.add_argument("--seed", type=number(Seed), default=0, help="of the policy (default 0)")
+    parser.add_argument("--every", type=number(Count), default=30, help="frames from one plan to the next (default 30)")
+    parser.add_argument("--iterations", type=number(Count), default=5, help="gradient steps for each new plan (default 5)")
+    parser.add_argument("--first", type=number(Count), help="gradient steps for the first plan (default: the scene's)")
     parser.add_argument("--objective", choices=("image", "state"), default="image", help="default image")
     parser.add_argument("--plan", choices=("auto", "world", "element"), default="auto", help="of the solver (default auto)")
     parser.add_argument("--out", type=Path, default=Path("runs/gear_replan"), help="folder (default runs/gear_replan)")

@@ -19,7 +19,7 @@ import torch
 
 from risp_torch import Scene, load_scene
 from risp_torch.atomic import write_text
-from risp_torch.commands.options import positive_int, whole_number
+from risp_torch.commands.options import number
 from risp_torch.control import (
     Aim,
     ControlTask,
@@ -39,6 +39,7 @@ from risp_torch.control.windows import Windows, last_state
 from risp_torch.network import RispNetwork, load_network
 from risp_torch.report import comparison_video, format_table, plot_curves, write_strip
 from risp_torch.task import resize_pictures
+from ti_sim.base.rules import Count, Seed
 
 from .exit_status import exit_status
 
@@ -89,11 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Learn and compare: 0 where looking holds the other rods better, 1 if not, 2 for wrong input, 3 for a divergence."""
     parser = argparse.ArgumentParser(prog="python -m scenes.rod_feedback", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--network", required=True, metavar="FILE", help="network.safetensors of 'risp train rod'")
-    parser.add_argument("--iterations", type=positive_int, default=40, help="gradient steps (default 40)")
-    parser.add_argument("--every", type=positive_int, default=1, help="frames from one look to the next (default 1)")
-    parser.add_argument("--seed", type=whole_number, default=0, help="of the policy (default 0)")
+    parser.add_argument("--iterations", type=number(Count), default=40, help="gradient steps (default 40)")
+    parser.add_argument("--every", type=number(Count), default=1, help="frames from one look to the next (default 1)")
+    parser.add_argument("--seed", type=number(Seed), default=0, help="of the policy (default 0)")
     parser.add_argument(
-        "--cells", type=positive_int, nargs=3, default=(20, 4, 4), help="hexahedra along the sides (default 20 4 4)"
+        "--cells", type=number(Count), nargs=3, default=(20, 4, 4), help="hexahedra along the sides (default 20 4 4)"
     )
     parser.add_argument("--plan", choices=("auto", "world", "element"), default="auto", help="of the solver (default auto)")
     parser.add_argument("--out", type=Path, default=Path("runs/rod_feedback"), help="folder (default runs/rod_feedback)")

@@ -27,10 +27,12 @@ from risp_torch import (
     UserError,
     load_scene,
 )
+from risp_torch.commands.options import number
 from risp_torch.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
 from risp_torch.scene import EnvironmentLight, PointLight
 from risp_torch.suggest import unknown_name_error
 from risp_torch.video import srgb_to_linear
+from ti_sim.base.rules import Count
 
 SIZE = 192  # pixels of a picture's sides
 SAMPLES = 64  # light paths a pixel of the path-traced pictures
@@ -539,7 +541,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(SHEETS)} (default: all)")
     parser.add_argument("--out", default="docs/figures", help="folder (default docs/figures)")
-    parser.add_argument("--size", type=int, default=SIZE, help=f"side of each picture in pixels (default {SIZE})")
+    parser.add_argument("--size", type=number(Count), default=SIZE, help=f"side of each picture in pixels (default {SIZE})")
     options = parser.parse_args(arguments)
     try:
         write_sheets(options.out, options.names, size=options.size)

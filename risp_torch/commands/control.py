@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int, whole_number
+from risp_torch.commands.options import add_scene_arguments, make_scene, number
+from ti_sim.base.rules import Count, FromZero, Seed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,16 +17,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what is lowered: the difference to the goal's picture, the true distance to it, or nothing: random policies "
         "(default image)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number, default=0, help="of the policy's weights (default 0)")
-    parser.add_argument("--goal", type=int, metavar="N", help="number of the goal (default 0; with --target none)")
+    parser.add_argument("--seed", type=number(Seed), default=0, help="of the policy's weights (default 0)")
+    parser.add_argument("--goal", type=number(FromZero), metavar="N", help="number of the goal (default 0; with --target none)")
     parser.add_argument("--target", metavar="FILE", help="a picture, video or folder of PNG frames in place of the goal's own")
-    parser.add_argument("--iterations", type=positive_int, help="gradient steps, or random policies (default: the scene's)")
+    parser.add_argument("--iterations", type=number(Count), help="gradient steps, or random policies (default: the scene's)")
     parser.add_argument(
         "--feedback", choices=("none", "state", "risp"), default="none",
         help="what the policy sees: nothing, the state, or what a RISP network reads from the picture (default none)",
     )  # fmt: skip
     parser.add_argument("--network", metavar="FILE", help="of --feedback risp: network.safetensors of 'risp train'")
-    parser.add_argument("--every", type=positive_int, metavar="K", help="frames between two looks (default: the scene's)")
+    parser.add_argument("--every", type=number(Count), metavar="K", help="frames between two looks (default: the scene's)")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/control-SCENE-TIME)")
 
 

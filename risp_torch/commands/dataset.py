@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int, whole_number
+from risp_torch.commands.options import add_scene_arguments, make_scene, number
+from ti_sim.base.rules import Count, Seed
 
 DEFAULT_SIZE = 64
 
@@ -14,13 +15,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SCENE, --images, --configs, --out, --seed, --shard-images, --check."""
     add_scene_arguments(parser, optional=True)
     parser.set_defaults(size=DEFAULT_SIZE)
-    parser.add_argument("--images", type=positive_int, metavar="N", help="number of pictures")
+    parser.add_argument("--images", type=number(Count), metavar="N", help="number of pictures")
     parser.add_argument(
         "--configs", default="each", metavar="1|10|each",
         help="number of appearances that the pictures share in turn, or each for one of its own (default each)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number, default=0, help="of states and appearances (default 0)")
-    parser.add_argument("--shard-images", type=positive_int, default=128, metavar="N", help="pictures in a file (default 128)")
+    parser.add_argument("--seed", type=number(Seed), default=0, help="of states and appearances (default 0)")
+    parser.add_argument("--shard-images", type=number(Count), default=128, metavar="N", help="pictures in a file (default 128)")
     parser.add_argument("--out", metavar="DIR", help="folder of the dataset; an unfinished one there is gone on with")
     parser.add_argument("--check", metavar="DIR", help="only compare the files of this dataset with their checksums")
 

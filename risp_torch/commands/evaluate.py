@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int, whole_number
+from risp_torch.commands.options import add_scene_arguments, make_scene, number
+from ti_sim.base.rules import Count, Seed
 
 APPEARANCES = 4
 RENDERERS = ("soft", "mitsuba")
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--images", type=_pictures, default=800, metavar="N",
         help=f"pictures of each renderer, {APPEARANCES} appearances of N / {APPEARANCES} states each (default 800)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number, default=0, help="of states and appearances (default 0)")
+    parser.add_argument("--seed", type=number(Seed), default=0, help="of states and appearances (default 0)")
     parser.add_argument("--cache", metavar="DIR", help="folder that keeps test pictures for the next time")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/evaluate-SCENE-TIME)")
 
@@ -56,8 +57,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"\n{scene.name}, {renderer}: {len(test_set)} pictures, {APPEARANCES} unseen appearances")
         print(error_table(outcome.errors))
         print(output_table(outcome.errors))
-        for number, name in enumerate(networks):
-            sheet = f"sheet-{renderer}-{number}.png"
+        for index, name in enumerate(networks):
+            sheet = f"sheet-{renderer}-{index}.png"
             write_prediction_sheet(folder.path / sheet, test_set, outcome.predicted[name], task.head)
         results[renderer] = outcome.to_json()
     print('"random, normal": standard normal outputs, as in the paper; "random state": the outputs of another state')
@@ -87,7 +88,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 def _pictures(text: str) -> int:
     """A number of pictures that can be shared out evenly, for argparse."""
-    count = positive_int(text)
+    count = number(Count)(text)
     if count % APPEARANCES:
         raise argparse.ArgumentTypeError(f"{count} pictures are no multiple of {APPEARANCES} appearances: give 800, for example")
     return count

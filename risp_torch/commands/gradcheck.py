@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from risp_torch.commands.options import add_scene_arguments, make_scene
+from risp_torch.commands.options import add_scene_arguments, make_scene, number
+from risp_torch.inversion.uncertainty import Step
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,20 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="parameters to check, or single entries of them (body.velocity[0]); default: every unknown",
     )
     parser.add_argument(
-        "--step", type=_step, default=1e-8,
+        "--step", type=number(Step), default=1e-8,
         help="of the differences, in parts of the range: 1e-8 (default) checks the adjoint, 1e-3 what a search sees",
     )  # fmt: skip
-
-
-def _step(text: str) -> float:
-    """A step of differences in parts of a range, above 0 and at most 0.5, for argparse."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-    if not 0 < value <= 0.5:
-        raise argparse.ArgumentTypeError(f"{text} is out of range: give a part of the range, above 0 and at most 0.5")
-    return value
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,15 +6,9 @@ import argparse
 from typing import Any
 
 from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_loss
-from risp_torch.commands.options import (
-    add_bounds_argument,
-    add_scene_arguments,
-    bounds_of,
-    positive_int,
-    settings_of_films,
-    whole_number,
-)
+from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, number, settings_of_films
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, Positive, Seed, Share
 
 MOST_ROWS = 12  # numbers of one parameter that the table lists one by one
 MOST_SHOWN = 6  # numbers of a start that a row shows
@@ -41,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_bounds_argument(parser)
     parser.add_argument(
-        "--smooth", action="append", default=[], metavar="NAME=WEIGHT",
+        "--smooth", type=_weight, action="append", default=[], metavar="NAME=WEIGHT",
         help="of an unknown with a number for each element: penalty on the mean squared difference of neighbours; repeatable",
     )  # fmt: skip
     add_loss_arguments(parser)
@@ -56,33 +50,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "state newton up to 40 unknowns, gradient beyond, or where one of its options is given)",
     )  # fmt: skip
     parser.add_argument(
-        "--iterations", type=positive_int,
+        "--iterations", type=number(Count),
         help="rounds of --search newton (default 30), gradient steps (default 60), or wide ones (default 10)",
     )  # fmt: skip
     parser.add_argument("--optimizer", choices=("adam", "rmsprop", "lbfgs"), help="of --search gradient (default adam)")
-    parser.add_argument("--learning-rate", type=float, help="of --search gradient, in unit-scale variables (default 0.1)")
     parser.add_argument(
-        "--keep", nargs="+", action="extend", default=[], metavar="SHARE:STARTS",
+        "--learning-rate", type=number(Positive), help="of --search gradient, in unit-scale variables (default 0.1)"
+    )
+    parser.add_argument(
+        "--keep", type=_kept, nargs="+", action="extend", default=[], metavar="SHARE:STARTS",
         help="of --search gradient: after that share of the steps only so many starts, the best ones, go on (0.2:4 0.5:1)",
     )  # fmt: skip
     parser.add_argument(
-        "--cma", type=positive_int, metavar="GENERATIONS", help="search without gradients from every start first (CMA-ES)"
+        "--cma", type=number(Count), metavar="GENERATIONS", help="search without gradients from every start first (CMA-ES)"
     )
-    parser.add_argument("--cma-population", type=positive_int, metavar="N", help="of --cma (default 4 + 3 ln(unknowns))")
-    parser.add_argument("--refine", type=whole_number, default=15, help="Gauss-Newton rounds after the search (default 15)")
+    parser.add_argument("--cma-population", type=number(Count), metavar="N", help="of --cma (default 4 + 3 ln(unknowns))")
+    parser.add_argument("--refine", type=number(FromZero), default=15, help="Gauss-Newton rounds after the search (default 15)")
     parser.add_argument(
-        "--linearise-up-to", type=positive_int, metavar="N",
+        "--linearise-up-to", type=number(Count), metavar="N",
         help="most unknowns with Gauss-Newton steps and error bars (default 40, with --loss state 400)",
     )  # fmt: skip
     parser.add_argument(
-        "--first-frames", type=positive_int,
+        "--first-frames", type=number(Count),
         help="begin with this many frame intervals and let the horizon grow (default: a sixth of the film with --search newton, "
         "else the whole film)",
     )  # fmt: skip
     parser.add_argument(
         "--strict", action="store_true", help="exit status 1 where the search has not converged, or nothing fits the film"
     )
-    parser.add_argument("--seed", type=whole_number, default=0, help="of the starts (default 0)")
+    parser.add_argument("--seed", type=number(Seed), default=0, help="of the starts (default 0)")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/invert-SCENE-TIME)")
 
 
@@ -101,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     result = invert(
         scene, video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
         refine=options.refine, linearise_up_to=options.linearise_up_to, loss=loss,
-        sampling=options.sampling, bounds=bounds, smooth=dict(_weight(text) for text in options.smooth),
+        sampling=options.sampling, bounds=bounds, smooth=dict(options.smooth),
         psi=psi, out=options.out, settings=_search(options, scene, loss, bounds, psi), warm_start=_warm_start(options),
     )  # fmt: skip
     print_inversion(result)
@@ -155,7 +151,7 @@ def _search(options: argparse.Namespace, scene: Any, loss: Any, bounds: dict[str
     if search is not OptimiseSettings:
         return WIDE_SEARCH.shortened(options.iterations, options.first_frames)
     if options.keep:
-        given["keep"] = tuple(_kept(text) for text in options.keep)
+        given["keep"] = tuple(options.keep)
     if options.iterations:
         given["iterations"] = options.iterations
     return OptimiseSettings(first_frames=options.first_frames, **given)
@@ -170,23 +166,19 @@ def _psi(options: argparse.Namespace, scene: Any) -> Any:
 
 
 def _weight(text: str) -> tuple[str, float]:
-    """Name and weight of NAME=WEIGHT."""
-    name, equals, number = text.partition("=")
-    try:
-        if not equals or not name.strip():
-            raise ValueError
-        return name.strip(), float(number)
-    except ValueError:
-        raise UserError(f"--smooth {text!r} is not NAME=WEIGHT: write for example --smooth beam.mu=1e-4") from None
+    """Name and weight of NAME=WEIGHT, for argparse."""
+    name, equals, weight = text.partition("=")
+    if not equals or not name.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=WEIGHT: write for example beam.mu=1e-4")
+    return name.strip(), number(Positive)(weight)
 
 
 def _kept(text: str) -> tuple[float, int]:
-    """Share and number of SHARE:STARTS."""
-    share, _, count = text.partition(":")
-    try:
-        return float(share), int(count)
-    except ValueError:
-        raise UserError(f"--keep {text!r} is not SHARE:STARTS: write for example --keep 0.2:4 0.5:1") from None
+    """Share and number of SHARE:STARTS, for argparse."""
+    share, colon, count = text.partition(":")
+    if not colon:
+        raise argparse.ArgumentTypeError(f"{text!r} is not SHARE:STARTS: write for example 0.2:4 0.5:1")
+    return number(Share)(share), number(Count)(count)
 
 
 def _warm_start(options: argparse.Namespace) -> Any:
@@ -201,7 +193,7 @@ def _warm_start(options: argparse.Namespace) -> Any:
 
 
 def _starts(text: str) -> int | str:
-    return text if text == "scene" else positive_int(text)
+    return text if text == "scene" else number(Count)(text)
 
 
 def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_loss
-from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, positive_int
+from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, number
+from risp_torch.inversion.landscape import Points
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--param", required=True, metavar="NAME", help="parameter along the first axis")
     parser.add_argument("--param2", metavar="NAME", help="parameter along the second axis")
     add_bounds_argument(parser)
-    parser.add_argument("--points", type=positive_int, help="grid points along an axis (default 41, with two parameters 15)")
+    parser.add_argument("--points", type=number(Points), help="grid points along an axis (default 41, with two parameters 15)")
     parser.add_argument("--video", metavar="FILE", help="target film (default: the scene's own)")
     add_loss_arguments(parser)
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/landscape-SCENE-TIME)")

@@ -6,8 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from risp_torch.commands.options import positive_int, whole_number
+from risp_torch.commands.options import number
+from ti_render.photoreal.settings import NoiseSeed
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count
 
 if TYPE_CHECKING:
     from ti_render.photoreal import Appearance, MitsubaSettings
@@ -26,8 +28,8 @@ def add_mitsuba_arguments(parser: argparse.ArgumentParser) -> None:
         "--look", choices=("photoreal", "match"),
         help="drawn materials, lamps, sky and ground (default), or the scene's own lights and colours, all surfaces diffuse",
     )  # fmt: skip
-    group.add_argument("--seed", type=whole_number, metavar="N", help="of the drawn look and of the noise (default 0)")
-    group.add_argument("--spp", type=positive_int, metavar="N", help="light paths for each pixel (default 64)")
+    group.add_argument("--seed", type=number(NoiseSeed), metavar="N", help="of the drawn look and of the noise (default 0)")
+    group.add_argument("--spp", type=number(Count), metavar="N", help="light paths for each pixel (default 64)")
     group.add_argument(
         "--variant", choices=("auto", "scalar_rgb", "llvm_ad_rgb"), help="of Mitsuba; auto (default) takes the fastest that works"
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, get_args
 
 from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Positive
 
 
 def add_scene_arguments(
@@ -36,8 +38,8 @@ def add_scene_arguments(
         "--from", dest="found", metavar="RESULT.json",
         help="put the values that a run has found into the scene; --set goes before them",
     )  # fmt: skip
-    parser.add_argument("--size", type=positive_int, metavar="PIXELS", help="side of a square picture instead of the scene's")
-    parser.add_argument("--frames", type=positive_int, help="frame intervals instead of the scene's, as --set frames=N")
+    parser.add_argument("--size", type=number(Count), metavar="PIXELS", help="side of a square picture instead of the scene's")
+    parser.add_argument("--frames", type=number(Count), help="frame intervals instead of the scene's, as --set frames=N")
     group = parser.add_argument_group("cameras")
     group.add_argument(
         "--camera", metavar="NAME", nargs="+" if cameras == "several" else None,
@@ -54,9 +56,11 @@ def add_scene_arguments(
     group.add_argument(
         "--camera-up", choices=("z", "y", "-y"), help="of --camera-file: which axis of its world points up (default z)"
     )
-    group.add_argument("--camera-scale", type=float, metavar="M", help="of --camera-file: metres in one of its units (default 1)")
     group.add_argument(
-        "--camera-depth", metavar="NEAR:FAR",
+        "--camera-scale", type=number(Positive), metavar="M", help="of --camera-file: metres in one of its units (default 1)"
+    )
+    group.add_argument(
+        "--camera-depth", type=_depths, metavar="NEAR:FAR",
         help="of --camera-file: distances between which things are drawn [m] (default: those of the scene's first camera)",
     )  # fmt: skip
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where kernels run")
@@ -104,37 +108,26 @@ def _floats(value: Any) -> Any:
     return [_floats(part) for part in value] if isinstance(value, list | tuple) else float(value)
 
 
-def positive_int(text: str) -> int:
-    """A number of at least 1, for argparse."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is too small: give at least 1")
-    return value
+def number(kind: Any) -> Callable[[str], Any]:
+    """The reader, for argparse, of an option that takes a number.
 
+    Args:
+        kind: what it must be: an annotation with a rule, such as ``Count`` (``ti_sim.base.rules``).
+    """
+    rule = get_args(kind)[1]
 
-def whole_number(text: str) -> int:
-    """A number from 0 to 2^32 - 1, such as a seed, for argparse."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if not 0 <= value < 2**32:
-        raise argparse.ArgumentTypeError(f"{value} is out of range: give 0 to {2**32 - 1}")
-    return value
+    def read(text: str) -> Any:
+        try:
+            given: Any = int(text) if rule.whole else float(text)
+        except ValueError:
+            given = text
+        try:
+            rule.check("it", given)
+        except UserError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return given
 
-
-def quality(text: str) -> float:
-    """A constant rate factor of H.264, 0 to 51, for argparse."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-    if not 0 <= value <= 51:
-        raise argparse.ArgumentTypeError(f"{text} is out of range: give 0 (best) to 51")
-    return value
+    return read
 
 
 def make_scene(options: argparse.Namespace) -> Any:
@@ -195,8 +188,7 @@ def _frames(options: argparse.Namespace, settings: dict[str, Any]) -> int | None
     frames = settings.pop("frames")
     if options.frames is not None:
         raise UserError(f"--frames {options.frames} and --set frames={frames} mean the same: leave one out")
-    if not isinstance(frames, int) or isinstance(frames, bool) or frames < 1:
-        raise UserError(f"--set frames={frames}: give a whole number of at least 1")
+    get_args(Count)[1].check("--set frames", frames)
     return frames
 
 
@@ -233,20 +225,17 @@ def _use_camera_file(scene: Any, options: argparse.Namespace) -> None:
     from ti_render.camera_files import read_cameras, z_up_from
 
     scale = 1.0 if options.camera_scale is None else options.camera_scale
-    near, far = _depths(scene, options.camera_depth)
+    near, far = options.camera_depth or ((scene.camera.near, scene.camera.far) if scene.camera is not None else (0.1, 10.0))
     records = read_cameras(options.camera_file, world_from_file=z_up_from(options.camera_up or "z", scale=scale))
     scene.use_cameras([Camera.from_record(record, near=near, far=far) for record in records])
 
 
-def _depths(scene: Any, text: str | None) -> tuple[float, float]:
-    """Near and far of the cameras of a file."""
-    if text is None:
-        return (scene.camera.near, scene.camera.far) if scene.camera is not None else (0.1, 10.0)
-    near, _, far = text.partition(":")
-    try:
-        return float(near), float(far)
-    except ValueError:
-        raise UserError(f"--camera-depth {text!r} is not NEAR:FAR: write for example --camera-depth 0.1:5") from None
+def _depths(text: str) -> tuple[float, float]:
+    """Near and far of NEAR:FAR, for argparse."""
+    near, colon, far = text.partition(":")
+    if not colon:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NEAR:FAR: write for example 0.1:5")
+    return number(Positive)(near), number(Positive)(far)
 
 
 def _setting(text: str) -> tuple[str, Any]:

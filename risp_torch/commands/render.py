@@ -6,7 +6,8 @@ import argparse
 import re
 from typing import Any
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int, whole_number
+from risp_torch.commands.options import add_scene_arguments, make_scene, number
+from ti_sim.base.rules import Count, FromZero, Seed
 
 QUANTITIES = ("color", "depth", "normal", "alpha")
 _PICTURE_BYTES = 3 * 16  # of a pixel: colour and alpha as they are rendered, on the CPU, and as they are shown
@@ -16,12 +17,12 @@ _COPIES = 4  # of an appearance's numbers: as drawn, as values, as the renderer'
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SCENE, --frame, --psi, --seed, --quantity, --out."""
     add_scene_arguments(parser, cameras="one or all")
-    parser.add_argument("--frame", type=_whole_number, default=0, metavar="K", help="frame to render (default 0, the start)")
+    parser.add_argument("--frame", type=number(FromZero), default=0, metavar="K", help="frame to render (default 0, the start)")
     parser.add_argument(
         "--psi", type=_appearances, default=0, metavar="default|random:N",
         help="the scene's own appearance (default), or N drawn at random: lights, colours, materials",
     )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number, default=0, help="of the random appearances (default 0)")
+    parser.add_argument("--seed", type=number(Seed), default=0, help="of the random appearances (default 0)")
     parser.add_argument("--quantity", choices=QUANTITIES, default="color", help="what the picture shows (default color)")
     parser.add_argument("--out", metavar="FILE", help="PNG file to write (default: runs/render-SCENE-TIME.png)")
 
@@ -164,17 +165,6 @@ def _record(scene: Any, options: argparse.Namespace, parameters: Any, psi: Any) 
     return json.dumps(record, indent=1) + "\n"
 
 
-def _whole_number(text: str) -> int:
-    """A number that is not negative, for argparse."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{value} is negative: give 0 or more")
-    return value
-
-
 def _appearances(text: str) -> int:
     """"default" as 0, "random:N" as N, for argparse."""
     if text == "default":
@@ -182,4 +172,4 @@ def _appearances(text: str) -> int:
     kind, colon, count = text.partition(":")
     if kind != "random" or not colon:
         raise argparse.ArgumentTypeError(f"{text!r} is neither default nor random:N (for example random:8)")
-    return positive_int(count)
+    return number(Count)(count)

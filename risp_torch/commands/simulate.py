@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from risp_torch.commands.mitsuba_options import add_mitsuba_arguments, check_mitsuba_options, chosen_look, mitsuba_settings
-from risp_torch.commands.options import add_scene_arguments, make_scene, quality
+from risp_torch.commands.options import add_scene_arguments, make_scene, number
+from risp_torch.video import Quality
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SCENE, --out, --crf, --renderer and the options of Mitsuba."""
     add_scene_arguments(parser)
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/simulate-SCENE-TIME)")
-    parser.add_argument("--crf", type=quality, default=18, help="quality of the H.264 video, 0 best (default 18)")
+    parser.add_argument("--crf", type=number(Quality), default=18, help="quality of the H.264 video, 0 best (default 18)")
     add_mitsuba_arguments(parser)
 
 

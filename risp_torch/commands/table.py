@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from risp_torch.commands.options import whole_number
+from risp_torch.commands.options import number
 from risp_torch.tables.plan import ABLATIONS, METHODS, SCENES, TABLES
 from risp_torch.tables.presets import PRESETS
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, Seed
 
 if TYPE_CHECKING:
     from risp_torch.tables.plan import TablePlan
@@ -25,18 +26,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset", default="quick", metavar="NAME", help=f"sizes of everything: {', '.join(PRESETS)} (default quick)"
     )
-    parser.add_argument("--repeats", type=int, default=4, metavar="N", help="films and first guesses of a cell (default 4)")
+    parser.add_argument(
+        "--repeats", type=number(Count), default=4, metavar="N", help="films and first guesses of a cell (default 4)"
+    )
     parser.add_argument("--scenes", nargs="+", default=list(SCENES), metavar="SCENE", help="default all that the tables have")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="METHOD", help="default all that the tables have")
     parser.add_argument(
-        "--processes", type=int, metavar="N",
+        "--processes", type=number(Count), metavar="N",
         help="that work side by side (default: one for each core; on CUDA, and of each rank under torchrun, 1)",
     )  # fmt: skip
     parser.add_argument(
-        "--paper-search", type=int, metavar="N",
+        "--paper-search", type=number(FromZero), metavar="N",
         help="repeats of the full method that are done with the paper's own optimiser, too (quick and paper: 4)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number, default=0, help="of all that is drawn (default 0)")
+    parser.add_argument("--seed", type=number(Seed), default=0, help="of all that is drawn (default 0)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where everything but Mitsuba runs")
     parser.add_argument("--out", default="runs/tables", metavar="DIR", help="folder of all units of work (default runs/tables)")
     parser.add_argument("--results", metavar="DIR", help="a second folder for the pages and their pictures, such as docs/results")

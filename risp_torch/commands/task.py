@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from risp_torch.commands.options import positive_int, whole_number
+from risp_torch.commands.options import number
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, Seed
 
 if TYPE_CHECKING:
     from risp_torch.trials import TrialSettings
@@ -24,27 +25,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--method", required=True, help="average, random, pixel, perceptual, no-grad, full, or state (the oracle)"
     )
     parser.add_argument("--network", metavar="FILE", help="of no-grad and full: network.safetensors of 'risp train'")
-    parser.add_argument("--repeat", type=whole_number, default=0, metavar="N", help="number of look and first guess (default 0)")
-    parser.add_argument("--seed", type=whole_number, default=0, help="of all that is drawn (default 0)")
-    parser.add_argument("--size", type=positive_int, default=64, metavar="PIXELS", help="side of the pictures (default 64)")
+    parser.add_argument(
+        "--repeat", type=number(FromZero), default=0, metavar="N", help="number of look and first guess (default 0)"
+    )
+    parser.add_argument("--seed", type=number(Seed), default=0, help="of all that is drawn (default 0)")
+    parser.add_argument("--size", type=number(Count), default=64, metavar="PIXELS", help="side of the pictures (default 64)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where everything but Mitsuba runs")
     target = parser.add_argument_group("target")
     target.add_argument(
         "--renderer", choices=("mitsuba", "rasteriser"), default="mitsuba",
         help="of the target: path traced (default, extra 'photoreal'), or a drawn appearance of the training's renderer",
     )  # fmt: skip
-    target.add_argument("--samples", type=positive_int, default=64, help="light paths for each pixel (default 64)")
+    target.add_argument("--samples", type=number(Count), default=64, help="light paths for each pixel (default 64)")
     target.add_argument("--target", metavar="DIR", help="folder of the film, used again where it is there (default: in --out)")
     target.add_argument(
-        "--images", type=positive_int, metavar="N", help="of the task state: how many, a multiple of 4 (default 800)"
+        "--images", type=number(Count), metavar="N", help="of the task state: how many, a multiple of 4 (default 800)"
     )
     how = parser.add_argument_group("search")
     how.add_argument("--search", choices=("usual", "paper"), help="the scene's own search (default), or RMSProp as in the paper")
-    how.add_argument("--starts", type=positive_int, help="first guesses (default: the task's)")
-    how.add_argument("--iterations", type=positive_int, help="gradient steps (default: the scene's)")
-    how.add_argument("--refine", type=int, help="Gauss-Newton rounds (default: the scene's)")
+    how.add_argument("--starts", type=number(Count), help="first guesses (default: the task's)")
+    how.add_argument("--iterations", type=number(Count), help="gradient steps (default: the scene's)")
+    how.add_argument("--refine", type=number(FromZero), help="Gauss-Newton rounds (default: the scene's)")
     how.add_argument("--warm", choices=("none", "cma"), help="cma begins with a search without gradients (extra 'search')")
-    how.add_argument("--horizon", type=positive_int, metavar="FRAMES", help="begin with so many frames and let them grow")
+    how.add_argument("--horizon", type=number(Count), metavar="FRAMES", help="begin with so many frames and let them grow")
     parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it goes on (default: runs/TASK-SCENE-TIME)")
 
 

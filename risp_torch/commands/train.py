@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, positive_int, whole_number
+from risp_torch.commands.options import add_scene_arguments, make_scene, number
+from ti_sim.base.rules import Count, NotNegative, Positive, Seed, Share
 
 DEFAULT_SIZE = 64
 
@@ -16,33 +17,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = parser.add_argument_group("pictures")
     data.add_argument("--data", metavar="DIR", help="dataset that 'risp dataset' has written")
     data.add_argument("--verify", action="store_true", help="compare every file of the dataset with its checksum first")
-    data.add_argument("--images", type=positive_int, metavar="N", help="without --data: render this many as they are needed")
+    data.add_argument("--images", type=number(Count), metavar="N", help="without --data: render this many as they are needed")
     data.add_argument("--configs", metavar="1|10|each", help="without --data: appearances of the pictures (default each)")
-    data.add_argument("--data-seed", type=whole_number, metavar="N", help="without --data: of states and appearances (default 0)")
+    data.add_argument("--data-seed", type=number(Seed), metavar="N", help="without --data: of states and appearances (default 0)")
     how = parser.add_argument_group("training")
     how.add_argument("--preset", choices=("quick", "paper"), default="quick", help="quick (default), or RISP's own settings")
     gamma = how.add_mutually_exclusive_group()
-    gamma.add_argument("--gamma", type=float, help="weight of the gradient loss (default: the preset's; paper: the scene's)")
+    gamma.add_argument(
+        "--gamma", type=number(NotNegative), help="weight of the gradient loss (default: the preset's; paper: the scene's)"
+    )
     gamma.add_argument("--no-grad", action="store_true", help="leave dI/dpsi out, loss and moves: domain randomisation alone")
     how.add_argument(
         "--regulariser", choices=("error", "outputs"), help="gradient of the error (Eq. 12, default) or of all outputs (Eq. 10)"
     )
     how.add_argument("--norm", choices=("norm", "squared"), help="of the gradient (default norm)")
-    how.add_argument("--interval", type=positive_int, metavar="N", help="steps from one with the gradient loss to the next")
+    how.add_argument("--interval", type=number(Count), metavar="N", help="steps from one with the gradient loss to the next")
     how.add_argument(
-        "--moves", type=float, metavar="SHARE", help="of the way to other appearances that pictures are moved along dI/dpsi"
+        "--moves", type=number(Share), metavar="SHARE",
+        help="of the way to other appearances that pictures are moved along dI/dpsi"
     )
-    how.add_argument("--epochs", type=positive_int)
-    how.add_argument("--batch", type=positive_int, dest="batch_size", help="pictures of a step")
-    how.add_argument("--learning-rate", type=float, help="of Adam at the start")
-    how.add_argument("--width", type=positive_int, help="channels of the network's first stage; ResNet-18 has 64")
+    how.add_argument("--epochs", type=number(Count))
+    how.add_argument("--batch", type=number(Count), dest="batch_size", help="pictures of a step")
+    how.add_argument("--learning-rate", type=number(Positive), help="of Adam at the start")
+    how.add_argument("--width", type=number(Count), help="channels of the network's first stage; ResNet-18 has 64")
     how.add_argument("--head", choices=("spatial", "average"), help="of the network (default spatial; the paper's: average)")
     how.add_argument(
         "--plain-surroundings", action="store_true", help="leave backgrounds and grounds as they were rendered, without patterns"
     )
     how.add_argument("--plain-exposures", action="store_true", help="leave exposures, tones and light as they were rendered")
     how.add_argument("--network-precision", choices=("f32", "bf16"), help="of the network's arithmetic (default f32)")
-    how.add_argument("--seed", type=whole_number, help="of first weights and order of pictures (default 0)")
+    how.add_argument("--seed", type=number(Seed), help="of first weights and order of pictures (default 0)")
     parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it goes on (default: runs/train-SCENE-TIME)")
 
 

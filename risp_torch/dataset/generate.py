@@ -24,6 +24,7 @@ from risp_torch.memory import check_memory, readable_bytes
 from risp_torch.run_folder import RunFolder
 from risp_torch.state_heads import warn_of_states_beyond
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, checked
 
 if TYPE_CHECKING:
     from risp_torch.scene import Scene
@@ -54,6 +55,7 @@ class Generated:
     complete: bool
 
 
+@checked
 def generate(
     scene: Scene,
     task: RispTask,
@@ -61,8 +63,8 @@ def generate(
     folder: Path | str,
     *,
     name: str = "",
-    rank: int = 0,
-    ranks: int = 1,
+    rank: FromZero = 0,
+    ranks: Count = 1,
     progress: bool = False,
 ) -> Generated:
     """Render a dataset into a folder, or what is missing of it.

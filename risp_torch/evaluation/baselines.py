@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from risp_torch.evaluation.test_set import drawn_states
+from ti_sim.base.rules import Seed, checked
 
 if TYPE_CHECKING:
     from risp_torch.evaluation.test_set import TestSet
@@ -18,7 +19,8 @@ SAMPLES = 2000  # states for the mean of the training distribution
 _STREAM = 78  # of the random numbers, another one than the test set's
 
 
-def baselines(scene: Scene, task: RispTask, test_set: TestSet, *, seed: int = 0) -> dict[str, torch.Tensor]:
+@checked
+def baselines(scene: Scene, task: RispTask, test_set: TestSet, *, seed: Seed = 0) -> dict[str, torch.Tensor]:
     """Predictions [n, S] of RISP's two weak baselines; of the second in two readings, as the paper leaves it open.
 
     Args:

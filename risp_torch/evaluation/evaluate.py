@@ -10,6 +10,7 @@ import torch
 
 from risp_torch.evaluation.baselines import baselines
 from risp_torch.evaluation.errors import StateErrors, state_errors
+from ti_sim.base.rules import Seed, checked
 
 if TYPE_CHECKING:
     from risp_torch.evaluation.test_set import TestSet
@@ -43,7 +44,8 @@ class Evaluation:
         return {name: errors.to_json() for name, errors in self.errors.items()}
 
 
-def evaluate(scene: Scene, task: RispTask, readers: Mapping[str, Reader], test_set: TestSet, *, seed: int = 0) -> Evaluation:
+@checked
+def evaluate(scene: Scene, task: RispTask, readers: Mapping[str, Reader], test_set: TestSet, *, seed: Seed = 0) -> Evaluation:
     """Read a test set with baselines and networks.
 
     Args:

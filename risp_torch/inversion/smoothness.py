@@ -32,7 +32,7 @@ class Smoothness:
 
     pairs: np.ndarray
     weights: np.ndarray
-    given: Weights
+    given: Mapping[str, float]
 
     @staticmethod
     def of(scene: Scene, params: Mapping[str, Param], smooth: Weights | None) -> Smoothness:

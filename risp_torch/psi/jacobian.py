@@ -13,6 +13,7 @@ from risp_torch.bridge.once import once
 from risp_torch.psi.parameters import RenderingParameters
 from risp_torch.scene.numbers import constant, shared_rows
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, checked
 
 _NONE = "trying to differentiate pictures of image_jacobian: they have no derivatives of their own, take Scene.render for that"
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from risp_torch.scene.stage import Quantity
 
 
+@checked
 def image_jacobian(
     scene: Scene,
     states: States | torch.Tensor,
@@ -32,7 +34,7 @@ def image_jacobian(
     camera: str | None = None,
     quantity: Quantity = "color",
     alpha: bool = False,
-    memory_limit: int | None = None,
+    memory_limit: Count | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Render, and differentiate the pictures by psi: I and dI/dpsi.
 

@@ -98,6 +98,7 @@ PRESETS = {
 }  # fmt: skip
 
 
+@checked
 def table_preset(name: str, *, seed: Seed = 0) -> TablePreset:
     """A preset with a seed.
 

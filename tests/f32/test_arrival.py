@@ -84,7 +84,7 @@ def test_strict_and_the_result_say_so(command_line: Callable[..., tuple[int, str
     record = json.loads((tmp_path / "whole" / "result.json").read_text())
     assert status == 0 and record["converged"] is True and record["fits"] is True and record["doubts"] == [], out + error
     for wrong, words in (
-        (["--refine", -1], "-1 is out of range"),
+        (["--refine", -1], "--refine: it is -1"),
         (["--first-frames", 99], "first_frames is 99, and the film has 4 frame intervals"),
         (["--search", "newton", "--optimizer", "adam"], "--optimizer belongs to --search gradient"),
     ):

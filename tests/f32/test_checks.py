@@ -68,7 +68,7 @@ def test_values_of_parameters_are_checked() -> None:
     for value, message in ((-700.0, "above zero"), (float("nan"), "not finite")):
         with pytest.raises(UserError, match=message):
             scene.rollout({"block.density": torch.tensor(value)})
-    with pytest.raises(UserError, match="frames=0"):
+    with pytest.raises(UserError, match="frames is 0: give a whole number of at least 1"):
         scene.rollout(frames=0)
 
 

@@ -310,12 +310,6 @@ def test_an_error_in_a_process_of_its_own(folder: Path) -> None:
 
 SIMULATE = ["simulate", "small.py", "--out", "new"]
 LANDSCAPE = ["landscape", "small.py", "--param", "block.density", "--out", "new"]
-WITH_SEEDS = [
-    ["simulate", "cube", "--renderer", "mitsuba", "--seed", -1], ["render", "cube", "--seed", -1],
-    ["invert", "cube", "--seed", -1], ["control", "gear", "--seed", -1], ["dataset", "cube", "--seed", -1],
-    ["train", "cube", "--seed", -1], ["evaluate", "cube", "--seed", -1], ["task", "cube", "state", "--seed", -1],
-    ["table", "1", "--seed", -1],
-]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -330,9 +324,9 @@ WITH_SEEDS = [
         ([*SIMULATE, "--nonsense"], "unknown option '--nonsense' (risp simulate --help lists the options)"),
         ([*SIMULATE, "second.py"], "unexpected argument 'second.py'"),
         ([*SIMULATE, "--set", "block.mass=3"], "'block.mass': did you mean 'block.density'"),
-        ([*SIMULATE, "--frames", 0], "--frames: 0 is too small"),
-        ([*SIMULATE, "--frames", "few"], "--frames: 'few' is not a whole number"),
-        ([*SIMULATE, "--size", -4], "--size: -4 is too small"),
+        ([*SIMULATE, "--frames", 0], "--frames: it is 0: give a whole number of at least 1"),
+        ([*SIMULATE, "--frames", "few"], "--frames: it is 'few': give a whole number"),
+        ([*SIMULATE, "--size", -4], "--size: it is -4: give a whole number"),
         ([*SIMULATE, "--device", "tpu"], "'tpu'"),
         ([*SIMULATE, "--device", "cuda"], "already runs on cpu"),
         ([*SIMULATE, "--precision", "f64"], "already runs on cpu in f32"),
@@ -354,7 +348,7 @@ WITH_SEEDS = [
         ([*SIMULATE, "--camera-up", "y"], "--camera-up belongs to --camera-file FILE"),
         ([*SIMULATE, "--set", "block.position=nan"], "block.position is 'nan': give finite numbers of shape (3,)"),
         ([*SIMULATE, "--set", "density=0"], "make_scene(density=0) of small.py: Param: value is 0"),
-        ([*SIMULATE, "--set", "frames=0"], "frames=0"),
+        ([*SIMULATE, "--set", "frames=0"], "--set frames is 0: give a whole number of at least 1"),
         ([*SIMULATE, "--set", "size=large"], "make_scene(size='large') of small.py: "),
         ([*SIMULATE, "--set", "mesh=none.stl"], "none.stl does not exist"),
         (["simulate", "cube", "--set", "die.density=0", "--out", "new"], "die.density is 0 kg/m3: give a number above zero"),
@@ -362,20 +356,17 @@ WITH_SEEDS = [
         (["simulatte", "cube"], "'simulatte'"),
         (["simulate"], "SCENE"),
         (["gradcheck", "small.py", "--precision", "f32"], "f64"),
-        *((["gradcheck", "small.py", "--step", step], f"{step} is out of range: give a part") for step in ("1e9", "0", "nan")),
         (["control", "cube"], "has no make_control: define make_control(scene) that returns a ControlTask (scenes that"),
         (["control", "cube"], "with one: cloth_control, gear, jellyfish, walker)"),
         (["task", "toss", "identify", "--method", "state"], "with one: cube, hand, quadrotor, rod)"),
         (["train", "small.py", "--images", 4], "has no make_task"),
-        *((command, "--seed: -1 is out of range") for command in WITH_SEEDS),
-        (["train", "cube", "--data-seed", -1], "--data-seed: -1 is out of range"),
         (["landscape", "small.py", "--param", "block.densty", "--out", "new"], "'block.densty': did you mean 'block.density'"),
         (["landscape", "small.py", "--param", "block.position", "--out", "new"], "block.position has no bounds"),
         (["landscape", "small.py", "--param", "block.velocity", "--out", "new"], "3 numbers were named"),
         ([*LANDSCAPE, "--sampling", "some"], "sampling 'some' is unknown"),
         ([*LANDSCAPE, "--video", "run/states.npz"], "no pictures: states are compared with --loss state --states run/states.npz"),
         (["invert", "small.py", "--unknown", "block.density", "--loss", "state", "--states", "a.mp4"], "give it with --video"),
-        (["landscape", "small.py", "--param", "block.density", "--points", 1, "--out", "new"], "points is 1"),
+        (["landscape", "small.py", "--param", "block.density", "--points", 1, "--out", "new"], "--points: it is 1"),
         (["landscape", "small.py", "--param", "block.density", "--param2", "block.density", "--out", "new"], "two different"),
     ],
 )  # fmt: skip
@@ -466,7 +457,7 @@ INVERT = ["invert", "small.py", "--iterations", 1, "--out", "new"]
         (["--unknown", "block.density", "--size", 24], "16x16 pixels, and 24x24 are needed"),
         (["--unknown", "block.density", "--frames", 7], "has 5 frames, and the scene needs 8"),
         (["--unknown", "block.density", "--learning-rate", -1], "learning_rate is -1"),
-        (["--unknown", "block.density", "--starts", 0], "--starts: 0 is too small"),
+        (["--unknown", "block.density", "--starts", 0], "--starts: it is 0: give a whole number"),
         (["--unknown", "block.density", "--optimizer", "sgd"], "'sgd'"),
         ([], "--unknown"),
     ],
@@ -559,7 +550,7 @@ def test_an_inversion_of_which_every_start_diverges(risp: Risp, folder: Path, vi
 
 def test_simulate_checks_before_it_works(risp: Risp, folder: Path) -> None:
     """A picture that H.264 cannot hold and a quality out of range are refused before anything is written."""
-    for arguments, hint in ((["--size", 17], "even sides"), (["--crf", 99], "out of range")):
+    for arguments, hint in ((["--size", 17], "even sides"), (["--crf", 99], "give a finite number from 0 to 51")):
         status, _, err = risp("simulate", "small.py", *arguments, "--out", "run")
         assert status == 2 and hint in err
         assert not (folder / "run").exists()

@@ -142,17 +142,9 @@ def test_foreign_and_damaged_caches_are_refused(cube, tmp_path):
         evaluation.make_test_set(scene, task, settings(states=1), cache=tmp_path, progress=False)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "sentence"),
-    [
-        ({"renderer": "pbrt"}, "renderer 'pbrt' is unknown: choose one of soft, mitsuba"),
-        ({"states": 0}, "a test set of 0 states"),
-        ({"seed": -1}, "seed of the test set is -1"),
-    ],
-)
-def test_wrong_settings_are_refused(wrong, sentence):
-    with pytest.raises(UserError, match=sentence):
-        settings(**wrong)
+def test_wrong_settings_are_refused():
+    with pytest.raises(UserError, match="renderer 'pbrt' is unknown: choose one of soft, mitsuba"):
+        settings(renderer="pbrt")
 
 
 def test_mitsuba_shows_the_same_states_in_drawn_looks(small, cube):

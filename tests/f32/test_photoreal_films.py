@@ -150,7 +150,7 @@ def test_options_that_do_not_fit_are_refused(risp: Risp, tmp_path: Path, argumen
 
 
 @pytest.mark.parametrize(
-    ("arguments", "culprit"), [(["--seed", -1], "-1 is out of range"), (["--spp", 0], "0 is too small"), (["--seed", "x"], "'x'")]
+    ("arguments", "culprit"), [(["--seed", -1], "--seed: it is -1"), (["--spp", 0], "--spp: it is 0"), (["--seed", "x"], "'x'")]
 )
 def test_numbers_out_of_range_are_refused(
     risp: Risp, capsys: pytest.CaptureFixture[str], arguments: list[object], culprit: str

@@ -324,8 +324,8 @@ def test_numbers_have_three_digits() -> None:
         (("2", "--methods", "ful"), "unknown method 'ful': did you mean 'full'"),
         (("3", "--scenes", "cube"), "table 3 has no cube: choose among quadrotor, hand, rod"),
         (("1", "--methods", "pixel"), "table 1 has no pixel: choose among average, random, no-grad, full"),
-        (("2", "--repeats", "0"), "0 repeats were asked for: give at least 1"),
-        (("2", "--processes", "0"), "0 processes were asked for: give at least 1"),
+        (("2", "--repeats", "0"), "--repeats: it is 0: give a whole number of at least 1"),
+        (("2", "--processes", "0"), "--processes: it is 0: give a whole number of at least 1"),
     ],
 )
 def test_bad_input_is_one_sentence(command_line: Callable, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

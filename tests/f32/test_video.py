@@ -148,8 +148,7 @@ def test_failed_write_leaves_the_old_video(tmp_path, monkeypatch):
         (np.zeros((0, 4, 4, 3)), {}, r"shape \(0, 4, 4, 3\)"),
         (np.zeros((2, 4, 4, 3), dtype=np.uint8), {}, "are uint8: linear colour as floats"),
         (np.array([0.0, np.nan]).repeat(48).reshape(2, 4, 4, 3), {}, "frame 1 for .* not finite"),
-        (moving_ball(2), {"fps": 0}, "frame rate 0 .* give a positive number"),
-        (moving_ball(2), {"fps": float("inf")}, "frame rate inf"),
+        (moving_ball(2), {"fps": 0}, "fps is 0: give a finite number above zero"),
     ],
 )
 def test_frames_that_cannot_be_written(tmp_path, frames, options, message):

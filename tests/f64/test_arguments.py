@@ -16,6 +16,7 @@ import risp_torch.scene
 import ti_sim.meshes
 import ti_sim.shapes
 from risp_torch.scene import Scene
+from tests.reference.malformed import check_refused
 from ti_render import RasterSettings, ShadowSettings
 from ti_sim import Checkpoint, Param, UserError
 from ti_sim.base.rules import Argument, Rule, arguments_of, checked
@@ -55,59 +56,12 @@ NUMBERS = {
 }  # fmt: skip
 
 
-def malformed(found: Argument) -> Iterator[Any]:
-    """Values that no number may be, beside those that this one may not."""
-    rule = found.rule
-    yield from (True, np.bool_(False), {}, object(), 1j, [True], [[1.0], [1.0, 2.0]], torch.tensor(True), math.nan)
-    yield from (np.array(["a"]), np.array([math.nan]), [None])
-    if not found.optional:
-        yield None
-    if str not in found.classes:
-        yield from ("3", "large", "")
-    if not rule.infinite:
-        yield from (math.inf, -math.inf, 10**400)
-    if rule.whole:
-        yield from (2.5, 2.0)
-    if rule.shape is not None:
-        yield np.ones((1, *rule.shape)).astype(int)
-    if rule.shape == ():
-        yield [1.0]
-    if not rule.param and Param not in found.classes:
-        yield Param(1.0)
-    for bound, outside in ((rule.least, -1), (rule.above, 0), (rule.most, 1), (rule.below, 0)):
-        if bound is not None:
-            yield bound + outside
-
-
-def call(target: Callable[..., Any], argument: str, value: Any) -> None:
-    """Call with one argument; what else is needed is an example that the check lets through."""
-    needs, given = checks(target), {argument: value}
-    for name, parameter in inspect.signature(target).parameters.items():
-        if parameter.default is parameter.empty and name not in given and name != "self":
-            need = needs.get(name)
-            kind = None if need is None or not need.classes else need.classes[0]
-            rule = None if need is None else need.rule
-            given[name] = rule.example if rule else "thing" if kind is str else _instance(kind) if kind else None
-    if "self" in inspect.signature(target).parameters:
-        target(object.__new__(Scene), **given)
-    else:
-        target(**given)
-
-
-def _instance(kind: type) -> Any:
-    """An instance that nothing has been put into."""
-    return ti_sim.shapes.Box(1, 1, 1) if kind is ti_sim.shapes.Shape else object.__new__(kind)
-
-
 @pytest.mark.parametrize("name", [name for name, numbers in NUMBERS.items() if numbers])
 def test_malformed_numbers_are_refused_by_name(name: str) -> None:
-    for argument, found in NUMBERS[name].items():
-        for value in malformed(found):
-            with pytest.raises(UserError) as error:
-                call(AUTHORING[name], argument, value)
-            message = str(error.value)
-            assert re.match(rf"(\w+: |\w+\.){argument} (is|has shape) .*: give ", message), f"{value!r}: {message}"
-            assert "\n" not in message and len(message) < 200
+    target = AUTHORING[name]
+    instance = object.__new__(Scene) if "self" in inspect.signature(target).parameters else None
+    for argument in NUMBERS[name]:
+        check_refused(target, checks(target), argument, instance)
 
 
 def test_the_search_for_numbers_finds_them() -> None:

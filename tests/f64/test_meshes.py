@@ -279,8 +279,6 @@ def test_files_and_missing_packages(tmp_path, monkeypatch):
     mesh = box_tets(SIZE, (1, 1, 1))
     with pytest.raises(UserError, match="scale is -1: give a finite number above zero"):
         read_solid_mesh(tmp_path / "a.vtu", scale=-1)
-    with pytest.raises(UserError, match="scale is 'mm': give the metres"):
-        read_sheet_mesh(tmp_path / "a.obj", scale="mm")
     for path in (tmp_path / "box.xyz", tmp_path / "nowhere" / "box.vtu", tmp_path / "nowhere" / "box.tet"):
         with pytest.raises(UserError, match="cannot be written"):
             write_solid_mesh(mesh, path)

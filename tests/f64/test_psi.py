@@ -288,8 +288,6 @@ def test_one_pass_for_all_columns(scene: Scene, poses: torch.Tensor, monkeypatch
         ({"box.color": Range(0.9, 0.2)}, "box.color ranges from 0.9 to 0.2: the low end must be below the high end"),
         ({"box.color": Range(0.5, 0.5)}, "box.color ranges from 0.5 to 0.5: the low end"),
         ({"box.color": Range((0.1, 0.2), 0.9)}, r"box.color ranges from \(0.1, 0.2\) to 0.9: .*shape \(3,\)"),
-        ({"box.color": Range("dark", 0.9)}, "box.color ranges from dark to 0.9"),
-        ({"box.color": Range(float("nan"), 0.9)}, "box.color ranges from nan to 0.9: give finite numbers"),
         ({"box.color": Range(0.1, 1.5)}, r"box.color would reach 1.5 , outside its bounds \[0, 1\]: narrow its range"),
         ({"box.color": Factor(0.5, 1.5)}, "box.color would reach .*outside its bounds"),
         ({"box.color": Factor(-0.5, 0.5)}, "the factor of box.color goes down to -0.5"),
@@ -300,7 +298,6 @@ def test_one_pass_for_all_columns(scene: Scene, poses: torch.Tensor, monkeypatch
         ({"light.key.intensity": Range(-1.0, 1.0)}, "light.key.intensity would reach -1 , outside its bounds"),
         ({"box.color": Direction((0, 1), (0, 1))}, "box.color is no direction of a light"),
         ({"light.key.direction": Direction((1, 0), (0, 1))}, "the azimuth of light.key.direction ranges from 1 to 0"),
-        ({"light.key.direction": Direction((0, 1), (0.1,))}, r"elevation of light.key.direction is \(0.1,\): give two angles"),
     ],
 )
 def test_bad_ranges(scene: Scene, spreads: dict[str, object], message: str) -> None:

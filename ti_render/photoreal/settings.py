@@ -9,6 +9,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Rule, checked
 
 LOOKS = ("photoreal", "match")
+NoiseSeed = Annotated[int, Rule(whole=True, least=0, most=2**32 - 1)]
 VARIANTS = ("auto", "scalar_rgb", "llvm_ad_rgb")
 
 
@@ -39,7 +40,7 @@ class MitsubaSettings:
     depth: Annotated[int, Rule(whole=True, least=2, most=2**31 - 1)] = 6
     variant: str = "auto"
     mask_side: Count = 4
-    seed: Annotated[int, Rule(whole=True, least=0, most=2**32 - 1)] = 0
+    seed: NoiseSeed = 0
 
     def __post_init__(self) -> None:
         if self.look not in LOOKS:

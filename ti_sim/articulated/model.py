@@ -22,7 +22,7 @@ from ti_sim.articulated.collision import (
 )
 from ti_sim.base.arrays import Array, check_array, to_numpy
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, Positive, checked
+from ti_sim.base.rules import Count, Positive, Real, checked
 from ti_sim.shapes.contact_points import BALL_SIZE, point_table
 
 Integrator = Literal["semi_implicit", "rk4"]
@@ -34,6 +34,7 @@ JOINT_VELOCITIES = {"fixed": 0, "revolute": 1, "prismatic": 1, "spherical": 3, "
 _ABOUT_AXIS = ("revolute", "prismatic")
 
 
+@checked
 @dataclass(frozen=True)
 class ArticulatedModel:
     """Links, the joints they hang by and their contact points, the same in every world.
@@ -62,7 +63,7 @@ class ArticulatedModel:
     joint_type: tuple[str, ...]
     joint_axis: np.ndarray
     contact_points: tuple[np.ndarray, ...] = ()
-    ground_height: float = 0.0
+    ground_height: Real = 0.0
     collision_shape: tuple[CollisionShape | None, ...] = ()
     collision_pairs: tuple[tuple[int, int], ...] | None = None
 

@@ -95,7 +95,8 @@ class Rule:
             needed = _shown_shape(self.shape)
             raise UserError(f"{label} has shape {_shown_shape(array.shape)}, and {needed} is needed: give {self.wanted}")
         if array is None or not self._kept_by(array):
-            raise UserError(f"{label} is {shown(given)}: give {self.wanted}")
+            uncounted = self.whole and array is not None and array.size and array.max() > (self.most or math.inf) >= _COUNTED
+            raise UserError(f"{label} is {shown(given)}: give {self.wanted}" + (f", at most {self.most}" if uncounted else ""))
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
         if shape == () and not self.exact or shape == (0,) and None in self.shape:
@@ -107,7 +108,7 @@ class Rule:
             return self.empty or self.shape is None
         if self.whole and array.dtype.kind not in "iu":
             return False
-        low, high = float(array.min()), float(array.max())  # NaN where one of them is
+        low, high = array.min().item(), array.max().item()  # NaN where one of them is
         if math.isnan(low) or not (self.infinite or math.isfinite(low) and math.isfinite(high)):
             return False
         return not (

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, Positive, checked
+from ti_sim.base.rules import Count, NotNegative, Positive, Real, checked
 from ti_sim.deformable.arrays import ENERGIES, FAMILIES, TABLES
 from ti_sim.deformable.self_contact_layout import contact_table
 from ti_sim.deformable.solids import rest_table
@@ -28,6 +28,7 @@ def _no_rows(width: int, dtype: type) -> np.ndarray:
     return field(default_factory=lambda: np.zeros((0, width) if width else (0,), dtype=dtype))
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class DeformableModel:
     """Particles, the elements between them and what holds them, the same in every world.
@@ -70,9 +71,9 @@ class DeformableModel:
     prescribed: np.ndarray = _no_rows(0, np.int32)
     loaded: np.ndarray = _no_rows(0, np.int32)
     contact: np.ndarray = _no_rows(0, np.int32)
-    ground_height: float = 0.0
+    ground_height: Real = 0.0
     contact_triangles: np.ndarray = _no_rows(3, np.int32)
-    self_thickness: float = 0.0
+    self_thickness: NotNegative = 0.0
     parts: tuple[tuple[str, int, int], ...] = ()
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ti_sim.base.arrays import to_numpy
+from ti_sim.base.rules import Count, checked
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.instant import ForceDerivative
 from ti_sim.deformable.model import HELD, TOUCHES, DeformableModel
@@ -18,7 +19,8 @@ from ti_sim.deformable.model import HELD, TOUCHES, DeformableModel
 _ITERATIONS = 20  # of Lanczos; after so many the step is right to half a per cent
 
 
-def stable_step(model: DeformableModel, inputs: DeformableInputs, *, iterations: int = _ITERATIONS) -> float:
+@checked
+def stable_step(model: DeformableModel, inputs: DeformableInputs, *, iterations: Count = _ITERATIONS) -> float:
     """Longest step with which the simulation can be stable, at the initial state of the worst world.
 
     Arguments, errors: as of ``stable_steps``.

@@ -48,7 +48,7 @@ def read_solid_mesh(path: str | Path, *, scale: Positive = 1.0) -> SolidMesh:
     """
     path = Path(path)
     name = f"solid mesh file {path}"
-    factor = _scale(scale, name)
+    factor = float(scale)
     if not path.is_file():
         raise UserError(f"{name} does not exist (looked for {path.resolve()}): check the path")
     check_unpacked_size(path, name)
@@ -107,7 +107,7 @@ def read_sheet_mesh(path: str | Path, *, scale: Positive = 1.0) -> SheetMesh:
     """
     path = Path(path)
     name = f"mesh file {path}"
-    factor = _scale(scale, name)
+    factor = float(scale)
     surface = read_mesh_file(path)
     warn_of_size(factor * surface.vertices, factor, name, frames=3)
     points, merged = merge_vertices(surface.vertices)
@@ -121,16 +121,6 @@ def read_sheet_mesh(path: str | Path, *, scale: Positive = 1.0) -> SheetMesh:
         factor * points[used], compact.reshape(-1, 3), vertex_colors=colors, face_colors=surface.face_colors, uv=surface.uv,
         textures=surface.textures, face_texture=surface.face_texture, name=name,
     )  # fmt: skip
-
-
-def _scale(scale: float, name: str) -> float:
-    try:
-        factor = float(scale)
-    except (TypeError, ValueError):
-        raise UserError(f"{name}: scale is {scale!r}: give the metres in one unit of the file") from None
-    if not (np.isfinite(factor) and factor > 0):
-        raise UserError(f"{name}: scale is {factor:g}: give a finite number above zero (metres in one unit of the file)")
-    return factor
 
 
 def _read_tet(path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -10,13 +10,14 @@ import numpy as np
 
 from ti_sim.base.arrays import Array, check_array
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, Positive, PositiveOrInfinite, checked
+from ti_sim.base.rules import Count, Positive, PositiveOrInfinite, Real, checked
 from ti_sim.shapes.contact_points import BALL_SIZE, point_table
 
 Integrator = Literal["semi_implicit", "rk4"]
 Plan = Literal["auto", "world", "element"]
 
 
+@checked
 @dataclass(frozen=True)
 class RigidModel:
     """Bodies, their contact points and the table of applied forces, the same in every world.
@@ -35,7 +36,7 @@ class RigidModel:
     contact_points: tuple[np.ndarray, ...]
     force_body: tuple[int, ...] = ()
     force_steps: tuple[tuple[int, int], ...] = ()
-    ground_height: float = 0.0
+    ground_height: Real = 0.0
     driven: bool = False
 
     def __post_init__(self) -> None:
