@@ -14,7 +14,8 @@ from risp_torch.video import Quality
 if TYPE_CHECKING:
     import numpy as np
 
-CHUNK = 64  # frames rendered at once: a long film needs no more memory than a short one
+FILM_BYTES = 3 * (4 + 4 + 1)  # of a pixel: colours as they are rendered, joined to a film, and the video's bytes
+CHUNK = 64  # frames rendered at once
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
     check_mitsuba_options(options)
     scene = make_scene(options)
-    check_video_size(scene.camera)
+    check_film(scene)
     began = time.perf_counter()
     with torch.no_grad():
         return film_with_mitsuba(scene, options, began) if options.renderer == "mitsuba" else film(scene, options, began)
@@ -120,14 +121,21 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
     report.write_film_strip(path / "strip.png", pictures, fps=1 / scene.frame_dt)
 
 
-def check_video_size(camera: Any) -> None:
-    """Raise a UserError before any work where H.264 (4:2:0) could not hold a camera's pictures."""
+def check_film(scene: Any) -> None:
+    """Raise a UserError before any work where H.264 (4:2:0) could not hold the camera's pictures, or memory the film."""
+    from risp_torch.memory import check_memory
     from ti_sim.base.errors import UserError
 
-    if camera is not None and (camera.width % 2 or camera.height % 2):
+    camera = scene.camera
+    if camera is None:
+        return
+    if camera.width % 2 or camera.height % 2:
         raise UserError(
             f"the camera's pictures are {camera.width} x {camera.height} pixels, and H.264 video needs even sides: change --size"
         )
+    what = f"a film of {scene.frames + 1} pictures of {camera.width} x {camera.height} pixels"
+    remedy = "take fewer frames (--frames) or smaller pictures (--size)"
+    check_memory((scene.frames + 1) * camera.width * camera.height * FILM_BYTES, what, remedy)
 
 
 def simulation_settings(scene: Any, options: argparse.Namespace) -> dict[str, object]:

@@ -66,6 +66,17 @@ def test_motions_that_do_not_fit_are_refused_before_they_are_tried() -> None:
         scene.rollout(many)
 
 
+@pytest.mark.parametrize("renderer", ["soft", "mitsuba"])
+def test_films_that_do_not_fit_are_refused(command_line: Callable, tmp_path: Path, renderer: str) -> None:
+    for frames in (10**7, 10**9):
+        status, out, err = command_line(
+            "simulate", "toss", "--frames", frames, "--renderer", renderer, "--out", tmp_path / "film"
+        )
+        assert status == 2 and not out and err.count("\n") == 1
+        assert f"a film of {frames + 1} pictures of 128 x 128 pixels would take about" in err and "--frames" in err
+    assert not list(tmp_path.iterdir())
+
+
 def test_starts_that_do_not_fit_are_refused() -> None:
     scene = make_scene()
     with torch.no_grad():

@@ -13,6 +13,7 @@ from tests.reference.rigid_cases import box_inertia, driven, one_body, turned
 from ti_sim.adjoint import StoreAll
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
+from ti_sim.base.errors import DivergenceError
 from ti_sim.rigid.model import RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 
@@ -129,3 +130,41 @@ def test_adjoint_over_more_steps_than_are_summed_at_a_time(plan: str) -> None:
         change = 1e-6 * value * draw.uniform(0.5, 1.5, value.shape)
         difference = (loss(name, value + change) - loss(name, value - change)) / 2
         assert np.sum(getattr(found, name) * change) == pytest.approx(difference, rel=1e-5), name
+
+
+FAST = np.array([0.14, 4.0, 0.2]) / 1e-3  # 4 rad a step, nearly about the middle axis: the midpoint rule has no solution near
+
+
+def spinning(solver: str, *spins: np.ndarray) -> tuple[object, object]:
+    """A solver, and inputs with a world for every spin."""
+    if solver == "rigid":
+        model, inputs = one_body(np.zeros((0, 3)), mass=MASS, inertia=INERTIA, gravity=0.0)
+        start = {"body_qd0": np.array([[[0, 0, 0, *spin]] for spin in spins])}
+        run = RigidSolver(model, RigidSettings(dt=1e-3, substeps=4))
+    else:
+        model, inputs = link()
+        start = {"joint_qd0": np.array([[0, 0, 0, *spin] for spin in spins])}
+        run = ArticulatedSolver(model, ArticulatedSettings(dt=1e-3, substeps=4))
+    given = {name: array for name, array in vars(inputs).items() if array is not None}
+    return run, replace(inputs, **({name: np.concatenate([array] * len(spins)) for name, array in given.items()} | start))
+
+
+@pytest.mark.parametrize("solver", ["rigid", "articulated"])
+def test_a_step_without_solution_diverges_in_its_world_alone(solver: str) -> None:
+    """The world beside it moves, and has gradients, as if nothing had happened."""
+    outcomes = []
+    for second in (SPIN, FAST):
+        run, inputs = spinning(solver, SPIN, second)
+        rollout = run.rollout(inputs, 2, adjoint=StoreAll())
+        joints = (rollout.joint_q, rollout.joint_qd) if solver == "articulated" else ()
+        bars = run.rollout_adjoint(rollout, *(np.ones_like(array) for array in (*joints, rollout.body_q, rollout.body_qd)))
+        outcomes.append((rollout, bars.body_inertia if solver == "rigid" else bars.link_inertia))
+    (calm, calm_bar), (wild, wild_bar) = outcomes
+    assert calm.diverged_step.ravel().tolist() == [-1, -1] and wild.diverged_step.ravel().tolist() == [-1, 1]
+    assert np.isnan(wild.body_q[1, 1:]).all() and np.isfinite(wild.body_q[1, 0]).all()
+    np.testing.assert_array_equal(wild.body_q[0], calm.body_q[0])
+    np.testing.assert_array_equal(wild_bar[0], calm_bar[0])
+    assert np.abs(calm_bar[0]).max() > 0 and np.isnan(wild_bar[1]).all()
+    run, inputs = spinning(solver, FAST)
+    with pytest.raises(DivergenceError, match=r"step 1\b"):
+        run.check_divergence(run.rollout(inputs, 2))
