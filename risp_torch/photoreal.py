@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from risp_torch.atomic import replacing, write_text
-from risp_torch.video import DESCRIPTION, LINEAR, Rate, linear_to_srgb
+from risp_torch.video import DESCRIPTION, LINEAR, linear_to_srgb
 from ti_render import RenderInputs
 from ti_render.photoreal import Appearance, MitsubaFilm, MitsubaSettings, Picture, Variant
-from ti_sim.base.rules import checked
 
 if TYPE_CHECKING:
     import torch
@@ -59,8 +58,7 @@ def photoreal_film(
     return MitsubaFilm(_numpy(inputs), settings, options=options, bodies=scene.part_names, look=look, variant=variant)
 
 
-@checked
-def write_photoreal_frames(folder: Path | str, film: MitsubaFilm, *, fps: Rate, masks: bool = True) -> int:
+def write_photoreal_frames(folder: Path | str, film: MitsubaFilm, *, fps: float, masks: bool = True) -> int:
     """Render the pictures that are not there yet, each into files that are whole or absent.
 
     Writes ``frames/00012.png`` (8-bit sRGB) and, with masks, for every body ``masks/<body>/00012.png`` (the share of the pixel

@@ -7,6 +7,7 @@ from typing import Any
 
 from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_loss
 from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, number, settings_of_films
+from risp_torch.inversion.warm_start import Population
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Positive, Seed, Share
 
@@ -64,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cma", type=number(Count), metavar="GENERATIONS", help="search without gradients from every start first (CMA-ES)"
     )
-    parser.add_argument("--cma-population", type=number(Count), metavar="N", help="of --cma (default 4 + 3 ln(unknowns))")
+    parser.add_argument("--cma-population", type=number(Population), metavar="N", help="of --cma (default 4 + 3 ln(unknowns))")
     parser.add_argument("--refine", type=number(FromZero), default=15, help="Gauss-Newton rounds after the search (default 15)")
     parser.add_argument(
         "--linearise-up-to", type=number(Count), metavar="N",
@@ -133,14 +134,19 @@ def goes_on(options: argparse.Namespace) -> bool:
 
 def _search(options: argparse.Namespace, scene: Any, loss: Any, bounds: dict[str, tuple], psi: Any) -> Any:
     """Settings of the search."""
-    from risp_torch.inversion import WIDE_SEARCH, NewtonSteps, OptimiseSettings, Unknowns
+    from risp_torch.inversion import WIDE_SEARCH, Films, NewtonSteps, OptimiseSettings, Unknowns
+    from risp_torch.inversion.films import for_every_film, values_for_every_film
     from risp_torch.inversion.invert import usual_search
 
     steps = {"optimizer": options.optimizer, "learning_rate": options.learning_rate, "keep": options.keep or None}
     given = {name: value for name, value in steps.items() if value is not None}
     search = {"newton": NewtonSteps, "gradient": OptimiseSettings, "wide": type(WIDE_SEARCH)}.get(options.search)
     if search is None:
-        unknowns = Unknowns.of(scene, options.unknown, bounds=bounds, psi=psi)
+        unknown = options.unknown
+        if isinstance(scene, Films):
+            own = (scene.per_film, len(scene.films))
+            unknown, bounds = list(for_every_film(unknown, *own)), values_for_every_film(bounds, *own)
+        unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi)
         search = OptimiseSettings if given and not loss.rough else type(usual_search(loss, len(unknowns.labels)))
     if search is not OptimiseSettings:
         for name in given:

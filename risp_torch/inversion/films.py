@@ -282,6 +282,12 @@ def for_every_film(names: Iterable[str], per_film: Sequence[str], count: int) ->
     return plain
 
 
+def values_for_every_film(given: Mapping[str, Any], per_film: Sequence[str], count: int) -> dict[str, Any]:
+    """Values by names for every film; what a film's own name says goes before what all films are told."""
+    every = {name: given[plain] for name, plain in for_every_film(given, per_film, count).items()}
+    return every | {name: value for name, value in given.items() if MARK in name}
+
+
 def _seen_by(scene: Scene, camera: str | None) -> Scene:
     """The scene with this camera as its first."""
     film = copy(scene)

@@ -28,7 +28,7 @@ from risp_torch.inversion.compression import (
 )
 from risp_torch.inversion.element_pictures import write_elements
 from risp_torch.inversion.film import film
-from risp_torch.inversion.films import MARK, Films, films_loss, for_every_film
+from risp_torch.inversion.films import Films, films_loss, for_every_film, values_for_every_film
 from risp_torch.inversion.losses import Loss, PictureLoss, PixelLoss
 from risp_torch.inversion.newton_steps import NewtonSteps, newton_descend
 from risp_torch.inversion.optimise import History, OptimiseSettings, descend
@@ -188,8 +188,8 @@ def invert(
         video = list(video) if isinstance(video, list | tuple) else [video]
         scene = scene if isinstance(scene, Films) else Films(scene, len(video), cameras=cameras, per_film=per_film)
         loss, own = films_loss(loss), (scene.per_film, len(video))
-        unknown, bounds = list(for_every_film(unknown, *own)), _of_films(bounds or {}, *own)
-        starts = starts if isinstance(starts, Integral) else [_of_films(start, *own) for start in starts]
+        unknown, bounds = list(for_every_film(unknown, *own)), values_for_every_film(bounds or {}, *own)
+        starts = starts if isinstance(starts, Integral) else [values_for_every_film(start, *own) for start in starts]
     unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, smooth=smooth)
     settings = settings or usual_search(loss, len(unknowns.labels))
     loss.check(scene)
@@ -257,12 +257,6 @@ def invert(
     if folder is not None:
         write_report(scene, loss.pictures(scene) if pictures is None else pictures, result, folder, seed=seed, loss=loss)
     return result
-
-
-def _of_films(given: Mapping[str, Any], per_film: Sequence[str], count: int) -> dict[str, Any]:
-    """Values by names for every film; what a film's own name says goes before what all films are told."""
-    every = {name: given[plain] for name, plain in for_every_film(given, per_film, count).items()}
-    return every | {name: value for name, value in given.items() if MARK in name}
 
 
 def load_target(scene: Scene, video: Video | Sequence[Video]) -> torch.Tensor:

@@ -19,6 +19,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Rule, checked
 
 EDGE = 6.0  # candidates have unbounded variables up to this size: a quarter of a percent of the range from its end
+Population = Annotated[int, Rule(whole=True, least=4, most=2**31 - 1)]
 TOGETHER = 64  # candidates that are simulated together, of all starts
 
 
@@ -34,7 +35,7 @@ class CmaSettings:
     """
 
     generations: Count = 10
-    population: Annotated[int, Rule(whole=True, least=4, most=2**31 - 1)] | None = None
+    population: Population | None = None
     spread: Annotated[float, Rule(above=0, below=EDGE)] = 0.5
 
 

@@ -456,7 +456,7 @@ INVERT = ["invert", "small.py", "--iterations", 1, "--out", "new"]
         (["--unknown", "block.position"], "block.position has no bounds"),
         (["--unknown", "block.density", "--size", 24], "16x16 pixels, and 24x24 are needed"),
         (["--unknown", "block.density", "--frames", 7], "has 5 frames, and the scene needs 8"),
-        (["--unknown", "block.density", "--learning-rate", -1], "learning_rate is -1"),
+        (["--unknown", "block.density", "--learning-rate", -1], "--learning-rate: it is -1"),
         (["--unknown", "block.density", "--starts", 0], "--starts: it is 0: give a whole number"),
         (["--unknown", "block.density", "--optimizer", "sgd"], "'sgd'"),
         ([], "--unknown"),

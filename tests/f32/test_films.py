@@ -205,6 +205,10 @@ def test_films_on_the_command_line(scene: Scene, tmp_path: Path, monkeypatch: py
         (["--video", "a", "b", "--per-film", "block.velocty"], "did you mean 'block.velocity'"),
         (["--video", "a", "b", "--per-film", VELOCITY, "--set", f"{VELOCITY}@3=(0, 0, 0)"], f"'{VELOCITY}@3'"),
         (["--loss", "state", "--states", "a.csv", "--per-film", VELOCITY], "--per-film belongs to films"),
+        (  # a number of each film is unknown, with bounds for all: nothing lacks but the films
+            ["--video", "a", "b", "--per-film", VELOCITY, "--unknown", VELOCITY, "--bounds", f"{VELOCITY}=-1,-1,-1:1,1,1"],
+            "video a does not exist",
+        ),
     ],
 )
 def test_what_is_refused(

@@ -180,7 +180,7 @@ def test_an_inversion_with_no_start_left_says_where_it_diverged(optimizer: str) 
         ({"unknown": []}, "nothing is unknown"),
         ({"starts": [{"block.densty": 1.0}]}, "unknown unknown|unknown .*'block.densty'"),
         ({"starts": [{"block.density": 1e9}]}, "start of block.density: .*outside its bounds"),
-        ({"starts": 0}, "0 starts"),
+        ({"starts": 0}, "starts is 0: give a whole number of at least 1"),
         ({"video": np.zeros((5, 16, 15, 3), np.float32)}, r"shape \(5, 16, 15, 3\), and the scene's films have \(5, 16, 16, 3\)"),
         ({"settings": {"optimizer": "sgd"}}, "optimizer 'sgd' is unknown"),
         ({"settings": {"iterations": 0}}, "iterations is 0"),

@@ -242,7 +242,7 @@ def test_the_command_prints_the_result(command_line, files, tmp_path):
         (["quadrotor", "state", "--method", "average", "--images", "5"], "5 pictures are no multiple of 4 appearances"),
         (["quadrotor", "reach", "--method", "state", "--images", "4"], "--images belongs to the task state"),
         (["toss", "identify", "--method", "state"], "toss.py has no make_trials: define make_trials()"),
-        (["quadrotor", "reach", "--method", "state", "--refine", "-1"], "refine is -1"),
+        (["quadrotor", "reach", "--method", "state", "--refine", "-1"], "--refine: it is -1"),
     ],
 )
 def test_wrong_input_is_one_sentence(arguments, sentence, command_line, tmp_path):

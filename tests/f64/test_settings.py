@@ -41,7 +41,7 @@ NOT_CALLED_BY_USERS = {
     "articulated_rollout", "check_mass", "check_memory", "check_network", "comparison_video", "coupled_rollout",
     "deformable_rollout", "figure_file", "film_losses", "inversion_result", "is_running", "near_names", "pack_camera",
     "plot_curves", "plot_landscape_1d", "plot_landscape_2d", "plot_losses", "plot_parameters", "readable_bytes", "render",
-    "render_jacobian", "rollout", "write_film_strip", "write_strip",
+    "render_jacobian", "rollout", "write_film_strip", "write_photoreal_frames", "write_strip",
 }  # fmt: skip
 # Arguments whose annotation speaks of numbers, and which hold functions, films or guesses.
 READ_ELSEWHERE = {"policy", "goal", "make_policy", "loss_and_gradient", "loss", "jvp", "vjp", "target", "guess", "random"}
