@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, get_args
 
 import numpy as np
 import torch
@@ -44,8 +44,9 @@ class Smoothness:
             smooth: name -> weight; None for no penalty.
 
         Raises:
-            UserError: a name is not unknown or has no number for each element of a body.
+            UserError: a name is not unknown or has no number for each element of a body, or a weight is not above zero.
         """
+        get_args(Weights)[1].check("smooth", smooth or {})
         ends = dict(zip(params, np.cumsum([np.size(param.value) for param in params.values()]), strict=True))
         pairs, weights = [np.zeros((0, 2), dtype=np.int64)], [np.zeros(0)]
         for name, weight in (smooth or {}).items():

@@ -282,7 +282,7 @@ def test_bad_input() -> None:
     solver = CoupledSolver(model, CoupledSettings(1e-3, 2))
     with pytest.raises(UserError, match="for 2 frame intervals"):
         solver.rollout(inputs, 3)
-    with pytest.raises(UserError, match="needs at least one frame"):
+    with pytest.raises(UserError, match="frames is 0: give a whole number of at least 1"):
         solver.rollout(inputs, 0)
     twice = DeformableInputs(*(np.concatenate([array, array]) for array in inputs.particles.arrays()))
     with pytest.raises(UserError, match="there are 1 worlds of links and 2 of particles"):
