@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.f64.test_body_contact import BALL, CRATE, at, bodies, inputs_of
+from tests.f64.test_box_contact import depth_between
 from tests.reference.articulated_adjoints import check_adjoint
 from tests.reference.numpy_rigid import rotation
 from ti_sim.adjoint import StoreAll
@@ -109,6 +110,52 @@ def test_adjoint_of_every_input_through_a_hit_on_a_mesh(kind: str) -> None:
     inputs.link_material[:] *= rng.uniform(1, 1.3, inputs.link_material.shape)
     reacts = check_adjoint(model, inputs, ArticulatedSettings(2e-3, 5), few=8)
     assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_material"} <= reacts
+
+
+def test_gradient_where_edges_cross_beside_points_that_nearly_touch() -> None:
+    """Edges act by the part that points nearby leave them: one direction for each of 50 pairs of poses."""
+    rng, half, drawn = np.random.default_rng(7), 0.02, 2000
+    q = np.tile(at(0, 0, 0) + at(0, 0, 0), (drawn, 1))
+    for k in (3, 10):
+        q[:, k : k + 4] = rng.standard_normal((drawn, 4))
+        q[:, k : k + 4] /= np.linalg.norm(q[:, k : k + 4], axis=1, keepdims=True)
+    direction = rng.standard_normal((drawn, 3))
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    low, high = np.zeros((drawn, 1)), np.ones((drawn, 1))
+    for _ in range(40):  # until they are 0.3 mm in each other
+        q[:, 7:10] = 0.5 * (low + high) * direction
+        inside = (depth_between(q[:, :7], q[:, 7:]) > 3e-4)[:, None]
+        low, high = np.where(inside, 0.5 * (low + high), low), np.where(inside, high, 0.5 * (low + high))
+    gaps = np.concatenate([corner_gaps(q[:, 7:], q[:, :7], half), corner_gaps(q[:, :7], q[:, 7:], half)], axis=1)
+    count = np.maximum(0.0, 1 - gaps / (0.02 * half)).sum(axis=1)
+    q = q[(gaps > 0).all(axis=1) & (count > 0.1) & (count < 0.9)][:50]
+    assert len(q) == 50
+    model = bodies(*[mesh_of(Box(0.04, 0.04, 0.04), field_cells=16)] * 2)
+    one = inputs_of(model, at(0, 0, 0) + at(0, 0, 1), np.zeros(12), material=(1e3, 4, 3, 0.3))
+    inputs = ArticulatedInputs(*(np.repeat(array, 50, axis=0) for array in one.arrays()))
+    inputs.joint_q0[:], inputs.joint_qd0[:] = q, 0.05 * rng.standard_normal((50, 12))
+    solver, weights = ArticulatedSolver(model, ArticulatedSettings(1e-3, 1)), rng.standard_normal((50, 12))
+    along = rng.standard_normal((50, 14)) * np.array([half] * 3 + [1] * 4 + [half] * 3 + [1] * 4)
+
+    def pushed(step: float) -> np.ndarray:
+        moved = replace(inputs, joint_q0=inputs.joint_q0 + step * along)
+        return np.einsum("wd,wd->w", weights, solver.rollout(moved, 1, adjoint=StoreAll()).joint_qd[:, -1])
+
+    rollout = solver.rollout(inputs, 1, adjoint=StoreAll())
+    seed = np.zeros_like(rollout.joint_qd)
+    seed[:, -1] = weights
+    bars = solver.rollout_adjoint(rollout, 0 * rollout.joint_q, seed, 0 * rollout.body_q, 0 * rollout.body_qd)
+    adjoint = np.einsum("wk,wk->w", bars.joint_q0, along)
+    assert (np.abs(adjoint) > 1e-3).sum() > 15
+    np.testing.assert_allclose((pushed(1e-7) - pushed(-1e-7)) / 2e-7, adjoint, rtol=1e-5, atol=1e-6 * np.abs(adjoint).max())
+
+
+def corner_gaps(cube: np.ndarray, other: np.ndarray, half: float) -> np.ndarray:
+    """Distances of a cube's corners outside of another one [n, 8] of their poses [n, 7]; negative inside."""
+    corners = half * np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+    places = np.einsum("nij,cj->nci", rotation(cube[:, 3:]), corners) + (cube[:, :3] - other[:, :3])[:, None]
+    beyond = np.abs(np.einsum("nji,ncj->nci", rotation(other[:, 3:]), places)) - half
+    return np.where((beyond > 0).any(axis=2), np.linalg.norm(np.maximum(beyond, 0), axis=2), beyond.max(axis=2))
 
 
 def test_equal_mesh_cubes_stack_bounce_flush_or_not_and_hold_at_crossing_edges() -> None:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.transform import Rotation
 
-from risp_torch import Elastic, Membrane, Param, Scene, UserError, load_scene
+from risp_torch import Box, Elastic, Membrane, Param, Scene, UserError, load_scene
 from ti_sim.meshes import box_hexes, sheet_grid
 
 G = np.array([[0.3, -1.0, 0.4], [0.8, 0.1, 0.0], [-0.5, 0.6, 0.2]])
@@ -41,6 +42,20 @@ def test_every_particle_has_the_velocity_of_the_field(kind: str) -> None:
     expected = np.array(VELOCITY) + np.cross(TURNING, places) + places @ G.T
     expected[0] = 0.0  # held
     np.testing.assert_allclose(part.start_velocity(values).numpy(), np.stack([expected] * 2), rtol=1e-12, atol=1e-14)
+
+
+def test_a_rotation_turns_further_what_has_an_orientation() -> None:
+    """Both about the world's axes, the orientation first: of rigid and of deformable bodies."""
+    given, vector, place = Rotation.from_rotvec((0.9, -0.4, 0.3)), (0.2, 0.7, -1.1), np.array([0.1, 0.2, 0.3])
+    options = {"density": 1.0, "orientation": given.as_quat(), "rotation": vector, "position": place}
+    scene, mesh = Scene(frame_dt=0.01, frames=1, substeps=4), box_hexes((0.2, 0.1, 0.1), (2, 1, 1))
+    scene.add_rigid("box", shape=Box(0.2, 0.1, 0.1), **options)
+    scene.add_solid("solid", mesh=mesh, material=Elastic(E=1e4, nu=0.3), **options)
+    whole, values = Rotation.from_rotvec(vector) * given, scene.table.values(worlds=1)
+    pose = scene.bodies[0].pose(values)[0].numpy()
+    np.testing.assert_allclose(pose[:3], place)
+    np.testing.assert_allclose(Rotation.from_quat(pose[3:]).as_matrix(), whole.as_matrix(), atol=1e-12)
+    np.testing.assert_allclose(scene.deformables[0].start(values)[0], place + whole.apply(mesh.vertices), atol=1e-12)
 
 
 def test_the_field_is_differentiable_and_may_differ_between_worlds() -> None:
