@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_loss
 from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, number, settings_of_films
 from risp_torch.inversion.warm_start import Population
+from risp_torch.run_folder import FinishedError, RunFolder, default_run_path
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Positive, Seed, Share
 
@@ -86,7 +88,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the inversion, print estimates and starts, write the run's folder."""
     from risp_torch.inversion import invert
-    from risp_torch.run_folder import default_run_path
 
     check_loss_options(options, target_needed=True)
     bounds = dict(bounds_of(text) for text in options.bounds)
@@ -95,14 +96,24 @@ def run(options: argparse.Namespace) -> int:
     loss = make_loss(options, scene)
     psi = _psi(options, scene) if "psi" in options.unknown else None
     scene, video = _films(options, scene)
-    result = invert(
-        scene, video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
-        refine=options.refine, linearise_up_to=options.linearise_up_to, loss=loss,
-        sampling=options.sampling, bounds=bounds, smooth=dict(options.smooth),
-        psi=psi, out=options.out, settings=_search(options, scene, loss, bounds, psi), warm_start=_warm_start(options),
-    )  # fmt: skip
+    try:
+        result = invert(
+            scene, video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
+            refine=options.refine, linearise_up_to=options.linearise_up_to, loss=loss,
+            sampling=options.sampling, bounds=bounds, smooth=dict(options.smooth),
+            psi=psi, out=options.out, settings=_search(options, scene, loss, bounds, psi), warm_start=_warm_start(options),
+        )  # fmt: skip
+    except FinishedError as finished:
+        record = RunFolder(Path(options.out), {}).read_result()
+        print("\n".join([*record.get("doubts", []), f"risp invert: {finished}"]))
+        return _status(options, record.get("converged"), record.get("fits"))
     print_inversion(result)
-    return 1 if options.strict and (result.converged is not True or result.fits is False) else 0
+    return _status(options, result.converged, result.fits)
+
+
+def _status(options: argparse.Namespace, converged: bool | None, fits: bool | None) -> int:
+    """Exit status of a finished run: 1 with --strict where the estimate is not to be trusted."""
+    return 1 if options.strict and (converged is not True or fits is False) else 0
 
 
 def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:

@@ -68,6 +68,11 @@ def run(options: argparse.Namespace) -> int:
     return _run_trial(options)
 
 
+def goes_on(options: argparse.Namespace) -> bool:
+    """Whether a killed run goes on where it was: test sets and gradient steps do; wide steps and L-BFGS begin again."""
+    return getattr(options, "resumes", False)
+
+
 def _check(options: argparse.Namespace) -> None:
     """Refuse options that would be without effect."""
     if options.task != "state":
@@ -95,12 +100,15 @@ def _run_trial(options: argparse.Namespace) -> int:
 
     import torch
 
+    from risp_torch.inversion import OptimiseSettings
     from risp_torch.run_folder import default_run_path
     from risp_torch.trials import IMAGE_METHODS, load_trial, run_trial, set_truth, target_film, true_scene
 
     settings = _settings(options)
     trial = load_trial(options.scene, options.task)
-    out = Path(options.out or default_run_path(options.task, options.scene))
+    out = options.out = Path(options.out or default_run_path(options.task, options.scene))
+    steps = settings.of_search(trial)
+    options.resumes = isinstance(steps, OptimiseSettings) and steps.optimizer != "lbfgs"
     target = None
     if options.method in IMAGE_METHODS:
         scene, task = true_scene(options.scene, trial, options.size)
@@ -161,7 +169,8 @@ def _read_states(options: argparse.Namespace) -> int:
         "scene": options.scene, "kind": "state", "method": options.method, "network": options.network, "size": options.size,
         "test": vars(test),
     }  # fmt: skip
-    folder = RunFolder.open_or_create(options.out or default_run_path("state", options.scene), asked)
+    options.out, options.resumes = options.out or default_run_path("state", options.scene), True
+    folder = RunFolder.open_or_create(options.out, asked)
     test_set = make_test_set(scene, task, test, cache=folder.path / "test-set")
     errors = evaluate(scene, task, readers, test_set, seed=options.seed).errors
     shown = errors[{"random": "random, normal"}.get(options.method, options.method)]

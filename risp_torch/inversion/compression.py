@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.uncertainty import Linearisation, newton_step
-from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.video import read_video, write_video
 
 QUALITIES = (8, 13, 18, 23, 28, 33, 38)  # constant rate factors of H.264, best first
@@ -64,20 +63,28 @@ def bytes_per_frame(path: Path) -> float:
     return sum(sizes) / max(1, len(sizes))
 
 
-def compression_shift(at: Linearisation, films: Sequence[CompressedFilm], unknowns: Unknowns) -> np.ndarray:
-    """How far video compression alone moves an estimate, [K] scaled units.
+def compression_moves(at: Linearisation, films: Sequence[CompressedFilm]) -> np.ndarray:
+    """How far video compression alone moves an estimate, [n, K] in parts of the ranges, in n films; the most alike comes first.
 
     The film of the estimate is compressed at the quality whose errors are as large as the residual, and one Gauss-Newton step
     reads the unknowns from what comes back. Errors of compression are no noise: they blur every edge of every frame the same way,
-    and no average over pixels shows it.
+    and no average over pixels shows it. One film may hardly move an estimate by chance, so that the next better and the next
+    worse quality count, too, each with errors scaled to the residual.
 
     Args:
         at: linearisation at the estimate.
-        films: of ``compressed_films``.
-        unknowns: of the inversion.
+        films: of ``compressed_films``, best quality first.
     """
-    closest = min(films, key=lambda film: abs(np.log(film.power + 1e-12) - np.log(at.loss + 1e-12)))
-    return newton_step(replace(at, residual=closest.residual, pull=0.0)) * unknowns.scaled_range()
+    logs = np.array([np.log(film.power + 1e-12) for film in films])
+    closest = int(np.abs(logs - np.log(at.loss + 1e-12)).argmin())
+    near = [number for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]
+    steps = [newton_step(replace(at, residual=films[number].residual, pull=0.0)) for number in near]
+    return np.array(steps) * np.exp(0.5 * (np.log(at.loss + 1e-12) - logs[near]))[:, None]
+
+
+def size_of_moves(moves: np.ndarray) -> np.ndarray:
+    """Root mean square [K] of moves [n, K], and no less than the first of them."""
+    return np.maximum(np.sqrt(np.mean(moves**2, axis=0)), np.abs(moves[0]))
 
 
 def compression_power(films: Sequence[CompressedFilm], size: float) -> float:

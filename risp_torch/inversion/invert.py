@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from numbers import Integral
 from pathlib import Path
@@ -22,13 +22,15 @@ from risp_torch.inversion.compression import (
     CompressedFilm,
     bytes_per_frame,
     compressed_films,
+    compression_moves,
     compression_power,
-    compression_shift,
     noise_variance,
+    size_of_moves,
 )
 from risp_torch.inversion.element_pictures import write_elements
 from risp_torch.inversion.film import film
 from risp_torch.inversion.films import Films, films_loss, for_every_film, values_for_every_film
+from risp_torch.inversion.flatness import flatness
 from risp_torch.inversion.losses import Loss, PictureLoss, PixelLoss
 from risp_torch.inversion.newton_steps import NewtonSteps, newton_descend
 from risp_torch.inversion.optimise import History, OptimiseSettings, descend
@@ -36,6 +38,7 @@ from risp_torch.inversion.refine import refined
 from risp_torch.inversion.smoothness import Weights
 from risp_torch.inversion.uncertainty import (
     Linearisation,
+    Spread,
     Uncertainty,
     along_weak_directions,
     linearise,
@@ -408,27 +411,38 @@ def _judged(
         at = linearise(scene, comparison, unknowns, values, step=WIDE_STEP)
     estimate = film_at(scene, unknowns, values, loss) if isinstance(loss, PictureLoss) else None
     floor = _floor(loss, estimate, comparison)
-    films, shift = [], np.zeros(len(values))
+    films, moves = [], np.zeros((1, len(values)))
     even = estimate is not None and estimate.shape[1] % 2 == 0 and estimate.shape[2] % 2 == 0  # what 4:2:0 colour can hold
     if even and _is_file(video) and not loss.lasting:
         films = compressed_films(at, estimate, fps=1 / scene.frame_dt)
-        shift = compression_shift(at, films, unknowns)
-    bars = uncertainty(at, unknowns, floor=floor)
-    own = widened(bars, unknowns, np.zeros(len(values)), shift)
+        moves = compression_moves(at, films)
+    spread, ranges = Spread.of(at, floor), unknowns.scaled_range()
     # Twelve times the variance of rounding is the square of a whole step, a grey level of 255 for pixels.
-    bars = widened(bars, unknowns, _scatter(unknowns, final, losses, best, near=12 * floor), shift)
+    scatter = _scatter(unknowns, final, losses, best, near=12 * floor)
+    bars = uncertainty(at, unknowns, floor=floor, spread=spread)
+    own, model = (
+        widened(bars, unknowns, other, size_of_moves(moves) * ranges) for other in (np.zeros(len(values)), scatter)
+    )  # fmt: skip
+    # A scatter of starts none of which has arrived hides unknowns: there the bars without it tell how long a step is.
+    own = replace(own, sd=np.where(model.observable, model.sd, own.sd))
+    if estimate is not None and not loss.rough and len(values) <= MOST_LINEARISED:
+        times = flatness(scene, unknowns, at, spread, np.hypot(spread.sizes, size_of_moves(moves @ spread.vectors)))
+        bars = uncertainty(at, unknowns, floor=floor, spread=spread.stretched(times))
+        moves = moves @ spread.stretch(times)
+    bars = widened(bars, unknowns, scatter, size_of_moves(moves) * ranges)
     explained = _explained(at, estimate, pictures, films, video, floor)
     # Near the minimum of a rough loss its slopes are those of dents, which wide differences average over.
     rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.rough else at
     step = newton_step(rough)
     fit = min(1.0, explained / max(at.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
-    times = reach(rough, step, explained)
-    bars, doubts = unfinished(bars, unknowns, step * unknowns.scaled_range(), own=own, times=times, fit=fit)
+    way = reach(rough, step, explained)
+    bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=way, fit=fit)
     misfit = None
     if isinstance(loss, PixelLoss):
         misfit = max(0.0, at.loss - 12 * floor) / explained
         moved = np.abs(unknowns.scaled(values) - unknowns.scaled(initial[best])) / unknowns.scaled_range()
         doubts += _misfits(misfit, at.loss, explained, unmoved=bool(moved.max() < UNMOVED))
+        bars = _widened_by_misfit(bars, misfit, ranges)
     return bars, misfit, doubts
 
 
@@ -453,9 +467,20 @@ def _misfits(misfit: float, loss: float, explained: float, *, unmoved: bool) -> 
     guess = ", a guess that no step has moved," if unmoved else ""
     return [
         f"nothing fits this film: the best start{guess} leaves {misfit:.2g} times what noise and compression explain (loss "
-        f"{loss:.2g}, explained {explained:.2g}), and error bars do not hold: another minimum, bounds without the truth, or a "
-        "scene unlike the film's"
+        f"{loss:.2g}, explained {explained:.2g}): another minimum, bounds without the truth, or a scene unlike the film's; the "
+        f"error bars are widened {misfit**0.5:.2g} times, as if the rest were noise, and need not hold"
     ]
+
+
+def _widened_by_misfit(bars: Uncertainty, misfit: float, ranges: np.ndarray) -> Uncertainty:
+    """Error bars, up to the ranges [K], where an estimate does not fit the film.
+
+    The residual is in the bars as noise. It is none: errors of a wrong scene or minimum hang together over the whole film, and
+    count as another ``misfit`` times what noise explains.
+    """
+    if misfit <= MISFIT:
+        return bars
+    return replace(bars, sd=np.maximum(bars.sd, np.minimum(misfit**0.5 * bars.sd, ranges)))
 
 
 def _given_starts(unknowns: Unknowns, starts: Sequence[Mapping[str, Any]]) -> np.ndarray:

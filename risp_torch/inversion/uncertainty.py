@@ -109,7 +109,7 @@ def linearise(
     ranges = unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     steps = np.minimum(step * ranges, np.maximum(np.minimum(scaled - low, high - scaled), 0.1 * step * ranges))
-    observed, _ = _observed(scene, comparison, unknowns, scaled[None])
+    observed, _ = observed_at(scene, comparison, unknowns, scaled[None])
     rows, _ = _differences(scene, comparison, unknowns, scaled, np.diag(steps))
     rows *= torch.as_tensor(ranges / (2 * steps)).to(rows)[:, None]
     residual = comparison.target.flatten() - observed[0]
@@ -125,13 +125,13 @@ def _differences(
     finite, count = True, max(1, comparison.worlds_at_once // 2)
     for first in range(0, len(moves), count):
         some = moves[first : first + count]
-        observed, alive = _observed(scene, comparison, unknowns, np.concatenate([scaled + some, scaled - some]))
+        observed, alive = observed_at(scene, comparison, unknowns, np.concatenate([scaled + some, scaled - some]))
         rows[first : first + count] = observed[: len(some)] - observed[len(some) :]
         finite = finite and bool(alive.all())
     return rows, finite
 
 
-def _observed(
+def observed_at(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Observations [M, P] at scaled points [M, K], as many at a time as fit into memory, and which stayed finite [M]."""
@@ -242,8 +242,7 @@ def unfinished(
         bars: at the estimate.
         unknowns: of the inversion.
         step: of the unknowns, [K] scaled units.
-        own: error bars without the scatter of the starts, ``bars`` by default: they count for unknowns that only the scatter
-            hides, as it is wide where no start has arrived.
+        own: error bars of the model that the step belongs to, which its length is measured by; ``bars`` by default.
         times: the way in steps (``reach``).
         fit: part of the residual's root mean square that stays at the minimum: the error bars there are narrower by it.
 
@@ -252,8 +251,7 @@ def unfinished(
     """
     own = own or bars
     observable, ranges = np.array(own.observable), unknowns.scaled_range()
-    known = np.where(bars.observable, bars.sd, own.sd)
-    parts = np.where(observable, np.abs(step) / np.maximum(fit * known, 1e-300), 0.0)
+    parts = np.where(observable, np.abs(step) / np.maximum(fit * own.sd, 1e-300), 0.0)
     if not (parts > 1).any():
         return bars, []
     worst = int(parts.argmax())
@@ -266,8 +264,57 @@ def unfinished(
     return replace(bars, sd=np.where(observable, np.hypot(bars.sd, way), bars.sd)), [sentence]
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Covariances of an estimate by the Gauss-Newton model of the loss, in parts of the ranges.
+
+    Attributes:
+        values: [K] eigenvalues, rising, of J^T J and smoothness.
+        vectors: [K, K] their eigenvectors (columns), the principal directions.
+        noise: variance of the residual, times the frames that count as one.
+        plain: [K, K] covariance by independent noise.
+        robust: [K, K] covariance by errors that hang together within blocks.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    noise: float
+    plain: np.ndarray
+    robust: np.ndarray
+
+    @staticmethod
+    def of(at: Linearisation, floor: float | None = None) -> Spread:
+        """The spread at an estimate; ``floor`` as in ``uncertainty``."""
+        film, _ = at.normal_equations
+        floor = _QUANTISATION if floor is None else floor
+        together = _lasting(at) if at.comparison.loss.lasting else 1.0
+        noise = together * float((at.residual.double() ** 2).sum()) / max(1.0, len(at.residual) - together * len(film))
+        values, vectors = _eigen(film + at.prior, max(noise, floor) / NO_TRACE**2)
+        inverse = (vectors / values) @ vectors.T
+        scores = _block_scores(at)
+        return Spread(values, vectors, noise, noise * inverse, inverse @ (scores.T @ scores + noise * at.prior) @ inverse)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """[K] error bars along the principal directions, of the larger covariance."""
+        variances = [np.diag(self.vectors.T @ covariance @ self.vectors) for covariance in (self.plain, self.robust)]
+        return np.sqrt(np.maximum(*variances))
+
+    def stretch(self, times: np.ndarray) -> np.ndarray:
+        """Matrix [K, K] that makes moves so many times [K] as long along the principal directions."""
+        return (self.vectors * times) @ self.vectors.T
+
+    def stretched(self, times: np.ndarray) -> Spread:
+        """The spread so many times [K] as wide along the principal directions."""
+        stretch = self.stretch(times)
+        plain, robust = (stretch @ covariance @ stretch for covariance in (self.plain, self.robust))
+        return replace(self, values=self.values / times**2, plain=plain, robust=robust)
+
+
 @checked
-def uncertainty(at: Linearisation, unknowns: Unknowns, *, floor: NotNegative | None = None) -> Uncertainty:
+def uncertainty(
+    at: Linearisation, unknowns: Unknowns, *, floor: NotNegative | None = None, spread: Spread | None = None
+) -> Uncertainty:
     """Error bars at an estimate, to first order.
 
     The residual noise gives the covariance s2 (J^T J)^-1; compression errors hang together within macroblocks, so the
@@ -285,25 +332,20 @@ def uncertainty(at: Linearisation, unknowns: Unknowns, *, floor: NotNegative | N
         at: linearisation at the estimate.
         unknowns: of the inversion.
         floor: variance of the observations below which no target is exact (``Loss.floor``); eight-bit pictures' by default.
+        spread: covariances that are known better than those of the Gauss-Newton model (``risp_torch.inversion.flatness``).
     """
     film, _ = at.normal_equations
     count = len(film)
-    floor = _QUANTISATION if floor is None else floor
-    together = _lasting(at) if at.comparison.loss.lasting else 1.0
-    noise = together * float((at.residual.double() ** 2).sum()) / max(1.0, len(at.residual) - together * count)
-    least = max(noise, floor) / NO_TRACE**2
-    values, vectors = _eigen(film + at.prior, least)
-    inverse = (vectors / values) @ vectors.T
-    plain = noise * inverse
-    scores = _block_scores(at)
-    robust = inverse @ (scores.T @ scores + noise * at.prior) @ inverse
-    sd = np.sqrt(np.maximum(np.diag(plain), np.diag(robust)))
+    spread = spread or Spread.of(at, floor)
+    noise = max(spread.noise, _QUANTISATION if floor is None else floor)
+    plain, vectors = spread.plain, spread.vectors
+    sd = np.sqrt(np.maximum(np.diag(plain), np.diag(spread.robust)))
     scale = np.sqrt(np.maximum(np.diag(plain), 1e-300))
-    direction_sd = np.sqrt(np.maximum(noise, floor) / values)
+    direction_sd = np.sqrt(noise / spread.values)
     weak = [k for k in range(count) if direction_sd[k] > UNSEEN]
     loose = np.zeros(count) if not weak else np.abs(vectors[:, weak]).max(axis=1)
-    film_values, modes = _eigen(film, least)
-    mode_sd = np.sqrt(np.maximum(noise, floor) / film_values)
+    film_values, modes = _eigen(film, noise / NO_TRACE**2)
+    mode_sd = np.sqrt(noise / film_values)
     return Uncertainty(
         sd=sd * unknowns.scaled_range(),
         correlation=plain / np.outer(scale, scale),

@@ -1,5 +1,6 @@
 """Error bars beyond the Jacobian: searches that have not arrived, compression, noise, errors that last, starts that scatter."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,13 +10,14 @@ import torch
 
 from risp_torch import Param
 from risp_torch.inversion import Uncertainty, Unknowns
-from risp_torch.inversion.compression import CompressedFilm, compression_power, compression_shift, noise_variance
-from risp_torch.inversion.invert import MISFIT, _misfits, _remarks, _scatter
+from risp_torch.inversion.compression import CompressedFilm, compression_moves, compression_power, noise_variance, size_of_moves
+from risp_torch.inversion.flatness import flatness
+from risp_torch.inversion.invert import MISFIT, _misfits, _remarks, _scatter, _widened_by_misfit
 from risp_torch.inversion.losses import PictureLoss
 from risp_torch.inversion.losses.loss import pixel_blocks
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.newton_steps import NewtonSteps, _Run, _Search
-from risp_torch.inversion.uncertainty import Linearisation, _block_scores, _lasting, newton_step, reach, unfinished
+from risp_torch.inversion.uncertainty import Linearisation, Spread, _block_scores, _lasting, newton_step, reach, unfinished
 from risp_torch.video import linear_to_srgb, srgb_to_linear
 from ti_sim.base.errors import UserError
 
@@ -60,17 +62,23 @@ def test_a_misfit_is_said_with_its_size() -> None:
     assert _misfits(MISFIT, 1e-3, 2.5e-4, unmoved=False) == []
     (sentence,) = _misfits(20.0, 1e-3, 5e-5, unmoved=True)
     assert sentence.startswith("nothing fits this film: the best start, a guess that no step has moved, leaves 20 times what")
+    assert "the error bars are widened 4.5 times" in sentence
 
 
 # -- compression and noise ------------------------------------------------------------------------------------------------
 
 
 def test_compression_moves_the_estimate_by_what_its_errors_look_like() -> None:
-    """Errors that look like a move of both unknowns are read as that move; the film whose errors are as large decides."""
+    """Errors that look like a move of both unknowns are read as that move, in films with errors as large as the residual's."""
     at = linearised(torch.full((600,), 0.02))
     move = torch.tensor([0.02, -0.02]).repeat(300).double()
-    films = [CompressedFilm(500.0, 0.1 * move), CompressedFilm(200.0, move), CompressedFilm(50.0, 5 * move)]
-    np.testing.assert_allclose(compression_shift(at, films, TWO), [0.02 * 2, -0.02 * 2], rtol=1e-4)  # of ranges 2 and 2
+    films = [CompressedFilm(500.0, 0.1 * move.flip(0)), CompressedFilm(200.0, move), CompressedFilm(50.0, 5 * move)]
+    np.testing.assert_allclose(compression_moves(at, films), 0.02 * np.array([[1, -1], [-1, 1], [1, -1]]), rtol=1e-4)
+    np.testing.assert_allclose(compression_moves(at, films[1:]), 0.02 * np.array([[1, -1], [1, -1]]), rtol=1e-4)
+
+
+def test_a_film_that_hardly_moves_an_estimate_by_chance_is_not_alone() -> None:
+    np.testing.assert_allclose(size_of_moves(np.array([[0.0, 3.0], [2.0, 1.0], [-2.0, 1.0]])), [np.sqrt(8 / 3), 3.0])
 
 
 def test_the_size_of_a_file_tells_how_strongly_it_was_compressed() -> None:
@@ -87,6 +95,73 @@ def test_noise_is_told_from_bodies_out_of_place() -> None:
         pictures[:, 10:26, 12:30] += 0.4  # a body that the simulation has elsewhere
         assert noise_variance(torch.as_tensor(pictures)) == pytest.approx(sigma**2, rel=0.25)
     assert noise_variance(torch.zeros(3, 2, 48, 3)) == 0.0
+
+
+# -- a loss that is flatter than its model --------------------------------------------------------------------------------
+
+
+def judged(law: Callable[[torch.Tensor], torch.Tensor], residual: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """Flatness of a film whose observations [M, 600] are a law of moves [M, 2] (parts of the ranges); bars are 1 %."""
+    at = Linearisation(
+        residual, torch.eye(2, dtype=torch.float64).repeat(300, 1), TWO.scaled(np.ones(2)), SimpleNamespace(worlds_at_once=5)
+    )  # fmt: skip
+    at.__dict__["normal_equations"] = (at.jacobian.T @ at.jacobian).numpy(), (at.jacobian.T @ residual).numpy()
+
+    def observed(scene: object, comparison: object, unknowns: Unknowns, scaled: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+        moves = torch.as_tensor((scaled - at.scaled) / unknowns.scaled_range())
+        return law(moves), (moves.abs() < 0.07).all(dim=1)  # farther away worlds diverge
+
+    monkeypatch.setattr("risp_torch.inversion.flatness.observed_at", observed)
+    covariance = np.eye(2) * 1e-4
+    spread = Spread(np.array([300.0, 300.0]), np.eye(2), 1.0, covariance, covariance)
+    return flatness(None, TWO, at, spread, spread.sizes)
+
+
+def test_bars_are_as_wide_as_the_loss_is_flat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a residual r along the second derivative takes from the curvature J^T J = 300, r . f'' = 180, makes bars 2.5 times as
+    wide; noise takes nothing, a slope is not flatness, and a steeper loss makes no bar narrower."""
+    random = torch.Generator().manual_seed(0)
+    residual = 0.3 * torch.randn(600, generator=random, dtype=torch.float64)
+    bend = residual / (residual @ residual)  # r . bend = 1
+
+    def law(*curvatures: float) -> Callable[[torch.Tensor], torch.Tensor]:
+        half = 0.5 * torch.tensor(curvatures, dtype=torch.float64)
+        return lambda moves: moves.repeat(1, 300) + (moves**2 @ half)[:, None] * bend
+
+    np.testing.assert_allclose(judged(law(180.0, 0.0), residual, monkeypatch), [2.5, 1.0], rtol=2e-2)
+    np.testing.assert_allclose(judged(law(-100.0, 180.0), residual + 0.3, monkeypatch)[0], 1.0, rtol=1e-6)
+    assert judged(law(600.0, 0.0), residual, monkeypatch)[0] == pytest.approx(4.0)  # as far as it was looked: 8 diverges
+
+
+def test_a_dent_beside_the_estimate_widens_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Residuals that another dent, three error bars away, leaves no larger: the bar reaches it."""
+    residual = torch.full((600,), 0.1, dtype=torch.float64)
+
+    def dented(moves: torch.Tensor) -> torch.Tensor:
+        beyond = torch.where(moves[:, :1] > 0.03, moves[:, :1] - 0.04, moves[:, :1])
+        return torch.cat([beyond, moves[:, 1:]], dim=1).repeat(1, 300)
+
+    level = torch.tensor([0.1, -0.1, -0.1, 0.1], dtype=torch.float64).repeat(150)
+    np.testing.assert_allclose(judged(dented, level, monkeypatch), [4.0, 1.0], rtol=1e-6)
+    assert judged(lambda moves: moves.repeat(1, 300), residual, monkeypatch).tolist() == pytest.approx([1.0, 1.0])
+
+
+def test_a_stretched_spread_is_wider_along_its_directions() -> None:
+    turned = np.array([[0.8, -0.6], [0.6, 0.8]])
+    plain, robust = (turned @ np.diag(sizes) @ turned.T for sizes in ([0.01, 0.04], [0.09, 0.01]))
+    spread = Spread(np.array([1.0, 2.0]), turned, 1.0, plain, robust)
+    np.testing.assert_allclose(spread.sizes, [0.3, 0.2])
+    wider = spread.stretched(np.array([2.0, 1.0]))
+    np.testing.assert_allclose(wider.sizes, [0.6, 0.2])
+    np.testing.assert_allclose(wider.values, [0.25, 2.0])
+    np.testing.assert_allclose(turned[:, 0] @ spread.stretch(np.array([2.0, 1.0])), 2 * turned[:, 0])
+
+
+def test_what_does_not_fit_widens_error_bars_up_to_the_range() -> None:
+    bars = Uncertainty(np.array([0.01, 0.9]), np.eye(2), [True, True], [])
+    assert _widened_by_misfit(bars, MISFIT, np.array([2.0, 2.0])) is bars
+    np.testing.assert_allclose(_widened_by_misfit(bars, 9.0, np.array([2.0, 2.0])).sd, [0.03, 2.0])
+    np.testing.assert_allclose(_widened_by_misfit(bars, 9.0, np.array([2.0, 0.5])).sd, [0.03, 0.9])
 
 
 # -- errors that last -----------------------------------------------------------------------------------------------------
