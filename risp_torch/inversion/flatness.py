@@ -18,6 +18,8 @@ from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
 
 LENGTHS = (2.0, 4.0, 8.0)  # of the moves, in error bars of the Gauss-Newton model
+FARTHER = (16.0, 32.0, 64.0, 128.0)  # of those that follow as long as the loss stays flat
+GOING = 3.0  # x c(x) up to which a longer look follows: a bump may end
 NARROWEST = 1e-5  # of the range: shorter moves drown in rounding
 
 
@@ -40,14 +42,26 @@ def flatness(scene: Scene, unknowns: Unknowns, at: Linearisation, spread: Spread
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     room = np.maximum(np.minimum(at.scaled - low, high - at.scaled) / ranges, 0.0)
     longest = (room[:, None] / np.maximum(np.abs(spread.vectors), 1e-12)).min(axis=0)
-    lengths = np.minimum(np.outer(LENGTHS, np.maximum(sizes, NARROWEST)), longest)  # [L, K], parts of the ranges
-    moves = np.stack([sign * lengths[:, :, None] * spread.vectors.T for sign in (1, -1)])  # [2, L, K, K]
-    rises = np.fromiter(_rises(scene, unknowns, at, moves.reshape(-1, len(ranges))), dtype=float).reshape(moves.shape[:3])
-    bars = lengths / np.maximum(sizes, 1e-300)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        parts = rises / (lengths**2 * spread.values)
-        times = np.minimum(bars, np.where(parts > 0, 1 / parts, np.inf))
-    return np.where((parts * bars <= 2.0) & (lengths > 0), times, 1.0).max(axis=(0, 1), initial=1.0)
+
+    def look(length: float, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The answer by moves of one length along some of the directions, and which of these are worth a longer look."""
+        steps = np.minimum(length * np.maximum(sizes[of], NARROWEST), longest[of])
+        moves = np.concatenate([sign * (steps * spread.vectors[:, of]).T for sign in (1, -1)])
+        rises = np.array(list(_rises(scene, unknowns, at, moves))).reshape(2, len(of))
+        bars = steps / np.maximum(sizes[of], 1e-300)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            parts = rises / (steps**2 * spread.values[of])
+            wider = np.minimum(bars, np.where(parts > 0, 1 / parts, np.inf))
+        free = steps > 0
+        return np.where((parts * bars <= 2.0) & free, wider, 1.0).max(axis=0), of[((parts * bars <= GOING) & free).any(axis=0)]
+
+    found, going = np.ones(len(sizes)), np.arange(len(sizes))
+    for length in LENGTHS + FARTHER:
+        looked = going if length in FARTHER else np.arange(len(sizes))
+        if len(looked):
+            wider, going = look(length, looked)
+            found[looked] = np.maximum(found[looked], wider)
+    return found
 
 
 def _rises(scene: Scene, unknowns: Unknowns, at: Linearisation, moves: np.ndarray) -> Iterator[float]:
