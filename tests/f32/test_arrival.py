@@ -114,7 +114,7 @@ def test_compression_is_read_as_a_move_of_the_estimate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("density", "crf"), [(800.0, 23), (2000.0, 30)])
 def test_error_bars_of_compressed_films_hold(density: float, crf: float, tmp_path: Path) -> None:
-    """Compression blurs or drops small motions: the loss of its film is flatter than a Gauss-Newton model says, up to 30 times."""
+    """Compression blurs or drops small motions: the film's loss is flatter than its Gauss-Newton model, up to 30 times."""
     scene = small_scenes.make_scene(size=32, density=density)
     video = simulate_video(scene, tmp_path / "film.mp4", crf=crf)
     result = invert(scene, video, [DENSITY], starts=[{DENSITY: 1.3 * density}], progress=False)
