@@ -289,13 +289,16 @@ def test_a_step_goes_where_residuals_and_smoothness_lead() -> None:
     random = np.random.default_rng(3)
     root, place = random.normal(size=(2, 2)), 0.1 * random.normal(size=2)
     prior = 40.0 * root @ root.T
-    at = replace(linearised(torch.as_tensor(0.01 * random.normal(size=12))), prior=prior, pull=-prior @ place)
+    at = replace(linearised(torch.as_tensor(0.1 * random.normal(size=12))), prior=prior, pull=-prior @ place)
     jacobian, residual = at.jacobian.numpy(), at.residual.numpy()
     wanted = np.linalg.solve(jacobian.T @ jacobian + prior, jacobian.T @ residual - prior @ place)
     assert np.abs(wanted).max() < 0.15 and np.abs(prior @ place).max() > np.abs(jacobian.T @ residual).max()
     search = _Search(None, None, TWO)
     np.testing.assert_allclose(search._step(at, 1e-12), wanted, rtol=1e-6)
     np.testing.assert_allclose(newton_step(at, damping=1e-12), wanted, rtol=1e-6)
+    normal = jacobian.T @ jacobian + prior
+    ridge = 0.3 * np.diag(np.diag(normal) + residual @ residual)  # a move over a range costs as much as the whole residual
+    np.testing.assert_allclose(search._step(at, 0.3), np.linalg.solve(normal + ridge, normal @ wanted), rtol=1e-9)
     long = replace(at, pull=-100 * prior @ place)
     assert np.abs(search._step(long, 1e-12)).max() == pytest.approx(0.15)
 
