@@ -37,6 +37,7 @@ from risp_torch.scene.simulation import (
     poses_of_joints,
     rigid_inputs,
     rigid_solver,
+    spin_warnings,
     step_warnings,
 )
 from risp_torch.scene.states import States, joined_placement
@@ -507,7 +508,7 @@ class Scene(DeformableScene):
             if not self.bodies:
                 raise UserError("the scene has no bodies: add one with add_rigid or add_link")
             self._solver = articulated_solver(self) if self.articulated else rigid_solver(self)
-            for sentence in step_warnings(self):
+            for sentence in (*step_warnings(self), *spin_warnings(self)):
                 warnings.warn(sentence, stacklevel=3)
         return self._solver
 

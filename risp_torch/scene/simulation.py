@@ -48,6 +48,8 @@ from ti_sim.shapes.mass import possible_inertia
 if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
 
+_DRIFT = 0.05  # of an angular momentum, of which is told
+
 
 @dataclass(frozen=True)
 class AppliedForce:
@@ -177,6 +179,29 @@ def _longest_contact_steps(scene: Scene, values: Values) -> dict[str, float]:
             own = own + min(others, key=lambda one: longest_step(*one))  # both move
         steps[name] = longest_step(*own)
     return steps
+
+
+def spin_warnings(scene: Scene) -> list[str]:
+    """A sentence for each free body that carries moving links and spins so fast that semi-implicit steps change its momentum.
+
+    At an angular velocity w the angular momentum changes by up to about w^2 dt T / 2 of itself over a time T (a seventh to all of
+    that in two boxes on one another); at the scene's own values.
+    """
+    settings, values = scene.settings, scene.table.values()
+    if not scene.articulated or settings.integrator != "semi_implicit":
+        return []
+    sentences, time = [], scene.frames * scene.frame_dt
+    for k in np.flatnonzero(scene.solver().model.carries_moving):
+        body = scene.bodies[k]
+        spin = float((body.number(values, "rate") if isinstance(body, Link) else body.velocity(values)[:, 3:])[0].norm())
+        drift = 0.5 * spin**2 * settings.dt * time
+        if drift > _DRIFT:
+            sentences.append(
+                f"{body.name!r} spins at {spin:.3g} rad/s and carries links that move: semi-implicit steps of "
+                f"{settings.dt:.3g} s change its angular momentum by up to about {100 * drift:.3g} % in {time:.3g} s, so use "
+                f"integrator 'rk4', or at least {math.ceil(settings.substeps * drift / _DRIFT)} substeps"
+            )
+    return sentences
 
 
 def deformable_step_warnings(scene: Scene) -> list[str]:

@@ -6,16 +6,21 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from risp_torch.scene.joints import Fixed, Joint, Revolute
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.simulation import spin_warnings
 from tests.f64.test_body_contact import bodies, inputs_of
 from tests.reference.articulated_adjoints import check_adjoint
 from tests.reference.numpy_rigid import quaternion_rate, rotation, unit
 from tests.reference.rigid_cases import box_inertia, driven, one_body, turned
 from ti_sim.adjoint import StoreAll
+from ti_sim.articulated.instant import forward_dynamics
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import DivergenceError
 from ti_sim.rigid.model import RigidSettings
 from ti_sim.rigid.solver import RigidSolver
+from ti_sim.shapes import Box
 
 HALF, MASS = (0.05, 0.03, 0.015), 0.18  # m, kg: a box of .1 x .06 x .03 m
 INERTIA = box_inertia(MASS, HALF)
@@ -109,6 +114,88 @@ def test_adjoint_of_a_link_that_turns_alone(kind: str) -> None:
     assert kind == "free" or {"link_mass", "link_com"} <= seen
 
 
+def compound(kind: str = "free", *, frames: int = FRAMES) -> tuple[ArticulatedModel, ArticulatedInputs]:
+    """Three boxes on one another by fixed joints, and a fourth of its own; the first hangs on the world."""
+    frame = np.random.default_rng(3).uniform(-1, 1, (4, 7)) * np.array([0.08] * 3 + [1.0] * 4)
+    frame[:, 6] = 1
+    model = ArticulatedModel(
+        ("base", "arm", "hand", "other"), (-1, 0, 1, -1), (kind, "fixed", "fixed", "free"), np.ones((4, 3)),
+        contact_points=(np.zeros((0, 3)), np.zeros((0, 3)), np.array([[0.02, 0.01, -0.03]]), np.zeros((0, 3))),
+        ground_height=-10.0,
+    )  # fmt: skip
+    start = [0, 0, 0, 0, 0, 0, 1]
+    q = [*(start if kind == "free" else start[3:]), *start]
+    qd = [*[0, 0, 0, *SPIN][-(6 if kind == "free" else 3) :], 0, 0, 0, *SPIN]
+    inputs = inputs_of(model, q, qd, material=(1e3, 2, 3, 0.5), frames=frames)
+    mass = np.array([[MASS, 0.05, 0.1, MASS]])
+    com = 0.02 * np.random.default_rng(4).normal(size=(1, 4, 3))
+    return model, replace(
+        inputs, link_mass=mass, link_com=com, link_inertia=mass[..., None, None] / MASS * INERTIA, joint_frame=frame[None].copy()
+    )
+
+
+def total(inputs: ArticulatedInputs, links: slice, q: np.ndarray, qd: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Energy [T], momentum [T, 3] and angular momentum [T, 3] about the origin, of links at poses [T, N, 7]."""
+    mass, com, inertia = (getattr(inputs, f"link_{name}")[0, links] for name in ("mass", "com", "inertia"))
+    q, qd = q[:, links], qd[:, links]
+    turn = rotation(q[..., 3:].reshape(-1, 4)).reshape(*q.shape[:2], 3, 3)
+    arm = np.einsum("tnij,nj->tni", turn, com)
+    place, spin = q[..., :3] + arm, qd[..., 3:]
+    push = mass[:, None] * (qd[..., :3] + np.cross(spin, arm))
+    turning = np.einsum("tnij,njk,tnlk,tnl->tni", turn, inertia, turn, spin)
+    energy = 0.5 * (np.square(push) / mass[:, None]).sum(axis=(1, 2)) + 0.5 * (turning * spin).sum(axis=(1, 2))
+    return energy, push.sum(axis=1), (np.cross(place, push) + turning).sum(axis=1)
+
+
+@pytest.mark.parametrize("kind", ["free", "spherical"])
+def test_boxes_on_fixed_joints_keep_energy_and_momentum_for_a_minute(kind: str) -> None:
+    model, inputs = compound(kind)
+    rollout = ArticulatedSolver(model, ArticulatedSettings(dt=1e-3, substeps=1000)).rollout(inputs, FRAMES)
+    energy, push, turning = total(inputs, slice(0, 3), rollout.body_q[0], rollout.body_qd[0])
+    assert np.abs(energy / energy[0] - 1).max() < 1e-10
+    if kind == "free":
+        assert np.abs(push - push[0]).max() < 1e-10 * np.abs(push).max()
+        assert np.abs(turning - turning[0]).max() < 1e-8 * np.linalg.norm(turning[0])
+    else:  # the joint is at the frame's place, about which its momentum stays
+        place = inputs.joint_frame[0, 0, :3]
+        about = turning - np.cross(place, push)
+        assert np.abs(about - about[0]).max() < 1e-8 * np.linalg.norm(about[0])
+
+
+def test_a_compound_moves_as_the_one_body_that_it_is() -> None:
+    """Under gravity and wrenches on each link, at their own centres of mass: it accelerates as links that armature holds."""
+    model, inputs = compound(frames=4)
+    draw = np.random.default_rng(5)
+    inputs = replace(inputs, gravity=np.array([[0.3, 0.2, -9.81]]), link_wrench=0.1 * draw.normal(size=(1, 4, 4, 6)))
+    inputs.link_wrench[:] = inputs.link_wrench[:, :1]
+    jointed = replace(model, joint_type=("free", "revolute", "fixed", "free"), joint_axis=np.ones((4, 3)))
+    q, qd = np.insert(inputs.joint_q0, 7, 0, axis=1), np.insert(inputs.joint_qd0, 6, 0, axis=1)
+    loose = inputs_of(jointed, q, qd, material=(1e3, 2, 3, 0.5), frames=4)
+    loose.joint_armature[0, 6] = 1e9  # holds the joint
+    names = ("link_mass", "link_com", "link_inertia", "joint_frame", "gravity", "link_wrench")
+    loose = replace(loose, **{name: getattr(inputs, name) for name in names})
+    found = forward_dynamics(model, inputs, inputs.joint_q0, inputs.joint_qd0)
+    wanted = forward_dynamics(jointed, loose, q, qd)
+    np.testing.assert_allclose(found, np.delete(wanted, 6, axis=1), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["free", "spherical"])
+def test_adjoint_of_a_compound(kind: str) -> None:
+    """Every input, with a link's corner in the ground and half a radian a step."""
+    model, inputs = compound(kind, frames=1)
+    draw = np.random.default_rng(0)
+    inertia = 1e3 * inputs.link_inertia
+    skew = 0.1 * inertia.max() * draw.uniform(-1, 1, inertia.shape)
+    inputs = replace(
+        inputs, link_wrench=draw.normal(size=(1, 1, 4, 6)), link_inertia=inertia + skew + np.swapaxes(skew, 2, 3),
+        joint_qd0=inputs.joint_qd0 + draw.normal(size=inputs.joint_qd0.shape), gravity=np.array([[0.1, 0.2, -0.3]]),
+        joint_q0=inputs.joint_q0 + 0.3 * draw.normal(size=inputs.joint_q0.shape),
+    )  # fmt: skip
+    model = replace(model, ground_height=0.6)
+    seen = check_adjoint(model, inputs, ArticulatedSettings(dt=0.02, substeps=4), 15)
+    assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_inertia", "link_material"} <= seen
+
+
 @pytest.mark.parametrize("plan", ["world", "element"])
 def test_adjoint_over_more_steps_than_are_summed_at_a_time(plan: str) -> None:
     """The world plan sums adjoints over 128 steps before they join the rest: 300 steps, sliding, against differences."""
@@ -168,3 +255,22 @@ def test_a_step_without_solution_diverges_in_its_world_alone(solver: str) -> Non
     run, inputs = spinning(solver, FAST)
     with pytest.raises(DivergenceError, match=r"step 1\b"):
         run.check_divergence(run.rollout(inputs, 2))
+
+
+def carrier(joint: Joint, *, speed: float, integrator: str = "semi_implicit") -> Scene:
+    """A box in free flight that carries another, for a minute at 1 ms."""
+    scene = Scene(frame_dt=0.1, frames=600, substeps=100, gravity=(0.0, 0.0, 0.0), integrator=integrator)
+    scene.add_rigid("base", shape=Box(0.1, 0.06, 0.03), density=1000.0, angular_velocity=(0.0, speed, 0.0))
+    scene.add_link("arm", parent="base", shape=Box(0.1, 0.06, 0.03), density=1000.0, joint=joint, position=(0.1, 0.0, 0.0))
+    return scene
+
+
+def test_a_fast_base_with_moving_links_is_told_and_no_other() -> None:
+    hinge = Revolute(axis=(0.0, 0.0, 1.0))
+    fast = carrier(hinge, speed=6.0)
+    with pytest.warns(UserWarning, match="use integrator 'rk4'"):
+        fast.solver()
+    (sentence,) = spin_warnings(fast)
+    assert "'base' spins at 6 rad/s and carries links that move" in sentence and "at least 2160 substeps" in sentence
+    quiet = (carrier(hinge, speed=0.5), carrier(hinge, speed=6.0, integrator="rk4"), carrier(Fixed(), speed=6.0))
+    assert [spin_warnings(scene) for scene in quiet] == [[], [], []]

@@ -38,6 +38,7 @@ from ti_sim.articulated.tables import (
     ARMATURE,
     AXIS,
     BARS,
+    CENTER,
     COM,
     DRIVE,
     END_POINT,
@@ -128,25 +129,27 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
     ws, vs = load_vec3(world.work, b, i, VIRTUAL), load_vec3(world.work, b, i, VIRTUAL + 3)
     mass, d = world.link[b, i, MASS], rotation @ load_vec3(world.link, b, i, COM)
 
-    # Force on the mass, times the virtual velocity y of the centre of mass.
+    # Force on the mass, times the virtual velocity y of the centre of mass; the wrench acts at the link's own.
     push = vec3(world.wrench[b, frame, i, 0], world.wrench[b, frame, i, 1], world.wrench[b, frame, i, 2])
     twist = vec3(world.wrench[b, frame, i, 3], world.wrench[b, frame, i, 4], world.wrench[b, frame, i, 5])
-    y = vs + ws.cross(d)
+    y, center = vs + ws.cross(d), rotation @ load_vec3(world.link, b, i, CENTER)
+    pushed = vs + ws.cross(center)
     turning = w.cross(d)
     acceleration = pull + spin.cross(d) + w.cross(turning)
-    force = mass * acceleration - push
+    force = mass * acceleration
     for k in ti.static(range(3)):
-        bars.wrench[b, frame, i, k] = bars.wrench[b, frame, i, k] - y[k]
+        bars.wrench[b, frame, i, k] = bars.wrench[b, frame, i, k] - pushed[k]
         bars.wrench[b, frame, i, 3 + k] = bars.wrench[b, frame, i, 3 + k] - ws[k]
     bars.link[b, i, MASS] = bars.link[b, i, MASS] + acceleration.dot(y)
     g = mass * y
     turning_bar = g.cross(w)
     d_bar = force.cross(ws) + g.cross(spin) + turning_bar.cross(w)
-    vs_bar, pull_bar = force, g
-    ws_bar, spin_bar = d.cross(force) - twist, d.cross(g)
+    vs_bar, pull_bar = force - push, g
+    ws_bar, spin_bar = d.cross(force) - center.cross(push) - twist, d.cross(g)
     w_bar = turning.cross(g) + d.cross(turning_bar)
     add_vec3(bars.link, b, i, COM, back @ d_bar)
-    turn_bar = d.cross(d_bar)
+    center_bar = ws.cross(push)
+    turn_bar = d.cross(d_bar) + center.cross(center_bar)
 
     # Moment I w' + w x I w, times the virtual angular velocity: e.I w with e = ws x w for the second term. In link axes.
     inertia = symmetric(world.link, b, i, INERTIA)
@@ -170,13 +173,13 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
         v = load_vec3(world.work, b, i, VELOCITY)
         z = world.work[b, i, POSITION + 2]
         material = load_vec4(world.link, b, i, MATERIAL)
-        v_bar, material_bar, z_bar, center_bar = vec3(0.0), vec4(0.0), 0.0, vec3(0.0)
+        v_bar, material_bar, z_bar = vec3(0.0), vec4(0.0), 0.0
         for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
             local = point_position(world.point, p)
-            height = z - world.ground + d.z + contact_height(world.turning, world.point, p, local, rotation)
+            height = z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
             if height < 0:
                 place, share = contact_arm(world.turning, world.point, p, local, rotation)
-                arm = d + place
+                arm = center + place
                 u, power = v + w.cross(arm), -(vs + ws.cross(arm))
                 f = contact_force(height, u, material.x, material.y, material.z, material.w, world.dt)
                 height_bar, u_bar, theta_bar = contact_force_adjoint(
@@ -190,16 +193,16 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
                 w_bar += arm.cross(u_bar)
                 z_bar += height_bar
                 material_bar += theta_bar
-                turn_bar += (d + rotation @ local).cross(arm_bar)
+                turn_bar += (center + rotation @ local).cross(arm_bar)
                 if ti.static(world.turning):
                     vector = rotation @ point_vector(world.point, p)
                     turn_bar += vector.cross(contact_vector_adjoint(world.point, p, rotation, arm_bar, f.dot(power)))
                 center_bar += arm_bar
         add_vec4(bars.link, b, i, MATERIAL, material_bar)
-        add_vec3(bars.link, b, i, COM, back @ center_bar)
         add_vec3(world.work, b, i, BARS + 3, vec3(0.0, 0.0, z_bar))
         add_vec3(world.work, b, i, BARS + 9, v_bar)
 
+    add_vec3(bars.link, b, i, CENTER, back @ center_bar)
     add_vec3(world.work, b, i, BARS, turn_bar)
     add_vec3(world.work, b, i, BARS + 6, w_bar)
     add_vec3(world.work, b, i, BARS + 12, spin_bar)

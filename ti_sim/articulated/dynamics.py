@@ -36,6 +36,7 @@ from ti_sim.articulated.tables import (
     AXIS,
     BIAS,
     BODY,
+    CENTER,
     COLUMN,
     COM,
     DRIVE,
@@ -71,7 +72,7 @@ from ti_sim.rigid.touching import contact_arm, contact_height, point_position
 def ground_load(world: ti.template(), b, i, rotation, position, w, v):
     """Force [N] and moment about the link's origin [N m] of the ground on the contact points of link i."""
     force, moment = vec3(0.0), vec3(0.0)
-    material, center = load_vec4(world.link, b, i, MATERIAL), rotation @ load_vec3(world.link, b, i, COM)
+    material, center = load_vec4(world.link, b, i, MATERIAL), rotation @ load_vec3(world.link, b, i, CENTER)
     for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
         local = point_position(world.point, p)
         height = position.z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
@@ -115,7 +116,7 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
                 force = mass * w.cross(w.cross(d))
                 push = vec3(world.wrench[b, frame, i, 0], world.wrench[b, frame, i, 1], world.wrench[b, frame, i, 2])
                 twist = vec3(world.wrench[b, frame, i, 3], world.wrench[b, frame, i, 4], world.wrench[b, frame, i, 5])
-                moment -= twist + d.cross(push)
+                moment -= twist + (matrix @ load_vec3(world.link, b, i, CENTER)).cross(push)
                 force -= push
                 if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
                     ground, ground_moment = ground_load(

@@ -131,9 +131,33 @@ class ArticulatedModel:
 
     @property
     def alone(self) -> np.ndarray:
-        """Whether a link turns in all directions on the world and carries no other, [N] bool."""
+        """Whether a link turns in all directions on the world and carries no other, or fixed ones only, [N] bool."""
         free = np.array([kind in ("spherical", "free") for kind in self.joint_type])
-        return free & (np.array(self.link_parent) < 0) & ~np.isin(np.arange(self.link_count), self.link_parent)
+        carriers = {self.rigid_on[parent] for parent, kind in zip(self.link_parent, self.joint_type, strict=True)
+                    if parent >= 0 and kind != "fixed"}  # fmt: skip
+        return free & (np.array(self.link_parent) < 0) & ~np.isin(np.arange(self.link_count), list(carriers))
+
+    @property
+    def carries_moving(self) -> np.ndarray:
+        """Whether a link turns in all directions on the world and carries links that move on it, [N] bool."""
+        free = np.array([kind in ("spherical", "free") for kind in self.joint_type])
+        return free & (np.array(self.link_parent) < 0) & ~self.alone
+
+    @cached_property
+    def rigid_on(self) -> list[int]:
+        """First link of those that a link is joined to by fixed joints, itself counted, [N]."""
+        first = list(range(self.link_count))
+        for i, (parent, kind) in enumerate(zip(self.link_parent, self.joint_type, strict=True)):
+            if kind == "fixed" and parent >= 0:
+                first[i] = first[parent]
+        return first
+
+    @property
+    def merged_into(self) -> np.ndarray:
+        """The link that turns alone, with a link's mass (see ``merging``); -1 for links that keep their own, [N] int32."""
+        first = np.array(self.rigid_on)
+        merged = self.alone[first] & (np.bincount(first, minlength=self.link_count)[first] > 1)
+        return np.where(merged, first, -1).astype(np.int32)
 
     @property
     def axis(self) -> np.ndarray:
@@ -201,11 +225,11 @@ class ArticulatedModel:
     @property
     def tree(self) -> np.ndarray:
         """Rows (parent, type number, first coordinate, first velocity, last velocity + 1, moves, first point, last point + 1,
-        turns alone), [N, 9] int32."""
+        turns alone, merged into), [N, 10] int32."""
         kinds = [JOINT_TYPES.index(kind) for kind in self.joint_type]
         columns = (
             self.link_parent, kinds, self.q_start[:-1], self.qd_start[:-1], self.qd_start[1:], self.moves,
-            self.point_start[:-1], self.point_start[1:], self.alone,
+            self.point_start[:-1], self.point_start[1:], self.alone, self.merged_into,
         )  # fmt: skip
         return np.stack([np.asarray(column, dtype=np.int32) for column in columns], axis=1)
 

@@ -9,6 +9,7 @@ import numpy as np
 from ti_sim.adjoint import Adjoint, Checkpoint, StoreAll
 from ti_sim.articulated.collision import FAULT_STEP, FAULTY_PAIR, FIRST_NEAR, LIST_COUNT, NEAR_COUNT, TEST_COUNT
 from ti_sim.articulated.faults import FaultWarnings
+from ti_sim.articulated.merging import merge, merge_adjoint
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.rollout import advance, advance_adjoint, begin, begin_adjoint
 from ti_sim.articulated.tables import LINK_SIZE, VELOCITY_SIZE, VELOCITY_WORK_SIZE, WORK_SIZE, pack, unpack_adjoint
@@ -133,7 +134,28 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs) -> PreparedInput
         turning=model.turning,
     )
     pack(*views(*(getattr(inputs, name) for name in PACKED), prepared.link, prepared.velocity))
+    if (model.merged_into >= 0).any():
+        merge(*views(prepared.tree, prepared.link, prepared.work))
     return prepared
+
+
+def unpack(
+    model: ArticulatedModel, prepared: PreparedInputs, link_bar: Array, velocity_bar: Array, bars: ArticulatedInputs
+) -> None:
+    """Write the adjoints of the packed inputs to ``bars``, from those of the rows that ``prepare`` packs.
+
+    Args:
+        model: the tree.
+        prepared: inputs of the rollout; its rows are packed anew.
+        link_bar: [B, N, LINK_SIZE] adjoints of the rows of links; overwritten.
+        velocity_bar: [B, D, VELOCITY_SIZE] adjoints of the rows of joint velocities.
+        bars: written to.
+    """
+    packed = [getattr(prepared.inputs, name) for name in PACKED]
+    if (model.merged_into >= 0).any():
+        pack(*views(*packed, prepared.link, prepared.velocity))
+        merge_adjoint(*views(prepared.tree, prepared.link, prepared.work, link_bar))
+    unpack_adjoint(*views(link_bar, velocity_bar, prepared.inputs.joint_frame, *(getattr(bars, name) for name in PACKED)))
 
 
 class ArticulatedSolver:
@@ -252,8 +274,7 @@ class ArticulatedSolver:
                 model.ground_height, first, count, int(first + count == steps), self.settings.substeps,
             ))  # fmt: skip
         begin_adjoint(*views(inputs.joint_q0, prepared.tree, bar, bars.joint_q0, bars.joint_qd0, q, d))
-        packed = (getattr(bars, name) for name in PACKED)
-        unpack_adjoint(*views(links[1], velocities[1], inputs.joint_frame, *packed))
+        unpack(model, prepared, links[1], velocities[1], bars)
         for world in np.flatnonzero(to_numpy(rollout.diverged_step) >= 0):
             for array in bars.arrays():
                 fill_nan(array, (int(world),))

@@ -14,17 +14,18 @@ from ti_sim.base.vecmath import vec3, vec4
 FRAME_POSITION = 0  # 3
 FRAME_QUATERNION = 3  # 4, unit
 MASS = 7
-COM = 8  # 3
+COM = 8  # 3, of the mass in the row
 INERTIA = 11  # xx, yy, zz, xy, xz, yz
 MATERIAL = 17  # 4
-LINK_SIZE = 21
+CENTER = 21  # 3, centre of mass of the link itself, from which contact points are told and where wrenches act
+LINK_SIZE = 24
 
 # Columns of a joint velocity's row.
 STIFFNESS, REST, DAMPING, ARMATURE, LOW, HIGH, LIMIT_STIFFNESS, GAIN, MOTOR_LIMIT, SERVO_STIFFNESS, SERVO_DAMPING = range(11)
 VELOCITY_SIZE = 11
 
 # Columns of a row of ``ArticulatedModel.tree``.
-PARENT, KIND, FIRST_Q, FIRST_QD, END_QD, MOVES, FIRST_POINT, END_POINT, ALONE = range(9)
+PARENT, KIND, FIRST_Q, FIRST_QD, END_QD, MOVES, FIRST_POINT, END_POINT, ALONE, INTO = range(10)
 
 # Scratch of a link.
 QUATERNION = 0  # 4, of the link in the world
@@ -169,6 +170,7 @@ def pack(
         store_vec4(link, b, i, FRAME_QUATERNION, load_vec4(joint_frame, b, i, 3).normalized())
         link[b, i, MASS] = link_mass[b, i]
         store_vec3(link, b, i, COM, load_vec3(link_com, b, i, 0))
+        store_vec3(link, b, i, CENTER, load_vec3(link_com, b, i, 0))
         for k in ti.static(range(3)):
             link[b, i, INERTIA + k] = link_inertia[b, i, k, k]
         link[b, i, INERTIA + 3] = 0.5 * (link_inertia[b, i, 0, 1] + link_inertia[b, i, 1, 0])
@@ -212,7 +214,7 @@ def unpack_adjoint(
             joint_frame_bar[b, i, 3 + k] = link_bar[b, i, FRAME_QUATERNION + k] / length
         link_mass_bar[b, i] = link_bar[b, i, MASS]
         for k in ti.static(range(3)):
-            link_com_bar[b, i, k] = link_bar[b, i, COM + k]
+            link_com_bar[b, i, k] = link_bar[b, i, COM + k] + link_bar[b, i, CENTER + k]
             link_inertia_bar[b, i, k, k] = link_bar[b, i, INERTIA + k]
         for k, pair in ti.static(enumerate(((0, 1), (0, 2), (1, 2)))):
             half = 0.5 * link_bar[b, i, INERTIA + 3 + k]

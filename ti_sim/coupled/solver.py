@@ -12,7 +12,6 @@ from ti_sim.articulated.model import ArticulatedInputs, ArticulatedSettings
 from ti_sim.articulated.rollout import begin as begin_links
 from ti_sim.articulated.rollout import begin_adjoint as begin_links_adjoint
 from ti_sim.articulated.solver import (
-    PACKED,
     ArticulatedRollout,
     ArticulatedSolver,
     fill_nan,
@@ -20,7 +19,8 @@ from ti_sim.articulated.solver import (
     views,
 )
 from ti_sim.articulated.solver import prepare as prepare_links
-from ti_sim.articulated.tables import LINK_SIZE, VELOCITY_SIZE, unpack_adjoint
+from ti_sim.articulated.solver import unpack as unpack_links
+from ti_sim.articulated.tables import LINK_SIZE, VELOCITY_SIZE
 from ti_sim.base.arrays import (
     Array,
     check_array,
@@ -218,8 +218,7 @@ class CoupledSolver:
                 sums.join()
         sums.finish()
         begin_links_adjoint(*views(inputs.links.joint_q0, links.tree, joint_bar, bars.joint_q0, bars.joint_qd0, q, d))
-        packed = (getattr(bars, name) for name in PACKED)
-        unpack_adjoint(*views(link_rows[1], velocity_rows[1], inputs.links.joint_frame, *packed))
+        unpack_links(self.model.articulated, links, link_rows[1], velocity_rows[1], bars)
         soft = sums.bars
         begin_particles_adjoint(*views(bar, given.particle_q, given.particle_qd, soft.particle_q0, soft.particle_qd0))
         for world in np.flatnonzero(to_numpy(rollout.links.diverged_step) >= 0):

@@ -1,0 +1,155 @@
+"""Links that are rigid on a free body counted to it: mass, centre of mass and inertia of both together, and the adjoint.
+
+A link that hangs on the world by a free or spherical joint and carries fixed ones only is one rigid body with them, and turns as
+one (``free_spin``). Its row gets the mass, the centre of mass and the inertia of all, the rows of the others none:
+
+    M = sum m_k,    c = sum m_k c_k / M,    I = sum R_k I_k R_k^T + m_k (|e_k|^2 1 - e_k e_k^T),    e_k = c_k - c
+
+in the axes of the first. Where each link touches and is pushed stays its own centre of mass, column CENTER.
+"""
+
+from ti_sim.articulated.spatial import quaternion_product, rotated, rotated_back, store_symmetric, symmetric
+from ti_sim.articulated.tables import (
+    BARS,
+    COM,
+    FRAME_POSITION,
+    FRAME_QUATERNION,
+    INERTIA,
+    INTO,
+    MASS,
+    PARENT,
+    POSITION,
+    QUATERNION,
+    add_vec3,
+    add_vec4,
+    load_vec3,
+    load_vec4,
+    store_vec3,
+    store_vec4,
+)
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import mat3, outer, quaternion_rate, rotation_matrix, vec3, vec4
+
+
+@ti.func
+def place_in_base(tree: ti.template(), link: ti.template(), work: ti.template(), b):
+    """Pose of each merged link in the frame of its first one, written to QUATERNION and POSITION of ``work``."""
+    for i in range(tree.shape[0]):
+        position, quaternion = vec3(0.0), vec4(0.0, 0.0, 0.0, 1.0)
+        if tree[i, INTO] >= 0 and tree[i, INTO] != i:
+            parent = tree[i, PARENT]
+            turn = load_vec4(work, b, parent, QUATERNION)
+            position = load_vec3(work, b, parent, POSITION) + rotated(turn, load_vec3(link, b, i, FRAME_POSITION))
+            quaternion = quaternion_product(turn, load_vec4(link, b, i, FRAME_QUATERNION))
+        store_vec3(work, b, i, POSITION, position)
+        store_vec4(work, b, i, QUATERNION, quaternion)
+
+
+@ti.func
+def centre_of(link: ti.template(), work: ti.template(), b, i):
+    """Centre of mass of link i in the frame of its first one."""
+    return load_vec3(work, b, i, POSITION) + rotated(load_vec4(work, b, i, QUATERNION), load_vec3(link, b, i, COM))
+
+
+@ti.func
+def whole(tree: ti.template(), link: ti.template(), work: ti.template(), b, base):
+    """(Mass, centre of mass) of all links merged into one, in its frame; its own centre where there is no mass."""
+    mass, moment, centre = 0.0, vec3(0.0), load_vec3(link, b, base, COM)
+    for i in range(base, tree.shape[0]):
+        if tree[i, INTO] == base:
+            mass += link[b, i, MASS]
+            moment += link[b, i, MASS] * centre_of(link, work, b, i)
+    if mass > 0:
+        centre = moment / mass
+    return mass, centre
+
+
+@ti.kernel
+def merge(tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.types.ndarray()):
+    """Count links that are rigid on a free one to it, in the packed rows link [B, N, LINK_SIZE].
+
+    Reads columns PARENT and INTO of tree; ``work`` [B, N, WORK_SIZE] is scratch. Adjoint: ``merge_adjoint``, by hand.
+    """
+    for b in range(link.shape[0]):
+        place_in_base(tree, link, work, b)
+        for base in range(tree.shape[0]):
+            if tree[base, INTO] == base:
+                mass, centre = whole(tree, link, work, b, base)
+                inertia = mat3(0.0)
+                for i in range(base, tree.shape[0]):
+                    if tree[i, INTO] == base:
+                        e = centre_of(link, work, b, i) - centre
+                        turn = rotation_matrix(load_vec4(work, b, i, QUATERNION))
+                        inertia += turn @ symmetric(link, b, i, INERTIA) @ turn.transpose() - link[b, i, MASS] * outer(e, e)
+                        for k in ti.static(range(3)):
+                            inertia[k, k] += link[b, i, MASS] * e.dot(e)
+                        link[b, i, MASS] = 0.0
+                        store_symmetric(link, b, i, INERTIA, mat3(0.0))
+                link[b, base, MASS] = mass
+                store_vec3(link, b, base, COM, centre)
+                store_symmetric(link, b, base, INERTIA, inertia)
+
+
+@ti.func
+def symmetric_adjoint(link_bar: ti.template(), b, i):
+    """Adjoint of the inertia in a row, whose entries off the diagonal count twice there, as a symmetric matrix."""
+    bar = 0.5 * symmetric(link_bar, b, i, INERTIA)
+    for k in ti.static(range(3)):
+        bar[k, k] *= 2
+    return bar
+
+
+@ti.func
+def store_symmetric_adjoint(link_bar: ti.template(), b, i, bar):
+    """Write what ``symmetric_adjoint`` reads."""
+    twice = 2 * bar
+    for k in ti.static(range(3)):
+        twice[k, k] *= 0.5
+    store_symmetric(link_bar, b, i, INERTIA, twice)
+
+
+@ti.kernel
+def merge_adjoint(
+    tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.types.ndarray(), link_bar: ti.types.ndarray()
+):
+    """Adjoint of ``merge``, in place in the rows link_bar [B, N, LINK_SIZE]; ``link`` holds the rows before it.
+
+    Mass, centre of mass and inertia of each merged link get theirs from those of the first, whose own are overwritten; the
+    joint frames between them are added to. ``work`` is scratch.
+    """
+    for b in range(link.shape[0]):
+        place_in_base(tree, link, work, b)
+        for base in range(tree.shape[0]):
+            if tree[base, INTO] == base:
+                mass, centre = whole(tree, link, work, b, base)
+                mass_bar, bar = link_bar[b, base, MASS], symmetric_adjoint(link_bar, b, base)
+                centre_bar, trace = load_vec3(link_bar, b, base, COM), bar[0, 0] + bar[1, 1] + bar[2, 2]
+                if mass > 0:
+                    centre_bar /= mass
+                for i in range(base, tree.shape[0]):
+                    if tree[i, INTO] == base:
+                        quaternion, own = load_vec4(work, b, i, QUATERNION), link[b, i, MASS]
+                        turn, e = rotation_matrix(quaternion), centre_of(link, work, b, i) - centre
+                        pull = trace * e - bar @ e
+                        place_bar = own * (2 * pull + centre_bar)
+                        spread = turn @ symmetric(link, b, i, INERTIA) @ turn.transpose() @ bar
+                        arm = rotated(quaternion, load_vec3(link, b, i, COM))
+                        turn_bar = 2 * vec3(
+                            spread[1, 2] - spread[2, 1], spread[2, 0] - spread[0, 2], spread[0, 1] - spread[1, 0]
+                        ) + arm.cross(place_bar)
+                        link_bar[b, i, MASS] = mass_bar + e.dot(pull) + e.dot(centre_bar)
+                        store_vec3(link_bar, b, i, COM, rotated_back(quaternion, place_bar))
+                        store_symmetric_adjoint(link_bar, b, i, turn.transpose() @ bar @ turn)
+                        store_vec3(work, b, i, BARS, turn_bar)
+                        store_vec3(work, b, i, BARS + 3, place_bar)
+        for back in range(tree.shape[0]):
+            i = tree.shape[0] - 1 - back
+            if tree[i, INTO] >= 0 and tree[i, INTO] != i:
+                parent, quaternion = tree[i, PARENT], load_vec4(link, b, i, FRAME_QUATERNION)
+                turn = load_vec4(work, b, parent, QUATERNION)
+                turn_bar, place_bar = load_vec3(work, b, i, BARS), load_vec3(work, b, i, BARS + 3)
+                arm = rotated(turn, load_vec3(link, b, i, FRAME_POSITION))
+                add_vec3(link_bar, b, i, FRAME_POSITION, rotated_back(turn, place_bar))
+                add_vec4(link_bar, b, i, FRAME_QUATERNION, 4 * quaternion_rate(rotated_back(turn, turn_bar), quaternion))
+                add_vec3(work, b, parent, BARS, turn_bar + arm.cross(place_bar))
+                add_vec3(work, b, parent, BARS + 3, place_bar)
