@@ -15,9 +15,9 @@ from ti_sim.articulated.meeting import (
 from ti_sim.articulated.touching import shape_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
-from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint, grid_distance_slopes
+from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint, grid_distance_slopes, grid_place
 
-_ANYWHERE = 1e9  # reach of points whose distance is wanted wherever they are [m]
+_FAR = 1e9  # gap of points that are far away [m]
 
 
 @ti.func
@@ -75,7 +75,7 @@ def line_meets_mesh_adjoint(
 
 @ti.func
 def point_meets_shape(world: ti.template(), j, x, slopes: ti.template()):
-    """Contact of a point with link j's shape, a box or mesh, in its frame.
+    """Contact of a point with link j's shape, a box or mesh, in its frame; a point beyond a mesh's grid is far away.
 
     The contact point is half the gap from x, against the normal.
 
@@ -88,14 +88,16 @@ def point_meets_shape(world: ti.template(), j, x, slopes: ti.template()):
     Returns:
         (gap [m], unit normal out of the shape, derivative of the gap by x, matrix that takes the normal's adjoint to that of x).
     """
-    gap, normal, slope, bend = 1.0, vec3(0.0), vec3(0.0), mat3(0.0)
+    gap, normal, slope, bend = _FAR, vec3(0.0), vec3(0.0), mat3(0.0)
     if is_mesh(world, j):
         if ti.static(world.with_meshes):
             first, nodes, low, cell = field_of(world, j)
-            if ti.static(slopes):
-                gap, normal, slope, bend = grid_distance_slopes(world.sample, first, nodes, low, cell, x)
-            else:
-                gap, normal = grid_distance(world.sample, first, nodes, low, cell, x, _ANYWHERE)
+            _place, beyond = grid_place(nodes, low, cell, x)
+            if (beyond == 0).all():
+                if ti.static(slopes):
+                    gap, normal, slope, bend = grid_distance_slopes(world.sample, first, nodes, low, cell, x)
+                else:
+                    gap, normal = grid_distance(world.sample, first, nodes, low, cell, x, 0.0)
     else:
         gap, normal, slope, bend = point_meets_box(x, shape_vec3(world, j, HALF_SIZE))
     return gap, normal, slope, bend
