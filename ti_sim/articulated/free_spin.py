@@ -3,7 +3,8 @@
 The accelerations give the torque, M = G w' + w x I w with the armature on the diagonal of G; the momentum p = G w + dt M then
 turns with the link as without torque, by the implicit midpoint rule (``ti_sim.rigid.spin``). Without torque the angular momentum
 in the world and the energy stay what they are, to rounding. About the centre of mass for a free joint, whose velocity takes the
-usual semi-implicit step there; about the joint for a spherical one. It is the step of the rigid solver. Links fixed on it are part of it (``merging``).
+usual semi-implicit step there; about the joint for a spherical one. It is the step of the rigid solver. Links fixed on it are
+part of it (``merging``).
 """
 
 from ti_sim.articulated.joints import FREE, SPHERICAL, load_vec3_at, load_vec4_at
