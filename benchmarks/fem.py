@@ -20,11 +20,11 @@ from benchmarks.deformable import (
 from benchmarks.memory import in_own_process, peak_bytes, reset_peak, resident_bytes
 from benchmarks.rollouts import Case, frame_bars, scaling_table, timed
 from benchmarks.table import Table, number, times
-from ti_sim.adjoint import Checkpoint
 from ti_sim.base.runtime import require, start
 from ti_sim.deformable.stable_step import stable_step
 from ti_sim.meshes.generators import box_hexes, box_tet10s, box_tets
 from ti_sim.meshes.solid import SolidMesh
+from ti_sim.rollout.adjoint import Checkpoint
 
 TITLE = "Deformable solids"
 

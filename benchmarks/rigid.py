@@ -13,11 +13,11 @@ from benchmarks.rollouts import BOUND_HEADER, MEGA, Case, add_bound, frame_bars,
 from benchmarks.table import Table, number, times
 from benchmarks.timing import best_times
 from risp_torch import bridge
-from ti_sim.adjoint import Checkpoint, StoreAll
 from ti_sim.base.runtime import require
 from ti_sim.rigid.dynamics import STATE_SIZE
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
+from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
 TITLE = "Rigid bodies"
 

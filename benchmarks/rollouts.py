@@ -10,7 +10,7 @@ import torch
 from benchmarks.peaks import Peaks
 from benchmarks.table import Table, number
 from benchmarks.timing import best_times
-from ti_sim.adjoint import Adjoint, StoreAll
+from ti_sim.rollout.adjoint import Adjoint, StoreAll
 
 MEGA = 1e-6
 KINDS = {"free": "forward, no gradient", "taped": "forward, taped", "backward": "backward"}

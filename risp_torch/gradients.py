@@ -14,11 +14,11 @@ from risp_torch.bridge import bridge_dtype
 from risp_torch.inversion.film import film, pixel_loss
 from risp_torch.scene import Scene
 from risp_torch.scene.parameters import split_entry
-from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import UserError
 from ti_sim.base.gradcheck import GradcheckReport, gradcheck
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Count, Rule, checked
+from ti_sim.rollout.adjoint import Adjoint
 
 SHIFT = 0.05  # of the range: how far the target's unknowns lie from the point of the check
 FLOOR = 1e-6  # of the loss, per allowed range: below it an unknown is not observable

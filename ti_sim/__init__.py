@@ -1,6 +1,5 @@
 """What moves: models, forces, solvers and their adjoints, in Taichi kernels (no torch, no rendering)."""
 
-from ti_sim.adjoint import Adjoint, Checkpoint, StoreAll
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.gradcheck import GradcheckReport, GradientError, gradcheck
 from ti_sim.base.param import Param
@@ -14,6 +13,7 @@ from ti_sim.deformable.tape import DeformableTape
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidRollout, RigidSolver
 from ti_sim.rigid.tape import RolloutTape
+from ti_sim.rollout.adjoint import Adjoint, Checkpoint, StoreAll
 from ti_sim.shapes import Box, Capsule, Cone, Cylinder, Mesh, Shape, Sphere, contact_points, mass_properties
 
 __all__ = [

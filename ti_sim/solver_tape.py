@@ -2,11 +2,11 @@
 
 from typing import Any, ClassVar
 
-from ti_sim.adjoint import Adjoint, StoreAll
 from ti_sim.base.arrays import Array, check_array, empty_like_family
 from ti_sim.base.errors import UserError
 from ti_sim.base.kernels import accumulate, copy
 from ti_sim.base.runtime import ti
+from ti_sim.rollout.adjoint import Adjoint, StoreAll
 
 
 class SolverTape:

@@ -1,69 +1,82 @@
-"""A rigid rollout as a differentiable torch function."""
+"""A rollout of any solver as a differentiable torch function."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from risp_torch.bridge.checks import kernel_tensor, upstream
 from risp_torch.bridge.once import once, twice
-from ti_sim.adjoint import Adjoint, StoreAll
-from ti_sim.rigid.model import RigidInputs
-from ti_sim.rigid.solver import RigidRollout, RigidSolver
+from ti_sim.base.errors import DivergenceError
+from ti_sim.rollout.adjoint import Adjoint, StoreAll
+from ti_sim.rollout.arrays import Arrays
+from ti_sim.rollout.solver import Solver
 
-_NAMES = tuple(field.name for field in fields(RigidInputs))
+
+@dataclass(frozen=True)
+class _Task:
+    """What a rollout is made of besides tensors."""
+
+    solver: Solver
+    inputs: Arrays
+    frames: int
+    adjoint: Adjoint | None
+    failures: list[DivergenceError] | None
 
 
 class _Rollout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, solver: RigidSolver, frames: int, adjoint: Adjoint | None, *tensors: torch.Tensor) -> Any:
-        # The last two are None, and not among the tensors, in a model that is not driven.
-        inputs = RigidInputs(*(kernel_tensor(t, name) for t, name in zip(tensors, _NAMES, strict=False)))
-        result = solver.rollout(inputs, frames, adjoint=adjoint)
-        ctx.solver = solver
+    def forward(ctx: Any, task: _Task, *tensors: torch.Tensor) -> Any:
+        names = task.inputs.named_arrays()
+        inputs = task.inputs.with_arrays(kernel_tensor(t, name) for t, name in zip(tensors, names, strict=True))
+        result = task.solver.rollout(inputs, task.frames, adjoint=task.adjoint)
+        ctx.solver = task.solver
         ctx.save_for_backward(*tensors)  # with their graphs, for the error of a second derivative
-        # Frames are returned, so the kept rollout must not hold them: that would be a cycle through the graph.
-        ctx.kept = (frames, adjoint, inputs, result.states, result.diverged_step)
-        left_region = torch.as_tensor(result.left_region)
-        ctx.mark_non_differentiable(result.diverged_step, left_region)
-        return result.body_q, result.body_qd, result.diverged_step, left_region
+        ctx.kept = result if task.adjoint is not None else None
+        try:
+            task.solver.check_divergence(result)
+        except DivergenceError as error:
+            if task.failures is None:
+                raise
+            task.failures.append(error)
+        failed = torch.as_tensor(task.solver.failed_steps(result), device=tensors[0].device).clone()
+        ctx.mark_non_differentiable(failed)
+        # Copies: what is returned may change hands, and the kept rollout must not hold what holds its graph.
+        return *(array.clone() for array in result.frame_arrays), failed
 
     @staticmethod
-    def backward(ctx: Any, body_q_bar: Any, body_qd_bar: Any, _diverged: Any, _left: Any) -> Any:
-        frames, adjoint, inputs, states, diverged = ctx.kept
-        like = inputs.body_mass
-        shape = (inputs.world_count, frames + 1, ctx.solver.model.body_count)
-        q_bar = upstream(body_q_bar, torch.Size((*shape, 7)), like)
-        qd_bar = upstream(body_qd_bar, torch.Size((*shape, 6)), like)
-        # The frames themselves are not needed again (recomputed segments write none): their adjoints stand in their place.
-        rollout = RigidRollout(q_bar, qd_bar, diverged, inputs, frames, adjoint, states)
+    def backward(ctx: Any, *bars: Any) -> Any:
+        kept = ctx.kept
+        given = [upstream(bar, like.shape, like) for bar, like in zip(bars, kept.frame_arrays, strict=False)]
 
         def adjoints() -> tuple[torch.Tensor, ...]:
-            return ctx.solver.rollout_adjoint(rollout, q_bar, qd_bar).arrays()
+            return ctx.solver.rollout_adjoint(kept, *given).arrays()
 
-        return None, None, None, *once(adjoints, twice("a rollout"), body_q_bar, body_qd_bar, *ctx.saved_tensors)
+        return None, *once(adjoints, twice("a rollout"), *bars[: len(given)], *ctx.saved_tensors)
 
 
 def rollout(
-    solver: RigidSolver, inputs: RigidInputs, frames: int, *, adjoint: Adjoint | None = None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    solver: Solver, inputs: Arrays, frames: int, *, adjoint: Adjoint | None = None, failures: list[DivergenceError] | None = None
+) -> tuple[torch.Tensor, ...]:
     """Simulate, differentiable in every tensor of ``inputs``.
 
     Args:
-        solver: the rigid solver.
-        inputs: tensors of the runtime's precision on its device (shapes: ``RigidInputs``).
+        solver: of rigid, articulated or deformable bodies, or of the last two coupled.
+        inputs: the solver's, tensors of the runtime's precision on its device.
         frames: frame intervals.
-        adjoint: how states are kept for the backward pass; StoreAll() when None. Under ``torch.no_grad()``, and when no
-            input requires a gradient, nothing is kept.
+        adjoint: how states are kept for the backward pass; StoreAll() when None. Under ``torch.no_grad()``, and when no input
+            requires a gradient, nothing is kept.
+        failures: gets the error of a rollout all of whose worlds diverged, where it is one of several; else it is raised.
 
     Returns:
-        body_q [B, frames + 1, N, 7] (m, quaternion), body_qd [B, frames + 1, N, 6] (m/s, rad/s), diverged_step [B, N] int32
-        (-1 where all went well) and left_region [B, N] bool (on the CPU; whether it was the distance that ended a motion).
+        The arrays of the solver's ``frame_names``, [B, frames + 1, ...], and its ``failed_steps`` [B, bodies] int32.
 
     Raises:
-        UserError: a tensor has the wrong device, precision or shape. A second derivative raises RuntimeError.
+        UserError: a tensor has the wrong device, precision or shape. DivergenceError: every world diverged. A second derivative
+            raises RuntimeError.
     """
-    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs.arrays())
-    return _Rollout.apply(solver, frames, (adjoint or StoreAll()) if wanted else None, *inputs.arrays())
+    tensors = inputs.arrays()
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return _Rollout.apply(_Task(solver, inputs, frames, (adjoint or StoreAll()) if wanted else None, failures), *tensors)

@@ -11,8 +11,8 @@ import torch
 from risp_torch.scene import Scene, States
 from risp_torch.scene.elements import Sheet, Solid
 from risp_torch.scene.parameters import ParameterTable
-from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import UserError
+from ti_sim.rollout.adjoint import Adjoint
 
 
 class Windows:

@@ -11,9 +11,9 @@ import torch
 from risp_torch.inversion.losses import Loss, PixelLoss
 from risp_torch.inversion.losses.loss import mean_square
 from risp_torch.scene import Scene
-from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import Count, checked
+from ti_sim.rollout.adjoint import Adjoint
 
 MOST_NUMBERS = 2**27  # observations of all worlds that are made at once, where no gradient is needed
 

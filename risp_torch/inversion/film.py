@@ -10,8 +10,8 @@ import torch
 from risp_torch.inversion.losses.loss import mean_square
 from risp_torch.scene import Scene
 from risp_torch.video import Quality, write_video
-from ti_sim.adjoint import Adjoint
 from ti_sim.base.rules import Count, checked
+from ti_sim.rollout.adjoint import Adjoint
 
 
 @checked

@@ -58,9 +58,9 @@ from risp_torch.run_folder import RunFolder, inversion_result
 from risp_torch.scene import Scene
 from risp_torch.suggest import unknown_name_error
 from risp_torch.video import read_video
-from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import Count, FromZero, Seed, checked
+from ti_sim.rollout.adjoint import Adjoint
 
 Video = str | Path | np.ndarray | torch.Tensor
 # Unknowns with Gauss-Newton steps and error bars, each of which takes two films for every unknown; and where nothing is rendered.

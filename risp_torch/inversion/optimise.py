@@ -14,9 +14,9 @@ from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.run_folder import RunFolder
 from risp_torch.scene import Scene
-from ti_sim.adjoint import Adjoint
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import Count, Positive, Rule, Share, checked
+from ti_sim.rollout.adjoint import Adjoint
 
 OptimizerName = Literal["adam", "rmsprop", "lbfgs"]
 

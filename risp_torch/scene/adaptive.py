@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from risp_torch import bridge
 from risp_torch.bridge.checks import kernel_tensor
-from ti_sim.adjoint import Adjoint
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.deformable.stable_step import stable_steps
+from ti_sim.rollout.adjoint import Adjoint
 
 # Iterations of stable_steps, steps to spare, the smallest part of a scene's steps, rungs for each factor of two.
 _LANCZOS, _SPARE, _LEAST_PART, _RUNGS = 4, 1.4, 8, 4
@@ -30,8 +30,8 @@ def steps_of_worlds(solver: DeformableSolver, inputs: DeformableInputs, *, contr
     Returns:
         B numbers of steps, from an eighth of the solver's own to all.
     """
-    most, names = solver.settings.substeps, (field.name for field in fields(DeformableInputs))
-    plain = DeformableInputs(*(kernel_tensor(t, name) for t, name in zip(inputs.arrays(), names, strict=True)))
+    most = solver.settings.substeps
+    plain = inputs.with_arrays(kernel_tensor(tensor, name) for name, tensor in inputs.named_arrays().items())
     longest = stable_steps(solver.model, plain, iterations=_LANCZOS)
     needed = np.maximum(_SPARE * solver.settings.dt * most / longest, most / _LEAST_PART)
     rungs = np.where(needed < most, np.floor(_RUNGS * np.log2(most / needed)), 0)
@@ -41,10 +41,10 @@ def steps_of_worlds(solver: DeformableSolver, inputs: DeformableInputs, *, contr
 def adaptive_rollout(
     solver: DeformableSolver, inputs: DeformableInputs, frames: int, *, controls: int, adjoint: Adjoint | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """``bridge.deformable_rollout``, one for the worlds of each number of steps (``steps_of_worlds``).
+    """``bridge.rollout``, one for the worlds of each number of steps (``steps_of_worlds``).
 
     Returns:
-        As ``bridge.deformable_rollout``; diverged steps count in the solver's own steps.
+        As ``bridge.rollout``; diverged steps count in the solver's own steps.
 
     Raises:
         UserError: as there. DivergenceError: every world diverged.
@@ -55,7 +55,7 @@ def adaptive_rollout(
         rows = np.flatnonzero(steps == count)
         settings = replace(solver.settings, dt=solver.settings.dt * most / count, substeps=count)
         some = inputs if len(rows) == len(steps) else _worlds(inputs, rows)
-        particle_q, particle_qd, diverged = bridge.deformable_rollout(
+        particle_q, particle_qd, diverged = bridge.rollout(
             DeformableSolver(solver.model, settings), some, frames, adjoint=adjoint, failures=failures
         )
         diverged = torch.where(diverged < 0, diverged, (diverged * most + count - 1) // count)
@@ -72,4 +72,4 @@ def adaptive_rollout(
 
 def _worlds(inputs: DeformableInputs, rows: np.ndarray) -> DeformableInputs:
     """The numbers of some worlds."""
-    return DeformableInputs(*(array[torch.as_tensor(rows, device=array.device)] for array in inputs.arrays()))
+    return inputs.with_arrays(array[torch.as_tensor(rows, device=array.device)] for array in inputs.arrays())

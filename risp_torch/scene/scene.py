@@ -42,7 +42,6 @@ from risp_torch.scene.simulation import (
 )
 from risp_torch.scene.states import States, joined_placement
 from risp_torch.suggest import unknown_name_error
-from ti_sim.adjoint import Adjoint
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
@@ -50,6 +49,7 @@ from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, PositiveOr
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.rigid.model import Integrator, Plan, RigidInputs, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
+from ti_sim.rollout.adjoint import Adjoint
 from ti_sim.shapes import Shape, check_inertia
 
 LAST_STEP = 2**31 - 1  # of a simulation: kernels count steps in 32 bits

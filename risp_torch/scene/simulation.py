@@ -29,7 +29,6 @@ from risp_torch.scene.numbers import Values, gravity_rows
 from risp_torch.scene.rotors import body_wrench, group_actions
 from risp_torch.scene.self_contact import check_start
 from risp_torch.scene.states import States
-from ti_sim.adjoint import Adjoint
 from ti_sim.articulated.instant import forward_kinematics
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
@@ -42,6 +41,7 @@ from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.deformable.stable_step import stable_step
 from ti_sim.rigid.model import RigidInputs, RigidModel
 from ti_sim.rigid.solver import RigidSolver
+from ti_sim.rollout.adjoint import Adjoint
 from ti_sim.shapes.contact_points import largest_share
 from ti_sim.shapes.mass import possible_inertia
 
@@ -277,11 +277,11 @@ def deformable_rollout(
     """The motion of a scene's deformable bodies (arguments: ``Scene.rollout``)."""
     solver = scene.deformable_solver()
     inputs = _particle_inputs(scene, scene.table.values(parameters, worlds=worlds), frames=frames, state0=state0)
-    roll = partial(adaptive_rollout, controls=scene.controls) if scene.adaptive else bridge.deformable_rollout
+    roll = partial(adaptive_rollout, controls=scene.controls) if scene.adaptive else bridge.rollout
     particle_q, particle_qd, diverged = roll(solver, inputs, frames, adjoint=adjoint)
     shape = particle_q.shape[:2]
     return States(
-        particle_q.new_zeros(*shape, 0, 7), particle_q.new_zeros(*shape, 0, 6), diverged.reshape(-1, 1),
+        particle_q.new_zeros(*shape, 0, 7), particle_q.new_zeros(*shape, 0, 6), diverged,
         particle_q=particle_q, particle_qd=particle_qd,
     )  # fmt: skip
 
@@ -322,10 +322,7 @@ def rigid_rollout(
     inputs = rigid_inputs(scene, scene.table.values(parameters, worlds=worlds), frames=frames, actions=actions)
     if state0 is not None:
         inputs = replace(inputs, body_q0=state0[0], body_qd0=state0[1])
-    body_q, body_qd, diverged, left = bridge.rollout(solver, inputs, frames, adjoint=adjoint)
-    if (diverged >= 0).any():
-        solver.check_divergence_steps(diverged, left)
-    return States(body_q, body_qd, diverged)
+    return States(*bridge.rollout(solver, inputs, frames, adjoint=adjoint))
 
 
 def articulated_rollout(
@@ -335,7 +332,7 @@ def articulated_rollout(
     """The motion of a scene with links (arguments: ``Scene.rollout``)."""
     values = scene.table.values(parameters, worlds=worlds)
     inputs = _link_inputs(scene, values, frames=frames, actions=actions, state0=state0)
-    joint_q, joint_qd, link_q, link_qd, diverged = bridge.articulated_rollout(scene.solver(), inputs, frames, adjoint=adjoint)
+    joint_q, joint_qd, link_q, link_qd, diverged = bridge.rollout(scene.solver(), inputs, frames, adjoint=adjoint)
     body_q, body_qd = centers_of_mass(scene.bodies, values, link_q, link_qd)
     return States(body_q, body_qd, diverged, joint_q, joint_qd)
 
@@ -364,11 +361,10 @@ def coupled_rollout(
         _link_inputs(scene, values, frames=frames, actions=actions, state0=own),
         _particle_inputs(scene, values, frames=frames, state0=particles),
     )
-    joint_q, joint_qd, link_q, link_qd, particle_q, particle_qd, links, soft = bridge.coupled_rollout(
+    joint_q, joint_qd, link_q, link_qd, particle_q, particle_qd, diverged = bridge.rollout(
         solver, inputs, frames, adjoint=adjoint
     )
     body_q, body_qd = centers_of_mass(scene.bodies, values, link_q, link_qd)
-    diverged = torch.cat([links, soft[:, None]], dim=1)
     return States(body_q, body_qd, diverged, joint_q, joint_qd, particle_q, particle_qd)
 
 

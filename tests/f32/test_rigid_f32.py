@@ -7,11 +7,11 @@ import pytest
 
 from tests.reference import numpy_rigid
 from tests.reference.rigid_cases import INPUT_NAMES, PAIR_MODEL, box_inertia, box_points, cast, one_body, pair, tilted_box
-from ti_sim.adjoint import Checkpoint, StoreAll
 from ti_sim.base.errors import UserError
 from ti_sim.rigid.contact import slack
 from ti_sim.rigid.model import RigidSettings
 from ti_sim.rigid.solver import RigidSolver
+from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
 METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world")]
 LOWER = replace(PAIR_MODEL, ground_height=PAIR_MODEL.ground_height - slack())  # where the law sees the ground

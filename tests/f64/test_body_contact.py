@@ -5,12 +5,12 @@ import pytest
 
 from tests.reference.articulated_adjoints import NAMES, check_adjoint
 from tests.reference.numpy_rigid import rotation
-from ti_sim.adjoint import StoreAll
 from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.instant import forward_dynamics, inverse_dynamics
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedRollout, ArticulatedSolver
 from ti_sim.base.errors import UserError
+from ti_sim.rollout.adjoint import StoreAll
 
 IDENTITY = (0.0, 0.0, 0.0, 1.0)
 BALL = CollisionShape("sphere", (0.1,))

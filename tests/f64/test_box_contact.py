@@ -8,11 +8,11 @@ import pytest
 
 from tests.f64.test_body_contact import at, bodies, inputs_of, simulate
 from tests.reference.numpy_rigid import rotation
-from ti_sim.adjoint import StoreAll
 from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedRollout, ArticulatedSolver
 from ti_sim.base.gradcheck import gradcheck
+from ti_sim.rollout.adjoint import StoreAll
 
 HALF = 0.02
 CUBE = CollisionShape("box", (HALF, HALF, HALF))

@@ -15,19 +15,19 @@ from tests.f64.test_body_contact import at, bodies, inputs_of
 from tests.f64.test_coupled import frames_of
 from tests.reference.deformable_cases import inputs_for
 from tests.reference.rigid_cases import one_body, stacked
-from ti_sim.adjoint import StoreAll
 from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
-from ti_sim.coupled.solver import CoupledBars, CoupledSolver
+from ti_sim.coupled.solver import CoupledSolver
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.rigid.contact import contact_force_adjoint, contact_force_along, contact_force_along_adjoint
 from ti_sim.rigid.model import RigidSettings
 from ti_sim.rigid.solver import RigidSolver
+from ti_sim.rollout.adjoint import StoreAll
 
 STEP = 1e-3  # that the law takes into account [s]
 NAMES = ("height", "u_x", "u_y", "u_z", "ke", "kd", "kf", "mu")
@@ -240,7 +240,7 @@ def particle_on_box() -> np.ndarray:
     none = {name: np.zeros_like(array) for name, array in frames_of(rollout).items()}
     return np.stack([
         solver.rollout_adjoint(
-            rollout, CoupledBars(**none | {"particle_q": seeds(none["particle_q"].shape, (-1, 0), axis)})
+            rollout, *(none | {"particle_q": seeds(none["particle_q"].shape, (-1, 0), axis)}).values()
         ).particles.particle_qd0[:, 0, axis]
         for axis in (0, 1)
     ], -1)  # fmt: skip

@@ -12,18 +12,18 @@ from risp_torch.scene.simulation import deformable_step_warnings
 from tests.f64.test_body_contact import at, bodies, inputs_of
 from tests.f64.test_mesh_contact import PEBBLE
 from tests.reference.deformable_cases import solid_body
-from ti_sim.adjoint import Checkpoint, StoreAll
 from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.gradcheck import gradcheck
 from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
-from ti_sim.coupled.solver import CoupledBars, CoupledRollout, CoupledSolver
+from ti_sim.coupled.solver import CoupledRollout, CoupledSolver
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableSettings
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.meshes import box_tets, sheet_grid, sphere_tets
+from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
 FRAMES = ("joint_q", "joint_qd", "body_q", "body_qd", "particle_q", "particle_qd")
 LINKS, PARTICLES = (tuple(field.name for field in fields(kind)) for kind in (ArticulatedInputs, DeformableInputs))
@@ -158,7 +158,7 @@ def losses(model: CoupledModel, settings: CoupledSettings, frames: int) -> tuple
     def gradient(at: dict[str, np.ndarray], adjoint: object) -> tuple[float, dict[str, np.ndarray]]:
         rollout = run(at, adjoint)
         result = value(rollout)
-        bars = solver.rollout_adjoint(rollout, CoupledBars(**weights))
+        bars = solver.rollout_adjoint(rollout, *(weights[name] for name in solver.frame_names))
         named = {f"links.{name}": getattr(bars.links, name) for name in LINKS}
         return result, named | {f"particles.{name}": getattr(bars.particles, name) for name in PARTICLES}
 
@@ -200,7 +200,7 @@ def test_a_world_that_diverges_is_named_and_leaves_the_others_alone() -> None:
     for name, array in frames_of(rollout).items():
         np.testing.assert_array_equal(array[0], frames_of(alone)[name][0])
         assert np.isnan(array[1, -1]).all()
-    bars = solver.rollout_adjoint(rollout, CoupledBars(*(np.ones_like(array) for array in rollout.frame_arrays)))
+    bars = solver.rollout_adjoint(rollout, *(np.ones_like(array) for array in rollout.frame_arrays))
     assert np.isfinite(bars.links.joint_q0[0]).all() and np.isnan(bars.particles.particle_q0[1]).all()
     solver.check_divergence(rollout)
     worse = replace(inputs, particles=replace(inputs.particles, solid_material=1e9 * inputs.particles.solid_material))
@@ -289,4 +289,4 @@ def test_bad_input() -> None:
         solver.rollout(CoupledInputs(inputs.links, twice), 1)
     kept_nothing = solver.rollout(inputs, 1)
     with pytest.raises(UserError, match="kept no states"):
-        solver.rollout_adjoint(kept_nothing, CoupledBars(*kept_nothing.frame_arrays))
+        solver.rollout_adjoint(kept_nothing, *kept_nothing.frame_arrays)

@@ -52,7 +52,7 @@ def test_torch_gradcheck(adjoint: Checkpoint | None) -> None:
 
     def frames(*tensors: torch.Tensor) -> torch.Tensor:
         at = replace(inputs, **dict(zip(USED, tensors, strict=True)))
-        return torch.cat(bridge.deformable_rollout(solver, at, FRAMES, adjoint=adjoint)[:2])
+        return torch.cat(bridge.rollout(solver, at, FRAMES, adjoint=adjoint)[:2])
 
     tensors = [getattr(inputs, name).clone().requires_grad_() for name in USED]
     # Products with random vectors; the solver's own tests look at single numbers.
@@ -65,8 +65,8 @@ def test_upstream_gradients_of_any_kind() -> None:
     material = torch.stack([stiffness.expand(2, 3), torch.full((2, 3), 0.5).double(), torch.full((2, 3), 0.4).double()], dim=-1)
 
     def slope(pick: int) -> torch.Tensor:
-        q, qd, steps = bridge.deformable_rollout(solver, replace(inputs, spring_material=material), FRAMES)
-        assert steps.tolist() == [-1, -1]
+        q, qd, steps = bridge.rollout(solver, replace(inputs, spring_material=material), FRAMES)
+        assert steps.tolist() == [[-1], [-1]]
         # An expanded upstream gradient, one of a part, and a frame array that is not used.
         loss = {0: q.sum(), 1: q.transpose(1, 2)[:, 2].sum() + qd.sum(), 2: qd.sum()}[pick]
         return torch.autograd.grad(loss, stiffness, retain_graph=True)[0]
@@ -74,13 +74,13 @@ def test_upstream_gradients_of_any_kind() -> None:
     for pick in range(3):
         assert torch.equal(slope(pick), slope(pick)) and slope(pick) != 0
     with torch.no_grad():
-        assert not bridge.deformable_rollout(solver, replace(inputs, spring_material=material), FRAMES)[0].requires_grad
+        assert not bridge.rollout(solver, replace(inputs, spring_material=material), FRAMES)[0].requires_grad
 
 
 def test_two_backward_calls_and_release_of_memory() -> None:
     solver, inputs = chain()
     mass = inputs.particle_mass.clone().requires_grad_()
-    q, _qd, _steps = bridge.deformable_rollout(solver, replace(inputs, particle_mass=mass), FRAMES)
+    q, _qd, _steps = bridge.rollout(solver, replace(inputs, particle_mass=mass), FRAMES)
     q[:, -1].sum().backward(retain_graph=True)
     first = mass.grad.clone()
     q[:, -1].sum().backward()
@@ -94,9 +94,9 @@ def test_two_backward_calls_and_release_of_memory() -> None:
 def test_tensors_that_do_not_fit() -> None:
     solver, inputs = chain()
     with pytest.raises(UserError, match="wind is torch.float32"):
-        bridge.deformable_rollout(solver, replace(inputs, wind=inputs.wind.float()), FRAMES)
+        bridge.rollout(solver, replace(inputs, wind=inputs.wind.float()), FRAMES)
     with pytest.raises(UserError, match="wind has shape"):
-        bridge.deformable_rollout(solver, replace(inputs, wind=inputs.wind[:1]), FRAMES)
+        bridge.rollout(solver, replace(inputs, wind=inputs.wind[:1]), FRAMES)
     steep = replace(inputs, spring_material=1e8 * inputs.spring_material)
     with pytest.raises(DivergenceError, match="particle 2 .* at step"):
-        bridge.deformable_rollout(solver, replace(steep, load=inputs.load.expand(2, FRAMES, 1, 3)), FRAMES)
+        bridge.rollout(solver, replace(steep, load=inputs.load.expand(2, FRAMES, 1, 3)), FRAMES)

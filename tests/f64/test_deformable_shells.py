@@ -1,15 +1,15 @@
 """Membranes, plane bodies, air, bending and springs: forces, energies, adjoints, and the constants that make them materials."""
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ti_sim.base.bundles import Array, Static, bundle, kernel
 from ti_sim.base.errors import UserError
 from ti_sim.base.gradcheck import gradcheck
 from ti_sim.base.runtime import compiled_lightly, ti
-from ti_sim.deformable.arrays import DeformableArrays, DeformableBars, Features
+from ti_sim.deformable.arrays import Features
 from ti_sim.deformable.bending import (
     bending_edges,
     bending_energy_of,
@@ -33,93 +33,77 @@ from ti_sim.deformable.triangles import (
 Arrays = dict[str, np.ndarray]
 
 FEATURES = Features(families=("triangle", "edge", "spring"), energies=(), with_damping=True, with_air=True)
-TABLES = ("tri_indices", "edge_indices", "spring_indices", "tri_rest")
 INPUTS = ("tri_material", "tri_actuation", "edge_material", "edge_actuation", "spring_material", "wind")
 ROW, FRAME = 1, 1  # of two, so that a wrong one is seen
 
 
-def body_of(gather: bool, *arrays: Any) -> DeformableArrays:
-    """The arrays that shells and springs read; the others are not there."""
-    given = dict(zip(TABLES + INPUTS, arrays, strict=True)) | {"features": FEATURES, "gather": gather}
-    return DeformableArrays(**{field.name: given.get(field.name) for field in fields(DeformableArrays)})
+@bundle
+class ShellArrays:
+    """What the functions of triangles, edges and springs read."""
+
+    gather: Static
+    tri_indices: Array
+    edge_indices: Array
+    spring_indices: Array
+    tri_rest: Array
+    tri_material: Array
+    tri_actuation: Array
+    edge_material: Array
+    edge_actuation: Array
+    spring_material: Array
+    wind: Array
+    features: Static = FEATURES
+    with_damping: Static = True
+    with_air: Static = True
 
 
-def bars_of(*arrays: Any) -> DeformableBars:
-    """Their adjoints."""
-    given = dict(zip(INPUTS, arrays, strict=True))
-    return DeformableBars(**{field.name: given.get(field.name) for field in fields(DeformableBars)})
+@bundle
+class ShellBars:
+    """Adjoints of ``INPUTS``."""
+
+    tri_material: Array
+    tri_actuation: Array
+    edge_material: Array
+    edge_actuation: Array
+    spring_material: Array
+    wind: Array
 
 
-body_of._is_wrapped_kernel = True
-bars_of._is_wrapped_kernel = True
-
-
-@ti.kernel
-def force_kernel(
-    gather: ti.template(), state: ti.types.ndarray(), out: ti.types.ndarray(),
-    tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(), spring_indices: ti.types.ndarray(),
-    tri_rest: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
-    edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
-    wind: ti.types.ndarray(),
-):  # fmt: skip
-    body = body_of(
-        gather, tri_indices, edge_indices, spring_indices, tri_rest, tri_material, tri_actuation, edge_material,
-        edge_actuation, spring_material, wind,
-    )  # fmt: skip
+@kernel
+def force_kernel(state: ti.types.ndarray(), out: ti.types.ndarray(), body: ShellArrays):
     for b in range(state.shape[0]):
-        for e in range(tri_indices.shape[0]):
+        for e in range(body.tri_indices.shape[0]):
             triangle_force(body, state, out, b, ROW, FRAME, e, 0)
-        for e in range(edge_indices.shape[0]):
-            bending_force(body, state, out, b, ROW, FRAME, e, 3 * tri_indices.shape[0])
-        for e in range(spring_indices.shape[0]):
-            spring_force(body, state, out, b, ROW, FRAME, e, 3 * tri_indices.shape[0] + 4 * edge_indices.shape[0])
+        for e in range(body.edge_indices.shape[0]):
+            bending_force(body, state, out, b, ROW, FRAME, e, 3 * body.tri_indices.shape[0])
+        for e in range(body.spring_indices.shape[0]):
+            first = 3 * body.tri_indices.shape[0] + 4 * body.edge_indices.shape[0]
+            spring_force(body, state, out, b, ROW, FRAME, e, first)
 
 
-@ti.kernel
+@kernel
 def adjoint_kernel(
-    gather: ti.template(), state: ti.types.ndarray(), dual: ti.types.ndarray(), out: ti.types.ndarray(),
-    tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(), spring_indices: ti.types.ndarray(),
-    tri_rest: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
-    edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
-    wind: ti.types.ndarray(), tri_material_bar: ti.types.ndarray(), tri_actuation_bar: ti.types.ndarray(),
-    edge_material_bar: ti.types.ndarray(), edge_actuation_bar: ti.types.ndarray(), spring_material_bar: ti.types.ndarray(),
-    wind_bar: ti.types.ndarray(),
-):  # fmt: skip
-    body = body_of(
-        gather, tri_indices, edge_indices, spring_indices, tri_rest, tri_material, tri_actuation, edge_material,
-        edge_actuation, spring_material, wind,
-    )  # fmt: skip
-    bars = bars_of(tri_material_bar, tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, wind_bar)
+    state: ti.types.ndarray(), dual: ti.types.ndarray(), out: ti.types.ndarray(), body: ShellArrays, bars: ShellBars
+):
     for b in range(state.shape[0]):
-        for e in range(tri_indices.shape[0]):
+        for e in range(body.tri_indices.shape[0]):
             triangle_force_adjoint(body, bars, state, dual, out, b, ROW, FRAME, e, 0)
-        for e in range(edge_indices.shape[0]):
-            bending_force_adjoint(body, bars, state, dual, out, b, ROW, FRAME, e, 3 * tri_indices.shape[0])
-        for e in range(spring_indices.shape[0]):
-            spring_force_adjoint(
-                body, bars, state, dual, out, b, ROW, FRAME, e, 3 * tri_indices.shape[0] + 4 * edge_indices.shape[0]
-            )
+        for e in range(body.edge_indices.shape[0]):
+            bending_force_adjoint(body, bars, state, dual, out, b, ROW, FRAME, e, 3 * body.tri_indices.shape[0])
+        for e in range(body.spring_indices.shape[0]):
+            first = 3 * body.tri_indices.shape[0] + 4 * body.edge_indices.shape[0]
+            spring_force_adjoint(body, bars, state, dual, out, b, ROW, FRAME, e, first)
 
 
-@ti.kernel
-def energy_kernel(
-    state: ti.types.ndarray(), out: ti.types.ndarray(),
-    tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(), spring_indices: ti.types.ndarray(),
-    tri_rest: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
-    edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
-    wind: ti.types.ndarray(),
-):  # fmt: skip
-    body = body_of(
-        False, tri_indices, edge_indices, spring_indices, tri_rest, tri_material, tri_actuation, edge_material,
-        edge_actuation, spring_material, wind,
-    )  # fmt: skip
+@kernel
+def energy_kernel(state: ti.types.ndarray(), out: ti.types.ndarray(), body: ShellArrays):
     for b in range(state.shape[0]):
         energy = 0.0
-        for e in range(tri_indices.shape[0]):
+        for e in range(body.tri_indices.shape[0]):
             energy += triangle_energy_of(body, state, b, ROW, FRAME, e)
-        for e in range(edge_indices.shape[0]):
+        for e in range(body.edge_indices.shape[0]):
             energy += bending_energy_of(body, state, b, ROW, FRAME, e)
-        for e in range(spring_indices.shape[0]):
+        for e in range(body.spring_indices.shape[0]):
             energy += spring_energy_of(body, state, b, ROW, FRAME, e)
         out[b] = energy
 
@@ -150,8 +134,8 @@ class Shell:
             point[name][...] = values
         return point
 
-    def _arguments(self, point: Arrays) -> tuple[np.ndarray, ...]:
-        return (self.triangles, self.edges, self.springs, self.table, *(point[name] for name in INPUTS))
+    def _arrays(self, point: Arrays, gather: bool = False) -> ShellArrays:
+        return ShellArrays(gather, self.triangles, self.edges, self.springs, self.table, *(point[name] for name in INPUTS))
 
     def _state(self, point: Arrays) -> np.ndarray:
         now = np.concatenate([point["q"], point["qd"]], axis=2)
@@ -167,7 +151,7 @@ class Shell:
     def forces(self, point: Arrays, *, gather: bool = False) -> np.ndarray:
         """Forces on the particles [B, P, 3]."""
         out = np.zeros((len(point["q"]), len(self.corners) if gather else len(self.rest), 3))
-        force_kernel(gather, self._state(point), out, *self._arguments(point))
+        force_kernel(self._state(point), out, self._arrays(point, gather))
         return self._summed(out) if gather else out
 
     @compiled_lightly
@@ -176,7 +160,7 @@ class Shell:
         worlds = len(point["q"])
         out = np.zeros((worlds, len(self.corners) if gather else len(self.rest), 6))
         bars = {name: np.zeros_like(point[name]) for name in INPUTS[:-1]} | {"wind": np.zeros((worlds, len(self.triangles), 3))}
-        adjoint_kernel(gather, self._state(point), dual, out, *self._arguments(point), *(bars[name] for name in INPUTS))
+        adjoint_kernel(self._state(point), dual, out, self._arrays(point, gather), ShellBars(**bars))
         out = self._summed(out) if gather else out
         return bars | {"wind": bars["wind"].sum(1), "q": out[..., :3].copy(), "qd": out[..., 3:].copy()}
 
@@ -184,7 +168,7 @@ class Shell:
     def energy(self, point: Arrays) -> np.ndarray:
         """Elastic energies [B]."""
         out = np.zeros(len(point["q"]))
-        energy_kernel(self._state(point), out, *self._arguments(point))
+        energy_kernel(self._state(point), out, self._arrays(point))
         return out
 
 

@@ -9,11 +9,11 @@ from tests.f64.test_body_contact import BALL, CRATE, at, bodies, inputs_of
 from tests.f64.test_box_contact import depth_between
 from tests.reference.articulated_adjoints import check_adjoint
 from tests.reference.numpy_rigid import rotation
-from ti_sim.adjoint import StoreAll
 from ti_sim.articulated.collision import CollisionShape, mesh_shape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
+from ti_sim.rollout.adjoint import StoreAll
 from ti_sim.shapes import Box, Mesh, Sphere
 
 

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from tests.reference.rigid_cases import INPUT_NAMES, PAIR_MODEL, pair
-from ti_sim.adjoint import Checkpoint, StoreAll
 from ti_sim.base.runtime import ti
 from ti_sim.base.tape import Tape
 from ti_sim.rigid.model import RigidInputs, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rigid.tape import RolloutTape
+from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
 FRAMES = 5
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.reference.rigid_cases import INPUT_NAMES, PAIR_MODEL, pair, tilted_box, world
-from ti_sim.adjoint import Adjoint, Checkpoint, StoreAll
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
+from ti_sim.rollout.adjoint import Adjoint, Checkpoint, StoreAll
 
 METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world")]
 SUBSTEPS, FRAMES = 4, 8

@@ -13,10 +13,10 @@ import pytest
 
 from tests.reference import numpy_rigid
 from tests.reference.rigid_cases import INPUT_NAMES, PAIR_MODEL, REGIMES, pair, stacked, tilted_box, world
-from ti_sim.adjoint import Checkpoint, StoreAll
 from ti_sim.base.gradcheck import gradcheck
 from ti_sim.rigid.model import RigidInputs, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
+from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
 METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world")]
 FLOOR = 1e-4  # below it an entry is compared absolutely, to 1e-9

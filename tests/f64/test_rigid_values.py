@@ -5,9 +5,9 @@ import pytest
 
 from tests.reference import numpy_rigid
 from tests.reference.rigid_cases import INPUT_NAMES, PAIR_MODEL, REGIMES, pair, tilted_box
-from ti_sim.adjoint import Checkpoint, StoreAll
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidRollout, RigidSolver
+from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
 METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world")]
 

@@ -13,11 +13,11 @@ from risp_torch import Box, Param, Scene, load_scene
 from risp_torch.gradients import check_torch
 from tests.reference import numpy_rigid
 from tests.reference.rigid_cases import DRIVEN_NAMES, GRAVITY, PAIR_MODEL, driven, one_body, pair, stacked, world
-from ti_sim.adjoint import Checkpoint, StoreAll
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.gradcheck import gradcheck
 from ti_sim.rigid.model import RigidInputs, RigidSettings
 from ti_sim.rigid.solver import RigidRollout, RigidSolver
+from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
 METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world")]
 DT, SUBSTEPS, FRAMES = 5e-4, 4, 5

@@ -16,13 +16,13 @@ from tests.reference.self_contact import (
     self_contact_forces,
     touch,
 )
-from ti_sim.adjoint import StoreAll
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.self_contact_instant import self_contact_adjoint
 from ti_sim.deformable.self_contact_instant import self_contact_forces as forces_of
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.meshes import SheetMesh, sheet_grid
+from ti_sim.rollout.adjoint import StoreAll
 
 STEP = 1e-30  # of complex steps
 SUBSTEPS = 30

@@ -32,16 +32,16 @@ NO_SETTINGS = {
     "Comparison", "CompressedFilm", "Control", "CoupledModel", "Deformable", "DeformableRollout", "DistanceField",
     "DotProductReport", "Features", "Film", "FilmGradient", "Found", "Generated", "GradcheckEntry", "GradcheckReport",
     "Ground", "History", "Inversion", "Known", "Layer", "Linearisation", "Link", "Load", "MassProperties", "MeshTopology",
-    "Motors", "Moved", "Part", "PreparedInputs", "Ranks", "Replanned", "RigidRollout", "RobotDescription", "RobotJoint",
-    "RobotLink", "RobotShape", "Rotors", "Rule", "Search", "SelfContact", "ShapeOnly", "Shard", "Sheet", "Slots",
-    "Smoothness", "Stiffness", "Tiles", "Track", "View", "Whitening",
+    "Motors", "Moved", "Part", "Ranks", "Replanned", "RigidRollout", "RobotDescription", "RobotJoint",
+    "RobotLink", "RobotShape", "Rotors", "Rule", "Search", "SelfContact", "ShapeOnly", "Shard", "Sheet",
+    "Smoothness", "Spread", "Stiffness", "Tiles", "Track", "View", "Whitening",
 }  # fmt: skip
 # Public functions that only the library calls with numbers, and those that read numbers of files or of models.
 NOT_CALLED_BY_USERS = {
-    "articulated_rollout", "check_mass", "check_memory", "check_network", "comparison_video", "coupled_rollout",
-    "deformable_rollout", "figure_file", "film_losses", "inversion_result", "is_running", "near_names", "pack_camera",
-    "plot_curves", "plot_landscape_1d", "plot_landscape_2d", "plot_losses", "plot_parameters", "readable_bytes", "render",
-    "render_jacobian", "rollout", "write_film_strip", "write_photoreal_frames", "write_strip",
+    "check_mass", "check_memory", "check_network", "comparison_video", "figure_file", "film_losses", "inversion_result",
+    "is_running", "near_names", "pack_camera", "plot_curves", "plot_landscape_1d", "plot_landscape_2d", "plot_losses",
+    "plot_parameters", "readable_bytes", "render", "render_jacobian", "rollout", "write_film_strip", "write_photoreal_frames",
+    "write_strip",
 }  # fmt: skip
 # Arguments whose annotation speaks of numbers, and which hold functions, films or guesses.
 READ_ELSEWHERE = {"policy", "goal", "make_policy", "loss_and_gradient", "loss", "jvp", "vjp", "target", "guess", "random"}
@@ -63,6 +63,7 @@ def settings_classes() -> Iterator[tuple[str, type]]:
     for module in modules():
         for name, item in vars(module).items():
             own = getattr(item, "__module__", None) == module.__name__ and not name.startswith("_")
+            own = own and not getattr(item, "_is_bundle", False)  # what kernels read
             if own and isinstance(item, type) and dataclasses.is_dataclass(item) and name not in NO_SETTINGS:
                 yield name, item
 

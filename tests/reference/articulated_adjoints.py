@@ -7,10 +7,10 @@ from dataclasses import fields
 
 import numpy as np
 
-from ti_sim.adjoint import StoreAll
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.gradcheck import gradcheck
+from ti_sim.rollout.adjoint import StoreAll
 
 NAMES = [field.name for field in fields(ArticulatedInputs)]
 

@@ -7,7 +7,7 @@ from ti_sim.articulated.dynamics import accelerate, direction, place_links
 from ti_sim.articulated.joints import joint_force, joint_position
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
 from ti_sim.articulated.rollout import begin, store_links
-from ti_sim.articulated.solver import PreparedInputs, prepare, views
+from ti_sim.articulated.solver import prepare
 from ti_sim.articulated.spatial import load_matrix, rotated, symmetric
 from ti_sim.articulated.tables import (
     ACCELERATION,
@@ -23,12 +23,13 @@ from ti_sim.articulated.tables import (
     PARENT,
     POSITION,
     QUATERNION,
+    WorldArrays,
     add_vec3,
     load_vec3,
     load_vec4,
-    world_arrays,
 )
 from ti_sim.base.arrays import Array, check_array, reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.bundles import kernel, views
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import compiled_plainly, require, ti
 from ti_sim.base.vecmath import vec3
@@ -119,13 +120,10 @@ def inverse_dynamics(
     Raises:
         UserError: shapes or precision do not fit, or there is no such frame.
     """
-    prepared, states = _begun(model, inputs, joint_q, joint_qd, frame)
+    world, states = _begun(model, inputs, joint_q, joint_qd, frame, dt)
     check_array(joint_qdd, "joint_qdd", (inputs.world_count, model.velocity_count))
     force = zeros_like_family(joint_q, (inputs.world_count, model.velocity_count))
-    inverse(*views(
-        states, joint_qdd, force, *prepared.arguments(), model.coordinate_count, model.velocity_count, dt,
-        model.ground_height, frame,
-    ))  # fmt: skip
+    inverse(*views(states, joint_qdd, force, world, frame))
     return force
 
 
@@ -145,11 +143,9 @@ def mass_matrix(model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Arr
         UserError: shapes or precision do not fit.
     """
     at_rest = zeros_like_family(joint_q, (inputs.world_count, model.velocity_count))
-    prepared, states = _begun(model, inputs, joint_q, at_rest, 0)
+    world, states = _begun(model, inputs, joint_q, at_rest, 0, 1.0)
     result = zeros_like_family(joint_q, (inputs.world_count, model.velocity_count, model.velocity_count))
-    inertias(*views(
-        states, result, *prepared.arguments(), model.coordinate_count, model.velocity_count, model.ground_height
-    ))  # fmt: skip
+    inertias(*views(states, result, world))
     return result
 
 
@@ -175,18 +171,16 @@ def point_jacobian(
     if not 0 <= link < model.link_count:
         raise UserError(f"link {link} does not exist: there are links 0 to {model.link_count - 1}")
     at_rest = zeros_like_family(joint_q, (inputs.world_count, model.velocity_count))
-    prepared, states = _begun(model, inputs, joint_q, at_rest, 0)
+    world, states = _begun(model, inputs, joint_q, at_rest, 0, 1.0)
     result = zeros_like_family(joint_q, (inputs.world_count, 6, model.velocity_count))
     x, y, z = (float(value) for value in to_numpy(point))
-    jacobian(*views(
-        states, result, *prepared.arguments(), model.coordinate_count, model.velocity_count, model.ground_height, link, x, y, z
-    ))  # fmt: skip
+    jacobian(*views(states, result, world, link, x, y, z))
     return result
 
 
 def _begun(
-    model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, joint_qd: Array, frame: int
-) -> tuple[PreparedInputs, Array]:
+    model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, joint_qd: Array, frame: int, dt: float
+) -> tuple[WorldArrays, Array]:
     """Packed inputs, and coordinates and velocities in a row [B, 1, Q + 2 D]."""
     require()
     inputs.check(model)
@@ -195,23 +189,20 @@ def _begun(
     check_array(joint_qd, "joint_qd", (b, d))
     if not 0 <= frame < inputs.frame_count:
         raise UserError(f"frame {frame} does not exist: there are actions for {inputs.frame_count} frame intervals")
-    prepared = prepare(model, inputs)
+    world = prepare(model, inputs, dt=dt)
     states = zeros_like_family(joint_q, (b, 1, q + 2 * d))
-    begin(*views(joint_q, joint_qd, prepared.tree, states, q, d))
-    return prepared, states
+    begin(*views(joint_q, joint_qd, world.tree, states, q, d))
+    return world, states
 
 
 def _evaluated(
     model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, joint_qd: Array, frame: int, dt: float
 ) -> tuple[Array, Array, Array]:
     """Row with the accelerations behind coordinates and velocities, and the links' poses and velocities."""
-    prepared, states = _begun(model, inputs, joint_q, joint_qd, frame)
+    world, states = _begun(model, inputs, joint_q, joint_qd, frame, dt)
     body_q = zeros_like_family(joint_q, (inputs.world_count, 1, model.link_count, 7))
     body_qd = zeros_like_family(joint_q, (inputs.world_count, 1, model.link_count, 6))
-    evaluate(*views(
-        states, body_q, body_qd, *prepared.arguments(), model.coordinate_count, model.velocity_count, dt,
-        model.ground_height, frame,
-    ))  # fmt: skip
+    evaluate(*views(states, body_q, body_qd, world, frame))
     return states, body_q, body_qd
 
 
@@ -245,127 +236,84 @@ def along(world: ti.template(), b, i, d):
     return value
 
 
-@ti.kernel
+@kernel
 def evaluate(
     states: ti.types.ndarray(), body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(),
-    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
-    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
-    wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
-    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
-    mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
-    turning: ti.template(),
-    coordinates: int, velocities: int, dt: float, ground: float, frame: int,
+    world: WorldArrays, frame: int,
 ):  # fmt: skip
     """Accelerations behind coordinates and velocities in states [B, 1, Q + 2 D]; body_q [B, 1, N, 7] and body_qd [B, 1, N, 6]."""
     for b in range(states.shape[0]):
-        world = world_arrays(
-            tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-            shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
-            tree.shape[0], coordinates, velocities, dt, ground,
-        )  # fmt: skip
         accelerate(world, states, b, 0, frame)
         store_links(world, b, 0, body_q, body_qd)
 
 
-@ti.kernel
+@kernel
 def inverse(
     states: ti.types.ndarray(), acceleration: ti.types.ndarray(), force: ti.types.ndarray(),
-    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
-    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
-    wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
-    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
-    mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
-    turning: ti.template(),
-    coordinates: int, velocities: int, dt: float, ground: float, frame: int,
+    world: WorldArrays, frame: int,
 ):  # fmt: skip
     """Joint forces [B, D] that accelerations [B, D] take beside the modelled ones, at states [B, 1, Q + 2 D]."""
     for b in range(states.shape[0]):
-        world = world_arrays(
-            tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-            shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
-            tree.shape[0], coordinates, velocities, dt, ground,
-        )  # fmt: skip
-        for d in range(velocities):
-            states[b, 0, coordinates + velocities + d] = acceleration[b, d]
+        for d in range(world.velocities):
+            states[b, 0, world.coordinates + world.velocities + d] = acceleration[b, d]
         place_links(world, states, b, 0, frame, False)
         sum_forces(world, states, b)
         for i in range(world.links):
-            kind, first = tree[i, KIND], tree[i, FIRST_QD]
-            for d in range(first, tree[i, END_QD]):
-                x = joint_position(states, b, 0, kind, tree[i, FIRST_Q], d - first)
-                modelled = joint_force(world, b, frame, d, kind, x, states[b, 0, coordinates + d])
-                force[b, d] = along(world, b, i, d) + velocity[b, d, ARMATURE] * acceleration[b, d] - modelled
+            kind, first = world.tree[i, KIND], world.tree[i, FIRST_QD]
+            for d in range(first, world.tree[i, END_QD]):
+                x = joint_position(states, b, 0, kind, world.tree[i, FIRST_Q], d - first)
+                modelled = joint_force(world, b, frame, d, kind, x, states[b, 0, world.coordinates + d])
+                force[b, d] = along(world, b, i, d) + world.velocity[b, d, ARMATURE] * acceleration[b, d] - modelled
 
 
-@ti.kernel
+@kernel
 def inertias(
     states: ti.types.ndarray(), matrix: ti.types.ndarray(),
-    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
-    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
-    wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
-    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
-    mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
-    turning: ti.template(),
-    coordinates: int, velocities: int, ground: float,
+    world: WorldArrays,
 ):  # fmt: skip
     """Mass matrix [B, D, D] at states [B, 1, Q + 2 D] at rest, column by column.
 
     The world's acceleration against gravity is in the loads of no motion, which are taken off.
     """
     for b in range(states.shape[0]):
-        world = world_arrays(
-            tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-            shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
-            tree.shape[0], coordinates, velocities, 1.0, ground,
-        )  # fmt: skip
-        acceleration = coordinates + velocities
-        for column in range(-1, velocities):
+        acceleration = world.coordinates + world.velocities
+        for column in range(-1, world.velocities):
             if column >= 0:
                 states[b, 0, acceleration + column] = 1.0
             place_links(world, states, b, 0, 0, True)
             sum_forces(world, states, b)
             for i in range(world.links):
-                for d in range(tree[i, FIRST_QD], tree[i, END_QD]):
+                for d in range(world.tree[i, FIRST_QD], world.tree[i, END_QD]):
                     value = along(world, b, i, d)
                     if column < 0:
-                        velocity_work[b, d, 0] = value
+                        world.velocity_work[b, d, 0] = value
                     else:
-                        matrix[b, d, column] = value - velocity_work[b, d, 0]
+                        matrix[b, d, column] = value - world.velocity_work[b, d, 0]
             if column >= 0:
                 states[b, 0, acceleration + column] = 0.0
-                matrix[b, column, column] = matrix[b, column, column] + velocity[b, column, ARMATURE]
+                matrix[b, column, column] = matrix[b, column, column] + world.velocity[b, column, ARMATURE]
 
 
-@ti.kernel
+@kernel
 def jacobian(
     states: ti.types.ndarray(), matrix: ti.types.ndarray(),
-    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
-    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
-    wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
-    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
-    mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
-    turning: ti.template(),
-    coordinates: int, velocities: int, ground: float, chosen: int, x: float, y: float, z: float,
+    world: WorldArrays, chosen: int, x: float, y: float, z: float,
 ):  # fmt: skip
     """Jacobian [B, 6, D] of the point (x, y, z) of link ``chosen`` at states [B, 1, Q + 2 D]; the matrix holds zeros before."""
     for b in range(states.shape[0]):
-        world = world_arrays(
-            tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-            shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
-            tree.shape[0], coordinates, velocities, 1.0, ground,
-        )  # fmt: skip
         place_links(world, states, b, 0, 0, True)
-        place = load_vec3(work, b, chosen, POSITION) + rotated(load_vec4(work, b, chosen, QUATERNION), vec3(x, y, z))
+        turned = rotated(load_vec4(world.work, b, chosen, QUATERNION), vec3(x, y, z))
+        place = load_vec3(world.work, b, chosen, POSITION) + turned
         i = chosen
         while i >= 0:
-            first = tree[i, FIRST_QD]
-            for d in range(first, tree[i, END_QD]):
-                along_axis, linear = direction(world, b, i, tree[i, KIND], d - first)
+            first = world.tree[i, FIRST_QD]
+            for d in range(first, world.tree[i, END_QD]):
+                along_axis, linear = direction(world, b, i, world.tree[i, KIND], d - first)
                 angular = vec3(0.0)
                 if not linear:
                     angular = along_axis
-                    along_axis = angular.cross(place - load_vec3(work, b, i, POSITION))
+                    along_axis = angular.cross(place - load_vec3(world.work, b, i, POSITION))
                 for k in ti.static(range(3)):
                     matrix[b, k, d] = along_axis[k]
                     matrix[b, 3 + k, d] = angular[k]
-            i = tree[i, PARENT]
+            i = world.tree[i, PARENT]

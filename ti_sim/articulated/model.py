@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -20,9 +20,10 @@ from ti_sim.articulated.collision import (
     possible_pairs,
     shape_rows,
 )
-from ti_sim.base.arrays import Array, check_array, to_numpy
+from ti_sim.base.arrays import Array, to_numpy
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, Real, checked
+from ti_sim.rollout.arrays import Arrays, array
 from ti_sim.shapes.contact_points import BALL_SIZE, point_table
 
 Integrator = Literal["semi_implicit", "rk4"]
@@ -235,68 +236,56 @@ class ArticulatedModel:
 
 
 @dataclass(frozen=True)
-class ArticulatedInputs:
+class ArticulatedInputs(Arrays):
     """Every number that a rollout is differentiable in, for B worlds of F frame intervals; also the shape of its adjoint.
 
     "Force" of a joint velocity is in N or N m, its "position" x in m or rad: the coordinate of a revolute or prismatic joint,
     a component of the rotation vector of a spherical one. A free joint has no stiffness and no position servo, and only
     revolute and prismatic joints have limits, whatever the arrays hold.
 
-    Attributes (contiguous, of the working precision, all in one kind of container):
-        joint_q0: [B, Q] initial coordinates [m, rad]; quaternions x, y, z, w are normalised on reading.
-        joint_qd0: [B, D] initial velocities [m/s, rad/s].
-        joint_frame: [B, N, 7] joint frame in the parent's link frame: position [m] and quaternion (normalised on reading).
-        joint_stiffness: [B, D] force per position beyond ``joint_rest`` [N/m, N m/rad].
-        joint_rest: [B, D] position without spring force [m, rad].
-        joint_damping: [B, D] force per velocity [N s/m, N m s/rad].
-        joint_armature: [B, D] inertia of the drive, added to the mass matrix' diagonal [kg, kg m2].
-        joint_limit_low: [B, D] lower limit [m, rad]; -inf for none.
-        joint_limit_high: [B, D] upper limit [m, rad]; inf for none.
-        joint_limit_stiffness: [B, D] of the springs beyond the limits [N/m, N m/rad]: for an overshoot o the force is
-            k o^2 / (o + w), with w a hundredth of the range between the limits (0.01 where there is one limit only).
-        motor_gain: [B, D] motor force of an action of 1 [N, N m].
-        motor_limit: [B, D] largest motor force, servo included [N, N m]; inf for none.
-        servo_stiffness: [B, D] motor force per position below the servo's target [N/m, N m/rad].
-        servo_damping: [B, D] motor force per velocity, against it [N s/m, N m s/rad].
-        action: [B, F, D] motor commands [1], held over a frame interval.
-        servo_target: [B, F, D] target positions [m, rad], held over a frame interval.
-        link_mass: [B, N] kg.
-        link_com: [B, N, 3] centre of mass in the link frame [m].
-        link_inertia: [B, N, 3, 3] about the centre of mass, axes of the link frame [kg m2]; of a matrix that is not symmetric
-            the symmetric part counts.
-        link_material: [B, N, 4] contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction
-            coefficient mu [1], per contact point (per m2 of a patch); for a contact of two links the mean of both.
-        gravity: [B, 3] m/s2.
-        link_wrench: [B, F, N, 6] force [N] and torque [N m] on each link at its centre of mass, world frame, held over a frame
-            interval.
+    The arrays are contiguous, of the working precision, all in one kind of container.
     """
 
-    joint_q0: Array
-    joint_qd0: Array
-    joint_frame: Array
-    joint_stiffness: Array
-    joint_rest: Array
-    joint_damping: Array
-    joint_armature: Array
-    joint_limit_low: Array
-    joint_limit_high: Array
-    joint_limit_stiffness: Array
-    motor_gain: Array
-    motor_limit: Array
-    servo_stiffness: Array
-    servo_damping: Array
-    action: Array
-    servo_target: Array
-    link_mass: Array
-    link_com: Array
-    link_inertia: Array
-    link_material: Array
-    gravity: Array
-    link_wrench: Array
-
-    def arrays(self) -> tuple[Array, ...]:
-        """The arrays in the order of the attributes."""
-        return tuple(getattr(self, field.name) for field in fields(self))
+    joint_q0: Array = array("B Q", "initial coordinates [m, rad]; quaternions x, y, z, w are normalised on reading")
+    joint_qd0: Array = array("B D", "initial velocities [m/s, rad/s]")
+    joint_frame: Array = array(
+        "B N 7",
+        "joint frame in the parent's link frame: position [m] and quaternion (normalised on reading)",
+    )
+    joint_stiffness: Array = array("B D", "force per position beyond ``joint_rest`` [N/m, N m/rad]")
+    joint_rest: Array = array("B D", "position without spring force [m, rad]")
+    joint_damping: Array = array("B D", "force per velocity [N s/m, N m s/rad]")
+    joint_armature: Array = array("B D", "inertia of the drive, added to the mass matrix' diagonal [kg, kg m2]")
+    joint_limit_low: Array = array("B D", "lower limit [m, rad]; -inf for none")
+    joint_limit_high: Array = array("B D", "upper limit [m, rad]; inf for none")
+    joint_limit_stiffness: Array = array(
+        "B D",
+        "of the springs beyond the limits [N/m, N m/rad]: for an overshoot o the force is k o^2 / (o + w), with w a "
+        "hundredth of the range between the limits (0.01 where there is one limit only)",
+    )
+    motor_gain: Array = array("B D", "motor force of an action of 1 [N, N m]")
+    motor_limit: Array = array("B D", "largest motor force, servo included [N, N m]; inf for none")
+    servo_stiffness: Array = array("B D", "motor force per position below the servo's target [N/m, N m/rad]")
+    servo_damping: Array = array("B D", "motor force per velocity, against it [N s/m, N m s/rad]")
+    action: Array = array("B F D", "motor commands [1], held over a frame interval")
+    servo_target: Array = array("B F D", "target positions [m, rad], held over a frame interval")
+    link_mass: Array = array("B N", "kg")
+    link_com: Array = array("B N 3", "centre of mass in the link frame [m]")
+    link_inertia: Array = array(
+        "B N 3 3",
+        "about the centre of mass, axes of the link frame [kg m2]; of a matrix that is not symmetric the symmetric part "
+        "counts",
+    )
+    link_material: Array = array(
+        "B N 4",
+        "contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction coefficient mu [1], "
+        "per contact point (per m2 of a patch); for a contact of two links the mean of both",
+    )
+    gravity: Array = array("B 3", "m/s2")
+    link_wrench: Array = array(
+        "B F N 6",
+        "force [N] and torque [N m] on each link at its centre of mass, world frame, held over a frame interval",
+    )
 
     @property
     def world_count(self) -> int:
@@ -310,14 +299,9 @@ class ArticulatedInputs:
 
     def check(self, model: ArticulatedModel) -> None:
         """Raise a UserError for an array whose shape or precision does not fit the model."""
-        b, n, q, d = self.world_count, model.link_count, model.coordinate_count, model.velocity_count
-        f = self.frame_count if len(self.action.shape) == 3 else 1
-        shapes = {name: (b, d) for name in (field.name for field in fields(self))}
-        shapes |= {"joint_q0": (b, q), "joint_frame": (b, n, 7), "action": (b, f, d), "servo_target": (b, f, d)}
-        shapes |= {"link_mass": (b, n), "link_com": (b, n, 3), "link_inertia": (b, n, 3, 3), "link_material": (b, n, 4)}
-        shapes |= {"gravity": (b, 3), "link_wrench": (b, f, n, 6)}
-        for name, shape in shapes.items():
-            check_array(getattr(self, name), name, shape)
+        frames = self.frame_count if len(self.action.shape) == 3 else 1
+        sizes = {"N": model.link_count, "Q": model.coordinate_count, "D": model.velocity_count}
+        self.check_shapes(sizes | {"B": self.world_count, "F": frames})
 
     def check_values(self, model: ArticulatedModel) -> None:
         """Raise a UserError for numbers that no simulation can begin with."""

@@ -26,9 +26,10 @@ from ti_sim.articulated.tables import (
     SPIN,
     VELOCITY,
     VELOCITY_SIZE,
-    bar_arrays,
-    world_arrays,
+    BarArrays,
+    WorldArrays,
 )
+from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import normalized_adjoint, vec3
 
@@ -98,19 +99,16 @@ def note_fault(world: ti.template(), b, step):
 
 
 @ti.func
-def join_sums(
-    world: ti.template(), b, link_part: ti.template(), velocity_part: ti.template(), link_bar: ti.template(),
-    velocity_bar: ti.template(),
-):  # fmt: skip
+def join_sums(world: ti.template(), bars: ti.template(), b):
     """Add the sums of some steps' adjoints of the tables to those over the rollout, and begin them anew."""
     for i in range(world.links):
         for k in range(LINK_SIZE):
-            link_bar[b, i, k] = link_bar[b, i, k] + link_part[b, i, k]
-            link_part[b, i, k] = 0.0
+            bars.link_total[b, i, k] = bars.link_total[b, i, k] + bars.link[b, i, k]
+            bars.link[b, i, k] = 0.0
     for d in range(world.velocities):
         for k in range(VELOCITY_SIZE):
-            velocity_bar[b, d, k] = velocity_bar[b, d, k] + velocity_part[b, d, k]
-            velocity_part[b, d, k] = 0.0
+            bars.velocity_total[b, d, k] = bars.velocity_total[b, d, k] + bars.velocity[b, d, k]
+            bars.velocity[b, d, k] = 0.0
 
 
 @ti.kernel
@@ -155,19 +153,13 @@ def begin_adjoint(
                     joint_q0_bar[b, at + k] = raw_bar[k]
 
 
-@ti.kernel
+@kernel
 def advance(
     rk4: ti.template(), source: ti.types.ndarray(), source_row: int, states: ti.types.ndarray(), store_every: int,
     run: ti.types.ndarray(), joint_q: ti.types.ndarray(), joint_qd: ti.types.ndarray(),
     body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), write_frames: int,
     diverged_step: ti.types.ndarray(), diverged_link: ti.types.ndarray(),
-    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
-    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
-    wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
-    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
-    mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
-    turning: ti.template(),
-    coordinates: int, velocities: int, spread: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
+    world: WorldArrays, spread: int, first_step: int, steps: int, substeps: int,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from a row of source [B, rows, Q + 2 D].
 
@@ -182,13 +174,8 @@ def advance(
     for index in range(source.shape[0] * spread):
         b = index // spread
         if index % spread == 0 and diverged_step[b] < 0:
-            world = world_arrays(
-                tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
-                tree.shape[0], coordinates, velocities, dt, ground,
-            )  # fmt: skip
             stages = 4 if ti.static(rk4) else 1
-            count = coordinates + velocities
+            count = world.coordinates + world.velocities
             copy_row(source, source_row, run, 0, b, count)
             copy_row(run, 0, states, 0, b, count)
             to_store, row = store_every, 0
@@ -210,7 +197,7 @@ def advance(
                             eliminate_links(world, run, b, stage, step // substeps, False)
                             accelerate_links(world, run, b, stage)
                             if store_every == 1:
-                                copy_row(run, stage, states, row + stage, b, count + velocities)
+                                copy_row(run, stage, states, row + stage, b, count + world.velocities)
                             if ti.static(rk4):
                                 rate_coordinates(world, run, b, stage)
                                 if stage < 3:
@@ -234,41 +221,25 @@ def advance(
                 done += 1
 
 
-@ti.kernel
+@kernel
 def advance_adjoint(
     rk4: ti.template(), states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), bar: ti.types.ndarray(),
     joint_q_bar: ti.types.ndarray(), joint_qd_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
-    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
-    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
-    wrench: ti.types.ndarray(), gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
-    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
-    mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
-    turning: ti.template(),
-    link_part: ti.types.ndarray(), velocity_part: ti.types.ndarray(),
-    link_bar: ti.types.ndarray(), velocity_bar: ti.types.ndarray(), action_bar: ti.types.ndarray(),
-    target_bar: ti.types.ndarray(), wrench_bar: ti.types.ndarray(), gravity_bar: ti.types.ndarray(),
-    coordinates: int, velocities: int, spread: int, dt: float, ground: float,
-    first_step: int, steps: int, ends: int, substeps: int,
+    world: WorldArrays, bars: BarArrays, spread: int, first_step: int, steps: int, ends: int, substeps: int,
 ):  # fmt: skip
     """Adjoint of ``advance`` over a segment of ``steps`` steps, from the last to the first.
 
     Reads states [B, rows, Q + 2 D] as ``advance`` writes them with ``store_every`` 1, and the frames' adjoints: of the frames at
     the steps' starts and, where the rollout ``ends`` with the segment, of the last one. Row 0 of bar [B, 3, Q + D] turns from the
     adjoint of the state after the segment into that of the first; the adjoints of tables and of the inputs of each frame are
-    added to. link_part and velocity_part hold zeros.
+    added to. The tables' parts in bars hold zeros.
     """
     for index in range(states.shape[0] * spread):
         b = index // spread
         if index % spread == 0 and diverged_step[b] < 0:
-            world = world_arrays(
-                tree, axis, point, link, velocity, action, target, wrench, gravity, work, velocity_work,
-                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
-                tree.shape[0], coordinates, velocities, dt, ground,
-            )  # fmt: skip
-            bars = bar_arrays(link_part, velocity_part, action_bar, target_bar, wrench_bar)
             stages = 4 if ti.static(rk4) else 1
-            count = coordinates + velocities
+            count = world.coordinates + world.velocities
             g_bar = vec3(0.0)
             left = steps - 1
             if ends == 1:
@@ -280,8 +251,8 @@ def advance_adjoint(
                 if step % substeps == 0:
                     seeded = 1
                 if left == steps:  # there only are the last frame's poses and velocities to go through
-                    for d in range(velocities):
-                        velocity_work[b, d, DRIVE] = 0.0
+                    for d in range(world.velocities):
+                        world.velocity_work[b, d, DRIVE] = 0.0
                         states[b, row, count + d] = 0.0
                     for j in range(count):
                         bar[b, 2, j] = 0.0
@@ -307,15 +278,15 @@ def advance_adjoint(
                             bar[b, 0, j] = bar[b, 0, j] + bar[b, 2, j]
                     stage -= 1
                 if seeded == 1:
-                    for j in range(coordinates):
+                    for j in range(world.coordinates):
                         bar[b, 0, j] = bar[b, 0, j] + joint_q_bar[b, step // substeps, j]
-                    for d in range(velocities):
-                        at = coordinates + d
+                    for d in range(world.velocities):
+                        at = world.coordinates + d
                         bar[b, 0, at] = bar[b, 0, at] + joint_qd_bar[b, step // substeps, d]
                 # Sums of sums: a single one over 1e4 steps would lose two digits of f32.
                 if step % SUM_STEPS == 0 or left == 0:
-                    join_sums(world, b, link_part, velocity_part, link_bar, velocity_bar)
+                    join_sums(world, bars, b)
                     for k in ti.static(range(3)):
-                        gravity_bar[b, k] = gravity_bar[b, k] + g_bar[k]
+                        bars.gravity[b, k] = bars.gravity[b, k] + g_bar[k]
                     g_bar = vec3(0.0)
                 left -= 1

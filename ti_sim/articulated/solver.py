@@ -6,27 +6,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ti_sim.adjoint import Adjoint, Checkpoint, StoreAll
 from ti_sim.articulated.collision import FAULT_STEP, FAULTY_PAIR, FIRST_NEAR, LIST_COUNT, NEAR_COUNT, TEST_COUNT
 from ti_sim.articulated.faults import FaultWarnings
 from ti_sim.articulated.merging import merge, merge_adjoint
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.rollout import advance, advance_adjoint, begin, begin_adjoint
-from ti_sim.articulated.tables import LINK_SIZE, VELOCITY_SIZE, VELOCITY_WORK_SIZE, WORK_SIZE, pack, unpack_adjoint
+from ti_sim.articulated.tables import (
+    LINK_SIZE,
+    VELOCITY_SIZE,
+    VELOCITY_WORK_SIZE,
+    WORK_SIZE,
+    BarArrays,
+    WorldArrays,
+    pack,
+    unpack_adjoint,
+)
 from ti_sim.base.arrays import (
     Array,
-    check_array,
     empty_like_family,
     ints_like_family,
-    kernel_view,
     reals_like_family,
     to_numpy,
     zeros_like_family,
 )
-from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.bundles import views
+from ti_sim.base.errors import DivergenceError
 from ti_sim.base.parallel import spread_of
-from ti_sim.base.rules import Count, checked
-from ti_sim.base.runtime import compiled_plainly, require
+from ti_sim.base.runtime import compiled_plainly
+from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
+from ti_sim.rollout.divergence import mark_diverged_frames
+from ti_sim.rollout.solver import Solver
 
 # Inputs that ``pack`` takes, in its order.
 PACKED = (
@@ -68,59 +77,40 @@ class ArticulatedRollout:
     adjoint: Adjoint | None
     states: Array | None
 
+    @property
+    def frame_arrays(self) -> tuple[Array, ...]:
+        """The arrays at the frames."""
+        return self.joint_q, self.joint_qd, self.body_q, self.body_qd
 
-@dataclass(frozen=True)
-class PreparedInputs:
-    """Inputs as kernels read them, in the container of the inputs: the model's tables, packed rows, and scratch."""
-
-    tree: Array
-    axis: Array
-    point: Array
-    link: Array
-    velocity: Array
-    inputs: ArticulatedInputs
-    work: Array
-    velocity_work: Array
-    shape: Array
-    pair: Array
-    near: Array
-    anchor: Array
-    mesh: Array
-    sample: Array
-    with_pairs: int
-    with_meshes: bool
-    turning: bool
-
-    def arguments(self) -> tuple[object, ...]:
-        """The arrays, the kinds of pairs, whether there are meshes, and rims or patches, in the order of every kernel."""
-        given = self.inputs
-        return (
-            self.tree, self.axis, self.point, self.link, self.velocity,
-            given.action, given.servo_target, given.link_wrench, given.gravity, self.work, self.velocity_work,
-            self.shape, self.pair, self.near, self.anchor, self.mesh, self.sample, self.with_pairs, self.with_meshes,
-            self.turning,
-        )  # fmt: skip
+    @property
+    def diverged(self) -> np.ndarray:
+        """[B] bool, whether the world diverged."""
+        return to_numpy(self.diverged_step) >= 0
 
 
-def prepare(model: ArticulatedModel, inputs: ArticulatedInputs) -> PreparedInputs:
-    """Pack inputs for the kernels.
+def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) -> WorldArrays:
+    """Pack inputs for the kernels, with scratch of its own.
 
     Args:
         model: the tree.
         inputs: numbers of every world, of fitting shapes.
+        dt: physics step [s].
     """
     like = inputs.link_mass
     b, n, d = inputs.world_count, model.link_count, model.velocity_count
     pair, (mesh, sample) = model.pair, model.meshes
     near = np.zeros((b, FIRST_NEAR + len(pair)) if model.has_pairs else (1, FIRST_NEAR))
     near[:, [NEAR_COUNT, FAULTY_PAIR, FAULT_STEP]] = -1
-    prepared = PreparedInputs(
+    world = WorldArrays(
         tree=ints_like_family(like, model.tree),
         axis=reals_like_family(like, model.axis),
         point=reals_like_family(like, model.point),
         link=empty_like_family(like, (b, n, LINK_SIZE)),
         velocity=empty_like_family(like, (b, max(d, 1), VELOCITY_SIZE)),
-        inputs=inputs,
+        action=inputs.action,
+        target=inputs.servo_target,
+        wrench=inputs.link_wrench,
+        gravity=inputs.gravity,
         work=empty_like_family(like, (b, n, WORK_SIZE)),
         velocity_work=empty_like_family(like, (b, max(d, 1), VELOCITY_WORK_SIZE)),
         shape=reals_like_family(like, model.shape),
@@ -132,34 +122,63 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs) -> PreparedInput
         with_pairs=model.kinds_of_pairs,
         with_meshes=model.has_meshes,
         turning=model.turning,
+        coordinates=model.coordinate_count,
+        velocities=model.velocity_count,
+        dt=float(dt),
+        ground=float(model.ground_height),
     )
-    pack(*views(*(getattr(inputs, name) for name in PACKED), prepared.link, prepared.velocity))
+    pack(*views(*(getattr(inputs, name) for name in PACKED), world.link, world.velocity))
     if (model.merged_into >= 0).any():
-        merge(*views(prepared.tree, prepared.link, prepared.work))
-    return prepared
+        merge(*views(world.tree, world.link, world.work))
+    return world
 
 
-def unpack(
-    model: ArticulatedModel, prepared: PreparedInputs, link_bar: Array, velocity_bar: Array, bars: ArticulatedInputs
-) -> None:
-    """Write the adjoints of the packed inputs to ``bars``, from those of the rows that ``prepare`` packs.
+class PackedBars:
+    """The adjoints of a rollout's inputs, those of the packed tables in their rows while the steps add to them."""
 
-    Args:
-        model: the tree.
-        prepared: inputs of the rollout; its rows are packed anew.
-        link_bar: [B, N, LINK_SIZE] adjoints of the rows of links; overwritten.
-        velocity_bar: [B, D, VELOCITY_SIZE] adjoints of the rows of joint velocities.
-        bars: written to.
+    def __init__(self, model: ArticulatedModel, inputs: ArticulatedInputs) -> None:
+        """Set all adjoints to zero.
+
+        Args:
+            model: the tree.
+            inputs: what they belong to.
+        """
+        self._model, self._inputs = model, inputs
+        like, (b, n), d = inputs.link_mass, inputs.link_mass.shape, inputs.joint_qd0.shape[1]
+        self.bars = inputs.zeros()
+        link, link_total = (zeros_like_family(like, (b, n, LINK_SIZE)) for _ in range(2))
+        velocity, velocity_total = (zeros_like_family(like, (b, max(d, 1), VELOCITY_SIZE)) for _ in range(2))
+        self.rows = BarArrays(
+            link=link, velocity=velocity, action=self.bars.action, target=self.bars.servo_target, wrench=self.bars.link_wrench,
+            gravity=self.bars.gravity, link_total=link_total, velocity_total=velocity_total,
+        )  # fmt: skip
+
+    def finish(self, world: WorldArrays, bar: Array) -> None:
+        """Write the adjoints of the packed inputs and of the first state.
+
+        Args:
+            world: of the rollout; its rows of links are packed anew where links are fixed on each other.
+            bar: [B, rows, Q + D], row 0 the adjoint of the first state.
+        """
+        inputs, bars = self._inputs, self.bars
+        packed = [getattr(inputs, name) for name in PACKED]
+        begin_adjoint(*views(
+            inputs.joint_q0, world.tree, bar, bars.joint_q0, bars.joint_qd0, world.coordinates, world.velocities
+        ))  # fmt: skip
+        if (self._model.merged_into >= 0).any():
+            pack(*views(*packed, world.link, world.velocity))
+            merge_adjoint(*views(world.tree, world.link, world.work, self.rows.link_total))
+        packed_bars = (getattr(bars, name) for name in PACKED)
+        unpack_adjoint(*views(self.rows.link_total, self.rows.velocity_total, inputs.joint_frame, *packed_bars))
+
+
+class ArticulatedSolver(Solver):
+    """Advances trees of links in reduced coordinates by the articulated-body algorithm.
+
+    A warning tells of two links that contact could not resolve, each pair once.
     """
-    packed = [getattr(prepared.inputs, name) for name in PACKED]
-    if (model.merged_into >= 0).any():
-        pack(*views(*packed, prepared.link, prepared.velocity))
-        merge_adjoint(*views(prepared.tree, prepared.link, prepared.work, link_bar))
-    unpack_adjoint(*views(link_bar, velocity_bar, prepared.inputs.joint_frame, *(getattr(bars, name) for name in PACKED)))
 
-
-class ArticulatedSolver:
-    """Advances trees of links in reduced coordinates by the articulated-body algorithm."""
+    frame_names, held = ("joint_q", "joint_qd", "body_q", "body_qd"), "actions"
 
     def __init__(self, model: ArticulatedModel, settings: ArticulatedSettings) -> None:
         """Bind a model to its time stepping.
@@ -168,117 +187,57 @@ class ArticulatedSolver:
             model: links, joints, contact points.
             settings: step, substeps, integrator.
         """
-        self.model = model
-        self.settings = settings
+        super().__init__(model, settings)
         self._faults = FaultWarnings(model, settings.dt)
 
-    @compiled_plainly
-    @checked
-    def rollout(
-        self, inputs: ArticulatedInputs, frames: Count, *, adjoint: Adjoint | None = None
-    ) -> ArticulatedRollout:
-        """Simulate ``frames`` frame intervals.
-
-        Args:
-            inputs: the numbers of every world.
-            frames: frame intervals; the result has one frame more, the start.
-            adjoint: ``StoreAll()`` or ``Checkpoint(every=k)`` to keep what ``rollout_adjoint`` needs; None keeps nothing.
-
-        Returns:
-            Frames and kept states. A world that diverges is marked in ``diverged_step``; its later frames are NaN. A warning
-            tells of two links that contact could not resolve, each pair once.
-
-        Raises:
-            UserError: shapes, precision or numbers do not fit, or there are actions for fewer frame intervals.
-        """
-        require()
-        inputs.check(self.model)
+    def _check(self, inputs: ArticulatedInputs) -> None:
+        super()._check(inputs)
         inputs.check_values(self.model)
-        if inputs.frame_count < frames:
-            raise UserError(
-                f"frames={frames}, and there are actions for {inputs.frame_count} frame intervals: simulate fewer frames, or "
-                "give more actions"
-            )
-        model, like = self.model, inputs.link_mass
+
+    @compiled_plainly
+    def _simulate(self, inputs: ArticulatedInputs, frames: int, adjoint: Adjoint | None) -> ArticulatedRollout:
+        """``rollout`` of checked arguments."""
+        model, like, world = self.model, inputs.link_mass, prepare(self.model, inputs, dt=self.settings.dt)
         b, n, q, d = inputs.world_count, model.link_count, model.coordinate_count, model.velocity_count
         steps = frames * self.settings.substeps
-        store_every = {StoreAll: 1, type(None): steps + 1}.get(type(adjoint)) or adjoint.every
-        prepared = prepare(model, inputs)
-        states = empty_like_family(like, (b, self._rows(steps, store_every), q + 2 * d))
-        joint_q = zeros_like_family(like, (b, frames + 1, q))
-        joint_qd = zeros_like_family(like, (b, frames + 1, d))
-        body_q = zeros_like_family(like, (b, frames + 1, n, 7))
-        body_qd = zeros_like_family(like, (b, frames + 1, n, 6))
-        diverged_step, diverged_link = (ints_like_family(like, np.full(b, -1)) for _ in range(2))
-        begin(*views(inputs.joint_q0, inputs.joint_qd0, prepared.tree, states, q, d))
-        result = ArticulatedRollout(
-            joint_q, joint_qd, body_q, body_qd, diverged_step, diverged_link, np.zeros((b, 2), dtype=np.int32), inputs, frames,
-            adjoint, None if adjoint is None else states,
-        )  # fmt: skip
-        self._advance(prepared, result, states, 0, states, store_every, True, 0, steps)
+        interval = kept_interval(adjoint, steps)
+        states = empty_like_family(like, (b, self._rows(steps, interval), q + 2 * d))
+        arrays = (zeros_like_family(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
+        marks = (ints_like_family(like, np.full(b, -1)) for _ in range(2))
+        begin(*views(inputs.joint_q0, inputs.joint_qd0, world.tree, states, q, d))
+        kept, tests = None if adjoint is None else states, np.zeros((b, 2), dtype=np.int32)
+        result = ArticulatedRollout(*arrays, *marks, tests, inputs, frames, adjoint, kept)
+        self._advance(world, result, states, 0, states, interval, True, 0, steps)
         if model.has_pairs:
-            near = to_numpy(prepared.near)
+            near = to_numpy(world.near)
             result.pair_tests[:] = near[:, [TEST_COUNT, LIST_COUNT]]
             self._faults.tell(near)
-        mark_diverged_frames((joint_q, joint_qd, body_q, body_qd), to_numpy(diverged_step), self.settings.substeps)
+        mark_diverged_frames(result.frame_arrays, to_numpy(result.diverged_step), self.settings.substeps)
         return result
 
     @compiled_plainly
-    def rollout_adjoint(
-        self, rollout: ArticulatedRollout, joint_q_bar: Array, joint_qd_bar: Array, body_q_bar: Array, body_qd_bar: Array
-    ) -> ArticulatedInputs:
-        """Adjoint of ``rollout``: from the adjoints of the frames to those of every input.
-
-        Args:
-            rollout: result of ``rollout`` with an adjoint.
-            joint_q_bar: [B, frames + 1, Q] derivative of the loss with respect to ``joint_q``.
-            joint_qd_bar: [B, frames + 1, D] derivative with respect to ``joint_qd``.
-            body_q_bar: [B, frames + 1, N, 7] derivative with respect to ``body_q``.
-            body_qd_bar: [B, frames + 1, N, 6] derivative with respect to ``body_qd``.
-
-        Returns:
-            Derivatives with respect to every array of ``ArticulatedInputs``; NaN for worlds that diverged, which have none. At
-            the kinks of contacts and clamped motors they are those of the side that was active.
-
-        Raises:
-            UserError: the rollout kept nothing, or shapes or precision do not fit.
-        """
-        if rollout.states is None:
-            raise UserError(
-                "this rollout kept no states: run it with adjoint=StoreAll() or Checkpoint(every=k) to differentiate it"
-            )
-        model, inputs, frames = self.model, rollout.inputs, rollout.frames
-        b, n, q, d = inputs.world_count, model.link_count, model.coordinate_count, model.velocity_count
-        check_array(joint_q_bar, "joint_q_bar", (b, frames + 1, q))
-        check_array(joint_qd_bar, "joint_qd_bar", (b, frames + 1, d))
-        check_array(body_q_bar, "body_q_bar", (b, frames + 1, n, 7))
-        check_array(body_qd_bar, "body_qd_bar", (b, frames + 1, n, 6))
-        like, steps = inputs.link_mass, frames * self.settings.substeps
-        bars = ArticulatedInputs(*(zeros_like_family(like, tuple(a.shape)) for a in inputs.arrays()))
-        every = min(rollout.adjoint.every, steps) if isinstance(rollout.adjoint, Checkpoint) else 1
-        span = every if every > 1 else steps
-        states = rollout.states if every == 1 else empty_like_family(like, (b, self._rows(span, 1), q + 2 * d))
+    def _differentiate(self, rollout: ArticulatedRollout, bars: tuple[Array, ...]) -> ArticulatedInputs:
+        """``rollout_adjoint`` of checked arguments."""
+        model, inputs, like = self.model, rollout.inputs, rollout.inputs.link_mass
+        b, q, d, steps = inputs.world_count, model.coordinate_count, model.velocity_count, rollout.frames * self.settings.substeps
+        packed, world = PackedBars(model, inputs), prepare(model, inputs, dt=self.settings.dt)
+        span, states = segment_length(rollout.adjoint, steps), rollout.states
+        if rollout.adjoint.interval > 1:
+            states = empty_like_family(like, (b, self._rows(span, 1), q + 2 * d))
         bar = zeros_like_family(like, (b, 3, q + d))
-        links = [zeros_like_family(like, (b, n, LINK_SIZE)) for _ in range(2)]
-        velocities = [zeros_like_family(like, (b, max(d, 1), VELOCITY_SIZE)) for _ in range(2)]
-        prepared = prepare(model, inputs)
-        for first in reversed(range(0, steps, span)):
-            count = min(span, steps - first)
-            if every > 1:
-                self._advance(prepared, rollout, rollout.states, first // every, states, 1, False, first, count)
+
+        def again(first: int, count: int) -> None:
+            self._advance(world, rollout, rollout.states, first // span, states, 1, False, first, count)
+
+        def back(first: int, count: int) -> None:
             advance_adjoint(*views(
-                self.settings.integrator == "rk4", states, rollout.diverged_step, bar,
-                joint_q_bar, joint_qd_bar, body_q_bar, body_qd_bar, *prepared.arguments(),
-                links[0], velocities[0], links[1], velocities[1],
-                bars.action, bars.servo_target, bars.link_wrench, bars.gravity, q, d, spread_of(b), self.settings.dt,
-                model.ground_height, first, count, int(first + count == steps), self.settings.substeps,
+                self.settings.integrator == "rk4", states, rollout.diverged_step, bar, *bars, world, packed.rows, spread_of(b),
+                first, count, int(first + count == steps), self.settings.substeps,
             ))  # fmt: skip
-        begin_adjoint(*views(inputs.joint_q0, prepared.tree, bar, bars.joint_q0, bars.joint_qd0, q, d))
-        unpack(model, prepared, links[1], velocities[1], bars)
-        for world in np.flatnonzero(to_numpy(rollout.diverged_step) >= 0):
-            for array in bars.arrays():
-                fill_nan(array, (int(world),))
-        return bars
+
+        rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
+        packed.finish(world, bar)
+        return packed.bars
 
     def check_divergence(self, rollout: ArticulatedRollout) -> None:
         """Raise a DivergenceError that names link and step when every world of the rollout diverged."""
@@ -294,19 +253,25 @@ class ArticulatedSolver:
             step=step,
         )
 
+    def failed_steps(self, rollout: ArticulatedRollout) -> np.ndarray:
+        """[B, N] int32, step after which a link's joint was the first whose state was not finite, -1 for all others."""
+        links, step = to_numpy(rollout.diverged_link), to_numpy(rollout.diverged_step)
+        result = np.full((len(step), self.model.link_count), -1, dtype=np.int32)
+        worlds = np.flatnonzero(links >= 0)
+        result[worlds, links[worlds]] = step[worlds]
+        return result
+
     def _advance(
-        self, prepared: PreparedInputs, rollout: ArticulatedRollout, source: Array, source_row: int, states: Array,
+        self, prepared: WorldArrays, rollout: ArticulatedRollout, source: Array, source_row: int, states: Array,
         store_every: int, write_frames: bool, first: int, steps: int,
     ) -> None:  # fmt: skip
         """Run ``advance`` over a segment; ``rollout`` gives the frames and the marks of divergence."""
-        model, like = self.model, prepared.inputs.link_mass
-        b, q, d = prepared.inputs.world_count, model.coordinate_count, model.velocity_count
-        run = empty_like_family(like, (b, self._stages, 2 * (q + d)))
+        b, count = rollout.inputs.world_count, prepared.coordinates + prepared.velocities
+        run = empty_like_family(prepared.link, (b, self._stages, 2 * count))
         advance(*views(
             self.settings.integrator == "rk4", source, source_row, states, store_every, run,
             rollout.joint_q, rollout.joint_qd, rollout.body_q, rollout.body_qd, int(write_frames),
-            rollout.diverged_step, rollout.diverged_link, *prepared.arguments(),
-            q, d, spread_of(b), self.settings.dt, model.ground_height, first, steps, self.settings.substeps,
+            rollout.diverged_step, rollout.diverged_link, prepared, spread_of(b), first, steps, self.settings.substeps,
         ))  # fmt: skip
 
     @property
@@ -317,26 +282,3 @@ class ArticulatedSolver:
     def _rows(self, steps: int, store_every: int) -> int:
         """Rows that ``advance`` writes of so many steps."""
         return steps * self._stages + 1 if store_every == 1 else steps // store_every + 1
-
-
-def views(*arguments: object) -> tuple[object, ...]:
-    """Arguments of a kernel, its arrays as ``kernel_view`` gives them; numbers, numpy's too, stay as they are."""
-    return tuple(kernel_view(argument) if getattr(argument, "shape", ()) else argument for argument in arguments)
-
-
-def mark_diverged_frames(arrays: tuple[Array, ...], diverged_step: np.ndarray, substeps: int) -> None:
-    """Set the frames of diverged worlds after their last finite one to NaN, in place."""
-    for b in np.flatnonzero(diverged_step >= 0):
-        frame = int(diverged_step[b] - 1) // substeps + 1
-        for array in arrays:
-            fill_nan(array, (int(b), slice(frame, None)))
-
-
-def fill_nan(array: Array, index: tuple) -> None:
-    """Set a part of an array of any container to NaN."""
-    if hasattr(array, "from_numpy"):
-        values = array.to_numpy()
-        values[index] = np.nan
-        array.from_numpy(values)
-    else:
-        array[index] = float("nan")

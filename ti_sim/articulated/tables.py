@@ -4,9 +4,9 @@ Kernels walk over a tree link by link and joint velocity by joint velocity, so a
 one row. ``pack`` fills the rows, normalising and symmetrising on the way; ``unpack_adjoint`` is its adjoint.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+from ti_sim.base.bundles import Array, Integer, Number, Static, bundle
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
 
@@ -49,36 +49,62 @@ DRIVE = 7  # force left to accelerate it; in a virtual solve first its right sid
 VELOCITY_WORK_SIZE = 8
 
 
-@dataclass(frozen=True)
+@bundle
 class WorldArrays:
-    """Arrays and numbers of a kernel under one name, so that functions of kernels take one argument for them."""
+    """What kernels read of the tree and the inputs, and their scratch.
 
-    tree: Any
-    axis: Any
-    point: Any
-    link: Any
-    velocity: Any
-    action: Any
-    target: Any
-    wrench: Any
-    gravity: Any
-    work: Any
-    velocity_work: Any
-    shape: Any
-    pair: Any
-    near: Any
-    anchor: Any
-    mesh: Any
-    sample: Any
-    with_pairs: Any
-    with_meshes: Any
-    turning: Any
-    links: Any
-    coordinates: Any
-    velocities: Any
-    dt: Any
-    ground: Any
-    _data_oriented = True  # lets a kernel keep it in a variable
+    Attributes:
+        tree: [N, 9] int32, see ``ArticulatedModel.tree``.
+        axis: [D, 3] axes of the joints' velocities, see ``ArticulatedModel.axis``.
+        point: [P, columns] contact points with the ground, see ``ArticulatedModel.point``.
+        link: [B, N, LINK_SIZE] numbers of the links, see ``pack``.
+        velocity: [B, D, VELOCITY_SIZE] numbers of the joints' velocities.
+        action, target, wrench, gravity: inputs, ``action``, ``servo_target``, ``link_wrench`` and ``gravity``.
+        work: [B, N, WORK_SIZE] scratch of the links.
+        velocity_work: [B, D, VELOCITY_WORK_SIZE] scratch of the joints' velocities.
+        shape: [N, SHAPE_SIZE] shapes that touch each other, see ``collision.shape_rows``.
+        pair: pairs of shapes that may touch, int32.
+        near: [B, columns] int32, which of them are near (see ``collision``).
+        anchor: [B, N, 3] where the shapes were when that list was made [m].
+        mesh, sample: tables of the shapes that are meshes, see ``collision.mesh_rows``.
+        with_pairs: kinds of pairs that there are, as bits.
+        with_meshes: whether there are meshes among the shapes.
+        turning: whether there are rims or patches among the contact points.
+        coordinates: joint coordinates Q.
+        velocities: joint velocities D.
+        dt: physics step [s].
+        ground: height of the ground [m].
+    """
+
+    tree: Array
+    axis: Array
+    point: Array
+    link: Array
+    velocity: Array
+    action: Array
+    target: Array
+    wrench: Array
+    gravity: Array
+    work: Array
+    velocity_work: Array
+    shape: Array
+    pair: Array
+    near: Array
+    anchor: Array
+    mesh: Array
+    sample: Array
+    with_pairs: Static
+    with_meshes: Static
+    turning: Static
+    coordinates: Integer
+    velocities: Integer
+    dt: Number
+    ground: Number
+
+    @property
+    def links(self) -> Any:
+        """Number of links."""
+        return self.tree.shape[0]
 
     @property
     def pairs(self) -> Any:
@@ -86,30 +112,25 @@ class WorldArrays:
         return self.pair.shape[0]
 
 
-def world_arrays(*arguments: Any) -> WorldArrays:
-    """``WorldArrays`` of a kernel's arguments, made while the kernel is compiled."""
-    return WorldArrays(*arguments)
-
-
-@dataclass(frozen=True)
+@bundle
 class BarArrays:
-    """Arrays of adjoints of a kernel under one name: the packed tables', and those of the inputs of each frame."""
+    """Adjoints that the kernels add to.
 
-    link: Any
-    velocity: Any
-    action: Any
-    target: Any
-    wrench: Any
-    _data_oriented = True
+    Attributes:
+        link, velocity: of the packed tables, what the last steps gave; zeros before a launch.
+        action, target, wrench, gravity: of the inputs of ``WorldArrays``.
+        link_total, velocity_total: of the packed tables, sums over the rollout.
+    """
 
+    link: Array
+    velocity: Array
+    action: Array
+    target: Array
+    wrench: Array
+    gravity: Array
+    link_total: Array
+    velocity_total: Array
 
-def bar_arrays(*arguments: Any) -> BarArrays:
-    """``BarArrays`` of a kernel's arguments, made while the kernel is compiled."""
-    return BarArrays(*arguments)
-
-
-world_arrays._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
-bar_arrays._is_wrapped_kernel = True
 
 
 @ti.func

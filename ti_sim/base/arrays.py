@@ -7,14 +7,14 @@ and a program without torch never needs it. Torch is recognised by its methods, 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import require, ti
 
-Array = Any  # numpy.ndarray | torch.Tensor | ti.Ndarray, C-contiguous
+Array = Annotated[Any, ti.types.ndarray()]  # numpy.ndarray | torch.Tensor | ti.Ndarray, C-contiguous
 
 
 def zeros_like_family(like: Array, shape: tuple[int, ...]) -> Array:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ti_sim.base.arrays import Array, is_contiguous, kernel_view
+from ti_sim.base.bundles import flat
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import require, ti
 
@@ -20,14 +21,14 @@ class Launcher:
 
         Args:
             kernel: a ti.kernel whose first ``integers`` arguments are ints.
-            arguments: the others in their order: arrays, ints, floats, values of ti.template(). Arrays must stay where they are;
-                this keeps them alive.
+            arguments: the others in their order: arrays, bundles, ints, floats, values of ti.template(). Arrays must stay
+                where they are; this keeps them alive.
 
         Raises:
             UserError: an array is not contiguous, or lies on a device that kernels do not run on.
         """
         device = require().device
-        primal = kernel._primal
+        primal, arguments = kernel._primal, flat(*arguments)
         self._arrays = [kernel_view(argument) if hasattr(argument, "shape") else argument for argument in arguments]
         self._program = ti.lang.impl.get_runtime().prog
         compiled = primal.compiled_kernels[primal.ensure_compiled(*[0] * integers, *self._arrays)]

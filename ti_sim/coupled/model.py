@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
+from ti_sim.base.bundles import Array, bundle
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, checked
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
+from ti_sim.rollout.arrays import Arrays
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class CoupledModel:
 
 
 @dataclass(frozen=True)
-class CoupledInputs:
+class CoupledInputs(Arrays):
     """Every number that a coupled rollout is differentiable in; also the shape of its adjoint.
 
     Attributes:
@@ -68,6 +70,11 @@ class CoupledInputs:
 
     links: ArticulatedInputs
     particles: DeformableInputs
+
+    @property
+    def frame_count(self) -> int:
+        """Number of frame intervals that there are actions, loads and actuations for."""
+        return min(self.links.frame_count, self.particles.frame_count)
 
     @property
     def world_count(self) -> int:
@@ -82,6 +89,55 @@ class CoupledInputs:
         self.particles.check_values(model.deformable)
         if self.particles.world_count != self.world_count:
             raise UserError(f"there are {self.world_count} worlds of links and {self.particles.world_count} of particles")
+
+
+@bundle
+class TouchingParticles:
+    """Particles that collide with links.
+
+    Attributes:
+        index: [M] int32 particles.
+        margin: [M] distance from a shape at which they touch it [m].
+    """
+
+    index: Array
+    margin: Array
+
+
+@bundle
+class DivergenceMarks:
+    """Where worlds diverged; -1 everywhere else.
+
+    Attributes:
+        step: [B] int32, first step after which a state was not finite.
+        link: [B] int32, the link whose it was.
+        particle: [B] int32, the particle whose it was.
+    """
+
+    step: Array
+    link: Array
+    particle: Array
+
+
+@bundle
+class CoupledFrames:
+    """All frames of a rollout; also the shape of their adjoints.
+
+    Attributes:
+        joint_q: [B, frames + 1, Q] joint coordinates [m, rad].
+        joint_qd: [B, frames + 1, D] joint velocities [m/s, rad/s].
+        body_q: [B, frames + 1, N, 7] poses of the links' frames (m, quaternion x, y, z, w).
+        body_qd: [B, frames + 1, N, 6] their velocities [m/s, rad/s].
+        particle_q: [B, frames + 1, P, 3] positions [m].
+        particle_qd: [B, frames + 1, P, 3] velocities [m/s].
+    """
+
+    joint_q: Array
+    joint_qd: Array
+    body_q: Array
+    body_qd: Array
+    particle_q: Array
+    particle_qd: Array
 
 
 @checked

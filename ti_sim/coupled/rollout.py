@@ -1,77 +1,49 @@
 """Whole coupled rollouts (or checkpoint segments) in one launch, one thread a world, and their adjoints.
 
 A step places the links, sums the forces of elements and contacts on links and particles, and moves both. The loops count
-``spread`` iterations for each world (see ``ti_sim.base.parallel``). The kernels have more arguments than a call may have, and are
-launched by ``ti_sim.base.launch``.
+``spread`` iterations for each world (see ``ti_sim.base.parallel``). The kernels have more arrays than a call of
+Taichi may have, and are launched by ``ti_sim.base.launch``.
 """
 
 from ti_sim.articulated.adjoint import begin_accelerate_adjoint, finish_accelerate_adjoint
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
 from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
 from ti_sim.articulated.rollout import SUM_STEPS, copy_row, faulty_link, join_sums, note_fault, store_joints, store_links
-from ti_sim.articulated.tables import DRIVE, bar_arrays, world_arrays
+from ti_sim.articulated.tables import DRIVE, BarArrays, WorldArrays
+from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.coupled.contact import particle_loads, particle_loads_adjoint
-from ti_sim.deformable.arrays import deformable_arrays, deformable_bars
+from ti_sim.coupled.model import CoupledFrames, DivergenceMarks, TouchingParticles
 from ti_sim.deformable.elements import actuation_row, part_adjoints, part_forces
+from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
+from ti_sim.deformable.prepared import DeformableArrays
 from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
-from ti_sim.deformable.self_contact_lists import note_motion, self_contact_arrays
+from ti_sim.deformable.self_contact_lists import SelfContactArrays, note_motion
 
 
-@ti.kernel
+@kernel
 def advance(
-    first_step: int, steps: int, substeps: int, features: ti.template(), store_all: int, write_frames: int, keep_every: int,
+    first_step: int, steps: int, substeps: int, store_all: int, write_frames: int, keep_every: int,
     run: ti.types.ndarray(), joints: ti.types.ndarray(), states: ti.types.ndarray(), force: ti.types.ndarray(),
     kept_joints: ti.types.ndarray(), kept_states: ti.types.ndarray(),
-    joint_q: ti.types.ndarray(), joint_qd: ti.types.ndarray(), body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(),
-    particle_q: ti.types.ndarray(), particle_qd: ti.types.ndarray(),
-    diverged_step: ti.types.ndarray(), diverged_link: ti.types.ndarray(), diverged_particle: ti.types.ndarray(),
-    meeting: ti.types.ndarray(), margin: ti.types.ndarray(),
-    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
-    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
-    wrench: ti.types.ndarray(), link_gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
-    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
-    mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
-    turning: ti.template(),
-    particle_table: ti.types.ndarray(), tet_indices: ti.types.ndarray(), hex_indices: ti.types.ndarray(),
-    tet10_indices: ti.types.ndarray(), tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(),
-    spring_indices: ti.types.ndarray(), solid_energy: ti.types.ndarray(), tet_rest: ti.types.ndarray(),
-    hex_rest: ti.types.ndarray(), tet10_rest: ti.types.ndarray(), tri_rest: ti.types.ndarray(),
-    particle_mass: ti.types.ndarray(), particle_material: ti.types.ndarray(), solid_material: ti.types.ndarray(),
-    solid_actuation: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
-    edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
-    gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
-    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
-    contact_reals: ti.types.ndarray(),
-    coordinates: int, velocities: int, spread: int, dt: float, link_ground: float, ground: float,
+    frames: CoupledFrames, diverged: DivergenceMarks, touching: TouchingParticles,
+    world: WorldArrays, body: DeformableArrays, contacts: SelfContactArrays, spread: int, ground: float,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of run [B, 1, 2 (Q + D)] and of states [B, rows, P, 6].
 
     With ``store_all`` 1, joints [B, rows, Q + 2 D] gets coordinates, velocities and accelerations and states the particles of
     each step in a row each, and the last state; otherwise row 0 of states holds the present one. With ``write_frames`` 1 it
     writes the frames of the segment, which begins at one (as the solvers of links and of particles write them); where
-    ``keep_every`` is above zero it copies the states after every so many steps to kept_joints and kept_states. diverged_step [B]
-    gets the first step after which a state is not finite, and diverged_link [B] or diverged_particle [B] whose it is; worlds that
-    are marked there are left alone. force [B, P, 3] holds zeros. Adjoint: ``advance_adjoint``, by hand.
+    ``keep_every`` is above zero it copies the states after every so many steps to kept_joints and kept_states. diverged gets
+    the first step after which a state is not finite, and whose it is; worlds that are marked there are left alone. force
+    [B, P, 3] holds zeros. Adjoint: ``advance_adjoint``, by hand.
     """
     for index in range(states.shape[0] * spread):
         b = index // spread
-        if index % spread == 0 and diverged_step[b] < 0:
-            world = world_arrays(
-                tree, axis, point, link, velocity, action, target, wrench, link_gravity, work, velocity_work,
-                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
-                tree.shape[0], coordinates, velocities, dt, link_ground,
-            )  # fmt: skip
-            body = deformable_arrays(
-                features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
-                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
-                gravity, wind, load, prescribed_qd,
-            )  # fmt: skip
-            contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
-            count, particles = coordinates + velocities, particle_mass.shape[1]
+        if index % spread == 0 and diverged.step[b] < 0:
+            count, particles = world.coordinates + world.velocities, body.particle_mass.shape[1]
             done = 0
             while done <= steps:  # the pass after the last step only writes the last frame
                 step = first_step + done
@@ -82,19 +54,19 @@ def advance(
                 place_links(world, run, b, 0, frame, False)
                 note_fault(world, b, step)
                 if write_frames == 1 and step % substeps == 0:
-                    store_links(world, b, step // substeps, body_q, body_qd)
-                    store_joints(world, run, b, step // substeps, joint_q, joint_qd)
+                    store_links(world, b, step // substeps, frames.body_q, frames.body_qd)
+                    store_joints(world, run, b, step // substeps, frames.joint_q, frames.joint_qd)
                     for p in range(particles):
-                        store_frame(states, b, row, step // substeps, p, particle_q, particle_qd)
+                        store_frame(states, b, row, step // substeps, p, frames.particle_q, frames.particle_qd)
                 if done < steps:
                     part_forces(body, states, force, b, row, actuation_row(body, step, substeps), 0, 1)
-                    if ti.static(features.with_self_contact):
-                        all_contacts(contacts, states, force, b, row, step, dt)
-                    particle_loads(world, body, meeting, margin, states, force, b, row)
+                    if ti.static(body.features.with_self_contact):
+                        all_contacts(contacts, states, force, b, row, step, world.dt)
+                    particle_loads(world, body, touching, states, force, b, row)
                     eliminate_links(world, run, b, 0, frame, False)
                     accelerate_links(world, run, b, 0)
                     if store_all == 1:
-                        copy_row(run, 0, joints, row, b, count + velocities)
+                        copy_row(run, 0, joints, row, b, count + world.velocities)
                     step_coordinates(world, run, b, 0)
                     if store_all == 1:
                         copy_row(run, 0, joints, next_row, b, count)
@@ -103,9 +75,9 @@ def advance(
                         f = vec3(force[b, p, 0], force[b, p, 1], force[b, p, 2])
                         for k in ti.static(range(3)):
                             force[b, p, k] = 0.0
-                        size += move_particle(body, states, b, row, next_row, frame, p, f, ground, dt)
-                        if ti.static(features.with_self_contact):
-                            note_motion(contacts, states, b, next_row, p, step + 1, dt)
+                        size += move_particle(body, states, b, row, next_row, frame, p, f, ground, world.dt)
+                        if ti.static(body.features.with_self_contact):
+                            note_motion(contacts, states, b, next_row, p, step + 1, world.dt)
                     if keep_every > 0 and (step + 1) % keep_every == 0:
                         copy_row(run, 0, kept_joints, (step + 1) // keep_every, b, count)
                         for p in range(particles):
@@ -117,47 +89,21 @@ def advance(
                             if wrong_particle < 0 and not particle_size(states, b, next_row, p) < LARGEST:
                                 wrong_particle = p
                     if wrong_link >= 0 or wrong_particle >= 0:
-                        diverged_step[b] = step + 1
-                        diverged_link[b] = wrong_link
-                        diverged_particle[b] = wrong_particle
+                        diverged.step[b] = step + 1
+                        diverged.link[b] = wrong_link
+                        diverged.particle[b] = wrong_particle
                         done = steps
                 done += 1
 
 
-@ti.kernel
+@kernel
 def advance_adjoint(
-    first_step: int, first_row: int, steps: int, ends: int, substeps: int, features: ti.template(),
+    first_step: int, first_row: int, steps: int, ends: int, substeps: int,
     joints: ti.types.ndarray(), states: ti.types.ndarray(), diverged_step: ti.types.ndarray(),
     joint_bar: ti.types.ndarray(), bar: ti.types.ndarray(), dual: ti.types.ndarray(),
-    joint_q_bar: ti.types.ndarray(), joint_qd_bar: ti.types.ndarray(),
-    body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
-    particle_q_bar: ti.types.ndarray(), particle_qd_bar: ti.types.ndarray(),
-    meeting: ti.types.ndarray(), margin: ti.types.ndarray(),
-    tree: ti.types.ndarray(), axis: ti.types.ndarray(), point: ti.types.ndarray(),
-    link: ti.types.ndarray(), velocity: ti.types.ndarray(), action: ti.types.ndarray(), target: ti.types.ndarray(),
-    wrench: ti.types.ndarray(), link_gravity: ti.types.ndarray(), work: ti.types.ndarray(), velocity_work: ti.types.ndarray(),
-    shape: ti.types.ndarray(), pair: ti.types.ndarray(), near: ti.types.ndarray(), anchor: ti.types.ndarray(),
-    mesh: ti.types.ndarray(), sample: ti.types.ndarray(), with_pairs: ti.template(), with_meshes: ti.template(),
-    turning: ti.template(),
-    link_part: ti.types.ndarray(), velocity_part: ti.types.ndarray(),
-    link_bar: ti.types.ndarray(), velocity_bar: ti.types.ndarray(), action_bar: ti.types.ndarray(),
-    target_bar: ti.types.ndarray(), wrench_bar: ti.types.ndarray(), link_gravity_bar: ti.types.ndarray(),
-    particle_table: ti.types.ndarray(), tet_indices: ti.types.ndarray(), hex_indices: ti.types.ndarray(),
-    tet10_indices: ti.types.ndarray(), tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(),
-    spring_indices: ti.types.ndarray(), solid_energy: ti.types.ndarray(), tet_rest: ti.types.ndarray(),
-    hex_rest: ti.types.ndarray(), tet10_rest: ti.types.ndarray(), tri_rest: ti.types.ndarray(),
-    particle_mass: ti.types.ndarray(), particle_material: ti.types.ndarray(), solid_material: ti.types.ndarray(),
-    solid_actuation: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
-    edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
-    gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
-    particle_mass_bar: ti.types.ndarray(), particle_material_bar: ti.types.ndarray(), solid_material_bar: ti.types.ndarray(),
-    solid_actuation_bar: ti.types.ndarray(), tri_material_bar: ti.types.ndarray(), tri_actuation_bar: ti.types.ndarray(),
-    edge_material_bar: ti.types.ndarray(), edge_actuation_bar: ti.types.ndarray(), spring_material_bar: ti.types.ndarray(),
-    gravity_bar: ti.types.ndarray(), wind_bar: ti.types.ndarray(), load_bar: ti.types.ndarray(),
-    prescribed_qd_bar: ti.types.ndarray(),
-    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
-    contact_reals: ti.types.ndarray(), contact_bar: ti.types.ndarray(),
-    coordinates: int, velocities: int, spread: int, dt: float, link_ground: float, ground: float,
+    frame_bars: CoupledFrames, touching: TouchingParticles,
+    world: WorldArrays, bars: BarArrays, body: DeformableArrays, body_bars: DeformableInputs, contacts: SelfContactArrays,
+    spread: int, ground: float,
 ):  # fmt: skip
     """Adjoint of ``advance`` over ``steps`` steps from ``first_step``, whose first state is in row ``first_row``.
 
@@ -165,29 +111,11 @@ def advance_adjoint(
     the adjoints of the state after the steps into those of the first one. The frames' adjoints taken in are, of links, those
     of the frames at the steps' starts and, where the rollout ``ends`` with the segment, of the last one; of particles, those of
     the frames that the steps reach. Adds to the adjoints of tables and inputs (gravity [B, P, 3] by particle, wind [B, T, 3] by
-    triangle). link_part and velocity_part hold zeros; dual [B, P, 3] is scratch.
+    triangle). The tables' parts in bars hold zeros; dual [B, P, 3] is scratch.
     """
     for index in range(states.shape[0] * spread):
         b = index // spread
         if index % spread == 0 and diverged_step[b] < 0:
-            world = world_arrays(
-                tree, axis, point, link, velocity, action, target, wrench, link_gravity, work, velocity_work,
-                shape, pair, near, anchor, mesh, sample, with_pairs, with_meshes, turning,
-                tree.shape[0], coordinates, velocities, dt, link_ground,
-            )  # fmt: skip
-            bars = bar_arrays(link_part, velocity_part, action_bar, target_bar, wrench_bar)
-            body = deformable_arrays(
-                features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
-                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
-                gravity, wind, load, prescribed_qd,
-            )  # fmt: skip
-            body_bars = deformable_bars(
-                particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
-                tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
-                load_bar, prescribed_qd_bar,
-            )  # fmt: skip
-            contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
             g_bar = vec3(0.0)
             left = steps - 1 + ends
             while left >= 0:
@@ -195,40 +123,42 @@ def advance_adjoint(
                 frame = ti.min(step, first_step + steps - 1) // substeps  # whose inputs apply
                 seeded = ti.cast(step % substeps == 0, int)
                 if left == steps:  # there only are the last frame's links to go through
-                    for d in range(velocities):
-                        velocity_work[b, d, DRIVE] = 0.0
-                        joints[b, row, coordinates + velocities + d] = 0.0
+                    for d in range(world.velocities):
+                        world.velocity_work[b, d, DRIVE] = 0.0
+                        joints[b, row, world.coordinates + world.velocities + d] = 0.0
                 else:
-                    for p in range(particle_mass.shape[1]):
+                    for p in range(body.particle_mass.shape[1]):
                         x_bar = vec3(bar[b, p, 0], bar[b, p, 1], bar[b, p, 2])
                         v_bar = vec3(bar[b, p, 3], bar[b, p, 4], bar[b, p, 5])
                         if (step + 1) % substeps == 0:
                             for k in ti.static(range(3)):
-                                x_bar[k] += particle_q_bar[b, frame + 1, p, k]
-                                v_bar[k] += particle_qd_bar[b, frame + 1, p, k]
+                                x_bar[k] += frame_bars.particle_q[b, frame + 1, p, k]
+                                v_bar[k] += frame_bars.particle_qd[b, frame + 1, p, k]
                         move_particle_adjoint(
-                            body, body_bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, dt
+                            body, body_bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, world.dt
                         )
-                        if ti.static(features.with_self_contact):
-                            note_motion(contacts, states, b, row, p, step, dt)
+                        if ti.static(body.features.with_self_contact):
+                            note_motion(contacts, states, b, row, p, step, world.dt)
                     step_coordinates_adjoint(world, joints, bars, joint_bar, b, row, 0)
-                begin_accelerate_adjoint(world, joints, b, row, frame, step // substeps, seeded, body_q_bar, body_qd_bar)
+                begin_accelerate_adjoint(
+                    world, joints, b, row, frame, step // substeps, seeded, frame_bars.body_q, frame_bars.body_qd
+                )
                 if left < steps:
-                    particle_loads_adjoint(world, bars, body, body_bars, meeting, margin, states, dual, bar, b, row)
+                    particle_loads_adjoint(world, bars, body, body_bars, touching, states, dual, bar, b, row)
                     part_adjoints(body, body_bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
-                    if ti.static(features.with_self_contact):
-                        all_contacts_adjoint(contacts, contact_bar, states, dual, bar, b, row, step, dt)
+                    if ti.static(body.features.with_self_contact):
+                        all_contacts_adjoint(contacts, body_bars.self_contact, states, dual, bar, b, row, step, world.dt)
                 g_bar += finish_accelerate_adjoint(world, bars, joints, joint_bar, b, row, 0, frame)
                 if seeded == 1:
-                    for j in range(coordinates):
-                        joint_bar[b, 0, j] = joint_bar[b, 0, j] + joint_q_bar[b, step // substeps, j]
-                    for d in range(velocities):
-                        at = coordinates + d
-                        joint_bar[b, 0, at] = joint_bar[b, 0, at] + joint_qd_bar[b, step // substeps, d]
+                    for j in range(world.coordinates):
+                        joint_bar[b, 0, j] = joint_bar[b, 0, j] + frame_bars.joint_q[b, step // substeps, j]
+                    for d in range(world.velocities):
+                        at = world.coordinates + d
+                        joint_bar[b, 0, at] = joint_bar[b, 0, at] + frame_bars.joint_qd[b, step // substeps, d]
                 # Sums of sums: a single one over 1e4 steps would lose two digits of f32.
                 if step % SUM_STEPS == 0 or left == 0:
-                    join_sums(world, b, link_part, velocity_part, link_bar, velocity_bar)
+                    join_sums(world, bars, b)
                     for k in ti.static(range(3)):
-                        link_gravity_bar[b, k] = link_gravity_bar[b, k] + g_bar[k]
+                        bars.gravity[b, k] = bars.gravity[b, k] + g_bar[k]
                     g_bar = vec3(0.0)
                 left -= 1

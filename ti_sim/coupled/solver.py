@@ -2,49 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ti_sim.adjoint import Adjoint, Checkpoint
 from ti_sim.articulated.faults import FaultWarnings
-from ti_sim.articulated.model import ArticulatedInputs, ArticulatedSettings
+from ti_sim.articulated.model import ArticulatedSettings
 from ti_sim.articulated.rollout import begin as begin_links
-from ti_sim.articulated.rollout import begin_adjoint as begin_links_adjoint
 from ti_sim.articulated.solver import (
     ArticulatedRollout,
     ArticulatedSolver,
-    fill_nan,
-    mark_diverged_frames,
-    views,
+    PackedBars,
 )
 from ti_sim.articulated.solver import prepare as prepare_links
-from ti_sim.articulated.solver import unpack as unpack_links
-from ti_sim.articulated.tables import LINK_SIZE, VELOCITY_SIZE
 from ti_sim.base.arrays import (
     Array,
-    check_array,
     empty_like_family,
     ints_like_family,
     reals_like_family,
     to_numpy,
     zeros_like_family,
 )
-from ti_sim.base.errors import UserError
+from ti_sim.base.bundles import views
 from ti_sim.base.launch import Launcher
 from ti_sim.base.parallel import spread_of
-from ti_sim.base.rules import Count, checked
-from ti_sim.base.runtime import compiled_plainly, require
-from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
+from ti_sim.base.runtime import compiled_plainly
+from ti_sim.coupled.model import (
+    CoupledFrames,
+    CoupledInputs,
+    CoupledModel,
+    CoupledSettings,
+    DivergenceMarks,
+    TouchingParticles,
+)
 from ti_sim.coupled.rollout import advance, advance_adjoint
 from ti_sim.deformable.model import DeformableSettings
 from ti_sim.deformable.prepared import AdjointSums
 from ti_sim.deformable.prepared import prepare as prepare_particles
+from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.solver import DeformableRollout, DeformableSolver, check_controls
 from ti_sim.deformable.states import begin as begin_particles
 from ti_sim.deformable.states import begin_adjoint as begin_particles_adjoint
 from ti_sim.deformable.states import copy_row
+from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
+from ti_sim.rollout.divergence import mark_diverged_frames
+from ti_sim.rollout.solver import Solver
 
 # Steps whose parameter adjoints are summed before they join the sum over the rollout.
 _SUM_STEPS = 1024
@@ -70,35 +73,30 @@ class CoupledRollout:
         return self.links.frames
 
     @property
+    def adjoint(self) -> Adjoint | None:
+        """How states were kept, None for a rollout without gradient."""
+        return self.links.adjoint
+
+    @property
     def frame_arrays(self) -> tuple[Array, ...]:
-        """All frames, in the order of ``CoupledBars``."""
-        links, particles = self.links, self.particles
-        return links.joint_q, links.joint_qd, links.body_q, links.body_qd, particles.particle_q, particles.particle_qd
+        """The arrays at the frames, in the order of ``CoupledFrames``."""
+        return *self.links.frame_arrays, *self.particles.frame_arrays
+
+    @property
+    def diverged(self) -> np.ndarray:
+        """[B] bool, whether the world diverged."""
+        return self.links.diverged
+
+    @property
+    def marks(self) -> DivergenceMarks:
+        """Where worlds diverged, for kernels."""
+        return DivergenceMarks(self.links.diverged_step, self.links.diverged_link, self.particles.diverged_particle)
 
 
-@dataclass(frozen=True)
-class CoupledBars:
-    """Derivatives of a loss with respect to all frames of a rollout, shaped like the frames.
-
-    Attributes:
-        joint_q: [B, frames + 1, Q].
-        joint_qd: [B, frames + 1, D].
-        body_q: [B, frames + 1, N, 7].
-        body_qd: [B, frames + 1, N, 6].
-        particle_q: [B, frames + 1, P, 3].
-        particle_qd: [B, frames + 1, P, 3].
-    """
-
-    joint_q: Array
-    joint_qd: Array
-    body_q: Array
-    body_qd: Array
-    particle_q: Array
-    particle_qd: Array
-
-
-class CoupledSolver:
+class CoupledSolver(Solver):
     """Advances links by the articulated-body algorithm and particles by semi-implicit Euler steps, with contact between them."""
+
+    frame_names, held = tuple(field.name for field in fields(CoupledFrames)), "actions, loads and actuations"
 
     def __init__(self, model: CoupledModel, settings: CoupledSettings) -> None:
         """Bind a model to its time stepping.
@@ -107,45 +105,25 @@ class CoupledSolver:
             model: links, particles and elements.
             settings: step and substeps.
         """
-        self.model = model
-        self.settings = settings
+        super().__init__(model, settings)
         self._faults = FaultWarnings(model.articulated, settings.dt)
 
-    @compiled_plainly
-    @checked
-    def rollout(self, inputs: CoupledInputs, frames: Count, *, adjoint: Adjoint | None = None) -> CoupledRollout:
-        """Simulate ``frames`` frame intervals.
-
-        Args:
-            inputs: the numbers of every world.
-            frames: frame intervals; the result has one frame more, the start.
-            adjoint: ``StoreAll()`` or ``Checkpoint(every=k)`` to keep what ``rollout_adjoint`` needs; None keeps nothing.
-
-        Returns:
-            Frames and kept states. A world that diverges is marked in ``diverged_step``; its later frames are NaN.
-
-        Raises:
-            UserError: shapes, precision or numbers do not fit, or there are inputs for fewer frame intervals.
-        """
-        require()
-        inputs.check(self.model)
-        given = min(inputs.links.frame_count, inputs.particles.frame_count)
-        if given < frames:
-            raise UserError(
-                f"frames={frames}, and there are actions, loads and actuations for {given} frame intervals: simulate fewer "
-                "frames, or give more"
-            )
+    def _check(self, inputs: CoupledInputs) -> None:
+        super()._check(inputs)
         check_controls(inputs.particles, self.settings.substeps)
+
+    @compiled_plainly
+    def _simulate(self, inputs: CoupledInputs, frames: int, adjoint: Adjoint | None) -> CoupledRollout:
+        """``rollout`` of checked arguments."""
         b, n, q, d, p = self._sizes(inputs)
         like, steps = inputs.links.link_mass, frames * self.settings.substeps
-        every = adjoint.every if isinstance(adjoint, Checkpoint) and adjoint.every > 1 else 0
-        store_all = adjoint is not None and every == 0
-        rows = steps + 1 if store_all else 1
-        joints, states = empty_like_family(like, (b, rows, q + 2 * d)), empty_like_family(like, (b, rows, p, 6))
-        kept_joints, kept_states = joints, states
-        if every:
-            kept_joints = empty_like_family(like, (b, steps // every + 1, q + 2 * d))
-            kept_states = empty_like_family(like, (b, steps // every + 1, p, 6))
+        interval = kept_interval(adjoint, steps)
+        rows = steps // interval + 1
+        kept_joints, kept_states = empty_like_family(like, (b, rows, q + 2 * d)), empty_like_family(like, (b, rows, p, 6))
+        joints, states, keep_every = kept_joints, kept_states, 0
+        if adjoint is not None and interval > 1:
+            keep_every = interval
+            joints, states = empty_like_family(like, (b, 1, q + 2 * d)), empty_like_family(like, (b, 1, p, 6))
         links = (zeros_like_family(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
         particles = (zeros_like_family(like, (b, frames + 1, p, 3)) for _ in range(2))
         step, link, particle = (ints_like_family(like, np.full(b, -1)) for _ in range(3))
@@ -157,74 +135,50 @@ class CoupledSolver:
             inputs,
         )
         self._begin(inputs, joints, states)
-        if every:
+        if keep_every:
             self._begin(inputs, kept_joints, kept_states)
-        self._advance(result, joints, states, store_all, True, every, kept_joints, kept_states, 0, steps)
+        self._advance(result, joints, states, interval == 1, True, keep_every, kept_joints, kept_states, 0, steps)
         mark_diverged_frames(result.frame_arrays, to_numpy(step), self.settings.substeps)
         return result
 
     @compiled_plainly
-    def rollout_adjoint(self, rollout: CoupledRollout, given: CoupledBars) -> CoupledInputs:
-        """Adjoint of ``rollout``: from the adjoints of the frames to those of every input.
-
-        Args:
-            rollout: result of ``rollout`` with an adjoint.
-            given: derivatives of the loss with respect to the frames.
-
-        Returns:
-            Derivatives with respect to every array of the inputs; NaN for worlds that diverged. At the kinks of contacts and
-            clamped motors they are those of the side that was active.
-
-        Raises:
-            UserError: the rollout kept nothing, or shapes or precision do not fit.
-        """
-        adjoint = rollout.links.adjoint
-        if adjoint is None:
-            raise UserError("this rollout kept no states: give it adjoint=StoreAll() or Checkpoint(every=...)")
-        inputs, frames = rollout.inputs, rollout.frames
-        b, n, q, d, p = self._sizes(inputs)
-        seeds = tuple(getattr(given, name) for name in CoupledBars.__dataclass_fields__)
-        for name, bar, like in zip(CoupledBars.__dataclass_fields__, seeds, rollout.frame_arrays, strict=True):
-            check_array(bar, f"{name}_bar", tuple(like.shape))
-        like, steps = inputs.links.link_mass, frames * self.settings.substeps
-        every = min(adjoint.every, steps) if isinstance(adjoint, Checkpoint) else 1
-        span = every if every > 1 else steps
+    def _differentiate(self, rollout: CoupledRollout, bars: tuple[Array, ...]) -> CoupledInputs:
+        """``rollout_adjoint`` of checked arguments."""
+        inputs, steps = rollout.inputs, rollout.frames * self.settings.substeps
+        b, _n, q, d, p = self._sizes(inputs)
+        like, span, given = inputs.links.link_mass, segment_length(rollout.adjoint, steps), CoupledFrames(*bars)
         joints, states = rollout.links.states, rollout.particles.states
-        if every > 1:
+        if rollout.adjoint.interval > 1:
             joints, states = empty_like_family(like, (b, span + 1, q + 2 * d)), empty_like_family(like, (b, span + 1, p, 6))
-        bars = ArticulatedInputs(*(zeros_like_family(like, tuple(a.shape)) for a in inputs.links.arrays()))
-        link_rows = [zeros_like_family(like, (b, n, LINK_SIZE)) for _ in range(2)]
-        velocity_rows = [zeros_like_family(like, (b, max(d, 1), VELOCITY_SIZE)) for _ in range(2)]
         joint_bar, bar = zeros_like_family(like, (b, 1, q + d)), zeros_like_family(like, (b, p, 6))
         dual = zeros_like_family(like, (b, p, 3))
         sums = AdjointSums(self.model.deformable, inputs.particles)
-        links = prepare_links(self.model.articulated, inputs.links)
+        packed = PackedBars(self.model.articulated, inputs.links)
+        links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
         particles = prepare_particles(self.model.deformable, inputs.particles, differentiable=True)
-        for first in reversed(range(0, steps, span)):
-            count = min(span, steps - first)
-            if every > 1:
-                copy_row(*views(rollout.particles.states, first // every, states, 0))
-                _copy_joints(rollout.links.states, first // every, joints)
-                self._advance(rollout, joints, states, True, False, 0, joints, states, first, count)
+
+        def again(first: int, count: int) -> None:
+            copy_row(*views(rollout.particles.states, first // span, states, 0))
+            _copy_joints(rollout.links.states, first // span, joints)
+            self._advance(rollout, joints, states, True, False, 0, joints, states, first, count)
+
+        def back(first: int, count: int) -> None:
             for start in reversed(range(first, first + count, _SUM_STEPS)):
                 length = min(_SUM_STEPS, first + count - start)
                 Launcher(
                     advance_adjoint, start - first, length, int(start + length == steps), self.settings.substeps,
-                    particles.features, joints, states, rollout.links.diverged_step, joint_bar, bar, dual, *seeds,
-                    *self._meeting(like), *links.arguments(), link_rows[0], velocity_rows[0], link_rows[1], velocity_rows[1],
-                    bars.action, bars.servo_target, bars.link_wrench, bars.gravity, *particles.arrays, *sums.arguments(),
-                    *self._self_contact(inputs, start + length - 1), sums.self_contact, *self._numbers(inputs),
+                    joints, states, rollout.links.diverged_step, joint_bar, bar, dual, given, self._touching(like),
+                    links, packed.rows, particles, sums.parts(), self._self_contact(inputs, start + length - 1),
+                    *self._numbers(inputs),
                 )(start)  # fmt: skip
                 sums.join()
+
+        rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
         sums.finish()
-        begin_links_adjoint(*views(inputs.links.joint_q0, links.tree, joint_bar, bars.joint_q0, bars.joint_qd0, q, d))
-        unpack_links(self.model.articulated, links, link_rows[1], velocity_rows[1], bars)
+        packed.finish(links, joint_bar)
         soft = sums.bars
         begin_particles_adjoint(*views(bar, given.particle_q, given.particle_qd, soft.particle_q0, soft.particle_qd0))
-        for world in np.flatnonzero(to_numpy(rollout.links.diverged_step) >= 0):
-            for array in (*bars.arrays(), *soft.arrays()):
-                fill_nan(array, (int(world),))
-        return CoupledInputs(bars, soft)
+        return CoupledInputs(packed.bars, soft)
 
     def check_divergence(self, rollout: CoupledRollout) -> None:
         """Raise a DivergenceError that names link or particle, and the step, when every world of the rollout diverged."""
@@ -236,24 +190,29 @@ class CoupledSolver:
             DeformableSolver(self.model.deformable, DeformableSettings(dt, substeps)).check_divergence(rollout.particles)
         ArticulatedSolver(self.model.articulated, ArticulatedSettings(dt, substeps)).check_divergence(rollout.links)
 
+    def failed_steps(self, rollout: CoupledRollout) -> np.ndarray:
+        """[B, N + 1] int32, for each link, and for all particles together, the first step after which its state was not finite
+        and no other's before it, -1 where all went well."""
+        links = ArticulatedSolver.failed_steps(self, rollout.links)
+        particle, step = to_numpy(rollout.particles.diverged_particle), to_numpy(rollout.links.diverged_step)
+        return np.concatenate([links, np.where(particle >= 0, step, -1)[:, None].astype(np.int32)], axis=1)
+
     def _sizes(self, inputs: CoupledInputs) -> tuple[int, int, int, int, int]:
         """Numbers of worlds, links, joint coordinates, joint velocities and particles."""
         links, particles = self.model.articulated, self.model.deformable.particle_count
         return inputs.world_count, links.link_count, links.coordinate_count, links.velocity_count, particles
 
-    def _meeting(self, like: Array) -> tuple[Array, Array]:
-        """Particles that meet links and their margins, for kernels."""
-        return ints_like_family(like, self.model.meeting), reals_like_family(like, self.model.margins)
+    def _touching(self, like: Array) -> TouchingParticles:
+        """Particles that collide with links, for kernels."""
+        return TouchingParticles(ints_like_family(like, self.model.meeting), reals_like_family(like, self.model.margins))
 
-    def _self_contact(self, inputs: CoupledInputs, step: int) -> tuple[Array, ...]:
+    def _self_contact(self, inputs: CoupledInputs, step: int) -> SelfContactArrays:
         """What kernels need for self-contact of the particles, from this step on."""
         return self_contact_memory(self.model.deformable, inputs.particles, step=step, parts=1)
 
-    def _numbers(self, inputs: CoupledInputs) -> tuple[int | float, ...]:
+    def _numbers(self, inputs: CoupledInputs) -> tuple[int, float]:
         """The last arguments of both kernels."""
-        b, _n, q, d, _p = self._sizes(inputs)
-        grounds = float(self.model.articulated.ground_height), float(self.model.deformable.ground_height)
-        return q, d, spread_of(b), float(self.settings.dt), *grounds
+        return spread_of(inputs.world_count), float(self.model.deformable.ground_height)
 
     def _begin(self, inputs: CoupledInputs, joints: Array, states: Array) -> None:
         """Write the first state to row 0 of both arrays."""
@@ -270,14 +229,13 @@ class CoupledSolver:
         inputs, like = rollout.inputs, rollout.inputs.links.link_mass
         b, _n, q, d, p = self._sizes(inputs)
         particles = prepare_particles(self.model.deformable, inputs.particles)
-        links = prepare_links(self.model.articulated, inputs.links)
+        links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
         run = empty_like_family(like, (b, 1, 2 * (q + d)))
         _copy_joints(joints, 0, run)
         Launcher(
-            advance, steps, self.settings.substeps, particles.features, int(store_all), int(write_frames), keep_every,
-            run, joints, states, zeros_like_family(like, (b, p, 3)), kept_joints, kept_states, *rollout.frame_arrays,
-            rollout.links.diverged_step, rollout.links.diverged_link, rollout.particles.diverged_particle, *self._meeting(like),
-            *links.arguments(), *particles.arrays, *self._self_contact(inputs, first), *self._numbers(inputs),
+            advance, steps, self.settings.substeps, int(store_all), int(write_frames), keep_every, run, joints, states,
+            zeros_like_family(like, (b, p, 3)), kept_joints, kept_states, CoupledFrames(*rollout.frame_arrays), rollout.marks,
+            self._touching(like), links, particles, self._self_contact(inputs, first), *self._numbers(inputs),
         )(first)  # fmt: skip
         if write_frames:
             self._faults.tell(to_numpy(links.near))

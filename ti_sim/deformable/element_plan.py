@@ -6,26 +6,28 @@ an element, which writes what it gives its corners to slots of its own. Each par
 the same order: results are repeatable, and those of the world-parallel plan up to the order of sums.
 """
 
-from dataclasses import dataclass
 
 import numpy as np
 
 from ti_sim.base.arrays import Array, ints_like_family
+from ti_sim.base.bundles import Integer, Static, bundle, kernel, with_fields
 from ti_sim.base.parallel import PORTION, meet, thread_count
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import vec3
-from ti_sim.deformable.arrays import FAMILIES, TABLES, deformable_arrays, deformable_bars
+from ti_sim.deformable.arrays import FAMILIES, TABLES
 from ti_sim.deformable.corners import own_copy
 from ti_sim.deformable.elements import actuation_row, element_force, element_force_adjoint, part_adjoints, part_forces
+from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, store_frame
+from ti_sim.deformable.prepared import DeformableArrays
 from ti_sim.deformable.self_contact import part_contacts, part_contacts_adjoint
-from ti_sim.deformable.self_contact_lists import build_hash, forget_list, is_stale, note_motion, self_contact_arrays
+from ti_sim.deformable.self_contact_lists import SelfContactArrays, build_hash, forget_list, is_stale, note_motion
 
 _MOST_COPIES = 16
 
 
-@dataclass(frozen=True)
+@bundle
 class Slots:
     """Where particles find what their elements give them.
 
@@ -39,9 +41,9 @@ class Slots:
 
     start: Array
     slot: Array
-    elements: int
-    copies: int
-    rows: int
+    elements: Integer
+    copies: Static
+    rows: Integer
 
 
 def slots_of(model: DeformableModel, like: Array) -> Slots:
@@ -70,24 +72,21 @@ def team_of(worlds: int) -> int:
 
 
 @ti.func
-def take(
-    copies: ti.template(), given: ti.template(), slot_start: ti.template(), corner_slot: ti.template(), b, p, particles,
-    column: ti.template(),
-):  # fmt: skip
+def take(slots: ti.template(), given: ti.template(), b, p, particles, column: ti.template()):
     """Sum of three columns of particle p's copies, or slots and contacts, in given [B, rows, columns]; copies and contacts are
     cleared."""
     total = vec3(0.0)
-    if ti.static(copies > 0):
-        for copy in range(copies):
+    if ti.static(slots.copies > 0):
+        for copy in range(slots.copies):
             row = copy * particles + p
             for k in ti.static(range(3)):
                 total[k] += given[b, row, column + k]
                 given[b, row, column + k] = 0.0
     else:
-        for entry in range(slot_start[p], slot_start[p + 1]):
-            slot = corner_slot[entry]
+        for entry in range(slots.start[p], slots.start[p + 1]):
+            slot = slots.slot[entry]
             total += vec3(given[b, slot, column], given[b, slot, column + 1], given[b, slot, column + 2])
-        row = corner_slot.shape[0] + p
+        row = slots.slot.shape[0] + p
         if row < given.shape[1]:
             for k in ti.static(range(3)):
                 total[k] += given[b, row, column + k]
@@ -123,14 +122,14 @@ def any_adjoint(
 
 @ti.func
 def move_and_store(
-    copies: ti.template(), body: ti.template(), contacts: ti.template(), states: ti.template(), given: ti.template(),
-    slot_start: ti.template(), corner_slot: ti.template(), particle_q: ti.template(), particle_qd: ti.template(),
+    slots: ti.template(), body: ti.template(), contacts: ti.template(), states: ti.template(), given: ti.template(),
+    particle_q: ti.template(), particle_qd: ti.template(),
     write_frames, keep_every,
     kept: ti.template(), fault: ti.template(), b, row, next_row, step, substeps, p, ground, dt,
 ):  # fmt: skip
     """Step particle p of world b, and write what ``step_all`` writes of it."""
     frame = step // substeps
-    force = take(copies, given, slot_start, corner_slot, b, p, states.shape[2], 0)
+    force = take(slots, given, b, p, states.shape[2], 0)
     size = move_particle(body, states, b, row, next_row, frame, p, force, ground, dt)
     if ti.static(body.features.with_self_contact):
         note_motion(contacts, states, b, next_row, p, step + 1, dt)
@@ -170,24 +169,14 @@ def renew_together(
     return met
 
 
-@ti.kernel
+@kernel
 def step_all(
-    step: int, count: int, team: int, nothing: int, meeting: ti.types.ndarray(), copies: ti.template(), features: ti.template(),
-    states: ti.types.ndarray(), first_step: int, in_place: int,
-    given: ti.types.ndarray(), slot_start: ti.types.ndarray(), corner_slot: ti.types.ndarray(),
+    step: int, count: int, team: int, nothing: int, meeting: ti.types.ndarray(), slots: Slots,
+    states: ti.types.ndarray(), first_step: int, in_place: int, given: ti.types.ndarray(),
     particle_q: ti.types.ndarray(), particle_qd: ti.types.ndarray(), write_frames: int, keep_every: int,
     kept: ti.types.ndarray(), fault: ti.types.ndarray(),
-    particle_table: ti.types.ndarray(), tet_indices: ti.types.ndarray(), hex_indices: ti.types.ndarray(),
-    tet10_indices: ti.types.ndarray(), tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(),
-    spring_indices: ti.types.ndarray(), solid_energy: ti.types.ndarray(), tet_rest: ti.types.ndarray(),
-    hex_rest: ti.types.ndarray(), tet10_rest: ti.types.ndarray(), tri_rest: ti.types.ndarray(),
-    particle_mass: ti.types.ndarray(), particle_material: ti.types.ndarray(), solid_material: ti.types.ndarray(),
-    solid_actuation: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
-    edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
-    gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
-    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
-    contact_reals: ti.types.ndarray(),
-    elements: int, ground: float, dt: float, substeps: int,
+    body: DeformableArrays, contacts: SelfContactArrays,
+    ground: float, dt: float, substeps: int,
 ):  # fmt: skip
     """Advance every world from row ``step - first_step`` of states [B, rows, P, 6] or, ``in_place``, row 0.
 
@@ -198,7 +187,7 @@ def step_all(
     Writes states, frames and checkpoints as ``world_plan.advance``, and to fault [B, P] the first step after which a particle's
     state is not finite. given [B, copies P or slots, 3] holds zeros. Adjoint: ``step_all_adjoint``, by hand.
     """
-    if ti.static(copies > 0):
+    if ti.static(slots.copies > 0):
         for index in range(states.shape[0] * team * PORTION):
             if index % PORTION == 0:
                 b, member = index // PORTION // team, index // PORTION % team
@@ -208,66 +197,41 @@ def step_all(
                     row, next_row = at - first_step, at - first_step + 1
                     if in_place == 1:
                         row, next_row = 0, 0
-                    if ti.static(features.with_self_contact):
-                        shared = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
+                    if ti.static(body.features.with_self_contact):
                         meetings += renew_together(
-                            shared, states, b, row, at, member, team, copies, meeting, meetings, nothing
+                            contacts, states, b, row, at, member, team, slots.copies, meeting, meetings, nothing
                         )
-                    for k in range(parts_of(member, team, copies)):
+                    for k in range(parts_of(member, team, slots.copies)):
                         part = member + k * team
                         mine = own_copy(part * states.shape[2])
-                        body = deformable_arrays(
-                            features, mine, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                            spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass,
-                            particle_material, solid_material, solid_actuation, tri_material, tri_actuation, edge_material,
-                            edge_actuation, spring_material, gravity, wind, load, prescribed_qd,
-                        )  # fmt: skip
-                        part_forces(body, states, given, b, row, actuation_row(body, at, substeps), part, copies)
-                        if ti.static(features.with_self_contact):
-                            contacts = self_contact_arrays(mine, contact_material, contact_table, contact_ints, contact_reals)
-                            part_contacts(contacts, states, given, b, row, part, copies, dt)
+                        own_body = with_fields(body, gather=mine)
+                        part_forces(own_body, states, given, b, row, actuation_row(body, at, substeps), part, slots.copies)
+                        if ti.static(body.features.with_self_contact):
+                            own_contacts = with_fields(contacts, gather=mine)
+                            part_contacts(own_contacts, states, given, b, row, part, slots.copies, dt)
                     meet(meeting, b, team, meetings, nothing)
-                    for k in range(parts_of(member, team, copies)):
+                    for k in range(parts_of(member, team, slots.copies)):
                         part = member + k * team
-                        body = deformable_arrays(
-                            features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                            spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass,
-                            particle_material, solid_material, solid_actuation, tri_material, tri_actuation, edge_material,
-                            edge_actuation, spring_material, gravity, wind, load, prescribed_qd,
-                        )  # fmt: skip
-                        contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
-                        for p in range(states.shape[2] * part // copies, states.shape[2] * (part + 1) // copies):
+                        for p in range(states.shape[2] * part // slots.copies, states.shape[2] * (part + 1) // slots.copies):
                             move_and_store(
-                                copies, body, contacts, states, given, slot_start, corner_slot, particle_q, particle_qd,
+                                slots, body, contacts, states, given, particle_q, particle_qd,
                                 write_frames, keep_every, kept, fault, b, row, next_row, at, substeps, p, ground, dt,
                             )  # fmt: skip
                     meet(meeting, b, team, meetings + 1, nothing)
                     meetings += 2
     else:
-        for b, i in ti.ndrange(states.shape[0], elements):
+        for b, i in ti.ndrange(states.shape[0], slots.elements):
             row = step - first_step
             if in_place == 1:
                 row = 0
-            body = deformable_arrays(
-                features, True, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
-                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
-                gravity, wind, load, prescribed_qd,
-            )  # fmt: skip
-            any_force(body, states, given, b, row, actuation_row(body, step, substeps), i)
+            slotted = with_fields(body, gather=True)
+            any_force(slotted, states, given, b, row, actuation_row(body, step, substeps), i)
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
             row, next_row = step - first_step, step - first_step + 1
             if in_place == 1:
                 row, next_row = 0, 0
-            body = deformable_arrays(
-                features, True, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
-                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
-                gravity, wind, load, prescribed_qd,
-            )  # fmt: skip
-            contacts = self_contact_arrays(True, contact_material, contact_table, contact_ints, contact_reals)
             move_and_store(
-                copies, body, contacts, states, given, slot_start, corner_slot, particle_q, particle_qd, write_frames,
+                slots, body, contacts, states, given, particle_q, particle_qd, write_frames,
                 keep_every, kept, fault, b, row, next_row, step, substeps, p, ground, dt,
             )  # fmt: skip
 
@@ -284,16 +248,16 @@ def first_fault(fault: ti.types.ndarray(), diverged_step: ti.types.ndarray(), di
 
 @ti.func
 def take_and_move_adjoint(
-    copies: ti.template(), body: ti.template(), bars: ti.template(), contacts: ti.template(), states: ti.template(),
-    pending: ti.template(), slot_start: ti.template(), corner_slot: ti.template(), bar: ti.template(), dual: ti.template(),
+    slots: ti.template(), body: ti.template(), bars: ti.template(), contacts: ti.template(), states: ti.template(),
+    pending: ti.template(), bar: ti.template(), dual: ti.template(),
     particle_q_bar: ti.template(), particle_qd_bar: ti.template(), b, row, step, substeps, p, ground, dt,
 ):  # fmt: skip
     """Take particle p's adjoint together, with that of the frame that the step reaches, and step it back."""
     frame = step // substeps
     x_bar = vec3(bar[b, p, 0], bar[b, p, 1], bar[b, p, 2])
     v_bar = vec3(bar[b, p, 3], bar[b, p, 4], bar[b, p, 5])
-    x_bar += take(copies, pending, slot_start, corner_slot, b, p, states.shape[2], 0)
-    v_bar += take(copies, pending, slot_start, corner_slot, b, p, states.shape[2], 3)
+    x_bar += take(slots, pending, b, p, states.shape[2], 0)
+    v_bar += take(slots, pending, b, p, states.shape[2], 3)
     if (step + 1) % substeps == 0:
         for k in ti.static(range(3)):
             x_bar[k] += particle_q_bar[b, frame + 1, p, k]
@@ -303,28 +267,13 @@ def take_and_move_adjoint(
         note_motion(contacts, states, b, row, p, step, dt)
 
 
-@ti.kernel
+@kernel
 def step_all_adjoint(
-    step: int, count: int, team: int, nothing: int, meeting: ti.types.ndarray(), copies: ti.template(), features: ti.template(),
-    states: ti.types.ndarray(), first_step: int,
-    pending: ti.types.ndarray(), slot_start: ti.types.ndarray(), corner_slot: ti.types.ndarray(), bar: ti.types.ndarray(),
+    step: int, count: int, team: int, nothing: int, meeting: ti.types.ndarray(), slots: Slots,
+    states: ti.types.ndarray(), first_step: int, pending: ti.types.ndarray(), bar: ti.types.ndarray(),
     dual: ti.types.ndarray(), particle_q_bar: ti.types.ndarray(), particle_qd_bar: ti.types.ndarray(),
-    particle_table: ti.types.ndarray(), tet_indices: ti.types.ndarray(), hex_indices: ti.types.ndarray(),
-    tet10_indices: ti.types.ndarray(), tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(),
-    spring_indices: ti.types.ndarray(), solid_energy: ti.types.ndarray(), tet_rest: ti.types.ndarray(),
-    hex_rest: ti.types.ndarray(), tet10_rest: ti.types.ndarray(), tri_rest: ti.types.ndarray(),
-    particle_mass: ti.types.ndarray(), particle_material: ti.types.ndarray(), solid_material: ti.types.ndarray(),
-    solid_actuation: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
-    edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
-    gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
-    particle_mass_bar: ti.types.ndarray(), particle_material_bar: ti.types.ndarray(), solid_material_bar: ti.types.ndarray(),
-    solid_actuation_bar: ti.types.ndarray(), tri_material_bar: ti.types.ndarray(), tri_actuation_bar: ti.types.ndarray(),
-    edge_material_bar: ti.types.ndarray(), edge_actuation_bar: ti.types.ndarray(), spring_material_bar: ti.types.ndarray(),
-    gravity_bar: ti.types.ndarray(), wind_bar: ti.types.ndarray(), load_bar: ti.types.ndarray(),
-    prescribed_qd_bar: ti.types.ndarray(),
-    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
-    contact_reals: ti.types.ndarray(), contact_bar: ti.types.ndarray(),
-    elements: int, ground: float, dt: float, substeps: int,
+    body: DeformableArrays, bars: DeformableInputs, contacts: SelfContactArrays,
+    ground: float, dt: float, substeps: int,
 ):  # fmt: skip
     """Adjoint of ``step_all``, from ``step`` downwards: over particles, then over elements.
 
@@ -334,104 +283,57 @@ def step_all_adjoint(
     that of the first one, taking in the adjoints of the frame that the step reaches. Adds to the inputs' adjoints (gravity
     [B, P, 3] by particle, wind [B, T, 3] by triangle). dual [B, P, 3] is scratch.
     """
-    if ti.static(copies > 0):
+    if ti.static(slots.copies > 0):
         for index in range(states.shape[0] * team * PORTION):
             if index % PORTION == 0:
                 b, member = index // PORTION // team, index // PORTION % team
                 meetings = 0
                 for s in range(count):
                     at = step - s
-                    for k in range(parts_of(member, team, copies)):
+                    for k in range(parts_of(member, team, slots.copies)):
                         part = member + k * team
-                        body = deformable_arrays(
-                            features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                            spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass,
-                            particle_material, solid_material, solid_actuation, tri_material, tri_actuation, edge_material,
-                            edge_actuation, spring_material, gravity, wind, load, prescribed_qd,
-                        )  # fmt: skip
-                        bars = deformable_bars(
-                            particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
-                            tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar,
-                            wind_bar, load_bar, prescribed_qd_bar,
-                        )  # fmt: skip
-                        contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
-                        for p in range(states.shape[2] * part // copies, states.shape[2] * (part + 1) // copies):
+                        for p in range(states.shape[2] * part // slots.copies, states.shape[2] * (part + 1) // slots.copies):
                             take_and_move_adjoint(
-                                copies, body, bars, contacts, states, pending, slot_start, corner_slot, bar, dual,
+                                slots, body, bars, contacts, states, pending, bar, dual,
                                 particle_q_bar, particle_qd_bar, b, at - first_step, at, substeps, p, ground, dt,
                             )  # fmt: skip
                     meet(meeting, b, team, meetings, nothing)
                     meetings += 1
-                    if ti.static(features.with_self_contact):
-                        shared = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
+                    if ti.static(body.features.with_self_contact):
                         meetings += renew_together(
-                            shared, states, b, at - first_step, at, member, team, copies, meeting, meetings, nothing
+                            contacts, states, b, at - first_step, at, member, team, slots.copies, meeting, meetings, nothing
                         )
-                    for k in range(parts_of(member, team, copies)):
+                    for k in range(parts_of(member, team, slots.copies)):
                         part = member + k * team
                         mine = own_copy(part * states.shape[2])
-                        body = deformable_arrays(
-                            features, mine, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                            spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass,
-                            particle_material, solid_material, solid_actuation, tri_material, tri_actuation, edge_material,
-                            edge_actuation, spring_material, gravity, wind, load, prescribed_qd,
-                        )  # fmt: skip
-                        bars = deformable_bars(
-                            particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
-                            tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar,
-                            wind_bar, load_bar, prescribed_qd_bar,
-                        )  # fmt: skip
-                        part_adjoints(
-                            body, bars, states, dual, pending, b, at - first_step, actuation_row(body, at, substeps), part, copies
-                        )
-                        if ti.static(features.with_self_contact):
-                            contacts = self_contact_arrays(mine, contact_material, contact_table, contact_ints, contact_reals)
+                        own_body = with_fields(body, gather=mine)
+                        actuation = actuation_row(body, at, substeps)
+                        part_adjoints(own_body, bars, states, dual, pending, b, at - first_step, actuation, part, slots.copies)
+                        if ti.static(body.features.with_self_contact):
+                            own_contacts = with_fields(contacts, gather=mine)
                             part_contacts_adjoint(
-                                contacts, contact_bar, states, dual, pending, b, at - first_step, part, copies, dt
+                                own_contacts, bars.self_contact, states, dual, pending, b, at - first_step, part, slots.copies, dt
                             )
                     meet(meeting, b, team, meetings, nothing)
                     meetings += 1
     else:
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
-            body = deformable_arrays(
-                features, True, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
-                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
-                gravity, wind, load, prescribed_qd,
-            )  # fmt: skip
-            bars = deformable_bars(
-                particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
-                tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
-                load_bar, prescribed_qd_bar,
-            )  # fmt: skip
-            contacts = self_contact_arrays(True, contact_material, contact_table, contact_ints, contact_reals)
             take_and_move_adjoint(
-                copies, body, bars, contacts, states, pending, slot_start, corner_slot, bar, dual, particle_q_bar,
+                slots, body, bars, contacts, states, pending, bar, dual, particle_q_bar,
                 particle_qd_bar, b, step - first_step, step, substeps, p, ground, dt,
             )  # fmt: skip
-        for b, i in ti.ndrange(states.shape[0], elements):
-            body = deformable_arrays(
-                features, True, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
-                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
-                gravity, wind, load, prescribed_qd,
-            )  # fmt: skip
-            bars = deformable_bars(
-                particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
-                tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
-                load_bar, prescribed_qd_bar,
-            )  # fmt: skip
-            any_adjoint(body, bars, states, dual, pending, b, step - first_step, actuation_row(body, step, substeps), i)
+        for b, i in ti.ndrange(states.shape[0], slots.elements):
+            slotted = with_fields(body, gather=True)
+            any_adjoint(slotted, bars, states, dual, pending, b, step - first_step, actuation_row(body, step, substeps), i)
 
 
-@ti.kernel
+@kernel
 def sum_pending(
-    copies: ti.template(), pending: ti.types.ndarray(), slot_start: ti.types.ndarray(), corner_slot: ti.types.ndarray(),
-    bar: ti.types.ndarray(),
-):  # fmt: skip
+    slots: Slots, pending: ti.types.ndarray(), bar: ti.types.ndarray()
+):
     """Add pending [B, copies P or slots, 6] to bar [B, P, 6]."""
     for b, p in ti.ndrange(bar.shape[0], bar.shape[1]):
         for half in ti.static(range(2)):
-            total = take(copies, pending, slot_start, corner_slot, b, p, bar.shape[1], 3 * half)
+            total = take(slots, pending, b, p, bar.shape[1], 3 * half)
             for k in ti.static(range(3)):
                 bar[b, p, 3 * half + k] = bar[b, p, 3 * half + k] + total[k]

@@ -2,61 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
-from ti_sim.base.arrays import Array, check_array, is_contiguous, to_numpy
+from ti_sim.base.arrays import to_numpy
+from ti_sim.base.bundles import Array, bundle
 from ti_sim.base.errors import UserError
 from ti_sim.deformable.arrays import TABLES
 from ti_sim.deformable.model import DeformableModel
+from ti_sim.rollout.arrays import Arrays, array
 
 
-@dataclass(frozen=True)
-class DeformableInputs:
+@bundle
+class DeformableInputs(Arrays):
     """Numbers of B worlds of F frame intervals; also the shape of their adjoint. Axes of what the model has none of have size 0.
 
-    Attributes (contiguous, of the working precision, all in one kind of container; an empty one may be a numpy array anyway):
-        particle_q0: [B, P, 3] initial positions [m].
-        particle_qd0: [B, P, 3] initial velocities [m/s]; a prescribed particle's is what damping sees in the first step.
-        particle_mass: [B, P] kg; that of particles that are fixed or prescribed is not read.
-        particle_material: [B, P, 4] contact with the ground: stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf
-            [N s/m], friction coefficient mu [1], per particle.
-        solid_material: [B, E, 3] constants mu and lambda of the energy [Pa] (not always those of linear elasticity), and viscous
-            damping [Pa s].
-        solid_actuation: [B, F C, E] change of the rest volume [1]; C rows share a frame interval in equal parts.
-        tri_material: [B, T, 5] constants mu and lambda of the energy [N/m], damping [N s/m], drag and lift [kg/m3].
-        tri_actuation: [B, F C, T] change of the rest area [1].
-        edge_material: [B, M, 3] bending stiffness [N m] and damping [N m s], rest angle [rad].
-        edge_actuation: [B, F C, M] added to half the angle's deviation from rest [rad].
-        spring_material: [B, S, 3] stiffness [N/m], damping [N s/m], rest length [m].
-        gravity: [B, 3] m/s2.
-        wind: [B, 3] velocity of the air [m/s].
-        load: [B, F, L, 3] external force [N], held over a frame interval.
-        prescribed_qd: [B, F, K, 3] prescribed velocity [m/s], held over a frame interval.
-        self_contact: [B, 4] ke, kd, kf, mu of vertices and triangles that touch, as of ``particle_material``.
+    The arrays are contiguous, of the working precision, all in one kind of container; an empty one may be a numpy array anyway.
     """
 
-    particle_q0: Array
-    particle_qd0: Array
-    particle_mass: Array
-    particle_material: Array
-    solid_material: Array
-    solid_actuation: Array
-    tri_material: Array
-    tri_actuation: Array
-    edge_material: Array
-    edge_actuation: Array
-    spring_material: Array
-    gravity: Array
-    wind: Array
-    load: Array
-    prescribed_qd: Array
-    self_contact: Array
-
-    def arrays(self) -> tuple[Array, ...]:
-        """The arrays in the order of the attributes."""
-        return tuple(getattr(self, field.name) for field in fields(self))
+    particle_q0: Array = array("B P 3", "initial positions [m]")
+    particle_qd0: Array = array(
+        "B P 3",
+        "initial velocities [m/s]; a prescribed particle's is what damping sees in the first step",
+    )
+    particle_mass: Array = array("B P", "kg; that of particles that are fixed or prescribed is not read")
+    particle_material: Array = array(
+        "B P 4",
+        "contact with the ground: stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction "
+        "coefficient mu [1], per particle",
+    )
+    solid_material: Array = array(
+        "B E 3",
+        "constants mu and lambda of the energy [Pa] (not always those of linear elasticity), and viscous damping [Pa s]",
+    )
+    solid_actuation: Array = array("B R E", "change of the rest volume [1]; C rows share a frame interval in equal parts")
+    tri_material: Array = array("B T 5", "constants mu and lambda of the energy [N/m], damping [N s/m], drag and lift [kg/m3]")
+    tri_actuation: Array = array("B R T", "change of the rest area [1]")
+    edge_material: Array = array("B M 3", "bending stiffness [N m] and damping [N m s], rest angle [rad]")
+    edge_actuation: Array = array("B R M", "added to half the angle's deviation from rest [rad]")
+    spring_material: Array = array("B S 3", "stiffness [N/m], damping [N s/m], rest length [m]")
+    gravity: Array = array("B 3", "m/s2")
+    wind: Array = array("B 3", "velocity of the air [m/s]")
+    load: Array = array("B F L 3", "external force [N], held over a frame interval")
+    prescribed_qd: Array = array("B F K 3", "prescribed velocity [m/s], held over a frame interval")
+    self_contact: Array = array("B 4", "ke, kd, kf, mu of vertices and triangles that touch, as of ``particle_material``")
 
     @property
     def world_count(self) -> int:
@@ -76,22 +66,11 @@ class DeformableInputs:
 
     def check(self, model: DeformableModel) -> None:
         """Raise a UserError for an array whose shape or precision does not fit the model, or that is not contiguous."""
-        b, f, p = self.world_count, self.frame_count, model.particle_count
-        rows, solids, triangles, edges = f * self.controls, model.solid_count, model.triangle_count, model.edge_count
-        shapes = {
-            "particle_q0": (b, p, 3), "particle_qd0": (b, p, 3), "particle_mass": (b, p), "particle_material": (b, p, 4),
-            "solid_material": (b, solids, 3), "solid_actuation": (b, rows, solids),
-            "tri_material": (b, triangles, 5), "tri_actuation": (b, rows, triangles),
-            "edge_material": (b, edges, 3), "edge_actuation": (b, rows, edges), "spring_material": (b, model.spring_count, 3),
-            "gravity": (b, 3), "wind": (b, 3),
-            "load": (b, f, len(model.loaded), 3), "prescribed_qd": (b, f, len(model.prescribed), 3),
-            "self_contact": (b, 4),
-        }  # fmt: skip
-        for name, shape in shapes.items():
-            array = getattr(self, name)
-            check_array(array, name, shape)
-            if not is_contiguous(array):
-                raise UserError(f"{name} is not contiguous: give a contiguous copy of it")
+        self.check_shapes({
+            "B": self.world_count, "F": self.frame_count, "R": self.frame_count * self.controls, "P": model.particle_count,
+            "E": model.solid_count, "T": model.triangle_count, "M": model.edge_count, "S": model.spring_count,
+            "L": len(model.loaded), "K": len(model.prescribed),
+        })  # fmt: skip
 
     def check_values(self, model: DeformableModel) -> None:
         """Raise a UserError for numbers that no simulation can begin with."""

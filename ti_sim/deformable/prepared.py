@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields, replace
 from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from ti_sim.articulated.solver import views
-from ti_sim.base.arrays import Array, ints_like_family, reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.arrays import ints_like_family, reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.bundles import Array, Static, bundle, views
 from ti_sim.base.runtime import compiled_lightly, compiled_plainly, ti
-from ti_sim.deformable.arrays import DeformableArrays, DeformableBars, Features
+from ti_sim.deformable.arrays import TABLES, Features
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.self_contact_layout import BAR_ROWS
@@ -27,12 +27,58 @@ _SUMMED = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class PreparedInputs:
-    """What kernels take: which elements there are, and the arrays of ``DeformableArrays`` from ``particle_table`` on."""
+@bundle
+class DeformableArrays(DeformableInputs):
+    """What kernels take: the inputs and, beside them, the model's tables.
 
-    features: Features
-    arrays: tuple[Array, ...]
+    Attributes:
+        features: what kernels are compiled for.
+        particle_table: [P, 4] int32, see ``DeformableModel.particle_table``.
+        solid_energy: [E] int32, number of each solid's energy.
+        others: tables of ``DeformableModel`` of the same names.
+        gather: where what elements give their corners goes: False to the particles, True to a slot for each corner, or an
+            ``OwnCopy`` of the particles.
+    """
+
+    features: Static
+    particle_table: Array
+    tet_indices: Array
+    hex_indices: Array
+    tet10_indices: Array
+    tri_indices: Array
+    edge_indices: Array
+    spring_indices: Array
+    solid_energy: Array
+    tet_rest: Array
+    hex_rest: Array
+    tet10_rest: Array
+    tri_rest: Array
+    gather: Static = False
+
+    @property
+    def energies(self) -> tuple[int, ...]:
+        """Numbers of the solid energies that occur."""
+        return self.features.energies
+
+    @property
+    def with_damping(self) -> bool:
+        """Whether any element may be damped."""
+        return self.features.with_damping
+
+    @property
+    def with_air(self) -> bool:
+        """Whether any triangle may feel the air."""
+        return self.features.with_air
+
+    def indices_of(self, family: str) -> Array:
+        """Particles of the elements of a family."""
+        return getattr(self, TABLES[family])
+
+
+DeformableArrays.indices_of._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+
+
+_TABLES = {field.name for field in fields(DeformableArrays)} - {field.name for field in fields(DeformableInputs)}
 
 
 def zeros(like: Array, shape: tuple[int, ...]) -> Array:
@@ -74,7 +120,7 @@ def features_of(model: DeformableModel, inputs: DeformableInputs, *, differentia
     )
 
 
-def prepare(model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool = False) -> PreparedInputs:
+def prepare(model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool = False) -> DeformableArrays:
     """Put the tables of a model and the inputs together for the kernels.
 
     Args:
@@ -82,19 +128,15 @@ def prepare(model: DeformableModel, inputs: DeformableInputs, *, differentiable:
         inputs: numbers of every world, of fitting shapes.
         differentiable: for the kernels of adjoints.
     """
-    like = inputs.particle_mass
-    arrays = []
-    for field in fields(DeformableArrays):
-        if field.name in ("features", "gather"):
-            continue
-        values = getattr(inputs, field.name, None)
-        if values is None:
-            values = model.tables[field.name]
-            container = np.zeros(0) if values.size == 0 and isinstance(like, ti.Ndarray) else like
-            make = ints_like_family if values.dtype.kind == "i" else reals_like_family
-            values = make(container, values)
-        arrays.append(values)
-    return PreparedInputs(features_of(model, inputs, differentiable=differentiable), tuple(arrays))
+    tables = {name: _table(inputs.particle_mass, values) for name, values in model.tables.items() if name in _TABLES}
+    features = features_of(model, inputs, differentiable=differentiable)
+    return DeformableArrays(*inputs.arrays(), features=features, **tables)
+
+
+def _table(like: Array, values: np.ndarray) -> Array:
+    """A table in the container of ``like``; an empty one is a numpy array where the container has none."""
+    container = np.zeros(0) if values.size == 0 and isinstance(like, ti.Ndarray) else like
+    return (ints_like_family if values.dtype.kind == "i" else reals_like_family)(container, values)
 
 
 class AdjointSums:
@@ -109,7 +151,7 @@ class AdjointSums:
             inputs: what the adjoints belong to.
         """
         like, b = inputs.particle_mass, inputs.world_count
-        self.bars = DeformableInputs(*(zeros(like, tuple(array.shape)) for array in inputs.arrays()))
+        self.bars = inputs.zeros()
         rows = {
             "gravity": (b, model.particle_count, 3), "wind": (b, model.triangle_count, 3),
             "self_contact": (b, BAR_ROWS * model.with_self_contact, 4),
@@ -117,14 +159,9 @@ class AdjointSums:
         self._rows = {name: zeros(like, shape) for name, shape in rows.items()}
         self._parts = {name: zeros(like, tuple(self._total(name).shape)) for name in _SUMMED}
 
-    def arguments(self) -> tuple[Array, ...]:
-        """The arrays of ``DeformableBars``, in its order."""
-        return tuple(self._parts.get(field.name, getattr(self.bars, field.name)) for field in fields(DeformableBars))
-
-    @property
-    def self_contact(self) -> Array:
-        """Adjoint of the material of self-contact, [B, rows, 4]: parts of triangles add to different rows."""
-        return self._parts["self_contact"]
+    def parts(self) -> DeformableInputs:
+        """What steps add to; parts of triangles add to different rows [B, rows, 4] of ``self_contact``."""
+        return replace(self.bars, **self._parts)
 
     def join(self) -> None:
         """Add what the steps since the last call gave to the sums over the rollout."""

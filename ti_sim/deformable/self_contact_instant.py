@@ -2,38 +2,34 @@
 
 import numpy as np
 
-from ti_sim.articulated.solver import views
 from ti_sim.base.arrays import Array, reals_like_family, zeros_like_family
+from ti_sim.base.bundles import kernel, views
 from ti_sim.base.runtime import compiled_lightly, ti
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.instant import states_at
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
-from ti_sim.deformable.self_contact_lists import self_contact_arrays
+from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.states import sum_rows
 
 
-@ti.kernel
+@kernel
 def sum_contacts(
-    states: ti.types.ndarray(), force: ti.types.ndarray(), dt: float, contact_material: ti.types.ndarray(),
-    contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(), contact_reals: ti.types.ndarray(),
+    states: ti.types.ndarray(), force: ti.types.ndarray(), dt: float, contacts: SelfContactArrays,
 ):  # fmt: skip
     """Add the forces of self-contact at states [B, 1, P, 6] to force [B, P, 3]."""
     for b in range(states.shape[0]):
-        contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
         all_contacts(contacts, states, force, b, 0, 0, dt)
 
 
-@ti.kernel
+@kernel
 def sum_contact_adjoints(
     states: ti.types.ndarray(), dual: ti.types.ndarray(), bar: ti.types.ndarray(), dt: float,
-    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
-    contact_reals: ti.types.ndarray(), contact_bar: ti.types.ndarray(),
+    contacts: SelfContactArrays, contact_bar: ti.types.ndarray(),
 ):  # fmt: skip
     """Add the derivatives of dual [B, P, 3] . force at states [B, 1, P, 6] to bar [B, P, 6] and contact_bar [B, 1, 4]."""
     for b in range(states.shape[0]):
-        contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
         all_contacts_adjoint(contacts, contact_bar, states, dual, bar, b, 0, 0, dt)
 
 
@@ -59,7 +55,7 @@ def self_contact_forces(
     states = states_at(model, inputs, particle_q, particle_qd)
     force = zeros_like_family(inputs.particle_mass, tuple(particle_q.shape))
     if model.with_self_contact:
-        sum_contacts(*views(states, force, float(dt), *self_contact_memory(model, inputs, step=0, parts=1)))
+        sum_contacts(*views(states, force, float(dt), self_contact_memory(model, inputs, step=0, parts=1)))
     return force
 
 
@@ -84,6 +80,6 @@ def self_contact_adjoint(
     bar, row, material_bar = (zeros_like_family(like, shape) for shape in ((worlds, particles, 6), (worlds, 1, 4), (worlds, 4)))
     if model.with_self_contact:
         memory = self_contact_memory(model, inputs, step=0, parts=1)
-        sum_contact_adjoints(*views(states, reals_like_family(like, dual), bar, float(dt), *memory, row))
+        sum_contact_adjoints(*views(states, reals_like_family(like, dual), bar, float(dt), memory, row))
         sum_rows(*views(row, material_bar))
     return bar, material_bar

@@ -6,9 +6,7 @@ pairs than touch, always in the same order (triangle by triangle, particles by n
 has room for, the list is filled and used up again and again in each step: slower, and with the same result.
 """
 
-from dataclasses import dataclass
-from typing import Any
-
+from ti_sim.base.bundles import Array, Static, bundle
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.corners import load_position, load_velocity
@@ -38,32 +36,24 @@ from ti_sim.deformable.self_contact_layout import (
 from ti_sim.deformable.triangle_distance import closest_on_triangle
 
 
-@dataclass(frozen=True)
+@bundle
 class SelfContactArrays:
-    """What kernels read and write for self-contact, under one name.
+    """What kernels read and write for self-contact.
 
     Attributes:
-        gather: as of ``DeformableArrays``.
         material: [B, 4] ke, kd, kf, mu.
         table: [N] int32 of the model, see ``TRIANGLES``.
         ints: [B, N] int32 hash and lists, see ``STALE``.
         reals: [B, N] hash, see ``THICKNESS``.
+        gather: as of ``DeformableArrays``.
     """
 
-    gather: Any
-    material: Any
-    table: Any
-    ints: Any
-    reals: Any
-    _data_oriented = True  # lets a kernel keep it in a variable
+    material: Array
+    table: Array
+    ints: Array
+    reals: Array
+    gather: Static = False
 
-
-def self_contact_arrays(*arguments: Any) -> SelfContactArrays:
-    """``SelfContactArrays`` of a kernel's arguments, made while the kernel is compiled."""
-    return SelfContactArrays(*arguments)
-
-
-self_contact_arrays._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
 
 
 @ti.func

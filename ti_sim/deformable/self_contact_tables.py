@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ti_sim.base.arrays import Array, ints_like_family, reals_like_family
+from ti_sim.base.arrays import ints_like_family, reals_like_family
 from ti_sim.deformable import self_contact_layout as layout
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
+from ti_sim.deformable.self_contact_lists import SelfContactArrays
 
 # Pairs nearer than the thickness and a skin are listed, the skin in thicknesses and in mean lengths of an edge: the longer, the
 # rarer a new search, and the more pairs are looked at in vain. A cell's size beyond that distance, in mean lengths of an edge.
@@ -24,8 +25,8 @@ def search_distances(model: DeformableModel) -> tuple[float, float]:
     return skin, model.self_thickness + skin + _CELL_OF_EDGE * edge
 
 
-def self_contact_memory(model: DeformableModel, inputs: DeformableInputs, *, step: int, parts: int) -> tuple[Array, ...]:
-    """The arrays of ``SelfContactArrays``, with lists yet to be filled.
+def self_contact_memory(model: DeformableModel, inputs: DeformableInputs, *, step: int, parts: int) -> SelfContactArrays:
+    """What kernels need for self-contact, with lists yet to be filled.
 
     Args:
         model: whose triangles touch vertices.
@@ -34,12 +35,14 @@ def self_contact_memory(model: DeformableModel, inputs: DeformableInputs, *, ste
         parts: number of parts of the triangles, each with a list of its own.
 
     Returns:
-        material, table, ints, reals; all but the first tiny where the model has no self-contact.
+        Arrays that are all but the first tiny where the model has no self-contact.
     """
     like, worlds = inputs.particle_mass, inputs.world_count
     if not model.with_self_contact:
         nothing = ints_like_family(like, np.zeros((1, 1), dtype=np.int32))
-        return inputs.self_contact, ints_like_family(like, np.zeros(1)), nothing, reals_like_family(like, np.zeros((1, 1)))
+        return SelfContactArrays(
+            inputs.self_contact, ints_like_family(like, np.zeros(1)), nothing, reals_like_family(like, np.zeros((1, 1)))
+        )
     table = model.tables["self_contact"].copy()
     vertices = int(table[layout.VERTICES])
     table[layout.CAPACITY] = max(-(-int(table[layout.TRIANGLES]) // parts) * PAIRS_PER_TRIANGLE, 1)
@@ -54,4 +57,6 @@ def self_contact_memory(model: DeformableModel, inputs: DeformableInputs, *, ste
     skin, cell = search_distances(model)
     reals[:, layout.THICKNESS], reals[:, layout.REACH] = model.self_thickness, model.self_thickness + skin
     reals[:, layout.SLACK], reals[:, layout.INVERSE_CELL] = 0.49 * skin, 1 / cell
-    return inputs.self_contact, ints_like_family(like, table), ints_like_family(like, ints), reals_like_family(like, reals)
+    return SelfContactArrays(
+        inputs.self_contact, ints_like_family(like, table), ints_like_family(like, ints), reals_like_family(like, reals)
+    )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from ti_sim.adjoint import Adjoint, Checkpoint
-from ti_sim.articulated.solver import fill_nan, mark_diverged_frames, views
 from ti_sim.base.arrays import (
     Array,
-    check_array,
     empty_like_family,
     int_zeros_like_family,
     ints_like_family,
@@ -18,21 +16,24 @@ from ti_sim.base.arrays import (
     to_numpy,
     zeros_like_family,
 )
+from ti_sim.base.bundles import views
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.launch import Launcher
 from ti_sim.base.parallel import Pace, spread_of, thread_count
-from ti_sim.base.rules import Count, checked
 from ti_sim.base.runtime import require
 from ti_sim.deformable import element_plan, self_contact_gpu, world_plan
 from ti_sim.deformable import self_contact_layout as layout
 from ti_sim.deformable.arrays import TABLES
 from ti_sim.deformable.element_plan import Slots, slots_of
 from ti_sim.deformable.inputs import DeformableInputs
-from ti_sim.deformable.model import DeformableModel, DeformableSettings
-from ti_sim.deformable.prepared import AdjointSums, PreparedInputs, compiled_for, prepare
+from ti_sim.deformable.prepared import AdjointSums, DeformableArrays, compiled_for, prepare
+from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.states import begin, begin_adjoint, begin_frames, copy_row
 from ti_sim.deformable.team_steps import TeamSteps
+from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
+from ti_sim.rollout.divergence import mark_diverged_frames
+from ti_sim.rollout.solver import Solver
 
 # Steps whose parameter adjoints are summed before they join the sum over the rollout.
 _SUM_STEPS = 1024
@@ -50,6 +51,15 @@ def check_controls(inputs: DeformableInputs, substeps: int) -> None:
     if substeps % inputs.controls:
         raise UserError(
             f"there are {inputs.controls} rows of actuation in a frame of {substeps} steps: give a number that divides the steps"
+        )
+
+
+def check_size(numbers: int, what: str, steps: int) -> None:
+    """Raise a UserError where states would be more numbers than an array can hold."""
+    if numbers > _LARGEST_ARRAY:
+        raise UserError(
+            f"StoreAll() would keep {numbers:.3g} numbers of {what}, more than an array can hold: use "
+            f"Checkpoint(every={max(int(steps**0.5), 2)}), or fewer worlds at a time"
         )
 
 
@@ -77,140 +87,94 @@ class DeformableRollout:
     adjoint: Adjoint | None
     states: Array | None
 
+    @property
+    def frame_arrays(self) -> tuple[Array, ...]:
+        """The arrays at the frames."""
+        return self.particle_q, self.particle_qd
 
-class DeformableSolver:
+    @property
+    def diverged(self) -> np.ndarray:
+        """[B] bool, whether the world diverged."""
+        return to_numpy(self.diverged_step) >= 0
+
+
+class DeformableSolver(Solver):
     """Advances particles and the elements between them by semi-implicit Euler steps (gradSim, appendices A.1 and C)."""
 
-    def __init__(self, model: DeformableModel, settings: DeformableSettings) -> None:
-        """Bind a model to its time stepping.
+    frame_names, held = ("particle_q", "particle_qd"), "loads and actuations"
 
-        Args:
-            model: particles and elements.
-            settings: step, substeps, plan.
-        """
-        self.model = model
-        self.settings = settings
-
-    @checked
-    def rollout(self, inputs: DeformableInputs, frames: Count, *, adjoint: Adjoint | None = None) -> DeformableRollout:
-        """Simulate ``frames`` frame intervals.
-
-        Args:
-            inputs: the numbers of every world.
-            frames: frame intervals; the result has one frame more, the start.
-            adjoint: ``StoreAll()`` or ``Checkpoint(every=k)`` to keep what ``rollout_adjoint`` needs; None keeps nothing.
-
-        Returns:
-            Frames and kept states. A world that diverges is marked in ``diverged_step``; its later frames are NaN.
-
-        Raises:
-            UserError: shapes, precision or numbers do not fit, or there are loads for fewer frame intervals.
-        """
-        require()
-        inputs.check(self.model)
+    def _check(self, inputs: DeformableInputs) -> None:
+        super()._check(inputs)
         inputs.check_values(self.model)
-        if inputs.frame_count < frames:
-            raise UserError(
-                f"frames={frames}, and there are loads and actuations for {inputs.frame_count} frame intervals: simulate fewer "
-                "frames, or give more"
-            )
         check_controls(inputs, self.settings.substeps)
-        return compiled_for(self.model, self._rollout)(inputs, frames, adjoint)
 
-    def _rollout(self, inputs: DeformableInputs, frames: int, adjoint: Adjoint | None) -> DeformableRollout:
+    def _compiled(self, function: Callable) -> Callable:
+        return compiled_for(self.model, function)
+
+    def _simulate(self, inputs: DeformableInputs, frames: int, adjoint: Adjoint | None) -> DeformableRollout:
         """``rollout`` of checked arguments."""
         like, b, p = inputs.particle_mass, inputs.world_count, self.model.particle_count
         steps = frames * self.settings.substeps
-        keep_every = adjoint.every if isinstance(adjoint, Checkpoint) and adjoint.every > 1 else 0
-        store_all = adjoint is not None and keep_every == 0
-        rows = steps + 1 if store_all else 1
-        if b * rows * p * 6 > _LARGEST_ARRAY:
-            raise UserError(
-                f"StoreAll() would keep {b * rows * p * 6:.3g} numbers of {b} worlds, {steps} steps and {p} particles, more than "
-                f"an array can hold: use Checkpoint(every={max(int(steps**0.5), 2)}), or fewer worlds at a time"
-            )
-        states = empty_like_family(like, (b, rows, p, 6))
-        kept = empty_like_family(like, (b, steps // keep_every + 1, p, 6)) if keep_every else states
-        particle_q, particle_qd = (empty_like_family(like, (b, frames + 1, p, 3)) for _ in range(2))
-        diverged = [ints_like_family(like, np.full(b, -1)) for _ in range(2)]
+        interval = kept_interval(adjoint, steps)
+        check_size(b * (steps // interval + 1) * p * 6, f"{b} worlds, {steps} steps and {p} particles", steps)
+        kept = empty_like_family(like, (b, steps // interval + 1, p, 6))
+        keep_every = 0 if adjoint is None or interval == 1 else interval
+        states = empty_like_family(like, (b, 1, p, 6)) if keep_every else kept
+        frame_arrays = tuple(empty_like_family(like, (b, frames + 1, p, 3)) for _ in range(2))
+        marks = (ints_like_family(like, np.full(b, -1)) for _ in range(2))
         start = (inputs.particle_q0, inputs.particle_qd0)
-        begin(*views(*start, states))
-        begin_frames(*views(*start, particle_q, particle_qd))
+        begin(*views(*start, kept))
+        begin_frames(*views(*start, *frame_arrays))
         if keep_every:
-            begin(*views(*start, kept))
-        result = DeformableRollout(
-            particle_q, particle_qd, *diverged, inputs, frames, adjoint, None if adjoint is None else kept
-        )
-        self._advance(prepare(self.model, inputs), result, states, not store_all, True, keep_every, kept, 0, steps)
-        mark_diverged_frames((particle_q, particle_qd), to_numpy(diverged[0]), self.settings.substeps)
+            begin(*views(*start, states))
+        result = DeformableRollout(*frame_arrays, *marks, inputs, frames, adjoint, None if adjoint is None else kept)
+        self._advance(prepare(self.model, inputs), result, states, interval != 1, True, keep_every, kept, 0, steps)
+        mark_diverged_frames(frame_arrays, to_numpy(result.diverged_step), self.settings.substeps)
         return result
 
-    def rollout_adjoint(self, rollout: DeformableRollout, particle_q_bar: Array, particle_qd_bar: Array) -> DeformableInputs:
-        """Adjoint of ``rollout``: from the adjoints of the frames to those of every input.
-
-        Args:
-            rollout: result of ``rollout`` with an adjoint.
-            particle_q_bar: [B, frames + 1, P, 3] adjoint of particle_q [1/m].
-            particle_qd_bar: [B, frames + 1, P, 3] adjoint of particle_qd [s/m].
-
-        Returns:
-            Adjoints in the shapes of the inputs; NaN for worlds that diverged.
-
-        Raises:
-            UserError: the rollout kept nothing, or shapes or precision do not fit.
-        """
-        if rollout.adjoint is None:
-            raise UserError("this rollout kept no states: give it adjoint=StoreAll() or Checkpoint(every=...)")
-        for name, bar in (("particle_q_bar", particle_q_bar), ("particle_qd_bar", particle_qd_bar)):
-            check_array(bar, name, tuple(rollout.particle_q.shape))
-        return compiled_for(self.model, self._rollout_adjoint)(rollout, particle_q_bar, particle_qd_bar)
-
-    def _rollout_adjoint(self, rollout: DeformableRollout, particle_q_bar: Array, particle_qd_bar: Array) -> DeformableInputs:
+    def _differentiate(self, rollout: DeformableRollout, bars: tuple[Array, ...]) -> DeformableInputs:
         """``rollout_adjoint`` of checked arguments."""
-        inputs, frames = rollout.inputs, rollout.frames
-        like, b, p = inputs.particle_mass, inputs.world_count, self.model.particle_count
-        steps = frames * self.settings.substeps
-        every = rollout.adjoint.every if isinstance(rollout.adjoint, Checkpoint) else 1
-        span = min(every, steps) if every > 1 else steps
-        states = rollout.states if every == 1 else empty_like_family(like, (b, span + 1, p, 6))
-        bar, sums = zeros_like_family(like, (b, p, 6)), AdjointSums(self.model, inputs)
+        inputs, like, steps = rollout.inputs, rollout.inputs.particle_mass, rollout.frames * self.settings.substeps
+        b, p = inputs.world_count, self.model.particle_count
+        span, states = segment_length(rollout.adjoint, steps), rollout.states
+        if rollout.adjoint.interval > 1:
+            states = empty_like_family(like, (b, span + 1, p, 6))
+        bar, dual, sums = zeros_like_family(like, (b, p, 6)), empty_like_family(like, (b, p, 3)), AdjointSums(self.model, inputs)
         slots = slots_of(self.model, like) if self._by_element(like) else None
         pace, pace_again = (Pace(element_plan.team_of(b)) for _ in range(2))
         pending = zeros_like_family(like, (b, slots.rows, 6)) if slots else None
         prepared, prepared_adjoint = prepare(self.model, inputs), prepare(self.model, inputs, differentiable=True)
-        shared = (bar, empty_like_family(like, (b, p, 3)), particle_q_bar, particle_qd_bar, *prepared_adjoint.arrays)
+        shared = (bar, dual, *bars, prepared_adjoint, sums.parts())
         parts = self._contact_parts(slots)
-        for first in reversed(range(0, steps, span)):
-            count = min(span, steps - first)
-            if every > 1:
-                copy_row(*views(rollout.states, first // every, states, 0))
-                self._advance(prepared, rollout, states, False, False, 0, states, first, count, pace_again)
+
+        def again(first: int, count: int) -> None:
+            copy_row(*views(rollout.states, first // span, states, 0))
+            self._advance(prepared, rollout, states, False, False, 0, states, first, count, pace_again)
+
+        def back(first: int, count: int) -> None:
             for start in reversed(range(first, first + count, _SUM_STEPS)):
                 length = min(_SUM_STEPS, first + count - start)
                 memory = self_contact_memory(self.model, inputs, step=start + length - 1, parts=parts)
                 if slots:
                     steps_back = TeamSteps(
-                        element_plan.step_all_adjoint, slots.copies, prepared_adjoint.features, states, first, pending,
-                        slots.start, slots.slot, *shared, *sums.arguments(), *memory, sums.self_contact, slots.elements,
-                        *self._numbers(), worlds=b, like=like,
-                        after=self._contact_launchers_adjoint(slots, states, first, shared[1], pending, memory, sums),
+                        element_plan.step_all_adjoint, slots, states, first, pending, *shared, memory, *self._numbers(),
+                        worlds=b, like=like,
+                        after=self._contact_launchers_adjoint(slots, states, first, dual, pending, memory, sums),
                     )  # fmt: skip
                     steps_back.run(start + length - 1, length, pace, direction=-1)
                 else:
                     world_plan.advance_adjoint(*views(
-                        prepared_adjoint.features, states, rollout.diverged_step, *shared, *sums.arguments(), *memory,
-                        sums.self_contact, spread_of(b), *self._numbers(), start, start - first, length,
+                        states, rollout.diverged_step, *shared, memory, spread_of(b), *self._numbers(),
+                        start, start - first, length,
                     ))  # fmt: skip
                 sums.join()
+
+        rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
         if slots:
-            element_plan.sum_pending(*views(slots.copies, pending, slots.start, slots.slot, bar))
+            element_plan.sum_pending(*views(slots, pending, bar))
         sums.finish()
-        bars = sums.bars
-        begin_adjoint(*views(bar, particle_q_bar, particle_qd_bar, bars.particle_q0, bars.particle_qd0))
-        for world in np.flatnonzero(to_numpy(rollout.diverged_step) >= 0):
-            for array in bars.arrays():
-                fill_nan(array, (int(world),))
-        return bars
+        begin_adjoint(*views(bar, *bars, sums.bars.particle_q0, sums.bars.particle_qd0))
+        return sums.bars
 
     def check_divergence(self, rollout: DeformableRollout) -> None:
         """Raise a DivergenceError that names particle, element and step when every world of the rollout diverged."""
@@ -228,8 +192,12 @@ class DeformableSolver:
             step=step,
         )
 
+    def failed_steps(self, rollout: DeformableRollout) -> np.ndarray:
+        """[B, 1] int32, first step after which a world's state was not finite, -1 where all went well."""
+        return to_numpy(rollout.diverged_step)[:, None]
+
     def _advance(
-        self, prepared: PreparedInputs, rollout: DeformableRollout, states: Array, in_place: bool, write_frames: bool,
+        self, prepared: DeformableArrays, rollout: DeformableRollout, states: Array, in_place: bool, write_frames: bool,
         keep_every: int, kept: Array, first: int, steps: int, pace: Pace | None = None,
     ) -> None:  # fmt: skip
         """Run ``advance`` over a segment from row 0 of ``states``; ``rollout`` gives the frames and the marks of divergence, and
@@ -243,18 +211,17 @@ class DeformableSolver:
             given = zeros_like_family(like, (b, slots.rows, 3))
             fault = int_zeros_like_family(like, (b, p))
             all_steps = TeamSteps(
-                element_plan.step_all, slots.copies, prepared.features, states, first, int(in_place),
-                given, slots.start, slots.slot, *frames, int(write_frames), keep_every, kept, fault, *prepared.arrays, *memory,
-                slots.elements, *self._numbers(), worlds=b, like=like,
-                before=self._contact_launchers(slots, states, first, in_place, given, memory),
+                element_plan.step_all, slots, states, first, int(in_place), given, *frames,
+                int(write_frames), keep_every, kept, fault, prepared, memory, *self._numbers(), worlds=b,
+                like=like, before=self._contact_launchers(slots, states, first, in_place, given, memory),
             )  # fmt: skip
             all_steps.run(first, steps, pace or Pace(element_plan.team_of(b)), direction=1)
             element_plan.first_fault(*views(fault, *diverged))
             return
+        memory = self_contact_memory(self.model, rollout.inputs, step=first, parts=1)
         world_plan.advance(*views(
-            prepared.features, states, int(in_place), zeros_like_family(like, (b, p, 3)), *frames, int(write_frames),
-            keep_every, kept, *diverged, *prepared.arrays,
-            *self_contact_memory(self.model, rollout.inputs, step=first, parts=1), spread_of(b), *self._numbers(), first, steps,
+            states, int(in_place), zeros_like_family(like, (b, p, 3)), *frames, int(write_frames), keep_every, kept, *diverged,
+            prepared, memory, spread_of(b), *self._numbers(), first, steps,
         ))  # fmt: skip
 
     def _numbers(self) -> tuple[float, float, int]:
@@ -265,33 +232,33 @@ class DeformableSolver:
         """Parts of the triangles of self-contact: those of the elements, or on a GPU one for each triangle."""
         return 1 if slots is None else slots.copies or max(len(self.model.contact_triangles), 1)
 
-    def _sorting(self, states: Array, first: int, in_place: bool, memory: tuple[Array, ...]) -> Launcher:
+    def _sorting(self, states: Array, first: int, in_place: bool, memory: SelfContactArrays) -> Launcher:
         """What builds a new hash of self-contact on a GPU where a step needs one."""
         table = self.model.tables["self_contact"]
         sizes = (int(table[layout.VERTICES]), int(table[layout.BUCKETS]), int(table[layout.TRIANGLES]))
-        return Launcher(self_contact_gpu.sort_vertices, states, first, int(in_place), *sizes, *memory)
+        return Launcher(self_contact_gpu.sort_vertices, states, first, int(in_place), *sizes, memory)
 
     def _contact_launchers(
-        self, slots: Slots, states: Array, first: int, in_place: bool, given: Array, memory: tuple[Array, ...]
+        self, slots: Slots, states: Array, first: int, in_place: bool, given: Array, memory: SelfContactArrays
     ) -> tuple[Launcher, ...]:
         """What steps of the element plan need beside them on a GPU for self-contact."""
         if slots.copies or not self.model.with_self_contact:
             return ()
         add = Launcher(
             self_contact_gpu.add_contacts, states, first, int(in_place), given, self._contact_parts(slots),
-            float(self.settings.dt), *memory,
+            float(self.settings.dt), memory,
         )  # fmt: skip
         return self._sorting(states, first, in_place, memory), add
 
     def _contact_launchers_adjoint(
-        self, slots: Slots, states: Array, first: int, dual: Array, pending: Array, memory: tuple[Array, ...], sums: AdjointSums
+        self, slots: Slots, states: Array, first: int, dual: Array, pending: Array, memory: SelfContactArrays, sums: AdjointSums
     ) -> tuple[Launcher, ...]:
         """``_contact_launchers`` of the adjoint."""
         if slots.copies or not self.model.with_self_contact:
             return ()
         add = Launcher(
             self_contact_gpu.add_contacts_adjoint, states, first, dual, pending, self._contact_parts(slots),
-            float(self.settings.dt), *memory, sums.self_contact,
+            float(self.settings.dt), memory, sums.parts().self_contact,
         )  # fmt: skip
         return self._sorting(states, first, False, memory), add
 

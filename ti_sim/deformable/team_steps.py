@@ -8,31 +8,32 @@ import numpy as np
 from ti_sim.base.arrays import Array, int_zeros_like_family
 from ti_sim.base.launch import Launcher
 from ti_sim.base.parallel import Pace
+from ti_sim.deformable.element_plan import Slots
 
 
 class TeamSteps:
     """A kernel of the element plan with its arguments set."""
 
     def __init__(
-        self, kernel: Any, copies: int, *arguments: Any, worlds: int, like: Array, before: Sequence[Launcher] = (),
+        self, kernel: Any, slots: Slots, *arguments: Any, worlds: int, like: Array, before: Sequence[Launcher] = (),
         after: Sequence[Launcher] = (),
     ) -> None:  # fmt: skip
         """Set the arguments.
 
         Args:
             kernel: ``element_plan.step_all`` or ``step_all_adjoint``.
-            copies: parts of the elements, 0 on a GPU.
-            arguments: of the kernel from ``features`` on.
+            slots: of the elements.
+            arguments: of the kernel from ``states`` on.
             worlds: B.
             like: an array of the container and device of the others.
             before: what is launched with the number of each step before it, on a GPU.
             after: what is launched after it.
         """
-        self._copies = copies
+        self._copies = slots.copies
         self._before, self._after = before, after
         # Threads of a CPU meet in host memory, whatever the container of the other arrays.
-        self._meeting = np.zeros((worlds, 2), dtype=np.int32) if copies else int_zeros_like_family(like, (1, 2))
-        self._launch = Launcher(kernel, self._meeting, copies, *arguments, integers=4)
+        self._meeting = np.zeros((worlds, 2), dtype=np.int32) if slots.copies else int_zeros_like_family(like, (1, 2))
+        self._launch = Launcher(kernel, self._meeting, slots, *arguments, integers=4)
 
     def run(self, first: int, steps: int, pace: Pace, *, direction: int) -> None:
         """Take ``steps`` steps.

@@ -3,30 +3,24 @@
 The loops count ``spread`` iterations for each world (see ``ti_sim.base.parallel``).
 """
 
+from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
-from ti_sim.deformable.arrays import deformable_arrays, deformable_bars
 from ti_sim.deformable.elements import actuation_row, part_adjoints, part_forces
+from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
+from ti_sim.deformable.prepared import DeformableArrays
 from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
-from ti_sim.deformable.self_contact_lists import note_motion, self_contact_arrays
+from ti_sim.deformable.self_contact_lists import SelfContactArrays, note_motion
 
 
-@ti.kernel
+@kernel
 def advance(
-    features: ti.template(), states: ti.types.ndarray(), in_place: int, force: ti.types.ndarray(),
+    states: ti.types.ndarray(), in_place: int, force: ti.types.ndarray(),
     particle_q: ti.types.ndarray(), particle_qd: ti.types.ndarray(), write_frames: int, keep_every: int,
     kept: ti.types.ndarray(), diverged_step: ti.types.ndarray(), diverged_particle: ti.types.ndarray(),
-    particle_table: ti.types.ndarray(), tet_indices: ti.types.ndarray(), hex_indices: ti.types.ndarray(),
-    tet10_indices: ti.types.ndarray(), tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(),
-    spring_indices: ti.types.ndarray(), solid_energy: ti.types.ndarray(), tet_rest: ti.types.ndarray(),
-    hex_rest: ti.types.ndarray(), tet10_rest: ti.types.ndarray(), tri_rest: ti.types.ndarray(),
-    particle_mass: ti.types.ndarray(), particle_material: ti.types.ndarray(), solid_material: ti.types.ndarray(),
-    solid_actuation: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
-    edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
-    gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
-    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
-    contact_reals: ti.types.ndarray(),
+    body: DeformableArrays,
+    contacts: SelfContactArrays,
     spread: int, ground: float, dt: float, substeps: int, first_step: int, steps: int,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of states [B, rows, P, 6].
@@ -41,13 +35,6 @@ def advance(
     for index in range(states.shape[0] * spread):
         b = index // spread
         if index % spread == 0:
-            body = deformable_arrays(
-                features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
-                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
-                gravity, wind, load, prescribed_qd,
-            )  # fmt: skip
-            contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
             done = 0
             if diverged_step[b] >= 0:
                 done = steps
@@ -58,7 +45,7 @@ def advance(
                 if in_place == 1:
                     row, next_row = 0, 0
                 part_forces(body, states, force, b, row, actuation_row(body, step, substeps), 0, 1)
-                if ti.static(features.with_self_contact):
+                if ti.static(body.features.with_self_contact):
                     all_contacts(contacts, states, force, b, row, step, dt)
                 size = 0.0
                 for p in range(body.particle_mass.shape[1]):
@@ -66,7 +53,7 @@ def advance(
                     for k in ti.static(range(3)):
                         force[b, p, k] = 0.0
                     size += move_particle(body, states, b, row, next_row, frame, p, f, ground, dt)
-                    if ti.static(features.with_self_contact):
+                    if ti.static(body.features.with_self_contact):
                         note_motion(contacts, states, b, next_row, p, step + 1, dt)
                 done += 1
                 if write_frames == 1 and (step + 1) % substeps == 0:
@@ -87,25 +74,13 @@ def advance(
                         done = steps
 
 
-@ti.kernel
+@kernel
 def advance_adjoint(
-    features: ti.template(), states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), bar: ti.types.ndarray(),
+    states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), bar: ti.types.ndarray(),
     dual: ti.types.ndarray(), particle_q_bar: ti.types.ndarray(), particle_qd_bar: ti.types.ndarray(),
-    particle_table: ti.types.ndarray(), tet_indices: ti.types.ndarray(), hex_indices: ti.types.ndarray(),
-    tet10_indices: ti.types.ndarray(), tri_indices: ti.types.ndarray(), edge_indices: ti.types.ndarray(),
-    spring_indices: ti.types.ndarray(), solid_energy: ti.types.ndarray(), tet_rest: ti.types.ndarray(),
-    hex_rest: ti.types.ndarray(), tet10_rest: ti.types.ndarray(), tri_rest: ti.types.ndarray(),
-    particle_mass: ti.types.ndarray(), particle_material: ti.types.ndarray(), solid_material: ti.types.ndarray(),
-    solid_actuation: ti.types.ndarray(), tri_material: ti.types.ndarray(), tri_actuation: ti.types.ndarray(),
-    edge_material: ti.types.ndarray(), edge_actuation: ti.types.ndarray(), spring_material: ti.types.ndarray(),
-    gravity: ti.types.ndarray(), wind: ti.types.ndarray(), load: ti.types.ndarray(), prescribed_qd: ti.types.ndarray(),
-    particle_mass_bar: ti.types.ndarray(), particle_material_bar: ti.types.ndarray(), solid_material_bar: ti.types.ndarray(),
-    solid_actuation_bar: ti.types.ndarray(), tri_material_bar: ti.types.ndarray(), tri_actuation_bar: ti.types.ndarray(),
-    edge_material_bar: ti.types.ndarray(), edge_actuation_bar: ti.types.ndarray(), spring_material_bar: ti.types.ndarray(),
-    gravity_bar: ti.types.ndarray(), wind_bar: ti.types.ndarray(), load_bar: ti.types.ndarray(),
-    prescribed_qd_bar: ti.types.ndarray(),
-    contact_material: ti.types.ndarray(), contact_table: ti.types.ndarray(), contact_ints: ti.types.ndarray(),
-    contact_reals: ti.types.ndarray(), contact_bar: ti.types.ndarray(),
+    body: DeformableArrays,
+    bars: DeformableInputs,
+    contacts: SelfContactArrays,
     spread: int, ground: float, dt: float, substeps: int, first_step: int, first_row: int, steps: int,
 ):  # fmt: skip
     """Adjoint of ``advance`` over ``steps`` steps from ``first_step``, whose first state is in row ``first_row`` of states.
@@ -117,18 +92,6 @@ def advance_adjoint(
     for index in range(states.shape[0] * spread):
         b = index // spread
         if index % spread == 0 and diverged_step[b] < 0:
-            body = deformable_arrays(
-                features, False, particle_table, tet_indices, hex_indices, tet10_indices, tri_indices, edge_indices,
-                spring_indices, solid_energy, tet_rest, hex_rest, tet10_rest, tri_rest, particle_mass, particle_material,
-                solid_material, solid_actuation, tri_material, tri_actuation, edge_material, edge_actuation, spring_material,
-                gravity, wind, load, prescribed_qd,
-            )  # fmt: skip
-            bars = deformable_bars(
-                particle_mass_bar, particle_material_bar, solid_material_bar, solid_actuation_bar, tri_material_bar,
-                tri_actuation_bar, edge_material_bar, edge_actuation_bar, spring_material_bar, gravity_bar, wind_bar,
-                load_bar, prescribed_qd_bar,
-            )  # fmt: skip
-            contacts = self_contact_arrays(False, contact_material, contact_table, contact_ints, contact_reals)
             for done in range(steps):
                 step, row = first_step + steps - 1 - done, first_row + steps - 1 - done
                 frame = step // substeps
@@ -142,8 +105,8 @@ def advance_adjoint(
                     move_particle_adjoint(
                         body, bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, dt
                     )
-                    if ti.static(features.with_self_contact):
+                    if ti.static(body.features.with_self_contact):
                         note_motion(contacts, states, b, row, p, step, dt)
                 part_adjoints(body, bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
-                if ti.static(features.with_self_contact):
-                    all_contacts_adjoint(contacts, contact_bar, states, dual, bar, b, row, step, dt)
+                if ti.static(body.features.with_self_contact):
+                    all_contacts_adjoint(contacts, bars.self_contact, states, dual, bar, b, row, step, dt)

@@ -38,87 +38,83 @@ def add_vec3(array: ti.template(), b, n, value):
 
 
 @ti.func
-def applied_load(
-    rotation, b, n, step, body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count
-):
+def applied_load(rigid: ti.template(), rotation, b, n, step):
     """Force [N] and torque about the centre of mass [N m] of the applied forces that act on body n in this step."""
     force, torque = vec3(0.0), vec3(0.0)
-    for a in range(force_count):
-        if force_window[a, 0] == n and force_window[a, 1] <= step and step < force_window[a, 2]:
-            f = load_vec3(body_force, b, a)
+    for a in range(rigid.force_count):
+        if rigid.force_window[a, 0] == n and rigid.force_window[a, 1] <= step and step < rigid.force_window[a, 2]:
+            f = load_vec3(rigid.body_force, b, a)
             force += f
-            torque += (rotation @ load_vec3(force_point, b, a)).cross(f)
+            torque += (rotation @ load_vec3(rigid.force_point, b, a)).cross(f)
     return force, torque
 
 
 @ti.func
 def applied_load_adjoint(
-    rotation, b, n, step, force_bar, torque_bar,
-    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
-    body_force_bar: ti.template(), force_point_bar: ti.template(),
+    rigid: ti.template(), bars: ti.template(), rotation, b, n, step, force_bar, torque_bar,
 ):  # fmt: skip
     """Adjoint of ``applied_load``: adds to the force arrays' adjoints, returns (rotation_bar, sum of force · force_bar)."""
     rotation_bar = mat3(0.0)
     work = 0.0
-    for a in range(force_count):
-        if force_window[a, 0] == n and force_window[a, 1] <= step and step < force_window[a, 2]:
-            f = load_vec3(body_force, b, a)
-            point = load_vec3(force_point, b, a)
+    for a in range(rigid.force_count):
+        if rigid.force_window[a, 0] == n and rigid.force_window[a, 1] <= step and step < rigid.force_window[a, 2]:
+            f = load_vec3(rigid.body_force, b, a)
+            point = load_vec3(rigid.force_point, b, a)
             arm_bar = f.cross(torque_bar)
-            add_vec3(body_force_bar, b, a, force_bar + torque_bar.cross(rotation @ point))
-            add_vec3(force_point_bar, b, a, rotation.transpose() @ arm_bar)
+            add_vec3(bars.body_force, b, a, force_bar + torque_bar.cross(rotation @ point))
+            add_vec3(bars.force_point, b, a, rotation.transpose() @ arm_bar)
             rotation_bar += outer(arm_bar, point)
             work += f.dot(force_bar)
     return rotation_bar, work
 
 
 @ti.func
-def load_drag(driven: ti.template(), body_drag: ti.template(), b, n):
+def load_drag(rigid: ti.template(), b, n):
     """Linear [N s/m] and angular [N m s] drag of body n of world b; zeros in a model without."""
     drag = vec2(0.0)
-    if ti.static(driven):
-        drag = vec2(body_drag[b, n, 0], body_drag[b, n, 1])
+    if ti.static(rigid.driven):
+        drag = vec2(rigid.body_drag[b, n, 0], rigid.body_drag[b, n, 1])
     return drag
 
 
 @ti.func
-def driving_load(rotation, v, w, drag, b, n, frame, body_wrench: ti.template()):
+def driving_load(rigid: ti.template(), rotation, v, w, drag, b, n, frame):
     """Force [N] and torque about the centre of mass [N m] of a body's own wrench in this frame and of its drag."""
-    push = vec3(body_wrench[b, frame, n, 0], body_wrench[b, frame, n, 1], body_wrench[b, frame, n, 2])
-    twist = vec3(body_wrench[b, frame, n, 3], body_wrench[b, frame, n, 4], body_wrench[b, frame, n, 5])
+    push = vec3(rigid.body_wrench[b, frame, n, 0], rigid.body_wrench[b, frame, n, 1], rigid.body_wrench[b, frame, n, 2])
+    twist = vec3(rigid.body_wrench[b, frame, n, 3], rigid.body_wrench[b, frame, n, 4], rigid.body_wrench[b, frame, n, 5])
     return rotation @ push - drag.x * v, rotation @ twist - drag.y * w
 
 
 @ti.func
 def driving_load_adjoint(
-    rotation, v, w, drag, b, n, frame, force_bar, torque_bar, body_wrench: ti.template(), body_wrench_bar: ti.template()
+    rigid: ti.template(), bars: ti.template(), rotation, v, w, drag, b, n, frame, force_bar, torque_bar
 ):
     """Adjoint of ``driving_load``: adds to the wrench's adjoint.
 
     Returns:
         (rotation_bar, v_bar, w_bar, drag_bar, force · force_bar).
     """
-    push = vec3(body_wrench[b, frame, n, 0], body_wrench[b, frame, n, 1], body_wrench[b, frame, n, 2])
-    twist = vec3(body_wrench[b, frame, n, 3], body_wrench[b, frame, n, 4], body_wrench[b, frame, n, 5])
+    push = vec3(rigid.body_wrench[b, frame, n, 0], rigid.body_wrench[b, frame, n, 1], rigid.body_wrench[b, frame, n, 2])
+    twist = vec3(rigid.body_wrench[b, frame, n, 3], rigid.body_wrench[b, frame, n, 4], rigid.body_wrench[b, frame, n, 5])
     push_bar, twist_bar = rotation.transpose() @ force_bar, rotation.transpose() @ torque_bar
     for k in ti.static(range(3)):
-        body_wrench_bar[b, frame, n, k] = body_wrench_bar[b, frame, n, k] + push_bar[k]
-        body_wrench_bar[b, frame, n, 3 + k] = body_wrench_bar[b, frame, n, 3 + k] + twist_bar[k]
+        bars.body_wrench[b, frame, n, k] = bars.body_wrench[b, frame, n, k] + push_bar[k]
+        bars.body_wrench[b, frame, n, 3 + k] = bars.body_wrench[b, frame, n, 3 + k] + twist_bar[k]
     drag_bar = vec2(-v.dot(force_bar), -w.dot(torque_bar))
     work = push.dot(push_bar) + drag.x * drag_bar.x
     return outer(force_bar, push) + outer(torque_bar, twist), -drag.x * force_bar, -drag.y * torque_bar, drag_bar, work
 
 
 @ti.func
-def contact_load(x, rotation, v, w, material, dt, ground, turning: ti.template(), point: ti.template(), first, last):
+def contact_load(rigid: ti.template(), x, rotation, v, w, material, first, last):
     """Force [N] and torque about the centre of mass [N m] of the ground on the contact points first..last-1."""
     force, torque = vec3(0.0), vec3(0.0)
     for p in range(first, last):
-        local = point_position(point, p)
-        height = x.z - ground + contact_height(turning, point, p, local, rotation)
+        local = point_position(rigid.point, p)
+        height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
         if height < 0:
-            arm, share = contact_arm(turning, point, p, local, rotation)
-            f = share * contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, dt)
+            arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
+            f = share * contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, rigid.dt)
             force += f
             torque += arm.cross(f)
     return force, torque
@@ -126,7 +122,7 @@ def contact_load(x, rotation, v, w, material, dt, ground, turning: ti.template()
 
 @ti.func
 def contact_load_adjoint(
-    x, rotation, v, w, material, dt, ground, force_bar, torque_bar, turning: ti.template(), point: ti.template(), first, last
+    rigid: ti.template(), x, rotation, v, w, material, first, last, force_bar, torque_bar
 ):  # fmt: skip
     """Adjoint of ``contact_load``: (z_bar, rotation_bar, v_bar, w_bar, material_bar, sum of force · force_bar)."""
     z_bar, work = 0.0, 0.0
@@ -134,12 +130,12 @@ def contact_load_adjoint(
     v_bar, w_bar = vec3(0.0), vec3(0.0)
     material_bar = vec4(0.0)
     for p in range(first, last):
-        local = point_position(point, p)
-        height = x.z - ground + contact_height(turning, point, p, local, rotation)
+        local = point_position(rigid.point, p)
+        height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
         if height < 0:
-            arm, share = contact_arm(turning, point, p, local, rotation)
+            arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
             f, f_bar, height_bar, u_bar, theta_bar = point_load_adjoint(
-                height, v + w.cross(arm), arm, share, material, dt, force_bar, torque_bar
+                height, v + w.cross(arm), arm, share, material, rigid.dt, force_bar, torque_bar
             )
             arm_bar = share * f.cross(torque_bar) + u_bar.cross(w)
             arm_bar.z += height_bar
@@ -147,9 +143,9 @@ def contact_load_adjoint(
             v_bar += u_bar
             w_bar += arm.cross(u_bar)
             rotation_bar += outer(arm_bar, local)
-            if ti.static(turning):
-                vector_bar = contact_vector_adjoint(point, p, rotation, arm_bar, f.dot(f_bar))
-                rotation_bar += outer(vector_bar, point_vector(point, p))
+            if ti.static(rigid.turning):
+                vector_bar = contact_vector_adjoint(rigid.point, p, rotation, arm_bar, f.dot(f_bar))
+                rotation_bar += outer(vector_bar, point_vector(rigid.point, p))
             material_bar += theta_bar
             work += share * f.dot(force_bar)
     return z_bar, rotation_bar, v_bar, w_bar, material_bar, work

@@ -6,8 +6,10 @@ world-parallel plan up to the order of the sums.
 """
 
 from ti_sim.base.arrays import Array, zeros_like_family
+from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec3, vec4
+from ti_sim.rigid.arrays import RigidArrays, RigidBars, load_gravity, load_material
 from ti_sim.rigid.contact import contact_force
 from ti_sim.rigid.dynamics import (
     applied_load,
@@ -64,12 +66,6 @@ def load_motion(motion: ti.template(), b, n):
     )
 
 
-@ti.func
-def load_material(body_material: ti.template(), b, n):
-    """(ke, kd, kf, mu) of body n of world b."""
-    return vec4(body_material[b, n, 0], body_material[b, n, 1], body_material[b, n, 2], body_material[b, n, 3])
-
-
 @ti.kernel
 def begin_segment(
     source: ti.types.ndarray(), source_slot: int, states: ti.types.ndarray(), body_inertia: ti.types.ndarray(),
@@ -91,16 +87,11 @@ def copy_slot(source: ti.types.ndarray(), source_slot: int, states: ti.types.nda
         states[b, slot, n, k] = source[b, source_slot, n, k]
 
 
-@ti.kernel
+@kernel
 def advance_unrolled(
-    count: ti.template(), driven: ti.template(), turning: ti.template(),
-    states: ti.types.ndarray(), first_slot: int, motion: ti.types.ndarray(), load: ti.types.ndarray(),
+    count: ti.template(), states: ti.types.ndarray(), first_slot: int, motion: ti.types.ndarray(), load: ti.types.ndarray(),
     body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), write_frames: int, diverged_step: ti.types.ndarray(),
-    body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
-    gravity: ti.types.ndarray(), body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
-    body_wrench: ti.types.ndarray(), body_drag: ti.types.ndarray(),
-    point: ti.types.ndarray(), point_body: ti.types.ndarray(), force_window: ti.types.ndarray(),
-    force_count: int, point_count: int, dt: float, ground: float, first_step: int, substeps: int, reach: float,
+    first_step: int, substeps: int, reach: float, rigid: RigidArrays,
 ):  # fmt: skip
     """Advance by ``count`` steps from slot first_slot of states [B, slots, N, 13], writing the slots after it.
 
@@ -108,32 +99,30 @@ def advance_unrolled(
     zero between steps) between its loops. Adjoint: ``advance_unrolled_adjoint``, by hand.
     """
     for u in ti.static(range(count)):
-        for b, p in ti.ndrange(body_mass.shape[0], point_count):
-            n = point_body[p]
+        for b, p in ti.ndrange(rigid.body_mass.shape[0], rigid.point_count):
+            n = rigid.point_body[p]
             rotation, v, w, z = load_motion(motion, b, n)
-            local = point_position(point, p)
-            height = z - ground + contact_height(turning, point, p, local, rotation)
+            local = point_position(rigid.point, p)
+            height = z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
             if height < 0:
-                arm, share = contact_arm(turning, point, p, local, rotation)
-                material = load_material(body_material, b, n)
-                f = share * contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, dt)
+                arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
+                material = load_material(rigid, b, n)
+                f = share * contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, rigid.dt)
                 torque = arm.cross(f)
                 for k in ti.static(range(3)):
                     ti.atomic_add(load[b, n, k], f[k])
                     ti.atomic_add(load[b, n, 3 + k], torque[k])
-        for b, n in ti.ndrange(body_mass.shape[0], body_mass.shape[1]):
+        for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
             if diverged_step[b, n] < 0:
                 step = first_step + u
                 x, q, v, momentum = load_state(states, b, first_slot + u, n)
-                inverse_inertia = load_inertia(body_inertia, b, n).inverse()
+                inverse_inertia = load_inertia(rigid.body_inertia, b, n).inverse()
                 before = rotation_matrix(q)
-                applied, applied_torque = applied_load(
-                    before, b, n, step, body_force, force_point, force_window, force_count
-                )
-                if ti.static(driven):
+                applied, applied_torque = applied_load(rigid, before, b, n, step)
+                if ti.static(rigid.driven):
                     driving, driving_torque = driving_load(
-                        before, v, angular_velocity(before, inverse_inertia, momentum), load_drag(driven, body_drag, b, n),
-                        b, n, step // substeps, body_wrench,
+                        rigid, before, v, angular_velocity(before, inverse_inertia, momentum), load_drag(rigid, b, n),
+                        b, n, step // substeps,
                     )  # fmt: skip
                     applied += driving
                     applied_torque += driving_torque
@@ -141,7 +130,7 @@ def advance_unrolled(
                     x, q, v, momentum,
                     vec3(load[b, n, 0], load[b, n, 1], load[b, n, 2]) + applied,
                     vec3(load[b, n, 3], load[b, n, 4], load[b, n, 5]) + applied_torque,
-                    body_mass[b, n], inverse_inertia, vec3(gravity[b, 0], gravity[b, 1], gravity[b, 2]), dt,
+                    rigid.body_mass[b, n], inverse_inertia, load_gravity(rigid, b), rigid.dt,
                 )  # fmt: skip
                 store_state(states, b, first_slot + u + 1, n, x, q, v, momentum)
                 rotation = rotation_matrix(q)
@@ -156,20 +145,13 @@ def advance_unrolled(
                     diverged_step[b, n] = step + wrong
 
 
-@ti.kernel
+@kernel
 def advance_unrolled_adjoint(
-    count: ti.template(), driven: ti.template(), turning: ti.template(), states: ti.types.ndarray(), first_slot: int,
+    count: ti.template(), states: ti.types.ndarray(), first_slot: int,
     motion: ti.types.ndarray(), load_bar: ti.types.ndarray(), point_bar: ti.types.ndarray(),
     diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
-    body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
-    body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
-    body_wrench: ti.types.ndarray(), body_drag: ti.types.ndarray(),
-    body_mass_bar: ti.types.ndarray(), body_inertia_bar: ti.types.ndarray(), body_material_bar: ti.types.ndarray(),
-    gravity_bar: ti.types.ndarray(), body_force_bar: ti.types.ndarray(), force_point_bar: ti.types.ndarray(),
-    body_wrench_bar: ti.types.ndarray(), body_drag_bar: ti.types.ndarray(),
-    point: ti.types.ndarray(), point_body: ti.types.ndarray(), force_window: ti.types.ndarray(),
-    force_count: int, point_count: int, dt: float, ground: float, first_step: int, substeps: int,
+    first_step: int, substeps: int, rigid: RigidArrays, bars: RigidBars,
 ):  # fmt: skip
     """Adjoint of ``advance_unrolled``: its steps backwards, each in three parallel loops.
 
@@ -178,10 +160,10 @@ def advance_unrolled_adjoint(
     the adjoints of the bodies' numbers. Reads the states of every step.
     """
     for u in ti.static(range(count - 1, -1, -1)):
-        for b, n in ti.ndrange(body_mass.shape[0], body_mass.shape[1]):
+        for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
             if diverged_step[b, n] < 0:
                 step = first_step + u
-                inverse_inertia = load_inertia(body_inertia, b, n).inverse()
+                inverse_inertia = load_inertia(rigid.body_inertia, b, n).inverse()
                 x, q, v, momentum = load_state(states, b, first_slot + u, n)
                 _x, q_next, _v, momentum_next = load_state(states, b, first_slot + u + 1, n)
                 x_bar = load_vec3(state_bar, b, n)
@@ -201,23 +183,19 @@ def advance_unrolled_adjoint(
                     v_bar += fv_bar
                     momentum_bar += wl_bar
                 q_bar, rotation_bar, v_bar, momentum_bar, j_bar = semi_implicit_update_adjoint(
-                    q, momentum_next, body_mass[b, n], inverse_inertia, dt, x_bar, q_bar, v_bar, momentum_bar
+                    q, momentum_next, rigid.body_mass[b, n], inverse_inertia, rigid.dt, x_bar, q_bar, v_bar, momentum_bar
                 )
                 inverse_inertia_bar += j_bar
-                g_bar = dt * v_bar
-                force_bar, torque_bar = dt / body_mass[b, n] * v_bar, dt * momentum_bar
+                g_bar = rigid.dt * v_bar
+                force_bar, torque_bar = rigid.dt / rigid.body_mass[b, n] * v_bar, rigid.dt * momentum_bar
                 rotation = rotation_matrix(q)
-                applied_bar, work = applied_load_adjoint(
-                    rotation, b, n, step, force_bar, torque_bar,
-                    body_force, force_point, force_window, force_count, body_force_bar, force_point_bar,
-                )  # fmt: skip
+                applied_bar, work = applied_load_adjoint(rigid, bars, rotation, b, n, step, force_bar, torque_bar)
                 w = angular_velocity(rotation, inverse_inertia, momentum)
                 store_motion(motion, b, n, rotation, v, w, x.z)
                 rotation_bar += applied_bar
-                if ti.static(driven):
+                if ti.static(rigid.driven):
                     driving_bar, driving_v_bar, w_bar, drag_bar, driving_work = driving_load_adjoint(
-                        rotation, v, w, load_drag(driven, body_drag, b, n), b, n, step // substeps, force_bar, torque_bar,
-                        body_wrench, body_wrench_bar,
+                        rigid, bars, rotation, v, w, load_drag(rigid, b, n), b, n, step // substeps, force_bar, torque_bar,
                     )  # fmt: skip
                     wq_bar, wl_bar, wj_bar = frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar)
                     q_bar += wq_bar
@@ -227,12 +205,12 @@ def advance_unrolled_adjoint(
                     rotation_bar += driving_bar
                     work += driving_work
                     for k in ti.static(range(2)):
-                        body_drag_bar[b, n, k] = body_drag_bar[b, n, k] + drag_bar[k]
-                body_mass_bar[b, n] = body_mass_bar[b, n] - work / body_mass[b, n]
+                        bars.body_drag[b, n, k] = bars.body_drag[b, n, k] + drag_bar[k]
+                bars.body_mass[b, n] = bars.body_mass[b, n] - work / rigid.body_mass[b, n]
                 q_bar += rotation_matrix_adjoint(q, rotation_bar)
-                add_inertia_adjoint(body_inertia_bar, b, n, inverse_inertia, inverse_inertia_bar)
+                add_inertia_adjoint(bars.body_inertia, b, n, inverse_inertia, inverse_inertia_bar)
                 for k in ti.static(range(3)):
-                    ti.atomic_add(gravity_bar[b, k], g_bar[k])
+                    ti.atomic_add(bars.gravity[b, k], g_bar[k])
                     load_bar[b, n, k] = force_bar[k]
                     load_bar[b, n, 3 + k] = torque_bar[k]
                     state_bar[b, n, k] = x_bar[k]
@@ -242,24 +220,24 @@ def advance_unrolled_adjoint(
                     state_bar[b, n, 3 + k] = q_bar[k]
                 for k in ti.static(range(POINT_BAR_SIZE)):
                     point_bar[b, n, k] = 0
-        for b, p in ti.ndrange(body_mass.shape[0], point_count):
-            n = point_body[p]
+        for b, p in ti.ndrange(rigid.body_mass.shape[0], rigid.point_count):
+            n = rigid.point_body[p]
             rotation, v, w, z = load_motion(motion, b, n)
-            local = point_position(point, p)
-            height = z - ground + contact_height(turning, point, p, local, rotation)
+            local = point_position(rigid.point, p)
+            height = z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
             if height < 0 and diverged_step[b, n] < 0:
-                arm, share = contact_arm(turning, point, p, local, rotation)
+                arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
                 force_bar = load_vec3(load_bar, b, n)
                 torque_bar = vec3(load_bar[b, n, 3], load_bar[b, n, 4], load_bar[b, n, 5])
                 f, f_bar, height_bar, u_bar, material_bar = point_load_adjoint(
-                    height, v + w.cross(arm), arm, share, load_material(body_material, b, n), dt, force_bar, torque_bar
+                    height, v + w.cross(arm), arm, share, load_material(rigid, b, n), rigid.dt, force_bar, torque_bar
                 )
                 arm_bar = share * f.cross(torque_bar) + u_bar.cross(w)
                 arm_bar.z += height_bar
                 rotation_bar = outer(arm_bar, local)
-                if ti.static(turning):
-                    vector_bar = contact_vector_adjoint(point, p, rotation, arm_bar, f.dot(f_bar))
-                    rotation_bar += outer(vector_bar, point_vector(point, p))
+                if ti.static(rigid.turning):
+                    vector_bar = contact_vector_adjoint(rigid.point, p, rotation, arm_bar, f.dot(f_bar))
+                    rotation_bar += outer(vector_bar, point_vector(rigid.point, p))
                 w_bar = arm.cross(u_bar)
                 for i, j in ti.static(ti.ndrange(3, 3)):
                     ti.atomic_add(point_bar[b, n, 3 * i + j], rotation_bar[i, j])
@@ -270,41 +248,35 @@ def advance_unrolled_adjoint(
                 for k in ti.static(range(4)):
                     ti.atomic_add(point_bar[b, n, 16 + k], material_bar[k])
                 ti.atomic_add(point_bar[b, n, 20], share * f.dot(force_bar))
-        for b, n in ti.ndrange(body_mass.shape[0], body_mass.shape[1]):
+        for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
             if diverged_step[b, n] < 0:
                 _x, q, _v, momentum = load_state(states, b, first_slot + u, n)
-                inverse_inertia = load_inertia(body_inertia, b, n).inverse()
+                inverse_inertia = load_inertia(rigid.body_inertia, b, n).inverse()
                 rotation_bar, v_bar, w_bar, z_bar = load_motion(point_bar, b, n)
                 wq_bar, wl_bar, j_bar = frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar)
                 q_bar = rotation_matrix_adjoint(q, rotation_bar) + wq_bar
-                add_inertia_adjoint(body_inertia_bar, b, n, inverse_inertia, j_bar)
+                add_inertia_adjoint(bars.body_inertia, b, n, inverse_inertia, j_bar)
                 state_bar[b, n, 2] = state_bar[b, n, 2] + z_bar
                 for k in ti.static(range(3)):
                     state_bar[b, n, 7 + k] = state_bar[b, n, 7 + k] + v_bar[k]
                     state_bar[b, n, 10 + k] = state_bar[b, n, 10 + k] + wl_bar[k]
                 for k in ti.static(range(4)):
                     state_bar[b, n, 3 + k] = state_bar[b, n, 3 + k] + q_bar[k]
-                    body_material_bar[b, n, k] = body_material_bar[b, n, k] + point_bar[b, n, 16 + k]
-                body_mass_bar[b, n] = body_mass_bar[b, n] - point_bar[b, n, 20] / body_mass[b, n]
+                    bars.body_material[b, n, k] = bars.body_material[b, n, k] + point_bar[b, n, 16 + k]
+                bars.body_mass[b, n] = bars.body_mass[b, n] - point_bar[b, n, 20] / rigid.body_mass[b, n]
 
 
 def advance(
-    rk4: bool, driven: bool, turning: bool,
-    source: Array, source_slot: int, states: Array, store_every: int,
-    body_q: Array, body_qd: Array, write_frames: int, diverged_step: Array,
-    body_mass: Array, body_inertia: Array, body_material: Array, gravity: Array, body_force: Array, force_point: Array,
-    body_wrench: Array, body_drag: Array,
-    point: Array, point_body: Array, force_window: Array,
-    force_count: int, point_count: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
-    reach: float,
+    rk4: bool, source: Array, source_slot: int, states: Array, store_every: int, body_q: Array, body_qd: Array, write_frames: int,
+    diverged_step: Array, first_step: int, steps: int, substeps: int, reach: float, rigid: RigidArrays,
 ) -> None:  # fmt: skip
-    """Advance by ``steps`` steps with the arguments of ``world_plan.advance`` (points by owner instead of by start)."""
+    """Advance by ``steps`` steps with the arguments of ``world_plan.advance``."""
     assert not rk4, "settings allow the element plan for semi-implicit steps only"
-    b, n = body_mass.shape
-    motion, load = zeros_like_family(body_mass, (b, n, MOTION_SIZE)), zeros_like_family(body_mass, (b, n, 6))
+    b, n = rigid.body_mass.shape
+    motion, load = zeros_like_family(states, (b, n, MOTION_SIZE)), zeros_like_family(states, (b, n, 6))
     keep_all = store_every == 1
-    work = states if keep_all else zeros_like_family(body_mass, (b, UNROLL + 1, n, states.shape[3]))
-    begin_segment(source, source_slot, states, body_inertia, motion)
+    work = states if keep_all else zeros_like_family(states, (b, UNROLL + 1, n, states.shape[3]))
+    begin_segment(source, source_slot, states, rigid.body_inertia, motion)
     if not keep_all:
         copy_slot(source, source_slot, work, 0)
     done = 0
@@ -312,9 +284,8 @@ def advance(
         to_checkpoint = steps if keep_all else store_every - done % store_every
         count = block_length(min(steps - done, to_checkpoint), UNROLL)
         advance_unrolled(
-            count, driven, turning, work, done if keep_all else 0, motion, load, body_q, body_qd, write_frames, diverged_step,
-            body_mass, body_inertia, body_material, gravity, body_force, force_point, body_wrench, body_drag,
-            point, point_body, force_window, force_count, point_count, dt, ground, first_step + done, substeps, reach,
+            count, work, done if keep_all else 0, motion, load, body_q, body_qd, write_frames, diverged_step,
+            first_step + done, substeps, reach, rigid,
         )  # fmt: skip
         done += count
         if not keep_all:
@@ -324,31 +295,22 @@ def advance(
 
 
 def advance_adjoint(
-    rk4: bool, driven: bool, turning: bool,
-    states: Array, diverged_step: Array, state_bar: Array, body_q_bar: Array, body_qd_bar: Array,
-    body_mass: Array, body_inertia: Array, body_material: Array, gravity: Array, body_force: Array, force_point: Array,
-    body_wrench: Array, body_drag: Array,
-    body_mass_bar: Array, body_inertia_bar: Array, body_material_bar: Array, gravity_bar: Array,
-    body_force_bar: Array, force_point_bar: Array, body_wrench_bar: Array, body_drag_bar: Array,
-    point: Array, point_body: Array, force_window: Array,
-    force_count: int, point_count: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
+    rk4: bool, states: Array, diverged_step: Array, state_bar: Array, body_q_bar: Array, body_qd_bar: Array,
+    first_step: int, steps: int, substeps: int, rigid: RigidArrays, bars: RigidBars,
 ) -> None:  # fmt: skip
     """Adjoint of ``advance`` over a segment whose every state is in ``states``, as ``world_plan.advance_adjoint``."""
     assert not rk4, "settings allow the element plan for semi-implicit steps only"
-    b, n = body_mass.shape
-    motion = zeros_like_family(body_mass, (b, n, MOTION_SIZE))
-    load_bar = zeros_like_family(body_mass, (b, n, 6))
-    point_bar = zeros_like_family(body_mass, (b, n, POINT_BAR_SIZE))
+    b, n = rigid.body_mass.shape
+    motion = zeros_like_family(states, (b, n, MOTION_SIZE))
+    load_bar = zeros_like_family(states, (b, n, 6))
+    point_bar = zeros_like_family(states, (b, n, POINT_BAR_SIZE))
     left = steps
     while left > 0:
         count = block_length(left, ADJOINT_UNROLL)
         left -= count
         advance_unrolled_adjoint(
-            count, driven, turning, states, left, motion, load_bar, point_bar, diverged_step, state_bar, body_q_bar, body_qd_bar,
-            body_mass, body_inertia, body_material, body_force, force_point, body_wrench, body_drag,
-            body_mass_bar, body_inertia_bar, body_material_bar, gravity_bar, body_force_bar, force_point_bar,
-            body_wrench_bar, body_drag_bar, point, point_body, force_window, force_count, point_count, dt, ground,
-            first_step + left, substeps,
+            count, states, left, motion, load_bar, point_bar, diverged_step, state_bar, body_q_bar, body_qd_bar,
+            first_step + left, substeps, rigid, bars,
         )  # fmt: skip
 
 

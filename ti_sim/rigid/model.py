@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from ti_sim.base.arrays import Array, check_array
+from ti_sim.base.arrays import Array
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, PositiveOrInfinite, Real, checked
+from ti_sim.rollout.arrays import Arrays, array
 from ti_sim.shapes.contact_points import BALL_SIZE, point_table
 
 Integrator = Literal["semi_implicit", "rk4"]
@@ -89,51 +90,55 @@ class RigidModel:
 
 
 @dataclass(frozen=True)
-class RigidInputs:
+class RigidInputs(Arrays):
     """Every number that a rollout is differentiable in, for B worlds; also the shape of its adjoint.
 
-    Attributes (contiguous, of the working precision, all in one kind of container):
-        body_q0: [B, N, 7] initial position of the centre of mass [m] and quaternion x, y, z, w (normalised on reading).
-        body_qd0: [B, N, 6] initial velocity [m/s] and angular velocity [rad/s], world frame.
-        body_mass: [B, N] kg.
-        body_inertia: [B, N, 3, 3] about the centre of mass in the body frame [kg m2]; its adjoint is that of nine
-            independent numbers.
-        body_material: [B, N, 4] contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction
-            coefficient mu [1], per contact point (per m2 of a patch).
-        gravity: [B, 3] m/s2.
-        body_force: [B, max(A, 1), 3] applied forces, world frame [N].
-        force_point: [B, max(A, 1), 3] their points of attack relative to the centre of mass, body frame [m].
-        body_wrench: [B, F, N, 6] force [N] and torque about the centre of mass [N m] on each body, both in its own frame, held
-            over all steps of a frame interval, of F intervals (at least as many as are simulated); None in a model that is not
-            driven.
-        body_drag: [B, N, 2] force per velocity against it [N s/m] and torque per angular velocity against it [N m s]; None in
-            a model that is not driven.
+    The arrays are contiguous, of the working precision, all in one kind of container.
     """
 
-    body_q0: Array
-    body_qd0: Array
-    body_mass: Array
-    body_inertia: Array
-    body_material: Array
-    gravity: Array
-    body_force: Array
-    force_point: Array
-    body_wrench: Array | None = None
-    body_drag: Array | None = None
-
-    def arrays(self) -> tuple[Array, ...]:
-        """The arrays in the order of the attributes, without those that are None."""
-        return tuple(array for field in fields(self) if (array := getattr(self, field.name)) is not None)
+    body_q0: Array = array(
+        "B N 7",
+        "initial position of the centre of mass [m] and quaternion x, y, z, w (normalised on reading)",
+    )
+    body_qd0: Array = array("B N 6", "initial velocity [m/s] and angular velocity [rad/s], world frame")
+    body_mass: Array = array("B N", "kg")
+    body_inertia: Array = array(
+        "B N 3 3",
+        "about the centre of mass in the body frame [kg m2]; its adjoint is that of nine independent numbers",
+    )
+    body_material: Array = array(
+        "B N 4",
+        "contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction coefficient mu [1], "
+        "per contact point (per m2 of a patch)",
+    )
+    gravity: Array = array("B 3", "m/s2")
+    body_force: Array = array("B A 3", "applied forces, world frame [N]")
+    force_point: Array = array("B A 3", "their points of attack relative to the centre of mass, body frame [m]")
+    body_wrench: Array | None = array(
+        "B F N 6",
+        "force [N] and torque about the centre of mass [N m] on each body, both in its own frame, held over all steps of "
+        "a frame interval, of F intervals (at least as many as are simulated); None in a model that is not driven",
+        default=None,
+    )
+    body_drag: Array | None = array(
+        "B N 2",
+        "force per velocity against it [N s/m] and torque per angular velocity against it [N m s]; None in a model that "
+        "is not driven",
+        default=None,
+    )
 
     @property
     def world_count(self) -> int:
         """Number of worlds B."""
         return int(self.body_mass.shape[0])
 
+    @property
+    def frame_count(self) -> int | None:
+        """Number of frame intervals F that there are wrenches for; None in a model that is not driven."""
+        return None if self.body_wrench is None else int(self.body_wrench.shape[1])
+
     def check(self, model: RigidModel) -> None:
         """Raise a UserError for an array whose shape or precision does not fit the model."""
-        b, n, a = self.world_count, model.body_count, max(model.force_count, 1)
-        shapes = [(b, n, 7), (b, n, 6), (b, n), (b, n, 3, 3), (b, n, 4), (b, 3), (b, a, 3), (b, a, 3)]
         given = [array is not None for array in (self.body_wrench, self.body_drag)]
         if given != [model.driven, model.driven]:
             raise UserError(
@@ -141,10 +146,8 @@ class RigidInputs:
                 f"{'' if any(given) else 'neither wrenches nor drag'}, and the model is {'' if model.driven else 'not '}driven: "
                 "a driven model needs both, any other neither"
             )
-        if model.driven:
-            shapes += [(b, self.body_wrench.shape[1] if len(self.body_wrench.shape) == 4 else 1, n, 6), (b, n, 2)]
-        for name, shape in zip([field.name for field in fields(self)], shapes, strict=False):
-            check_array(getattr(self, name), name, shape)
+        frames = self.frame_count if model.driven and len(self.body_wrench.shape) == 4 else 1
+        self.check_shapes({"B": self.world_count, "N": model.body_count, "A": max(model.force_count, 1), "F": frames})
 
 
 @checked

@@ -26,22 +26,18 @@ from ti_sim.rigid.dynamics import (
 
 @ti.func
 def rates(
-    x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-    turning: ti.template(), point: ti.template(), first, last,
-    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
-    driven: ti.template(), body_wrench: ti.template(), drag, substeps,
+    x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+    rigid: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
     """Time derivatives (x', q', v', L') at one stage; q may be off unit length by rounding and stage error."""
     rotation = rotation_matrix(q.normalized())
     w = angular_velocity(rotation, inverse_inertia, momentum)
-    force, torque = contact_load(x, rotation, v, w, material, dt, ground, turning, point, first, last)
-    applied, applied_torque = applied_load(
-        rotation, b, n, step, body_force, force_point, force_window, force_count
-    )
+    force, torque = contact_load(rigid, x, rotation, v, w, material, first, last)
+    applied, applied_torque = applied_load(rigid, rotation, b, n, step)
     force += applied
     torque += applied_torque
-    if ti.static(driven):
-        driving, driving_torque = driving_load(rotation, v, w, drag, b, n, step // substeps, body_wrench)
+    if ti.static(rigid.driven):
+        driving, driving_torque = driving_load(rigid, rotation, v, w, drag, b, n, step // substeps)
         force += driving
         torque += driving_torque
     return v, quaternion_rate(w, q), force / mass + gravity, torque
@@ -50,11 +46,8 @@ def rates(
 @ti.func
 def rates_adjoint(
     x, q, v, momentum, x_rate_bar, q_rate_bar, v_rate_bar, momentum_rate_bar,
-    mass, inverse_inertia, material, dt, ground, b, n, step,
-    turning: ti.template(), point: ti.template(), first, last,
-    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
-    driven: ti.template(), body_wrench: ti.template(), drag, substeps,
-    body_force_bar: ti.template(), force_point_bar: ti.template(), body_wrench_bar: ti.template(),
+    mass, inverse_inertia, material, b, n, step,
+    rigid: ti.template(), bars: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
     """Adjoint of ``rates``.
 
@@ -68,19 +61,16 @@ def rates_adjoint(
     w_bar, q_bar = quaternion_rate_adjoint(w, q, q_rate_bar)
     force_bar = v_rate_bar / mass
     z_bar, rotation_bar, v_bar, contact_w_bar, material_bar, work = contact_load_adjoint(
-        x, rotation, v, w, material, dt, ground, force_bar, momentum_rate_bar, turning, point, first, last
+        rigid, x, rotation, v, w, material, first, last, force_bar, momentum_rate_bar
     )
-    applied_bar, applied_work = applied_load_adjoint(
-        rotation, b, n, step, force_bar, momentum_rate_bar,
-        body_force, force_point, force_window, force_count, body_force_bar, force_point_bar,
-    )  # fmt: skip
+    applied_bar, applied_work = applied_load_adjoint(rigid, bars, rotation, b, n, step, force_bar, momentum_rate_bar)
     w_bar += contact_w_bar
     rotation_bar += applied_bar
     work += applied_work
     drag_bar = vec2(0.0)
-    if ti.static(driven):
+    if ti.static(rigid.driven):
         driving_bar, driving_v_bar, driving_w_bar, drag_bar, driving_work = driving_load_adjoint(
-            rotation, v, w, drag, b, n, step // substeps, force_bar, momentum_rate_bar, body_wrench, body_wrench_bar
+            rigid, bars, rotation, v, w, drag, b, n, step // substeps, force_bar, momentum_rate_bar
         )
         rotation_bar += driving_bar
         v_bar += driving_v_bar
@@ -96,27 +86,24 @@ def rates_adjoint(
 
 @ti.func
 def runge_kutta_step(
-    x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-    turning: ti.template(), point: ti.template(), first, last,
-    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
-    driven: ti.template(), body_wrench: ti.template(), drag, substeps,
+    x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+    rigid: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
     """One classical Runge-Kutta step of (x, q, v, L); the quaternion is normalised at its end."""
     xs, qs, vs, ls = x, q, v, momentum
     x_sum, q_sum, v_sum, l_sum = vec3(0.0), vec4(0.0), vec3(0.0), vec3(0.0)
     for stage in range(4):
         x_rate, q_rate, v_rate, l_rate = rates(
-            xs, qs, vs, ls, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-            turning, point, first, last, body_force, force_point, force_window, force_count,
-            driven, body_wrench, drag, substeps,
+            xs, qs, vs, ls, mass, inverse_inertia, material, gravity, b, n, step,
+            rigid, first, last, drag, substeps,
         )  # fmt: skip
-        weight, ahead = stage_weight(stage), dt * stage_ahead(stage)
+        weight, ahead = stage_weight(stage), rigid.dt * stage_ahead(stage)
         x_sum += weight * x_rate
         q_sum += weight * q_rate
         v_sum += weight * v_rate
         l_sum += weight * l_rate
         xs, qs, vs, ls = x + ahead * x_rate, q + ahead * q_rate, v + ahead * v_rate, momentum + ahead * l_rate
-    return x + dt * x_sum, (q + dt * q_sum).normalized(), v + dt * v_sum, momentum + dt * l_sum
+    return x + rigid.dt * x_sum, (q + rigid.dt * q_sum).normalized(), v + rigid.dt * v_sum, momentum + rigid.dt * l_sum
 
 
 @ti.func
@@ -141,22 +128,19 @@ def stage_ahead(stage):
 
 @ti.func
 def stage_state(
-    stage, x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-    turning: ti.template(), point: ti.template(), first, last,
-    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
-    driven: ti.template(), body_wrench: ti.template(), drag, substeps,
+    stage, x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+    rigid: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
     """State at which a stage evaluates the rates, recomputed from the step's start, and the sum of q's weighted rates."""
     xs, qs, vs, ls = x, q, v, momentum
     q_sum = vec4(0.0)
     for earlier in range(stage):
         x_rate, q_rate, v_rate, l_rate = rates(
-            xs, qs, vs, ls, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-            turning, point, first, last, body_force, force_point, force_window, force_count,
-            driven, body_wrench, drag, substeps,
+            xs, qs, vs, ls, mass, inverse_inertia, material, gravity, b, n, step,
+            rigid, first, last, drag, substeps,
         )  # fmt: skip
         q_sum += stage_weight(earlier) * q_rate
-        ahead = dt * stage_ahead(earlier)
+        ahead = rigid.dt * stage_ahead(earlier)
         xs, qs, vs, ls = x + ahead * x_rate, q + ahead * q_rate, v + ahead * v_rate, momentum + ahead * l_rate
     return xs, qs, vs, ls, q_sum
 
@@ -164,11 +148,8 @@ def stage_state(
 @ti.func
 def runge_kutta_step_adjoint(
     x, q, v, momentum, x_bar, q_bar, v_bar, momentum_bar,
-    mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-    turning: ti.template(), point: ti.template(), first, last,
-    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
-    driven: ti.template(), body_wrench: ti.template(), drag, substeps,
-    body_force_bar: ti.template(), force_point_bar: ti.template(), body_wrench_bar: ti.template(),
+    mass, inverse_inertia, material, gravity, b, n, step,
+    rigid: ti.template(), bars: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
     """Adjoint of ``runge_kutta_step``: stages backwards, each one's state recomputed.
 
@@ -176,11 +157,10 @@ def runge_kutta_step_adjoint(
         (x_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, material_bar, gravity_bar, drag_bar).
     """
     _x, _q, _v, _l, q_sum = stage_state(
-        4, x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-        turning, point, first, last, body_force, force_point, force_window, force_count,
-        driven, body_wrench, drag, substeps,
+        4, x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+        rigid, first, last, drag, substeps,
     )  # fmt: skip
-    q_end_bar = normalized_adjoint(q + dt * q_sum, q_bar)
+    q_end_bar = normalized_adjoint(q + rigid.dt * q_sum, q_bar)
     x_total, q_total, v_total, l_total = x_bar, q_end_bar, v_bar, momentum_bar
     xs_bar, qs_bar, vs_bar, ls_bar = vec3(0.0), vec4(0.0), vec3(0.0), vec3(0.0)
     mass_bar = 0.0
@@ -191,20 +171,17 @@ def runge_kutta_step_adjoint(
     stage = 3
     while stage >= 0:
         xs, qs, vs, ls, _sum = stage_state(
-            stage, x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-            turning, point, first, last, body_force, force_point, force_window, force_count,
-            driven, body_wrench, drag, substeps,
+            stage, x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+            rigid, first, last, drag, substeps,
         )  # fmt: skip
-        weight, ahead = dt * stage_weight(stage), dt * stage_ahead(stage)
+        weight, ahead = rigid.dt * stage_weight(stage), rigid.dt * stage_ahead(stage)
         v_rate_bar = weight * v_bar + ahead * vs_bar
         z_bar, sq_bar, sv_bar, sl_bar, m_bar, j_bar, theta_bar, stage_drag_bar = rates_adjoint(
             xs, qs, vs, ls,
             weight * x_bar + ahead * xs_bar, weight * q_end_bar + ahead * qs_bar, v_rate_bar,
             weight * momentum_bar + ahead * ls_bar,
-            mass, inverse_inertia, material, dt, ground, b, n, step,
-            turning, point, first, last, body_force, force_point, force_window, force_count,
-            driven, body_wrench, drag, substeps,
-            body_force_bar, force_point_bar, body_wrench_bar,
+            mass, inverse_inertia, material, b, n, step,
+            rigid, bars, first, last, drag, substeps,
         )  # fmt: skip
         gravity_bar += v_rate_bar
         mass_bar += m_bar

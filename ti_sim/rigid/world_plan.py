@@ -4,8 +4,10 @@ Bodies of this solver meet only the ground, so each of them is independent of th
 iterations for each of them (see ``ti_sim.base.parallel``).
 """
 
+from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, rotation_matrix, rotation_matrix_adjoint, vec2, vec3, vec4
+from ti_sim.rigid.arrays import RigidArrays, RigidBars, load_gravity, load_material
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,
@@ -36,49 +38,38 @@ _SUM_STEPS = 128
 
 @ti.func
 def step_state(
-    rk4: ti.template(), x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-    turning: ti.template(), point: ti.template(), first, last,
-    body_force: ti.template(), force_point: ti.template(), force_window: ti.template(), force_count,
-    driven: ti.template(), body_wrench: ti.template(), drag, substeps,
+    rk4: ti.template(), x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+    rigid: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
     """The state (x, q, v, L) one step later, by either integrator."""
     if ti.static(rk4):
         x, q, v, momentum = runge_kutta_step(
-            x, q, v, momentum, mass, inverse_inertia, material, gravity, dt, ground, b, n, step,
-            turning, point, first, last, body_force, force_point, force_window, force_count,
-            driven, body_wrench, drag, substeps,
+            x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+            rigid, first, last, drag, substeps,
         )  # fmt: skip
     else:
         rotation = rotation_matrix(q)
         w = angular_velocity(rotation, inverse_inertia, momentum)
-        force, torque = contact_load(x, rotation, v, w, material, dt, ground, turning, point, first, last)
-        if force_count > 0:
-            applied, applied_torque = applied_load(
-                rotation, b, n, step, body_force, force_point, force_window, force_count
-            )
+        force, torque = contact_load(rigid, x, rotation, v, w, material, first, last)
+        if rigid.force_count > 0:
+            applied, applied_torque = applied_load(rigid, rotation, b, n, step)
             force += applied
             torque += applied_torque
-        if ti.static(driven):
-            driving, driving_torque = driving_load(rotation, v, w, drag, b, n, step // substeps, body_wrench)
+        if ti.static(rigid.driven):
+            driving, driving_torque = driving_load(rigid, rotation, v, w, drag, b, n, step // substeps)
             force += driving
             torque += driving_torque
         x, q, v, momentum = semi_implicit_update(
-            x, q, v, momentum, force, torque, mass, inverse_inertia, gravity, dt
+            x, q, v, momentum, force, torque, mass, inverse_inertia, gravity, rigid.dt
         )
     return x, q, v, momentum
 
 
-@ti.kernel
+@kernel
 def advance(
-    rk4: ti.template(), driven: ti.template(), turning: ti.template(),
-    source: ti.types.ndarray(), source_slot: int, states: ti.types.ndarray(), store_every: int,
+    rk4: ti.template(), source: ti.types.ndarray(), source_slot: int, states: ti.types.ndarray(), store_every: int,
     body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), write_frames: int, diverged_step: ti.types.ndarray(),
-    body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
-    gravity: ti.types.ndarray(), body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
-    body_wrench: ti.types.ndarray(), body_drag: ti.types.ndarray(),
-    point: ti.types.ndarray(), point_start: ti.types.ndarray(), force_window: ti.types.ndarray(),
-    force_count: int, spread: int, dt: float, ground: float, first_step: int, steps: int, substeps: int,
-    reach: float,
+    spread: int, first_step: int, steps: int, substeps: int, reach: float, rigid: RigidArrays,
 ):  # fmt: skip
     """Advance every body of every world by ``steps`` steps.
 
@@ -88,27 +79,26 @@ def advance(
     read only if ``driven``.
     Adjoint: ``advance_adjoint``, by hand.
     """
-    bodies = body_mass.shape[1]
-    for index in range(body_mass.shape[0] * bodies * spread):
+    bodies = rigid.body_mass.shape[1]
+    for index in range(rigid.body_mass.shape[0] * bodies * spread):
         b, n = index // spread // bodies, index // spread % bodies
         if index % spread == 0 and diverged_step[b, n] < 0:
             x, q, v, momentum = load_state(source, b, source_slot, n)
             store_state(states, b, 0, n, x, q, v, momentum)
-            mass = body_mass[b, n]
-            inverse_inertia = load_inertia(body_inertia, b, n).inverse()
-            material = vec4(body_material[b, n, 0], body_material[b, n, 1], body_material[b, n, 2], body_material[b, n, 3])
-            g = vec3(gravity[b, 0], gravity[b, 1], gravity[b, 2])
-            first, last = point_start[n], point_start[n + 1]
-            drag = load_drag(driven, body_drag, b, n)
+            mass = rigid.body_mass[b, n]
+            inverse_inertia = load_inertia(rigid.body_inertia, b, n).inverse()
+            material = load_material(rigid, b, n)
+            g = load_gravity(rigid, b)
+            first, last = rigid.point_start[n], rigid.point_start[n + 1]
+            drag = load_drag(rigid, b, n)
             to_store, to_frame = store_every, substeps - first_step % substeps
             slot, frame = 0, first_step // substeps
             done = 0
             while done < steps:
                 step = first_step + done
                 x, q, v, momentum = step_state(
-                    rk4, x, q, v, momentum, mass, inverse_inertia, material, g, dt, ground, b, n, step,
-                    turning, point, first, last, body_force, force_point, force_window, force_count,
-                    driven, body_wrench, drag, substeps,
+                    rk4, x, q, v, momentum, mass, inverse_inertia, material, g, b, n, step,
+                    rigid, first, last, drag, substeps,
                 )  # fmt: skip
                 done += 1
                 to_store -= 1
@@ -129,20 +119,12 @@ def advance(
                     done = steps
 
 
-@ti.kernel
+@kernel
 def advance_adjoint(
-    rk4: ti.template(), driven: ti.template(), turning: ti.template(),
-    kept: ti.types.ndarray(), states: ti.types.ndarray(), every: int, recompute: int,
+    rk4: ti.template(), kept: ti.types.ndarray(), states: ti.types.ndarray(), every: int, recompute: int,
     diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
-    body_mass: ti.types.ndarray(), body_inertia: ti.types.ndarray(), body_material: ti.types.ndarray(),
-    gravity: ti.types.ndarray(), body_force: ti.types.ndarray(), force_point: ti.types.ndarray(),
-    body_wrench: ti.types.ndarray(), body_drag: ti.types.ndarray(),
-    body_mass_bar: ti.types.ndarray(), body_inertia_bar: ti.types.ndarray(), body_material_bar: ti.types.ndarray(),
-    gravity_bar: ti.types.ndarray(), body_force_bar: ti.types.ndarray(), force_point_bar: ti.types.ndarray(),
-    body_wrench_bar: ti.types.ndarray(), body_drag_bar: ti.types.ndarray(),
-    point: ti.types.ndarray(), point_start: ti.types.ndarray(), force_window: ti.types.ndarray(),
-    force_count: int, spread: int, dt: float, ground: float, steps: int, substeps: int,
+    spread: int, steps: int, substeps: int, rigid: RigidArrays, bars: RigidBars,
 ):  # fmt: skip
     """Adjoint of ``advance`` over a whole rollout, segment by segment of ``every`` steps from the last to the first.
 
@@ -151,16 +133,16 @@ def advance_adjoint(
     adjoints; turns state_bar [B, N, 13] at the end into that at the start, and adds to the adjoints of the bodies' numbers.
     Frame adjoints are taken at the end of the steps that wrote them, so frame 0 is left to ``begin_adjoint``.
     """
-    bodies = body_mass.shape[1]
-    for index in range(body_mass.shape[0] * bodies * spread):
+    bodies = rigid.body_mass.shape[1]
+    for index in range(rigid.body_mass.shape[0] * bodies * spread):
         b, n = index // spread // bodies, index // spread % bodies
         if index % spread == 0 and diverged_step[b, n] < 0:
-            mass = body_mass[b, n]
-            inverse_inertia = load_inertia(body_inertia, b, n).inverse()
-            material = vec4(body_material[b, n, 0], body_material[b, n, 1], body_material[b, n, 2], body_material[b, n, 3])
-            g = vec3(gravity[b, 0], gravity[b, 1], gravity[b, 2])
-            first, last = point_start[n], point_start[n + 1]
-            drag = load_drag(driven, body_drag, b, n)
+            mass = rigid.body_mass[b, n]
+            inverse_inertia = load_inertia(rigid.body_inertia, b, n).inverse()
+            material = load_material(rigid, b, n)
+            g = load_gravity(rigid, b)
+            first, last = rigid.point_start[n], rigid.point_start[n + 1]
+            drag = load_drag(rigid, b, n)
             x_bar = load_vec3(state_bar, b, n)
             q_bar = vec4(state_bar[b, n, 3], state_bar[b, n, 4], state_bar[b, n, 5], state_bar[b, n, 6])
             v_bar = vec3(state_bar[b, n, 7], state_bar[b, n, 8], state_bar[b, n, 9])
@@ -181,10 +163,9 @@ def advance_adjoint(
                         store_state(states, b, 0, n, x, q, v, momentum)
                         for k in range(s + 1):
                             x, q, v, momentum = step_state(
-                                rk4, x, q, v, momentum, mass, inverse_inertia, material, g, dt, ground,
+                                rk4, x, q, v, momentum, mass, inverse_inertia, material, g,
                                 b, n, segment * every + k,
-                                turning, point, first, last, body_force, force_point, force_window, force_count,
-                                driven, body_wrench, drag, substeps,
+                                rigid, first, last, drag, substeps,
                             )  # fmt: skip
                             store_state(states, b, k + 1, n, x, q, v, momentum)
                     momentum_next = vec3(states[b, s + 1, n, 10], states[b, s + 1, n, 11], states[b, s + 1, n, 12])
@@ -203,9 +184,8 @@ def advance_adjoint(
                     x_bar, q_bar, v_bar, momentum_bar, m_bar, j_bar, theta_bar, step_g_bar, d_bar = (
                         runge_kutta_step_adjoint(
                         x, q, v, momentum, x_bar, q_bar, v_bar, momentum_bar,
-                        mass, inverse_inertia, material, g, dt, ground, b, n, step,
-                        turning, point, first, last, body_force, force_point, force_window, force_count,
-                        driven, body_wrench, drag, substeps, body_force_bar, force_point_bar, body_wrench_bar,
+                        mass, inverse_inertia, material, g, b, n, step,
+                        rigid, bars, first, last, drag, substeps,
                     ))  # fmt: skip
                     mass_bar += m_bar
                     inverse_inertia_bar += j_bar
@@ -216,25 +196,22 @@ def advance_adjoint(
                     rotation = rotation_matrix(q)
                     w = angular_velocity(rotation, inverse_inertia, momentum)
                     q_bar, rotation_bar, v_bar, momentum_bar, j_bar = semi_implicit_update_adjoint(
-                        q, momentum_next, mass, inverse_inertia, dt, x_bar, q_bar, v_bar, momentum_bar
+                        q, momentum_next, mass, inverse_inertia, rigid.dt, x_bar, q_bar, v_bar, momentum_bar
                     )
                     inverse_inertia_bar += j_bar
-                    g_bar += dt * v_bar
-                    force_bar, torque_bar = dt / mass * v_bar, dt * momentum_bar
+                    g_bar += rigid.dt * v_bar
+                    force_bar, torque_bar = rigid.dt / mass * v_bar, rigid.dt * momentum_bar
                     z_bar, contact_rotation_bar, contact_v_bar, w_bar, theta_bar, work = contact_load_adjoint(
-                        x, rotation, v, w, material, dt, ground, force_bar, torque_bar, turning, point, first, last
+                        rigid, x, rotation, v, w, material, first, last, force_bar, torque_bar
                     )
                     rotation_bar += contact_rotation_bar
-                    if force_count > 0:
-                        applied_bar, applied_work = applied_load_adjoint(
-                            rotation, b, n, step, force_bar, torque_bar,
-                            body_force, force_point, force_window, force_count, body_force_bar, force_point_bar,
-                        )  # fmt: skip
+                    if rigid.force_count > 0:
+                        applied_bar, applied_work = applied_load_adjoint(rigid, bars, rotation, b, n, step, force_bar, torque_bar)
                         rotation_bar += applied_bar
                         work += applied_work
-                    if ti.static(driven):
+                    if ti.static(rigid.driven):
                         driving_bar, driving_v_bar, driving_w_bar, d_bar, driving_work = driving_load_adjoint(
-                            rotation, v, w, drag, b, n, step // substeps, force_bar, torque_bar, body_wrench, body_wrench_bar
+                            rigid, bars, rotation, v, w, drag, b, n, step // substeps, force_bar, torque_bar
                         )
                         rotation_bar += driving_bar
                         contact_v_bar += driving_v_bar
@@ -252,14 +229,14 @@ def advance_adjoint(
                 momentum_next = momentum
                 if step % _SUM_STEPS == 0:  # sums of sums: a single one over 1e4 steps would lose two digits of f32
                     for k in ti.static(range(3)):
-                        gravity_bar[b, k] += g_bar[k]
+                        bars.gravity[b, k] += g_bar[k]
                     for k in ti.static(range(4)):
-                        body_material_bar[b, n, k] = body_material_bar[b, n, k] + material_bar[k]
-                    body_mass_bar[b, n] = body_mass_bar[b, n] + mass_bar
-                    add_inertia_adjoint(body_inertia_bar, b, n, inverse_inertia, inverse_inertia_bar)
-                    if ti.static(driven):
+                        bars.body_material[b, n, k] = bars.body_material[b, n, k] + material_bar[k]
+                    bars.body_mass[b, n] = bars.body_mass[b, n] + mass_bar
+                    add_inertia_adjoint(bars.body_inertia, b, n, inverse_inertia, inverse_inertia_bar)
+                    if ti.static(rigid.driven):
                         for k in ti.static(range(2)):
-                            body_drag_bar[b, n, k] = body_drag_bar[b, n, k] + drag_bar[k]
+                            bars.body_drag[b, n, k] = bars.body_drag[b, n, k] + drag_bar[k]
                         drag_bar = vec2(0.0)
                     mass_bar = 0.0
                     inverse_inertia_bar = mat3(0.0)

@@ -1,0 +1,177 @@
+"""A dataclass of arrays as one parameter of a kernel.
+
+    @bundle
+    class Spring:
+        indices: Array
+        stiffness: Array
+        kind: Static
+        gather: Static = False  # a field with a default is no argument: kernels set it with ``with_fields``
+
+    @kernel
+    def advance(spring: Spring, steps: int): ...
+
+    advance(Spring(indices, stiffness, "linear"), 10)
+
+Taichi reads a kernel's parameters one by one. Before it does, a parameter annotated with a bundle becomes one parameter for each
+of its fields, named ``spring__indices`` and so on, and the kernel's first statement puts them together again while it is
+compiled: what is compiled is the kernel with flat parameters. It reaches into ``taichi.lang.kernel_impl``, as of the
+Taichi release in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, dataclass, fields, replace
+from functools import cache, wraps
+from typing import Annotated, Any
+
+from ti_sim.base.arrays import Array, kernel_view
+from ti_sim.base.runtime import ti
+
+__all__ = ["Array", "Integer", "Number", "Static", "bundle", "flat", "kernel", "viewed", "views", "with_fields"]
+
+_kernel_impl = ti.lang.kernel_impl
+
+# What a field of a bundle is to a kernel, besides an ``Array``.
+Static = Annotated[Any, ti.template()]  # known while the kernel is compiled
+Integer = Annotated[int, int]
+Number = Annotated[float, float]
+
+
+def bundle(cls: type) -> type:
+    """Decorator: a frozen dataclass whose fields are ``Array``, ``Static``, ``Integer`` or ``Number``, or bundles themselves.
+
+    Fields with a default are no arguments of kernels.
+    """
+    cls = dataclass(frozen=True)(cls)
+    cls._data_oriented = True  # lets a kernel keep it in a variable
+    cls._is_bundle = True
+    return cls
+
+
+def _is_bundle(kind: Any) -> bool:
+    return getattr(kind, "_is_bundle", False)
+
+
+@cache
+def _arguments_of(cls: type) -> tuple[tuple[str, Any], ...]:
+    """Names of a bundle's fields that are arguments, and what each of them is to Taichi, or another bundle."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return tuple((field.name, _kind(hints[field.name])) for field in fields(cls) if _is_argument(field))
+
+
+def _is_argument(field: Field) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _kind(hint: Any) -> Any:
+    return hint.__metadata__[0] if typing.get_origin(hint) is Annotated else hint
+
+
+def _leaves(name: str, cls: type) -> list[tuple[str, Any]]:
+    """Flat parameters, name and annotation, of a parameter that is a bundle."""
+    leaves = []
+    for field, kind in _arguments_of(cls):
+        path = f"{name}__{field}"
+        leaves += _leaves(path, kind) if _is_bundle(kind) else [(path, kind)]
+    return leaves
+
+
+def flat(*arguments: Any) -> tuple[Any, ...]:
+    """Arguments of a kernel with the fields of every bundle in its place."""
+    result: list[Any] = []
+    for argument in arguments:
+        if _is_bundle(type(argument)):
+            result += flat(*(getattr(argument, name) for name, _ in _arguments_of(type(argument))))
+        else:
+            result.append(argument)
+    return tuple(result)
+
+
+def views(*arguments: Any) -> tuple[Any, ...]:
+    """Flat arguments of a kernel, its arrays as ``kernel_view`` gives them; numbers, numpy's too, stay as they are."""
+    return tuple(kernel_view(each) if getattr(each, "shape", ()) else each for each in flat(*arguments))
+
+
+def viewed(given: Any) -> Any:
+    """A bundle whose arrays are as ``kernel_view`` gives them, for several launches."""
+    return _put_together(type(given), iter(views(given)))
+
+
+def with_fields(given: Any, **values: Any) -> Any:
+    """A bundle with other values of some fields, in a kernel or out of it."""
+    return replace(given, **values)
+
+
+with_fields._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+
+
+def kernel(function: Callable[..., None]) -> Callable[..., None]:
+    """``ti.kernel`` for functions whose parameters may be bundles. Calls take bundles, or their fields one by one.
+
+    Args:
+        function: annotated with types of Taichi and classes of bundles, not with their names in quotes.
+    """
+    signature = inspect.signature(function)
+    bundles = {name: given.annotation for name, given in signature.parameters.items() if _is_bundle(given.annotation)}
+    expanded = []
+    for name, given in signature.parameters.items():
+        leaves = _leaves(name, bundles[name]) if name in bundles else [(name, given.annotation)]
+        expanded += [inspect.Parameter(leaf, given.kind, annotation=annotation) for leaf, annotation in leaves]
+    function.__signature__ = signature.replace(parameters=expanded)
+    function.bundles = bundles
+    launched = _kernel_impl._kernel_impl(function, level_of_class_stackframe=3)
+
+    @wraps(launched)
+    def launch(*arguments: Any) -> None:
+        launched(*flat(*arguments))
+
+    return launch
+
+
+def _with_flat_parameters(usual: Callable[..., tuple[ast.Module, Any]]) -> Callable[..., tuple[ast.Module, Any]]:
+    """``_get_tree_and_ctx`` of Taichi (kernel -> its syntax tree and context), for kernels of bundles, too."""
+
+    def tree_and_context(owner: Any, *arguments: Any, **options: Any) -> tuple[ast.Module, Any]:
+        tree, context = usual(owner, *arguments, **options)
+        bundles = getattr(owner.func, "bundles", None)
+        if bundles:
+            _expand(tree.body[0], owner.func, bundles, context)
+        return tree, context
+
+    return tree_and_context
+
+
+def _expand(definition: ast.FunctionDef, function: Callable[..., None], bundles: dict[str, type], context: Any) -> None:
+    """Give the definition the function's flat parameters, and first statements that put the bundles together."""
+    place = definition.args.args[0]
+    definition.args.args = [ast.copy_location(ast.arg(arg=name), place) for name in inspect.signature(function).parameters]
+    statements = []
+    for name, cls in bundles.items():
+        context.global_vars[f"make__{name}"] = _maker(cls)
+        values = [ast.Name(id=leaf, ctx=ast.Load()) for leaf, _ in _leaves(name, cls)]
+        call = ast.Call(func=ast.Name(id=f"make__{name}", ctx=ast.Load()), args=values, keywords=[])
+        statement = ast.Assign(targets=[ast.Name(id=name, ctx=ast.Store())], value=call)
+        statements.append(ast.fix_missing_locations(ast.copy_location(statement, place)))
+    definition.body[:0] = statements
+
+
+@cache
+def _maker(cls: type) -> Callable[..., Any]:
+    """What makes a bundle of its flat arguments, for kernels."""
+
+    def make(*values: Any) -> Any:
+        return _put_together(cls, iter(values))
+
+    make._is_wrapped_kernel = True
+    return make
+
+
+def _put_together(cls: type, values: Iterator[Any]) -> Any:
+    return cls(*(_put_together(kind, values) if _is_bundle(kind) else next(values) for _, kind in _arguments_of(cls)))
+
+
+_kernel_impl._get_tree_and_ctx = _with_flat_parameters(_kernel_impl._get_tree_and_ctx)

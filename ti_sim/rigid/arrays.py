@@ -1,0 +1,67 @@
+"""What the rigid kernels read of the model and the inputs, and the adjoints that they add to."""
+
+from ti_sim.base.bundles import Array, Integer, Number, Static, bundle
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3, vec4
+
+
+@bundle
+class RigidArrays:
+    """Inputs and tables of a kernel.
+
+    Attributes:
+        driven: whether wrenches and drag are read.
+        turning: whether there are rims or patches among the contact points.
+        body_mass, ..., body_drag: as of ``RigidInputs``.
+        point, point_start, point_body, force_window: tables of ``RigidModel``.
+        force_count: number of applied forces.
+        point_count: number of contact points of all bodies.
+        dt: physics step [s].
+        ground: height of the ground [m].
+    """
+
+    driven: Static
+    turning: Static
+    body_mass: Array
+    body_inertia: Array
+    body_material: Array
+    gravity: Array
+    body_force: Array
+    force_point: Array
+    body_wrench: Array
+    body_drag: Array
+    point: Array
+    point_start: Array
+    point_body: Array
+    force_window: Array
+    force_count: Integer
+    point_count: Integer
+    dt: Number
+    ground: Number
+
+
+@bundle
+class RigidBars:
+    """Adjoints of the inputs of the same names."""
+
+    body_mass: Array
+    body_inertia: Array
+    body_material: Array
+    gravity: Array
+    body_force: Array
+    force_point: Array
+    body_wrench: Array
+    body_drag: Array
+
+
+@ti.func
+def load_material(rigid: ti.template(), b, n):
+    """(ke, kd, kf, mu) of body n of world b."""
+    ke, kd = rigid.body_material[b, n, 0], rigid.body_material[b, n, 1]
+    return vec4(ke, kd, rigid.body_material[b, n, 2], rigid.body_material[b, n, 3])
+
+
+@ti.func
+def load_gravity(rigid: ti.template(), b):
+    """Gravity of world b [m/s2]."""
+    return vec3(rigid.gravity[b, 0], rigid.gravity[b, 1], rigid.gravity[b, 2])

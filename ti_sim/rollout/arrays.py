@@ -1,0 +1,76 @@
+"""Inputs of solvers: arrays that are declared once, with shape and meaning, which checks, adjoints and the bridge read.
+
+    @dataclass(frozen=True)
+    class Inputs(Arrays):
+        particle_mass: Array = array("B P", "kg")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, field, fields
+from typing import Any, Self
+
+from ti_sim.base.arrays import Array, check_array, is_contiguous, zeros_like_family
+from ti_sim.base.errors import UserError
+
+
+def array(shape: str, meaning: str, *, default: Any = MISSING) -> Any:
+    """A field of ``Arrays``.
+
+    Args:
+        shape: sizes of its axes, numbers or letters: "B N 3". B is the number of worlds.
+        meaning: what the array holds, with units in brackets.
+        default: None for an array that may be left out.
+    """
+    return field(default=default, metadata={"shape": tuple(shape.split()), "meaning": meaning})
+
+
+class Arrays:
+    """A dataclass whose fields are arrays (``array``), such dataclasses themselves, or None."""
+
+    def named_arrays(self) -> dict[str, Array]:
+        """The arrays by name in the order of the fields, without those that are None."""
+        named: dict[str, Array] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, Arrays):
+                named |= value.named_arrays()
+            elif value is not None:
+                named[each.name] = value
+        return named
+
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays in the order of ``named_arrays``."""
+        return tuple(self.named_arrays().values())
+
+    def with_arrays(self, arrays: Iterable[Array]) -> Self:
+        """The same with other arrays, in the order of ``named_arrays``."""
+        return self._filled(iter(arrays))
+
+    def zeros(self) -> Self:
+        """Zeros in the shapes and containers of the arrays: what adjoints are added to."""
+        return self.with_arrays(zeros_like_family(each, tuple(each.shape)) for each in self.arrays())
+
+    def check_shapes(self, sizes: Mapping[str, int]) -> None:
+        """Check shapes, precision and layout of the arrays.
+
+        Args:
+            sizes: of the letters in the shapes.
+
+        Raises:
+            UserError: an array has another shape or precision, or is not contiguous.
+        """
+        shapes = {each.name: each.metadata["shape"] for each in fields(self)}
+        for name, given in self.named_arrays().items():
+            check_array(given, name, tuple(sizes[size] if size in sizes else int(size) for size in shapes[name]))
+            if not is_contiguous(given):
+                raise UserError(f"{name} is not contiguous: give a contiguous copy of it")
+
+    def _filled(self, arrays: Iterator[Array]) -> Self:
+        values: dict[str, Any] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            given = value._filled(arrays) if isinstance(value, Arrays) else value if value is None else next(arrays)
+            values[each.name] = given
+        return type(self)(**values)

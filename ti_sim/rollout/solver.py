@@ -1,0 +1,114 @@
+"""One frame for every solver: what is checked before a rollout and its adjoint, and what is marked after them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ti_sim.base.arrays import Array, check_array
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, checked
+from ti_sim.base.runtime import require
+from ti_sim.rollout.adjoint import Adjoint
+from ti_sim.rollout.divergence import mark_diverged_worlds
+
+
+class Solver(ABC):
+    """Rollouts of a batch of worlds and their adjoints, for any container of arrays.
+
+    A solver says what a rollout is made of; this class checks what it is given, and marks the adjoints of worlds that diverged.
+
+    Attributes:
+        model: the bodies, the same in every world.
+        settings: time stepping, with ``dt`` [s] and ``substeps``.
+        frame_names: names of the arrays that a rollout writes at its frames, in the order of ``frame_arrays``.
+        held: what the inputs hold for each frame interval, for messages.
+    """
+
+    frame_names: tuple[str, ...]
+    held: str
+
+    def __init__(self, model: Any, settings: Any) -> None:
+        """Bind a model to its time stepping.
+
+        Args:
+            model: bodies.
+            settings: time stepping.
+        """
+        self.model = model
+        self.settings = settings
+
+    @checked
+    def rollout(self, inputs: Any, frames: Count, *, adjoint: Adjoint | None = None) -> Any:
+        """Simulate ``frames`` frame intervals.
+
+        Args:
+            inputs: the numbers of every world.
+            frames: frame intervals; the result has one frame more, the start.
+            adjoint: ``StoreAll()`` or ``Checkpoint(every=k)`` to keep what ``rollout_adjoint`` needs; None keeps nothing.
+
+        Returns:
+            Frames and kept states. A world that diverges is marked; its later frames are NaN.
+
+        Raises:
+            UserError: shapes, precision or numbers do not fit, or there are inputs for fewer frame intervals.
+        """
+        require()
+        self._check(inputs)
+        if inputs.frame_count is not None and inputs.frame_count < frames:
+            raise UserError(
+                f"frames={frames}, and there are {self.held} for {inputs.frame_count} frame intervals: simulate fewer frames, "
+                "or give more"
+            )
+        return self._compiled(self._simulate)(inputs, frames, adjoint)
+
+    def rollout_adjoint(self, rollout: Any, *bars: Array) -> Any:
+        """Adjoint of ``rollout``: from the adjoints of the frames to those of every input.
+
+        Args:
+            rollout: result of ``rollout`` with an adjoint.
+            bars: derivatives of the loss with respect to the arrays of ``frame_names``, in their shapes.
+
+        Returns:
+            Derivatives with respect to every array of the inputs; NaN for worlds that diverged, which have none. At kinks, of
+            contacts and of clamped motors, they are those of the side that was active.
+
+        Raises:
+            UserError: the rollout kept nothing, or shapes or precision do not fit.
+        """
+        if rollout.adjoint is None:
+            raise UserError(
+                "this rollout kept no states: run it with adjoint=StoreAll() or Checkpoint(every=k) to differentiate it"
+            )
+        for name, bar, like in zip(self.frame_names, bars, rollout.frame_arrays, strict=True):
+            check_array(bar, f"{name}_bar", tuple(like.shape))
+        result = self._compiled(self._differentiate)(rollout, bars)
+        mark_diverged_worlds(result.arrays(), rollout.diverged)
+        return result
+
+    def _check(self, inputs: Any) -> None:
+        """Raise a UserError for inputs that do not fit the model."""
+        inputs.check(self.model)
+
+    def _compiled(self, function: Callable) -> Callable:
+        """The function with its kernels compiled in the way that suits them."""
+        return function
+
+    @abstractmethod
+    def _simulate(self, inputs: Any, frames: int, adjoint: Adjoint | None) -> Any:
+        """``rollout`` of checked arguments."""
+
+    @abstractmethod
+    def _differentiate(self, rollout: Any, bars: tuple[Array, ...]) -> Any:
+        """``rollout_adjoint`` of checked arguments, without the marks of worlds that diverged."""
+
+    @abstractmethod
+    def check_divergence(self, rollout: Any) -> None:
+        """Raise a DivergenceError that names body and step when every world of the rollout diverged."""
+
+    @abstractmethod
+    def failed_steps(self, rollout: Any) -> np.ndarray:
+        """[B, bodies] int32, first step after which a body's state was not finite, -1 where all went well."""
