@@ -252,7 +252,7 @@ def test_sensors_read_a_deformable_body() -> None:
         SensorHead("rod", (9999,), axis=2, low=0.0, high=1.0).check(scene)
     with pytest.raises(UserError, match="deformable body 'rode'"):
         SensorHead("rode", (0,), axis=2, low=0.0, high=1.0).check(scene)
-    with pytest.raises(UserError, match="axis 3"):
+    with pytest.raises(UserError, match="axis is 3"):
         SensorHead("rod", (0,), axis=3, low=0.0, high=1.0)
     with pytest.raises(UserError, match="range goes from 1"):
         SensorHead("rod", (0,), axis=2, low=1.0, high=0.0)

@@ -35,7 +35,7 @@ def outer() -> Outer:
 
 
 def test_arrays_by_name_and_exchanged_for_others() -> None:
-    assert list(outer().named_arrays()) == ["mass", "last"]
+    assert list(outer().named_arrays()) == ["first.mass", "last"]
     other = outer().with_arrays([np.zeros((2, 3)), np.full((2, 3), 5.0)])
     assert other.first.drag is None and (other.first.mass == 0).all() and (other.last == 5).all()
     assert all((each == 0).all() for each in outer().zeros().arrays())

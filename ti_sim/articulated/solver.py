@@ -88,6 +88,15 @@ class ArticulatedRollout:
         return to_numpy(self.diverged_step) >= 0
 
 
+def failed_links(rollout: ArticulatedRollout, links: int) -> np.ndarray:
+    """[B, N] int32, step after which a link's joint was the first whose state was not finite, -1 for all others."""
+    link, step = to_numpy(rollout.diverged_link), to_numpy(rollout.diverged_step)
+    result = np.full((len(step), links), -1, dtype=np.int32)
+    worlds = np.flatnonzero(link >= 0)
+    result[worlds, link[worlds]] = step[worlds]
+    return result
+
+
 def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) -> WorldArrays:
     """Pack inputs for the kernels, with scratch of its own.
 
@@ -254,12 +263,8 @@ class ArticulatedSolver(Solver):
         )
 
     def failed_steps(self, rollout: ArticulatedRollout) -> np.ndarray:
-        """[B, N] int32, step after which a link's joint was the first whose state was not finite, -1 for all others."""
-        links, step = to_numpy(rollout.diverged_link), to_numpy(rollout.diverged_step)
-        result = np.full((len(step), self.model.link_count), -1, dtype=np.int32)
-        worlds = np.flatnonzero(links >= 0)
-        result[worlds, links[worlds]] = step[worlds]
-        return result
+        """[B, N] int32, see ``failed_links``."""
+        return failed_links(rollout, self.model.link_count)
 
     def _advance(
         self, prepared: WorldArrays, rollout: ArticulatedRollout, source: Array, source_row: int, states: Array,

@@ -13,6 +13,7 @@ from ti_sim.articulated.solver import (
     ArticulatedRollout,
     ArticulatedSolver,
     PackedBars,
+    failed_links,
 )
 from ti_sim.articulated.solver import prepare as prepare_links
 from ti_sim.base.arrays import (
@@ -193,7 +194,7 @@ class CoupledSolver(Solver):
     def failed_steps(self, rollout: CoupledRollout) -> np.ndarray:
         """[B, N + 1] int32, for each link, and for all particles together, the first step after which its state was not finite
         and no other's before it, -1 where all went well."""
-        links = ArticulatedSolver.failed_steps(self, rollout.links)
+        links = failed_links(rollout.links, self.model.articulated.link_count)
         particle, step = to_numpy(rollout.particles.diverged_particle), to_numpy(rollout.links.diverged_step)
         return np.concatenate([links, np.where(particle >= 0, step, -1)[:, None].astype(np.int32)], axis=1)
 

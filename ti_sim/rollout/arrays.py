@@ -30,12 +30,12 @@ class Arrays:
     """A dataclass whose fields are arrays (``array``), such dataclasses themselves, or None."""
 
     def named_arrays(self) -> dict[str, Array]:
-        """The arrays by name in the order of the fields, without those that are None."""
+        """The arrays by name ("links.gravity" of a field's own array) in the order of the fields, without those that are None."""
         named: dict[str, Array] = {}
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, Arrays):
-                named |= value.named_arrays()
+                named |= {f"{each.name}.{name}": own for name, own in value.named_arrays().items()}
             elif value is not None:
                 named[each.name] = value
         return named
