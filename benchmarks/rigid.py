@@ -12,7 +12,7 @@ from benchmarks.flops import adjoint_flops, step_flops
 from benchmarks.rollouts import BOUND_HEADER, MEGA, Case, add_bound, frame_bars, scaling_table, timed
 from benchmarks.table import Table, number, times
 from benchmarks.timing import best_times
-from risp_torch import bridge
+from risp_torch.scene import bridge
 from ti_sim.base.runtime import require
 from ti_sim.rigid.dynamics import STATE_SIZE
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings

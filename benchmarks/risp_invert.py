@@ -14,9 +14,9 @@ from risp_torch.inversion import RispLoss
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.optimise import descend
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.network import NetworkSettings, RispNetwork
+from risp_torch.risp.network import NetworkSettings, RispNetwork
+from risp_torch.risp.task import training_scene
 from risp_torch.scene import Scene
-from risp_torch.task import training_scene
 
 TITLE = "Inversions by RISP"
 

@@ -13,12 +13,12 @@ from benchmarks.memory import resident_bytes
 from benchmarks.table import Table, number, times
 from benchmarks.timing import best_times
 from risp_torch import load_task
-from risp_torch.dataset import Batch, DatasetSettings, RendererSource, ShardSource, generate
-from risp_torch.network import NetworkSettings, RispNetwork
-from risp_torch.task import training_scene
-from risp_torch.training import error_and_its_gradient, error_and_jacobian, state_error
-from risp_torch.training.feed import Feed
-from risp_torch.training.ranks import Ranks
+from risp_torch.risp.dataset import Batch, DatasetSettings, RendererSource, ShardSource, generate
+from risp_torch.risp.network import NetworkSettings, RispNetwork
+from risp_torch.risp.task import training_scene
+from risp_torch.risp.training import error_and_its_gradient, error_and_jacobian, state_error
+from risp_torch.risp.training.feed import Feed
+from risp_torch.risp.training.ranks import Ranks
 
 TITLE = "Training of RISP"
 

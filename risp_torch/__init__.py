@@ -2,14 +2,15 @@
 
 import os
 
-import risp_torch.signals  # noqa: F401  (first of all: from here on Ctrl-C ends the command line with a sentence)
+import risp_torch.files.signals  # noqa: F401  (first of all: from here on Ctrl-C ends the command line with a sentence)
 
 # Before torch comes: its threads sleep while they wait. Spinning, those of two processes on the same cores keep each other from
 # working, and a small network takes twenty times as long.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from risp_torch.control import ControlTask, Goal, SinePolicy, control, load_control
-from risp_torch.gradients import check_film_gradient, check_torch
+from risp_torch.files.run_folder import program_version
+from risp_torch.files.video import read_video, write_frames, write_video
 from risp_torch.inversion import (
     CmaSettings,
     Films,
@@ -30,9 +31,10 @@ from risp_torch.inversion import (
     simulate_video,
     use_found,
 )
-from risp_torch.network import load_network
-from risp_torch.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
-from risp_torch.run_folder import program_version
+from risp_torch.inversion.gradients import check_film_gradient, check_torch
+from risp_torch.risp.network import load_network
+from risp_torch.risp.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
+from risp_torch.risp.task import RispTask, load_task
 from risp_torch.scene import (
     Air,
     AmbientLight,
@@ -55,8 +57,6 @@ from risp_torch.scene import (
     load_scene,
     scene_names,
 )
-from risp_torch.task import RispTask, load_task
-from risp_torch.video import read_video, write_frames, write_video
 from ti_sim import Box, Capsule, Checkpoint, Cone, Cylinder, DivergenceError, Mesh, Param, Sphere, StoreAll, UserError, start
 
 __version__ = program_version()

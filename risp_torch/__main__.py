@@ -11,10 +11,10 @@ from functools import partial
 from typing import NoReturn
 
 from risp_torch import __version__
-from risp_torch.atomic import PLACE_ERRORS
-from risp_torch.run_folder import FinishedError
-from risp_torch.signals import Terminated, terminable
-from risp_torch.suggest import near_names
+from risp_torch.files.atomic import PLACE_ERRORS
+from risp_torch.files.run_folder import FinishedError
+from risp_torch.files.signals import Terminated, terminable
+from risp_torch.files.suggest import near_names
 from ti_sim.base.errors import DivergenceError, UserError
 
 COMMANDS = (
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     """Run the command; the exit status, with a sentence on stderr where it is not 0 (``main``)."""
     if "LOCAL_RANK" in os.environ:  # of torchrun
-        from risp_torch.training.ranks import take_own_gpu
+        from risp_torch.risp.training.ranks import take_own_gpu
 
         take_own_gpu()
     warnings.showwarning = partial(_warn, options.command)

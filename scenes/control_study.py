@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from risp_torch import Scene, UserError, load_scene
-from risp_torch.atomic import write_text
 from risp_torch.commands.options import number
 from risp_torch.control import ControlTask, control, load_control
 from risp_torch.control.run import settings_of
 from risp_torch.control.task import OBJECTIVES
-from risp_torch.report import format_table, plot_curves
-from risp_torch.run_folder import first_difference, plain
+from risp_torch.files.atomic import write_text
+from risp_torch.files.report import format_table, plot_curves
+from risp_torch.files.run_folder import first_difference, plain
 from ti_sim.base.rules import Count
 
 from .exit_status import exit_status

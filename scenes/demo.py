@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 
 from risp_torch import Inversion, Scene, invert, load_scene, simulate_video
-from risp_torch.atomic import write_text
 from risp_torch.commands.invert import TRUE_HEADERS, estimate_rows, print_inversion
 from risp_torch.commands.options import number
+from risp_torch.files.atomic import write_text
+from risp_torch.files.report import format_table
+from risp_torch.files.run_folder import default_run_path
+from risp_torch.files.video import Quality
 from risp_torch.inversion import Unknowns
-from risp_torch.report import format_table
-from risp_torch.run_folder import default_run_path
-from risp_torch.video import Quality
 from ti_sim.base.rules import Count
 
 from . import crossing

@@ -18,13 +18,13 @@ import numpy as np
 import torch
 
 from risp_torch import OptimiseSettings, Scene, StateLoss, UserError, invert, load_scene, load_task, simulate_video, start
-from risp_torch.atomic import write_text
 from risp_torch.commands.options import number
+from risp_torch.files.atomic import write_text
+from risp_torch.files.report import format_table
+from risp_torch.files.video import Quality, write_frames
 from risp_torch.inversion.element_pictures import write_elements
 from risp_torch.inversion.film import film
 from risp_torch.inversion.invert import Inversion
-from risp_torch.report import format_table
-from risp_torch.video import Quality, write_frames
 from ti_sim.base.rules import Count
 
 MOST = 0.98  # of the upper bound, where a start would lie beyond it

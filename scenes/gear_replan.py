@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from risp_torch import Scene, UserError, load_scene
-from risp_torch.atomic import write_text
 from risp_torch.commands.options import number
 from risp_torch.control import Aim, control, load_control, load_policy, replan
 from risp_torch.control.report import film_of
-from risp_torch.report import comparison_video, format_table, write_strip
+from risp_torch.files.atomic import write_text
+from risp_torch.files.report import comparison_video, format_table, write_strip
 from ti_sim.base.rules import Count, FromZero, Positive, Seed
 
 from .exit_status import exit_status

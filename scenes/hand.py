@@ -28,11 +28,11 @@ from risp_torch import (
     Surface,
     default_psi,
 )
-from risp_torch.domains import Domains, PhotorealDomain
 from risp_torch.inversion import WideSteps
-from risp_torch.psi import RenderingParameters
-from risp_torch.state_heads import JointAngleHead
-from risp_torch.trials import Trial
+from risp_torch.paper.trials import Trial
+from risp_torch.risp.domains import Domains, PhotorealDomain
+from risp_torch.risp.psi import RenderingParameters
+from risp_torch.risp.state_heads import JointAngleHead
 
 FRAMES, FRAME_DT = 80, 0.02
 ONSET = math.pi / 4 - 0.04  # rad, where the springs set in that keep a joint within pi / 4

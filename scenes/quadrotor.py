@@ -25,10 +25,10 @@ from risp_torch import (
     Surface,
     default_psi,
 )
-from risp_torch.domains import Domains
 from risp_torch.inversion import WIDE_SEARCH, WideSteps
-from risp_torch.state_heads import RigidPoseHead
-from risp_torch.trials import Trial, smooth_draw
+from risp_torch.paper.trials import Trial, smooth_draw
+from risp_torch.risp.domains import Domains
+from risp_torch.risp.state_heads import RigidPoseHead
 from ti_sim.shapes import mass_properties
 
 FRAMES, FRAME_DT = 40, 0.025  # one second

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from risp_torch import AmbientLight, Camera, DirectionalLight, Elastic, Param, RispTask, Scene, Surface, default_psi
-from risp_torch.domains import Domains
 from risp_torch.inversion import WIDE_SEARCH, WideSteps
-from risp_torch.state_heads import SensorHead
-from risp_torch.trials import Trial, smooth_draw
+from risp_torch.paper.trials import Trial, smooth_draw
+from risp_torch.risp.domains import Domains
+from risp_torch.risp.state_heads import SensorHead
 from ti_sim.meshes import box_hexes
 
 SIZE = (1.0, 0.2, 0.2)  # m

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from risp_torch import Scene, load_scene
-from risp_torch.atomic import write_text
 from risp_torch.commands.options import number
 from risp_torch.control import (
     Aim,
@@ -36,9 +35,10 @@ from risp_torch.control import (
 )
 from risp_torch.control.report import film_of
 from risp_torch.control.windows import Windows, last_state
-from risp_torch.network import RispNetwork, load_network
-from risp_torch.report import comparison_video, format_table, plot_curves, write_strip
-from risp_torch.task import resize_pictures
+from risp_torch.files.atomic import write_text
+from risp_torch.files.report import comparison_video, format_table, plot_curves, write_strip
+from risp_torch.risp.network import RispNetwork, load_network
+from risp_torch.risp.task import resize_pictures
 from ti_sim.base.rules import Count, Seed
 
 from .exit_status import exit_status

@@ -28,10 +28,10 @@ from risp_torch import (
     load_scene,
 )
 from risp_torch.commands.options import number
-from risp_torch.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.files.video import srgb_to_linear
+from risp_torch.risp.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
 from risp_torch.scene import EnvironmentLight, PointLight
-from risp_torch.suggest import unknown_name_error
-from risp_torch.video import srgb_to_linear
 from ti_sim.base.rules import Count
 
 SIZE = 192  # pixels of a picture's sides
@@ -449,7 +449,7 @@ def psi_sheet(size: int) -> Sheet:
 
 def mitsuba_sheet(size: int, samples: int = SAMPLES) -> Sheet:
     """The same stage rasterised, path-traced with its own lights, and path-traced with drawn looks."""
-    from risp_torch.photoreal import photoreal_film
+    from risp_torch.risp.photoreal import photoreal_film
     from ti_render.photoreal import MitsubaSettings
 
     scene = with_shadows(stage(size, box=Surface(face_colors=SIX_COLORS), antialias=2), resolution=256, sigma=2e-5)

@@ -12,7 +12,7 @@ from benchmarks.raster.passes import COLUMNS, make_passes
 from benchmarks.raster.scenes import make_inputs, sphere
 from benchmarks.table import Table, number, times
 from benchmarks.timing import best_times
-from risp_torch import bridge
+from risp_torch.scene import bridge
 from ti_render import RasterSettings, RenderInputs, given_inputs, render
 
 AGGREGATIONS = {"softras": "SoftRas", "dibr": "DIB-R"}

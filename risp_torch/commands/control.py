@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the search, print its errors, write the run's folder."""
     from risp_torch.control import control, load_control
-    from risp_torch.run_folder import default_run_path
+    from risp_torch.files.run_folder import default_run_path
 
     scene = _scene(options)
     options.out = options.out or default_run_path("control", scene.name)
@@ -59,8 +59,8 @@ def goes_on(options: argparse.Namespace) -> bool:
 
 def _scene(options: argparse.Namespace) -> Any:
     """The scene; for a network with pictures of its size."""
-    from risp_torch.network import load_network
-    from risp_torch.task import resize_pictures
+    from risp_torch.risp.network import load_network
+    from risp_torch.risp.task import resize_pictures
 
     if options.feedback != "risp" or options.network is None:
         return make_scene(options)

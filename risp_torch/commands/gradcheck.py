@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print gradient, difference and verdict of every unknown; 1 if one is wrong (at a kink: not between both sides' slopes)."""
-    from risp_torch.gradients import check_film_gradient
-    from risp_torch.report import format_table
+    from risp_torch.files.report import format_table
+    from risp_torch.inversion.gradients import check_film_gradient
 
     scene = make_scene(options)
     checks, loss = check_film_gradient(scene, options.param or scene.unknowns, step=options.step, progress=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_loss
 from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, number, settings_of_films
+from risp_torch.files.run_folder import FinishedError, RunFolder, default_run_path
 from risp_torch.inversion.warm_start import Population
-from risp_torch.run_folder import FinishedError, RunFolder, default_run_path
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Positive, Seed, Share
 
@@ -176,8 +176,8 @@ def _search(options: argparse.Namespace, scene: Any, loss: Any, bounds: dict[str
 
 def _psi(options: argparse.Namespace, scene: Any) -> Any:
     """The rendering parameters of the scene's task; None, for the usual ones, where its file has no task."""
+    from risp_torch.risp.task import load_task
     from risp_torch.scene.load import has_function
-    from risp_torch.task import load_task
 
     return load_task(options.scene, scene).domains.training.parameters if has_function(options.scene, "make_task") else None
 
@@ -215,7 +215,7 @@ def _starts(text: str) -> int | str:
 
 def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
     """Print doubts, estimates with error bars (and errors, where the truth is known), unseen directions and starts."""
-    from risp_torch.report import format_table
+    from risp_torch.files.report import format_table
 
     for sentence in result.doubts:
         print(sentence)

@@ -26,13 +26,13 @@ def run(options: argparse.Namespace) -> int:
     import numpy as np
     import torch
 
-    from risp_torch import report
-    from risp_torch.atomic import replacing
     from risp_torch.commands.simulate import simulation_settings
+    from risp_torch.files import report
+    from risp_torch.files.atomic import replacing
+    from risp_torch.files.run_folder import RunFolder, default_run_path
     from risp_torch.inversion import Comparison, film, landscape
     from risp_torch.inversion.invert import load_target
     from risp_torch.inversion.landscape import landscape_unknowns
-    from risp_torch.run_folder import RunFolder, default_run_path
 
     check_loss_options(options, target_needed=False)
     bounds = dict(bounds_of(text) for text in options.bounds)

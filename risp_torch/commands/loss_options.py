@@ -56,8 +56,8 @@ def make_compared_scene(options: argparse.Namespace) -> Any:
     """The scene; for a network with pictures of its size, and edges as soft as in those that it was trained with."""
     if options.loss != "risp":
         return make_scene(options)
-    from risp_torch.network import load_network
-    from risp_torch.task import resize_pictures
+    from risp_torch.risp.network import load_network
+    from risp_torch.risp.task import resize_pictures
 
     size = options.size or load_network(options.network)[0].settings.size
     options.size = None
@@ -69,7 +69,7 @@ def make_compared_scene(options: argparse.Namespace) -> Any:
 def make_loss(options: argparse.Namespace, scene: Any) -> Any:
     """The loss that the options describe (errors: its class); that of states by the scene's own where none are given."""
     from risp_torch.inversion import PerceptualLoss, PixelLoss, RispLoss
-    from risp_torch.task import load_task
+    from risp_torch.risp.task import load_task
 
     if options.loss == "risp":
         return RispLoss(options.network, task=load_task(options.scene, scene))
@@ -83,8 +83,8 @@ def _state_loss(options: argparse.Namespace, scene: Any) -> Any:
     import torch
 
     from risp_torch.inversion import StateLoss
+    from risp_torch.risp.task import load_task
     from risp_torch.scene.load import has_function
-    from risp_torch.task import load_task
 
     with torch.no_grad():
         states = options.states or scene.rollout()

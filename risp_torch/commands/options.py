@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
-from risp_torch.suggest import unknown_name_error
+from risp_torch.files.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive
 

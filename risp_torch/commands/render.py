@@ -31,9 +31,9 @@ def run(options: argparse.Namespace) -> int:
     """Write the sheet, and beside it, for random appearances, a JSON file with their numbers."""
     import torch
 
-    from risp_torch.atomic import write_text
-    from risp_torch.psi import contact_sheet, default_psi
-    from risp_torch.run_folder import default_run_path
+    from risp_torch.files.atomic import write_text
+    from risp_torch.files.run_folder import default_run_path
+    from risp_torch.risp.psi import contact_sheet, default_psi
 
     scene = make_scene(options)
     out = options.out or f"{default_run_path('render', scene.name)}.png"
@@ -66,9 +66,9 @@ def _check(scene: Any, options: argparse.Namespace, out: str) -> None:
 
 def _check_memory(scene: Any, options: argparse.Namespace, settings: Any) -> None:
     """Refuse pictures and appearances that do not fit into memory."""
-    from risp_torch.bridge.chunks import PIXEL_BYTES
-    from risp_torch.memory import check_memory
-    from risp_torch.psi.sheet import LEAST_SIDE
+    from risp_torch.files.memory import check_memory
+    from risp_torch.risp.psi.sheet import LEAST_SIDE
+    from risp_torch.scene.bridge.chunks import PIXEL_BYTES
 
     count = max(options.psi, 1) * (len(scene.cameras) if options.camera == "all" else 1)
     pixels = settings.width * settings.height
@@ -107,7 +107,7 @@ def _shown(pictures: Any, quantity: str) -> tuple[Any, list[str]]:
     """Linear rgb [n, H, W, 3] to look at, and a remark on what each shows."""
     import numpy as np
 
-    from risp_torch.video import srgb_to_linear
+    from risp_torch.files.video import srgb_to_linear
 
     colors, alpha = pictures[..., :-1], pictures[..., -1:]
     remarks = [""] * len(pictures)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from risp_torch.commands.mitsuba_options import add_mitsuba_arguments, check_mitsuba_options, chosen_look, mitsuba_settings
 from risp_torch.commands.options import add_scene_arguments, make_scene, number
-from risp_torch.video import Quality
+from risp_torch.files.video import Quality
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,7 +43,7 @@ def film(scene: Any, options: argparse.Namespace, began: float) -> int:
     import numpy as np
     from tqdm import tqdm
 
-    from risp_torch.run_folder import RunFolder, default_run_path
+    from risp_torch.files.run_folder import RunFolder, default_run_path
 
     settings = simulation_settings(scene, options)
     folder = RunFolder.create(options.out or default_run_path("simulate", scene.name), settings)
@@ -62,10 +62,10 @@ def film(scene: Any, options: argparse.Namespace, began: float) -> int:
 
 def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> int:
     """Simulate and film with Mitsuba, frame by frame; go on where a killed run with the same settings was."""
-    from risp_torch.atomic import write_text
-    from risp_torch.photoreal import FRAMES, photoreal_film, write_photoreal_frames
-    from risp_torch.run_folder import RunFolder, default_run_path
-    from risp_torch.video import read_video
+    from risp_torch.files.atomic import write_text
+    from risp_torch.files.run_folder import RunFolder, default_run_path
+    from risp_torch.files.video import read_video
+    from risp_torch.risp.photoreal import FRAMES, photoreal_film, write_photoreal_frames
     from ti_render.photoreal import choose_variant
 
     mitsuba = mitsuba_settings(options)
@@ -99,10 +99,10 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
     """Write video.mp4, states.npz and strip.png."""
     import numpy as np
 
-    from risp_torch import report
-    from risp_torch.atomic import replacing
+    from risp_torch.files import report
+    from risp_torch.files.atomic import replacing
+    from risp_torch.files.video import write_video
     from risp_torch.scene.articulation import joint_labels
-    from risp_torch.video import write_video
 
     write_video(path / "video.mp4", pictures, fps=1 / scene.frame_dt, crf=options.crf)
     with replacing(path / "states.npz") as temporary, open(temporary, "wb") as file:
@@ -123,7 +123,7 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
 
 def check_film(scene: Any) -> None:
     """Raise a UserError before any work where H.264 (4:2:0) could not hold the camera's pictures, or memory the film."""
-    from risp_torch.memory import check_memory
+    from risp_torch.files.memory import check_memory
     from ti_sim.base.errors import UserError
 
     camera = scene.camera

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from risp_torch.commands.options import number
-from risp_torch.tables.plan import ABLATIONS, METHODS, SCENES, TABLES
-from risp_torch.tables.presets import PRESETS
+from risp_torch.paper.tables.plan import ABLATIONS, METHODS, SCENES, TABLES
+from risp_torch.paper.tables.presets import PRESETS
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Seed
 
 if TYPE_CHECKING:
-    from risp_torch.tables.plan import TablePlan
+    from risp_torch.paper.tables.plan import TablePlan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,12 +52,12 @@ def run(options: argparse.Namespace) -> int:
     Returns:
         0; 1 if a worker ended, 2 if a unit could not be done, 3 if one diverged; what was done has its pages all the same.
     """
-    from risp_torch.dataset.generate import ranks_from_environment
-    from risp_torch.tables.extras import check_extras
-    from risp_torch.tables.plan import TablePlan
-    from risp_torch.tables.presets import table_preset
-    from risp_torch.tables.units import planned
-    from risp_torch.tables.work import keep_settings, work
+    from risp_torch.paper.tables.extras import check_extras
+    from risp_torch.paper.tables.plan import TablePlan
+    from risp_torch.paper.tables.presets import table_preset
+    from risp_torch.paper.tables.units import planned
+    from risp_torch.paper.tables.work import keep_settings, work
+    from risp_torch.risp.dataset.generate import ranks_from_environment
 
     for place in (options.out, options.results):
         if place is not None and Path(place).exists() and not Path(place).is_dir():
@@ -99,7 +99,7 @@ def _processes(device: str, ranks: int) -> int:
 
 def _write_pages(plan: TablePlan, places: list[Path]) -> None:
     """Write the pages of all tables of a plan into the first place, copy them to the others, and say where they are."""
-    from risp_torch.tables.publish import copy_pages, publish
+    from risp_torch.paper.tables.publish import copy_pages, publish
     from ti_sim.base.runtime import start
 
     start(device=plan.device, precision="f32")

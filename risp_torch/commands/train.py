@@ -54,11 +54,11 @@ def run(options: argparse.Namespace) -> int:
     """Train and print where the network is."""
     import torch
 
-    from risp_torch.network import load_network
-    from risp_torch.run_folder import default_run_path
-    from risp_torch.task import load_task, resize_pictures
-    from risp_torch.training import train
-    from risp_torch.training.train import parameter_count
+    from risp_torch.files.run_folder import default_run_path
+    from risp_torch.risp.network import load_network
+    from risp_torch.risp.task import load_task, resize_pictures
+    from risp_torch.risp.training import train
+    from risp_torch.risp.training.train import parameter_count
 
     _check(options)
     size, options.size = options.size, None  # the pictures take their size together with the softness of their edges
@@ -102,7 +102,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _settings(options: argparse.Namespace, task: Any) -> Any:
     """The preset with the options' changes."""
-    from risp_torch.training import preset
+    from risp_torch.risp.training import preset
 
     names = (
         "gamma", "regulariser", "norm", "interval", "moves", "epochs", "batch_size", "learning_rate", "width", "head", "seed",
@@ -121,8 +121,8 @@ def _settings(options: argparse.Namespace, task: Any) -> Any:
 
 def _stored(options: argparse.Namespace, scene: Any, task: Any, size: int | None) -> Any:
     """The dataset of --data, checked against the scene."""
-    from risp_torch.dataset import ShardSource
-    from risp_torch.task import resize_pictures
+    from risp_torch.risp.dataset import ShardSource
+    from risp_torch.risp.task import resize_pictures
     from ti_sim.base.errors import UserError
 
     source = ShardSource(options.data, verify=options.verify)
@@ -134,7 +134,7 @@ def _stored(options: argparse.Namespace, scene: Any, task: Any, size: int | None
 
 def _rendered(options: argparse.Namespace, scene: Any, task: Any, size: int) -> Any:
     """Pictures rendered as they are needed."""
-    from risp_torch.dataset import DatasetSettings, RendererSource
+    from risp_torch.risp.dataset import DatasetSettings, RendererSource
 
     settings = DatasetSettings(
         images=options.images, configs=options.configs or "each", seed=options.data_seed or 0, size=size

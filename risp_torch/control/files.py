@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.nn import Module
 
-from risp_torch.atomic import write_tensors
+from risp_torch.files.atomic import write_tensors
 from ti_sim.base.errors import UserError
 
 _KEY = "risp_policy"

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from risp_torch.control.task import ControlTask
-from risp_torch.network import RispNetwork
+from risp_torch.risp.network import RispNetwork
 from risp_torch.scene import Scene, States
 from ti_sim.base.errors import UserError
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from risp_torch.control.objectives import Aim
 from risp_torch.control.rollouts import Drive, Driven
 from risp_torch.control.task import ControlTask, Objective
-from risp_torch.run_folder import RunFolder
+from risp_torch.files.run_folder import RunFolder
 from ti_sim.base.rules import FromZero, Seed, checked
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from risp_torch import report
 from risp_torch.control.files import save_policy
 from risp_torch.control.task import ControlTask
-from risp_torch.run_folder import RESULT_SCHEMA, RunFolder, program_version
+from risp_torch.files import report
+from risp_torch.files.run_folder import RESULT_SCHEMA, RunFolder, program_version
+from risp_torch.files.video import write_picture
 from risp_torch.scene import Scene, States
-from risp_torch.video import write_picture
 
 if TYPE_CHECKING:
     from risp_torch.control.run import Control

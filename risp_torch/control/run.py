@@ -14,19 +14,19 @@ import numpy as np
 import torch
 from torch.nn import Module
 
-from risp_torch.bridge import bridge_dtype
-from risp_torch.bridge.checks import bridge_device
 from risp_torch.control.objectives import Aim
 from risp_torch.control.observers import Observer, RispObserver, StateObserver
 from risp_torch.control.optimise import Search, search
 from risp_torch.control.policies import FeedbackPolicy
 from risp_torch.control.rollouts import Drive, closed_loop, driven_rows, open_loop
 from risp_torch.control.task import ControlTask, Objective
-from risp_torch.network import check_network, load_network
-from risp_torch.run_folder import RunFolder
+from risp_torch.files.run_folder import RunFolder
+from risp_torch.files.video import read_video
+from risp_torch.risp.network import check_network, load_network
 from risp_torch.scene import Scene
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.pictures import read_picture
-from risp_torch.video import read_video
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Seed, checked
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from risp_torch.files.video import read_video, write_video
 from risp_torch.inversion.uncertainty import Linearisation, newton_step
-from risp_torch.video import read_video, write_video
 
 QUALITIES = (8, 13, 18, 23, 28, 33, 38)  # constant rate factors of H.264, best first
 

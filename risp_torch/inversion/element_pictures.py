@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from risp_torch.files.report import ElementNumbers, plot_elements
 from risp_torch.inversion.smoothness import body_of_elements
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.report import ElementNumbers, plot_elements
 from risp_torch.scene import Scene
 from risp_torch.scene.deformable import Deformable
 from ti_sim.meshes.boundary import boundary_faces

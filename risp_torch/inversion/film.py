@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
+from risp_torch.files.video import Quality, write_video
 from risp_torch.inversion.losses.loss import mean_square
 from risp_torch.scene import Scene
-from risp_torch.video import Quality, write_video
 from ti_sim.base.rules import Count, checked
 from ti_sim.rollout.adjoint import Adjoint
 

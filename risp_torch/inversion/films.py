@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.losses import Loss, PictureLoss, PixelLoss
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.scene import Camera, Scene, States
 from risp_torch.scene.parameters import ParameterTable, split_entry
-from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 
 MARK = "@"  # between the name of a number and that of its film

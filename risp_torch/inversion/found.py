@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.unknowns import PSI
-from risp_torch.psi import RenderingParameters
+from risp_torch.risp.psi import RenderingParameters
 from risp_torch.scene import Scene
 from risp_torch.scene.parameters import split_entry
 from ti_sim.base.errors import UserError

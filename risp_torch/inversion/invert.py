@@ -15,8 +15,10 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from risp_torch.bridge import bridge_dtype
-from risp_torch.bridge.checks import bridge_device
+from risp_torch.files.memory import check_memory
+from risp_torch.files.run_folder import RunFolder, inversion_result
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.files.video import read_video
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.compression import (
     CompressedFilm,
@@ -52,12 +54,10 @@ from risp_torch.inversion.uncertainty import (
 from risp_torch.inversion.unknowns import Bounds, Unknowns
 from risp_torch.inversion.warm_start import CmaSettings, warmed
 from risp_torch.inversion.wide_steps import WIDE_SEARCH, WideSteps, settle_whitened, wide_gauss_newton
-from risp_torch.memory import check_memory
-from risp_torch.psi import RenderingParameters
-from risp_torch.run_folder import RunFolder, inversion_result
+from risp_torch.risp.psi import RenderingParameters
 from risp_torch.scene import Scene
-from risp_torch.suggest import unknown_name_error
-from risp_torch.video import read_video
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import Count, FromZero, Seed, checked
 from ti_sim.rollout.adjoint import Adjoint
@@ -303,7 +303,7 @@ def write_report(
         seed: of the starts.
         loss: whose appearance the estimate is shown in.
     """
-    from risp_torch import report
+    from risp_torch.files import report
 
     unknowns, history = result.unknowns, result.history
     values = torch.stack(history.values).cpu().numpy()

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from risp_torch.bridge import bridge_dtype
-from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.comparison import Comparison, film_losses
 from risp_torch.inversion.unknowns import Bounds, Unknowns
 from risp_torch.scene import Scene
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Rule, checked
 

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from risp_torch.bridge import bridge_dtype
-from risp_torch.bridge.checks import bridge_device
+from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion.comparison import Comparison, film_losses
 from risp_torch.inversion.optimise import History
 from risp_torch.inversion.uncertainty import Linearisation, linearise
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.run_folder import RunFolder
 from risp_torch.scene import Scene
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
 from ti_sim.base.errors import DivergenceError
 from ti_sim.base.rules import Count, Rule, checked
 

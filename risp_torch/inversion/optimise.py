@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 import torch
 from tqdm import tqdm
 
+from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.run_folder import RunFolder
 from risp_torch.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import Count, Positive, Rule, Share, checked

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from risp_torch.bridge import bridge_dtype
-from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.comparison import Comparison, film_losses
 from risp_torch.inversion.optimise import History
 from risp_torch.inversion.uncertainty import linearise, newton_step, weakest_direction
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
 
 DAMPINGS = (1e-6, 1e-3, 3e-2)  # of the normal equations' mean diagonal
 LENGTHS = (1.0, 0.3, 0.05)  # of a step

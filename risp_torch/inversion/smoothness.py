@@ -9,9 +9,9 @@ from typing import Annotated, get_args
 import numpy as np
 import torch
 
+from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene import Scene
 from risp_torch.scene.deformable import Deformable
-from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Rule

@@ -10,12 +10,12 @@ from typing import Annotated
 import numpy as np
 import torch
 
-from risp_torch.bridge import bridge_dtype
-from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.unseen import hardly_fixed, size_of, unseen_directions
 from risp_torch.scene import Scene
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
 from ti_sim.base.rules import FromZero, NotNegative, Rule, checked
 
 Step = Annotated[float, Rule(above=0, most=0.5)]  # of differences, in parts of the range

@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from risp_torch.bridge import bridge_dtype
-from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.comparison import Comparison, film_losses
 from risp_torch.inversion.losses.loss import mean_square
 from risp_torch.inversion.optimise import History
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import Count, FromZero, Positive, Rule, Share, checked
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from risp_torch import bridge
-from risp_torch.bridge.checks import kernel_tensor
+from risp_torch.scene import bridge
+from risp_torch.scene.bridge.checks import kernel_tensor
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.deformable.stable_step import stable_steps

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.deformable import (
     Deformable,
     Where,
@@ -24,7 +25,6 @@ from risp_torch.scene.materials import Air, Bending, Elastic, Membrane
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.self_contact import SelfContact, make_self_contact
 from risp_torch.scene.stage import Stage
-from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import NotNegative, Positive, PositiveOrInfinite, Rule, checked

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
+from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.body import rotation_matrix, rotation_quaternion
 from risp_torch.scene.items import Camera
 from risp_torch.scene.numbers import Values, constant
 from risp_torch.scene.parameters import ParameterTable
-from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 
 ALL = "all"

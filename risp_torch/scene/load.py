@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.scene import Scene
-from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 
 # The package of the scenes that ship, under the name that a wheel installs it by: in a checkout it is the folder ``scenes``.

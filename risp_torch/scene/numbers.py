@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from risp_torch.bridge import bridge_dtype
-from risp_torch.bridge.checks import bridge_device
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
 
 Values = Mapping[str, torch.Tensor]
 

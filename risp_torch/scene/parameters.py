@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from risp_torch.bridge import bridge_dtype
-from risp_torch.bridge.checks import bridge_device
-from risp_torch.suggest import unknown_name_error
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param, as_param
 from ti_sim.base.rules import Rule

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from risp_torch.files.video import opened_picture
 from risp_torch.scene.items import Picture
 from risp_torch.scene.parameters import ParameterTable
-from risp_torch.video import opened_picture
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.shapes.mesh import linear_picture

@@ -14,14 +14,14 @@ import numpy as np
 from scipy.spatial import ConvexHull, QhullError
 from scipy.spatial.transform import Rotation
 
-from risp_torch.robot_files import RobotDescription, RobotJoint, RobotLink, RobotShape, read_robot
-from risp_torch.robot_files.check import Moved, moved_by_joints
-from risp_torch.robot_files.left_out import LeftOut
 from risp_torch.scene.body import Form, add_contact, check_name, make_body, meant_per_area, unit_quaternion
 from risp_torch.scene.items import Contact, Surface
 from risp_torch.scene.joints import Fixed, Joint, Prismatic, Revolute, Spherical
 from risp_torch.scene.links import make_link
 from risp_torch.scene.look import GREY
+from risp_torch.scene.robot_files import RobotDescription, RobotJoint, RobotLink, RobotShape, read_robot
+from risp_torch.scene.robot_files.check import Moved, moved_by_joints
+from risp_torch.scene.robot_files.left_out import LeftOut
 from ti_sim.base.errors import UserError
 from ti_sim.shapes import Box, Capsule, Cylinder, Sphere, TriangleMesh
 from ti_sim.shapes.contact_points import balls, patches, placed

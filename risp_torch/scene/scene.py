@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 
-from risp_torch.bridge import bridge_dtype
-from risp_torch.memory import check_memory
-from risp_torch.robot_files import RobotDescription
+from risp_torch.files.memory import check_memory
+from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.articulation import articulated_inputs, velocity_slices
 from risp_torch.scene.authoring import DeformableScene
 from risp_torch.scene.backdrop import Pattern
 from risp_torch.scene.body import add_contact, make_body
+from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.description import describe
 from risp_torch.scene.escapes import without_escapes
 from risp_torch.scene.items import Array, Contact, Direction, Number, Pair, Picture, Quaternion, Surface, Vector, Wrap
@@ -27,6 +27,7 @@ from risp_torch.scene.motors import Motors, SinePulse, make_motors
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable, split_entry
 from risp_torch.scene.robot import add_robot
+from risp_torch.scene.robot_files import RobotDescription
 from risp_torch.scene.rotors import Rotors, make_rotors
 from risp_torch.scene.simulation import (
     AppliedForce,
@@ -41,7 +42,6 @@ from risp_torch.scene.simulation import (
     step_warnings,
 )
 from risp_torch.scene.states import States, joined_placement
-from risp_torch.suggest import unknown_name_error
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param

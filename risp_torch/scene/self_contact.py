@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from scipy.spatial import cKDTree
 
+from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.body import CONTACT_FIELDS, add_contact
 from risp_torch.scene.deformable import Deformable
 from risp_torch.scene.elements import Net, Sheet, Solid
 from risp_torch.scene.items import Contact
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
-from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 from ti_sim.deformable.self_contact_layout import triangle_rings
 from ti_sim.meshes.boundary import boundary_faces

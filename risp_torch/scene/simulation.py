@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from risp_torch import bridge
-from risp_torch.bridge.checks import bridge_device
-from risp_torch.bridge.once import once
+from risp_torch.scene import bridge
 from risp_torch.scene.adaptive import adaptive_rollout
 from risp_torch.scene.articulation import (
     articulated_inputs,
@@ -22,6 +20,8 @@ from risp_torch.scene.articulation import (
     centers_of_mass,
     check_collision_shapes,
 )
+from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.bridge.once import once
 from risp_torch.scene.contact_steps import contact_rates, longest_step
 from risp_torch.scene.deformation import deformable_inputs, deformable_model
 from risp_torch.scene.links import Link

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 
-from risp_torch import bridge
+from risp_torch.scene import bridge
 from risp_torch.scene.backdrop import Backdrop
 from risp_torch.scene.body import Body
 from risp_torch.scene.cameras import ALL, Cameras

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from risp_torch.bridge.checks import bridge_device
 from risp_torch.scene.backdrop import Backdrop
+from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.cameras import camera_names, camera_rows, distortion_names, distortion_rows
 from risp_torch.scene.items import Camera
 from risp_torch.scene.lights import Lights

@@ -9,25 +9,26 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import RispTask, Scene, UserError, dataset, evaluation, load_scene
-from risp_torch.dataset import DatasetSettings, RendererSource
+from risp_torch import RispTask, Scene, UserError, load_scene
+from risp_torch.files.run_folder import RunFolder
+from risp_torch.files.video import read_video, write_frames
 from risp_torch.inversion import Comparison, PixelLoss
-from risp_torch.network import load_network
-from risp_torch.run_folder import RunFolder
-from risp_torch.tables import ablations
-from risp_torch.tables.ablation_pages import configs_markdown, plot_configs, plot_sampling, sampling_markdown, shape_of
-from risp_torch.tables.ablations import SAMPLINGS, configs_unit, sampled_mean, sampling_unit
-from risp_torch.tables.presets import PRESETS
-from risp_torch.task import load_task, training_scene
-from risp_torch.video import read_video, write_frames
+from risp_torch.paper.tables import ablations
+from risp_torch.paper.tables.ablation_pages import configs_markdown, plot_configs, plot_sampling, sampling_markdown, shape_of
+from risp_torch.paper.tables.ablations import SAMPLINGS, configs_unit, sampled_mean, sampling_unit
+from risp_torch.paper.tables.presets import PRESETS
+from risp_torch.risp import dataset, evaluation
+from risp_torch.risp.dataset import DatasetSettings, RendererSource
+from risp_torch.risp.network import load_network
+from risp_torch.risp.task import load_task, training_scene
 from tests.reference import small_scenes
 
 TASK = """
 
 def make_task(scene):
     from risp_torch import Range, RenderingParameters, RispTask
-    from risp_torch.domains import Domains
-    from risp_torch.state_heads import RigidPoseHead
+    from risp_torch.risp.domains import Domains
+    from risp_torch.risp.state_heads import RigidPoseHead
 
     head = RigidPoseHead("block", low=(-0.05, -0.05, 0.0), high=(0.05, 0.05, 0.05))
     return RispTask(head, Domains.usual(scene, RenderingParameters(scene, {"ground.color": Range(0.1, 0.6)})), gamma=1.0)
@@ -35,7 +36,7 @@ def make_task(scene):
 
 def make_trials():
     from risp_torch.inversion import OptimiseSettings
-    from risp_torch.trials import Trial
+    from risp_torch.paper.trials import Trial
 
     known = {"block.density": 800.0}
     return {

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from risp_torch import Inversion, NewtonSteps, OptimiseSettings, UserError, invert, simulate_video
+from risp_torch.files.run_folder import RunFolder
+from risp_torch.files.video import write_frames
 from risp_torch.inversion import Comparison, PixelLoss, Unknowns, film, linearise
 from risp_torch.inversion.compression import CompressedFilm, compressed_films, compression_moves
 from risp_torch.inversion.invert import MISFIT, film_at, load_target, usual_search
 from risp_torch.inversion.newton_steps import _Run
 from risp_torch.inversion.uncertainty import newton_step
-from risp_torch.run_folder import RunFolder
-from risp_torch.video import write_frames
 from tests.reference import small_scenes
 
 INVERT = sys.modules["risp_torch.inversion.invert"]  # the package has a function of this name, too

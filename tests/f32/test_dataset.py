@@ -19,11 +19,11 @@ import torch
 
 from risp_torch import Factor, RenderingParameters, RispTask, default_psi
 from risp_torch.__main__ import main
-from risp_torch.atomic import DiskFullError, remove_leftovers, replacing
-from risp_torch.dataset import DatasetSettings, RendererSource, ShardSource, generate, problems, ranks_from_environment
-from risp_torch.domains import Domains
-from risp_torch.state_heads import RigidPoseHead, warn_of_states_beyond
-from risp_torch.task import resize_pictures, training_scene
+from risp_torch.files.atomic import DiskFullError, remove_leftovers, replacing
+from risp_torch.risp.dataset import DatasetSettings, RendererSource, ShardSource, generate, problems, ranks_from_environment
+from risp_torch.risp.domains import Domains
+from risp_torch.risp.state_heads import RigidPoseHead, warn_of_states_beyond
+from risp_torch.risp.task import resize_pictures, training_scene
 from tests.reference.small_scenes import make_scene
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +50,7 @@ class SlowRenderer(RendererSource):
 
 def write_slowly(folder, images=40, rank=0, ranks=1):
     """A data set of shards of 4 rendered pictures; also the program of the tests' processes."""
-    from risp_torch.dataset import generate as _function  # the module of the same name is hidden by the function
+    from risp_torch.risp.dataset import generate as _function  # the module of the same name is hidden by the function
 
     module = sys.modules[_function.__module__]
     rendering, module.RendererSource = module.RendererSource, SlowRenderer

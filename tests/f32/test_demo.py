@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from risp_torch import load_scene
+from risp_torch.files.report import format_table
 from risp_torch.inversion import Unknowns
-from risp_torch.report import format_table
 from scenes import demo
 
 

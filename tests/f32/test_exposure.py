@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from risp_torch.training.exposure import BALANCE, EXPOSURE, PLAIN, TONE, UNEVEN, exposed
-from risp_torch.training.fields import smooth_field
+from risp_torch.risp.training.exposure import BALANCE, EXPOSURE, PLAIN, TONE, UNEVEN, exposed
+from risp_torch.risp.training.fields import smooth_field
 
 COUNT, SIZE, PSI = 200, 8, 3
 

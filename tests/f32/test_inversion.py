@@ -17,8 +17,8 @@ import torch
 
 from risp_torch import Inversion, OptimiseSettings, Scene, UserError, film, invert, landscape, load_scene, simulate_video
 from risp_torch.__main__ import main
+from risp_torch.files.run_folder import FinishedError, RunFolder
 from risp_torch.inversion import Uncertainty, Unknowns, along_weak_directions, linearise, uncertainty
-from risp_torch.run_folder import FinishedError, RunFolder
 from scenes import invert_cube
 from tests.reference import small_scenes
 from ti_sim import DivergenceError, Param

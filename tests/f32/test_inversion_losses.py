@@ -30,13 +30,13 @@ from risp_torch import (
     load_task,
     simulate_video,
 )
-from risp_torch.domains import Domains, RasteriserDomain
 from risp_torch.inversion import Comparison, Inversion, PixelLoss, Unknowns, landscape, sampled_frames, uncertainty
 from risp_torch.inversion.losses.vgg import Vgg16
 from risp_torch.inversion.losses.whitening import LOOKS, Whitening
 from risp_torch.inversion.uncertainty import Linearisation
-from risp_torch.network import NetworkSettings, RispNetwork, save_network
-from risp_torch.state_heads import RigidPoseHead
+from risp_torch.risp.domains import Domains, RasteriserDomain
+from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
+from risp_torch.risp.state_heads import RigidPoseHead
 from tests.reference import small_scenes
 
 STIFFNESS, DENSITY, FRICTION = "ground.contact.stiffness", "block.density", "ground.contact.friction"
@@ -453,8 +453,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def make_task(scene):
     from risp_torch import Range, RenderingParameters, RispTask
-    from risp_torch.domains import Domains
-    from risp_torch.state_heads import RigidPoseHead
+    from risp_torch.risp.domains import Domains
+    from risp_torch.risp.state_heads import RigidPoseHead
 
     head = RigidPoseHead("block", low=(-0.05, -0.05, 0.0), high=(0.05, 0.05, 0.05))
     return RispTask(head, Domains.usual(scene, RenderingParameters(scene, {"ground.color": Range(0.1, 0.6)})), gamma=1.0)

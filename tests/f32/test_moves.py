@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from risp_torch import Direction, Factor, RenderingParameters, Scene, image_jacobian
-from risp_torch.dataset import Batch
-from risp_torch.training.moves import BEYOND, PLAIN, TURN, Moves
+from risp_torch.risp.dataset import Batch
+from risp_torch.risp.training.moves import BEYOND, PLAIN, TURN, Moves
 from tests.reference import small_scenes
 
 SUN = {"light.key.intensity": Factor(0.6, 1.2, tied=True)}

@@ -20,9 +20,9 @@ from PIL import Image
 from risp_torch import OptimiseSettings, load_task
 from risp_torch.__main__ import COMMANDS as PROGRAM
 from risp_torch.__main__ import main
-from risp_torch.dataset import DatasetSettings, RendererSource
-from risp_torch.network import load_network
-from risp_torch.task import training_scene
+from risp_torch.risp.dataset import DatasetSettings, RendererSource
+from risp_torch.risp.network import load_network
+from risp_torch.risp.task import training_scene
 from ti_render.camera_files import CameraRecord, write_transforms_json
 
 ROOT = Path(__file__).parents[2]

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import AmbientLight, Camera, Capsule, Contact, DirectionalLight, Mesh, Scene, Sphere, Surface, bridge
-from risp_torch.mesh_losses import flattening_loss, laplacian_loss, mesh_neighbours, silhouette_iou
+from risp_torch import AmbientLight, Camera, Capsule, Contact, DirectionalLight, Mesh, Scene, Sphere, Surface
+from risp_torch.files.video import linear_to_srgb, srgb_to_linear
+from risp_torch.inversion.losses.mesh import flattening_loss, laplacian_loss, mesh_neighbours, silhouette_iou
+from risp_torch.scene import bridge
 from risp_torch.scene.body import quaternion_product, rotation_quaternion
 from risp_torch.scene.numbers import constant
-from risp_torch.video import linear_to_srgb, srgb_to_linear
 from ti_render import (
     RasterSettings,
     RenderInputs,

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 from risp_torch import load_scene
-from risp_torch.psi import RenderingParameters
-from risp_torch.video import srgb_to_linear
+from risp_torch.files.video import srgb_to_linear
+from risp_torch.risp.psi import RenderingParameters
 from tests.reference import full_scene, small_scenes
 
 Risp = Callable[..., tuple[int, str, str]]

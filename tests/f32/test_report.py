@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from risp_torch.report import (
+from risp_torch.files.report import (
     comparison_video,
     format_table,
     plot_landscape_1d,
@@ -20,7 +20,7 @@ from risp_torch.report import (
     plot_parameters,
     write_strip,
 )
-from risp_torch.video import linear_to_srgb, read_video
+from risp_torch.files.video import linear_to_srgb, read_video
 from ti_sim.base.errors import UserError
 
 LOSSES = np.exp(-np.linspace(0, 6, 30))[:, None] * [1.0, 0.3, 2.0]
@@ -146,7 +146,7 @@ def test_wrong_input_is_refused(tmp_path):
 
 def test_importing_loads_neither_drawing_nor_video():
     program = (
-        "import sys, risp_torch.report, risp_torch.video, risp_torch.run_folder, risp_torch.suggest\n"
+        "import sys, risp_torch.files.report, risp_torch.files.video, risp_torch.files.run_folder, risp_torch.files.suggest\n"
         "print([m for m in ('matplotlib', 'av', 'PIL') if m in sys.modules])"
     )
     root = Path(__file__).resolve().parents[2]

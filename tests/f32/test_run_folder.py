@@ -19,9 +19,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from risp_torch.atomic import DiskFullError
-from risp_torch.run_folder import RESULT_SCHEMA, FinishedError, RunFolder, default_run_path, inversion_result
-from risp_torch.suggest import near_names, unknown_name_error
+from risp_torch.files.atomic import DiskFullError
+from risp_torch.files.run_folder import RESULT_SCHEMA, FinishedError, RunFolder, default_run_path, inversion_result
+from risp_torch.files.suggest import near_names, unknown_name_error
 from ti_sim.base.errors import UserError
 
 SETTINGS = {"scene": "cube", "optimiser": {"rate": 0.1, "steps": 20}, "unknowns": ["ground.contact.stiffness"]}
@@ -213,7 +213,7 @@ def test_leftovers_of_dead_processes_go(tmp_path):
 def test_one_process_at_a_time(tmp_path):
     """The lock is the process's, leaves no file, and goes with the last one that holds the folder."""
     program = (
-        "import sys; from risp_torch.run_folder import RunFolder\n"
+        "import sys; from risp_torch.files.run_folder import RunFolder\n"
         "run = RunFolder.open_or_create(sys.argv[1], {}, shared=len(sys.argv) > 2)\nprint('mine', flush=True)\nsys.stdin.read()"
     )
 
@@ -259,7 +259,7 @@ def test_open_or_create_starts_where_nothing_is(tmp_path):
 
 def test_killed_process_leaves_a_whole_checkpoint(tmp_path):
     program = (
-        "import sys, torch; from risp_torch.run_folder import RunFolder\n"
+        "import sys, torch; from risp_torch.files.run_folder import RunFolder\n"
         "run = RunFolder.create(sys.argv[1], {})\n"
         "for i in range(10**6): run.save_checkpoint({'x': torch.full((200000,), i)}, {'iteration': i})\n"
     )

@@ -365,6 +365,22 @@ def test_arrows_point_one_way() -> None:
         assert not of(imported(tree), "scenes"), path
 
 
+def test_rooms_of_risp_torch_point_one_way() -> None:
+    """Imports for type checkers count as well."""
+    below = {
+        "files": set(), "scene": {"files"}, "risp": {"files", "scene"}, "inversion": {"files", "scene", "risp"},
+        "control": {"files", "scene", "risp"}, "paper": {"files", "scene", "risp", "inversion"},
+    }  # fmt: skip
+    below["commands"] = set(below)
+    rooms = {path.name for path in ROOMS["risp_torch"].iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert rooms == set(below)
+    for path, tree in sources("risp_torch"):
+        room, *inside = path.relative_to(ROOMS["risp_torch"]).parts
+        if inside:
+            others = {name.split(".")[1] for name in of(imported(tree), "risp_torch") if "." in name}
+            assert others <= below[room] | {room}, (path, others)
+
+
 def test_public_names_exist_and_are_sorted_out_once() -> None:
     for package in (ti_sim, ti_render, risp_torch):
         assert all(hasattr(package, name) for name in package.__all__)

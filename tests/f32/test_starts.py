@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from risp_torch import Inversion, OptimiseSettings, UserError, invert
+from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion import CmaSettings, film
-from risp_torch.run_folder import RunFolder
 from tests.reference import small_scenes
 
 # The package has functions of these names, too.

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from risp_torch import Factor, Range, RenderingParameters, Scene, image_jacobian
-from risp_torch.dataset import Batch
-from risp_torch.training import surroundings as module
-from risp_torch.training.surroundings import NOISE, PLAIN, Surroundings, drawn_patterns
+from risp_torch.risp.dataset import Batch
+from risp_torch.risp.training import surroundings as module
+from risp_torch.risp.training.surroundings import NOISE, PLAIN, Surroundings, drawn_patterns
 from tests.reference import small_scenes
 
 SIZE, BATCH = 24, 3

@@ -20,20 +20,20 @@ import numpy as np
 import pytest
 
 from risp_torch import DivergenceError, UserError
-from risp_torch.atomic import write_text
 from risp_torch.commands import table
-from risp_torch.tables import ABLATIONS, PRESETS, TablePlan, work, worker
-from risp_torch.tables.claims import claimed, done, failed, is_claimed, mark_done
-from risp_torch.tables.figures import plot_cells, write_columns, write_rows, write_small_png
-from risp_torch.tables.pages import number, write_table_page
-from risp_torch.tables.paper import PAPER
-from risp_torch.tables.plan import IMAGE_METHODS, METHODS, PAPER_SEARCH, SCENES, TABLES
-from risp_torch.tables.presets import table_preset
-from risp_torch.tables.results import cells_of, lowest
-from risp_torch.tables.summary import write_summary
-from risp_torch.tables.units import Unit, evaluation_name, planned, trial_name
-from risp_torch.tables.why import reasons
-from risp_torch.tables.work import Outcome, _remove_plans, keep_settings, time_left
+from risp_torch.files.atomic import write_text
+from risp_torch.paper.tables import ABLATIONS, PRESETS, TablePlan, work, worker
+from risp_torch.paper.tables.claims import claimed, done, failed, is_claimed, mark_done
+from risp_torch.paper.tables.figures import plot_cells, write_columns, write_rows, write_small_png
+from risp_torch.paper.tables.pages import number, write_table_page
+from risp_torch.paper.tables.paper import PAPER
+from risp_torch.paper.tables.plan import IMAGE_METHODS, METHODS, PAPER_SEARCH, SCENES, TABLES
+from risp_torch.paper.tables.presets import table_preset
+from risp_torch.paper.tables.results import cells_of, lowest
+from risp_torch.paper.tables.summary import write_summary
+from risp_torch.paper.tables.units import Unit, evaluation_name, planned, trial_name
+from risp_torch.paper.tables.why import reasons
+from risp_torch.paper.tables.work import Outcome, _remove_plans, keep_settings, time_left
 
 
 def plan(out: Path, *tables: str, **changes: object) -> TablePlan:
@@ -79,7 +79,7 @@ def units_of_three(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Unit]
             action(unit)
 
         monkeypatch.setattr(worker, "planned", lambda plan: units)
-        monkeypatch.setattr("risp_torch.tables.perform.perform", perform)
+        monkeypatch.setattr("risp_torch.paper.tables.perform.perform", perform)
         return begun
 
     return use
@@ -180,7 +180,8 @@ def test_kills_change_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     worker.work_through(asked, since=time.time())
     killed = replace(asked, out=tmp_path / "killed")
     write_text(tmp_path / "plan.json", killed.to_json())
-    command = [sys.executable, "-m", "risp_torch.tables.worker", *map(str, (tmp_path / "plan.json", time.time(), os.getpid(), 1))]
+    arguments = map(str, (tmp_path / "plan.json", time.time(), os.getpid(), 1))
+    command = [sys.executable, "-m", "risp_torch.paper.tables.worker", *arguments]
     names, moments = list(planned(asked)), random.Random(time.time_ns())
     for _ in range(2):
         process = subprocess.Popen(command, start_new_session=True)
@@ -304,7 +305,7 @@ def test_figures(filled: TablePlan, tmp_path: Path) -> None:
     write_small_png(tmp_path / "strip.png")
     assert (tmp_path / "strip.png").stat().st_size < before
     write_columns(tmp_path / "films.mp4", {"target": films[0, :1], "start": films[1]}, frame_dt=0.02)
-    from risp_torch.video import read_video
+    from risp_torch.files.video import read_video
 
     assert read_video(tmp_path / "films.mp4").shape == (9, 64 + 24, 2 * 64 + 4, 3)
 
@@ -343,7 +344,7 @@ def test_commands_of_the_page_about_results_are_understood() -> None:
 
 
 def test_what_is_not_installed_is_said_at_once(command_line: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("risp_torch.tables.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("risp_torch.paper.tables.extras.find_spec", lambda name: None)
     status, _, err = command_line("table", "2", "--methods", "pixel", "--out", tmp_path)
     assert status == 2 and "pip install 'risp-taichi[photoreal]'" in err and err.count("\n") == 1
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from risp_torch.dataset import DatasetSettings, generate
-from risp_torch.network import load_network
-from risp_torch.task import load_task, training_scene
+from risp_torch.risp.dataset import DatasetSettings, generate
+from risp_torch.risp.network import load_network
+from risp_torch.risp.task import load_task, training_scene
 
 Risp = Callable[..., tuple[int, str, str]]
 SMALL = ["--epochs", 1, "--batch", 8, "--width", 1]

@@ -20,14 +20,14 @@ import torch
 from safetensors.torch import load_file
 
 from risp_torch import DivergenceError, RispTask, Scene, UserError
-from risp_torch.dataset import Batch, DatasetSettings, RendererSource, ShardSource, generate
-from risp_torch.network import NetworkSettings, RispNetwork, load_network
-from risp_torch.run_folder import FinishedError, RunFolder, plain
-from risp_torch.task import load_task, training_scene
-from risp_torch.training import TrainSettings, error_and_its_gradient, error_and_jacobian, preset, train
-from risp_torch.training.moves import Moves
-from risp_torch.training.surroundings import Surroundings
-from risp_torch.training.train import held_out
+from risp_torch.files.run_folder import FinishedError, RunFolder, plain
+from risp_torch.risp.dataset import Batch, DatasetSettings, RendererSource, ShardSource, generate
+from risp_torch.risp.network import NetworkSettings, RispNetwork, load_network
+from risp_torch.risp.task import load_task, training_scene
+from risp_torch.risp.training import TrainSettings, error_and_its_gradient, error_and_jacobian, preset, train
+from risp_torch.risp.training.moves import Moves
+from risp_torch.risp.training.surroundings import Surroundings
+from risp_torch.risp.training.train import held_out
 
 SIZE, PICTURES = 64, 56
 TRAINED, BATCH = 49, 8  # 7 are held out; 6 steps an epoch, one picture is left over
@@ -221,7 +221,7 @@ def test_pictures_are_moved_before_patterns_and_exposures_and_never_alike(
 
     note(Moves, "__call__", "moved")
     note(Surroundings, "__call__", "patterned")
-    note(importlib.import_module("risp_torch.training.train"), "exposed", "exposed")
+    note(importlib.import_module("risp_torch.risp.training.train"), "exposed", "exposed")
     run(moves=0.5, surroundings=True, exposures=True)
     assert [name for name, _ in calls] == ["moved", "patterned", "exposed"] * (2 * STEPS)
     seeds = [seed for name, seed in calls if name == "exposed"]
@@ -341,7 +341,9 @@ def train_elsewhere(
 
 Start = Callable[..., BaseProcess]
 # Imported once for all processes, with what would be imported during a training.
-MODULES = ["risp_torch.training", "risp_torch.task", "scenes.cube", "tensorboardX", "matplotlib.figure", "torch._dynamo"]
+MODULES = [
+    "risp_torch.risp.training", "risp_torch.risp.task", "scenes.cube", "tensorboardX", "matplotlib.figure", "torch._dynamo",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ import torch
 
 from risp_torch import OptimiseSettings, StateLoss, UserError
 from risp_torch.inversion import Comparison, Unknowns, WideSteps, sampled_frames
-from risp_torch.network import NetworkSettings, RispNetwork, save_network
-from risp_torch.trials import (
+from risp_torch.paper.trials import (
     IMAGE_METHODS,
     METHODS,
     PAPER_SEARCH,
@@ -22,9 +21,10 @@ from risp_torch.trials import (
     target_film,
     true_scene,
 )
-from risp_torch.trials import run as run_module
-from risp_torch.trials.errors import trial_error
-from risp_torch.trials.search import penalised
+from risp_torch.paper.trials import run as run_module
+from risp_torch.paper.trials.errors import trial_error
+from risp_torch.paper.trials.search import penalised
+from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
 
 SIDE = 64
 KINDS_OF = {"quadrotor": ("identify", "imitate", "reach"), "cube": ("identify",)}
@@ -134,7 +134,7 @@ def test_a_killed_run_changes_nothing(monkeypatch, tmp_path):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("risp_torch.trials.search.refined", killed)
+        patch.setattr("risp_torch.paper.trials.search.refined", killed)
         with pytest.raises(KeyboardInterrupt):
             run_trial("quadrotor", "identify", "state", **options, out=tmp_path / "killed")
     again = run_trial("quadrotor", "identify", "state", **options, out=tmp_path / "killed")

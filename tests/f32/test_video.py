@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from risp_torch.photoreal import write_photoreal_frames
+from risp_torch.files.video import linear_to_srgb, read_video, srgb_to_linear, write_frames, write_picture, write_video
+from risp_torch.risp.photoreal import write_photoreal_frames
 from risp_torch.scene.pictures import read_picture
-from risp_torch.video import linear_to_srgb, read_video, srgb_to_linear, write_frames, write_picture, write_video
 from ti_sim.base.errors import UserError
 
 
@@ -134,7 +134,7 @@ def test_failed_write_leaves_the_old_video(tmp_path, monkeypatch):
     path = tmp_path / "v.mp4"
     write_video(path, moving_ball(3), fps=30)
     before = path.read_bytes()
-    monkeypatch.setattr("risp_torch.video._encodable_frame", lambda *_: 1 / 0)
+    monkeypatch.setattr("risp_torch.files.video._encodable_frame", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_video(path, moving_ball(4), fps=30)
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
@@ -273,7 +273,7 @@ def test_pictures_with_far_too_many_pixels(tmp_path, monkeypatch, limit):
 def test_films_that_do_not_fit_into_memory(tmp_path, monkeypatch):
     write_frames(tmp_path / "v", moving_ball(3), fps=30)
     write_video(tmp_path / "v.mp4", moving_ball(3), fps=30)
-    monkeypatch.setattr("risp_torch.memory.available_bytes", lambda: 100_000)
+    monkeypatch.setattr("risp_torch.files.memory.available_bytes", lambda: 100_000)
     for name in ("v", "v.mp4"):
         with pytest.raises(UserError, match="^reading 3 frames of 64 x 48 pixels of .* would take about 249 kB of memory, and 1"):
             read_video(tmp_path / name)
@@ -287,7 +287,7 @@ def test_films_of_another_range_of_colours(tmp_path, monkeypatch, curve, primari
     def tag(codec):
         codec.colorspace, codec.color_primaries, codec.color_trc, codec.color_range = 1, primaries, curve, 1
 
-    monkeypatch.setattr("risp_torch.video._tag_colours", tag)
+    monkeypatch.setattr("risp_torch.files.video._tag_colours", tag)
     write_video(tmp_path / "v.mp4", moving_ball(2), fps=30)
     with pytest.raises(UserError, match=f"v.mp4 is coded for .*{kind}.*, and sRGB or BT.709 is read: convert it to SDR"):
         read_video(tmp_path / "v.mp4")

@@ -26,7 +26,7 @@ from risp_torch import (
     load_scene,
     load_task,
 )
-from risp_torch.gradients import check_torch
+from risp_torch.inversion.gradients import check_torch
 from risp_torch.scene.body import Form, collision_shape
 from risp_torch.scene.motors import Motors
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Checkpoint, Contact, Elastic, Scene, Sphere, StoreAll, UserError, bridge, load_scene
-from risp_torch.bridge.chunks import Chunk, image_bytes, plan_chunks, real_inputs
-from risp_torch.psi import default_psi, image_jacobian
+from risp_torch import Checkpoint, Contact, Elastic, Scene, Sphere, StoreAll, UserError, load_scene
+from risp_torch.risp.psi import default_psi, image_jacobian
+from risp_torch.scene import bridge
+from risp_torch.scene.bridge.chunks import Chunk, image_bytes, plan_chunks, real_inputs
 from tests.reference.full_scene import make_full_scene
 from tests.reference.rigid_cases import INPUT_NAMES
 from tests.reference.small_scenes import make_scene
@@ -475,7 +476,7 @@ def test_parts_keep_whole_rows_and_fit_the_limit() -> None:
 
 
 def test_parts_keep_nothing_from_the_forward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    from risp_torch.bridge import pictures
+    from risp_torch.scene.bridge import pictures
 
     rendered = []
     original = pictures.render_arrays

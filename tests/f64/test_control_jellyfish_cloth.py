@@ -10,7 +10,7 @@ from torch.func import functional_call
 from risp_torch import Checkpoint
 from risp_torch.control import Aim, ControlTask
 from risp_torch.control.rollouts import Driven
-from risp_torch.gradients import check_torch
+from risp_torch.inversion.gradients import check_torch
 from risp_torch.scene import Scene
 from risp_torch.scene.simulation import deformable_step_warnings
 from scenes import cloth_control, jellyfish

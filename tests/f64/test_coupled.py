@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from risp_torch import Contact, Elastic, Membrane, Mesh, Revolute, Scene, Sphere
-from risp_torch.gradients import check_torch
+from risp_torch.inversion.gradients import check_torch
 from risp_torch.scene.simulation import deformable_step_warnings
 from tests.f64.test_body_contact import at, bodies, inputs_of
 from tests.f64.test_mesh_contact import PEBBLE

@@ -3,8 +3,8 @@
 import torch
 
 from risp_torch import load_task
-from risp_torch.dataset import DatasetSettings, ShardSource, generate
-from risp_torch.task import training_scene
+from risp_torch.risp.dataset import DatasetSettings, ShardSource, generate
+from risp_torch.risp.task import training_scene
 
 STEP = 1e-6
 HALF = 2.0**-11  # relative rounding of half precision

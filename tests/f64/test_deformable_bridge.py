@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import bridge
+from risp_torch.scene import bridge
 from tests.reference.deformable_cases import inputs_for
 from ti_sim import Checkpoint, DivergenceError, UserError
 from ti_sim.deformable.inputs import DeformableInputs

@@ -33,11 +33,11 @@ from risp_torch import (
     load_task,
 )
 from risp_torch.__main__ import main
-from risp_torch.dataset.plan import Plan
-from risp_torch.dataset.settings import DatasetSettings
+from risp_torch.risp.dataset.plan import Plan
+from risp_torch.risp.dataset.settings import DatasetSettings
+from risp_torch.risp.state_heads import SensorHead, head_from_json
 from risp_torch.scene.deformation import deformable_inputs
 from risp_torch.scene.simulation import deformable_step_warnings
-from risp_torch.state_heads import SensorHead, head_from_json
 from ti_sim.meshes import SheetMesh, box_hexes, box_tets, sheet_grid
 
 FRAMES = 2

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from risp_torch import Param
+from risp_torch.files.video import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion import Uncertainty, Unknowns
 from risp_torch.inversion.compression import CompressedFilm, compression_moves, compression_power, noise_variance, size_of_moves
 from risp_torch.inversion.flatness import flatness
@@ -18,7 +19,6 @@ from risp_torch.inversion.losses.loss import pixel_blocks
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.newton_steps import NewtonSteps, _Run, _Search
 from risp_torch.inversion.uncertainty import Linearisation, Spread, _block_scores, _lasting, newton_step, reach, unfinished
-from risp_torch.video import linear_to_srgb, srgb_to_linear
 from ti_sim.base.errors import UserError
 
 TWO = Unknowns({"a": Param(1.0, low=0.0, high=2.0, unit="m"), "b": Param(1.0, low=0.1, high=10.0, scale="log10")})

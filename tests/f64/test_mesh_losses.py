@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch.mesh_losses import (
+from risp_torch.inversion.losses.mesh import (
     MeshNeighbours,
     edge_length_loss,
     flattening_loss,

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from risp_torch import Range, RenderingParameters, Scene
-from risp_torch.domains import RasteriserDomain
-from risp_torch.gradients import check_torch
+from risp_torch.files.video import linear_to_srgb
 from risp_torch.inversion import Comparison, Loss, PerceptualLoss, PixelLoss, RispLoss, StateLoss, Unknowns, film, linearise
+from risp_torch.inversion.gradients import check_torch
 from risp_torch.inversion.losses.perceptual import MEAN, SPREAD, srgb_of
-from risp_torch.state_heads import RigidPoseHead
-from risp_torch.state_heads.rigid_pose import quaternion_of
-from risp_torch.video import linear_to_srgb
+from risp_torch.risp.domains import RasteriserDomain
+from risp_torch.risp.state_heads import RigidPoseHead
+from risp_torch.risp.state_heads.rigid_pose import quaternion_of
 from tests.reference import small_scenes
 
 UNKNOWN = ["block.density", "ground.contact.friction", "block.velocity", "psi"]

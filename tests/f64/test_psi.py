@@ -12,10 +12,10 @@ import pytest
 import torch
 from PIL import Image
 
-from risp_torch import Param, UserError, bridge, load_scene
-from risp_torch.bridge.chunks import image_bytes
-from risp_torch.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
-from risp_torch.scene import Scene
+from risp_torch import Param, UserError, load_scene
+from risp_torch.risp.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
+from risp_torch.scene import Scene, bridge
+from risp_torch.scene.bridge.chunks import image_bytes
 from tests.reference.full_scene import camera, make_full_scene
 from tests.reference.small_scenes import make_scene
 
@@ -260,7 +260,7 @@ def test_shapes_follow_the_poses(scene: Scene, poses: torch.Tensor) -> None:
 
 
 def test_one_pass_for_all_columns(scene: Scene, poses: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    from risp_torch.bridge import pictures
+    from risp_torch.scene.bridge import pictures
 
     calls = []
     for name in ("render_arrays", "render_jvp"):

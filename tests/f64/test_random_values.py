@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from risp_torch import Scene, load_scene, scene_names
-from risp_torch.bridge import pictures
+from risp_torch.scene.bridge import pictures
 from risp_torch.scene.links import Link
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.deformable.solver import DeformableSolver

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from risp_torch.robot_files import RobotDescription, RobotLink, read_robot
-from risp_torch.robot_files.check import start_poses
-from risp_torch.video import srgb_to_linear
+from risp_torch.files.video import srgb_to_linear
+from risp_torch.scene.robot_files import RobotDescription, RobotLink, read_robot
+from risp_torch.scene.robot_files.check import start_poses
 from ti_sim.base.errors import UserError
 
 pytest.importorskip("yourdfpy")

@@ -10,10 +10,10 @@ from scipy.spatial.transform import Rotation
 
 from risp_torch import Camera, Contact, DirectionalLight, Scene, UserError
 from risp_torch.__main__ import main
-from risp_torch.gradients import check_torch
-from risp_torch.robot_files import read_robot
-from risp_torch.robot_files.check import moved_by_joints
+from risp_torch.inversion.gradients import check_torch
 from risp_torch.scene.robot import limit_stiffness
+from risp_torch.scene.robot_files import read_robot
+from risp_torch.scene.robot_files.check import moved_by_joints
 
 pytest.importorskip("yourdfpy")
 mujoco = pytest.importorskip("mujoco")

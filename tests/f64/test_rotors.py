@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from risp_torch import Box, Param, Scene, load_scene
-from risp_torch.gradients import check_torch
+from risp_torch.inversion.gradients import check_torch
 from tests.reference import numpy_rigid
 from tests.reference.rigid_cases import DRIVEN_NAMES, GRAVITY, PAIR_MODEL, driven, one_body, pair, stacked, world
 from ti_sim.base.errors import DivergenceError, UserError
@@ -335,7 +335,7 @@ def test_solvers_refuse_inputs_that_are_not_driven_as_the_model() -> None:
 
 def test_the_quadrotor_flies_within_view_for_every_mass() -> None:
     """Within the ranges of the state head, with pictures that differ between the lightest and the heaviest."""
-    from risp_torch.task import load_task
+    from risp_torch.risp.task import load_task
 
     scene = load_scene("quadrotor", size=24)
     head = load_task("quadrotor", scene).head

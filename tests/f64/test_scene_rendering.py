@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Box, Param, UserError, bridge, check_torch, load_scene
-from risp_torch.bridge.chunks import image_bytes
-from risp_torch.scene import AmbientLight, Camera, Scene
+from risp_torch import Box, Param, UserError, check_torch, load_scene
+from risp_torch.scene import AmbientLight, Camera, Scene, bridge
+from risp_torch.scene.bridge.chunks import image_bytes
 from tests.reference.full_scene import camera, make_full_scene
 from tests.reference.plain_scene import add, plain_scene, poses_of, shot, two_cameras
 
@@ -227,11 +227,11 @@ def test_a_film_under_a_memory_limit_is_the_film(monkeypatch: pytest.MonkeyPatch
         run(1000)
     # Without a limit the machine's memory is one: of all of it what the finished pictures take, and half of the rest at a time.
     finished = 16 * 8 * 8 * 4 * 8
-    monkeypatch.setattr("risp_torch.bridge.chunks.HARMLESS", 0)
-    monkeypatch.setattr("risp_torch.bridge.chunks.available_bytes", lambda: finished + 6 * one)
+    monkeypatch.setattr("risp_torch.scene.bridge.chunks.HARMLESS", 0)
+    monkeypatch.setattr("risp_torch.scene.bridge.chunks.available_bytes", lambda: finished + 6 * one)
     for a, w in zip(run(None), wanted, strict=True):
         assert (a - w).abs().max() <= 1e-10 * w.abs().max()
-    monkeypatch.setattr("risp_torch.bridge.chunks.available_bytes", lambda: finished)
+    monkeypatch.setattr("risp_torch.scene.bridge.chunks.available_bytes", lambda: finished)
     with pytest.raises(UserError, match="^16 pictures of 8 x 8 pixels would take about .* are free: take fewer or smaller ones"):
         run(None)
 

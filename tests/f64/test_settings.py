@@ -20,7 +20,7 @@ import ti_render
 import ti_sim
 from risp_torch.control import ControlTask, DirectPolicy, FeedbackPolicy, SinePolicy
 from risp_torch.inversion import OptimiseSettings, Unknowns, WideSteps, invert
-from risp_torch.psi import RenderingParameters
+from risp_torch.risp.psi import RenderingParameters
 from risp_torch.scene import Scene
 from tests.reference.malformed import check_refused, numbers_of
 from ti_sim import UserError

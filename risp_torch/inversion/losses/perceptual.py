@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch.bridge import bridge_dtype
-from risp_torch.bridge.checks import bridge_device
 from risp_torch.inversion.losses.efficientnet import bundled_file, load_efficientnet
 from risp_torch.inversion.losses.loss import PictureLoss, in_parts, pixel_blocks
 from risp_torch.inversion.losses.risp import checksum
 from risp_torch.inversion.losses.vgg import Vgg16, load_vgg16, torchvision_vgg16
 from risp_torch.scene import Scene
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
 from ti_sim.base.errors import UserError
 
 MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pictures, sRGB: what VGG-16 was trained with

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from risp_torch.bridge import bridge_dtype
-from risp_torch.bridge.checks import bridge_device
+from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene import Scene
 from risp_torch.scene.body import Body, rotation_matrix
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.states import placement_shape, split_placement
-from risp_torch.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 
 TIMES = ("time", "t", "frame")

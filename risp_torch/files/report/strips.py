@@ -1,0 +1,119 @@
+"""Films as pictures of some of their frames, and as videos beside one another.
+
+Colours are linear in [0, 1] in memory and sRGB in the files.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from risp_torch.files.report.figure import as_numbers, figure_file
+from risp_torch.files.video import linear_to_srgb, srgb_to_linear, write_video
+from ti_sim.base.errors import UserError
+
+_DIFFERENCE_GAIN = 4.0
+
+
+def write_strip(
+    path: Path | str, target: Any, estimate: Any, *, fps: float | Fraction | None = None, frames: int = 6
+) -> None:
+    """Write a picture of three rows, target, estimate and four times their difference, at times spread over the video.
+
+    Args:
+        path: picture to write.
+        target: [T, H, W, 3] linear colour.
+        estimate: [T, H, W, 3] linear colour.
+        fps: frames per second, for the times above the columns; None writes frame numbers.
+        frames: how many columns; the first and the last frame are among them.
+
+    Raises:
+        UserError: the videos differ in shape, or the picture cannot be written.
+    """
+    target, estimate = _same_videos(target, estimate)
+    chosen = np.unique(np.linspace(0, len(target) - 1, max(1, frames)).round().astype(int))
+    target, estimate = target[chosen], estimate[chosen]
+    rows = {
+        "target": linear_to_srgb(target),
+        "estimate": linear_to_srgb(estimate),
+        f"|difference| × {_DIFFERENCE_GAIN:g}": _difference(target, estimate),
+    }
+    _, height, width, _ = target.shape
+    cell = max(1.5, width / height)  # inches; a row below one inch has no room for its label
+    with figure_file(path, cell * len(chosen) + 0.35, 3 * cell * height / width + 0.3) as figure:
+        figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
+        grid = figure.subplots(3, len(chosen), squeeze=False)
+        for axes_row, (label, pictures) in zip(grid, rows.items(), strict=True):
+            for axes, picture in zip(axes_row, pictures, strict=True):
+                axes.imshow(picture, interpolation="nearest")
+                axes.set(xticks=[], yticks=[])
+                axes.spines[:].set_visible(False)
+            axes_row[0].set_ylabel(label, fontsize=8)
+        for axes, frame in zip(grid[0], chosen, strict=True):
+            axes.set_title(_time_label(int(frame), fps), fontsize=8, loc="center", pad=3)
+
+
+def write_film_strip(path: Path | str, film: Any, *, fps: float | Fraction | None = None, frames: int = 8) -> None:
+    """Write a picture of one row: frames spread over a film, with their times.
+
+    Args:
+        path: picture to write.
+        film: [T, H, W, 3] linear colour.
+        fps: frames per second, for the times; None writes frame numbers.
+        frames: how many columns; the first and the last frame are among them.
+
+    Raises:
+        UserError: the picture cannot be written.
+    """
+    film = as_numbers(film)
+    chosen = np.unique(np.linspace(0, len(film) - 1, max(1, frames)).round().astype(int))
+    _, height, width, _ = film.shape
+    with figure_file(path, 1.5 * len(chosen), 1.5 * height / width + 0.25) as figure:
+        figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
+        for axes, frame in zip(figure.subplots(1, len(chosen), squeeze=False)[0], chosen, strict=True):
+            axes.imshow(linear_to_srgb(np.clip(film[frame], 0, 1)), interpolation="nearest")
+            axes.set(xticks=[], yticks=[])
+            axes.spines[:].set_visible(False)
+            axes.set_title(_time_label(int(frame), fps), fontsize=8)
+
+
+def comparison_video(path: Path | str, target: Any, estimate: Any, fps: float | Fraction) -> None:
+    """Write target, estimate and four times their difference side by side as an mp4, each pixel drawn 2 by 2.
+
+    Args:
+        path: video to write, ending in ``.mp4``.
+        target: [T, H, W, 3] linear colour.
+        estimate: [T, H, W, 3] linear colour.
+        fps: frames per second.
+
+    Raises:
+        UserError: the videos differ in shape, or the video cannot be written.
+    """
+    target, estimate = _same_videos(target, estimate)
+    gap = np.ones((*target.shape[:2], 2, 3), dtype=np.float32)
+    difference = srgb_to_linear(_difference(target, estimate))
+    joined = np.concatenate([target, gap, estimate, gap, difference], axis=2)
+    write_video(path, joined.repeat(2, axis=1).repeat(2, axis=2), fps=fps)
+
+
+def _time_label(frame: int, fps: float | Fraction | None) -> str:
+    return f"frame {frame}" if fps is None else f"{frame / float(fps):.3f} s"
+
+
+def _same_videos(target: Any, estimate: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Both videos as float32 in [0, 1], after a check that their shapes agree."""
+    first, second = (as_numbers(video).astype(np.float32) for video in (target, estimate))
+    if first.shape != second.shape or first.ndim != 4 or first.shape[-1] != 3 or first.size == 0:
+        raise UserError(
+            f"the target has shape {first.shape} and the estimate {second.shape}: "
+            "both need the same [frames, height, width, 3]"
+        )
+    return np.nan_to_num(first).clip(0.0, 1.0), np.nan_to_num(second).clip(0.0, 1.0)
+
+
+def _difference(target: np.ndarray, estimate: np.ndarray) -> np.ndarray:
+    """Four times the absolute difference of the sRGB values, as the eye compares the two pictures; sRGB in [0, 1]."""
+    return (_DIFFERENCE_GAIN * np.abs(linear_to_srgb(target) - linear_to_srgb(estimate))).clip(0.0, 1.0)

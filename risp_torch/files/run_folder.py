@@ -1,0 +1,346 @@
+"""The folder of one run: its settings, its checkpoint, its result. Every file in it is whole or absent.
+
+``settings.json`` is what was asked for, ``checkpoint.safetensors`` is where a killed run goes on, and ``result.json``
+says that the run has ended. One process at a time works in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+from hashlib import sha256
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from risp_torch.files.atomic import clear_leftovers, write_tensors, write_text
+from risp_torch.files.folder_lock import FolderLock, lock_folder
+from ti_sim.base.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "RESULT_SCHEMA", "FinishedError", "RunFolder", "default_run_path", "first_difference", "inversion_result", "plain",
+    "program_version",
+]  # fmt: skip
+
+RESULT_SCHEMA = 2
+_SETTINGS, _RESULT, _CHECKPOINT = "settings.json", "result.json", "checkpoint.safetensors"
+_METADATA_KEY, _RUN_KEY, _DIGEST_KEY = "json", "run", "sha256"
+_WRITTEN = {".csv", ".json", ".mp4", ".npz", ".png", ".safetensors", ".svg"}  # kinds of files that runs write
+
+
+class FinishedError(UserError):
+    """The folder holds the very run that was asked for, and it is finished: nothing is left to do (exit status 0)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """A folder that a run writes into; make one with ``create`` or ``open_or_create``.
+
+    Attributes:
+        path: the folder.
+        settings: what the run was asked to do, as JSON holds it.
+    """
+
+    path: Path
+    settings: dict[str, Any]
+    _lock: FolderLock | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def create(cls, path: Path | str, settings: Mapping[str, Any], *, shared: bool = False) -> RunFolder:
+        """Start a run in ``path``, which other processes are kept out of while the result lives.
+
+        Args:
+            path: the folder; made when it does not exist.
+            settings: everything that decides the run's outcome, in values that JSON can hold (numpy and torch too).
+            shared: whether other processes that say so may work in it, too.
+
+        Raises:
+            FinishedError: the folder holds this run, finished.
+            UserError: the folder holds another run, an unfinished one, or files that are no run's; another process works in it;
+                or it cannot be written.
+        """
+        folder = cls._locked(path, settings, shared=shared)
+        if (folder.path / _CHECKPOINT).is_file():
+            raise UserError(
+                f"{folder.path} holds an unfinished run that can be resumed ({_CHECKPOINT}): "
+                "choose another folder, or remove this one"
+            )
+        write_text(folder.path / _SETTINGS, _to_json(folder.settings))
+        return folder
+
+    @classmethod
+    def open_or_create(cls, path: Path | str, settings: Mapping[str, Any], *, shared: bool = False) -> RunFolder:
+        """Go on with the unfinished run in ``path``, or start one when there is none.
+
+        Args:
+            path: the folder.
+            settings: as in ``create``; they must be those of the run that is there.
+            shared: as in ``create``.
+
+        Raises:
+            FinishedError: the run there is finished.
+            UserError: it has other settings (the first that differs is named), or as ``create``.
+        """
+        folder = cls._locked(path, settings, shared=shared)
+        if not (folder.path / _SETTINGS).is_file():
+            return cls.create(path, settings, shared=shared)
+        difference = first_difference(_read_json(folder.path / _SETTINGS), folder.settings)
+        if difference is not None:
+            raise UserError(
+                f"the run in {folder.path} has other settings ({difference}): "
+                "resume it with its own settings, or choose another folder"
+            )
+        return folder
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has written its result."""
+        return (self.path / _RESULT).is_file()
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        """Write ``result.json``, which ends the run. NaN and infinities become null.
+
+        Args:
+            result: for an inversion, what ``inversion_result`` returns.
+        """
+        write_text(self.path / _RESULT, _to_json(plain(result)))
+
+    def read_settings(self) -> dict[str, Any]:
+        """Read ``settings.json``.
+
+        Raises:
+            UserError: the file is missing or damaged.
+        """
+        return _read_json(self.path / _SETTINGS)
+
+    def read_result(self) -> dict[str, Any]:
+        """Read ``result.json``.
+
+        Raises:
+            UserError: the run is not finished, or the file is damaged.
+        """
+        if not self.finished:
+            raise UserError(f"the run in {self.path} has no {_RESULT}: it has not finished, run it again to resume it")
+        return _read_json(self.path / _RESULT)
+
+    def save_checkpoint(self, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, Any]) -> None:
+        """Save where the run is, in place of the checkpoint before.
+
+        Args:
+            tensors: named tensors of any shape, type and device; saved from the CPU.
+            metadata: anything JSON can hold, such as the iteration; NaN and infinities survive.
+
+        Raises:
+            UserError: the folder cannot be written.
+        """
+        # safetensors refuses tensors that share memory or have gaps, so each is copied out.
+        separate = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+        text = json.dumps(plain(metadata, keep_nan=True))
+        texts = {_METADATA_KEY: text, _RUN_KEY: self._run_digest(), _DIGEST_KEY: _digest(separate, text)}
+        write_tensors(self.path / _CHECKPOINT, separate, texts)
+
+    def load_checkpoint(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
+        """Load the last checkpoint: (tensors on the CPU, metadata), or None when there is none.
+
+        Raises:
+            UserError: the file is not as it was written, or is that of another run.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        path = self.path / _CHECKPOINT
+        if not path.is_file():
+            return None
+        try:
+            with safe_open(path, framework="pt", device="cpu") as file:
+                texts = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}
+            whole = texts[_DIGEST_KEY] == _digest(tensors, texts[_METADATA_KEY])
+            own, content = texts[_RUN_KEY] == self._run_digest(), json.loads(texts[_METADATA_KEY])
+        except (SafetensorError, OSError, ValueError, KeyError) as error:
+            raise UserError(f"checkpoint {path} is damaged: remove it to start the run again") from error
+        if not whole:
+            raise UserError(f"checkpoint {path} is not as it was written: remove it to start the run again")
+        if not own:
+            raise UserError(f"checkpoint {path} is that of another run: remove it to start this run")
+        return tensors, content
+
+    @classmethod
+    def _locked(cls, path: Path | str, settings: Mapping[str, Any], *, shared: bool) -> RunFolder:
+        """The folder, locked, without what killed processes have left in it (errors: ``create``)."""
+        path = Path(path)
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{path} is a file: choose a folder for the run")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{path} cannot be made ({error.strerror}): choose another folder") from error
+        folder = cls(path=path, settings=plain(settings), _lock=lock_folder(path, shared=shared))
+        folder._refuse_finished()
+        foreign = sorted(file.name for file in path.iterdir() if file.suffix in _WRITTEN and not file.name.startswith("."))
+        if foreign and not (path / _SETTINGS).is_file():
+            raise UserError(f"{path} holds files that are no run's ({', '.join(foreign[:3])}): choose a new or an empty folder")
+        clear_leftovers(path)
+        return folder
+
+    def _refuse_finished(self) -> None:
+        if not self.finished:
+            return
+        there = _read_json(self.path / _SETTINGS) if (self.path / _SETTINGS).is_file() else {}
+        difference = first_difference(there, self.settings)
+        if difference is None:
+            raise FinishedError(f"{self.path} holds this run, already finished: nothing is left to do")
+        raise UserError(
+            f"{self.path} already holds a finished run ({_RESULT}) of other settings ({difference}): choose another folder, or "
+            "remove this one"
+        )
+
+    def _run_digest(self) -> str:
+        return sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
+
+
+def inversion_result(
+    *,
+    scene: str,
+    seed: int,
+    settings: Mapping[str, Any],
+    unknowns: Mapping[str, Mapping[str, Any]],
+    starts: Sequence[Mapping[str, Any]],
+    best: int | None,
+    seconds: float,
+) -> dict[str, Any]:
+    """What an inversion writes into ``result.json``.
+
+    Args:
+        scene: name of the scene.
+        seed: seed of the run.
+        settings: settings of the run.
+        unknowns: name -> {value, unit, low, high, sd, observable}.
+        starts: one {initial, final, loss, status} for each start.
+        best: index of the best start; None when all have failed.
+        seconds: wall-clock time.
+
+    Returns:
+        {schema, scene, version, seed, settings, unknowns, starts, best, seconds}.
+
+    Raises:
+        ValueError: an unknown or a start lacks a key.
+    """
+    for name, unknown in unknowns.items():
+        _require_keys(f"unknown {name!r}", unknown, ("value", "unit", "low", "high", "sd", "observable"))
+    for index, start in enumerate(starts):
+        _require_keys(f"start {index}", start, ("initial", "final", "loss", "status"))
+    return {
+        "schema": RESULT_SCHEMA,
+        "scene": scene,
+        "version": program_version(),
+        "seed": seed,
+        "settings": settings,
+        "unknowns": unknowns,
+        "starts": starts,
+        "best": best,
+        "seconds": seconds,
+    }
+
+
+def default_run_path(kind: str, scene: str) -> Path:
+    """A new folder name ``runs/<kind>-<scene>-<yyyymmdd-hhmmss>``, relative to the working folder; makes nothing.
+
+    Args:
+        kind: what the run does: "invert", "train".
+        scene: name of the scene, or the path of its file.
+    """
+    stem = Path(scene).stem if scene.endswith(".py") else scene.rpartition(".")[2]
+    stem = re.sub(r"[^\w-]+", "-", stem).strip("-") or "scene"
+    path = Path("runs") / f"{kind}-{stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    number = 2
+    free = path
+    while free.exists():
+        free = path.with_name(f"{path.name}-{number}")
+        number += 1
+    return free
+
+
+def _require_keys(owner: str, mapping: Mapping[str, Any], keys: tuple[str, ...]) -> None:
+    missing = [key for key in keys if key not in mapping]
+    if missing:
+        raise ValueError(f"{owner} of the result lacks {', '.join(missing)}")
+
+
+def program_version() -> str:
+    """Version of the installed program, "unknown" where it is not installed."""
+    try:
+        return metadata.version("risp-taichi")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def plain(value: Any, *, keep_nan: bool = False) -> Any:
+    """``value`` in the types that JSON has; NaN and infinities become None unless ``keep_nan``."""
+    if isinstance(value, float | np.floating):
+        return float(value) if keep_nan or math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Fraction):
+        return float(value)
+    if isinstance(value, Path):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, keep_nan=keep_nan) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, keep_nan=keep_nan) for item in value]
+    if hasattr(value, "tolist"):  # numpy arrays and scalars, torch tensors
+        return plain(value.tolist(), keep_nan=keep_nan)
+    raise TypeError(f"{type(value).__name__} {value!r} cannot be written as JSON")
+
+
+def _digest(tensors: Mapping[str, torch.Tensor], text: str) -> str:
+    """SHA-256 of a text and of tensors: names, types, shapes and bytes."""
+    import torch
+
+    checksum = sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        checksum.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        checksum.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+    return checksum.hexdigest()
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged: remove the folder to start the run again") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} is damaged: remove the folder to start the run again")
+    return content
+
+
+def first_difference(there: Any, wanted: Any, name: str = "") -> str | None:
+    """The first setting that differs, as text: its dotted name and both values; None when all are equal."""
+    if isinstance(there, dict) and isinstance(wanted, dict):
+        for key in [*there, *(key for key in wanted if key not in there)]:
+            dotted = f"{name}.{key}" if name else key
+            if key not in there:
+                return f"{dotted} is not set there and {json.dumps(wanted[key])} here"
+            if key not in wanted:
+                return f"{dotted} is {json.dumps(there[key])} there and not set here"
+            difference = first_difference(there[key], wanted[key], dotted)
+            if difference is not None:
+                return difference
+        return None
+    return None if there == wanted else f"{name} is {json.dumps(there)} there and {json.dumps(wanted)} here"

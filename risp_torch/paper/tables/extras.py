@@ -1,0 +1,29 @@
+"""What has to be installed for some units, asked before hours of work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from risp_torch.paper.tables.plan import TablePlan
+from risp_torch.paper.tables.units import Unit
+from ti_sim.base.errors import UserError
+
+
+def check_extras(plan: TablePlan, units: Mapping[str, Unit]) -> None:
+    """Raise a UserError where units need something that is not installed.
+
+    Args:
+        plan: with the preset's renderers.
+        units: what is to be done.
+    """
+    traced = {"target": plan.preset.target == "mitsuba", "test-set": "mitsuba" in plan.preset.renderers}
+    if any(traced.get(unit.kind, False) for unit in units.values()) and find_spec("mitsuba") is None:
+        raise UserError("the tables need Mitsuba for their films: install it with pip install 'risp-taichi[photoreal]'")
+    if any(unit.about.get("method") == "perceptual" for unit in units.values()):
+        from risp_torch.inversion.losses.perceptual import default_network
+
+        try:
+            default_network()
+        except UserError as error:
+            raise UserError(f"{error}; or leave perceptual out of --methods") from error

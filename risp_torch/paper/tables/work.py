@@ -1,0 +1,205 @@
+"""Processes that do the units of some tables, the settings that all share, and the bar that shows how far they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tqdm import tqdm
+
+from risp_torch.files.atomic import is_running, write_text
+from risp_torch.files.run_folder import RunFolder
+from risp_torch.paper.tables.claims import done, failed, is_claimed
+from risp_torch.paper.tables.plan import TablePlan
+from risp_torch.paper.tables.provenance import note_provenance
+from risp_torch.paper.tables.units import Unit, planned
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, checked
+
+_PAUSE, _LOOKS = 0.5, 6  # s between looks at the workers, and how many of them there are between those at the units
+_TAKEN_OVER = 0.01  # of a prior: units that took less were there already, and say nothing about time
+_LISTED = 60  # characters of the names of units in the bar
+_WORKER = (  # its first argument says where modules are
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "from risp_torch.paper.tables.worker import main; sys.exit(main())"
+)
+_PLANS = "plan-*-of-*.json"  # of workers; the last part is the number of the process that they belong to
+_BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"  # no rate: units take seconds to half an hour
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the work ended.
+
+    Attributes:
+        units: all that was planned.
+        failures: name of a unit -> why it failed, and the exit status of that.
+        missing: units that were not done because what they need has failed, or because a worker ended.
+        lost: what is to say about workers that ended before their work was done.
+    """
+
+    units: Mapping[str, Unit]
+    failures: Mapping[str, Mapping[str, Any]]
+    missing: Sequence[str]
+    lost: Sequence[str]
+
+    @property
+    def status(self) -> int:
+        """Exit status: 0 when all is done, 2 for wrong input, 3 for a divergence, 1 for a worker that ended."""
+        if self.lost and self.missing:
+            return 1
+        return max((failure["status"] for failure in self.failures.values()), default=0)
+
+    def sentences(self) -> list[str]:
+        """What is to say about what was not done; units that failed for the same reason together."""
+        reasons: dict[str, list[str]] = defaultdict(list)
+        for name, failure in self.failures.items():
+            reasons[failure["reason"]].append(name)
+        said = [f"{_listed(names)} failed: {reason}" for reason, names in reasons.items()]
+        if self.missing:
+            said += [*self.lost, f"{_listed(self.missing)} not done: the same command goes on with that"]
+        return said
+
+
+@checked
+def work(plan: TablePlan, *, processes: Count, rank: FromZero = 0, progress: bool = True) -> Outcome:
+    """Do everything that is not done yet.
+
+    Under ``torchrun`` every rank calls this; rank 0 shows the bar and waits for all.
+
+    Args:
+        plan: what is to be done.
+        processes: workers that this process starts.
+        rank: number of this process.
+        progress: whether a bar is shown.
+
+    Raises:
+        UserError: there is no worker, or the folder holds results of other settings.
+    """
+    keep_settings(plan)
+    if rank == 0:
+        note_provenance(plan.out)
+    units, since = planned(plan), time.time()
+    _remove_plans(plan)
+    workers = [_started(plan, f"{rank}-{number}", since, processes) for number in range(processes)]
+    try:
+        with tqdm(total=len(units), desc="tables", bar_format=_BAR, disable=not progress or rank > 0) as bar:
+            while any(worker.poll() is None for worker in workers):
+                _show(bar, plan, units, processes)
+                _wait(workers)
+            _show(bar, plan, units, processes)
+    finally:
+        for worker in workers:
+            if worker.poll() is None:
+                worker.terminate()
+        for worker in workers:
+            worker.wait()
+        for own in (plan.out / "logs").glob(_plan_file(f"{rank}-*")):
+            own.unlink()
+    failures = {name: record for name in units if (record := failed(plan.out / name, since=since)) is not None}
+    missing = [name for name in units if name not in failures and done(plan.out / name) is None]
+    lost = [_sentence(plan, f"{rank}-{n}", worker.returncode) for n, worker in enumerate(workers) if worker.returncode]
+    return Outcome(units, failures, missing, lost)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _wait(workers: Sequence[subprocess.Popen[bytes]]) -> None:
+    """A few seconds, or until all workers have ended."""
+    for _ in range(_LOOKS):
+        if any(worker.poll() is None for worker in workers):
+            time.sleep(_PAUSE)
+
+
+def keep_settings(plan: TablePlan) -> None:
+    """Note the settings of a folder, or refuse other ones than it has.
+
+    Raises:
+        UserError: the folder holds results of other settings.
+    """
+    try:
+        RunFolder.open_or_create(plan.out, {"tables": plan.preset.deciding()}, shared=True)
+    except UserError as error:
+        raise UserError(f"results of other settings are not mixed: {error}") from None
+
+
+def _plan_file(name: str) -> str:
+    """For this process alone: another command may work on the same folder."""
+    return f"plan-{name}-of-{os.getpid()}.json"
+
+
+def _remove_plans(plan: TablePlan) -> None:
+    """Take away the plan files of processes that were killed."""
+    for file in (plan.out / "logs").glob(_PLANS):
+        process = file.stem.rpartition("-of-")[2]
+        if process.isdecimal() and not is_running(int(process)):
+            file.unlink(missing_ok=True)
+
+
+def _started(plan: TablePlan, name: str, since: float, processes: int) -> subprocess.Popen[bytes]:
+    """A worker with its share of the cores, which writes into a log of its own.
+
+    It looks for modules where this process does: ``-P`` keeps those of the working folder out.
+    """
+    threads = str(max(1, len(os.sched_getaffinity(0)) // processes))
+    logs = plan.out / "logs"
+    own = logs / _plan_file(name)
+    write_text(own, plan.to_json())
+    environment = os.environ | {"OMP_NUM_THREADS": threads, "TI_CPU_MAX_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
+    given = (json.dumps(sys.path), own, since, os.getpid(), threads)
+    command = [sys.executable, "-P", "-c", _WORKER, *map(str, given)]
+    with open(logs / f"worker-{name}.log", "ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+
+
+def _sentence(plan: TablePlan, name: str, status: int) -> str:
+    how = f"signal {-status}" if status < 0 else f"status {status}"
+    log = plan.out / "logs" / f"worker-{name}.log"
+    last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+    return f"a worker ended with {how} ({log}: {' '.join(last)})"
+
+
+def _show(bar: tqdm, plan: TablePlan, units: Mapping[str, Unit], processes: int) -> None:
+    """What is done, what is being done, and how long the rest may take."""
+    notes = {name: done(plan.out / name) for name in units}
+    bar.n = sum(note is not None for note in notes.values())
+    running = [name for name, note in notes.items() if note is None and is_claimed(plan.out / name)]
+    left = time_left(units, {name: note["seconds"] for name, note in notes.items() if note is not None}, processes)
+    names = ", ".join(running)
+    shown = names if len(names) <= _LISTED else names[: _LISTED - 3] + "..."
+    bar.set_postfix_str(f"about {_clock(left)} left; {shown}", refresh=True)
+
+
+def time_left(units: Mapping[str, Unit], seconds: Mapping[str, float], processes: int) -> float:
+    """Time that the units that are not done may take [s].
+
+    A unit takes as long as those of its group took; where there is none, its prior times the mean ratio of measured times to
+    priors.
+
+    Args:
+        units: all.
+        seconds: name of each finished unit -> time that it took.
+        processes: that share the work.
+    """
+    groups: dict[str, list[float]] = defaultdict(list)
+    for name, value in seconds.items():
+        groups[units[name].group].append(value)
+    measured = [name for name, value in seconds.items() if value > _TAKEN_OVER * units[name].prior]
+    ratio = sum(seconds[name] for name in measured) / sum(units[name].prior for name in measured) if measured else 1.0
+    rest = [unit for name, unit in units.items() if name not in seconds]
+    each = [sum(groups[u.group]) / len(groups[u.group]) if u.group in groups else ratio * u.prior for u in rest]
+    return max(sum(each) / processes, max(each, default=0.0))
+
+
+def _clock(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min" if minutes else "less than a minute"

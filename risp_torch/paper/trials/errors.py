@@ -1,0 +1,63 @@
+"""How far an estimate is from the truth: its numbers, its motion, the state at its end, and motions that no fit has seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from risp_torch.risp.task import load_task
+from risp_torch.scene.numbers import constant
+
+if TYPE_CHECKING:
+    from risp_torch.paper.trials.trial import Trial, Values
+    from risp_torch.risp.task import RispTask
+    from risp_torch.scene import Scene, States
+
+
+def outputs_of(scene: Scene, task: RispTask, values: Values) -> torch.Tensor:
+    """Outputs [T, S] of the state head along the motion with these values in place of the scene's own."""
+    with torch.no_grad():
+        motion = scene.rollout({name: constant(value)[None] for name, value in values.items()}, worlds=1)
+        return task.head.outputs(scene, motion.placement[0])
+
+
+def trial_error(trial: Trial, scene: Scene, task: RispTask, motion: States, values: Values) -> float:
+    """The error of an estimate, as the trial measures it.
+
+    Args:
+        trial: what was looked for.
+        scene: which the estimate moves: with the drawn initial state, where there is one.
+        task: with the outputs of which motions are compared.
+        motion: of the truth.
+        values: of all unknowns.
+    """
+    if trial.measure == "parameter":
+        return float(np.concatenate([np.ravel(_distance(trial, name, values[name])) for name in trial.unknowns]).mean())
+    true = task.head.outputs(scene, motion.placement[0])
+    each = (outputs_of(scene, task, values) - true).abs().mean(dim=1)
+    return float(each.sum() if trial.measure == "motion" else each[-1])
+
+
+def unseen_errors(name: str, trial: Trial, values: Values, *, fitted: int) -> dict[str, float]:
+    """Name of each motion that the fit has not seen -> mean L1 distance of its outputs from the truth's.
+
+    Args:
+        name: of the scene.
+        trial: with the true scenes.
+        values: the estimate.
+        fitted: frame intervals of the film that was fitted: in a longer one only the frames beyond them count.
+    """
+    errors = {}
+    for label, scene in (trial.unseen() if trial.unseen else {}).items():
+        task = load_task(name, scene)
+        true = {unknown: value for unknown, value in trial.truth.items() if trial.measure == "parameter"}
+        difference = (outputs_of(scene, task, values) - outputs_of(scene, task, true)).abs().mean(dim=1)
+        errors[label] = float(difference[fitted + 1 if scene.frames > fitted else 0 :].mean())
+    return errors
+
+
+def _distance(trial: Trial, name: str, value: object) -> np.ndarray:
+    value, truth = (np.asarray(v, dtype=np.float64) for v in (value, trial.truth[name]))
+    return np.abs(np.log10(value / truth) if trial.log else value - truth)

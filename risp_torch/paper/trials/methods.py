@@ -1,0 +1,54 @@
+"""The rows of RISP's tables: how the unknowns of a trial are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from risp_torch.files.suggest import unknown_name_error
+from ti_sim.base.errors import UserError
+
+if TYPE_CHECKING:
+    from risp_torch.inversion import Loss
+    from risp_torch.risp.task import RispTask
+    from risp_torch.scene import States
+
+LABELS = {
+    "average": "average", "random": "random", "pixel": "pixels (gradSim)", "perceptual": "perceptual",
+    "no-grad": "RISP without gradient loss", "full": "RISP", "state": "true states (oracle)",
+}  # fmt: skip
+METHODS = tuple(LABELS)
+NETWORK_METHODS = ("no-grad", "full")
+IMAGE_METHODS = ("pixel", "perceptual", *NETWORK_METHODS)
+
+
+def check_method(method: str, network: Path | str | None) -> None:
+    """Raise a UserError for an unknown method, or one that lacks its network or has one too many."""
+    if method not in METHODS:
+        raise unknown_name_error("method", method, METHODS)
+    if method in NETWORK_METHODS and network is None:
+        raise UserError(f"the method {method} reads pictures with a network: give the network.safetensors of 'risp train'")
+    if method not in NETWORK_METHODS and network is not None:
+        raise UserError(f"the method {method} uses no network: leave it out, or choose {' or '.join(NETWORK_METHODS)}")
+
+
+def make_loss(method: str, task: RispTask, motion: States, network: Path | str | None) -> Loss | None:
+    """What a method compares films by; None for the baselines that look at nothing.
+
+    Args:
+        method: name from ``METHODS``.
+        task: of the scene.
+        motion: of the true scene, which the oracle knows.
+        network: file of "no-grad" and "full".
+
+    Raises:
+        UserError: as the losses, for a network that cannot be read or an extra that is not installed.
+    """
+    from risp_torch.inversion import PerceptualLoss, PixelLoss, RispLoss, StateLoss
+
+    if method in NETWORK_METHODS:
+        return RispLoss(network, task=task)
+    if method == "state":
+        return StateLoss(task.head, motion)
+    losses = {"pixel": PixelLoss, "perceptual": PerceptualLoss}
+    return losses[method]() if method in losses else None

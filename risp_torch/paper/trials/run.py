@@ -1,0 +1,215 @@
+"""One trial by one method: its result, kept in a folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from zlib import crc32
+
+import numpy as np
+import torch
+
+from risp_torch.files.run_folder import RunFolder, first_difference, plain
+from risp_torch.inversion import Comparison, OptimiseSettings, WideSteps
+from risp_torch.inversion.losses.loss import mean_square
+from risp_torch.inversion.warm_start import CmaSettings
+from risp_torch.paper.trials.errors import trial_error, unseen_errors
+from risp_torch.paper.trials.methods import NETWORK_METHODS, check_method, make_loss
+from risp_torch.paper.trials.paper_search import PAPER_SEARCH
+from risp_torch.paper.trials.search import Found, search
+from risp_torch.paper.trials.target import read_target
+from risp_torch.paper.trials.trial import Trial, load_trial, set_truth, true_scene
+from risp_torch.scene.bridge import bridge_dtype
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, Seed, checked
+
+if TYPE_CHECKING:
+    from risp_torch.inversion import Loss
+    from risp_torch.risp.task import RispTask
+    from risp_torch.scene import Scene, States
+
+SCHEMA = 1
+_STREAMS = {"guess": 83, "initial": 84, "random": 85}  # of the random numbers; looks and test sets have others
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class TrialSettings:
+    """How a trial is run.
+
+    Attributes:
+        size: side of the pictures [pixels].
+        seed: of guesses and initial states; with the number of the repeat.
+        search: "usual", the trial's own, or "paper", that of RISP (ICLR 2022), B.3 (``PAPER_SEARCH``, ``paper_unknowns``),
+            without Gauss-Newton rounds.
+        starts: guesses that are drawn, by default as many as the trial begins with (of the paper's search: one). Of several only
+            the better half goes on after a fifth of the steps, and only the best after half of them (not with lbfgs, which ends
+            all).
+        iterations, refine: in place of those of the search; of wide steps the first so many rounds.
+        samples: light paths for each pixel of the target.
+        warm: "cma" begins with a gradient-free search around the guess.
+        horizon: frames that the search begins with, where it grows.
+
+    Raises:
+        UserError: a setting is out of its range.
+    """
+
+    size: Count = 64
+    seed: Seed = 0
+    search: Literal["usual", "paper"] = "usual"
+    starts: Count | None = None
+    iterations: Count | None = None
+    refine: FromZero | None = None
+    samples: Count = 64
+    warm: Literal["none", "cma"] = "none"
+    horizon: Count | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (("search", ("usual", "paper")), ("warm", ("none", "cma"))):
+            if getattr(self, name) not in known:
+                raise UserError(f"{name} {getattr(self, name)!r} is unknown: choose {' or '.join(known)}")
+
+    def of_search(self, trial: Trial) -> OptimiseSettings | WideSteps:
+        """Settings of the wide or the gradient steps of a trial."""
+        usual = trial.search if self.search == "usual" else PAPER_SEARCH
+        if isinstance(usual, WideSteps):
+            return usual.shortened(self.iterations, self.horizon)
+        changes = {"iterations": self.iterations, "first_frames": self.horizon}
+        starts = self.guesses(trial)
+        if usual.optimizer != "lbfgs" and starts > 1:
+            changes["keep"] = (((0.2, (starts + 1) // 2),) if starts > 2 else ()) + ((0.5, 1),)
+        return replace(usual, **{name: value for name, value in changes.items() if value is not None})
+
+    def guesses(self, trial: Trial) -> int:
+        """First guesses of a trial."""
+        return self.starts or (trial.starts if self.search == "usual" else 1)
+
+    def rounds(self, trial: Trial) -> int:
+        """Gauss-Newton rounds of a trial."""
+        usual = trial.refine if self.search == "usual" else 0
+        return usual if self.refine is None else self.refine
+
+
+@checked
+def run_trial(
+    scene_name: str, kind: str, method: str, *, repeat: FromZero, settings: TrialSettings, network: Path | str | None = None,
+    target: Path | str | None = None, out: Path | str, progress: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    """Run one trial by one method, or return the result that its folder holds.
+
+    Args:
+        scene_name: name of a scene, or the path of its file.
+        kind: "identify", "imitate" or "reach".
+        method: name from ``METHODS``.
+        repeat: number of the repeat, which has a first guess (and for "reach" an initial state) of its own.
+        settings: of the run.
+        network: file of "no-grad" and "full".
+        target: folder of frames from ``target_film``, for the methods that look at pictures.
+        out: folder of the run: an unfinished one goes on, a finished one is only read.
+        progress: whether bars are shown.
+
+    Returns:
+        What ``result.json`` holds: error, unit, values, guess and initial (drawn values), loss_estimate, loss_truth (the
+        method's own loss at the truth), reading_error (mean L1 distance between what a network reads of the target and the
+        truth), guess_error, unseen (name -> error), seconds, iterations.
+
+    Raises:
+        UserError: an unknown task or method, a file that is missing or does not fit, or a folder with other settings.
+        DivergenceError: no guess could be simulated.
+    """
+    began = time.perf_counter()
+    trial = load_trial(scene_name, kind)
+    check_method(method, network)
+    scene, task = true_scene(scene_name, trial, settings.size)
+    trial = trial.of_repeat(scene.name, kind, seed=settings.seed, repeat=repeat)
+    set_truth(scene, trial)
+    with torch.no_grad():
+        motion = scene.rollout()
+    own = crc32(f"{scene.name} {kind}".encode())
+    drawn = {name: np.random.default_rng([settings.seed, stream, repeat, own]) for name, stream in _STREAMS.items()}
+    initial = trial.initial(drawn["initial"]) if trial.initial else {}
+    for name, value in initial.items():
+        scene.set(name, value)
+    guesses = [trial.guess(drawn["guess"]) for _ in range(settings.guesses(trial))]
+    loss = make_loss(method, task, motion, network)
+    comparison = None if loss is None else _comparison(scene, kind, method, loss, target, trial.sampling)
+    asked = _asked(scene_name, kind, method, repeat, settings, trial, scene, guesses, loss, comparison)
+    folder = _folder(Path(out), asked)
+    if folder.finished:
+        return folder.read_result()
+    if comparison is None:
+        values = trial.average if method == "average" else trial.random(drawn["random"])
+        found = Found({name: np.asarray(values[name], dtype=np.float64) for name in trial.unknowns}, float("nan"), 0)
+    else:
+        found = search(
+            scene, comparison, trial, guesses, settings.of_search(trial), refine=settings.rounds(trial),
+            paper=settings.search == "paper", warm=CmaSettings() if settings.warm == "cma" else None, seed=settings.seed,
+            folder=folder, progress=progress,
+        )  # fmt: skip
+    result = {
+        "schema": SCHEMA, "scene": scene_name, "kind": kind, "method": method, "repeat": repeat,
+        "error": trial_error(trial, scene, task, motion, found.values), "unit": trial.unit, "values": found.values,
+        "guess": guesses[0], "initial": initial,
+        "guess_error": trial_error(trial, scene, task, motion, guesses[0]), "loss_estimate": found.loss,
+        **_at_truth(scene, task, method, comparison, found.comparison, motion),
+        "unseen": unseen_errors(scene_name, trial, found.values, fitted=scene.frames),
+        "iterations": found.iterations, "seconds": time.perf_counter() - began,
+    }  # fmt: skip
+    folder.write_result(result)
+    return folder.read_result()
+
+
+def _comparison(scene: Scene, kind: str, method: str, loss: Loss, target: Path | str | None, sampling: str) -> Comparison:
+    if loss.needs_film and target is None:
+        raise UserError(f"the method {method} compares pictures: give the target's folder of frames")
+    loss.check(scene)
+    video = read_target(scene, kind, target) if loss.needs_film else None
+    return Comparison.of(scene, loss, video, sampling)
+
+
+def _at_truth(
+    scene: Scene, task: RispTask, method: str, plain: Comparison | None, last: Comparison | None, motion: States
+) -> dict[str, float | None]:
+    """The loss of the true motion, as the search compared at last, and what a network misreads of the target."""
+    if plain is None or last is None:
+        return {"loss_truth": None, "reading_error": None}
+    with torch.no_grad():
+        observed = last.loss.observe(scene, motion, {}, last.frames)
+    read = None
+    if method in NETWORK_METHODS:
+        true = task.head.outputs(scene, motion.placement[0, list(plain.frames)])
+        read = float((plain.target - true).abs().mean())
+    return {"loss_truth": float(mean_square(observed, last.target)[0]), "reading_error": read}
+
+
+def _asked(
+    scene_name: str, kind: str, method: str, repeat: int, settings: TrialSettings, trial: Trial, scene: Scene,
+    guesses: list[Mapping[str, Any]], loss: Loss | None, comparison: Comparison | None,
+) -> dict[str, Any]:  # fmt: skip
+    """Everything that decides the outcome."""
+    target = None
+    if comparison is not None:
+        target = sha256(comparison.target.contiguous().float().cpu().numpy().tobytes()).hexdigest()
+    return plain({
+        "name": scene_name, "kind": kind, "method": method, "repeat": repeat, "settings": asdict(settings),
+        "scene": scene.description(), "truth": trial.truth, "guesses": guesses, "measure": trial.measure,
+        "search": asdict(settings.of_search(trial)), "refine": settings.rounds(trial),
+        "smooth": trial.smooth if settings.search == "usual" else 0.0,
+        "sampling": trial.sampling, "loss": None if loss is None else loss.to_json(), "target_sha256": target,
+        "precision": str(bridge_dtype()),
+    })  # fmt: skip
+
+
+def _folder(path: Path, asked: dict[str, Any]) -> RunFolder:
+    """The run's folder; a finished run is there to be read, if it has the same settings."""
+    there = RunFolder(path, asked)
+    if not there.finished:
+        return RunFolder.open_or_create(path, asked)
+    difference = first_difference(there.read_settings(), asked)
+    if difference is not None:
+        raise UserError(f"the run in {path} has other settings ({difference}): choose another folder")
+    return there

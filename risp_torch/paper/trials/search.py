@@ -1,0 +1,130 @@
+"""The search of a trial: wide or gradient steps from the first guesses, then Gauss-Newton rounds where the loss is smooth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.comparison import Comparison, film_losses
+from risp_torch.inversion.optimise import History, descend
+from risp_torch.inversion.refine import refined
+from risp_torch.inversion.smoothness import Smoothness
+from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.warm_start import CmaSettings, warmed
+from risp_torch.inversion.wide_steps import WideSteps, settle_whitened, wide_gauss_newton
+from risp_torch.paper.trials.paper_search import paper_unknowns
+from ti_sim.base.errors import DivergenceError
+
+if TYPE_CHECKING:
+    from risp_torch.files.run_folder import RunFolder
+    from risp_torch.inversion import OptimiseSettings
+    from risp_torch.paper.trials.trial import Trial, Values
+    from risp_torch.scene import Scene
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        values: name -> estimate.
+        loss: at the estimate, over the whole film, without the penalty.
+        iterations: gradient steps and Gauss-Newton rounds that were taken.
+        comparison: what the loss is of; None where nothing was compared.
+    """
+
+    values: dict[str, np.ndarray]
+    loss: float
+    iterations: int
+    comparison: Comparison | None = None
+
+
+def search(
+    scene: Scene, comparison: Comparison, trial: Trial, guesses: Sequence[Values], settings: OptimiseSettings | WideSteps,
+    *, refine: int, paper: bool = False, warm: CmaSettings | None = None, seed: int = 0, folder: RunFolder | None = None,
+    progress: bool = True,
+) -> Found:  # fmt: skip
+    """Find the unknowns of a trial.
+
+    Args:
+        scene: what is simulated; with the drawn initial state, where there is one.
+        comparison: loss and target.
+        trial: what is looked for.
+        guesses: the first guesses; the one that ends lowest counts.
+        settings: of the wide or the gradient steps.
+        refine: Gauss-Newton rounds with narrow differences at most; none where the loss is rough in the small.
+        paper: whether the unknowns are moved as in the paper (``paper_unknowns``), without a penalty on changes of actions.
+        warm: of a search without gradients from every guess, at whose ends the other steps begin.
+        seed: of its candidates.
+        folder: where the search is saved, and from where a killed one goes on.
+        progress: whether bars are shown.
+
+    Raises:
+        UserError: pycma is missing.
+        DivergenceError: no guess could be simulated.
+    """
+    unknowns = Unknowns.of(scene, trial.unknowns)
+    rows = np.array([np.concatenate([np.ravel(guess[name]) for name in trial.unknowns]) for guess in guesses], dtype=np.float64)
+    if paper:
+        unknowns = paper_unknowns(unknowns, trial.measure)
+    else:
+        unknowns = penalised(scene, comparison, unknowns, rows[0], trial.smooth)
+    z, history = unknowns.unbounded(rows), History()
+    if warm is not None and (folder is None or folder.load_checkpoint() is None):
+        z, history = warmed(scene, comparison, unknowns, z, warm, seed=seed, progress=progress)
+    if isinstance(settings, WideSteps):
+        begin = unknowns.vector(z).double().cpu().numpy()
+        ends, best = wide_gauss_newton(scene, comparison, unknowns, begin, settings, history, progress=progress)
+        end, comparison = settle_whitened(
+            scene, comparison, unknowns, ends[best], settings, history, start=best, seed=seed, progress=progress
+        )
+        ends, history.stopped = end[None], []
+    else:
+        z, history = descend(scene, comparison, unknowns, z, settings, folder=folder, history=history, progress=progress)
+        ends = unknowns.vector(z).double().cpu().numpy()
+    rounds = 0 if comparison.loss.rough else refine
+    ends, losses = refined(scene, comparison, unknowns, ends, rounds, history, thorough=False, progress=progress)
+    if not np.isfinite(losses).any():
+        raise DivergenceError("every start of the search diverged: take smaller steps (more substeps)", body="", step=0)
+    best = ends[int(np.argmin(losses))]
+    values = {name: best[part].reshape(np.shape(unknowns.params[name].value)) for name, part in unknowns.groups.items()}
+    return Found(values, _loss(scene, comparison, unknowns, best), len(history.losses), comparison)
+
+
+def penalised(scene: Scene, comparison: Comparison, unknowns: Unknowns, first: np.ndarray, weight: float) -> Unknowns:
+    """The unknowns with a penalty on changes of sequences from frame to frame.
+
+    What a loss misreads in single frames would otherwise go into the actions of these frames. The penalty is the weight times the
+    loss at the first guess times the mean squared change from one frame to the next, in parts of the allowed range: so one
+    weight suits losses of any size.
+
+    Args:
+        scene, comparison: of the search.
+        unknowns: those with a row for each frame get the penalty.
+        first: [K] the first guess.
+        weight: of the trial, 0 for none.
+    """
+    if weight == 0:
+        return unknowns
+    scale = weight * _loss(scene, comparison, unknowns, first)
+    ranges, pairs, weights, given = unknowns.scaled_range(), [], [], {}
+    for name, part in unknowns.groups.items():
+        shape = np.shape(unknowns.params[name].value)
+        if not shape:
+            continue
+        numbers = np.arange(part.start, part.stop).reshape(shape)
+        near = np.stack([numbers[1:].ravel(), numbers[:-1].ravel()], axis=1)
+        pairs.append(near)
+        weights.append(scale / (len(near) * ranges[near[:, 0]] ** 2))
+        given[name] = weight
+    return replace(unknowns, smoothness=Smoothness(np.concatenate(pairs), np.concatenate(weights), given)) if pairs else unknowns
+
+
+def _loss(scene: Scene, comparison: Comparison, unknowns: Unknowns, physical: np.ndarray) -> float:
+    """Loss at a point [K], without the penalty."""
+    row = torch.as_tensor(unknowns.scaled(physical)[None]).to(comparison.target)
+    return float(film_losses(scene, unknowns.from_scaled(row), comparison, worlds=1)[0])

@@ -1,0 +1,106 @@
+"""What a trial is given: the film, or the picture, of the true motion in a look that no training has seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from risp_torch.files.run_folder import RunFolder, first_difference, plain
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.files.video import read_video, write_frames
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, Seed, checked
+
+if TYPE_CHECKING:
+    from risp_torch.risp.task import RispTask
+    from risp_torch.scene import Scene, States
+
+RENDERERS = ("mitsuba", "rasteriser")
+FRAMES = "frames"
+_STREAM = 79  # of the random numbers of looks; test sets have another
+
+
+@checked
+def target_film(
+    scene: Scene, task: RispTask, trial_kind: str, motion: States, folder: Path | str, *, seed: Seed, repeat: FromZero,
+    samples: Count = 64, renderer: str = "mitsuba",
+) -> Path:  # fmt: skip
+    """Film the true motion in the drawn look of a repeat; only pictures that are not there yet are rendered.
+
+    Args:
+        scene, task: what is filmed, and which looks there are.
+        trial_kind: "identify" or "imitate" for all frames, "reach" for the last one alone.
+        motion: states of the true scene.
+        folder: of the film.
+        seed, repeat: of the look and of the noise.
+        samples: light paths for each pixel.
+        renderer: "mitsuba", or "rasteriser" for an appearance of the training domain.
+
+    Returns:
+        Folder of PNG frames.
+
+    Raises:
+        UserError: an unknown renderer, the folder holds another film, or Mitsuba is not installed.
+    """
+    if renderer not in RENDERERS:
+        raise unknown_name_error("renderer", renderer, RENDERERS)
+    number = int(np.random.SeedSequence([seed, _STREAM, repeat]).generate_state(1)[0])
+    placement = motion.placement[:1, -1:] if trial_kind == "reach" else motion.placement[:1]
+    settings = {"film": scene.description(), "frames": placement.shape[1], "number": number, "renderer": renderer}
+    if renderer == "rasteriser":
+        return _rasterised(scene, task, placement, Path(folder), settings, number)
+    return _path_traced(scene, task, placement, Path(folder), settings | {"samples": samples}, number)
+
+
+def read_target(scene: Scene, trial_kind: str, folder: Path | str) -> torch.Tensor:
+    """The target [frames + 1, H, W, 3] in linear rgb; of a single picture, the last frame, it is repeated for all.
+
+    Raises:
+        UserError: as ``read_video``.
+    """
+    camera = scene.camera
+    frames = 1 if trial_kind == "reach" else scene.frames + 1
+    pictures = read_video(folder, size=(camera.height, camera.width), frames=frames)
+    film = torch.as_tensor(pictures, dtype=bridge_dtype(), device=bridge_device())
+    return film.expand(scene.frames + 1, *film.shape[1:])
+
+
+def _path_traced(
+    scene: Scene, task: RispTask, placement: torch.Tensor, folder: Path, settings: dict[str, Any], number: int
+) -> Path:
+    from risp_torch.risp.photoreal import write_photoreal_frames
+
+    domain = replace(task.domains.target, samples=settings["samples"])
+    film = domain.film(scene, placement, seed=number)
+    _same_film(folder, settings | {"domain": domain.to_json(), "appearance": film.look})
+    write_photoreal_frames(folder, film, fps=1 / scene.frame_dt, masks=False)
+    return folder / FRAMES
+
+
+def _rasterised(
+    scene: Scene, task: RispTask, placement: torch.Tensor, folder: Path, settings: dict[str, Any], number: int
+) -> Path:
+    domain = task.domains.training
+    _same_film(folder, settings | {"domain": domain.to_json()})
+    if not (folder / FRAMES).is_dir():
+        with torch.no_grad():
+            pictures = scene.render(placement, domain.parameters.values(domain.appearances(1, seed=number)))[0]
+        write_frames(folder / FRAMES, pictures, fps=1 / scene.frame_dt)
+    return folder / FRAMES
+
+
+def _same_film(folder: Path, settings: dict[str, Any]) -> None:
+    """Begin a film, or refuse a folder that holds another one; a caller may have marked it as finished."""
+    there = RunFolder(folder, {})
+    if not there.finished:
+        RunFolder.open_or_create(folder, settings)
+        return
+    difference = first_difference(there.read_settings(), plain(settings))
+    if difference is not None:
+        raise UserError(f"the film in {folder} is another one ({difference}): choose another folder")

@@ -1,0 +1,142 @@
+"""What a scene says to RISP's evaluation: which numbers are looked for, their truth, the first guesses and the search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+from zlib import crc32
+
+import numpy as np
+
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.inversion import OptimiseSettings, WideSteps
+from risp_torch.risp.task import RispTask, load_task, training_scene
+from risp_torch.scene import Scene
+from risp_torch.scene.load import errors_of_scene_file, find_function
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, NotNegative, checked
+
+DRAWN_FROM = 4  # the first repeats have the scene's own truth, the middle of the paper's range
+_TRUTHS = 86  # stream of the random numbers of truths; guesses, initial states and looks have others
+KINDS = ("state", "identify", "imitate", "reach")  # tables 1 to 4 of RISP (ICLR 2022)
+
+Values = Mapping[str, Any]
+Measure = Literal["parameter", "motion", "final"]
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One of RISP's inversions on a scene.
+
+    A scene's file has ``make_trials() -> dict[str, Trial]`` with keys among "identify" (known actions, unknown parameters),
+    "imitate" (known parameters, unknown actions, a film) and "reach" (unknown actions that lead from a drawn initial state to the
+    state in one picture).
+
+    Attributes:
+        unknowns: names of the parameters that are looked for.
+        truth: name -> true value; of "reach" the actions that lead the scene from its own start to the goal.
+        truths: draws a truth for the repeats from number ``DRAWN_FROM`` on, from the inner part of the allowed range; None leaves
+            ``truth`` to all.
+        guess: first guess of a repeat, drawn.
+        average: the middle of what is drawn: the baseline "average".
+        random: the baseline "random", drawn from the whole prior.
+        options: of make_scene.
+        initial: of "reach": name -> parameters of the initial state, drawn.
+        measure: "parameter", mean distance of the numbers; "motion", mean L1 distance of the state head's outputs summed over
+            the frames; "final", the same of the last frame.
+        unit: of the error; "log10" with ``log``, whose distances are decades.
+        search: usual settings of the search.
+        starts: first guesses that it begins with, of which the worse ones stop early; the first one is "guess" in results.
+        refine: Gauss-Newton rounds after it, for losses that are smooth in the small (``Loss.rough``).
+        smooth: weight of a penalty on changes of actions from frame to frame (``penalised``), the same for all methods.
+        sampling: frames that count (``sampled_frames``).
+        unseen: name -> a true scene whose motion the fit has not seen: the estimate is scored on it by the mean L1 distance of
+            the outputs, in a longer film by that of the frames beyond the fitted ones.
+    """
+
+    unknowns: tuple[str, ...]
+    truth: Values
+    truths: Callable[[np.random.Generator], Values] | None = None
+    guess: Callable[[np.random.Generator], Values]
+    average: Values
+    random: Callable[[np.random.Generator], Values]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    initial: Callable[[np.random.Generator], Values] | None = None
+    measure: Measure
+    unit: str = ""
+    log: bool = False
+    search: OptimiseSettings | WideSteps
+    starts: Count = 1
+    refine: FromZero = 0
+    smooth: NotNegative = 0.0
+    sampling: str = "all"
+    unseen: Callable[[], Mapping[str, Scene]] | None = None
+
+    def of_repeat(self, name: str, kind: str, *, seed: int, repeat: int) -> Trial:
+        """The trial of a repeat: from number ``DRAWN_FROM`` on the truth is drawn, where the trial draws any.
+
+        Args:
+            name: of the scene.
+            kind: of the trial.
+            seed, repeat: of what is drawn.
+        """
+        if self.truths is None or repeat < DRAWN_FROM:
+            return self
+        random = np.random.default_rng([seed, _TRUTHS, repeat, crc32(f"{name} {kind}".encode())])
+        return replace(self, truth=self.truths(random))
+
+
+def load_trials(name: str) -> dict[str, Trial]:
+    """The trials of a scene, by the scene's name or the path of its file.
+
+    Raises:
+        UserError: the file has no make_trials, or it returns something else.
+    """
+    make_trials = find_function(name, "make_trials")
+    with errors_of_scene_file(name, "make_trials()"):
+        trials = make_trials()
+    if not isinstance(trials, dict) or not all(isinstance(trial, Trial) for trial in trials.values()):
+        raise UserError(f"make_trials of {name} returned {type(trials).__name__}: return a dict of Trials")
+    for kind in trials:
+        if kind not in KINDS[1:]:
+            raise unknown_name_error(f"trial in make_trials of {name}", kind, KINDS[1:])
+    return trials
+
+
+def load_trial(name: str, kind: str) -> Trial:
+    """One trial of a scene.
+
+    Raises:
+        UserError: as ``load_trials``, or the scene has no such trial.
+    """
+    if kind not in KINDS[1:]:
+        raise unknown_name_error("task", kind, KINDS)
+    trials = load_trials(name)
+    if kind not in trials:
+        raise UserError(f"the scene {name} has no task {kind!r}: it has state, {', '.join(trials)}")
+    return trials[kind]
+
+
+@checked
+def true_scene(name: str, trial: Trial, size: Count) -> tuple[Scene, RispTask]:
+    """The scene of a trial with its true numbers, filmed for networks of this picture size, and its side of RISP.
+
+    Args:
+        name: of the scene, or the path of its file.
+        trial: of the scene.
+        size: side of the pictures [pixels].
+
+    Raises:
+        UserError: as ``training_scene`` and ``load_task``.
+    """
+    scene = training_scene(name, size, **trial.options)
+    set_truth(scene, trial)
+    return scene, load_task(name, scene)
+
+
+def set_truth(scene: Scene, trial: Trial) -> None:
+    """Give a scene the trial's true numbers."""
+    for unknown in trial.unknowns:
+        scene.set(unknown, trial.truth[unknown])

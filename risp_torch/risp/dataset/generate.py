@@ -1,0 +1,213 @@
+"""Writing a dataset: every shard whole or absent, in any order, by any number of processes, and on after being killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from tqdm import tqdm
+
+from risp_torch.files.atomic import DiskFullError, remove_leftovers
+from risp_torch.files.memory import check_memory, readable_bytes
+from risp_torch.files.run_folder import RunFolder
+from risp_torch.risp.dataset.manifest import MANIFEST, SETTINGS, Manifest, checksum, read_manifest
+from risp_torch.risp.dataset.plan import Plan
+from risp_torch.risp.dataset.renderer import RendererSource
+from risp_torch.risp.dataset.settings import DatasetSettings
+from risp_torch.risp.dataset.shards import ShardError, open_shard, write_shard
+from risp_torch.risp.dataset.sheets import SHEETS, draw_sheets
+from risp_torch.risp.state_heads import warn_of_states_beyond
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, checked
+
+if TYPE_CHECKING:
+    from risp_torch.risp.task import RispTask
+    from risp_torch.scene import Scene
+
+CHUNK = 32  # pictures rendered at once
+_SPARE = 4 << 20  # bytes besides the shards: manifest and sheets
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What a call of ``generate`` did.
+
+    Attributes:
+        plan: of the dataset.
+        folder: where it is.
+        images: pictures that this call rendered.
+        seconds: wall time of rendering and writing.
+        bytes: size of all shards that are there.
+        complete: whether the dataset is finished; otherwise other processes still write their shards.
+    """
+
+    plan: Plan
+    folder: Path
+    images: int
+    seconds: float
+    bytes: int
+    complete: bool
+
+
+@checked
+def generate(
+    scene: Scene,
+    task: RispTask,
+    settings: DatasetSettings,
+    folder: Path | str,
+    *,
+    name: str = "",
+    rank: FromZero = 0,
+    ranks: Count = 1,
+    progress: bool = False,
+) -> Generated:
+    """Render a dataset into a folder, or what is missing of it.
+
+    Killed at any moment and called again it ends with the same bytes. Several processes may share the work; the last one to
+    finish writes the manifest.
+
+    Args:
+        scene: filmed by its first camera (``training_scene``).
+        task: its states and appearances.
+        settings: which pictures.
+        folder: made when it does not exist.
+        name: name of the scene or path of its file, for the command that goes on; the scene's own name by default.
+        rank, ranks: this process and how many there are; it renders every ``ranks``-th shard.
+        progress: whether to show a bar.
+
+    Raises:
+        UserError: the folder holds a dataset with other settings or something else, it has too little room, there are more
+            processes than shards, or something cannot be rendered or written.
+    """
+    folder = Path(folder)
+    plan = Plan.of(scene, task, settings, name=name)
+    _check_size(folder, plan)  # before anything counts its pictures one by one
+    source = RendererSource(scene, task, settings)
+    if not 0 <= rank < ranks:
+        raise UserError(f"this is process {rank} of {ranks}: processes are counted from 0")
+    if ranks > settings.shards:
+        raise UserError(
+            f"{ranks} processes share {settings.shards} shards: start at most as many processes, or put fewer pictures into a "
+            "shard (--shard-images)"
+        )
+    run = RunFolder.open_or_create(folder, plan.to_json(), shared=ranks > 1)  # locked until this function ends
+    folder = run.path
+    if (folder / MANIFEST).is_file():
+        read_manifest(folder)  # a damaged one is an error, not a reason to write another
+    missing = [shard for shard in range(settings.shards) if not _is_whole(folder, plan, shard)]
+    _check_room(folder, plan, missing)
+    if missing and rank == 0:
+        warn_of_states_beyond(task.head, scene)
+    began, own = time.perf_counter(), [shard for shard in missing if shard % ranks == rank]
+    images = sum(len(settings.indices(shard)) for shard in own)
+    total = sum(len(settings.indices(shard)) for shard in range(rank, settings.shards, ranks))
+    with tqdm(total=total, initial=total - images, desc="rendering", unit="img", disable=not progress, mininterval=0.5) as bar:
+        try:
+            for shard in own:
+                remove_leftovers(folder / plan.files[shard])
+                write_shard(folder / plan.files[shard], plan, shard, _render(source, settings.indices(shard), bar))
+            complete = _finish(folder, plan)
+        except DiskFullError as error:
+            raise DiskFullError(
+                f"the disk of {folder} is full, {_whole(folder, plan)} of {settings.shards} shards are safe: make room, and the "
+                "same command goes on"
+            ) from error
+    there = sum((folder / file).stat().st_size for file in plan.files if (folder / file).is_file())
+    return Generated(plan, folder, images, time.perf_counter() - began, there, complete)
+
+
+def ranks_from_environment() -> tuple[int, int]:
+    """Number of this process and of all processes, as torchrun says them (RANK, WORLD_SIZE); (0, 1) without it.
+
+    Raises:
+        UserError: one is missing or no number.
+    """
+    texts = [os.environ.get(name) for name in ("RANK", "WORLD_SIZE")]
+    if texts == [None, None]:
+        return 0, 1
+    try:
+        rank, ranks = (int(text) for text in texts if text is not None)
+    except ValueError:
+        named = f"RANK={texts[0]} and WORLD_SIZE={texts[1]}"
+        raise UserError(f"the environment has {named}: set both to whole numbers, or none") from None
+    return rank, ranks
+
+
+def _render(source: RendererSource, indices: range, bar: tqdm) -> Mapping[str, torch.Tensor]:
+    """The tensors of a shard."""
+    parts: dict[str, list[torch.Tensor]] = {}
+    for first in range(0, len(indices), CHUNK):
+        chunk = indices[first : first + CHUNK]
+        batch, states = source.batch_and_states(chunk)
+        for name, tensor in (vars(batch) | {"states": states}).items():
+            parts.setdefault(name, []).append(tensor)
+        bar.update(len(chunk))
+    return {name: torch.cat(tensors) for name, tensors in parts.items()}
+
+
+def _finish(folder: Path, plan: Plan) -> bool:
+    """Draw the sheets and write the manifest, if all shards are there; whether they are."""
+    if _whole(folder, plan) < len(plan.files):
+        return False
+    for name in (MANIFEST, SETTINGS, *SHEETS, *plan.files):
+        remove_leftovers(folder / name)
+    draw_sheets(folder, plan)
+    checksums = [checksum(folder / file) for file in plan.files]
+    if (folder / MANIFEST).is_file():
+        _check_checksums(folder, checksums)
+    else:
+        Manifest(plan, checksums).write(folder)
+    return True
+
+
+def _check_checksums(folder: Path, checksums: list[str]) -> None:
+    """A finished dataset whose missing files were rendered anew must have become what it was."""
+    manifest = read_manifest(folder)
+    pairs = zip(manifest.plan.files, manifest.checksums, checksums, strict=True)
+    different = [file for file, wanted, found in pairs if wanted != found]
+    if different:
+        raise UserError(
+            f"{', '.join(different[:8])} in {folder} differ from the manifest's checksums: remove them and give the same command "
+            f"again; if they differ again, the program has changed: remove {MANIFEST} and all shards"
+        )
+
+
+def _is_whole(folder: Path, plan: Plan, shard: int) -> bool:
+    try:
+        open_shard(folder / plan.files[shard], plan, shard)
+    except ShardError:
+        return False
+    return True
+
+
+def _whole(folder: Path, plan: Plan) -> int:
+    return sum(_is_whole(folder, plan, shard) for shard in range(len(plan.files)))
+
+
+def _check_size(folder: Path, plan: Plan) -> None:
+    """Raise a UserError where the whole dataset is larger than its disk, or a shard than the memory."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
+    needed, disk = plan.settings.images * plan.image_bytes, shutil.disk_usage(there).total
+    if needed > disk:
+        raise UserError(
+            f"a dataset of {plan.settings.images} pictures takes {readable_bytes(needed)} and the whole disk of {folder} has "
+            f"{readable_bytes(disk)}: take fewer --images, a smaller --size or another --out"
+        )
+    count = min(plan.settings.shard_images, plan.settings.images)
+    check_memory(2 * count * plan.image_bytes, f"a file of {count} pictures", "put fewer into one (--shard-images)")
+
+
+def _check_room(folder: Path, plan: Plan, missing: list[int]) -> None:
+    needed = sum(len(plan.settings.indices(shard)) for shard in missing) * plan.image_bytes + (_SPARE if missing else 0)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise UserError(
+            f"the dataset needs {needed / 1e9:.3g} GB more and the disk of {folder} has {free / 1e9:.3g} GB left: make room, or "
+            "take fewer --images, a smaller --size or another --out"
+        )

@@ -1,0 +1,115 @@
+"""Training pictures rendered when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from risp_torch.risp.dataset.batch import Batch
+from risp_torch.risp.dataset.settings import DatasetSettings
+from risp_torch.risp.psi import image_jacobian
+from risp_torch.scene.numbers import constant
+from ti_sim.base.errors import UserError
+
+if TYPE_CHECKING:
+    from risp_torch.risp.task import RispTask
+    from risp_torch.scene import Scene
+
+
+class RendererSource:
+    """The pictures of a dataset without a dataset on the disk: the same numbers as ``ShardSource``, bit by bit.
+
+    Kernels and training would take each other's cores: pictures are rendered between the steps, not beside them.
+
+    States and appearances are rounded to single precision before anything is made of them, whatever the working precision is.
+    """
+
+    concurrent = False
+
+    def __init__(self, scene: Scene, task: RispTask, settings: DatasetSettings) -> None:
+        """Pictures of a scene's training domain.
+
+        Args:
+            scene: filmed by its first camera, whose pictures have the settings' size (``training_scene``).
+            task: what its states are and how it looks.
+            settings: which pictures.
+
+        Raises:
+            UserError: the camera's pictures have another size, or the scene has no camera.
+        """
+        camera = scene.camera
+        if camera is None or {camera.width, camera.height} != {settings.size}:
+            have = "no camera" if camera is None else f"pictures of {camera.width} x {camera.height} pixels"
+            raise UserError(
+                f"the scene has {have} and the dataset pictures of {settings.size} x {settings.size}: make the scene with "
+                "training_scene(name, size)"
+            )
+        self.scene, self.task, self.settings = scene, task, settings
+        self.size, self.record = settings.size, settings.record
+        self._parameters = task.domains.training.parameters
+
+    def __len__(self) -> int:
+        """Number of pictures."""
+        return self.settings.images
+
+    def batch(self, indices: Sequence[int], *, jacobian: bool = True) -> Batch:
+        """Render pictures (``Source.batch``).
+
+        Raises:
+            UserError: there is no picture of a number, or a picture has numbers that are not finite in half precision.
+        """
+        return self.batch_and_states(indices, jacobian=jacobian)[0]
+
+    def batch_and_states(self, indices: Sequence[int], *, jacobian: bool = True) -> tuple[Batch, torch.Tensor]:
+        """Pictures as ``batch`` gives them, and the poses of the bodies in them [B, N, 7] float32, on the CPU."""
+        check_indices(indices, len(self))
+        numbers = np.stack([self.settings.appearance(i, self._parameters.size) for i in indices])
+        drawn = [self.task.head.sample(self.scene, self.settings.state_generator(i)) for i in indices]
+        states = torch.stack(drawn).float()
+        psi, body_q = constant(numbers), constant(states)
+        with torch.no_grad():
+            outputs = self.task.head.outputs(self.scene, body_q)
+            if jacobian:
+                images, columns = image_jacobian(self.scene, body_q, psi, self._parameters)
+                columns = _saturated(images, columns)
+                _check_finite(columns, indices, self._parameters.labels)
+            else:
+                images, columns = self.scene.render(body_q[:, None], self._parameters.values(psi))[:, 0], None
+        batch = Batch(
+            images=images.clamp(0.0, 1.0).float().cpu(),
+            jacobian=None if columns is None else columns.cpu(),
+            outputs=outputs.float().cpu(),
+            psi=torch.from_numpy(numbers),
+        )
+        return batch, states.cpu()
+
+
+def check_indices(indices: Sequence[int], images: int) -> None:
+    """Refuse numbers of pictures that are not there.
+
+    Raises:
+        UserError: an index is out of range, or there are none.
+    """
+    if not len(indices):
+        raise UserError("a batch of no pictures was asked for: give at least one index")
+    if min(indices) < 0 or max(indices) >= images:
+        wrong = min(indices) if min(indices) < 0 else max(indices)
+        raise UserError(f"picture {wrong} was asked for, and the dataset has the pictures 0 to {images - 1}")
+
+
+def _saturated(images: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    """Derivatives in half precision of pictures that end at 1 as a film's do: where they are white, nothing changes them."""
+    return (columns * (images <= 1.0)[:, None]).half()
+
+
+def _check_finite(columns: torch.Tensor, indices: Sequence[int], labels: Sequence[str]) -> None:
+    good = torch.isfinite(columns).flatten(2).all(dim=2)
+    if not good.all():
+        row, column = (~good).nonzero()[0].tolist()
+        raise UserError(
+            f"the derivative of picture {indices[row]} by {labels[column]} is not finite in half precision: "
+            "narrow its range, or make the edges softer (sigma)"
+        )

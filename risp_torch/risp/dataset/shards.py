@@ -1,0 +1,105 @@
+"""One file of a dataset: a safetensors file that is written whole and read through a memory map."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.files.atomic import write_tensors
+from risp_torch.risp.dataset.plan import SCHEMA, Plan
+from ti_sim.base.errors import UserError
+
+_TYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
+_MOST_HEADER = 1 << 20  # bytes: a header is a few hundred
+_METADATA_KEY = "json"
+
+
+class ShardError(UserError):
+    """A shard is missing, damaged, or belongs to another dataset.
+
+    Attributes:
+        fault: what is wrong with it, in a few words.
+    """
+
+    def __init__(self, path: Path, fault: str) -> None:
+        super().__init__(f"{path} {fault}: remove it and give the command of the dataset again, which renders what is missing")
+        self.fault = fault
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Where the tensors of a shard lie; ``open_shard`` makes one.
+
+    Attributes:
+        path: of the file.
+        offsets: name -> first byte in the file.
+        shapes: name -> type and shape (``Plan.shapes``).
+    """
+
+    path: Path
+    offsets: Mapping[str, int]
+    shapes: Mapping[str, tuple[str, tuple[int, ...]]]
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """All tensors, memory-mapped: only what is read of them is loaded."""
+        file = np.memmap(self.path, dtype=np.uint8, mode="r")
+        result = {}
+        for name, (kind, shape) in self.shapes.items():
+            dtype, first = _TYPES[kind], self.offsets[name]
+            result[name] = file[first : first + dtype.itemsize * int(np.prod(shape))].view(dtype).reshape(shape)
+        return result
+
+
+def write_shard(path: Path, plan: Plan, shard: int, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Write a shard, whole or not at all.
+
+    Args:
+        path: of the file.
+        plan: of the dataset.
+        shard: number of the file.
+        tensors: as ``Plan.shapes``, on the CPU.
+
+    Raises:
+        UserError: the file cannot be written (``DiskFullError`` for want of room).
+    """
+    # One entry: the order of several would differ from process to process.
+    metadata = {_METADATA_KEY: json.dumps(_metadata(plan, shard), sort_keys=True)}
+    write_tensors(path, tensors, metadata)
+
+
+def open_shard(path: Path, plan: Plan, shard: int) -> Shard:
+    """Look whether a shard is there and whole, by its header and its size.
+
+    Raises:
+        ShardError: it is not, or it belongs to another dataset.
+    """
+    try:
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length)) if 0 < length <= _MOST_HEADER else None
+            size = file.seek(0, 2)
+        metadata = json.loads(header.pop("__metadata__")[_METADATA_KEY])
+        found = {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in header.items()}
+        offsets = {name: 8 + length + entry["data_offsets"][0] for name, entry in header.items()}
+        end = 8 + length + max(entry["data_offsets"][1] for entry in header.values())
+    except FileNotFoundError:
+        raise ShardError(path, "is missing") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ShardError(path, "is damaged (its header cannot be read)") from error
+    if metadata != _metadata(plan, shard):
+        raise ShardError(path, "belongs to another dataset")
+    if found != plan.shapes(shard):
+        raise ShardError(path, "is damaged (its header does not list the tensors of a shard)")
+    if size != end:
+        raise ShardError(path, f"is damaged (it has {size} bytes instead of {end})")
+    return Shard(path, offsets, found)
+
+
+def _metadata(plan: Plan, shard: int) -> dict[str, Any]:
+    return {"schema": SCHEMA, "scene": plan.description["name"], "shard": shard, "digest": plan.digest}

@@ -1,0 +1,114 @@
+"""Settings of the three rendering domains of a scene."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from risp_torch.risp.psi import RenderingParameters
+from risp_torch.scene.numbers import constant
+from ti_sim.base.rules import Count, Rule, checked
+
+if TYPE_CHECKING:
+    import torch
+
+    from risp_torch.scene import Scene, States
+    from ti_render.photoreal import MitsubaFilm
+
+TINT = (0.3, 1.0)  # of red, green and blue of the bodies of the usual target
+
+
+@checked
+@dataclass(frozen=True)
+class RasteriserDomain:
+    """Pictures of the differentiable rasteriser.
+
+    Attributes:
+        parameters: what varies, and how far.
+        psi: [K] one fixed appearance; None where appearances are drawn, uniformly in [-1, 1]^K.
+    """
+
+    parameters: RenderingParameters
+    psi: Annotated[tuple[float, ...], Rule(shape=(None,), exact=True)] | None = None
+
+    def appearances(self, count: int, *, seed: int) -> torch.Tensor:
+        """Appearances psi [count, K]: drawn with this seed, or the fixed one again and again."""
+        if self.psi is None:
+            return self.parameters.sample(count, seed=seed)
+        return constant(self.psi).expand(count, -1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Ranges and the fixed appearance in values that JSON can hold."""
+        return {"renderer": "rasteriser", "parameters": self.parameters.to_json(), "psi": self.psi}
+
+
+@checked
+@dataclass(frozen=True)
+class PhotorealDomain:
+    """Pictures of Mitsuba's path tracer with drawn materials, lamps, sky and ground.
+
+    Attributes:
+        ranges: of the drawn numbers in place of the usual ones (``ti_render.photoreal.draw_appearance``).
+        colors: "keep" for the bodies' own colours, "tint" for these times a drawn colour for each body, "draw" for the drawn
+            colour alone.
+        samples: light paths for each pixel.
+        floor: whether scenes without a ground stand above one with a drawn pattern.
+    """
+
+    ranges: Annotated[Mapping[str, tuple[float, float]], Rule(named=True, shape=(2,), exact=True)] = field(default_factory=dict)
+    colors: str = "keep"
+    samples: Count = 64
+    floor: bool = True
+
+    def film(self, scene: Scene, states: States | torch.Tensor, *, seed: int) -> MitsubaFilm:
+        """The film of a motion (or of ``Scene.poses``) in one drawn look; its pictures are made when they are asked for.
+
+        Args:
+            scene: with a camera.
+            states: the motion.
+            seed: of the look and of the noise, 0 to 2^32 - 1.
+
+        Raises:
+            UserError: Mitsuba is not installed, or as ``photoreal_film``.
+        """
+        from risp_torch.risp.photoreal import photoreal_film
+        from ti_render.photoreal import MitsubaSettings, draw_appearance
+
+        look = draw_appearance(scene.part_names, seed=seed, ranges=self.ranges, colors=self.colors)
+        options = MitsubaSettings(samples=self.samples, floor=self.floor, seed=seed)
+        return photoreal_film(scene, states, options=options, look=look)
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings in values that JSON can hold."""
+        ranges = {name: list(span) for name, span in self.ranges.items()}
+        return {"renderer": "mitsuba", "ranges": ranges, "colors": self.colors, "samples": self.samples, "floor": self.floor}
+
+
+@dataclass(frozen=True)
+class Domains:
+    """The three domains of RISP (ICLR 2022, section 4.1).
+
+    Attributes:
+        training: what the network learns from; appearances are drawn.
+        loop: what the inversion renders; one fixed appearance.
+        target: what the given film shows, unseen in training.
+    """
+
+    training: RasteriserDomain
+    loop: RasteriserDomain
+    target: PhotorealDomain
+
+    @staticmethod
+    def usual(scene: Scene, parameters: RenderingParameters, *, target: PhotorealDomain | None = None) -> Domains:
+        """Appearances over all of psi for training, its middle for the loop, and Mitsuba's usual looks as the target.
+
+        The bodies' colours are tinted in the target: its materials are unknown, too.
+        """
+        middle = (0.0,) * parameters.size
+        target = target or PhotorealDomain(dict.fromkeys(("red", "green", "blue"), TINT), colors="tint")
+        return Domains(RasteriserDomain(parameters), RasteriserDomain(parameters, middle), target)
+
+    def to_json(self) -> dict[str, Any]:
+        """All three in values that JSON can hold."""
+        return {name: getattr(self, name).to_json() for name in ("training", "loop", "target")}

@@ -1,0 +1,66 @@
+"""Tables of errors, and pictures with what was read from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from risp_torch.files.report import format_table
+from risp_torch.risp.training.pictures import prediction_sheet
+
+if TYPE_CHECKING:
+    import torch
+
+    from risp_torch.risp.evaluation.errors import StateErrors
+    from risp_torch.risp.evaluation.test_set import TestSet
+    from risp_torch.risp.state_heads import StateHead
+
+_STATES = 2  # on a sheet, each in all appearances
+
+
+def error_table(errors: Mapping[str, StateErrors]) -> str:
+    """One line a reader: mean and standard deviation of the outputs' error, mean physical errors, spread over appearances.
+
+    Args:
+        errors: name of the reader -> its errors.
+    """
+    physical = list(next(iter(errors.values())).physical)
+    rows = [
+        [name, f"{e.per_image.mean():.4f} ± {e.per_image.std():.4f}", *(f"{e.physical[p].mean():.3g}" for p in physical),
+         f"{e.spread.mean():.4f}"]
+        for name, e in errors.items()
+    ]  # fmt: skip
+    return format_table(rows, ["", "error of the outputs", *physical, "spread over appearances"])
+
+
+def output_table(errors: Mapping[str, StateErrors]) -> str:
+    """One line an output, one column a reader: mean and standard deviation of the error.
+
+    Args:
+        errors: name of the reader -> its errors.
+    """
+    labels = next(iter(errors.values())).labels
+    rows = [
+        [label, *(f"{e.absolute[:, k].mean():.4f} ± {e.absolute[:, k].std():.4f}" for e in errors.values())]
+        for k, label in enumerate(labels)
+    ]
+    return format_table(rows, ["output", *errors])
+
+
+def write_prediction_sheet(path: Path | str, test_set: TestSet, predicted: torch.Tensor, head: StateHead) -> None:
+    """Write pictures of a few states in all appearances, each over what was read and, in brackets, what it shows.
+
+    Args:
+        path: PNG to write.
+        test_set: the pictures.
+        predicted: [n, S] what was read from them.
+        head: what the outputs mean.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    appearances = int(test_set.appearance[-1]) + 1
+    states = len(test_set) // appearances
+    chosen = [a * states + s for s in range(min(_STATES, states)) for a in range(appearances)]
+    prediction_sheet(Path(path), test_set.images[chosen], predicted[chosen], test_set.outputs[chosen], head)

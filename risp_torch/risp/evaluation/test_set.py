@@ -1,0 +1,192 @@
+"""Test sets: pictures of states that no training has seen, in appearances that no training has seen, of either renderer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+
+from risp_torch.files.run_folder import RunFolder, first_difference, plain
+from risp_torch.files.video import linear_to_srgb, srgb_to_linear
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, Seed, checked
+
+if TYPE_CHECKING:
+    from risp_torch.risp.task import RispTask
+    from risp_torch.scene import Scene
+
+RENDERERS = ("soft", "mitsuba")
+Renderer = Literal["soft", "mitsuba"]
+
+SCHEMA = 1
+_STREAM = 77  # of the random numbers: states and appearances of a test set are never those of a training with the same seed
+_APPEARANCES = 1  # the appearances' part of that stream
+# Of a scene's description, what decides motions alone.
+_OF_MOTION = ("frame_dt", "frames", "substeps", "adaptive", "integrator", "forces", "rotors", "max_distance", "loads")
+_CHUNK = 50  # pictures that the rasteriser makes in one call
+_FROM_BYTE = srgb_to_linear(np.arange(256) / 255.0).astype(np.float32)
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class TestSettings:
+    """Size and origin of a test set. RISP (ICLR 2022, section 4.2) has 4 appearances of 200 states.
+
+    Attributes:
+        renderer: "soft", the rasteriser in drawn appearances of the training domain, or "mitsuba", the path tracer in drawn looks
+            of the target domain.
+        appearances: how many; each shows all states.
+        states: how many.
+        seed: of states and appearances, not negative.
+
+    Raises:
+        UserError: a setting is out of its range.
+    """
+
+    renderer: Renderer = "soft"
+    appearances: Count = 4
+    states: Count = 200
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        if self.renderer not in RENDERERS:
+            raise UserError(f"renderer {self.renderer!r} is unknown: choose one of {', '.join(RENDERERS)}")
+
+
+@dataclass(frozen=True, eq=False)
+class TestSet:
+    """Pictures and what they show, ordered by appearance, then by state; every appearance shows the same states.
+
+    Attributes:
+        renderer: "soft" or "mitsuba".
+        levels: [n, H, W, 3] uint8 sRGB, as a film on a disk holds them.
+        outputs: [n, S] float32, the state head's normalised outputs.
+        appearance: [n] number of the appearance.
+    """
+
+    renderer: str
+    levels: np.ndarray
+    outputs: torch.Tensor
+    appearance: np.ndarray
+
+    def __len__(self) -> int:
+        """How many pictures there are."""
+        return len(self.levels)
+
+    @property
+    def images(self) -> torch.Tensor:
+        """[n, H, W, 3] float32, linear rgb in [0, 1]."""
+        return torch.from_numpy(_FROM_BYTE[self.levels])
+
+
+def make_test_set(
+    scene: Scene, task: RispTask, settings: TestSettings, *, cache: Path | str | None = None, progress: bool = True
+) -> TestSet:
+    """Render a test set, or take it from the cache.
+
+    Args:
+        scene: with a camera of the networks' picture size.
+        task: the scene's side of RISP.
+        settings: size and origin.
+        cache: folder that keeps test sets, each in a folder of its own whose name tells scene, renderer and settings; a killed
+            run goes on with the first appearance that is not there. None keeps nothing.
+        progress: whether a bar is shown.
+
+    Raises:
+        UserError: the cache holds another or a damaged test set under this name, Mitsuba is not installed, or as
+            ``Scene.render``.
+    """
+    folder, levels = None, []
+    body_q = _states(scene, task, settings)
+    if cache is not None:
+        record = plain(_record(scene, task, settings, body_q))
+        digest = sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:12]
+        folder = RunFolder.open_or_create(Path(cache) / f"{scene.name}-{settings.renderer}-{digest}", record)
+        levels = _kept(folder, scene, settings)
+    with _bar(settings, done=len(levels), shown=progress) as bar:
+        for index in range(len(levels), settings.appearances):
+            pictures = []
+            for some in _rendered(scene, task, settings, index, body_q):
+                pictures.append(_levels(some))
+                bar.update(len(some))
+            levels.append(np.concatenate(pictures))
+            if folder is not None:
+                folder.save_checkpoint({"levels": torch.from_numpy(np.stack(levels))}, {"settings": folder.settings})
+    outputs = task.head.outputs(scene, body_q).float().cpu()
+    numbers = np.repeat(np.arange(settings.appearances), settings.states)
+    return TestSet(settings.renderer, np.concatenate(levels), outputs.repeat(settings.appearances, 1), numbers)
+
+
+def drawn_states(scene: Scene, task: RispTask, count: int, random: np.random.Generator) -> torch.Tensor:
+    """Poses [count, N, 7] of the training distribution (m, unit quaternions)."""
+    return torch.stack([task.head.sample(scene, random) for _ in range(count)])
+
+
+def _states(scene: Scene, task: RispTask, settings: TestSettings) -> torch.Tensor:
+    return drawn_states(scene, task, settings.states, np.random.default_rng([settings.seed, _STREAM]))
+
+
+def _rendered(scene: Scene, task: RispTask, settings: TestSettings, index: int, body_q: torch.Tensor) -> Iterator[np.ndarray]:
+    """Linear pictures [k, H, W, 3] of all states in one appearance, some at a time."""
+    seed = int(np.random.SeedSequence([settings.seed, _STREAM, _APPEARANCES, index]).generate_state(1)[0])
+    if settings.renderer == "mitsuba":
+        film = task.domains.target.film(scene, body_q[None], seed=seed)
+        for image in range(len(film)):
+            yield film.picture(image, masks=False).color[None]
+        return
+    domain = task.domains.training
+    values = domain.parameters.values(domain.appearances(1, seed=seed))
+    with torch.no_grad():
+        for some in body_q.split(_CHUNK):
+            yield scene.render(some[None], values)[0].cpu().numpy()
+
+
+def _levels(linear: np.ndarray) -> np.ndarray:
+    return np.round(255 * linear_to_srgb(np.clip(linear, 0.0, 1.0))).astype(np.uint8)
+
+
+def _record(scene: Scene, task: RispTask, settings: TestSettings, body_q: torch.Tensor) -> dict[str, Any]:
+    """Everything that decides the pictures, and nothing that decides motions alone."""
+    shown = {key: value for key, value in scene.description().items() if key not in _OF_MOTION}
+    softness = "softness." if settings.renderer == "mitsuba" else None  # the path tracer has sharp edges
+    shown["parameters"] = {
+        name: shown["parameters"][name] for name in scene.picture_parameters if not (softness and name.startswith(softness))
+    }
+    domain = task.domains.target if settings.renderer == "mitsuba" else task.domains.training
+    return {
+        "schema": SCHEMA, "test_set": asdict(settings), "domain": domain.to_json(), "scene": shown,
+        "poses_sha256": sha256(body_q.double().cpu().numpy().tobytes()).hexdigest(),
+    }  # fmt: skip
+
+
+def _kept(folder: RunFolder, scene: Scene, settings: TestSettings) -> list[np.ndarray]:
+    """Pictures [states, H, W, 3] of the appearances that a folder holds."""
+    saved = folder.load_checkpoint()
+    if saved is None:
+        return []
+    tensors, metadata = saved
+    difference = first_difference(metadata.get("settings"), folder.settings)
+    if difference is not None:
+        raise UserError(f"{folder.path} holds pictures of another test set ({difference}): remove the folder")
+    levels = tensors.get("levels", torch.zeros(0))
+    wanted = (settings.states, scene.camera.height, scene.camera.width, 3)
+    if levels.dtype != torch.uint8 or tuple(levels.shape[1:]) != wanted or len(levels) > settings.appearances:
+        raise UserError(
+            f"{folder.path} holds pictures of shape {tuple(levels.shape)}, not {wanted} for each appearance: remove it"
+        )
+    return list(levels.numpy())
+
+
+def _bar(settings: TestSettings, *, done: int, shown: bool) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(
+        total=settings.appearances * settings.states, initial=done * settings.states, unit="picture",
+        desc=f"test set, {settings.renderer}", disable=not shown or done == settings.appearances,
+    )  # fmt: skip

@@ -1,0 +1,92 @@
+"""Files of networks: weights as safetensors, settings and origin as JSON in their header. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from risp_torch.files.atomic import write_tensors
+from risp_torch.risp.network.resnet import NetworkSettings, RispNetwork
+from ti_sim.base.errors import UserError
+
+SCHEMA = 1
+_KEY = "risp_network"
+
+
+def save_network(path: Path | str, network: RispNetwork, record: Mapping[str, Any]) -> None:
+    """Write a network.
+
+    Args:
+        path: file to write, ending in .safetensors.
+        network: whose weights are written, as float32.
+        record: where it comes from, in values that JSON can hold: "scene", "task" (``RispTask.to_json``), "training".
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    content = {"schema": SCHEMA, "network": asdict(network.settings), **record}
+    weights = {name: w.detach().float().cpu().clone().contiguous() for name, w in network.state_dict().items()}
+    write_tensors(path, weights, {_KEY: json.dumps(content)})
+
+
+def load_network(path: Path | str, *, device: torch.device | str = "cpu") -> tuple[RispNetwork, dict[str, Any]]:
+    """Read a network: ready to predict, its weights frozen.
+
+    Args:
+        path: what ``save_network`` wrote.
+        device: where the network goes.
+
+    Returns:
+        The network, and its record with "network", "scene", "task" and "training".
+
+    Raises:
+        UserError: there is no such file, or it holds no network of this schema; the weights do not fit the settings.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"the network {path} does not exist: give the network.safetensors that 'risp train' has written")
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            content = json.loads((file.metadata() or {}).get(_KEY, "null"))
+            weights = {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path} is no network ({error}): give the network.safetensors of a training run") from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise UserError(f"{path} holds no RISP network of schema {SCHEMA}: give the network.safetensors of a training run")
+    try:
+        network = RispNetwork(NetworkSettings(**content["network"]))
+        network.load_state_dict(weights)
+    except (KeyError, TypeError, RuntimeError, UserError) as error:
+        raise UserError(f"the weights in {path} do not fit its settings: the file is damaged, train the network again") from error
+    network.eval().requires_grad_(False)
+    return network.to(device), content
+
+
+def check_network(
+    network: RispNetwork, record: Mapping[str, Any], *, scene: str, outputs: int, size: int, path: str = ""
+) -> None:
+    """Raise a UserError unless a network reads this scene's head from pictures of this size.
+
+    Args:
+        network, record: from ``load_network``.
+        scene: name of the scene.
+        outputs: S of its state head.
+        size: side of the pictures [pixels].
+        path: what errors call the network.
+    """
+    what = f"the network {path}".strip()
+    if network.settings.outputs != outputs:
+        has = network.settings.outputs
+        raise UserError(f"{what} has {has} outputs and the state head of {scene} has {outputs}: train one for this scene")
+    if record.get("scene") != scene:
+        raise UserError(f"{what} was trained for the scene {record.get('scene')!r}, not {scene!r}: give a network of this scene")
+    if network.settings.size != size:
+        side = network.settings.size
+        raise UserError(f"{what} reads pictures of {side} x {side} pixels, not {size} x {size}: film with --size {side}")

@@ -1,0 +1,9 @@
+"""Rendering parameters psi: how a scene looks as one normalised vector, its distribution, and the pictures' derivatives by it."""
+
+from risp_torch.risp.psi.default import default_psi
+from risp_torch.risp.psi.jacobian import image_jacobian
+from risp_torch.risp.psi.parameters import RenderingParameters
+from risp_torch.risp.psi.ranges import Direction, Factor, Range
+from risp_torch.risp.psi.sheet import contact_sheet
+
+__all__ = ["Direction", "Factor", "Range", "RenderingParameters", "contact_sheet", "default_psi", "image_jacobian"]

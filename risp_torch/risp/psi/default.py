@@ -1,0 +1,86 @@
+"""A distribution of appearances for any scene: lights, colours and materials vary as RISP's training images do."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from risp_torch.risp.psi.parameters import RenderingParameters
+from risp_torch.risp.psi.ranges import Direction, Factor, Range, Spread
+from ti_sim.base.param import Param
+
+if TYPE_CHECKING:
+    from risp_torch.scene import Scene
+
+# Ranges of the training domain: the light's elevation [rad] and brightness, tints, grey values, and the highlight.
+ELEVATION = (0.35, 1.4)
+BRIGHTNESS, AMBIENT = (0.6, 1.6), (0.4, 1.8)
+TINT, GREY = (0.3, 1.0), (0.05, 0.95)
+SPECULAR, SHININESS = (0.0, 0.6), (5.0, 60.0)
+# How far a camera moves: parts of its distance from the world's origin and of its focal length, and rad.
+CAMERA_SHIFT, CAMERA_TURN, CAMERA_ZOOM = 0.05, 0.03, (0.95, 1.05)
+
+# Arrays of the renderer: those whose numbers stay as they are, and those of lights.
+_NEVER = ("softness", "uv", "texels", "background_image", "distortion")
+_LIGHTS = ("ambient", "directional", "point", "environment")
+
+
+def default_psi(scene: Scene, *, camera: bool = False) -> RenderingParameters:
+    """Rendering parameters of a scene with usual ranges.
+
+    A parameter with bounds of its own (a ``Param`` with low and high) varies over these. Otherwise: directional lights come from
+    all sides, 20 to 80 degrees above the horizon; lights vary in brightness; bodies in their tint; ground and background
+    are grey of any value (textures and images stay); highlights in strength and size. Geometry and textures do not vary.
+
+    Args:
+        scene: whose parameters they are.
+        camera: whether position, turn and focal lengths of the cameras vary a little, too.
+
+    Raises:
+        UserError: there is nothing in the scene that could vary.
+    """
+    spreads = {}
+    for array, field in scene.picture_fields().items():
+        for name in field.names:
+            if name in scene.parameters and (spread := _usual(scene, array, name, camera=camera)):
+                spreads[name] = spread
+    return RenderingParameters(scene, spreads)
+
+
+def _usual(scene: Scene, array: str, name: str, *, camera: bool) -> Spread | None:
+    """How a parameter that the renderer's ``array`` holds usually varies."""
+    param, last = scene.parameters[name], name.rpartition(".")[2]
+    if array in _NEVER or last in ("cell", "origin") or (array == "camera" and not camera):
+        return None
+    if param.low is not None and param.high is not None:
+        return Range(param.low, param.high, scale=param.scale)
+    if array in _LIGHTS:
+        return _of_light(array, last, param)
+    if array == "camera":
+        return _of_camera(last, param)
+    if array == "material":
+        return Range(*SPECULAR, tied=True) if last == "specular" else Range(*SHININESS, scale="log10")
+    if array == "ground" and "ground.texture" in scene.parameters:
+        return Factor(*TINT, tied=True)
+    if array in ("ground", "background"):
+        return Range(*GREY, tied=True)
+    return Range(*TINT) if last == "color" else Factor(*TINT)
+
+
+def _of_light(array: str, last: str, param: Param) -> Spread | None:
+    if last == "direction":
+        return Direction((-math.pi, math.pi), ELEVATION)
+    if last == "position" or not np.any(param.value):
+        return None
+    return Factor(*(AMBIENT if array == "ambient" else BRIGHTNESS), tied=True)
+
+
+def _of_camera(last: str, param: Param) -> Spread | None:
+    if last == "position":
+        reach = CAMERA_SHIFT * np.linalg.norm(param.value)
+        return Range(param.value - reach, param.value + reach)
+    if last == "turn":
+        return Range(param.value - CAMERA_TURN, param.value + CAMERA_TURN)
+    return Factor(*CAMERA_ZOOM, tied=True) if last == "focal" else None

@@ -1,0 +1,91 @@
+"""What a scene says to RISP: what is read from its pictures, and how these look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from risp_torch.risp.domains import Domains
+from risp_torch.risp.state_heads import StateHead
+from risp_torch.scene import Scene
+from risp_torch.scene.load import errors_of_scene_file, find_function, load_scene
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import NotNegative, checked
+
+EDGE = 0.06  # softness of edges in the pictures of networks, in pixels
+ANTIALIAS = 2
+
+
+@checked
+@dataclass(frozen=True)
+class RispTask:
+    """A scene's side of RISP; its file has ``make_task(scene) -> RispTask`` beside ``make_scene``.
+
+    Attributes:
+        head: what the network reads.
+        domains: the three rendering domains.
+        gamma: starting point for the weight of the gradient loss (RISP, B.2), of the paper preset.
+    """
+
+    head: StateHead
+    domains: Domains
+    gamma: NotNegative
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything in values that JSON can hold."""
+        return {"head": self.head.to_json(), "domains": self.domains.to_json(), "gamma": self.gamma}
+
+
+def load_task(name: str, scene: Scene) -> RispTask:
+    """The task of a scene, by the scene's name or the path of its file.
+
+    Args:
+        name: as for ``load_scene``.
+        scene: what ``load_scene`` made of it.
+
+    Raises:
+        UserError: the file has no make_task, or it fails.
+    """
+    make_task = find_function(name, "make_task")
+    with errors_of_scene_file(name, "make_task(scene)"):
+        task = make_task(scene)
+    if not isinstance(task, RispTask):
+        raise UserError(f"make_task of {name} returned {type(task).__name__}: return a RispTask")
+    task.head.check(scene)
+    return task
+
+
+def training_scene(name: str, size: int, **overrides: Any) -> Scene:
+    """A scene whose pictures are the network's: square, of this size (``resize_pictures``).
+
+    Args:
+        name: as for ``load_scene``.
+        size: side of the pictures [pixels].
+        overrides: options of make_scene.
+
+    Raises:
+        UserError: as ``load_scene``, or the scene has no camera.
+    """
+    scene = load_scene(name, **overrides)
+    scene.name = scene.name or name
+    resize_pictures(scene, size)
+    return scene
+
+
+def resize_pictures(scene: Scene, size: int) -> None:
+    """Film with square pictures of this size for a network, with edges as sharp as a film's.
+
+    A network tells distance by the size of what it sees, and soft edges make bodies look larger than other renderers and films
+    show them: sigma becomes (``EDGE`` pixels)^2, and every pixel takes the mean of ``ANTIALIAS`` x ``ANTIALIAS`` samples.
+    Appearances, and not edges, are what images are differentiated by in training.
+
+    Args:
+        scene: which is changed.
+        size: side of the pictures [pixels].
+
+    Raises:
+        UserError: the scene has no camera, or the size is less than a pixel.
+    """
+    scene.resize_camera(size, size)
+    scene.sigma = (EDGE * 2.0 / size) ** 2
+    scene.style["antialias"] = ANTIALIAS

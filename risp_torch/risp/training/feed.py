@@ -1,0 +1,63 @@
+"""Batches for training, in an order that seed and epoch decide, read ahead where the source allows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+from risp_torch.risp.dataset import Batch, Source
+from risp_torch.risp.training.ranks import Ranks
+
+
+class Feed:
+    """The training pictures of one rank, epoch by epoch.
+
+    Attributes:
+        steps: of an epoch; pictures that do not fill the last batch wait for another epoch's order.
+        waited: seconds that the training stood still for data.
+    """
+
+    def __init__(self, source: Source, count: int, batch_size: int, *, seed: int, ranks: Ranks, jacobian: bool) -> None:
+        """Set up.
+
+        Args:
+            source: where the pictures come from.
+            count: how many of them are trained on, the first ones.
+            batch_size: pictures of a step, of all ranks together.
+            seed: of the order.
+            ranks: each takes every count-th picture of a batch.
+            jacobian: whether dI/dpsi is read.
+        """
+        self.source, self.count, self.batch_size, self.jacobian = source, count, batch_size, jacobian
+        self.seed, self.ranks = seed, ranks
+        self.steps = count // batch_size
+        self.waited = 0.0
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of an epoch."""
+        order = np.random.default_rng([self.seed, number]).permutation(self.count)
+        batches = order[: self.steps * self.batch_size].reshape(self.steps, self.batch_size)
+        parts = [part[self.ranks.rank :: self.ranks.count] for part in batches]
+        yield from self._ahead(parts) if self.source.concurrent else self._in_turn(parts)
+
+    def _in_turn(self, parts: list[np.ndarray]) -> Iterator[Batch]:
+        for part in parts:
+            began = time.perf_counter()
+            batch = self.source.batch(part, jacobian=self.jacobian)
+            self.waited += time.perf_counter() - began
+            yield batch
+
+    def _ahead(self, parts: list[np.ndarray]) -> Iterator[Batch]:
+        """While one batch is trained on, a second thread reads the next."""
+        with ThreadPoolExecutor(max_workers=1) as reader:
+            coming: Future[Batch] = reader.submit(self.source.batch, parts[0], jacobian=self.jacobian)
+            for following in [*parts[1:], None]:
+                began = time.perf_counter()
+                batch = coming.result()
+                self.waited += time.perf_counter() - began
+                if following is not None:
+                    coming = reader.submit(self.source.batch, following, jacobian=self.jacobian)
+                yield batch

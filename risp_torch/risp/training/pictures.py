@@ -1,0 +1,65 @@
+"""Pictures of a training run: its losses, and predictions beside the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from risp_torch.files.atomic import replacing
+from risp_torch.risp.psi import contact_sheet
+from risp_torch.risp.state_heads import StateHead
+
+
+def plot_training(path: Path, history: Sequence[Mapping[str, float]]) -> None:
+    """Draw error, validation error and weighted penalty over the epochs.
+
+    Args:
+        path: of the .png file.
+        history: rows of ``logs.write_table``.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    epochs = [row["epoch"] + 1 for row in history]
+    axes.semilogy(epochs, [row["error"] for row in history], label="training pictures")
+    axes.semilogy(epochs, [row["validation"] for row in history], label="pictures held out")
+    axes.set(xlabel="epoch", ylabel="mean L1 error of an output")
+    if any(row["penalty"] > 0 for row in history):
+        penalty = axes.twinx()
+        penalty.semilogy(epochs, [row["penalty"] for row in history], "k:", linewidth=1)
+        penalty.set_ylabel("gradient penalty, before gamma (dotted)")
+    axes.legend()
+    axes.grid(alpha=0.3)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=110)
+
+
+def prediction_sheet(
+    path: Path, images: torch.Tensor, predicted: torch.Tensor, outputs: torch.Tensor, head: StateHead
+) -> None:
+    """Write pictures, each over what the network read in it and what it shows.
+
+    Args:
+        path: of the .png file.
+        images: [n, H, W, 3] linear rgb.
+        predicted, outputs: [n, S] normalised outputs.
+        head: gives them names and units.
+    """
+    read, shown = (_numbers(head.physical(x.double().cpu())) for x in (predicted, outputs))
+    captions = []
+    for index in range(len(images)):
+        lines = [f"{name} {read[name][index]:+.3f} ({shown[name][index]:+.3f})" for name in read]
+        captions.append("\n".join(lines))
+    contact_sheet(path, images, captions)
+
+
+def _numbers(physical: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Every number [n] by a name of its own: a line of a caption has room for one."""
+    columns = {}
+    for name, values in physical.items():
+        parts = values.reshape(len(values), -1).unbind(-1)
+        columns |= {name if len(parts) == 1 else f"{name}[{k}]": part for k, part in enumerate(parts)}
+    return columns

@@ -1,0 +1,120 @@
+"""Settings of a training run, and two presets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.risp.network import NetworkSettings
+from risp_torch.risp.network.resnet import HeadKind
+from risp_torch.risp.training.losses import Norm, Regulariser
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, NotNegative, Positive, Rule, Seed, Share, checked
+
+if TYPE_CHECKING:
+    from risp_torch.risp.task import RispTask
+
+Precision = Literal["f32", "bf16"]
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """How a network is trained.
+
+    Attributes:
+        gamma: weight of the gradient loss at the end of its warm-up.
+        regulariser: "error" (RISP, Eq. 12), "outputs" (Eq. 10) or "none"; without ``moves``, too, that is no-grad: domain
+            randomisation alone.
+        norm: "norm" or "squared", see ``losses``.
+        interval: steps from one with the gradient loss, so many times as heavy, to the next, as its second derivatives
+            take most of a step's time (Karras et al., CVPR 2020, appendix B: lazy regularisation); 1 has it in every step.
+        moves: share of the way to other appearances that pictures are moved along dI/dpsi, other ones every epoch (``moves``);
+            0 leaves them as they were rendered.
+        warmup: share of the steps over which gamma grows linearly from 0.
+        epochs: passes over the pictures.
+        batch_size: pictures of a step, of all ranks together.
+        learning_rate: of Adam at the start; decays by a cosine to 0 over all steps.
+        weight_decay: of Adam.
+        width, head: of the network (``NetworkSettings``).
+        precision: "f32", or "bf16" for the network's arithmetic (weights and losses stay f32).
+        validation: share of the pictures, the last ones, that is not trained on.
+        exposures: whether pictures get other exposures, tones and uneven light, other ones every epoch (``exposure``).
+        surroundings: whether backgrounds and grounds get patterns, other ones every epoch (``surroundings``).
+        seed: of the network's first weights and of the order of the pictures.
+    """
+
+    gamma: NotNegative
+    regulariser: Regulariser = "error"
+    norm: Norm = "norm"
+    interval: Count = 1
+    moves: Share = 0.0
+    warmup: Share = 0.5
+    epochs: Count
+    batch_size: Count = 16
+    learning_rate: Positive
+    weight_decay: NotNegative = 1e-6
+    width: Count
+    head: HeadKind = "spatial"
+    precision: Precision = "f32"
+    validation: Annotated[float, Rule(above=0, below=1)] = 0.05
+    exposures: bool = True
+    surroundings: bool = True
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        if self.regulariser not in ("error", "outputs", "none") or self.norm not in ("norm", "squared"):
+            raise UserError(
+                f"regulariser {self.regulariser!r} with {self.norm!r}: choose error, outputs or none, and norm or squared"
+            )
+        if self.precision not in ("f32", "bf16"):
+            raise UserError(f"precision {self.precision!r} is unknown: choose f32 or bf16")
+
+    @property
+    def weighted(self) -> bool:
+        """Whether dI/dpsi takes part."""
+        return self.regulariser != "none" and self.gamma > 0
+
+    def network(self, *, outputs: int, size: int) -> NetworkSettings:
+        """The shape of the network for a state head and a size of picture."""
+        return NetworkSettings(outputs=outputs, size=size, width=self.width, head=self.head)
+
+    def has_penalty(self, step: int) -> bool:
+        """Whether step ``step`` of all, counted from 0, has the gradient loss."""
+        return self.weighted and step % self.interval == 0
+
+    def gamma_at(self, progress: float) -> float:
+        """gamma at a share of all steps, linear warm-up from 0 (RISP, B.2)."""
+        return self.gamma if self.warmup == 0 else self.gamma * min(1.0, progress / self.warmup)
+
+    def rate_at(self, progress: float) -> float:
+        """Learning rate at a share of all steps, cosine to 0 (RISP, B.2)."""
+        return 0.5 * self.learning_rate * (1 + math.cos(math.pi * progress))
+
+
+# Of the paper's, gamma is the scene's: ``RispTask.gamma``.
+PRESETS: dict[str, TrainSettings] = {
+    # RISP, B.2, with ResNet-18's own width.
+    "paper": TrainSettings(gamma=1.0, epochs=100, learning_rate=1e-2, width=64),
+    # For two CPU cores and some thousand pictures of 64 pixels, whose small network bears little of the gradient loss.
+    "quick": TrainSettings(gamma=0.02, interval=4, moves=0.75, epochs=30, learning_rate=3e-3, width=16),
+}
+
+
+def preset(name: str, task: RispTask, **changes: Any) -> TrainSettings:
+    """A preset for a scene, with some settings changed.
+
+    Args:
+        name: "quick" or "paper".
+        task: of the scene, which has a gamma for the paper's.
+        changes: settings in place of the preset's.
+
+    Raises:
+        UserError: there is no such preset, or a setting makes no sense.
+    """
+    if name not in PRESETS:
+        raise unknown_name_error("preset", name, list(PRESETS))
+    own = {"gamma": task.gamma} if name == "paper" else {}
+    return replace(PRESETS[name], **(own | changes))

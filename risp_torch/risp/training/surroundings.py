@@ -1,0 +1,157 @@
+"""Patterns on the background and the ground of training pictures: horizons, lamps, tiles and shadows that no scene has.
+
+A picture is linear in the colour of its background and of its ground: where one entry of psi is that colour, dI/dpsi tells how
+much of it each pixel shows and how brightly, and any pattern can be put there after rendering, behind the bodies and with their
+soft edges. The derivatives follow: what the other entries of psi do to a pixel of the ground is in proportion to its colour.
+
+Domain randomisation in the sense of Tobin et al. (IROS 2017) for what psi does not describe; networks with and without the loss
+on rendering gradients get the same patterns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from risp_torch.risp.dataset import Batch
+from risp_torch.risp.psi import Range, RenderingParameters
+from risp_torch.risp.training.fields import smooth_field
+
+COLUMNS = ("ground.color", "background.color")  # entries of psi that stand for a grey surface, the first one that there is
+PLAIN = 0.15  # share of the pictures without a pattern
+NOISE = 0.03  # largest standard deviation of a picture's noise, of a pixel of brightness one
+_STREAM = 5  # of the random numbers
+_FAINTEST = 1e-4  # of pixels whose derivatives are scaled
+
+Uniform = Callable[..., torch.Tensor]  # (low, high, *shape) -> [B, *shape] drawn numbers
+
+
+class Surroundings:
+    """Draws patterns for the pictures of one training domain.
+
+    Attributes:
+        column: number of the entry of psi that is the surroundings' grey; None where there is none.
+    """
+
+    def __init__(self, parameters: RenderingParameters) -> None:
+        """Find the entry.
+
+        Args:
+            parameters: of the training domain.
+        """
+        self.column, self._low, self._span = None, 0.0, 0.0
+        for name in COLUMNS:
+            spread = parameters.spreads.get(name)
+            if isinstance(spread, Range) and spread.tied and spread.scale == "linear" and name in parameters.labels:
+                self.column = parameters.labels.index(name)
+                self._low, self._span = float(spread.low), float(spread.high) - float(spread.low)
+                break
+
+    def __call__(self, batch: Batch, *, seed: tuple[int, ...], derivatives: bool = True) -> Batch:
+        """The batch with patterns and noise.
+
+        Args:
+            batch: with dI/dpsi, unless there is no ``column``.
+            seed: of the patterns; the same seed and batch give the same pictures.
+            derivatives: whether dI/dpsi is wanted of the pictures.
+
+        Returns:
+            The same states and appearances; pictures and, where they are wanted, derivatives of the patterned surroundings.
+        """
+        random = torch.Generator().manual_seed(_mixed(seed))
+        images, jacobian = batch.images, batch.jacobian if derivatives else None
+        if self.column is not None:
+            images, jacobian = self._patterned(batch, random, derivatives)
+        level = NOISE * torch.rand((len(images), 1, 1, 1), generator=random)
+        noise = level * images.clamp_min(0.02).sqrt() * torch.randn(images.shape, generator=random)
+        return replace(batch, images=(images + noise).clamp(0.0, 1.0), jacobian=jacobian)
+
+    def _patterned(
+        self, batch: Batch, random: torch.Generator, derivatives: bool
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        column = batch.jacobian[:, self.column].float()
+        grey = self._low + self._span * 0.5 * (batch.psi[:, self.column] + 1.0)
+        colors = drawn_patterns(grey, batch.images.shape[1], random)
+        light = column * (2.0 / self._span)  # dI/dcolour: how much of the surroundings a pixel shows, and how brightly
+        images = (batch.images + light * (colors - grey[:, None, None, None])).clamp(0.0, 1.0)
+        if not derivatives:
+            return images, None
+        ratio = torch.where(batch.images > _FAINTEST, images / batch.images.clamp_min(_FAINTEST), 1.0)
+        jacobian = batch.jacobian * ratio[:, None].half()
+        jacobian[:, self.column] = batch.jacobian[:, self.column]
+        return images, jacobian
+
+
+def drawn_patterns(grey: torch.Tensor, size: int, random: torch.Generator) -> torch.Tensor:
+    """Colours of surroundings.
+
+    Args:
+        grey: [B] of the plain ones, in [0, 1].
+        size: side of the pictures [pixels].
+        random: what patterns are drawn with.
+
+    Returns:
+        [B, size, size, 3] in [0, 1]; about ``PLAIN`` of them are plain.
+    """
+    count = len(grey)
+
+    def uniform(low: float, high: float, *shape: int) -> torch.Tensor:
+        return low + (high - low) * torch.rand((count, *shape), generator=random)
+
+    def chosen(share: float) -> torch.Tensor:
+        return (torch.rand((count, 1, 1), generator=random) < share).float()
+
+    field = grey[:, None, None].expand(count, size, size).clone()
+    x, y = _turned_places(size, uniform(-math.pi, math.pi, 1, 1))
+    field += chosen(0.5) * uniform(-0.3, 0.3, 1, 1) * y
+    edge, width = uniform(-0.8, 0.8, 1, 1), uniform(0.01, 0.15, 1, 1)
+    field += chosen(0.35) * uniform(-0.5, 0.5, 1, 1) * torch.sigmoid((y - edge) / width)  # horizons
+    field += chosen(0.4) * _tiles(x, y, uniform) * uniform(-0.35, 0.35, 1, 1)
+    coarse = torch.randn((count, 8, 8), generator=random)
+    clouds = smooth_field(coarse, size)
+    field += chosen(0.4) * uniform(0.0, 0.12, 1, 1) * clouds
+    for _ in range(3):  # lamps, shadows, things
+        field = _with_shape(field, chosen(0.35), x, y, uniform)
+    colors = field[..., None] * uniform(0.85, 1.15, 1, 1, 3)
+    plain = chosen(PLAIN)[..., None]
+    return (plain * grey[:, None, None, None] + (1 - plain) * colors).clamp(0.0, 1.0)
+
+
+def _turned_places(size: int, angle: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Coordinates [B, size, size] of the pixels in [-1, 1], turned by an angle [B, 1, 1]."""
+    line = (torch.arange(size) + 0.5) * (2.0 / size) - 1.0
+    down, right = torch.meshgrid(line, line, indexing="ij")
+    cosine, sine = torch.cos(angle), torch.sin(angle)
+    return cosine * right + sine * down, cosine * down - sine * right
+
+
+def _tiles(x: torch.Tensor, y: torch.Tensor, uniform: Uniform) -> torch.Tensor:
+    """Checkers or stripes of any size in perspective, -1 and 1 with soft edges."""
+    depth = 1.0 + uniform(0.0, 0.6, 1, 1) * y
+    across = torch.sin(uniform(4.0, 20.0, 1, 1) * x / depth + uniform(0.0, 6.0, 1, 1))
+    along = torch.sin(uniform(4.0, 20.0, 1, 1) * y / depth + uniform(0.0, 6.0, 1, 1))
+    stripes = (uniform(0.0, 1.0, 1, 1) < 0.3).float()
+    return torch.tanh(uniform(2.0, 8.0, 1, 1) * across * (stripes + (1 - stripes) * along))
+
+
+def _with_shape(
+    field: torch.Tensor, there: torch.Tensor, x: torch.Tensor, y: torch.Tensor, uniform: Uniform
+) -> torch.Tensor:
+    """A rectangle or an ellipse of another brightness, with an edge between sharp and soft, where it is ``there``."""
+    right, down = x - uniform(-1.0, 1.0, 1, 1), y - uniform(-1.0, 1.0, 1, 1)
+    right, down = right / uniform(0.1, 0.7, 1, 1), down / uniform(0.1, 0.5, 1, 1)
+    box = (uniform(0.0, 1.0, 1, 1) < 0.5).float()
+    reach = box * torch.maximum(right.abs(), down.abs()) + (1 - box) * (right.square() + down.square()).sqrt()
+    share = there * torch.sigmoid((1.0 - reach) / uniform(0.02, 0.3, 1, 1))
+    bright = (uniform(0.0, 1.0, 1, 1) < 0.4).float()
+    level = bright * uniform(0.5, 1.2, 1, 1) + (1 - bright) * field * uniform(0.2, 0.9, 1, 1)
+    return field + share * (level - field)
+
+
+def _mixed(seed: tuple[int, ...]) -> int:
+    """One seed of several numbers."""
+    return int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0])

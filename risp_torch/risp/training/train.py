@@ -1,0 +1,302 @@
+"""The training loop: every epoch ends with a checkpoint, from which a killed run goes on bit for bit."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from risp_torch.files.memory import check_memory
+from risp_torch.files.run_folder import RunFolder, plain
+from risp_torch.risp.dataset import Batch, Source
+from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
+from risp_torch.risp.network.resnet import denormals_flushed
+from risp_torch.risp.task import RispTask
+from risp_torch.risp.training.exposure import exposed
+from risp_torch.risp.training.feed import Feed
+from risp_torch.risp.training.logs import TEST, Board, write_table
+from risp_torch.risp.training.losses import error_and_its_gradient, error_and_jacobian, state_error
+from risp_torch.risp.training.moves import Moves
+from risp_torch.risp.training.ranks import Ranks, joined_ranks, rank_from_environment
+from risp_torch.risp.training.settings import TrainSettings
+from risp_torch.risp.training.surroundings import Surroundings
+from risp_torch.scene import Scene
+from ti_sim.base.errors import DivergenceError, UserError
+
+if TYPE_CHECKING:
+    from risp_torch.risp.evaluation import TestSet
+
+_AT_ONCE = 100  # test pictures that are read together
+NETWORK, TABLE, BOARD = "network.safetensors", "training.csv", "tensorboard"
+
+
+def train(
+    scene: Scene,
+    task: RispTask,
+    source: Source,
+    settings: TrainSettings,
+    *,
+    out: str | Path,
+    device: str | torch.device = "cpu",
+    test: TestSet | None = None,
+    progress: bool = True,
+) -> Path:
+    """Train a network (RISP, ICLR 2022, B.2).
+
+    Under ``torchrun`` every process calls this with the same arguments; the first one writes.
+
+    Args:
+        scene, task: what the pictures show.
+        source: the pictures.
+        settings: of the run.
+        out: folder for the network, its logs and checkpoints; an unfinished run in it with these settings goes on.
+        device: where the network is trained.
+        test: pictures that the network reads after every epoch: column "test" of training.csv; nothing else depends on them.
+        progress: whether a bar is shown.
+
+    Returns:
+        Path of network.safetensors.
+
+    Raises:
+        UserError: there are too few pictures, the batch does not split over the ranks, or no network takes pictures of their
+            size; as ``RunFolder.open_or_create``.
+        DivergenceError: the loss is not finite any more.
+    """
+    device = torch.device(device)
+    # Before ranks wait for one another, and before a folder is made.
+    _check(source, settings, rank_from_environment())
+    shape = settings.network(outputs=task.head.size, size=source.size)
+    with joined_ranks(device) as ranks:
+        record = {"scene": scene.name, "task": task.to_json(), "training": {**asdict(settings), "data": source.record}}
+        tested = {} if test is None else {"test": {"renderer": test.renderer, "pictures": len(test)}}
+        asked = {**record, **tested, "ranks": ranks.count, "device": device.type}
+        folder = RunFolder.open_or_create(out, asked) if ranks.first else RunFolder(Path(out), plain(asked))
+        ranks.wait()
+        surroundings = Surroundings(task.domains.training.parameters) if settings.surroundings else None
+        fixed = None if surroundings is None else surroundings.column
+        moves = Moves(task.domains.training.parameters, settings.moves, fixed=fixed) if settings.moves > 0 else None
+        run = _Run(source, settings, shape, folder, ranks, device, surroundings, moves, test)
+        with denormals_flushed():  # from the first step on: a resumed run rounds as any other
+            run.fit(progress=progress)
+        path = Path(out) / NETWORK
+        if ranks.first:
+            run.finish(scene, task, path, record)
+        ranks.wait()
+    return path
+
+
+@dataclass
+class _Means:
+    """Sums over an epoch's steps: [loss, error, penalty], and in how many of them there was a penalty."""
+
+    sums: torch.Tensor
+    steps: int = 0
+    penalties: int = 0
+
+    def add(self, loss: torch.Tensor, error: torch.Tensor, penalty: torch.Tensor) -> None:
+        self.sums[:2] += torch.stack([loss.detach(), error.detach().mean()]).to(self.sums)
+        self.steps += 1
+        if len(penalty):
+            self.sums[2] += penalty.detach().mean().to(self.sums)
+            self.penalties += 1
+
+    def of(self, ranks: Ranks) -> list[float]:
+        """Means over the steps and the ranks."""
+        return (ranks.mean(self.sums) / self.sums.new_tensor([self.steps, self.steps, max(1, self.penalties)])).tolist()
+
+
+class _Run:
+    """One training run in one process."""
+
+    def __init__(
+        self, source: Source, settings: TrainSettings, shape: NetworkSettings, folder: RunFolder, ranks: Ranks,
+        device: torch.device, surroundings: Surroundings | None, moves: Moves | None, test: TestSet | None,
+    ) -> None:  # fmt: skip
+        self.surroundings, self.moves = surroundings, moves
+        self.test = None if test is None else (test.images, test.outputs)
+        self.source, self.settings, self.folder, self.ranks, self.device = source, settings, folder, ranks, device
+        trained = len(source) - held_out(len(source), settings)
+        self.feed = Feed(
+            source, trained, settings.batch_size, seed=settings.seed, ranks=ranks,
+            jacobian=settings.weighted or moves is not None or (surroundings is not None and surroundings.column is not None),
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            self.network = RispNetwork(shape).to(device)
+        self.optimizer = torch.optim.Adam(
+            self.network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+        )
+        self.history: list[dict[str, float]] = []
+        self._resume()
+        self.shared = ranks.shared(self.network)
+
+    def fit(self, *, progress: bool) -> None:
+        """All epochs that are left."""
+        first, epochs = len(self.history), self.settings.epochs
+        board = Board(self.folder.path / BOARD, first_epoch=first) if self.ranks.first else None
+        total, done = epochs * self.feed.steps, first * self.feed.steps
+        with tqdm(total=total, initial=done, desc="training", unit="step", disable=not (progress and self.ranks.first)) as bar:
+            for epoch in range(first, epochs):
+                row = self._epoch(epoch, bar)
+                _check_finite(row, self.settings.learning_rate)
+                self.history.append(row)
+                if board is not None:
+                    write_table(self.folder.path / TABLE, self.history)
+                    board.add(row)
+                    self._save()  # last: an epoch that it does not hold is trained and written again
+                bar.set_postfix(error=f"{row['error']:.3f}", validation=f"{row['validation']:.3f}")
+        if board is not None:
+            board.close()
+
+    def _epoch(self, epoch: int, bar: tqdm) -> dict[str, float]:
+        began, waited = time.perf_counter(), self.feed.waited
+        means = _Means(torch.zeros(3, dtype=torch.float64, device=self.device))
+        self.shared.train()
+        for step, batch in enumerate(self.feed.epoch(epoch)):
+            progress, total = (epoch + step / self.feed.steps) / self.settings.epochs, epoch * self.feed.steps + step
+            batch = self._varied(batch, self.settings.has_penalty(total), seed=(self.settings.seed, epoch, step, self.ranks.rank))
+            means.add(*self._step(batch, total, progress))
+            bar.update()
+        seconds = time.perf_counter() - began
+        loss, error, penalty = means.of(self.ranks)
+        outputs = self.network.settings.outputs
+        row = {
+            "epoch": epoch, "rate": self.settings.rate_at(progress), "gamma": self.settings.gamma_at(progress), "loss": loss,
+            "error": error / outputs, "penalty": penalty, "validation": self._validate(), "seconds": seconds,
+            "waited": (self.feed.waited - waited) / seconds,
+        }  # fmt: skip
+        return row if self.test is None else row | {TEST: self._tested()}
+
+    def _varied(self, batch: Batch, derivatives: bool, *, seed: tuple[int, ...]) -> Batch:
+        """The batch in other appearances, surroundings and exposures."""
+        if self.moves is not None:
+            batch = self.moves(batch, seed=seed)
+        if self.surroundings is not None:
+            batch = self.surroundings(batch, seed=seed, derivatives=derivatives)
+        if self.settings.exposures:
+            images, jacobian = exposed(batch.images, batch.jacobian if derivatives else None, seed=seed)
+            batch = replace(batch, images=images, jacobian=jacobian)
+        return batch
+
+    def _step(self, batch: Batch, step: int, progress: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """One step of Adam on the loss of a batch (RISP, Eq. 8 with Eq. 10 or Eq. 12); ``step`` counts from 0."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.rate_at(progress)
+        error, penalty = self._losses(batch, penalty=self.settings.has_penalty(step))
+        loss = error.mean()
+        if len(penalty):
+            loss = loss + self.settings.interval * self.settings.gamma_at(progress) * penalty.mean()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        return loss, error, penalty
+
+    def _losses(self, batch: Batch, *, penalty: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Error [B] and penalty [B], or [0] where it is left out."""
+        images = batch.images.to(self.device).permute(0, 3, 1, 2).contiguous()
+        outputs = batch.outputs.to(self.device)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bf16"):
+            if not penalty:
+                return state_error(self.shared(images).float(), outputs), torch.zeros(0, device=self.device)
+            penalised = error_and_jacobian if self.settings.regulariser == "outputs" else error_and_its_gradient
+            return penalised(self.shared, images, outputs, batch.jacobian.to(self.device), norm=self.settings.norm)
+
+    def _validate(self) -> float:
+        """Mean L1 error of an output over the pictures that are not trained on."""
+        first, size = self.feed.count, self.settings.batch_size
+        self.network.eval()
+        errors = []
+        for start in range(first, len(self.source), size):
+            batch = self.source.batch(range(start, min(start + size, len(self.source))), jacobian=False)
+            errors.append(self._errors(batch.images, batch.outputs))
+        return float(torch.cat(errors).mean())
+
+    def _tested(self) -> float:
+        """The same over the test pictures."""
+        self.network.eval()
+        parts = zip(*(tensor.split(_AT_ONCE) for tensor in self.test), strict=True)
+        return float(torch.cat([self._errors(images, outputs) for images, outputs in parts]).mean())
+
+    def _errors(self, images: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+        """Mean L1 error of an output, of every picture."""
+        with torch.no_grad():
+            return (self.network.read(images.to(self.device)) - outputs.to(self.device)).abs().mean(dim=1)
+
+    def finish(self, scene: Scene, task: RispTask, path: Path, record: dict[str, Any]) -> None:
+        """Write the network, a plot of its losses, a sheet of predictions and the result."""
+        from risp_torch.risp.training.pictures import plot_training, prediction_sheet
+
+        save_network(path, self.network, record)
+        plot_training(self.folder.path / "training.png", self.history)
+        shown = self.source.batch(range(self.feed.count, min(self.feed.count + 16, len(self.source))), jacobian=False)
+        with torch.no_grad():
+            predicted = self.network.eval().read(shown.images.to(self.device)).cpu()
+        prediction_sheet(self.folder.path / "predictions.png", shown.images, predicted, shown.outputs, task.head)
+        seconds = sum(row["seconds"] for row in self.history)
+        self.folder.write_result(
+            {"schema": 1, "scene": scene.name, "network": path.name, "last": self.history[-1], "seconds": seconds}
+        )
+
+    def _save(self) -> None:
+        tensors = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
+        for index, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{key}": torch.as_tensor(value) for key, value in state.items()}
+        self.folder.save_checkpoint(tensors, {"history": self.history})
+
+    def _resume(self) -> None:
+        """Load what ``_save`` wrote last."""
+        saved = self.folder.load_checkpoint()
+        if saved is None:
+            return
+        tensors, metadata = saved
+        weights = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
+        state: dict[int, dict[str, torch.Tensor]] = {}
+        for name, tensor in tensors.items():
+            if name.startswith("optimizer."):
+                _, index, key = name.split(".")
+                state.setdefault(int(index), {})[key] = tensor
+        self.network.load_state_dict(weights)
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        self.history = metadata["history"]
+
+
+def held_out(pictures: int, settings: TrainSettings) -> int:
+    """How many of the pictures, the last ones, are not trained on."""
+    return max(1, round(settings.validation * pictures))
+
+
+def _check_finite(row: Mapping[str, float], rate: float) -> None:
+    """Raise a DivergenceError where an epoch ended with numbers that are not finite."""
+    wrong = [name for name in ("loss", "error", "penalty", "validation") if not math.isfinite(row[name])]
+    if wrong:
+        raise DivergenceError(
+            f"the training diverged: the {wrong[0]} of epoch {row['epoch'] + 1} is not finite: take a smaller learning rate than "
+            f"{rate:g} (--learning-rate) and another folder", body="", step=0,
+        )  # fmt: skip
+
+
+def _check(source: Source, settings: TrainSettings, ranks: Ranks) -> None:
+    # Every epoch has its order of the pictures.
+    check_memory(2 * np.dtype(np.int64).itemsize * len(source), f"an order of {len(source)} pictures", "take fewer (--images)")
+    trained = len(source) - held_out(len(source), settings)
+    if trained < settings.batch_size:
+        raise UserError(
+            f"the data hold {len(source)} pictures, {max(trained, 0)} of them to train on, and a batch takes "
+            f"{settings.batch_size}: make more, or take smaller batches"
+        )
+    if settings.batch_size % ranks.count:
+        raise UserError(f"a batch of {settings.batch_size} does not split over {ranks.count} ranks: change --batch")
+
+
+def parameter_count(network: nn.Module) -> int:
+    """How many numbers are trained."""
+    return sum(p.numel() for p in network.parameters())

@@ -1,0 +1,7 @@
+"""The thin bridge: torch functions around programs of kernels; no physics, no rendering, no learning in it."""
+
+from risp_torch.scene.bridge.checks import bridge_dtype
+from risp_torch.scene.bridge.pictures import render, render_jacobian
+from risp_torch.scene.bridge.rollout import rollout
+
+__all__ = ["bridge_dtype", "render", "render_jacobian", "rollout"]

@@ -1,0 +1,118 @@
+"""Long films in parts: how many images fit into a memory limit, and which rows of each array belong to a part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from risp_torch.files.memory import available_bytes, check_memory
+from ti_render import RasterSettings, RenderInputs
+from ti_sim.base.errors import UserError
+
+PIXEL_BYTES = 72  # of a pixel, in single precision: the renderer's state and the colours
+VERTEX_REALS, FACE_REALS, IMAGE_REALS = 6, 12, 256
+HARMLESS = 2**28  # bytes that are taken without a look at what there is
+PASSES = 2  # the adjoint keeps as much again for every vertex, face and image
+WITHOUT_ROWS = "vertices_rest"  # [V, 3] serves all images
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Images ``first`` to ``last`` - 1 of ``images``."""
+
+    first: int
+    last: int
+    images: int
+
+    def rows(self, count: int) -> slice:
+        """The rows that these images need of an array with ``count`` rows (image m uses row m count // images)."""
+        return slice(self.first * count // self.images, (self.last - 1) * count // self.images + 1)
+
+    def part(self, name: str, tensor: torch.Tensor, *, axis: int = 0) -> torch.Tensor:
+        """The rows along ``axis`` of one input of the renderer that these images need."""
+        if self.last - self.first == self.images or (name == WITHOUT_ROWS and tensor.ndim - axis == 2):
+            return tensor
+        rows = self.rows(tensor.shape[axis])
+        return tensor.narrow(axis, rows.start, rows.stop - rows.start)
+
+
+def image_bytes(inputs: RenderInputs, settings: RasterSettings, *, columns: int = 0) -> int:
+    """Estimate of the working memory of one image [bytes], besides the inputs and the finished pictures.
+
+    72 bytes a sample in single precision (antialias² samples a pixel, and the texels of the shadow maps), 12 reals a face and 6 a
+    vertex, twice for the adjoint, and as much again for every column of a forward derivative, whose pictures count too. It is
+    an upper bound: pixels far from all faces need little.
+
+    Args:
+        inputs, settings: of the renderer.
+        columns: of a forward derivative.
+    """
+    size = inputs.body_q.element_size()
+    samples = settings.width * settings.height * settings.antialias**2
+    if settings.shadows is not None and inputs.directional is not None:
+        samples += inputs.directional.shape[-2] * settings.shadows.resolution**2
+    vertices, faces = inputs.vertices_rest.shape[-2], inputs.albedo.shape[-3]
+    reals = PASSES * (VERTEX_REALS * vertices + FACE_REALS * faces + IMAGE_REALS)
+    pixels = samples * PIXEL_BYTES * size // 4
+    return (pixels + reals * size) * (1 + columns)
+
+
+def plan_chunks(
+    inputs: RenderInputs, settings: RasterSettings, memory_limit: int | None, *, columns: int = 0
+) -> list[Chunk]:
+    """Parts of the images, each of which fits into the limit.
+
+    Args:
+        inputs, settings: of the renderer.
+        memory_limit: bytes of working memory (see ``image_bytes``); None takes all images at once, or, where the machine has no
+            memory for that, as many as fit into half of what it has left.
+        columns: of a forward derivative.
+
+    Raises:
+        UserError: one image alone needs more, or the finished pictures do not fit into the machine's memory.
+    """
+    images = inputs.body_q.shape[0]
+    each = image_bytes(inputs, settings, columns=columns)
+    finished = images * settings.width * settings.height * 4 * inputs.body_q.element_size() * (1 + columns)
+    if finished + images * each > HARMLESS:
+        free = _free(inputs.body_q)
+        what = f"{images} pictures of {settings.width} x {settings.height} pixels" if images > 1 else "one picture"
+        check_memory(finished + each, what, "take fewer or smaller ones", available=free)
+        if memory_limit is None and finished + images * each > free:
+            memory_limit = max((free - finished) // 2, each)
+    if memory_limit is None:
+        return [Chunk(0, images, images)]
+    if memory_limit < each:
+        raise UserError(
+            f"the memory limit is {memory_limit} bytes, and one picture of {settings.width} x {settings.height} pixels needs "
+            f"{each}: give at least that, or take smaller pictures"
+        )
+    counts = {t.shape[0] for name, t in real_inputs(inputs).items() if name != WITHOUT_ROWS or t.ndim == 3}
+    counts = {count for count in counts if count and images % count == 0}  # the renderer refuses the others by name
+    return [Chunk(first, last, images) for first, last in _spans(images, counts, memory_limit // each)]
+
+
+def _free(tensor: torch.Tensor) -> int:
+    """Bytes of memory that are left where a tensor lies."""
+    return torch.cuda.mem_get_info(tensor.device)[0] if tensor.is_cuda else available_bytes()
+
+
+def real_inputs(inputs: RenderInputs) -> dict[str, torch.Tensor]:
+    """The tensors of ``inputs`` by name, without those that are None and without the mesh."""
+    named = ((name, getattr(inputs, name)) for name in inputs.__dataclass_fields__ if name != "mesh")
+    return {name: tensor for name, tensor in named if tensor is not None}
+
+
+def _spans(images: int, counts: Iterable[int], most: int) -> list[tuple[int, int]]:
+    """Cut the images into spans of at most ``most`` such that in each of them every array has whole rows, or one."""
+    blocks = [images // count for count in counts]
+    spans, first = [], 0
+    while first < images:
+        last = min(first + most, images)
+        while not all(first // b == (last - 1) // b or (first % b == 0 and last % b == 0) for b in blocks):
+            last -= 1
+        spans.append((first, last))
+        first = last
+    return spans

@@ -1,0 +1,226 @@
+"""The rasteriser as a differentiable torch function, in both modes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from risp_torch.scene.bridge.checks import kernel_tensor, upstream
+from risp_torch.scene.bridge.chunks import Chunk, plan_chunks, real_inputs
+from risp_torch.scene.bridge.once import once, twice
+from ti_render import MeshTopology, RasterSettings, RenderInputs, RenderResult, render_adjoint, render_jvp
+from ti_render import render as render_arrays
+
+
+class _Call:
+    """One rendering: what its derivatives need besides the tensors.
+
+    One chunk keeps what the forward pass computed. Several keep nothing, and each is rendered again for every derivative.
+    """
+
+    def __init__(self, mesh: MeshTopology, names: tuple[str, ...], settings: RasterSettings, chunks: list[Chunk]) -> None:
+        self.mesh, self.names, self.settings, self.chunks = mesh, names, settings, chunks
+        self.kept: RenderResult | None = None
+
+    def fresh(self) -> _Call:
+        """The same rendering of other tensors."""
+        return _Call(self.mesh, self.names, self.settings, self.chunks)
+
+    def render(self, tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """All images [M, H, W, 4]."""
+        if len(self.chunks) == 1:
+            result = self.result(self.chunks[0], tensors)
+            # The pictures are what is returned, and their graph must not hold itself.
+            self.kept = result.without_pictures()
+            return result.images
+        return _joined([self.result(chunk, tensors).images for chunk in self.chunks])
+
+    def result(self, chunk: Chunk, tensors: tuple[torch.Tensor, ...]) -> RenderResult:
+        """What the renderer returns for a chunk."""
+        named = zip(self.names, tensors, strict=True)
+        arrays = {name: chunk.part(name, kernel_tensor(tensor, name)) for name, tensor in named}
+        return render_arrays(RenderInputs(mesh=self.mesh, **arrays), self.settings)
+
+    def again(self, chunk: Chunk, tensors: tuple[torch.Tensor, ...]) -> RenderResult:
+        """The result of a chunk for a derivative: kept, or rendered again."""
+        return self.result(chunk, tensors) if self.kept is None else self.kept
+
+    def adjoint(self, images_bar: torch.Tensor, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Adjoints of all tensors."""
+        images_bar = upstream(images_bar, images_bar.shape, tensors[0])
+        if len(self.chunks) == 1:
+            bars = render_adjoint(self.again(self.chunks[0], tensors), images_bar)
+            return tuple(getattr(bars, name) for name in self.names)
+        zeros = (torch.zeros_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors)
+        total = dict(zip(self.names, zeros, strict=True))
+        for chunk in self.chunks:
+            part = images_bar[chunk.first : chunk.last]
+            bars = render_adjoint(self.again(chunk, tensors), part)
+            for name in self.names:
+                chunk.part(name, total[name]).add_(getattr(bars, name))
+        return tuple(total.values())
+
+    def tangents(self, tensors: tuple[torch.Tensor, ...], tangents: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Derivatives [M, K, H, W, 4] along the tangents [K, ...]."""
+        return _joined([render_jvp(self.again(chunk, tensors), self.tangent_parts(chunk, tangents)) for chunk in self.chunks])
+
+    def tangent_parts(self, chunk: Chunk, tangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The rows of the tangents that belong to a chunk."""
+        parts = {}
+        for name, tangent in tangents.items():
+            parts[name] = chunk.part(name, kernel_tensor(tangent, f"tangent of {name}"), axis=1).contiguous()
+        return parts
+
+
+class _Render(torch.autograd.Function):
+    """Images of the tensors ``call.names``."""
+
+    @staticmethod
+    def forward(call: _Call, *tensors: torch.Tensor) -> torch.Tensor:
+        return call.render(tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.call, *tensors = inputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, images_bar: torch.Tensor | None) -> Any:
+        if images_bar is None:
+            return (None,) * (1 + len(ctx.call.names))
+        return None, *_Adjoint.apply(ctx.call, images_bar, *ctx.saved_tensors)
+
+    @staticmethod
+    def jvp(ctx: Any, _call: None, *tangents: torch.Tensor | None) -> torch.Tensor:
+        given = {name: t[None] for name, t in zip(ctx.call.names, tangents, strict=True) if t is not None}
+        return _Tangents.apply(ctx.call, tuple(given), *ctx.saved_tensors, *given.values())[:, 0]
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
+        calls = [arguments[0].fresh() for _ in range(info.batch_size)]
+        return _one_by_one(_Render, info, in_dims, arguments, calls)
+
+
+class _Adjoint(torch.autograd.Function):
+    """Adjoints of the tensors; a function of its own, so that its own derivative is refused."""
+
+    @staticmethod
+    def forward(call: _Call, images_bar: torch.Tensor, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return call.adjoint(images_bar, tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_gradients: torch.Tensor) -> Any:
+        raise twice("a picture")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
+        return _one_by_one(_Adjoint, info, in_dims, arguments, [arguments[0]] * info.batch_size)
+
+
+class _Tangents(torch.autograd.Function):
+    """Derivatives [M, K, H, W, 4] of the images along K tangents [K, ...] of the tensors ``which``."""
+
+    @staticmethod
+    def forward(call: _Call, which: tuple[str, ...], *tensors: torch.Tensor) -> torch.Tensor:
+        count = len(call.names)
+        return call.tangents(tensors[:count], dict(zip(which, tensors[count:], strict=True)))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_gradients: torch.Tensor) -> Any:
+        raise twice("a picture")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], call: _Call, which: tuple[str, ...], *tensors: torch.Tensor) -> Any:
+        count = len(call.names)
+        if any(dim is not None for dim in in_dims[2 : 2 + count]):
+            return _one_by_one(_Tangents, info, in_dims, (call, which, *tensors), [call] * info.batch_size)
+        # Rows of the batch are more columns of the same pass.
+        columns = []
+        for tangent, dim in zip(tensors[count:], in_dims[2 + count :], strict=True):
+            rows = tangent.expand(info.batch_size, *tangent.shape) if dim is None else tangent.movedim(dim, 0)
+            columns.append(rows.flatten(0, 1))
+        images = _Tangents.apply(call, which, *tensors[:count], *columns)
+        return images.unflatten(1, (info.batch_size, -1)), 1
+
+
+def _one_by_one(function: Any, info: Any, in_dims: tuple[Any, ...], arguments: tuple[Any, ...], calls: list[_Call]) -> Any:
+    """A batch of calls of a function, one after the other."""
+    rows = []
+    for index in range(info.batch_size):
+        row = (a if dim is None else a.select(dim, index) for a, dim in zip(arguments[1:], in_dims[1:], strict=True))
+        rows.append(function.apply(calls[index], *row))
+    if isinstance(rows[0], tuple):
+        return tuple(map(torch.stack, zip(*rows, strict=True))), (0,) * len(rows[0])
+    return torch.stack(rows), 0
+
+
+def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def render(inputs: RenderInputs, settings: RasterSettings, *, memory_limit: int | None = None) -> torch.Tensor:
+    """Render M images, differentiable in every tensor of ``inputs``, in reverse and in forward mode (torch.func.jvp, too).
+
+    Args:
+        inputs: tensors of the runtime's precision on its device (shapes: ``RenderInputs``).
+        settings: size, softness, composition.
+        memory_limit: bytes of working memory (estimate: ``chunks.image_bytes``); what needs more is rendered in parts, and again
+            in parts for the derivatives, which then keep nothing from the forward pass. None: all images at once, if the machine
+            has the memory.
+
+    Returns:
+        [M, H, W, 4] linear rgb and alpha.
+
+    Raises:
+        UserError: a tensor has the wrong device, precision or shape, the limit is too low for one image, or the pictures do not
+            fit into memory. A second derivative raises RuntimeError.
+    """
+    tensors = real_inputs(inputs)
+    call = _Call(inputs.mesh, tuple(tensors), settings, plan_chunks(inputs, settings, memory_limit))
+    return _Render.apply(call, *tensors.values())
+
+
+def render_jacobian(
+    inputs: RenderInputs, settings: RasterSettings, tangents: Mapping[str, torch.Tensor], *, memory_limit: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images and their derivatives along K directions, all in one pass.
+
+    The results have no derivatives of their own: where a tensor requires a gradient, a backward pass through them raises
+    RuntimeError.
+
+    Args:
+        inputs, settings: as in ``render``.
+        tangents: name of an input -> [K, *its shape]; inputs left out do not move.
+        memory_limit: as in ``render``; the K derivatives count.
+
+    Returns:
+        Images [M, H, W, 4] and derivatives [M, K, H, W, 4].
+
+    Raises:
+        UserError: as ``render``.
+    """
+    columns = next((len(tangent) for tangent in tangents.values()), 0)
+    tensors = real_inputs(inputs)
+    call = _Call(inputs.mesh, tuple(tensors), settings, plan_chunks(inputs, settings, memory_limit, columns=columns))
+
+    def rendered() -> tuple[torch.Tensor, torch.Tensor]:
+        images, derivatives = [], []
+        for chunk in call.chunks:
+            result = call.result(chunk, tuple(tensors.values()))
+            images.append(result.images)
+            derivatives.append(render_jvp(result, call.tangent_parts(chunk, tangents)))
+        return _joined(images), _joined(derivatives)
+
+    return once(rendered, twice("a picture"), *tensors.values(), *tangents.values())

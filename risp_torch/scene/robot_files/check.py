@@ -1,0 +1,162 @@
+"""Whether what a robot file says can move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from risp_torch.scene.robot_files.description import RobotDescription, RobotLink
+from risp_torch.scene.robot_files.left_out import LeftOut
+from ti_sim.base.errors import UserError
+from ti_sim.shapes.mass import check_mass
+
+_ROUNDED = 1e-3  # relative: files give inertias to three digits or more
+_NO_INERTIA = 1e-12  # of the size of the inertia about a joint: roundoff of the sums
+
+
+def check_robot(robot: RobotDescription, path: Path, left_out: LeftOut) -> None:
+    """Check numbers, limits and masses.
+
+    Args:
+        robot: its links in any order that puts parents first.
+        path: of the file, for errors.
+        left_out: takes what deserves a look and does not stop the robot from moving.
+
+    Raises:
+        UserError: there is no link, limits are the wrong way round, a mass or inertia is none that a body can have, or a joint
+            moves something without inertia.
+    """
+    if not robot.links:
+        raise UserError(f"{path}: the robot has no links: describe one at least")
+    for link in robot.links:
+        _check_link(link, path, left_out)
+    _check_moved_inertia(robot.links, path)
+
+
+def _check_link(link: RobotLink, path: Path, left_out: LeftOut) -> None:
+    joint = link.joint
+    name = f"{path}: joint {joint.name!r}"
+    if joint.moves and not joint.limit_low < joint.limit_high:
+        raise UserError(
+            f"{name} has the limits {joint.limit_low:g} and {joint.limit_high:g}: the lower one must be below the upper one "
+            "(a joint that does not move is a fixed joint)"
+        )
+    for what in ("damping", "armature", "stiffness", "motor_limit"):
+        value = getattr(joint, what)
+        if not value >= 0.0:
+            raise UserError(f"{name}: {what.replace('_', ' ')} is {value:g}: it must not be below zero")
+    if link.mass != 0.0 or link.inertia.any():
+        check_mass(link.mass, f"{path}: the mass of link {link.name!r}")
+    for shape in (*link.visuals, *link.collisions):
+        if not all(np.isfinite(length) and length > 0.0 for length in shape.size):
+            listed = ", ".join(f"{length:g}" for length in shape.size)
+            raise UserError(f"{path}: the size of a {shape.kind} of link {link.name!r} is {listed}: lengths must be above zero")
+    # Thin rods and point masses, which real files have, are no solids: moments may be zero.
+    moments = np.linalg.eigvalsh(link.inertia)
+    if moments[0] < -_ROUNDED * moments[2]:
+        listed = ", ".join(f"{moment:.4g}" for moment in moments)
+        raise UserError(
+            f"{path}: the inertia of link {link.name!r} has the principal moments {listed} kg m2, and none may be below zero: "
+            "check the signs of the products of inertia"
+        )
+    if moments[2] > (moments[0] + moments[1]) * (1.0 + _ROUNDED):
+        what = "an inertia that no body has, one principal moment above the sum of the others, is used as it is"
+        left_out.add(what, f"link {link.name!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """What a joint moves: its link and all below, in the pose in which the file shows the robot.
+
+    Attributes:
+        mass: kg.
+        inertia: [3, 3] kg m2 about the origin of the link frame, world axes.
+        axis: [3] of the joint in the world; of no meaning where the kind has none.
+        size: kg m2, of the sums that make up the inertia, whose roundoff it has.
+    """
+
+    mass: float
+    inertia: np.ndarray
+    axis: np.ndarray
+    size: float
+
+
+def moved_by_joints(links: Sequence[RobotLink]) -> list[Moved]:
+    """What each link's joint moves.
+
+    Args:
+        links: every parent before its children.
+    """
+    poses = start_poses(links)
+    mass, moment, inertia = np.zeros(len(links)), np.zeros((len(links), 3)), np.zeros((len(links), 3, 3))
+    for k in reversed(range(len(links))):  # children come after their parents: these are sums over all below
+        link, (position, turn) = links[k], poses[k]
+        centre = position + turn.apply(link.com)
+        axes = turn.as_matrix()
+        mass[k] += link.mass
+        moment[k] += link.mass * centre
+        inertia[k] += axes @ link.inertia @ axes.T + link.mass * _spread(centre, centre)
+        if link.parent >= 0:
+            mass[link.parent] += mass[k]
+            moment[link.parent] += moment[k]
+            inertia[link.parent] += inertia[k]
+    moved = []
+    for k, (position, turn) in enumerate(poses):
+        about = inertia[k] - 2.0 * _spread(position, moment[k]) + mass[k] * _spread(position, position)
+        size = float(np.trace(inertia[k]) + mass[k] * position @ position)
+        moved.append(Moved(float(mass[k]), about, turn.apply(links[k].joint.axis), size))
+    return moved
+
+
+def _check_moved_inertia(links: Sequence[RobotLink], path: Path) -> None:
+    """Raise unless every joint moves some inertia, in the pose in which the file shows the robot."""
+    for link, moved in zip(links, moved_by_joints(links), strict=True):
+        if not link.joint.moves or link.joint.armature > 0.0:
+            continue
+        place = f"{path}: link {link.name!r} hangs on the moving joint {link.joint.name!r}"
+        if moved.mass <= 0.0:
+            raise UserError(f"{place} and neither it nor a link below it has mass: give it a mass and an inertia")
+        least = _NO_INERTIA * moved.size
+        if link.joint.type == "revolute":
+            turns = moved.axis @ moved.inertia @ moved.axis > least
+        else:
+            turns = link.joint.type == "prismatic" or np.linalg.eigvalsh(moved.inertia)[0] > least
+        if not turns:
+            raise UserError(f"{place}, but what hangs there has no inertia about the joint: give it an inertia")
+
+
+def _spread(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Symmetric [3, 3] bilinear form of which (a, a) is the inertia of the mass 1 at a about the origin."""
+    return a @ b * np.eye(3) - 0.5 * (np.outer(a, b) + np.outer(b, a))
+
+
+def start_poses(links: Sequence[RobotLink]) -> list[tuple[np.ndarray, Rotation]]:
+    """Pose of every link frame in the world, in the pose in which the file shows the robot.
+
+    Args:
+        links: every parent before its children.
+
+    Returns:
+        For each link its position [3] m and its rotation.
+    """
+    poses: list[tuple[np.ndarray, Rotation]] = []
+    for link in links:
+        position, turn = poses[link.parent] if link.parent >= 0 else (np.zeros(3), Rotation.identity())
+        joint = link.joint
+        position = position + turn.apply(joint.position)
+        turn = turn * Rotation.from_quat(joint.quaternion)
+        if joint.type == "revolute":
+            turn = turn * Rotation.from_rotvec(joint.start[0] * joint.axis)
+        elif joint.type == "prismatic":
+            position = position + turn.apply(joint.start[0] * joint.axis)
+        elif joint.type == "spherical":
+            turn = turn * Rotation.from_quat(joint.start)
+        elif joint.type == "free":
+            position = position + turn.apply(joint.start[:3])
+            turn = turn * Rotation.from_quat(joint.start[3:])
+        poses.append((position, turn))
+    return poses

@@ -1,0 +1,97 @@
+"""Mesh files that robot files name."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+
+from risp_torch.scene.robot_files.left_out import LeftOut
+from risp_torch.scene.robot_files.xml_elements import parse_xml
+from ti_sim.base.errors import UserError
+from ti_sim.shapes.mesh import HUGE, read_mesh_file
+from ti_sim.shapes.surface import TriangleMesh, extent
+
+_PACKAGE_SCHEMES = ("package", "model")
+
+
+class MeshFiles:
+    """The mesh files of one robot, each read once.
+
+    Args:
+        robot: path of the robot file; relative names start from its folder.
+        left_out: takes what a mesh file names and lacks.
+    """
+
+    def __init__(self, robot: Path, left_out: LeftOut) -> None:
+        self._robot = robot
+        self._left_out = left_out
+        self._read: dict[Path, TriangleMesh] = {}
+
+    def mesh(self, name: str, scale: np.ndarray, place: str) -> TriangleMesh:
+        """The triangles of a file, scaled.
+
+        Args:
+            name: as the robot file writes it: a path, file://path or package://package/path.
+            scale: [3] m per unit of the file along its axes; a negative product mirrors the mesh and turns its faces over.
+            place: what names the mesh: "link 'arm'".
+
+        Raises:
+            UserError: there is no such file, or it is no mesh.
+        """
+        path = self._find(name, place)
+        if path not in self._read:
+            self._read[path] = read_mesh_file(path).transformed(scale=self._unit(path))
+            if self._read[path].texture_fault:
+                self._left_out.add(f"a texture is not used: {self._read[path].texture_fault}", f"mesh file {path.name}")
+        mesh = self._read[path]
+        scaled = dataclasses.replace(mesh, vertices=mesh.vertices * scale)
+        if (scale == 1.0).all() and extent(scaled.vertices) > HUGE:
+            what = f"a mesh {extent(scaled.vertices):.3g} m across, whose numbers may be millimetres, is used as it is"
+            self._left_out.add(what, f"mesh file {path.name}")
+        if np.prod(scale) > 0:
+            return scaled
+        uv = None if mesh.uv is None else np.ascontiguousarray(mesh.uv[:, ::-1])
+        return dataclasses.replace(scaled, faces=np.ascontiguousarray(mesh.faces[:, ::-1]), uv=uv)
+
+    def _unit(self, path: Path) -> float:
+        """Metres in one unit of a mesh file: 1, but for Collada, which says it and whose reader passes over it."""
+        if path.suffix.lower() != ".dae":
+            return 1.0
+        try:
+            root = parse_xml(path.read_bytes())
+            unit = root.find("{*}asset/{*}unit")
+            metres = 1.0 if unit is None else float(unit.get("meter", "1"))
+        except ValueError as error:
+            raise UserError(f"mesh file {path} cannot be read ({error}): save it again, for example as OBJ") from error
+        if not (np.isfinite(metres) and metres > 0):
+            raise UserError(f"mesh file {path} has a unit of {metres:g} m: it must be above zero")
+        up = root.findtext("{*}asset/{*}up_axis", "Z_UP").strip()
+        if up != "Z_UP":
+            self._left_out.add(f"the upward axis {up} of a Collada file is not used", f"mesh file {path.name}")
+        return metres
+
+    def _find(self, name: str, place: str) -> Path:
+        candidates = self._candidates(name, place)
+        found = next((path for path in candidates if path.is_file()), None)
+        if found is None:
+            looked = ", ".join(str(path) for path in candidates)
+            raise UserError(f"{self._robot}: mesh file {name!r} of {place} does not exist (looked for {looked}): add it")
+        return found.resolve()
+
+    def _candidates(self, name: str, place: str) -> list[Path]:
+        folder = self._robot.resolve().parent
+        scheme, separator, rest = name.partition("://")
+        if not separator:
+            return [folder / name]
+        if scheme == "file":
+            return [folder / unquote(rest)]
+        if scheme not in _PACKAGE_SCHEMES:
+            raise UserError(f"{self._robot}: mesh {name!r} of {place} is not a file: save it beside the robot file and name that")
+        package, _, inside = rest.partition("/")
+        # A package is a folder of that name around the robot file, or beside one that is.
+        around = [folder, *folder.parents]
+        own = [parent / inside for parent in around if parent.name == package]
+        return own or [parent / package / inside for parent in around[:4]]

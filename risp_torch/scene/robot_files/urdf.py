@@ -1,0 +1,310 @@
+"""URDF files, parsed by yourdfpy; what the parser passes over is checked and noted before."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.files.video import srgb_to_linear
+from risp_torch.scene.robot_files.description import RobotDescription, RobotJoint, RobotLink, RobotShape
+from risp_torch.scene.robot_files.left_out import LeftOut
+from risp_torch.scene.robot_files.meshes import MeshFiles
+from risp_torch.scene.robot_files.packages import required
+from risp_torch.scene.robot_files.xml_elements import Known, check_element, label
+from ti_sim.base.errors import UserError
+
+_JOINT_TYPES = {
+    "fixed": "fixed", "revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic", "floating": "free",
+    "planar": "fixed",
+}  # fmt: skip
+_GEOMETRIES = ("box", "sphere", "cylinder", "mesh")
+
+_TABLE = {
+    "robot": Known(text=("name", "version"), needs=("name",), many=("link", "joint", "material")),
+    "link": Known(text=("name",), needs=("name",), one=("inertial",), many=("visual", "collision")),
+    "inertial": Known(needs=("mass", "inertia"), one=("origin", "mass", "inertia")),
+    "mass": Known(numbers={"value": (1,)}, needs=("value",)),
+    "inertia": Known(
+        numbers={entry: (1,) for entry in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")}, needs=("ixx", "iyy", "izz")
+    ),
+    "origin": Known(numbers={"xyz": (3,), "rpy": (3,)}),
+    "visual": Known(text=("name",), needs=("geometry",), one=("origin", "geometry", "material")),
+    "collision": Known(text=("name",), needs=("geometry",), one=("origin", "geometry")),
+    "geometry": Known(one=_GEOMETRIES),
+    "box": Known(numbers={"size": (3,)}, needs=("size",)),
+    "sphere": Known(numbers={"radius": (1,)}, needs=("radius",)),
+    "cylinder": Known(numbers={"radius": (1,), "length": (1,)}, needs=("radius", "length")),
+    "mesh": Known(text=("filename",), numbers={"scale": (1, 3)}, needs=("filename",)),
+    "material": Known(text=("name",), one=("color",)),
+    "color": Known(numbers={"rgba": (4,)}, needs=("rgba",)),
+    "joint": Known(
+        text=("name", "type"), needs=("name", "type", "parent", "child"),
+        one=("origin", "parent", "child", "axis", "limit", "dynamics"),
+    ),
+    "parent": Known(text=("link",), needs=("link",)),
+    "child": Known(text=("link",), needs=("link",)),
+    "axis": Known(numbers={"xyz": (3,)}, needs=("xyz",)),
+    "limit": Known(numbers={"lower": (1,), "upper": (1,), "effort": (1,)}),
+    "dynamics": Known(numbers={"damping": (1,)}),
+}  # fmt: skip
+_EXPLAIN = {
+    "mimic": "<mimic> is not used: the joint moves on its own",
+    "dynamics.friction": "joint friction is not used",
+    "limit.velocity": "velocity limits of joints are not used",
+    "texture": "textures of materials are not used",
+}
+
+
+def read_urdf(path: Path, root: Any) -> RobotDescription:
+    """Read a URDF file.
+
+    Args:
+        path: of the file.
+        root: its XML.
+
+    Returns:
+        The description, links depth first in the order of the file's joints; the root link is fixed to the world, and a floating
+        joint hangs its link on the world.
+
+    Raises:
+        UserError: as ``read_robot`` says.
+    """
+    left_out = LeftOut()
+    _refuse_xacro(root, path)
+    _drop_other_geometries(root, left_out, path)
+    check_element(root, _TABLE, left_out, path, explain=_EXPLAIN, harmless=_is_zero_friction)
+    robot = _parse(root, path)
+    meshes = MeshFiles(path, left_out)
+    order = _order(robot, path)
+    colors = _colors(robot)
+    links: list[RobotLink] = []
+    for link, parent, joint in order:
+        described = _no_joint() if joint is None else _joint(joint, path, left_out)
+        if described.type == "free":
+            described = _hung_on_world(described, links, parent, path)
+            parent = -1
+        mass, com, inertia = _inertial(link)
+        links.append(
+            RobotLink(
+                name=link.name,
+                parent=parent,
+                joint=described,
+                mass=mass,
+                com=com,
+                inertia=inertia,
+                visuals=tuple(_shape(shape, link, path, meshes, left_out, colors) for shape in link.visuals),
+                collisions=tuple(_shape(shape, link, path, meshes, left_out, colors) for shape in link.collisions),
+            )
+        )
+    return RobotDescription(robot.name, tuple(links), unsupported=left_out.sentences())
+
+
+def _refuse_xacro(root: Any, path: Path) -> None:
+    if any("xacro" in str(element.tag) for element in root.iter()):
+        raise UserError(f"{path} is a xacro file, from which URDF is made: run xacro {path} -o robot.urdf and read that")
+
+
+def _drop_other_geometries(root: Any, left_out: LeftOut, path: Path) -> None:
+    """Take shapes out that are none of URDF's own four, which the parser would fail on."""
+    for kind in ("visual", "collision"):
+        for shape in list(root.iterfind(f"link/{kind}")):
+            geometry = shape.find("geometry")
+            if geometry is None or (len(geometry) and geometry[0].tag in _GEOMETRIES):
+                continue
+            if not len(geometry):
+                raise UserError(f"{path}: <geometry> of {label(shape)} is empty: it needs one of {', '.join(_GEOMETRIES)}")
+            left_out.add(f"<{geometry[0].tag}> geometry is not used", label(shape))
+            shape.getparent().remove(shape)
+
+
+def _is_zero_friction(element: Any, attribute: str) -> bool:
+    if (element.tag, attribute) != ("dynamics", "friction"):
+        return False
+    try:
+        return float(element.get(attribute)) == 0.0
+    except ValueError:
+        return False
+
+
+def _parse(root: Any, path: Path) -> Any:
+    yourdfpy, etree = required("yourdfpy"), required("lxml.etree")
+    try:
+        # Neither its scene graph nor its meshes: the one needs a tree, and the others are read here.
+        parsed = yourdfpy.URDF.load(io.BytesIO(etree.tostring(root)), build_scene_graph=False, load_meshes=False)
+    except Exception as error:  # the parser raises what its numbers and look-ups raise
+        raise UserError(f"{path} cannot be read as URDF ({type(error).__name__}: {error}): check it with check_urdf") from error
+    return parsed.robot
+
+
+def _order(robot: Any, path: Path) -> list[tuple[Any, int, Any]]:
+    """Every link with the number of its parent (-1 for the root) and the joint that it hangs by (None for the root)."""
+    links = {link.name: link for link in robot.links}
+    _refuse_doubles([link.name for link in robot.links], "links", path)
+    _refuse_doubles([joint.name for joint in robot.joints], "joints", path)
+    if not links:
+        raise UserError(f"{path}: the robot has no links: describe one at least")
+    above: dict[str, Any] = {}
+    below: dict[str, list[Any]] = {name: [] for name in links}
+    for joint in robot.joints:
+        for end in (joint.parent, joint.child):
+            if end not in links:
+                raise UserError(f"{path}: joint {joint.name!r}: {unknown_name_error('link', end, links)}")
+        if joint.child in above:
+            raise UserError(
+                f"{path}: link {joint.child!r} is the child of joints {above[joint.child].name!r} and {joint.name!r}: "
+                "a link hangs by one joint, loops cannot be closed"
+            )
+        above[joint.child] = joint
+        below[joint.parent].append(joint)
+    roots = [name for name in links if name not in above]
+    if len(roots) > 1:
+        raise UserError(f"{path}: links {', '.join(map(repr, roots))} hang on nothing: there can be one root link")
+    order: list[tuple[Any, int, Any]] = []
+    waiting = [(name, -1, None) for name in roots]
+    while waiting:
+        name, parent, joint = waiting.pop()
+        order.append((links[name], parent, joint))
+        waiting += [(child.child, len(order) - 1, child) for child in reversed(below[name])]
+    if len(order) < len(links):
+        reached = {link.name for link, _, _ in order}
+        loop = [repr(name) for name in links if name not in reached]
+        raise UserError(f"{path}: the joints of links {', '.join(loop)} go round in a loop: take one of them out")
+    return order
+
+
+def _refuse_doubles(names: Sequence[str], kind: str, path: Path) -> None:
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise UserError(f"{path}: several {kind} have the name {doubled[0]!r}: names must differ")
+
+
+def _no_joint() -> RobotJoint:
+    return RobotJoint("", "fixed", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]))
+
+
+def _joint(joint: Any, path: Path, left_out: LeftOut) -> RobotJoint:
+    place = f"joint {joint.name!r}"
+    if joint.type not in _JOINT_TYPES:
+        raise UserError(f"{path}: {place}: {unknown_name_error('joint type', joint.type, _JOINT_TYPES)}")
+    if joint.type == "planar":
+        left_out.add("planar joints are not supported: the link is held fixed", place)
+    kind = _JOINT_TYPES[joint.type]
+    position, quaternion = _pose(joint.origin)
+    values: dict[str, Any] = {}
+    if kind in ("revolute", "prismatic"):
+        values = _axis_values(joint, path, left_out)
+    else:
+        for tag in ("limit", "dynamics"):
+            if getattr(joint, tag) is not None:
+                left_out.add(f"<{tag}> of a {joint.type} joint is not used", place)
+    if kind == "free":
+        values["start"] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+    return RobotJoint(joint.name, kind, position, quaternion, **values)
+
+
+def _axis_values(joint: Any, path: Path, left_out: LeftOut) -> dict[str, Any]:
+    """Axis, limits, damping and motor of a joint that moves along or about its axis."""
+    place = f"joint {joint.name!r}"
+    length = np.linalg.norm(joint.axis)
+    if length == 0.0:
+        raise UserError(f"{path}: the axis of {place} is (0, 0, 0): give it a direction")
+    values: dict[str, Any] = {"axis": joint.axis / length, "start": (0.0,)}
+    limit = joint.limit
+    if joint.type != "continuous":
+        if limit is None or limit.lower is None or limit.upper is None:
+            raise UserError(
+                f"{path}: {place} is {joint.type} and has no lower and upper limit: add <limit lower= upper= effort= velocity=>"
+                + (", or make it continuous" if joint.type == "revolute" else "")
+            )
+        values |= {"limit_low": limit.lower, "limit_high": limit.upper}
+    elif limit is not None and (limit.lower is not None or limit.upper is not None):
+        left_out.add("limits of continuous joints are not used", place)
+    if limit is not None and limit.effort is not None:
+        values |= {"motor_gain": 1.0, "motor_limit": limit.effort}
+    if joint.dynamics is not None and joint.dynamics.damping is not None:
+        values["damping"] = float(joint.dynamics.damping)
+    return values
+
+
+def _hung_on_world(joint: RobotJoint, links: Sequence[RobotLink], parent: int, path: Path) -> RobotJoint:
+    """A free joint, moved from a link that is fixed to the world to the world itself, with what it skips in its start."""
+    position, turn = joint.position, Rotation.from_quat(joint.quaternion)
+    while parent >= 0:
+        above = links[parent]
+        if above.joint.moves:
+            raise UserError(
+                f"{path}: the floating joint {joint.name!r} hangs on link {above.name!r}, which moves: "
+                "it can only hang on the world"
+            )
+        held = Rotation.from_quat(above.joint.quaternion)
+        position, turn = above.joint.position + held.apply(position), held * turn
+        parent = above.parent
+    pose = (*position.tolist(), *turn.as_quat(canonical=True).tolist())
+    return RobotJoint(joint.name, "free", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]), start=pose)
+
+
+def _pose(origin: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Position [3] and quaternion [4] xyzw of a 4 x 4 matrix, or of none."""
+    matrix = np.eye(4) if origin is None else origin
+    return matrix[:3, 3].copy(), Rotation.from_matrix(matrix[:3, :3]).as_quat(canonical=True)
+
+
+def _inertial(link: Any) -> tuple[float, np.ndarray, np.ndarray]:
+    """Mass, centre of mass and inertia in the link's own axes."""
+    if link.inertial is None:
+        return 0.0, np.zeros(3), np.zeros((3, 3))
+    matrix = np.eye(4) if link.inertial.origin is None else link.inertial.origin
+    axes = matrix[:3, :3]
+    inertia = axes @ link.inertial.inertia @ axes.T
+    return float(link.inertial.mass), matrix[:3, 3].copy(), 0.5 * (inertia + inertia.T)
+
+
+def _colors(robot: Any) -> dict[str, np.ndarray]:
+    """RGBA [4] of every named material: of the robot's own, then of the links' in their order."""
+    worn = [visual.material for link in robot.links for visual in link.visuals if visual.material is not None]
+    named = [material for material in [*robot.materials, *worn] if material.name and material.color is not None]
+    return {material.name: material.color.rgba for material in reversed(named)}
+
+
+def _shape(shape: Any, link: Any, path: Path, meshes: MeshFiles, left_out: LeftOut, colors: dict[str, np.ndarray]) -> RobotShape:
+    place = f"link {link.name!r}"
+    geometry = shape.geometry
+    kind = next(name for name in _GEOMETRIES if getattr(geometry, name) is not None)
+    given = getattr(geometry, kind)
+    size: tuple[float, ...] = ()
+    mesh = None
+    if kind == "mesh":
+        scale = np.ones(3) if given.scale is None else np.broadcast_to(given.scale, 3)
+        if not scale.all():
+            raise UserError(f"{path}: the scale of mesh {given.filename!r} of {place} has a zero: give three factors")
+        mesh = meshes.mesh(given.filename, scale, place)
+    else:
+        size = {
+            "box": lambda: tuple(given.size.tolist()),
+            "sphere": lambda: (given.radius,),
+            "cylinder": lambda: (given.radius, given.length),
+        }[kind]()
+    position, quaternion = _pose(shape.origin)
+    color = _color(getattr(shape, "material", None), place, colors, left_out)
+    return RobotShape(shape.name or "", kind, size, position, quaternion, color, mesh)
+
+
+def _color(material: Any, place: str, colors: dict[str, np.ndarray], left_out: LeftOut) -> tuple[float, float, float] | None:
+    """Linear colour of a material: its own, or that of its name."""
+    if material is None:
+        return None
+    rgba = material.color.rgba if material.color is not None else colors.get(material.name)
+    if rgba is None:
+        if material.texture is None:
+            left_out.add("a material that the file does not describe is not used", f"material {material.name!r} of {place}")
+        return None
+    if rgba[3] < 1.0:
+        left_out.add("transparency is not used", place)
+    red, green, blue = srgb_to_linear(rgba[:3]).tolist()
+    return red, green, blue

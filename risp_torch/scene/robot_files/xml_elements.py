@@ -1,0 +1,130 @@
+"""XML of robot files: read without entities or network, checked against a table of what is understood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from risp_torch.scene.robot_files.left_out import LeftOut
+from risp_torch.scene.robot_files.packages import required
+from ti_sim.base.errors import UserError
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is carried over from one kind of element.
+
+    Attributes:
+        text: attributes that hold words, or numbers that another reader checks.
+        numbers: attributes that hold numbers, with how many there may be.
+        needs: attributes and children that must be there.
+        one: children of which there is one at most.
+        many: children of which there may be several.
+    """
+
+    text: tuple[str, ...] = ()
+    numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    one: tuple[str, ...] = ()
+    many: tuple[str, ...] = ()
+
+
+def read_xml(path: Path) -> Any:
+    """The root element of a file, without comments.
+
+    Raises:
+        UserError: it is missing, not XML, or declares a document type (through which XML may name other files).
+    """
+    if not path.is_file():
+        raise UserError(f"robot file {path} does not exist (looked for {path.resolve()}): check the path")
+    etree = required("lxml.etree")
+    try:
+        return parse_xml(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"robot file {path} cannot be read ({error.strerror}): check its permissions") from error
+    except etree.XMLSyntaxError as error:
+        raise UserError(f"robot file {path} is not XML ({error}): a URDF or MJCF file is needed") from error
+    except ValueError as error:
+        raise UserError(f"robot file {path}: {error}") from error
+
+
+def parse_xml(data: bytes) -> Any:
+    """The root element of XML in memory, without comments.
+
+    Raises:
+        lxml.etree.XMLSyntaxError: it is not XML.
+        ValueError: it declares a document type.
+    """
+    etree = required("lxml.etree")
+    parser = etree.XMLParser(resolve_entities=False, load_dtd=False, no_network=True, remove_comments=True, remove_pis=True)
+    root = etree.fromstring(data, parser)
+    if root.getroottree().docinfo.doctype:
+        raise ValueError("it declares a document type (<!DOCTYPE ...>): take that line out, robot files need none")
+    return root
+
+
+def label(element: Any) -> str:
+    """Where an element stands, by the nearest name: "joint 'elbow'"; by the element around it where nothing has a name."""
+    for around in (element, *element.iterancestors()):
+        name = around.get("name") or (around.get("class") if around.tag == "default" else None)
+        if name:
+            return f"{around.tag} {name!r}"
+    return f"<{element.tag if element.getparent() is None else element.getparent().tag}>"
+
+
+def check_element(
+    element: Any,
+    table: Mapping[str, Known],
+    left_out: LeftOut,
+    path: Path,
+    *,
+    explain: Mapping[str, str],
+    harmless: Callable[[Any, str], bool] = lambda element, attribute: False,
+) -> None:
+    """Check an element and all below it against a table, and note what the table does not hold.
+
+    Args:
+        element: whose kind is in ``table``.
+        table: what is carried over, by tag.
+        left_out: takes what is not.
+        path: of the file, for errors.
+        explain: what becomes of a thing that is not carried over, by tag or by "tag.attribute"; others are "not used".
+        harmless: of an element and an attribute not in the table: whether leaving it out changes nothing.
+
+    Raises:
+        UserError: something that must be there is not, or a number is none.
+    """
+    known = table[element.tag]
+    place = label(element)
+    for need in known.needs:
+        if element.get(need) is None and element.find(need) is None:
+            raise UserError(f"{path}: <{element.tag}> of {place} has no {need}: it needs one")
+    for attribute, value in element.attrib.items():
+        if attribute in known.numbers:
+            _check_numbers(value, known.numbers[attribute], f"{path}: {attribute} of <{element.tag}> of {place}")
+        elif attribute not in known.text and not harmless(element, attribute):
+            what = explain.get(f"{element.tag}.{attribute}", f"{attribute} of <{element.tag}> is not used")
+            left_out.add(what, place)
+    met = set()
+    for child in element:
+        if child.tag in known.one and child.tag in met:
+            left_out.add(f"a second <{child.tag}> is not used", place)
+        elif child.tag in known.one or child.tag in known.many:
+            met.add(child.tag)
+            check_element(child, table, left_out, path, explain=explain, harmless=harmless)
+        else:
+            left_out.add(explain.get(child.tag, f"<{child.tag}> is not used"), label(child))
+
+
+def _check_numbers(value: str, counts: tuple[int, ...], name: str) -> None:
+    wanted = " or ".join(str(count) for count in counts)
+    try:
+        numbers = np.array([float(word) for word in value.replace(",", " ").split()])
+    except ValueError:
+        raise UserError(f"{name} is {value!r}: give {wanted} numbers") from None
+    if len(numbers) not in counts or not np.isfinite(numbers).all():
+        raise UserError(f"{name} is {value!r}: give {wanted} finite numbers")
