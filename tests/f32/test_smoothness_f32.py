@@ -1,6 +1,7 @@
 """Inversions with a number for every element: smoothness in the search, in Gauss-Newton steps, in reports and options."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,6 @@ import pytest
 import torch
 
 from risp_torch import AmbientLight, Camera, Elastic, OptimiseSettings, Param, Scene, Surface, film, invert
-from risp_torch.__main__ import main
 from risp_torch.inversion import Inversion, Unknowns, linearise, uncertainty
 from ti_sim.meshes import box_hexes
 
@@ -81,12 +81,12 @@ def test_a_heavier_weight_makes_neighbours_alike_and_counts_as_knowledge(inverte
     assert len(unseen[1]) <= 2 <= len(unseen[0]), "with all neighbours alike only two numbers are left"
 
 
-def test_wrong_options_of_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_wrong_options_of_the_command(command_line: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     begin = ["invert", "beam", "--set", "parts=True", "--video", "none.mp4", "--unknown", "beam.mu", "--out", str(tmp_path)]
     for smooth, sentence in (
-        ("beam.mu", "--smooth 'beam.mu' is not NAME=WEIGHT: write for example"),
+        ("beam.mu", "--smooth: 'beam.mu' is not NAME=WEIGHT: write for example"),
         ("beam.nu=1", "beam.nu"),
-        ("beam.mu=-1", "has the weight -1.0: give a finite number above zero"),
+        ("beam.mu=-1", "--smooth: it is -1.0: give a finite number above zero"),
     ):
-        assert main([*begin, "--smooth", smooth, "--precision", "f32"]) == 2
-        assert sentence in capsys.readouterr().err
+        status, _, error = command_line(*begin, "--smooth", smooth, "--precision", "f32")
+        assert status == 2 and sentence in error, error

@@ -5,7 +5,6 @@ Every number of psi lies in [-1, 1]; -1 stands for the low end of its range and 
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -206,9 +205,3 @@ def check_ends(what: str, low: Any, high: Any, scale: str, shape: Shape) -> None
         raise UserError(f"{what} ranges from {low} to {high}: the low end must be below the high end")
     if scale == "log10" and not (ends[0] > 0).all():
         raise UserError(f"{what} ranges from {low} on the scale log10: give numbers above zero, or the scale linear")
-
-
-def elevation_of(direction: Any) -> float:
-    """Elevation [rad] of where a light that travels along ``direction`` comes from."""
-    x, y, z = np.asarray(direction, dtype=np.float64)
-    return math.atan2(-z, math.hypot(x, y))
