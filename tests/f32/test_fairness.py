@@ -230,7 +230,7 @@ def test_a_goal_shows_the_last_frame(quadrotor: dict, tmp_path: Path) -> None:
 
 def test_random_numbers_are_not_shared(quadrotor: dict, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Targets, test pictures, guesses and baselines draw from streams of their own; every repeat and look has its number."""
-    names = ("evaluation.test_set", "evaluation.baselines", "trials.target")
+    names = ("risp.evaluation.test_set", "risp.evaluation.baselines", "paper.trials.target")
     streams = [sys.modules[f"risp_torch.{name}"]._STREAM for name in names]
     streams += [trial_module._TRUTHS, *run_module._STREAMS.values()]
     assert len(set(streams)) == len(streams)

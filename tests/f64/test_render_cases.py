@@ -614,7 +614,7 @@ def test_camera_errors():
         look_at((1, 1, 1), (1, 1, 1))
     with pytest.raises(UserError, match="along up"):
         look_at((0, 0, 1), (0, 0, 0))
-    with pytest.raises(UserError, match="angle of view"):
+    with pytest.raises(UserError, match="vertical_fov is 3.5: give a finite number above zero and below"):
         intrinsics_from_fov(vertical_fov=3.5, width=4, height=4)
 
 
