@@ -6,8 +6,9 @@ from risp_torch.control.observers import RispObserver, StateObserver
 from risp_torch.control.optimise import History, Search, search
 from risp_torch.control.policies import DirectPolicy, FeedbackPolicy, SinePolicy, control_times
 from risp_torch.control.replan import Replanned, replan
+from risp_torch.control.result import Control
 from risp_torch.control.rollouts import Driven, closed_loop, open_loop
-from risp_torch.control.run import Control, control
+from risp_torch.control.run import control
 from risp_torch.control.task import ControlTask, Feedback, Goal, load_control
 
 __all__ = [

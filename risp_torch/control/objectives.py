@@ -145,7 +145,8 @@ def check_pictures(scene: Scene, pictures: torch.Tensor) -> torch.Tensor:
 def goal_placement(scene: Scene, places: torch.Tensor) -> torch.Tensor:
     """[rows, ...] where everything is (``Scene.poses``), other bodies at their start, for positions [rows, P, 3]."""
     with torch.no_grad():
-        body_q, _ = split_placement(scene, scene.start_poses(scene.table.values()))
+        start = scene.start_poses(scene.table.values())
+        body_q, _ = split_placement(start, bodies=len(scene.bodies), particles=scene.particle_count)
     return joined_placement(body_q.expand(len(places), *body_q.shape[1:]), places)
 
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from risp_torch.control.files import save_policy
+from risp_torch.control.result import Control
 from risp_torch.control.task import ControlTask
 from risp_torch.files import report
 from risp_torch.files.run_folder import RESULT_SCHEMA, RunFolder, program_version
 from risp_torch.files.video import write_picture
 from risp_torch.scene import Scene, States
-
-if TYPE_CHECKING:
-    from risp_torch.control.run import Control
 
 MOST_PICTURES = 30.0  # a second, in videos
 _TOGETHER = 64  # pictures that are rendered at once

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -16,8 +15,9 @@ from torch.nn import Module
 
 from risp_torch.control.objectives import Aim
 from risp_torch.control.observers import Observer, RispObserver, StateObserver
-from risp_torch.control.optimise import Search, search
+from risp_torch.control.optimise import search
 from risp_torch.control.policies import FeedbackPolicy
+from risp_torch.control.result import Control
 from risp_torch.control.rollouts import Drive, closed_loop, driven_rows, open_loop
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.files.run_folder import RunFolder
@@ -32,32 +32,6 @@ from ti_sim.base.rules import Count, FromZero, Seed, checked
 
 FeedbackKind = Literal["none", "state", "risp"]
 _PICTURES = (".png", ".jpg", ".jpeg")
-
-
-@dataclass(frozen=True)
-class Control:
-    """What a run of control found.
-
-    Attributes:
-        objective: what was lowered.
-        note: what the goal is.
-        search: the policy, its motion and the history.
-        aim: the goal.
-        seconds: wall-clock time.
-        folder: where the run was written, or None.
-    """
-
-    objective: Objective
-    note: str
-    search: Search
-    aim: Aim
-    seconds: float
-    folder: Path | None
-
-    @property
-    def error(self) -> float:
-        """Error of the policy that is kept, in parts of the task's size."""
-        return self.search.history.errors[self.search.best]
 
 
 @checked

@@ -78,7 +78,8 @@ def _softness(scene: Scene) -> dict[str, Any]:
             checksum.update(np.ascontiguousarray(array).tobytes())
     textures = [[*part.look.textures, part.look.wrap] for part in scene.deformables]
     described = {"deformables": [_deformable(part) for part in scene.deformables], "deformable_textures": textures}
-    described |= {"deformable_sha256": checksum.hexdigest(), "placement": list(placement_shape(scene))}
+    placement = placement_shape(bodies=len(scene.bodies), particles=scene.particle_count)
+    described |= {"deformable_sha256": checksum.hexdigest(), "placement": list(placement)}
     touching = scene.self_contact
     own = {} if touching is None else {"self_contact": [list(touching.bodies), touching.thickness]}
     return described | ({"loads": loads} if loads else {}) | own

@@ -241,7 +241,8 @@ class Stage:
         Raises:
             UserError: it has another shape.
         """
-        return check_placement(self, states.placement if isinstance(states, States) else states)
+        placement = states.placement if isinstance(states, States) else states
+        return check_placement(placement, bodies=len(self.bodies), particles=self.particle_count)
 
     def film_of(
         self, images: torch.Tensor, worlds: int, frames: int, *, camera: str | None, quantity: Quantity, alpha: bool
@@ -290,7 +291,9 @@ class Stage:
         rows = shared_rows(values)
         arrays = {name: field.make(rows) for name, field in self.picture_fields(worlds, camera=camera).items()}
         repeated = placement[:, None].expand(-1, cameras, *placement.shape[1:])
-        body_q, particle_q = split_placement(self, repeated.flatten(0, 2))
+        body_q, particle_q = split_placement(
+            repeated.flatten(0, 2), bodies=len(self.bodies), particles=self.particle_count
+        )
         if particle_q is not None:
             at_rest = body_q.new_tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).expand(len(body_q), len(self.deformables), 7)
             body_q = torch.cat([body_q, at_rest], dim=1)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
 from ti_sim.base.errors import UserError
-
-if TYPE_CHECKING:
-    from risp_torch.scene.stage import Stage
 
 
 @dataclass(frozen=True)
@@ -66,29 +62,29 @@ def joined_placement(body_q: torch.Tensor, particle_q: torch.Tensor | None) -> t
     return torch.cat([body_q, torch.nn.functional.pad(particle_q, (0, 4))], dim=-2)
 
 
-def split_placement(stage: Stage, placement: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+def split_placement(
+    placement: torch.Tensor, *, bodies: int, particles: int
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Poses [..., N, 7] and positions of particles [..., P, 3], None without particles, of ``joined_placement``."""
-    bodies = len(stage.bodies)
-    if not stage.deformables:
+    if not particles:
         return placement, None
     if not bodies:
         return placement.new_zeros(*placement.shape[:-2], 0, 7), placement
     return placement[..., :bodies, :], placement[..., bodies:, :3]
 
 
-def placement_shape(stage: Stage) -> tuple[int, int]:
-    """Rows and columns of ``joined_placement`` in a scene."""
-    bodies, particles = len(stage.bodies), stage.particle_count
+def placement_shape(*, bodies: int, particles: int) -> tuple[int, int]:
+    """Rows and columns of ``joined_placement`` in a scene with so many bodies and particles."""
     return (particles, 3) if particles and not bodies else (bodies + particles, 7)
 
 
-def check_placement(stage: Stage, placement: torch.Tensor) -> torch.Tensor:
-    """The placement [B, T, rows, columns] of a motion, if it is one of this scene.
+def check_placement(placement: torch.Tensor, *, bodies: int, particles: int) -> torch.Tensor:
+    """The placement [B, T, rows, columns] of a motion, if it is one of a scene with so many bodies and particles.
 
     Raises:
         UserError: it has another shape.
     """
-    bodies, particles, wanted = stage.bodies, stage.deformables, placement_shape(stage)
+    wanted = placement_shape(bodies=bodies, particles=particles)
     if placement.ndim != 4 or tuple(placement.shape[2:]) != wanted:
         what = "poses have" if not particles else "positions have" if not bodies else "poses and positions have"
         raise UserError(

@@ -19,8 +19,6 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from ti_sim.base.errors import UserError
-from ti_sim.shapes.mesh import Mesh
-from ti_sim.shapes.shape import Shape
 from ti_sim.shapes.surface import TriangleMesh, enclosed_volume, merge_vertices
 
 _CELLS = 32  # along the longest side, unless the shape is thin
@@ -48,33 +46,13 @@ class DistanceField:
     bound: float
 
 
-def sample_shape(shape: Shape) -> DistanceField:
-    """Sample the distance field of a shape about its centre of mass (``Shape.distance_field`` keeps it).
-
-    A mesh with a collision shape has that one's field; the cells are those that the mesh asks for, or 32 along the longest
-    side and, for thin shapes, at least 6 across the shortest as long as there are no more than 64^3 nodes.
-
-    Args:
-        shape: any shape.
-
-    Raises:
-        UserError: the cells are too coarse for the shape.
-    """
-    surface, cells = shape.surface(), None
-    offset = shape.mesh().vertices[0] - surface.vertices[0]
-    if isinstance(shape, Mesh):
-        cells = shape.field_cells
-        if isinstance(shape.collision, Shape):
-            surface = shape.collision.surface()
-    return sample_distance(surface.transformed(offset=offset), cells=cells)
-
-
 def sample_distance(surface: TriangleMesh, *, cells: int | None = None) -> DistanceField:
     """Sample the signed distance to a closed surface.
 
     Args:
         surface: closed and looking outwards, m.
-        cells: of the grid along the longest side of the bounding box; None chooses (see ``sample_shape``).
+        cells: of the grid along the longest side of the bounding box; None takes 32 and, for thin
+            solids, at least 6 across the shortest side as long as there are no more than 64^3 nodes.
 
     Raises:
         UserError: the cells are too coarse for the solid: no node lies inside.

@@ -43,7 +43,7 @@ class Mesh(Shape):
             not be closed), another shape (in m, placed by its own frame, and touching the ground as that shape does), or None for
             this mesh itself. Other bodies meet this mesh, or the other shape.
         field_cells: cells along the longest side of the grid on which the distance to the surface is held, by which other
-            bodies meet it; None for a usual choice (see ``distance.sample_shape``).
+            bodies meet it; None for a usual choice (see ``distance.sample_distance``).
 
     Raises:
         UserError: the file is missing, unreadable or without faces; the surface is not watertight, not consistently
@@ -106,6 +106,10 @@ class Mesh(Shape):
     def collision_surface(self) -> TriangleMesh:
         """The collision mesh in the mesh's own frame."""
         return self._collision_surface.transformed()
+
+    def field_surface(self) -> tuple[TriangleMesh, int | None]:
+        """The surface of its collision shape, or its own."""
+        return (self.collision if isinstance(self.collision, Shape) else self).surface(), self.field_cells
 
     def touching(self) -> np.ndarray:
         """The vertices of its collision mesh, or what its collision shape touches with."""

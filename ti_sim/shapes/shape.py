@@ -51,10 +51,19 @@ class Shape(ABC):
 
     @cached_property
     def distance_field(self) -> DistanceField:
-        """Signed distance to the solid about its centre of mass (``distance.sample_shape``), made when it is first asked for."""
-        from ti_sim.shapes.distance import sample_shape
+        """Signed distance to the solid about its centre of mass, made when it is first asked for.
 
-        return sample_shape(self)
+        Raises:
+            UserError: the cells are too coarse for the shape.
+        """
+        from ti_sim.shapes.distance import sample_distance  # scipy.sparse, which most scenes need not import
+
+        (surface, cells), own = self.field_surface(), self.surface()
+        return sample_distance(surface.transformed(offset=self.mesh().vertices[0] - own.vertices[0]), cells=cells)
+
+    def field_surface(self) -> tuple[TriangleMesh, int | None]:
+        """What the distance field is sampled of, in the shape's own frame, and cells along its longest side, None for any."""
+        return self.surface(), None
 
 
 def mass_properties(shape: Shape) -> MassProperties:

@@ -74,7 +74,7 @@ class StateLoss(Loss):
         names = scene.part_names
         if self._bodies is not None and self._bodies != names:
             raise UserError(f"{what} are of {', '.join(self._bodies)}, and the scene has {', '.join(names)}: simulate this scene")
-        wanted = (scene.frames + 1, *placement_shape(scene))
+        wanted = (scene.frames + 1, *placement_shape(bodies=len(scene.bodies), particles=scene.particle_count))
         shape = tuple(self.placement.shape)
         if self.placement.ndim != 3 or shape[1:] != wanted[1:] or shape[0] < wanted[0]:
             raise UserError(f"{what} have shape {shape}, and {wanted} is needed: simulate the scene's whole film")

@@ -119,7 +119,7 @@ def point_coordinates(scene: Scene, placement: torch.Tensor) -> torch.Tensor:
     average (root mean square): turns count by the distance that they move the surface, and q and -q are the same. Of deformable
     bodies all particles.
     """
-    poses, particle_q = split_placement(scene, placement)
+    poses, particle_q = split_placement(placement, bodies=len(scene.bodies), particles=scene.particle_count)
     parts = []
     if poses.shape[-2]:
         place, turn = poses[..., None, :3], rotation_matrix(poses[..., 3:])
@@ -161,7 +161,7 @@ def _placement(
 ) -> tuple[torch.Tensor, list[int]]:
     """Placement [n, rows, columns] with the table's numbers, others made up, and which point coordinates it tells."""
     bodies, cells = len(scene.bodies), _cells(scene)
-    placement = np.zeros((count, *placement_shape(scene)))
+    placement = np.zeros((count, *placement_shape(bodies=len(scene.bodies), particles=scene.particle_count)))
     if bodies:
         placement[:, :bodies, 6] = 1.0
     chosen: list[int] = []
