@@ -6,52 +6,43 @@ from ti_sim.base.vecmath import vec3, vec4
 
 
 @bundle
-class RigidArrays:
-    """Inputs and tables of a kernel.
+class BodyArrays:
+    """Inputs that every step reads, as of ``RigidInputs``; also their adjoints."""
+
+    body_mass: Array
+    body_inertia: Array
+    body_material: Array
+    gravity: Array
+    body_force: Array
+    force_point: Array
+    body_wrench: Array
+    body_drag: Array
+
+
+@bundle
+class RigidArrays(BodyArrays):
+    """What kernels take: inputs and, beside them, the model's tables.
 
     Attributes:
+        point, point_start, point_body, force_window: tables of ``RigidModel``.
         driven: whether wrenches and drag are read.
         turning: whether there are rims or patches among the contact points.
-        body_mass, ..., body_drag: as of ``RigidInputs``.
-        point, point_start, point_body, force_window: tables of ``RigidModel``.
         force_count: number of applied forces.
         point_count: number of contact points of all bodies.
         dt: physics step [s].
         ground: height of the ground [m].
     """
 
-    driven: Static
-    turning: Static
-    body_mass: Array
-    body_inertia: Array
-    body_material: Array
-    gravity: Array
-    body_force: Array
-    force_point: Array
-    body_wrench: Array
-    body_drag: Array
     point: Array
     point_start: Array
     point_body: Array
     force_window: Array
+    driven: Static
+    turning: Static
     force_count: Integer
     point_count: Integer
     dt: Number
     ground: Number
-
-
-@bundle
-class RigidBars:
-    """Adjoints of the inputs of the same names."""
-
-    body_mass: Array
-    body_inertia: Array
-    body_material: Array
-    gravity: Array
-    body_force: Array
-    force_point: Array
-    body_wrench: Array
-    body_drag: Array
 
 
 @ti.func

@@ -9,7 +9,7 @@ from ti_sim.base.arrays import Array, zeros_like_family
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec3, vec4
-from ti_sim.rigid.arrays import RigidArrays, RigidBars, load_gravity, load_material
+from ti_sim.rigid.arrays import BodyArrays, RigidArrays, load_gravity, load_material
 from ti_sim.rigid.contact import contact_force
 from ti_sim.rigid.dynamics import (
     applied_load,
@@ -151,7 +151,7 @@ def advance_unrolled_adjoint(
     motion: ti.types.ndarray(), load_bar: ti.types.ndarray(), point_bar: ti.types.ndarray(),
     diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
-    first_step: int, substeps: int, rigid: RigidArrays, bars: RigidBars,
+    first_step: int, substeps: int, rigid: RigidArrays, bars: BodyArrays,
 ):  # fmt: skip
     """Adjoint of ``advance_unrolled``: its steps backwards, each in three parallel loops.
 
@@ -296,7 +296,7 @@ def advance(
 
 def advance_adjoint(
     rk4: bool, states: Array, diverged_step: Array, state_bar: Array, body_q_bar: Array, body_qd_bar: Array,
-    first_step: int, steps: int, substeps: int, rigid: RigidArrays, bars: RigidBars,
+    first_step: int, steps: int, substeps: int, rigid: RigidArrays, bars: BodyArrays,
 ) -> None:  # fmt: skip
     """Adjoint of ``advance`` over a segment whose every state is in ``states``, as ``world_plan.advance_adjoint``."""
     assert not rk4, "settings allow the element plan for semi-implicit steps only"

@@ -19,7 +19,7 @@ from ti_sim.base.errors import DivergenceError
 from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import compiled_briefly, require
 from ti_sim.rigid import element_plan, world_plan
-from ti_sim.rigid.arrays import RigidArrays, RigidBars
+from ti_sim.rigid.arrays import BodyArrays, RigidArrays
 from ti_sim.rigid.dynamics import STATE_SIZE
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.state import LEFT_REGION, begin, begin_adjoint
@@ -176,7 +176,7 @@ class RigidSolver(Solver):
         shape = (inputs.world_count, span + 1, self.model.body_count, STATE_SIZE)
         states = empty_like_family(inputs.body_mass, shape) if recompute else kept
         rk4, substeps = self.settings.integrator == "rk4", self.settings.substeps
-        rigid, body_bars = self._arrays_of(inputs), RigidBars(**_numbers(bars))
+        rigid, body_bars = self._arrays_of(inputs), BodyArrays(**_numbers(bars))
         frames = (rollout.diverged_step, state_bar, body_q_bar, body_qd_bar)
         if self.plan(inputs.world_count) == "world":
             spread = spread_of(inputs.world_count * self.model.body_count)
@@ -218,5 +218,5 @@ class RigidSolver(Solver):
 
 def _numbers(inputs: RigidInputs) -> dict[str, Array]:
     """Arrays of inputs or adjoints for kernels; in a model that is not driven, some in place of wrenches and drag, unread."""
-    arrays = {field.name: getattr(inputs, field.name) for field in fields(RigidBars)}
+    arrays = {field.name: getattr(inputs, field.name) for field in fields(BodyArrays)}
     return {name: inputs.body_mass if array is None else array for name, array in arrays.items()}

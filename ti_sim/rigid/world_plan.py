@@ -7,7 +7,7 @@ iterations for each of them (see ``ti_sim.base.parallel``).
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, rotation_matrix, rotation_matrix_adjoint, vec2, vec3, vec4
-from ti_sim.rigid.arrays import RigidArrays, RigidBars, load_gravity, load_material
+from ti_sim.rigid.arrays import BodyArrays, RigidArrays, load_gravity, load_material
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,
@@ -124,7 +124,7 @@ def advance_adjoint(
     rk4: ti.template(), kept: ti.types.ndarray(), states: ti.types.ndarray(), every: int, recompute: int,
     diverged_step: ti.types.ndarray(), state_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
-    spread: int, steps: int, substeps: int, rigid: RigidArrays, bars: RigidBars,
+    spread: int, steps: int, substeps: int, rigid: RigidArrays, bars: BodyArrays,
 ):  # fmt: skip
     """Adjoint of ``advance`` over a whole rollout, segment by segment of ``every`` steps from the last to the first.
 
