@@ -124,7 +124,7 @@ def _case(model: DeformableModel, settings: DeformableSettings, frames: int, wor
     """A case of equal worlds, from one world's inputs; those that are not given are zero."""
     p, e, t, m, s = model.particle_count, model.solid_count, model.triangle_count, model.edge_count, model.spring_count
     shapes = {
-        "particle_q0": (p, 3), "particle_qd0": (p, 3), "particle_mass": (p,), "particle_material": (p, 4),
+        "particle_q0": (p, 3), "particle_qd0": (p, 3), "particle_mass": (p,), "particle_contact": (p, 4),
         "solid_material": (e, 3), "solid_actuation": (frames, e), "tri_material": (t, 5), "tri_actuation": (frames, t),
         "edge_material": (m, 3), "edge_actuation": (frames, m), "spring_material": (s, 3), "gravity": (3,), "wind": (3,),
         "load": (frames, len(model.loaded), 3), "prescribed_qd": (frames, len(model.prescribed), 3),
@@ -253,7 +253,7 @@ def bound_table(cases: Mapping[str, tuple[Case, Mapping[str, float]]], *, quick:
             )  # fmt: skip
     last, last_rate = list(cases.values())[-1]
     tables = sum(array.size for array in last.solver.model.tables.values()) * 4
-    inputs = sum(array.numel() for name, array in vars(last.inputs).items() if "material" in name) * 4
+    inputs = sum(array.numel() for name, array in vars(last.inputs).items() if "material" in name or name == "particle_contact") * 4
     result.remarks.append(
         f"Measured in this run: {number(peak.flops / 1e9)} Gflop/s of scalar multiply-adds a core (the element plan counts "
         f"{threads} cores), and {number(peak.copy / 1e9)} GB/s copied (read plus written). Flops are counted from the code as "

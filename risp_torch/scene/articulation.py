@@ -122,7 +122,7 @@ def articulated_inputs(
         link_mass=torch.stack([body.mass(values) for body in bodies], dim=1),
         link_com=torch.stack([center_of(body, values) for body in bodies], dim=1),
         link_inertia=torch.stack([body.inertia(values) for body in bodies], dim=1),
-        link_material=torch.stack([body.contact(values) for body in bodies], dim=1),
+        link_contact=torch.stack([body.contact(values) for body in bodies], dim=1),
         gravity=gravity_rows(values),
         link_wrench=some.new_zeros(worlds, frames, len(bodies), 6),
     )  # fmt: skip

@@ -150,7 +150,7 @@ def deformable_inputs(
         particle_q0=torch.cat([part.start(values) for part in parts], dim=1),
         particle_qd0=torch.cat([part.start_velocity(values) for part in parts], dim=1),
         particle_mass=torch.cat([part.mass(values) for part in parts], dim=1),
-        particle_material=torch.cat([part.contact(values) for part in parts], dim=1),
+        particle_contact=torch.cat([part.contact(values) for part in parts], dim=1),
         solid_material=joined_rows([k.stiffness.rows(values) for k in solids], some, (worlds, 0, 3), 1),
         solid_actuation=acted(solids, "actuation", "indices"),
         tri_material=joined_rows([k.material(values) for k in sheets], some, (worlds, 0, 5), 1),

@@ -213,10 +213,10 @@ def deformable_step_warnings(scene: Scene) -> list[str]:
     meeting = meeting_particles(scene)
     if len(meeting):  # against the hardest body, too, as against a ground of its material
         hardest = torch.stack([body.contact(values) for body in scene.bodies if body.collision is not None]).amax(dim=0)
-        material = inputs.particle_material.clone()
+        material = inputs.particle_contact.clone()
         material[:, meeting] = torch.maximum(material[:, meeting], 0.5 * (material[:, meeting] + hardest[:, None]))
         model = replace(model, contact=np.union1d(model.contact, meeting).astype(np.int64))
-        inputs = replace(inputs, particle_material=material)
+        inputs = replace(inputs, particle_contact=material)
     longest = stable_step(model, inputs)
     if dt <= longest:
         return []
@@ -301,7 +301,7 @@ def rigid_inputs(scene: Scene, values: Values, *, frames: int, actions: torch.Te
         body_qd0=stack([b.velocity(values) for b in scene.bodies], 1),
         body_mass=stack([b.mass(values) for b in scene.bodies], 1),
         body_inertia=stack([b.inertia(values) for b in scene.bodies], 1),
-        body_material=stack([b.contact(values) for b in scene.bodies], 1),
+        body_contact=stack([b.contact(values) for b in scene.bodies], 1),
         gravity=gravity_rows(values),
         body_force=stack(forces, 1),
         force_point=stack(points, 1),

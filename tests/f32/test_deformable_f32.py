@@ -39,7 +39,7 @@ def test_plans_agree_on_a_bouncing_block() -> None:
     )
     inputs = in_f32(
         inputs_for(
-            model, frames=10, particle_mass=0.02, particle_qd0=(0.5, 0, -1.0), particle_material=(500.0, 0.5, 0.5, 0.4),
+            model, frames=10, particle_mass=0.02, particle_qd0=(0.5, 0, -1.0), particle_contact=(500.0, 0.5, 0.5, 0.4),
             solid_material=(2e4, 2e4, 5.0), gravity=(0, 0, -9.81),
         )
     )  # fmt: skip
@@ -51,7 +51,7 @@ def test_plans_agree_on_a_bouncing_block() -> None:
         last = np.zeros_like(rollout.particle_q)
         last[:, -1] = 1.0
         bars = solver.rollout_adjoint(rollout, last, 0 * last)
-        results.append([rollout.particle_q, bars.particle_qd0, bars.particle_mass, bars.solid_material, bars.particle_material])
+        results.append([rollout.particle_q, bars.particle_qd0, bars.particle_mass, bars.solid_material, bars.particle_contact])
     assert results[0][0][0, -1, :, 2].min() > -0.15 and np.all(np.any(results[0][4], axis=1)[0, :3])
     for other in results[1:]:
         for found, wanted in zip(other, results[0], strict=True):

@@ -16,7 +16,7 @@ from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world")]
 LOWER = replace(PAIR_MODEL, ground_height=PAIR_MODEL.ground_height - slack())  # where the law sees the ground
 STEPS = {
-    "body_q0": 1e-7, "body_qd0": 1e-6, "body_mass": 1e-6, "body_inertia": 1e-9, "body_material": 1e-5, "gravity": 1e-5,
+    "body_q0": 1e-7, "body_qd0": 1e-6, "body_mass": 1e-6, "body_inertia": 1e-9, "body_contact": 1e-5, "gravity": 1e-5,
     "body_force": 1e-5, "force_point": 1e-6,
 }  # fmt: skip
 
@@ -102,7 +102,7 @@ def test_a_box_of_five_grams_comes_to_rest_and_has_a_gradient(integrator: str, p
     bars = solver.rollout_adjoint(rollout, last, np.zeros_like(rollout.body_qd))
     depth = mass * 9.81 / (4 * ke)
     np.testing.assert_allclose(bars.body_mass, -depth / mass, rtol=1e-3)
-    np.testing.assert_allclose(bars.body_material[0, 0, 0], depth / ke, rtol=1e-3)
+    np.testing.assert_allclose(bars.body_contact[0, 0, 0], depth / ke, rtol=1e-3)
     np.testing.assert_allclose(bars.gravity[0, 2], mass / (4 * ke), rtol=1e-3)
 
 

@@ -199,7 +199,7 @@ def test_a_box_hits_the_ground_as_in_the_reference(integrator: str) -> None:
         robot.inputs(),
         joint_q0=np.array([[0.1, -0.2, 0.047, 0.3, 0.1, -0.2, 0.9]]),
         joint_qd0=np.array([[0.8, -0.3, -1.5, 3.0, -2.0, 5.0]]),
-        link_material=np.array([[[2e3, 20.0, 5.0, 0.4]]]),
+        link_contact=np.array([[[2e3, 20.0, 5.0, 0.4]]]),
     )
     settings = ArticulatedSettings(dt=5e-4, substeps=60, integrator=integrator)
     joint_q, joint_qd = reference.rollout(robot.model(), settings, inputs, 1)

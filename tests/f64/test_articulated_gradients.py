@@ -19,7 +19,7 @@ FRAMES, SUBSTEPS, DT = 2, 6, 5e-3
 POINTS = np.array([[0.1, 0.05, -0.1], [-0.1, 0.02, 0.1]])
 # What no frame depends on, by regime: springs beyond limits and contact that do not act, motors that do not reach their clamp.
 LIMITS = {"joint_limit_low", "joint_limit_high", "joint_limit_stiffness"}
-UNUSED = {"free flight": LIMITS | {"link_material", "motor_limit"}, "held": set()}
+UNUSED = {"free flight": LIMITS | {"link_contact", "motor_limit"}, "held": set()}
 
 
 def chain(kind: str) -> ArticulatedModel:
@@ -65,7 +65,7 @@ def inputs_of(model: ArticulatedModel, *, worlds: int, held: bool, seed: int) ->
         motor_limit=limit if held else np.full((worlds, d), np.inf), servo_stiffness=between(0.2, 1, d),
         servo_damping=between(0.02, 0.1, d), action=normal(0.7, f, d), servo_target=normal(0.3, f, d),
         link_mass=between(0.5, 1.5, n), link_com=normal(0.1, n, 3), link_inertia=inertia,
-        link_material=np.array([200, 5, 3, 0.5]) * between(1, 1.1, n, 4), gravity=np.array([0, 0, -9.81]) + normal(1, 3),
+        link_contact=np.array([200, 5, 3, 0.5]) * between(1, 1.1, n, 4), gravity=np.array([0, 0, -9.81]) + normal(1, 3),
         link_wrench=normal(1.0, f, n, 6),
     )  # fmt: skip
 

@@ -41,7 +41,7 @@ def inputs_of(
         arrays[name] += np.inf
     arrays["link_mass"] = np.ones((1, n))
     arrays["link_inertia"] = np.tile(0.004 * np.eye(3), (1, n, 1, 1))
-    arrays["link_material"] = np.tile(np.array(material, dtype=float), (1, n, 1))
+    arrays["link_contact"] = np.tile(np.array(material, dtype=float), (1, n, 1))
     arrays["gravity"] = np.array([[0, 0, -gravity]])
     return ArticulatedInputs(**arrays)
 
@@ -189,10 +189,10 @@ def test_adjoint_of_every_input_per_kind_of_pair(kinds: tuple[str, str]) -> None
     inputs = inputs_of(model, q, 0.3 * rng.standard_normal(7), material=(800, 4, 3, 0.2), gravity=9.81, frames=2)
     inputs.joint_frame[:] += 0.03 * rng.standard_normal(inputs.joint_frame.shape)
     inputs.link_com[:] = 0.03 * rng.standard_normal(inputs.link_com.shape)
-    inputs.link_material[:] *= rng.uniform(1, 1.3, inputs.link_material.shape)
+    inputs.link_contact[:] *= rng.uniform(1, 1.3, inputs.link_contact.shape)
     touching(model, inputs, 0.015)
     reacts = check_adjoint(model, inputs, ArticulatedSettings(2e-3, 5), few=10)
-    assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_material"} <= reacts
+    assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_contact"} <= reacts
 
 
 def test_adjoint_through_an_impact_on_a_box_fixed_to_the_world_in_two_worlds() -> None:
@@ -201,7 +201,7 @@ def test_adjoint_through_an_impact_on_a_box_fixed_to_the_world_in_two_worlds() -
     one = inputs_of(model, q, qd, material=(2e4, 10, 3, 0.3), gravity=9.81, frames=2)
     inputs = ArticulatedInputs(*(np.concatenate([array, 1.01 * array]) for array in one.arrays()))
     settings = ArticulatedSettings(2e-3, 10)
-    assert {"joint_frame", "joint_qd0", "link_material"} <= check_adjoint(model, inputs, settings, few=16)
+    assert {"joint_frame", "joint_qd0", "link_contact"} <= check_adjoint(model, inputs, settings, few=16)
     rollout = simulate(model, inputs, 2e-3, 10)
     assert (rollout.joint_qd[:, 0, 2] < -0.99).all() and (rollout.joint_qd[:, -1, 2] > 0).all()  # it hit and went up
     np.testing.assert_array_equal(rollout.joint_q[0], simulate(model, one, 2e-3, 10).joint_q[0])

@@ -156,9 +156,9 @@ def test_gradient_of_a_step_in_every_regime(regime: str) -> None:
     q[:3] += 0.1
     q[7:10] += 0.1
     inputs = inputs_of(model, q, 0.05 * rng.standard_normal(12), material=(1e3, 4, 3, 0.3))
-    inputs.link_material[0, 1] *= 1.2
+    inputs.link_contact[0, 1] *= 1.2
     solver, weights = ArticulatedSolver(model, ArticulatedSettings(1e-3, 1)), rng.standard_normal(12)
-    names = ("joint_q0", "joint_qd0", "link_material")
+    names = ("joint_q0", "joint_qd0", "link_contact")
 
     def accelerations(point: dict) -> ArticulatedRollout:
         return solver.rollout(replace(inputs, **point), 1, adjoint=StoreAll())

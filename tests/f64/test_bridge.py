@@ -116,7 +116,7 @@ def test_gradcheck_of_every_input(kind: Callable[..., Function]) -> None:
         ), name  # fmt: skip
         assert gradients(function, {name: tensor})[name].abs().max() > 0, name
     if kind is Rollout:
-        assert (gradients(function, leaves(function, ("body_material",)))["body_material"] != 0).all()  # ke, kd, kf and mu
+        assert (gradients(function, leaves(function, ("body_contact",)))["body_contact"] != 0).all()  # ke, kd, kf and mu
 
 
 def test_gradcheck_from_parameters_to_pixels() -> None:

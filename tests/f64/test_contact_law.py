@@ -208,7 +208,7 @@ def particles(plan: str, *, on_ground: bool) -> np.ndarray:
         material[b] = KE, 1.0, KF, mu
     inputs = inputs_for(
         model, worlds=len(CASES), particle_q0=q0, particle_qd0=qd0, gravity=gravity, particle_mass=MASS,
-        particle_material=material[:, None], self_contact=material,
+        particle_contact=material[:, None], self_contact=material,
     )  # fmt: skip
     solver = DeformableSolver(model, DeformableSettings(dt=DT, substeps=STEPS, plan=plan))
     rollout = solver.rollout(inputs, 1, adjoint=StoreAll())
@@ -231,7 +231,7 @@ def particle_on_box() -> np.ndarray:
             inputs_of(links, at(0, 0, 9), np.zeros(6), material=material),
             inputs_for(
                 soft, particle_q0=(0, 0, -DEPTH if g else -2.2e-16), particle_qd0=(speed, 0, 0), gravity=(0, 0, -g),
-                particle_mass=MASS, particle_material=material,
+                particle_mass=MASS, particle_contact=material,
             ),
         ))  # fmt: skip
     inputs = CoupledInputs(joined([w.links for w in worlds]), joined([w.particles for w in worlds]))

@@ -64,7 +64,7 @@ def test_a_soft_ball_that_hits_a_rigid_one_keeps_both_momenta(hit: int) -> None:
     mesh = sphere_tets(0.1, 2)
     soft, particles = solid_body(
         mesh, young=2e4, density=300.0, damping=5.0, particle_q0=mesh.vertices + (0.02, 0.01, 0.23),
-        particle_qd0=(0.3, 0.0, -2.0), particle_material=(200.0, 0.1, 0.5, 0.4),
+        particle_qd0=(0.3, 0.0, -2.0), particle_contact=(200.0, 0.1, 0.5, 0.4),
     )  # fmt: skip
     here, away = (0.0, 0.0, 0.0), (3.0, 0.0, 0.0)
     links, given = three_links(ball=here if hit == 1 else away, pebble=here if hit == 2 else away)
@@ -80,7 +80,7 @@ def test_a_soft_block_on_a_box_sinks_by_its_weight_and_does_not_creep() -> None:
     mesh, margin, density = box_tets((0.2, 0.2, 0.1), (2, 2, 1)), 0.004, 300.0
     soft, particles = solid_body(
         mesh, young=2e4, density=density, damping=20.0, particle_q0=mesh.vertices + (0.02, 0.01, 0.05 - 0.45 + margin),
-        particle_material=(200.0, 20.0, 1.0, 0.5), gravity=(0.0, 0.0, -9.81),
+        particle_contact=(200.0, 20.0, 1.0, 0.5), gravity=(0.0, 0.0, -9.81),
     )  # fmt: skip
     links, given = three_links(ball=(3.0, 0.0, 0.0), pebble=(-3.0, 0.0, 0.0))
     below = np.flatnonzero(mesh.vertices[:, 2] < 0)
@@ -123,7 +123,7 @@ def scene() -> tuple[CoupledModel, CoupledInputs]:
         particle_q0=1.02 * mesh.vertices + 0.003 * rng.standard_normal(mesh.vertices.shape), frames=2,
         particle_qd0=0.2 * rng.standard_normal(mesh.vertices.shape), gravity=(0.1, 0.2, -9.81),
     )  # fmt: skip
-    particles = replace(particles, particle_material=rng.uniform((200, 1, 2, 0.2), (300, 2, 3, 0.4), (1, len(mesh.vertices), 4)))
+    particles = replace(particles, particle_contact=rng.uniform((200, 1, 2, 0.2), (300, 2, 3, 0.4), (1, len(mesh.vertices), 4)))
     tilted = (0.05, -0.1, 0.02, 1.0)
     shapes = (
         None, CollisionShape("capsule", (0.05, 0.04), (0.0, 0.01, 0.0), tilted), SLAB,
@@ -177,11 +177,11 @@ def test_adjoint_of_every_input_of_both_sides_and_of_checkpoints() -> None:
     )  # fmt: skip
     report.raise_if_wrong()
     reacts = {entry.name for entry in report.entries if entry.status == "ok"}
-    assert {f"links.{name}" for name in ("joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_material")} <= reacts
-    assert {f"particles.{name}" for name in ("particle_q0", "particle_qd0", "particle_mass", "particle_material")} <= reacts
+    assert {f"links.{name}" for name in ("joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_contact")} <= reacts
+    assert {f"particles.{name}" for name in ("particle_q0", "particle_qd0", "particle_mass", "particle_contact")} <= reacts
     assert "particles.self_contact" in reacts
     stored = gradient(point, StoreAll())[1]
-    assert stored["links.link_material"][0, 1:].any(axis=1).all()  # every shape was touched
+    assert stored["links.link_contact"][0, 1:].any(axis=1).all()  # every shape was touched
     for every in (3, 100):
         for name, array in gradient(point, Checkpoint(every))[1].items():
             np.testing.assert_allclose(array, stored[name], rtol=1e-9, atol=1e-9, err_msg=name)

@@ -36,7 +36,7 @@ def chain(*, dt: float = 1e-2) -> tuple[DeformableSolver, DeformableInputs]:
         worlds=2,
         frames=FRAMES,
         particle_qd0=draw.normal(size=(2, 4, 3)),
-        particle_material=(100.0, 0.5, 0.3, 0.5),
+        particle_contact=(100.0, 0.5, 0.3, 0.5),
         spring_material=(50.0, 0.5, 0.4),
         gravity=(0, 0, -9.81),
         load=draw.normal(size=(2, FRAMES, 1, 3)),

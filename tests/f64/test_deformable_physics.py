@@ -473,7 +473,7 @@ def test_block_rests_on_a_slope_and_slides_on_a_steeper_one() -> None:
     friction, kf, slopes = 0.4, 500.0, np.array([0.2, 0.5])  # the angle of friction is 0.38
     model, inputs = solid_body(mesh, young=1e6, damping=100.0, elements={"contact": bottom, "ground_height": -0.05})
     inputs = worlds_at(model, inputs, 2)
-    inputs.particle_material[:] = 2e3, 50.0, kf, friction
+    inputs.particle_contact[:] = 2e3, 50.0, kf, friction
     inputs.gravity[:] = GRAVITY * np.stack([np.sin(slopes), 0 * slopes, -np.cos(slopes)], -1)
     rollout = simulate(model, inputs, dt=2e-4, substeps=2500, frames=4)
     mass = inputs.particle_mass[0]

@@ -51,7 +51,7 @@ def block_and_sheet(*, worlds: int = 2) -> tuple[DeformableModel, DeformableInpu
         particle_q0=model.particle_rest + draw.uniform(-0.02, 0.02, (b, count, 3)),
         particle_qd0=draw.normal(size=(b, count, 3)),
         particle_mass=draw.uniform(0.01, 0.02, (b, count)),
-        particle_material=(100.0, 1.0, 1.0, 0.4),
+        particle_contact=(100.0, 1.0, 1.0, 0.4),
         solid_material=(1e3, 1e3, 1.0),
         solid_actuation=draw.uniform(-0.1, 0.1, (b, FRAMES, model.solid_count)),
         tri_material=(20.0, 20.0, 0.1, 0.2, 0.2),
@@ -196,9 +196,9 @@ def test_stable_step_is_that_of_the_largest_eigenvalue() -> None:
 
 def test_stable_step_of_contact_and_of_nothing() -> None:
     model = DeformableModel(particle_rest=np.zeros((1, 3)), contact=np.array([0]))
-    inputs = inputs_for(model, particle_mass=0.25, particle_material=(100.0, 0, 0, 0.5))
+    inputs = inputs_for(model, particle_mass=0.25, particle_contact=(100.0, 0, 0, 0.5))
     assert stable_step(model, inputs) == pytest.approx(2 / np.sqrt(100.0 / 0.25), rel=1e-9)
-    sticky = inputs_for(model, particle_mass=0.25, particle_material=(0, 0, 3.0, 0.5))
+    sticky = inputs_for(model, particle_mass=0.25, particle_contact=(0, 0, 3.0, 0.5))
     assert stable_step(model, sticky) == pytest.approx(2 / (3.0 / 0.25), rel=1e-9)
     assert stable_step(replace(model, contact=np.zeros(0, dtype=int)), inputs) == np.inf
 

@@ -67,7 +67,7 @@ def test_gradient_of_every_input(touching: bool) -> None:
     point = {name: getattr(inputs, name) for name in NAMES}
     gradient = gradient_of(solver, inputs, StoreAll())
     seen = {name for name in NAMES if np.any(gradient[name])}
-    assert seen == set(NAMES) - {"self_contact"} - (set() if touching else {"particle_material"})
+    assert seen == set(NAMES) - {"self_contact"} - (set() if touching else {"particle_contact"})
     report = gradcheck(
         loss_and_gradient, point, loss=lambda at: loss_of(solver.rollout(DeformableInputs(**at), FRAMES)), max_entries=7,
         step=1e-4, rtol=1e-5, atol=1e-7, min_observable=70,
@@ -190,7 +190,7 @@ BAD_INPUTS = {
     "damping": ("solid_material", (0, 8, 2), -1.0, r"the damping of hexahedron 2 is -1 in world 0: it must not be negative"),
     "drag": ("tri_material", (0, 1, 3), -1.0, r"the drag of triangle 1 is -1 in world 0"),
     "rest": ("spring_material", (1, 0, 2), -0.5, r"the rest length of spring 0 is -0.5 in world 1"),
-    "friction": ("particle_material", (0, 4, 3), -0.5, r"the friction of particle 4 is -0.5 in world 0"),
+    "friction": ("particle_contact", (0, 4, 3), -0.5, r"the friction of particle 4 is -0.5 in world 0"),
 }
 
 

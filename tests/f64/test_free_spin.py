@@ -193,7 +193,7 @@ def test_adjoint_of_a_compound(kind: str) -> None:
     )  # fmt: skip
     model = replace(model, ground_height=0.6)
     seen = check_adjoint(model, inputs, ArticulatedSettings(dt=0.02, substeps=4), 15)
-    assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_inertia", "link_material"} <= seen
+    assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_inertia", "link_contact"} <= seen
 
 
 @pytest.mark.parametrize("plan", ["world", "element"])
@@ -212,7 +212,7 @@ def test_adjoint_over_more_steps_than_are_summed_at_a_time(plan: str) -> None:
         frames = solver.rollout(replace(inputs, **{name: values}), 1)
         return float(np.sum(weights[0] * frames.body_q) + np.sum(weights[1] * frames.body_qd))
 
-    for name in ("body_drag", "gravity", "body_mass", "body_inertia", "body_material"):
+    for name in ("body_drag", "gravity", "body_mass", "body_inertia", "body_contact"):
         value = getattr(inputs, name)
         change = 1e-6 * value * draw.uniform(0.5, 1.5, value.shape)
         difference = (loss(name, value + change) - loss(name, value - change)) / 2

@@ -107,9 +107,9 @@ def test_adjoint_of_every_input_through_a_hit_on_a_mesh(kind: str) -> None:
     inputs = inputs_of(model, q, 0.3 * rng.standard_normal(7), material=(800, 4, 3, 0.2), gravity=9.81, frames=2)
     inputs.joint_frame[:] += 0.03 * rng.standard_normal(inputs.joint_frame.shape)
     inputs.link_com[:] = 0.03 * rng.standard_normal(inputs.link_com.shape)
-    inputs.link_material[:] *= rng.uniform(1, 1.3, inputs.link_material.shape)
+    inputs.link_contact[:] *= rng.uniform(1, 1.3, inputs.link_contact.shape)
     reacts = check_adjoint(model, inputs, ArticulatedSettings(2e-3, 5), few=8)
-    assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_material"} <= reacts
+    assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_contact"} <= reacts
 
 
 def test_gradient_where_edges_cross_beside_points_that_nearly_touch() -> None:

@@ -200,7 +200,7 @@ def spoilt(original: Callable[..., Any], name: str, factor: float) -> Callable[.
 @pytest.mark.parametrize(
     ("place", "method", "array", "factor", "scene", "what"),
     [
-        (RigidSolver, "rollout_adjoint", "body_material", 0.99, "toss", "states"),
+        (RigidSolver, "rollout_adjoint", "body_contact", 0.99, "toss", "states"),
         (ArticulatedSolver, "rollout_adjoint", "joint_qd0", 1.001, "double_pendulum", "states"),
         (DeformableSolver, "rollout_adjoint", "gravity", 0.0, "springs", "states"),
         (pictures, "render_adjoint", "camera", 1.001, "cube", "pixels"),

@@ -57,7 +57,7 @@ def test_containers_give_identical_numbers(make, plan):
 @pytest.mark.parametrize("make", [torch.from_numpy, taichi_array], ids=["torch", "taichi"])
 def test_a_diverged_world_is_marked_in_every_container(make):
     source = pair("impact")
-    source.body_material[1, 1, 0] = 1e30
+    source.body_contact[1, 1, 0] = 1e30
     engine = RigidSolver(PAIR_MODEL, RigidSettings(dt=2e-3, substeps=4))
     rollout = engine.rollout(RigidInputs(*(make(array.copy()) for array in source.arrays())), 8, adjoint=StoreAll())
     assert as_numpy(rollout.diverged_step)[1, 1] > 0

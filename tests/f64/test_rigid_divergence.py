@@ -17,9 +17,9 @@ SUBSTEPS, FRAMES = 4, 8
 
 def unstable(inputs: RigidInputs, worlds: list[int], body: int = 1) -> RigidInputs:
     """The same with a stiffness of one body that no step is small enough for."""
-    material = inputs.body_material.copy()
+    material = inputs.body_contact.copy()
     material[worlds, body, 0] = 1e30
-    return replace(inputs, body_material=material)
+    return replace(inputs, body_contact=material)
 
 
 @pytest.mark.parametrize("adjoint", [StoreAll(), Checkpoint(every=5)], ids=["store", "checkpoint"])

@@ -27,7 +27,7 @@ STEPS = {
     "body_qd0": 1e-6,
     "body_mass": 1e-6,
     "body_inertia": 1e-9,
-    "body_material": 1e-6,
+    "body_contact": 1e-6,
     "gravity": 6e-5,
     "body_force": 1e-5,
     "force_point": 1e-6,
@@ -40,7 +40,7 @@ BRANCHES = {
     "impact": {numpy_rigid.APART, numpy_rigid.UNLOADED, numpy_rigid.STICKING, numpy_rigid.SLIDING},
 }
 # What no frame depends on: adjoint and difference are both zero. A resting body turns about no axis and meets no force.
-WITHOUT_EFFECT = {"flight": {"body_material"}, "resting": {"body_inertia", "force_point"}}
+WITHOUT_EFFECT = {"flight": {"body_contact"}, "resting": {"body_inertia", "force_point"}}
 
 
 def settings(integrator: str, plan: str = "world") -> RigidSettings:
@@ -105,7 +105,7 @@ def test_adjoint_of_every_input(regime: str, integrator: str, plan: str, world_c
     seen = {entry.name for entry in report.entries if entry.status == "ok"}
     assert seen == set(INPUT_NAMES) - WITHOUT_EFFECT.get(regime, set())
     if regime == "impact" and few is None and world_count == 3:
-        columns = {entry.index[2] for entry in report.entries if entry.name == "body_material" and entry.status == "ok"}
+        columns = {entry.index[2] for entry in report.entries if entry.name == "body_contact" and entry.status == "ok"}
         assert columns == {0, 1, 2, 3}  # ke, kd, kf and mu
 
 

@@ -40,7 +40,7 @@ def angular_momentum(rollout: RigidRollout) -> np.ndarray:
 def energy(model: RigidModel, rollout: RigidRollout) -> np.ndarray:
     """Kinetic energy, potential energy and that of the contact springs of world 0, body 0, [frames + 1], J."""
     inputs = rollout.inputs
-    mass, ke = inputs.body_mass[0, 0], inputs.body_material[0, 0, 0]
+    mass, ke = inputs.body_mass[0, 0], inputs.body_contact[0, 0, 0]
     x, q = rollout.body_q[0, :, 0, :3], rollout.body_q[0, :, 0, 3:]
     v, w = rollout.body_qd[0, :, 0, :3], rollout.body_qd[0, :, 0, 3:]
     height = x[:, None, 2] + np.einsum("tj,pj->tp", rotation(q)[:, 2], model.contact_points[0])
@@ -260,7 +260,7 @@ def test_a_body_of_five_grams(integrator: str) -> None:
     scale = 0.005 / heavy.body_mass[0, 0]
     factors = np.array([scale, scale, scale, 1.0])
     light = RigidInputs(
-        heavy.body_q0, heavy.body_qd0, heavy.body_mass * scale, heavy.body_inertia * scale, heavy.body_material * factors,
+        heavy.body_q0, heavy.body_qd0, heavy.body_mass * scale, heavy.body_inertia * scale, heavy.body_contact * factors,
         heavy.gravity, heavy.body_force * scale, heavy.force_point,
     )  # fmt: skip
     rollout = simulate(model, stacked([heavy, light]), time=0.16, dt=5e-4, integrator=integrator, frames=8)

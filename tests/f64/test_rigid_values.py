@@ -112,5 +112,5 @@ def test_bodies_without_points_or_forces(plan: str) -> None:
     rollout = solver.rollout(inputs, 4, adjoint=StoreAll())
     np.testing.assert_allclose(rollout.body_q, wanted.body_q, rtol=0, atol=1e-12)
     bars = solver.rollout_adjoint(rollout, *random_bars(rollout))
-    assert not bars.body_force.any() and not bars.force_point.any() and not bars.body_material.any()
+    assert not bars.body_force.any() and not bars.force_point.any() and not bars.body_contact.any()
     assert bars.body_inertia.any()

@@ -81,7 +81,7 @@ def check(model: RigidModel, inputs: RigidInputs, settings: RigidSettings, *, fr
         rollout = solver.rollout(RigidInputs(**at), frames, adjoint=StoreAll())
         return loss(at), dict(zip(INPUT_NAMES, solver.rollout_adjoint(rollout, *bars).arrays(), strict=True))
 
-    step = {"body_q0": 1e-7, "body_qd0": 1e-6, "body_mass": 1e-7, "body_inertia": 1e-10, "body_material": 1e-6, "gravity": 1e-5,
+    step = {"body_q0": 1e-7, "body_qd0": 1e-6, "body_mass": 1e-7, "body_inertia": 1e-10, "body_contact": 1e-6, "gravity": 1e-5,
             "body_force": 1e-5, "force_point": 1e-6}  # fmt: skip
     report = gradcheck(
         loss_and_gradient, dict(zip(INPUT_NAMES, inputs.arrays(), strict=True)), loss=loss, step=step, rtol=2e-5, floor=1e-3,
@@ -98,7 +98,7 @@ def test_adjoint_of_every_kind_of_point() -> None:
     touched = (pattern != numpy_rigid.APART).any(axis=(0, 1))
     assert touched.any(axis=1).all() and touched[2, :8].any() and touched[3, :5].any() and touched[4].any()
     reacts = check(model, inputs, settings, few=30)
-    assert {"body_q0", "body_qd0", "body_mass", "body_inertia", "body_material", "gravity"} <= reacts
+    assert {"body_q0", "body_qd0", "body_mass", "body_inertia", "body_contact", "gravity"} <= reacts
 
 
 def test_the_plan_by_elements_gives_the_same() -> None:
@@ -211,7 +211,7 @@ def test_adjoint_of_links_with_every_kind_of_point() -> None:
     model, inputs = cart().model(), cart().inputs(frames=2)
     inputs.joint_q0[0] = [0.1, 0.2, 0.045, *turned((1.0, 2.0, 0.3), 0.25), 0.4]
     inputs.joint_qd0[0] = [0.3, -0.1, -0.1, 0.4, 0.3, -0.5, 2.0]
-    inputs.link_material[:] = (600.0, 2.0, 3.0, 0.3)
+    inputs.link_contact[:] = (600.0, 2.0, 3.0, 0.3)
     touching = []
     now = motion(model, inputs, inputs.joint_q0, inputs.joint_qd0)
     for i, points in enumerate(model.contact_points):
@@ -220,7 +220,7 @@ def test_adjoint_of_links_with_every_kind_of_point() -> None:
         touching.append({"patch" if kind == 5 else "rim" for kind in points[height < 0, 4]})
     assert touching == [{"rim", "patch"}, {"rim"}]
     reacts = check_adjoint(model, inputs, ArticulatedSettings(1e-3, 4), few=9)
-    assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_inertia", "link_material"} <= reacts
+    assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_inertia", "link_contact"} <= reacts
 
 
 def test_a_wheel_that_is_a_link_rolls_as_one() -> None:
@@ -231,7 +231,7 @@ def test_a_wheel_that_is_a_link_rolls_as_one() -> None:
     inputs = robot.inputs()
     inputs.joint_q0[0] = [-com[2], 0.0, radius - mass * GRAVITY / (2 * 4e3), *LYING]
     inputs.joint_qd0[0, 1] = 0.6
-    inputs.link_material[:] = (4e3, 4.0, 40.0, 0.3)
+    inputs.link_contact[:] = (4e3, 4.0, 40.0, 0.3)
     rollout = ArticulatedSolver(robot.model(), ArticulatedSettings(5e-4, 2000)).rollout(inputs, 1)
     np.testing.assert_allclose(rollout.body_qd[0, 1, 0], [0.0, 0.4, 0.0, -0.4 / radius, 0.0, 0.0], atol=1e-6)
 

@@ -300,7 +300,7 @@ def test_crossed_sheets_stay_apart() -> None:
     triangles = np.vstack([lower.triangles, lower.triangles + count])
     plain, inputs = sheet_body(
         SheetMesh(np.vstack([lower.vertices, across]), triangles), density=0.2, membrane=(20, 20, 0.05, 0, 0), rigidity=1e-4,
-        elements={"contact": np.arange(2 * count)}, particle_material=(5, 0.02, 0.05, 0.5), gravity=(0, 0, -GRAVITY),
+        elements={"contact": np.arange(2 * count)}, particle_contact=(5, 0.02, 0.05, 0.5), gravity=(0, 0, -GRAVITY),
     )  # fmt: skip
     material = np.array([5.0, 0.02, 0.05, 0.5])
     surface = Surface(triangles, thickness)

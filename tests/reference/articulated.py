@@ -255,7 +255,7 @@ def _equation(
 
         for point in model.contact_points[i] if model.contact_points else ():
             place, jacobian = _at(now, i, com + point)
-            push = contact_force(place[:, 2] - model.ground_height, _times(jacobian, joint_qd), inputs.link_material[:, i], dt)
+            push = contact_force(place[:, 2] - model.ground_height, _times(jacobian, joint_qd), inputs.link_contact[:, i], dt)
             force = force + np.einsum("bid,bi->bd", jacobian, push)
     return mass, force
 

@@ -106,7 +106,7 @@ class Robot:
             link_mass=per_link("mass"),
             link_com=per_link("com"),
             link_inertia=per_link("inertia"),
-            link_material=np.zeros((worlds, len(self.links), 4)),
+            link_contact=np.zeros((worlds, len(self.links), 4)),
             gravity=np.repeat(np.array([self.gravity], float), worlds, 0),
             link_wrench=np.zeros((worlds, frames, len(self.links), 6)),
         )
@@ -348,7 +348,7 @@ def varied(robot: Robot, worlds: int, *, frames: int = 1, seed: int = 0) -> tupl
         link_mass=inputs.link_mass * some(0.8, 1.25, inputs.link_mass.shape),
         link_com=inputs.link_com + some(-0.05, 0.05, inputs.link_com.shape),
         link_inertia=inertia,
-        link_material=np.array([400.0, 5.0, 8.0, 0.6]) * some(0.8, 1.25, (worlds, len(links), 4)),
+        link_contact=np.array([400.0, 5.0, 8.0, 0.6]) * some(0.8, 1.25, (worlds, len(links), 4)),
         gravity=inputs.gravity + some(-1.0, 1.0, (worlds, 3)),
         link_wrench=rng.standard_normal((worlds, frames, len(links), 6)),
     )

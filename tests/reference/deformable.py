@@ -335,7 +335,7 @@ def contact_forces(model: DeformableModel, inputs: DeformableInputs, q: np.ndarr
         dt: the step, which bounds the closing velocity that a damper feels to depth / dt [s].
     """
     forces, touching = np.zeros(q.shape), np.asarray(model.contact, dtype=int)
-    ke, kd, kf, mu = np.moveaxis(np.asarray(inputs.particle_material)[:, touching], -1, 0)
+    ke, kd, kf, mu = np.moveaxis(np.asarray(inputs.particle_contact)[:, touching], -1, 0)
     depth, u = model.ground_height - q[:, touching, 2], qd[:, touching]
     normal = np.where(depth > 0, np.maximum(0.0, ke * depth - kd * np.maximum(u[..., 2], -depth / dt)), 0.0)
     speed = _length(u[..., :2])

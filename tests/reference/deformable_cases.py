@@ -25,7 +25,7 @@ def inputs_for(model: DeformableModel, *, worlds: int = 1, frames: int = 1, **ar
     """
     p, solids, triangles, edges = model.particle_count, model.solid_count, model.triangle_count, model.edge_count
     shapes = {
-        "particle_q0": (p, 3), "particle_qd0": (p, 3), "particle_mass": (p,), "particle_material": (p, 4),
+        "particle_q0": (p, 3), "particle_qd0": (p, 3), "particle_mass": (p,), "particle_contact": (p, 4),
         "solid_material": (solids, 3), "solid_actuation": (frames, solids), "tri_material": (triangles, 5),
         "tri_actuation": (frames, triangles), "edge_material": (edges, 3), "edge_actuation": (frames, edges),
         "spring_material": (model.spring_count, 3), "gravity": (3,), "wind": (3,), "load": (frames, len(model.loaded), 3),
@@ -89,7 +89,7 @@ def everything(
         particle_q0=rest + uniform(-0.15, 0.15, (b, 59, 3)),
         particle_qd0=draw.normal(size=(b, 59, 3)),
         particle_mass=uniform(0.5, 2.0, (b, 59)),
-        particle_material=uniform((100, 1, 1, 0.1), (300, 20, 10, 0.9), (b, 59, 4)),
+        particle_contact=uniform((100, 1, 1, 0.1), (300, 20, 10, 0.9), (b, 59, 4)),
         solid_material=uniform((50, 50, 0.5), (200, 200, 5), (b, solids, 3)),
         solid_actuation=uniform(-0.2, 0.2, (b, frames, solids)),
         tri_material=uniform((50, 50, 0.5, 0.5, 0.5), (200, 200, 5, 2, 2), (b, t, 5)),

@@ -86,7 +86,7 @@ class _Worlds:
     def __init__(self, model: RigidModel, inputs: RigidInputs, dt: float, substeps: int) -> None:
         self.dt, self.substeps = dt, substeps
         self.wrench, self.drag = inputs.body_wrench, inputs.body_drag
-        self.mass, self.material = inputs.body_mass[..., None], inputs.body_material
+        self.mass, self.material = inputs.body_mass[..., None], inputs.body_contact
         self.inverse_inertia = np.linalg.inv(inputs.body_inertia)
         self.gravity, self.height = inputs.gravity[:, None], model.ground_height
         self.force, self.force_point, self.model = inputs.body_force, inputs.force_point, model

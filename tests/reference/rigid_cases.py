@@ -62,7 +62,7 @@ def one_body(
         body_qd0=np.array([[[*velocity, *spin]]], float),
         body_mass=np.array([[mass]], float),
         body_inertia=np.array(inertia, float)[None, None],
-        body_material=np.array([[[ke, kd, kf, mu]]], float),
+        body_contact=np.array([[[ke, kd, kf, mu]]], float),
         gravity=np.array([[0.0, 0.0, -gravity]]),
         body_force=np.zeros((1, 1, 3)) if force is None else np.array([[force]], float),
         force_point=np.array([[at]], float),
@@ -135,11 +135,11 @@ def pair(regime: str, *, seed: int = 3) -> RigidInputs:
     b, n = 3, 2
     body_q0, body_qd0 = np.zeros((b, n, 7)), np.zeros((b, n, 6))
     mass = np.array(_MASSES) * rng.uniform(0.9, 1.1, (b, n))
-    body_material = np.array(material) * rng.uniform(0.9, 1.1, (b, n, 4))
+    body_contact = np.array(material) * rng.uniform(0.9, 1.1, (b, n, 4))
     inertia = np.zeros((b, n, 3, 3))
     for i, k in np.ndindex(b, n):
         half = _HALVES[k]
-        depth = mass[i, k] * GRAVITY / (4 * body_material[i, k, 0])
+        depth = mass[i, k] * GRAVITY / (4 * body_contact[i, k, 0])
         slack = 0.0 if height == 0.0 or regime == "flight" else np.sin(tilt) * np.linalg.norm(half[:2])
         turn = rng.uniform(0.9, 1.1) * turned([*rng.standard_normal(2), 0.3 * rng.standard_normal()], tilt)
         lift = height * rng.uniform(0.5, 1.0) + slack
@@ -155,7 +155,7 @@ def pair(regime: str, *, seed: int = 3) -> RigidInputs:
         body_qd0=body_qd0,
         body_mass=mass,
         body_inertia=inertia,
-        body_material=body_material,
+        body_contact=body_contact,
         gravity=np.array([0.0, 0.0, -GRAVITY]) + (0.0 if regime == "resting" else 0.1) * rng.standard_normal((b, 3)),
         body_force=force * rng.uniform(-1, 1, (b, 2, 3)),
         force_point=0.03 * rng.uniform(-1, 1, (b, 2, 3)),

@@ -40,6 +40,7 @@ from ti_sim.articulated.tables import (
     BARS,
     CENTER,
     COM,
+    CONTACT,
     DRIVE,
     END_POINT,
     END_QD,
@@ -51,7 +52,6 @@ from ti_sim.articulated.tables import (
     INERTIA,
     KIND,
     MASS,
-    MATERIAL,
     MOVES,
     PARENT,
     POSITION,
@@ -172,8 +172,8 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
     if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
         v = load_vec3(world.work, b, i, VELOCITY)
         z = world.work[b, i, POSITION + 2]
-        material = load_vec4(world.link, b, i, MATERIAL)
-        v_bar, material_bar, z_bar = vec3(0.0), vec4(0.0), 0.0
+        contact = load_vec4(world.link, b, i, CONTACT)
+        v_bar, contact_bar, z_bar = vec3(0.0), vec4(0.0), 0.0
         for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
             local = point_position(world.point, p)
             height = z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
@@ -181,9 +181,9 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
                 place, share = contact_arm(world.turning, world.point, p, local, rotation)
                 arm = center + place
                 u, power = v + w.cross(arm), -(vs + ws.cross(arm))
-                f = contact_force(height, u, material.x, material.y, material.z, material.w, world.dt)
+                f = contact_force(height, u, contact.x, contact.y, contact.z, contact.w, world.dt)
                 height_bar, u_bar, theta_bar = contact_force_adjoint(
-                    height, u, material.x, material.y, material.z, material.w, world.dt, share * power
+                    height, u, contact.x, contact.y, contact.z, contact.w, world.dt, share * power
                 )
                 arm_bar = u_bar.cross(w) - share * f.cross(ws)
                 arm_bar.z += height_bar
@@ -192,13 +192,13 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
                 v_bar += u_bar
                 w_bar += arm.cross(u_bar)
                 z_bar += height_bar
-                material_bar += theta_bar
+                contact_bar += theta_bar
                 turn_bar += (center + rotation @ local).cross(arm_bar)
                 if ti.static(world.turning):
                     vector = rotation @ point_vector(world.point, p)
                     turn_bar += vector.cross(contact_vector_adjoint(world.point, p, rotation, arm_bar, f.dot(power)))
                 center_bar += arm_bar
-        add_vec4(bars.link, b, i, MATERIAL, material_bar)
+        add_vec4(bars.link, b, i, CONTACT, contact_bar)
         add_vec3(world.work, b, i, BARS + 3, vec3(0.0, 0.0, z_bar))
         add_vec3(world.work, b, i, BARS + 9, v_bar)
 

@@ -27,7 +27,7 @@ from ti_sim.articulated.tables import POSITION, load_vec3
 from ti_sim.articulated.touching import (
     add_pose_adjoints,
     mark_pair,
-    pair_material,
+    pair_contact,
     push_apart,
     push_apart_adjoint,
     shape_arm,
@@ -334,7 +334,7 @@ def meet_face(
         Adjoints of the weight, of ``spread`` at a fixed frame, of the points' places, of the origin of link i less that of link
         j, and of the turn of link i; zeros without ``adjoint``.
     """
-    arm_i, material = shape_arm(world, b, i), pair_material(world, b, i, j)
+    arm_i, contact = shape_arm(world, b, i), pair_contact(world, b, i, j)
     apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
     normal = column(frame, 2)
     face = frame.transpose() @ spread
@@ -353,7 +353,7 @@ def meet_face(
             place = frame @ vec3(corner.x, corner.y, height + 0.5 * corner.z)
             if ti.static(adjoint):
                 place_bar, one_apart_bar, normal_bar, gap_bar, one_bar = push_apart_adjoint(
-                    world, bars, b, i, j, arm_i + place, apart, -normal, corner.z, weight * covered * share, material
+                    world, bars, b, i, j, arm_i + place, apart, -normal, corner.z, weight * covered * share, contact
                 )
                 arm_bar += place_bar
                 apart_bar += one_apart_bar
@@ -368,7 +368,7 @@ def meet_face(
                 covered_bar += weight * share * one_bar
                 weight_bar += covered * share * one_bar
             else:
-                push_apart(world, b, i, j, arm_i + place, apart, -normal, corner.z, weight * covered * share, material)
+                push_apart(world, b, i, j, arm_i + place, apart, -normal, corner.z, weight * covered * share, contact)
     if ti.static(adjoint):
         overlap_adjoint(count, r, s, line, face, angles, half_u, half_v, r_bar, s_bar, angle_bars, covered_bar, face_bar)
     return weight_bar, frame @ face_bar, arm_bar, apart_bar, turn_bar
@@ -392,7 +392,7 @@ def face_contacts(
         half_j: those of link j's [m].
         k: axis of link i's box.
         weight: of all forces [1].
-        adjoint: False adds the forces to both links' loads; True adds to the adjoints of both links' motion and material.
+        adjoint: False adds the forces to both links' loads; True adds to the adjoints of both links' motion and contact parameters.
 
     Returns:
         The adjoint of the weight; zero without ``adjoint``.
@@ -458,14 +458,14 @@ def edge_contact(
     between = arm_j - apart - arm_i
     _crossing, k_i, u_i, v_i, k_j, u_j, v_j, places_i, places_j, side = edge_arguments(axis, between, a, m, half_i, half_j)
     weight_bar = 0.0
-    material = pair_material(world, b, i, j)
+    contact = pair_contact(world, b, i, j)
     if ti.static(adjoint):
         at = edges_meet.linearize(between, k_i, u_i, v_i, k_j, u_j, v_j, places_i, places_j, side, width)
         place, normal, gap, _counts = at.value
         arm_bar, apart_bar, normal_bar, gap_bar = vec3(0.0), vec3(0.0), vec3(0.0), 0.0
         if weight > 0 and gap < 0:
             arm_bar, apart_bar, normal_bar, gap_bar, weight_bar = push_apart_adjoint(
-                world, bars, b, i, j, arm_i + place, apart, -normal, gap, weight, material
+                world, bars, b, i, j, arm_i + place, apart, -normal, gap, weight, contact
             )
         between_bar, k_i_bar, u_i_bar, v_i_bar, k_j_bar, u_j_bar, v_j_bar, _h, _g, _s, _w = at.vjp(
             (arm_bar, -normal_bar, gap_bar, counts_bar)
@@ -478,7 +478,7 @@ def edge_contact(
             between, k_i, u_i, v_i, k_j, u_j, v_j, places_i, places_j, side, width
         )
         if gap < 0:
-            push_apart(world, b, i, j, arm_i + place, apart, -normal, gap, weight, material)
+            push_apart(world, b, i, j, arm_i + place, apart, -normal, gap, weight, contact)
     return weight_bar
 
 
@@ -511,7 +511,7 @@ def meet_boxes(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: t
         p: pair, which is marked where it is deeper than contact resolves.
         i: its first link.
         j: its second link.
-        adjoint: False adds the forces to both links' loads; True adds to the adjoints of both links' motion and material those
+        adjoint: False adds the forces to both links' loads; True adds to the adjoints of both links' motion and contact parameters those
             of minus the forces' power on the virtual velocities (see ``adjoint``).
     """
     a, m = rotation_matrix(shape_rotation(world, b, i)), rotation_matrix(shape_rotation(world, b, j))

@@ -39,6 +39,7 @@ from ti_sim.articulated.tables import (
     CENTER,
     COLUMN,
     COM,
+    CONTACT,
     DRIVE,
     END_POINT,
     END_QD,
@@ -51,7 +52,6 @@ from ti_sim.articulated.tables import (
     KIND,
     LOAD,
     MASS,
-    MATERIAL,
     MOVES,
     PARENT,
     POSITION,
@@ -72,14 +72,14 @@ from ti_sim.rigid.touching import contact_arm, contact_height, point_position
 def ground_load(world: ti.template(), b, i, rotation, position, w, v):
     """Force [N] and moment about the link's origin [N m] of the ground on the contact points of link i."""
     force, moment = vec3(0.0), vec3(0.0)
-    material, center = load_vec4(world.link, b, i, MATERIAL), rotation @ load_vec3(world.link, b, i, CENTER)
+    contact, center = load_vec4(world.link, b, i, CONTACT), rotation @ load_vec3(world.link, b, i, CENTER)
     for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
         local = point_position(world.point, p)
         height = position.z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
         if height < 0:
             place, share = contact_arm(world.turning, world.point, p, local, rotation)
             arm = center + place
-            f = share * contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, world.dt)
+            f = share * contact_force(height, v + w.cross(arm), contact.x, contact.y, contact.z, contact.w, world.dt)
             force += f
             moment += arm.cross(f)
     return force, moment

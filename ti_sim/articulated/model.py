@@ -276,7 +276,7 @@ class ArticulatedInputs(Arrays):
         "about the centre of mass, axes of the link frame [kg m2]; of a matrix that is not symmetric the symmetric part "
         "counts",
     )
-    link_material: Array = array(
+    link_contact: Array = array(
         "B N 4",
         "contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction coefficient mu [1], "
         "per contact point (per m2 of a patch); for a contact of two links the mean of both",

@@ -47,7 +47,7 @@ from ti_sim.articulated.touching import (
     add_pose_adjoints,
     deepest_of,
     mark_pair,
-    pair_material,
+    pair_contact,
     point_velocity,
     push_apart,
     push_apart_adjoint,
@@ -119,10 +119,10 @@ def meet_round(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: t
         if gap < 0:
             if gap < deepest_of(world, i, j):
                 mark_pair(world, b, p, DEEP)
-            material = pair_material(world, b, i, j)
+            contact = pair_contact(world, b, i, j)
             if ti.static(adjoint):
                 place_bar, apart_bar, normal_bar, gap_bar, weight_bar = push_apart_adjoint(
-                    world, bars, b, i, j, arm_i + place, apart, normal, gap, weight, material
+                    world, bars, b, i, j, arm_i + place, apart, normal, gap, weight, contact
                 )
                 centre_bar, along_bar, turn_j_bar = line_meets_shape_adjoint(
                     world, j, matrix, centre, along, h, radius, given, free, place, normal, gap,
@@ -132,7 +132,7 @@ def meet_round(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: t
                     world, b, i, j, arm_i, arm_j, place_bar, apart_bar, -centre_bar, along.cross(along_bar), turn_j_bar
                 )
             else:
-                push_apart(world, b, i, j, arm_i + place, apart, normal, gap, weight, material)
+                push_apart(world, b, i, j, arm_i + place, apart, normal, gap, weight, contact)
 
 
 @ti.func
@@ -163,6 +163,6 @@ def pair_loads(world: ti.template(), b):
 def pair_adjoint(world: ti.template(), bars: ti.template(), b):
     """Adjoint of the pairs' part of L (see ``adjoint``), minus the forces' power on the virtual velocities of their points.
 
-    Adds to the adjoints of both links' motion and material.
+    Adds to the adjoints of both links' motion and contact parameters.
     """
     meet_pairs(world, bars, b, True)

@@ -32,8 +32,8 @@ from ti_sim.articulated.collision import (
 from ti_sim.articulated.lines import field_of, is_mesh, line_meets_shape, line_meets_shape_adjoint, point_meets_shape
 from ti_sim.articulated.tables import (
     BARS,
+    CONTACT,
     LOAD,
-    MATERIAL,
     MOVES,
     POSITION,
     SPIN,
@@ -43,7 +43,7 @@ from ti_sim.articulated.tables import (
     add_vec4,
     load_vec3,
 )
-from ti_sim.articulated.touching import deepest_of, mark_pair, pair_material, shape_arm, shape_rotation, shape_vec3
+from ti_sim.articulated.touching import deepest_of, mark_pair, pair_contact, shape_arm, shape_rotation, shape_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
 from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
@@ -136,9 +136,9 @@ def relative_motion(world: ti.template(), b, first, second, apart, turning: ti.t
 
 @ti.func
 def add_motion_adjoints(
-    world: ti.template(), bars: ti.template(), b, first, second, apart, u_bar, turn_bar, force, moment, material_bar
+    world: ti.template(), bars: ti.template(), b, first, second, apart, u_bar, turn_bar, force, moment, contact_bar
 ):
-    """Add the adjoints of two links' velocities, real and virtual, and materials.
+    """Add the adjoints of two links' velocities, real and virtual, and contact parameters.
 
     Args:
         world: ``WorldArrays``.
@@ -151,7 +151,7 @@ def add_motion_adjoints(
         turn_bar: of their moments about the origin of the first.
         force: sum of the points' forces on the first.
         moment: of their moments.
-        material_bar: adjoint of the pair's material.
+        contact_bar: adjoint of the pair's contact parameters.
 
     Returns:
         Adjoint of ``apart``.
@@ -164,8 +164,8 @@ def add_motion_adjoints(
     add_vec3(world.work, b, second, BARS + 9, -u_bar)
     add_vec3(world.work, b, second, BARS + 18, moment + apart.cross(force))
     add_vec3(world.work, b, second, BARS + 21, force)
-    add_vec4(bars.link, b, first, MATERIAL, 0.5 * material_bar)
-    add_vec4(bars.link, b, second, MATERIAL, 0.5 * material_bar)
+    add_vec4(bars.link, b, first, CONTACT, 0.5 * contact_bar)
+    add_vec4(bars.link, b, second, CONTACT, 0.5 * contact_bar)
     return load_vec3(world.work, b, second, SPIN).cross(u_bar) - load_vec3(world.work, b, second, VIRTUAL).cross(force)
 
 
@@ -178,7 +178,7 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
     points that count and do not touch.
     """
     counting = _COUNTING * ti.min(world.shape[first, LEAST_HALF], world.shape[second, LEAST_HALF])
-    material = pair_material(world, b, first, second)
+    contact = pair_contact(world, b, first, second)
     apart = load_vec3(world.work, b, first, POSITION) - load_vec3(world.work, b, second, POSITION)
     drift, spin = relative_motion(world, b, first, second, apart, SPIN, VELOCITY)
     virtual_drift, virtual_spin = vec3(0.0), vec3(0.0)
@@ -189,7 +189,7 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
     for sweep in range(2):
         if sweep == 0 or count < 1:
             # Of the first link relative to the second, moments about the origin of the first.
-            force, moment, u_sum, u_moment, material_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec4(0.0)
+            force, moment, u_sum, u_moment, contact_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec4(0.0)
             first_turn_bar, second_turn_bar, apart_bar = vec3(0.0), vec3(0.0), vec3(0.0)
             for half in range(2):
                 i, j, points, edges = first, second, world.pair[p, FIRST_POINTS], world.pair[p, FIRST_EDGES]
@@ -247,11 +247,11 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
                         if gap < 0:
                             arm = origin + arm_i + offset + place
                             u = side * (drift + spin.cross(arm))
-                            f = contact_force_along(push, gap, u, material.x, material.y, material.z, material.w, world.dt)
+                            f = contact_force_along(push, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
                             if ti.static(adjoint):
                                 y = side * (virtual_drift + virtual_spin.cross(arm))
-                                normal_bar, gap_bar, u_bar, one_material_bar = contact_force_along_adjoint(
-                                    push, gap, u, material.x, material.y, material.z, material.w, world.dt, -weight * y
+                                normal_bar, gap_bar, u_bar, one_contact_bar = contact_force_along_adjoint(
+                                    push, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, -weight * y
                                 )
                                 weight_bar, along_bar, one_turn_bar = -f.dot(y), vec3(0.0), vec3(0.0)
                                 if within:
@@ -261,7 +261,7 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
                                 u_bar *= side
                                 u_sum += u_bar
                                 u_moment += arm.cross(u_bar)
-                                material_bar += one_material_bar
+                                contact_bar += one_contact_bar
                                 place_bar, one_centre_bar = u_bar.cross(spin) - side * weight * f.cross(virtual_spin), vec3(0.0)
                                 if free > 0:
                                     one_centre_bar, along_bar, one_turn_bar = line_meets_shape_adjoint(
@@ -303,7 +303,7 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
                     count_bar = -0.5 * power
                 apart_bar = scale * apart_bar + add_motion_adjoints(
                     world, bars, b, first, second, apart, scale * u_sum, scale * u_moment, scale * force, scale * moment,
-                    scale * material_bar,
+                    scale * contact_bar,
                 )  # fmt: skip
                 add_vec3(world.work, b, first, BARS, scale * first_turn_bar)
                 add_vec3(world.work, b, second, BARS, scale * second_turn_bar)

@@ -39,7 +39,7 @@ from ti_sim.rollout.solver import Solver
 
 # Inputs that ``pack`` takes, in its order.
 PACKED = (
-    "joint_frame", "link_mass", "link_com", "link_inertia", "link_material", "joint_stiffness", "joint_rest", "joint_damping",
+    "joint_frame", "link_mass", "link_com", "link_inertia", "link_contact", "joint_stiffness", "joint_rest", "joint_damping",
     "joint_armature", "joint_limit_low", "joint_limit_high", "joint_limit_stiffness", "motor_gain", "motor_limit",
     "servo_stiffness", "servo_damping",
 )  # fmt: skip

@@ -16,7 +16,7 @@ FRAME_QUATERNION = 3  # 4, unit
 MASS = 7
 COM = 8  # 3, of the mass in the row
 INERTIA = 11  # xx, yy, zz, xy, xz, yz
-MATERIAL = 17  # 4
+CONTACT = 17  # 4
 CENTER = 21  # 3, centre of mass of the link itself, from which contact points are told and where wrenches act
 LINK_SIZE = 24
 
@@ -176,7 +176,7 @@ def add_vec4(array: ti.template(), b, i, column: ti.template(), value):
 @ti.kernel
 def pack(
     joint_frame: ti.types.ndarray(), link_mass: ti.types.ndarray(), link_com: ti.types.ndarray(),
-    link_inertia: ti.types.ndarray(), link_material: ti.types.ndarray(),
+    link_inertia: ti.types.ndarray(), link_contact: ti.types.ndarray(),
     stiffness: ti.types.ndarray(), rest: ti.types.ndarray(), damping: ti.types.ndarray(), armature: ti.types.ndarray(),
     low: ti.types.ndarray(), high: ti.types.ndarray(), limit_stiffness: ti.types.ndarray(), gain: ti.types.ndarray(),
     motor_limit: ti.types.ndarray(), servo_stiffness: ti.types.ndarray(), servo_damping: ti.types.ndarray(),
@@ -197,7 +197,7 @@ def pack(
         link[b, i, INERTIA + 3] = 0.5 * (link_inertia[b, i, 0, 1] + link_inertia[b, i, 1, 0])
         link[b, i, INERTIA + 4] = 0.5 * (link_inertia[b, i, 0, 2] + link_inertia[b, i, 2, 0])
         link[b, i, INERTIA + 5] = 0.5 * (link_inertia[b, i, 1, 2] + link_inertia[b, i, 2, 1])
-        store_vec4(link, b, i, MATERIAL, load_vec4(link_material, b, i, 0))
+        store_vec4(link, b, i, CONTACT, load_vec4(link_contact, b, i, 0))
     for b, d in ti.ndrange(stiffness.shape[0], stiffness.shape[1]):
         velocity[b, d, STIFFNESS] = stiffness[b, d]
         velocity[b, d, REST] = rest[b, d]
@@ -216,7 +216,7 @@ def pack(
 def unpack_adjoint(
     link_bar: ti.types.ndarray(), velocity_bar: ti.types.ndarray(), joint_frame: ti.types.ndarray(),
     joint_frame_bar: ti.types.ndarray(), link_mass_bar: ti.types.ndarray(), link_com_bar: ti.types.ndarray(),
-    link_inertia_bar: ti.types.ndarray(), link_material_bar: ti.types.ndarray(),
+    link_inertia_bar: ti.types.ndarray(), link_contact_bar: ti.types.ndarray(),
     stiffness_bar: ti.types.ndarray(), rest_bar: ti.types.ndarray(), damping_bar: ti.types.ndarray(),
     armature_bar: ti.types.ndarray(), low_bar: ti.types.ndarray(), high_bar: ti.types.ndarray(),
     limit_stiffness_bar: ti.types.ndarray(), gain_bar: ti.types.ndarray(), motor_limit_bar: ti.types.ndarray(),
@@ -242,7 +242,7 @@ def unpack_adjoint(
             link_inertia_bar[b, i, pair[0], pair[1]] = half
             link_inertia_bar[b, i, pair[1], pair[0]] = half
         for k in ti.static(range(4)):
-            link_material_bar[b, i, k] = link_bar[b, i, MATERIAL + k]
+            link_contact_bar[b, i, k] = link_bar[b, i, CONTACT + k]
     for b, d in ti.ndrange(stiffness_bar.shape[0], stiffness_bar.shape[1]):
         stiffness_bar[b, d] = velocity_bar[b, d, STIFFNESS]
         rest_bar[b, d] = velocity_bar[b, d, REST]

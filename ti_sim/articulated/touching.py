@@ -9,8 +9,8 @@ from ti_sim.articulated.collision import FAULT, FAULTY_PAIR, LEAST_HALF, SHAPE_P
 from ti_sim.articulated.spatial import quaternion_product, rotated
 from ti_sim.articulated.tables import (
     BARS,
+    CONTACT,
     LOAD,
-    MATERIAL,
     MOVES,
     QUATERNION,
     SPIN,
@@ -49,9 +49,9 @@ def shape_rotation(world: ti.template(), b, i):
 
 
 @ti.func
-def pair_material(world: ti.template(), b, i, j):
+def pair_contact(world: ti.template(), b, i, j):
     """Mean of the four contact parameters of two links."""
-    return 0.5 * (load_vec4(world.link, b, i, MATERIAL) + load_vec4(world.link, b, j, MATERIAL))
+    return 0.5 * (load_vec4(world.link, b, i, CONTACT) + load_vec4(world.link, b, j, CONTACT))
 
 
 @ti.func
@@ -69,7 +69,7 @@ def add_load(world: ti.template(), b, i, arm, force):
 
 
 @ti.func
-def push_apart(world: ti.template(), b, i, j, arm, apart, normal, gap, weight, material):
+def push_apart(world: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact):
     """Add the force of one point to the loads of both links.
 
     Args:
@@ -82,10 +82,10 @@ def push_apart(world: ti.template(), b, i, j, arm, apart, normal, gap, weight, m
         normal: unit vector from j to i.
         gap: of the two surfaces along the normal, below zero [m].
         weight: of the force [1].
-        material: contact parameters of the pair.
+        contact: contact parameters of the pair.
     """
     u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm + apart)
-    force = weight * contact_force_along(normal, gap, u, material.x, material.y, material.z, material.w, world.dt)
+    force = weight * contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
     add_load(world, b, i, arm, force)
     add_load(world, b, j, arm + apart, -force)
 
@@ -105,26 +105,26 @@ def point_adjoint(world: ti.template(), b, i, arm, force, u_bar):
 
 
 @ti.func
-def push_apart_adjoint(world: ti.template(), bars: ti.template(), b, i, j, arm, apart, normal, gap, weight, material):
+def push_apart_adjoint(world: ti.template(), bars: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact):
     """Adjoint of minus the power of ``push_apart`` on the links' virtual velocities (see ``adjoint``).
 
-    Adds to the adjoints of both links' velocities and materials.
+    Adds to the adjoints of both links' velocities and contact parameters.
 
     Returns:
         Adjoints of the arm, of ``apart``, of the normal, of the gap, and of the weight.
     """
     arm_j = arm + apart
     u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm_j)
-    force = contact_force_along(normal, gap, u, material.x, material.y, material.z, material.w, world.dt)
+    force = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
     y = load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
     y -= load_vec3(world.work, b, j, VIRTUAL + 3) + load_vec3(world.work, b, j, VIRTUAL).cross(arm_j)
-    normal_bar, gap_bar, u_bar, material_bar = contact_force_along_adjoint(
-        normal, gap, u, material.x, material.y, material.z, material.w, world.dt, -weight * y
+    normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
+        normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, -weight * y
     )
     arm_bar = point_adjoint(world, b, i, arm, weight * force, u_bar)
     apart_bar = point_adjoint(world, b, j, arm_j, -weight * force, -u_bar)
-    add_vec4(bars.link, b, i, MATERIAL, 0.5 * material_bar)
-    add_vec4(bars.link, b, j, MATERIAL, 0.5 * material_bar)
+    add_vec4(bars.link, b, i, CONTACT, 0.5 * contact_bar)
+    add_vec4(bars.link, b, j, CONTACT, 0.5 * contact_bar)
     return arm_bar + apart_bar, apart_bar, normal_bar, gap_bar, -force.dot(y)
 
 

@@ -10,7 +10,7 @@ from ti_sim.articulated.lines import field_of, is_mesh
 from ti_sim.articulated.meeting import line_meets_box, lines_meet
 from ti_sim.articulated.tables import (
     BARS,
-    MATERIAL,
+    CONTACT,
     POSITION,
     VIRTUAL,
     add_vec3,
@@ -84,13 +84,13 @@ def reach_of(world: ti.template(), i, margin):
 
 
 @ti.func
-def mean_material(world: ti.template(), body: ti.template(), b, i, p):
+def mean_contact(world: ti.template(), body: ti.template(), b, i, p):
     """Mean of the four contact parameters of link i and particle p."""
     own = vec4(
-        body.particle_material[b, p, 0], body.particle_material[b, p, 1],
-        body.particle_material[b, p, 2], body.particle_material[b, p, 3],
+        body.particle_contact[b, p, 0], body.particle_contact[b, p, 1],
+        body.particle_contact[b, p, 2], body.particle_contact[b, p, 3],
     )  # fmt: skip
-    return 0.5 * (own + load_vec4(world.link, b, i, MATERIAL))
+    return 0.5 * (own + load_vec4(world.link, b, i, CONTACT))
 
 
 @ti.func
@@ -122,9 +122,9 @@ def particle_loads(
                     gap, local_normal = point_meets_shape(world, i, matrix.transpose() @ d, touching.margin[n])
                     if gap < 0:
                         u = load_velocity(states, b, row, p) - point_velocity(world, b, i, x - origin)
-                        material = mean_material(world, body, b, i, p)
+                        contact = mean_contact(world, body, b, i, p)
                         f = contact_force_along(
-                            matrix @ local_normal, gap, u, material.x, material.y, material.z, material.w, world.dt
+                            matrix @ local_normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
                         )
                         add_load(world, b, i, x - origin, -f)
                         for k in ti.static(range(3)):
@@ -139,7 +139,7 @@ def particle_loads_adjoint(
     """Adjoint of ``particle_loads`` between links with virtual velocities (see ``articulated.adjoint``) and particles.
 
     A force f on a particle has the adjoint w + y, with w the dual of the particle and y the virtual velocity of the link where
-    the particle is. Adds to the adjoints of the links' motion and of both materials, and to bar.
+    the particle is. Adds to the adjoints of the links' motion and of both contact parameters, and to bar.
 
     Args:
         world: ``WorldArrays``.
@@ -167,12 +167,12 @@ def particle_loads_adjoint(
                     if gap < 0:
                         arm, normal = x - origin, matrix @ local_normal
                         u = load_velocity(states, b, row, p) - point_velocity(world, b, i, arm)
-                        material = mean_material(world, body, b, i, p)
-                        f = contact_force_along(normal, gap, u, material.x, material.y, material.z, material.w, world.dt)
+                        contact = mean_contact(world, body, b, i, p)
+                        f = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
                         f_bar = vec3(dual[b, p, 0], dual[b, p, 1], dual[b, p, 2])
                         f_bar += load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
-                        normal_bar, gap_bar, u_bar, material_bar = contact_force_along_adjoint(
-                            normal, gap, u, material.x, material.y, material.z, material.w, world.dt, f_bar
+                        normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
+                            normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, f_bar
                         )
                         d_bar = matrix @ point_meets_shape_adjoint(
                             world, i, local, gap_bar, matrix.transpose() @ normal_bar
@@ -182,7 +182,7 @@ def particle_loads_adjoint(
                         turn_bar = normal.cross(normal_bar) - (d + center).cross(d_bar)
                         add_vec3(world.work, b, i, BARS, turn_bar)
                         add_vec3(world.work, b, i, BARS + 3, -x_bar)
-                        add_vec4(bars.link, b, i, MATERIAL, 0.5 * material_bar)
-                        add_vec4(body_bars.particle_material, b, p, 0, 0.5 * material_bar)
+                        add_vec4(bars.link, b, i, CONTACT, 0.5 * contact_bar)
+                        add_vec4(body_bars.particle_contact, b, p, 0, 0.5 * contact_bar)
                         add_vec3(bar, b, p, 0, x_bar)
                         add_vec3(bar, b, p, 3, u_bar)

@@ -64,8 +64,8 @@ class CoupledInputs(Arrays):
     """Every number that a coupled rollout is differentiable in; also the shape of its adjoint.
 
     Attributes:
-        links: numbers of the links; half of ``link_material`` counts in a contact.
-        particles: numbers of the deformable bodies; half of ``particle_material`` counts in a contact.
+        links: numbers of the links; half of ``link_contact`` counts in a contact.
+        particles: numbers of the deformable bodies; half of ``particle_contact`` counts in a contact.
     """
 
     links: ArticulatedInputs

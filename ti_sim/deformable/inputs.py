@@ -27,7 +27,7 @@ class DeformableInputs(Arrays):
         "initial velocities [m/s]; a prescribed particle's is what damping sees in the first step",
     )
     particle_mass: Array = array("B P", "kg; that of particles that are fixed or prescribed is not read")
-    particle_material: Array = array(
+    particle_contact: Array = array(
         "B P 4",
         "contact with the ground: stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction "
         "coefficient mu [1], per particle",
@@ -46,7 +46,7 @@ class DeformableInputs(Arrays):
     wind: Array = array("B 3", "velocity of the air [m/s]")
     load: Array = array("B F L 3", "external force [N], held over a frame interval")
     prescribed_qd: Array = array("B F K 3", "prescribed velocity [m/s], held over a frame interval")
-    self_contact: Array = array("B 4", "ke, kd, kf, mu of vertices and triangles that touch, as of ``particle_material``")
+    self_contact: Array = array("B 4", "ke, kd, kf, mu of vertices and triangles that touch, as of ``particle_contact``")
 
     @property
     def world_count(self) -> int:
@@ -84,7 +84,7 @@ class DeformableInputs(Arrays):
                 f"{model.particle_name(p)} has a mass of {float(mass[b, p]):g} kg in world {b}: give it a positive one, or fix it"
             )
         signs = (
-            ("particle_material", ("contact stiffness", "contact damping", "tangential stiffness", "friction"), None),
+            ("particle_contact", ("contact stiffness", "contact damping", "tangential stiffness", "friction"), None),
             ("solid_material", (None, None, "damping"), "solid"),
             ("tri_material", (None, None, "damping", "drag", "lift"), "triangle"),
             ("edge_material", (None, "damping", None), "edge"),

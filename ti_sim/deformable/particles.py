@@ -32,8 +32,8 @@ def store_frame(states: ti.template(), b, row, frame, p, particle_q: ti.template
 def ground_force(body: ti.template(), b, p, x, v, ground, dt):
     """Force of the ground on particle p [N]."""
     return contact_force(
-        x.z - ground, v, body.particle_material[b, p, 0], body.particle_material[b, p, 1],
-        body.particle_material[b, p, 2], body.particle_material[b, p, 3], dt,
+        x.z - ground, v, body.particle_contact[b, p, 0], body.particle_contact[b, p, 1],
+        body.particle_contact[b, p, 2], body.particle_contact[b, p, 3], dt,
     )  # fmt: skip
 
 
@@ -124,14 +124,14 @@ def move_particle_adjoint(
             for k in ti.static(range(3)):
                 bars.load[b, frame, loaded, k] = bars.load[b, frame, loaded, k] + w[k]
         if body.particle_table[p, TOUCHES] == 1 and x.z < ground:
-            height_bar, u_bar, material_bar = contact_force_adjoint(
-                x.z - ground, v, body.particle_material[b, p, 0], body.particle_material[b, p, 1],
-                body.particle_material[b, p, 2], body.particle_material[b, p, 3], dt, w,
+            height_bar, u_bar, contact_bar = contact_force_adjoint(
+                x.z - ground, v, body.particle_contact[b, p, 0], body.particle_contact[b, p, 1],
+                body.particle_contact[b, p, 2], body.particle_contact[b, p, 3], dt, w,
             )  # fmt: skip
             x_bar.z += height_bar
             v_bar += u_bar
             for k in ti.static(range(4)):
-                bars.particle_material[b, p, k] = bars.particle_material[b, p, k] + material_bar[k]
+                bars.particle_contact[b, p, k] = bars.particle_contact[b, p, k] + contact_bar[k]
     else:
         given = body.particle_table[p, PRESCRIBED]
         if given >= 0:

@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 # Adjoints that every step adds to; those of actuations, loads and prescribed velocities belong to one row each.
 _SUMMED = (
-    "particle_mass", "particle_material", "solid_material", "tri_material", "edge_material", "spring_material", "gravity", "wind",
+    "particle_mass", "particle_contact", "solid_material", "tri_material", "edge_material", "spring_material", "gravity", "wind",
     "self_contact",
 )  # fmt: skip
 

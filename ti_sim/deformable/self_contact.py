@@ -65,8 +65,8 @@ def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(
         d = ti.sqrt(square)
         u = load_velocity(states, b, row, i) - (1 - s - t) * load_velocity(states, b, row, a)
         u -= s * load_velocity(states, b, row, j) + t * load_velocity(states, b, row, k)
-        ke, kd = contacts.material[b, 0], contacts.material[b, 1]
-        kf, mu = contacts.material[b, 2], contacts.material[b, 3]
+        ke, kd = contacts.parameters[b, 0], contacts.parameters[b, 1]
+        kf, mu = contacts.parameters[b, 2], contacts.parameters[b, 3]
         force = contact_force_along(r / d, d - thickness, u, ke, kd, kf, mu, dt)
         add_force(contacts, out, states, b, i, force)
         add_force(contacts, out, states, b, a, -(1 - s - t) * force)
@@ -110,7 +110,7 @@ def pair_force_adjoint(
     Returns:
         Adjoints of (ke, kd, kf, mu), zeros where the two do not touch.
     """
-    material_bar = vec4(0.0)
+    contact_bar = vec4(0.0)
     thickness = contacts.reals[b, THICKNESS]
     a, j, k = corner_of(contacts, triangle, 0), corner_of(contacts, triangle, 1), corner_of(contacts, triangle, 2)
     origin = load_position(states, b, row, a)
@@ -126,11 +126,11 @@ def pair_force_adjoint(
         wa, wj, wk = load_dual(dual, b, a), load_dual(dual, b, j), load_dual(dual, b, k)
         u = load_velocity(states, b, row, i) - va - s * (vj - va) - t * (vk - va)
         w = load_dual(dual, b, i) - wa - s * (wj - wa) - t * (wk - wa)
-        ke, kd = contacts.material[b, 0], contacts.material[b, 1]
-        kf, mu = contacts.material[b, 2], contacts.material[b, 3]
+        ke, kd = contacts.parameters[b, 0], contacts.parameters[b, 1]
+        kf, mu = contacts.parameters[b, 2], contacts.parameters[b, 3]
         force = contact_force_along(n, d - thickness, u, ke, kd, kf, mu, dt)
-        n_bar, gap_bar, u_bar, material_bar_here = contact_force_along_adjoint(n, d - thickness, u, ke, kd, kf, mu, dt, w)
-        material_bar = material_bar_here
+        n_bar, gap_bar, u_bar, contact_bar_here = contact_force_along_adjoint(n, d - thickness, u, ke, kd, kf, mu, dt, w)
+        contact_bar = contact_bar_here
         r_bar = n_bar / d + gap_bar * n
         s_bar = -force.dot(wj - wa) - u_bar.dot(vj - va) - r_bar.dot(e1)
         t_bar = -force.dot(wk - wa) - u_bar.dot(vk - va) - r_bar.dot(e2)
@@ -141,7 +141,7 @@ def pair_force_adjoint(
         add_state(contacts, out, states, b, a, -p_bar - e1_bar - e2_bar, -(1 - s - t) * u_bar)
         add_state(contacts, out, states, b, j, e1_bar, -s * u_bar)
         add_state(contacts, out, states, b, k, e2_bar, -t * u_bar)
-    return material_bar
+    return contact_bar
 
 
 @ti.func
@@ -171,10 +171,10 @@ def part_contacts(contacts: ti.template(), states: ti.template(), out: ti.templa
 
 @ti.func
 def part_contacts_adjoint(
-    contacts: ti.template(), material_bar: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
+    contacts: ti.template(), contact_bar: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
     b, row, part, parts, dt,
 ):  # fmt: skip
-    """Adjoint of ``part_contacts`` with the dual [B, P, 3] of the forces: adds to out [B, rows, 6] and to material_bar
+    """Adjoint of ``part_contacts`` with the dual [B, P, 3] of the forces: adds to out [B, rows, 6] and to contact_bar
     [B, rows, 4], row part modulo rows."""
     triangles = contacts.table[TRIANGLES]
     first, end = triangles * part // parts, triangles * (part + 1) // parts
@@ -189,7 +189,7 @@ def part_contacts_adjoint(
             total += pair_force_adjoint(contacts, states, dual, out, b, row, contacts.ints[b, at], i, dt)
     if ti.abs(total).sum() > 0:
         for k in ti.static(range(4)):
-            ti.atomic_add(material_bar[b, part % material_bar.shape[1], k], total[k])
+            ti.atomic_add(contact_bar[b, part % contact_bar.shape[1], k], total[k])
 
 
 @ti.func
@@ -201,9 +201,9 @@ def all_contacts(contacts: ti.template(), states: ti.template(), out: ti.templat
 
 @ti.func
 def all_contacts_adjoint(
-    contacts: ti.template(), material_bar: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
+    contacts: ti.template(), contact_bar: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
     b, row, step, dt,
 ):  # fmt: skip
     """Adjoint of ``all_contacts``, as ``part_contacts_adjoint``."""
     renew(contacts, states, b, row, step)
-    part_contacts_adjoint(contacts, material_bar, states, dual, out, b, row, 0, 1, dt)
+    part_contacts_adjoint(contacts, contact_bar, states, dual, out, b, row, 0, 1, dt)

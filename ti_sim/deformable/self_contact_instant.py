@@ -70,16 +70,16 @@ def self_contact_adjoint(
         dual: [B, P, 3].
 
     Returns:
-        [B, P, 6] by positions and velocities, [B, 4] by the material.
+        [B, P, 6] by positions and velocities, [B, 4] by the contact parameters.
 
     Raises:
         UserError: shapes or precision do not fit.
     """
     like, (worlds, particles, _) = inputs.particle_mass, particle_q.shape
     states = states_at(model, inputs, particle_q, particle_qd)
-    bar, row, material_bar = (zeros_like_family(like, shape) for shape in ((worlds, particles, 6), (worlds, 1, 4), (worlds, 4)))
+    bar, row, contact_bar = (zeros_like_family(like, shape) for shape in ((worlds, particles, 6), (worlds, 1, 4), (worlds, 4)))
     if model.with_self_contact:
         memory = self_contact_memory(model, inputs, step=0, parts=1)
         sum_contact_adjoints(*views(states, reals_like_family(like, dual), bar, float(dt), memory, row))
-        sum_rows(*views(row, material_bar))
-    return bar, material_bar
+        sum_rows(*views(row, contact_bar))
+    return bar, contact_bar

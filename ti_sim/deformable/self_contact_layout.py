@@ -17,7 +17,7 @@ COUNTS = 3
 THICKNESS, REACH, SLACK, INVERSE_CELL, DRIFT = range(5)
 POSITIONS = 7
 
-BAR_ROWS = 16  # of the adjoint of the material, which parts share
+BAR_ROWS = 16  # of the adjoint of the contact parameters, which parts share
 
 
 def triangle_rings(triangles: np.ndarray) -> list[np.ndarray]:

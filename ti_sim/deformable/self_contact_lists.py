@@ -41,14 +41,14 @@ class SelfContactArrays:
     """What kernels read and write for self-contact.
 
     Attributes:
-        material: [B, 4] ke, kd, kf, mu.
+        parameters: [B, 4] ke, kd, kf, mu.
         table: [N] int32 of the model, see ``TRIANGLES``.
         ints: [B, N] int32 hash and lists, see ``STALE``.
         reals: [B, N] hash, see ``THICKNESS``.
         gather: as of ``DeformableArrays``.
     """
 
-    material: Array
+    parameters: Array
     table: Array
     ints: Array
     reals: Array

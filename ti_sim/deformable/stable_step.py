@@ -54,10 +54,10 @@ def stable_steps(model: DeformableModel, inputs: DeformableInputs, *, iterations
     mass = to_numpy(inputs.particle_mass).astype(np.float64)
     free = model.particle_table[:, HELD] == 0
     root = np.where(free, 1 / np.sqrt(np.where(free, mass, 1.0)), 0.0)[..., None]
-    material = to_numpy(inputs.particle_material).astype(np.float64)
-    material *= (model.particle_table[:, TOUCHES] == 1)[:, None]
-    stiffness = np.stack([0 * material[..., 0], 0 * material[..., 0], material[..., 0]], axis=-1)
-    damping = np.stack([material[..., 2], material[..., 2], material[..., 1]], axis=-1)
+    contact = to_numpy(inputs.particle_contact).astype(np.float64)
+    contact *= (model.particle_table[:, TOUCHES] == 1)[:, None]
+    stiffness = np.stack([0 * contact[..., 0], 0 * contact[..., 0], contact[..., 0]], axis=-1)
+    damping = np.stack([contact[..., 2], contact[..., 2], contact[..., 1]], axis=-1)
 
     # Two equal sheets that move against each other feel four times ke on each particle: as a vertex and as a corner, both moving.
     # A vertex over another one meets every triangle that has that corner.

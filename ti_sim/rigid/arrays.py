@@ -11,7 +11,7 @@ class BodyArrays:
 
     body_mass: Array
     body_inertia: Array
-    body_material: Array
+    body_contact: Array
     gravity: Array
     body_force: Array
     force_point: Array
@@ -46,10 +46,10 @@ class RigidArrays(BodyArrays):
 
 
 @ti.func
-def load_material(rigid: ti.template(), b, n):
+def load_contact(rigid: ti.template(), b, n):
     """(ke, kd, kf, mu) of body n of world b."""
-    ke, kd = rigid.body_material[b, n, 0], rigid.body_material[b, n, 1]
-    return vec4(ke, kd, rigid.body_material[b, n, 2], rigid.body_material[b, n, 3])
+    ke, kd = rigid.body_contact[b, n, 0], rigid.body_contact[b, n, 1]
+    return vec4(ke, kd, rigid.body_contact[b, n, 2], rigid.body_contact[b, n, 3])
 
 
 @ti.func

@@ -68,11 +68,11 @@ def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
     negative (ke, kd, kf, mu) at 0 have the derivative of larger ones.
 
     Returns:
-        (height_bar, u_bar, material_bar) with material_bar the adjoints of (ke, kd, kf, mu).
+        (height_bar, u_bar, contact_bar) with contact_bar the adjoints of (ke, kd, kf, mu).
     """
     height_bar = 0.0
     u_bar = vec3(0.0)
-    material_bar = vec4(0.0)
+    contact_bar = vec4(0.0)
     depth = -height - ti.static(slack())
     if depth > 0:
         closing = ti.max(u.z, -depth / dt)
@@ -85,22 +85,22 @@ def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
                 along /= speed
                 drag = mu * normal / speed
                 normal_bar -= mu * along
-                material_bar.w = -normal * along
+                contact_bar.w = -normal * along
                 u_bar.x = -drag * (force_bar.x - u.x / speed * along)
                 u_bar.y = -drag * (force_bar.y - u.y / speed * along)
             elif mu * normal > 0:
-                material_bar.z = -along
+                contact_bar.z = -along
                 u_bar.x = -kf * force_bar.x
                 u_bar.y = -kf * force_bar.y
-            material_bar.x = depth * normal_bar
+            contact_bar.x = depth * normal_bar
             if normal > 0 or closing < 0:  # where a contact that opens has no force, more damping makes none
-                material_bar.y = -closing * normal_bar
+                contact_bar.y = -closing * normal_bar
             height_bar = -ke * normal_bar
             if u.z > -depth / dt:
                 u_bar.z = -kd * normal_bar
             else:
                 height_bar -= kd / dt * normal_bar
-    return height_bar, u_bar, material_bar
+    return height_bar, u_bar, contact_bar
 
 
 @ti.func
@@ -130,14 +130,14 @@ def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar):
     """Adjoint of ``contact_force_along``, whose law does not depend on the choice of axes in the surface.
 
     Returns:
-        (normal_bar, gap_bar, u_bar, material_bar), normal_bar at right angles to the normal.
+        (normal_bar, gap_bar, u_bar, contact_bar), normal_bar at right angles to the normal.
     """
     frame = frame_about(normal)
     force = contact_force_along(normal, gap, u, ke, kd, kf, mu, dt)
-    gap_bar, local_bar, material_bar = contact_force_adjoint(
+    gap_bar, local_bar, contact_bar = contact_force_adjoint(
         gap, frame.transpose() @ u, ke, kd, kf, mu, dt, frame.transpose() @ force_bar
     )
     u_bar = frame @ local_bar
     # A turn of the normal turns the force as the law stands, and the velocity the other way round as the law sees it.
     turn_bar = force.cross(force_bar) - u.cross(u_bar)
-    return turn_bar.cross(normal), gap_bar, u_bar, material_bar
+    return turn_bar.cross(normal), gap_bar, u_bar, contact_bar

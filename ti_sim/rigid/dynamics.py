@@ -106,7 +106,7 @@ def driving_load_adjoint(
 
 
 @ti.func
-def contact_load(rigid: ti.template(), x, rotation, v, w, material, first, last):
+def contact_load(rigid: ti.template(), x, rotation, v, w, contact, first, last):
     """Force [N] and torque about the centre of mass [N m] of the ground on the contact points first..last-1."""
     force, torque = vec3(0.0), vec3(0.0)
     for p in range(first, last):
@@ -114,7 +114,7 @@ def contact_load(rigid: ti.template(), x, rotation, v, w, material, first, last)
         height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
         if height < 0:
             arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
-            f = share * contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, rigid.dt)
+            f = share * contact_force(height, v + w.cross(arm), contact.x, contact.y, contact.z, contact.w, rigid.dt)
             force += f
             torque += arm.cross(f)
     return force, torque
@@ -122,20 +122,20 @@ def contact_load(rigid: ti.template(), x, rotation, v, w, material, first, last)
 
 @ti.func
 def contact_load_adjoint(
-    rigid: ti.template(), x, rotation, v, w, material, first, last, force_bar, torque_bar
+    rigid: ti.template(), x, rotation, v, w, contact, first, last, force_bar, torque_bar
 ):  # fmt: skip
-    """Adjoint of ``contact_load``: (z_bar, rotation_bar, v_bar, w_bar, material_bar, sum of force · force_bar)."""
+    """Adjoint of ``contact_load``: (z_bar, rotation_bar, v_bar, w_bar, contact_bar, sum of force · force_bar)."""
     z_bar, work = 0.0, 0.0
     rotation_bar = mat3(0.0)
     v_bar, w_bar = vec3(0.0), vec3(0.0)
-    material_bar = vec4(0.0)
+    contact_bar = vec4(0.0)
     for p in range(first, last):
         local = point_position(rigid.point, p)
         height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
         if height < 0:
             arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
             f, f_bar, height_bar, u_bar, theta_bar = point_load_adjoint(
-                height, v + w.cross(arm), arm, share, material, rigid.dt, force_bar, torque_bar
+                height, v + w.cross(arm), arm, share, contact, rigid.dt, force_bar, torque_bar
             )
             arm_bar = share * f.cross(torque_bar) + u_bar.cross(w)
             arm_bar.z += height_bar
@@ -146,22 +146,22 @@ def contact_load_adjoint(
             if ti.static(rigid.turning):
                 vector_bar = contact_vector_adjoint(rigid.point, p, rotation, arm_bar, f.dot(f_bar))
                 rotation_bar += outer(vector_bar, point_vector(rigid.point, p))
-            material_bar += theta_bar
+            contact_bar += theta_bar
             work += share * f.dot(force_bar)
-    return z_bar, rotation_bar, v_bar, w_bar, material_bar, work
+    return z_bar, rotation_bar, v_bar, w_bar, contact_bar, work
 
 
 @ti.func
-def point_load_adjoint(height, u, arm, share, material, dt, force_bar, torque_bar):
+def point_load_adjoint(height, u, arm, share, contact, dt, force_bar, torque_bar):
     """Adjoint of the force of the ground on one point that touches, share * f, and of its torque.
 
     Returns:
-        (f of a share of 1, adjoint of share * f, and the adjoints of height, u and material).
+        (f of a share of 1, adjoint of share * f, and the adjoints of height, u and the contact parameters).
     """
-    f = contact_force(height, u, material.x, material.y, material.z, material.w, dt)
+    f = contact_force(height, u, contact.x, contact.y, contact.z, contact.w, dt)
     f_bar = force_bar + torque_bar.cross(arm)
     height_bar, u_bar, theta_bar = contact_force_adjoint(
-        height, u, material.x, material.y, material.z, material.w, dt, share * f_bar
+        height, u, contact.x, contact.y, contact.z, contact.w, dt, share * f_bar
     )
     return f, f_bar, height_bar, u_bar, theta_bar
 

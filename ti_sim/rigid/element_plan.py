@@ -9,7 +9,7 @@ from ti_sim.base.arrays import Array, zeros_like_family
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec3, vec4
-from ti_sim.rigid.arrays import BodyArrays, RigidArrays, load_gravity, load_material
+from ti_sim.rigid.arrays import BodyArrays, RigidArrays, load_contact, load_gravity
 from ti_sim.rigid.contact import contact_force
 from ti_sim.rigid.dynamics import (
     applied_load,
@@ -38,7 +38,7 @@ from ti_sim.rigid.touching import contact_arm, contact_height, contact_vector_ad
 UNROLL = 4
 ADJOINT_UNROLL = 2
 MOTION_SIZE = 16  # rotation 9, v 3, w 3, z 1: what a contact point reads of its body
-POINT_BAR_SIZE = 21  # adjoints of rotation 9, v 3, w 3, z 1, material 4, and the work force · force_bar
+POINT_BAR_SIZE = 21  # adjoints of rotation 9, v 3, w 3, z 1, contact 4, and the work force · force_bar
 
 
 @ti.func
@@ -106,8 +106,8 @@ def advance_unrolled(
             height = z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
             if height < 0:
                 arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
-                material = load_material(rigid, b, n)
-                f = share * contact_force(height, v + w.cross(arm), material.x, material.y, material.z, material.w, rigid.dt)
+                contact = load_contact(rigid, b, n)
+                f = share * contact_force(height, v + w.cross(arm), contact.x, contact.y, contact.z, contact.w, rigid.dt)
                 torque = arm.cross(f)
                 for k in ti.static(range(3)):
                     ti.atomic_add(load[b, n, k], f[k])
@@ -229,8 +229,8 @@ def advance_unrolled_adjoint(
                 arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
                 force_bar = load_vec3(load_bar, b, n)
                 torque_bar = vec3(load_bar[b, n, 3], load_bar[b, n, 4], load_bar[b, n, 5])
-                f, f_bar, height_bar, u_bar, material_bar = point_load_adjoint(
-                    height, v + w.cross(arm), arm, share, load_material(rigid, b, n), rigid.dt, force_bar, torque_bar
+                f, f_bar, height_bar, u_bar, contact_bar = point_load_adjoint(
+                    height, v + w.cross(arm), arm, share, load_contact(rigid, b, n), rigid.dt, force_bar, torque_bar
                 )
                 arm_bar = share * f.cross(torque_bar) + u_bar.cross(w)
                 arm_bar.z += height_bar
@@ -246,7 +246,7 @@ def advance_unrolled_adjoint(
                     ti.atomic_add(point_bar[b, n, 12 + k], w_bar[k])
                 ti.atomic_add(point_bar[b, n, 15], height_bar)
                 for k in ti.static(range(4)):
-                    ti.atomic_add(point_bar[b, n, 16 + k], material_bar[k])
+                    ti.atomic_add(point_bar[b, n, 16 + k], contact_bar[k])
                 ti.atomic_add(point_bar[b, n, 20], share * f.dot(force_bar))
         for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
             if diverged_step[b, n] < 0:
@@ -262,7 +262,7 @@ def advance_unrolled_adjoint(
                     state_bar[b, n, 10 + k] = state_bar[b, n, 10 + k] + wl_bar[k]
                 for k in ti.static(range(4)):
                     state_bar[b, n, 3 + k] = state_bar[b, n, 3 + k] + q_bar[k]
-                    bars.body_material[b, n, k] = bars.body_material[b, n, k] + point_bar[b, n, 16 + k]
+                    bars.body_contact[b, n, k] = bars.body_contact[b, n, k] + point_bar[b, n, 16 + k]
                 bars.body_mass[b, n] = bars.body_mass[b, n] - point_bar[b, n, 20] / rigid.body_mass[b, n]
 
 

@@ -106,7 +106,7 @@ class RigidInputs(Arrays):
         "B N 3 3",
         "about the centre of mass in the body frame [kg m2]; its adjoint is that of nine independent numbers",
     )
-    body_material: Array = array(
+    body_contact: Array = array(
         "B N 4",
         "contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction coefficient mu [1], "
         "per contact point (per m2 of a patch)",

@@ -26,13 +26,13 @@ from ti_sim.rigid.dynamics import (
 
 @ti.func
 def rates(
-    x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+    x, q, v, momentum, mass, inverse_inertia, contact, gravity, b, n, step,
     rigid: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
     """Time derivatives (x', q', v', L') at one stage; q may be off unit length by rounding and stage error."""
     rotation = rotation_matrix(q.normalized())
     w = angular_velocity(rotation, inverse_inertia, momentum)
-    force, torque = contact_load(rigid, x, rotation, v, w, material, first, last)
+    force, torque = contact_load(rigid, x, rotation, v, w, contact, first, last)
     applied, applied_torque = applied_load(rigid, rotation, b, n, step)
     force += applied
     torque += applied_torque
@@ -46,13 +46,13 @@ def rates(
 @ti.func
 def rates_adjoint(
     x, q, v, momentum, x_rate_bar, q_rate_bar, v_rate_bar, momentum_rate_bar,
-    mass, inverse_inertia, material, b, n, step,
+    mass, inverse_inertia, contact, b, n, step,
     rigid: ti.template(), bars: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
     """Adjoint of ``rates``.
 
     Returns:
-        (z_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, material_bar, drag_bar); gravity's is
+        (z_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, contact_bar, drag_bar); gravity's is
         v_rate_bar.
     """
     unit = q.normalized()
@@ -60,8 +60,8 @@ def rates_adjoint(
     w = angular_velocity(rotation, inverse_inertia, momentum)
     w_bar, q_bar = quaternion_rate_adjoint(w, q, q_rate_bar)
     force_bar = v_rate_bar / mass
-    z_bar, rotation_bar, v_bar, contact_w_bar, material_bar, work = contact_load_adjoint(
-        rigid, x, rotation, v, w, material, first, last, force_bar, momentum_rate_bar
+    z_bar, rotation_bar, v_bar, contact_w_bar, contact_bar, work = contact_load_adjoint(
+        rigid, x, rotation, v, w, contact, first, last, force_bar, momentum_rate_bar
     )
     applied_bar, applied_work = applied_load_adjoint(rigid, bars, rotation, b, n, step, force_bar, momentum_rate_bar)
     w_bar += contact_w_bar
@@ -81,12 +81,12 @@ def rates_adjoint(
     )
     unit_bar = rotation_matrix_adjoint(unit, rotation_bar + w_rotation_bar)
     q_bar += normalized_adjoint(q, unit_bar)
-    return z_bar, q_bar, v_bar + x_rate_bar, momentum_bar, -work / mass, inverse_inertia_bar, material_bar, drag_bar
+    return z_bar, q_bar, v_bar + x_rate_bar, momentum_bar, -work / mass, inverse_inertia_bar, contact_bar, drag_bar
 
 
 @ti.func
 def runge_kutta_step(
-    x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+    x, q, v, momentum, mass, inverse_inertia, contact, gravity, b, n, step,
     rigid: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
     """One classical Runge-Kutta step of (x, q, v, L); the quaternion is normalised at its end."""
@@ -94,7 +94,7 @@ def runge_kutta_step(
     x_sum, q_sum, v_sum, l_sum = vec3(0.0), vec4(0.0), vec3(0.0), vec3(0.0)
     for stage in range(4):
         x_rate, q_rate, v_rate, l_rate = rates(
-            xs, qs, vs, ls, mass, inverse_inertia, material, gravity, b, n, step,
+            xs, qs, vs, ls, mass, inverse_inertia, contact, gravity, b, n, step,
             rigid, first, last, drag, substeps,
         )  # fmt: skip
         weight, ahead = stage_weight(stage), rigid.dt * stage_ahead(stage)
@@ -128,7 +128,7 @@ def stage_ahead(stage):
 
 @ti.func
 def stage_state(
-    stage, x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+    stage, x, q, v, momentum, mass, inverse_inertia, contact, gravity, b, n, step,
     rigid: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
     """State at which a stage evaluates the rates, recomputed from the step's start, and the sum of q's weighted rates."""
@@ -136,7 +136,7 @@ def stage_state(
     q_sum = vec4(0.0)
     for earlier in range(stage):
         x_rate, q_rate, v_rate, l_rate = rates(
-            xs, qs, vs, ls, mass, inverse_inertia, material, gravity, b, n, step,
+            xs, qs, vs, ls, mass, inverse_inertia, contact, gravity, b, n, step,
             rigid, first, last, drag, substeps,
         )  # fmt: skip
         q_sum += stage_weight(earlier) * q_rate
@@ -148,16 +148,16 @@ def stage_state(
 @ti.func
 def runge_kutta_step_adjoint(
     x, q, v, momentum, x_bar, q_bar, v_bar, momentum_bar,
-    mass, inverse_inertia, material, gravity, b, n, step,
+    mass, inverse_inertia, contact, gravity, b, n, step,
     rigid: ti.template(), bars: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
     """Adjoint of ``runge_kutta_step``: stages backwards, each one's state recomputed.
 
     Returns:
-        (x_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, material_bar, gravity_bar, drag_bar).
+        (x_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, contact_bar, gravity_bar, drag_bar).
     """
     _x, _q, _v, _l, q_sum = stage_state(
-        4, x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+        4, x, q, v, momentum, mass, inverse_inertia, contact, gravity, b, n, step,
         rigid, first, last, drag, substeps,
     )  # fmt: skip
     q_end_bar = normalized_adjoint(q + rigid.dt * q_sum, q_bar)
@@ -165,13 +165,13 @@ def runge_kutta_step_adjoint(
     xs_bar, qs_bar, vs_bar, ls_bar = vec3(0.0), vec4(0.0), vec3(0.0), vec3(0.0)
     mass_bar = 0.0
     inverse_inertia_bar = mat3(0.0)
-    material_bar = vec4(0.0)
+    contact_bar = vec4(0.0)
     gravity_bar = vec3(0.0)
     drag_bar = vec2(0.0)
     stage = 3
     while stage >= 0:
         xs, qs, vs, ls, _sum = stage_state(
-            stage, x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+            stage, x, q, v, momentum, mass, inverse_inertia, contact, gravity, b, n, step,
             rigid, first, last, drag, substeps,
         )  # fmt: skip
         weight, ahead = rigid.dt * stage_weight(stage), rigid.dt * stage_ahead(stage)
@@ -180,13 +180,13 @@ def runge_kutta_step_adjoint(
             xs, qs, vs, ls,
             weight * x_bar + ahead * xs_bar, weight * q_end_bar + ahead * qs_bar, v_rate_bar,
             weight * momentum_bar + ahead * ls_bar,
-            mass, inverse_inertia, material, b, n, step,
+            mass, inverse_inertia, contact, b, n, step,
             rigid, bars, first, last, drag, substeps,
         )  # fmt: skip
         gravity_bar += v_rate_bar
         mass_bar += m_bar
         inverse_inertia_bar += j_bar
-        material_bar += theta_bar
+        contact_bar += theta_bar
         drag_bar += stage_drag_bar
         xs_bar, qs_bar, vs_bar, ls_bar = vec3(0.0, 0.0, z_bar), sq_bar, sv_bar, sl_bar
         x_total += xs_bar
@@ -194,4 +194,4 @@ def runge_kutta_step_adjoint(
         v_total += vs_bar
         l_total += ls_bar
         stage -= 1
-    return x_total, q_total, v_total, l_total, mass_bar, inverse_inertia_bar, material_bar, gravity_bar, drag_bar
+    return x_total, q_total, v_total, l_total, mass_bar, inverse_inertia_bar, contact_bar, gravity_bar, drag_bar

@@ -7,7 +7,7 @@ iterations for each of them (see ``ti_sim.base.parallel``).
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, rotation_matrix, rotation_matrix_adjoint, vec2, vec3, vec4
-from ti_sim.rigid.arrays import BodyArrays, RigidArrays, load_gravity, load_material
+from ti_sim.rigid.arrays import BodyArrays, RigidArrays, load_contact, load_gravity
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,
@@ -38,19 +38,19 @@ _SUM_STEPS = 128
 
 @ti.func
 def step_state(
-    rk4: ti.template(), x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+    rk4: ti.template(), x, q, v, momentum, mass, inverse_inertia, contact, gravity, b, n, step,
     rigid: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
     """The state (x, q, v, L) one step later, by either integrator."""
     if ti.static(rk4):
         x, q, v, momentum = runge_kutta_step(
-            x, q, v, momentum, mass, inverse_inertia, material, gravity, b, n, step,
+            x, q, v, momentum, mass, inverse_inertia, contact, gravity, b, n, step,
             rigid, first, last, drag, substeps,
         )  # fmt: skip
     else:
         rotation = rotation_matrix(q)
         w = angular_velocity(rotation, inverse_inertia, momentum)
-        force, torque = contact_load(rigid, x, rotation, v, w, material, first, last)
+        force, torque = contact_load(rigid, x, rotation, v, w, contact, first, last)
         if rigid.force_count > 0:
             applied, applied_torque = applied_load(rigid, rotation, b, n, step)
             force += applied
@@ -87,7 +87,7 @@ def advance(
             store_state(states, b, 0, n, x, q, v, momentum)
             mass = rigid.body_mass[b, n]
             inverse_inertia = load_inertia(rigid.body_inertia, b, n).inverse()
-            material = load_material(rigid, b, n)
+            contact = load_contact(rigid, b, n)
             g = load_gravity(rigid, b)
             first, last = rigid.point_start[n], rigid.point_start[n + 1]
             drag = load_drag(rigid, b, n)
@@ -97,7 +97,7 @@ def advance(
             while done < steps:
                 step = first_step + done
                 x, q, v, momentum = step_state(
-                    rk4, x, q, v, momentum, mass, inverse_inertia, material, g, b, n, step,
+                    rk4, x, q, v, momentum, mass, inverse_inertia, contact, g, b, n, step,
                     rigid, first, last, drag, substeps,
                 )  # fmt: skip
                 done += 1
@@ -139,7 +139,7 @@ def advance_adjoint(
         if index % spread == 0 and diverged_step[b, n] < 0:
             mass = rigid.body_mass[b, n]
             inverse_inertia = load_inertia(rigid.body_inertia, b, n).inverse()
-            material = load_material(rigid, b, n)
+            contact = load_contact(rigid, b, n)
             g = load_gravity(rigid, b)
             first, last = rigid.point_start[n], rigid.point_start[n + 1]
             drag = load_drag(rigid, b, n)
@@ -149,7 +149,7 @@ def advance_adjoint(
             momentum_bar = vec3(state_bar[b, n, 10], state_bar[b, n, 11], state_bar[b, n, 12])
             mass_bar = 0.0
             inverse_inertia_bar = mat3(0.0)
-            material_bar = vec4(0.0)
+            contact_bar = vec4(0.0)
             g_bar = vec3(0.0)
             drag_bar = vec2(0.0)
             momentum_next = vec3(0.0)
@@ -163,7 +163,7 @@ def advance_adjoint(
                         store_state(states, b, 0, n, x, q, v, momentum)
                         for k in range(s + 1):
                             x, q, v, momentum = step_state(
-                                rk4, x, q, v, momentum, mass, inverse_inertia, material, g,
+                                rk4, x, q, v, momentum, mass, inverse_inertia, contact, g,
                                 b, n, segment * every + k,
                                 rigid, first, last, drag, substeps,
                             )  # fmt: skip
@@ -184,12 +184,12 @@ def advance_adjoint(
                     x_bar, q_bar, v_bar, momentum_bar, m_bar, j_bar, theta_bar, step_g_bar, d_bar = (
                         runge_kutta_step_adjoint(
                         x, q, v, momentum, x_bar, q_bar, v_bar, momentum_bar,
-                        mass, inverse_inertia, material, g, b, n, step,
+                        mass, inverse_inertia, contact, g, b, n, step,
                         rigid, bars, first, last, drag, substeps,
                     ))  # fmt: skip
                     mass_bar += m_bar
                     inverse_inertia_bar += j_bar
-                    material_bar += theta_bar
+                    contact_bar += theta_bar
                     g_bar += step_g_bar
                     drag_bar += d_bar
                 else:
@@ -202,7 +202,7 @@ def advance_adjoint(
                     g_bar += rigid.dt * v_bar
                     force_bar, torque_bar = rigid.dt / mass * v_bar, rigid.dt * momentum_bar
                     z_bar, contact_rotation_bar, contact_v_bar, w_bar, theta_bar, work = contact_load_adjoint(
-                        rigid, x, rotation, v, w, material, first, last, force_bar, torque_bar
+                        rigid, x, rotation, v, w, contact, first, last, force_bar, torque_bar
                     )
                     rotation_bar += contact_rotation_bar
                     if rigid.force_count > 0:
@@ -225,13 +225,13 @@ def advance_adjoint(
                     momentum_bar += wl_bar
                     inverse_inertia_bar += wj_bar
                     mass_bar -= work / mass
-                    material_bar += theta_bar
+                    contact_bar += theta_bar
                 momentum_next = momentum
                 if step % _SUM_STEPS == 0:  # sums of sums: a single one over 1e4 steps would lose two digits of f32
                     for k in ti.static(range(3)):
                         bars.gravity[b, k] += g_bar[k]
                     for k in ti.static(range(4)):
-                        bars.body_material[b, n, k] = bars.body_material[b, n, k] + material_bar[k]
+                        bars.body_contact[b, n, k] = bars.body_contact[b, n, k] + contact_bar[k]
                     bars.body_mass[b, n] = bars.body_mass[b, n] + mass_bar
                     add_inertia_adjoint(bars.body_inertia, b, n, inverse_inertia, inverse_inertia_bar)
                     if ti.static(rigid.driven):
@@ -240,7 +240,7 @@ def advance_adjoint(
                         drag_bar = vec2(0.0)
                     mass_bar = 0.0
                     inverse_inertia_bar = mat3(0.0)
-                    material_bar = vec4(0.0)
+                    contact_bar = vec4(0.0)
                     g_bar = vec3(0.0)
                 step -= 1
             for k in ti.static(range(3)):
