@@ -16,7 +16,7 @@ demo: $(STAMP)
 # Programs that tests start find compiled modules, whatever the shell says of them (PYTHONDONTWRITEBYTECODE), and come after the other
 # f32 tests, which leave their kernels in the cache.
 # Every step runs even when an earlier one fails; the f64 lane reports when all have ended.
-TRAINING := tests/f32/test_training.py
+TRAINING := tests/f32/risp/test_training.py
 
 test: $(STAMP)
 	@export OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=2000000000 MALLOC_TRIM_THRESHOLD_=4000000000; \

@@ -142,8 +142,8 @@ class _InstanceNorm(nn.Module):
     """Each channel of each picture with mean 0 and variance 1 (Ulyanov et al., 2016), without parameters.
 
     PyTorch's layer norm over a channel's pixels is the fastest of its norms when it is differentiated twice backward. But the
-    reverse derivative of its forward-mode derivative is wrong (instance norm's too, PyTorch 2.13; ``tests/f64/test_network.py``),
-    group norm's is right: it takes over where the input carries a tangent.
+    reverse derivative of its forward-mode derivative is wrong (instance norm's too, PyTorch 2.13;
+    ``tests/f64/risp/test_network.py``), group norm's is right: it takes over where the input carries a tangent.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """Robots from files in scenes: MuJoCo's poses and accelerations of the same files, gradients, pictures, and what is refused."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +13,11 @@ from risp_torch.inversion.gradients import check_torch
 from risp_torch.scene.robot import limit_stiffness
 from risp_torch.scene.robot_files import read_robot
 from risp_torch.scene.robot_files.check import moved_by_joints
+from tests.reference.folders import ROBOTS
 
 pytest.importorskip("yourdfpy")
 mujoco = pytest.importorskip("mujoco")
 
-ROBOTS = Path(__file__).parents[1] / "assets" / "robots"
 ARM_JOINTS = ("column", "upper", "forearm", "wrist", "left_finger", "right_finger")  # links, in MuJoCo's order of their joints
 STAND = {"position": (0.3, -0.2, 0.1), "orientation": (0.1, -0.3, 0.2, 0.9)}
 GROUND = Contact(stiffness=3000.0, damping=20.0, friction_stiffness=20.0, friction=0.6)

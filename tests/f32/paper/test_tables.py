@@ -34,6 +34,7 @@ from risp_torch.paper.tables.summary import write_summary
 from risp_torch.paper.tables.units import Unit, evaluation_name, planned, trial_name
 from risp_torch.paper.tables.why import reasons
 from risp_torch.paper.tables.work import Outcome, _remove_plans, keep_settings, time_left
+from tests.reference.folders import ROOT
 
 
 def plan(out: Path, *tables: str, **changes: object) -> TablePlan:
@@ -335,7 +336,7 @@ def test_bad_input_is_one_sentence(command_line: Callable, tmp_path: Path, argum
 
 
 def test_commands_of_the_page_about_results_are_understood() -> None:
-    page = (Path(__file__).parents[2] / "docs/results/README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/results/README.md").read_text(encoding="utf-8")
     commands = re.findall(r"risp table ([^`\n]+)", page)
     parser = argparse.ArgumentParser()
     table.add_arguments(parser)

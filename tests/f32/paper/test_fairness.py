@@ -39,6 +39,7 @@ from risp_torch.paper.trials.paper_search import paper_unknowns
 from risp_torch.paper.trials.search import Found
 from risp_torch.risp.evaluation import test_set
 from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
+from tests.reference.folders import ROOT
 
 SIDE = 64
 KINDS = ("identify", "imitate", "reach")
@@ -445,9 +446,8 @@ def test_repeats_of_the_papers_search() -> None:
 
 def test_the_dies_network_is_that_of_the_tables() -> None:
     """The asset is, byte for byte, what the published runs hold under the name that its README gives."""
-    root = Path(__file__).parents[2]
-    page = (root / "scenes/assets/README.md").read_text(encoding="utf-8")
+    page = (ROOT / "scenes/assets/README.md").read_text(encoding="utf-8")
     named = re.search(r"cube_risp.safetensors` \| .*`runs/(tables/\S+safetensors)`", page)
-    with tarfile.open(root / "docs/results/runs.tar.xz") as archive:
+    with tarfile.open(ROOT / "docs/results/runs.tar.xz") as archive:
         kept = archive.extractfile(f"runs/{named[1]}").read()
-    assert (root / "scenes/assets/cube_risp.safetensors").read_bytes() == kept
+    assert (ROOT / "scenes/assets/cube_risp.safetensors").read_bytes() == kept

@@ -23,9 +23,9 @@ from risp_torch.__main__ import main
 from risp_torch.risp.dataset import DatasetSettings, RendererSource
 from risp_torch.risp.network import load_network
 from risp_torch.risp.task import training_scene
+from tests.reference.folders import ROBOTS, ROOT
 from ti_render.camera_files import CameraRecord, write_transforms_json
 
-ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs/rendering.md").read_text(encoding="utf-8")
 RISP = (ROOT / "docs/risp.md").read_text(encoding="utf-8")
@@ -93,7 +93,7 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     cameras."""
     (tmp_path / "my_scene.py").write_text(scene_file(), encoding="utf-8")
     (tmp_path / "scenes").symlink_to(ROOT / "scenes")
-    (tmp_path / "robots").symlink_to(ROOT / "tests/assets/robots")
+    (tmp_path / "robots").symlink_to(ROBOTS)
     write_transforms_json(tmp_path / "capture/transforms.json", [camera_of_a_file()])
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.f64.test_body_contact import BALL, CRATE, at, bodies, inputs_of
-from tests.f64.test_box_contact import depth_between
+from tests.f64.articulated.test_body_contact import BALL, CRATE, at, bodies, inputs_of
+from tests.f64.articulated.test_box_contact import depth_between
 from tests.reference.articulated_adjoints import check_adjoint
 from tests.reference.numpy_rigid import rotation
 from ti_sim.articulated.collision import CollisionShape, mesh_shape

@@ -9,9 +9,10 @@ import pytest
 from PIL import Image
 
 from scenes import sheets
+from tests.reference.folders import ROOT
 from ti_sim.base.errors import UserError
 
-FIGURES = Path(__file__).parents[2] / "docs/figures"
+FIGURES = ROOT / "docs/figures"
 SIZE = 16
 
 

@@ -9,8 +9,8 @@ import torch
 from risp_torch import Contact, Elastic, Membrane, Mesh, Revolute, Scene, Sphere
 from risp_torch.inversion.gradients import check_torch
 from risp_torch.scene.simulation import deformable_step_warnings
-from tests.f64.test_body_contact import at, bodies, inputs_of
-from tests.f64.test_mesh_contact import PEBBLE
+from tests.f64.articulated.test_body_contact import at, bodies, inputs_of
+from tests.f64.articulated.test_mesh_contact import PEBBLE
 from tests.reference.deformable_cases import solid_body
 from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings

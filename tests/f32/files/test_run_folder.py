@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 from risp_torch.files.atomic import DiskFullError
 from risp_torch.files.run_folder import RESULT_SCHEMA, FinishedError, RunFolder, default_run_path, inversion_result
 from risp_torch.files.suggest import near_names, unknown_name_error
+from tests.reference.folders import ROOT
 from ti_sim.base.errors import UserError
 
 SETTINGS = {"scene": "cube", "optimiser": {"rate": 0.1, "steps": 20}, "unknowns": ["ground.contact.stiffness"]}
@@ -263,8 +264,7 @@ def test_killed_process_leaves_a_whole_checkpoint(tmp_path):
         "run = RunFolder.create(sys.argv[1], {})\n"
         "for i in range(10**6): run.save_checkpoint({'x': torch.full((200000,), i)}, {'iteration': i})\n"
     )
-    root = Path(__file__).resolve().parents[2]
-    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=root)
+    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT)
     try:
         deadline = time.monotonic() + 60
         while not (tmp_path / "checkpoint.safetensors").is_file():

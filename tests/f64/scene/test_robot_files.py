@@ -12,12 +12,12 @@ from scipy.spatial.transform import Rotation
 from risp_torch.files.video import srgb_to_linear
 from risp_torch.scene.robot_files import RobotDescription, RobotLink, read_robot
 from risp_torch.scene.robot_files.check import start_poses
+from tests.reference.folders import ROBOTS
 from ti_sim.base.errors import UserError
 
 pytest.importorskip("yourdfpy")
 mujoco = pytest.importorskip("mujoco")
 
-ROBOTS = Path(__file__).parents[1] / "assets" / "robots"
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 
 

@@ -15,6 +15,7 @@ import trimesh
 from PIL import Image
 
 from risp_torch import Scene
+from tests.reference.folders import SCENE_ASSETS as ASSETS
 from ti_sim.base.errors import UserError
 from ti_sim.meshes.files import read_sheet_mesh, read_solid_mesh
 from ti_sim.shapes import (
@@ -35,7 +36,6 @@ from ti_sim.shapes.mass import integrate_surface
 from ti_sim.shapes.overlap import volume_counted_wrongly
 from ti_sim.shapes.surface import check_solid, merge_vertices, smooth_groups
 
-ASSETS = Path(__file__).parents[2] / "scenes" / "assets"
 EVERY_SHAPE = [
     Box(0.1, 0.2, 0.3),
     Sphere(0.5),

@@ -4,7 +4,6 @@ import ast
 import math
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from risp_torch.files.report import (
     write_strip,
 )
 from risp_torch.files.video import linear_to_srgb, read_video
+from tests.reference.folders import ROOT
 from ti_sim.base.errors import UserError
 
 LOSSES = np.exp(-np.linspace(0, 6, 30))[:, None] * [1.0, 0.3, 2.0]
@@ -149,6 +149,5 @@ def test_importing_loads_neither_drawing_nor_video():
         "import sys, risp_torch.files.report, risp_torch.files.video, risp_torch.files.run_folder, risp_torch.files.suggest\n"
         "print([m for m in ('matplotlib', 'av', 'PIL') if m in sys.modules])"
     )
-    root = Path(__file__).resolve().parents[2]
-    answer = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    answer = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ast.literal_eval(answer.stdout) == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.f64.test_body_contact import at, bodies, inputs_of, simulate
+from tests.f64.articulated.test_body_contact import at, bodies, inputs_of, simulate
 from tests.reference.numpy_rigid import rotation
 from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedSettings

@@ -24,9 +24,9 @@ from risp_torch.risp.dataset import DatasetSettings, RendererSource, ShardSource
 from risp_torch.risp.domains import Domains
 from risp_torch.risp.state_heads import RigidPoseHead, warn_of_states_beyond
 from risp_torch.risp.task import resize_pictures, training_scene
+from tests.reference.folders import ROOT
 from tests.reference.small_scenes import make_scene
 
-ROOT = Path(__file__).resolve().parents[2]
 SIZE = 16
 SETTINGS = DatasetSettings(11, "each", seed=3, size=SIZE, shard_images=4)
 HEAD = RigidPoseHead("block", low=(-0.02, -0.02, 0.02), high=(0.02, 0.02, 0.05), yaw=(-0.5, 0.5), pitch=(-0.5, 0.5))
@@ -65,7 +65,7 @@ def start_process(folder, rank=0, ranks=1):
     """``write_slowly`` in another process."""
     program = (
         "from ti_sim.base.runtime import start; start(device='cpu', precision='f32'); "
-        f"from tests.f32.test_dataset import write_slowly; write_slowly({str(folder)!r}, rank={rank}, ranks={ranks})"
+        f"from tests.f32.risp.test_dataset import write_slowly; write_slowly({str(folder)!r}, rank={rank}, ranks={ranks})"
     )
     return subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
 
@@ -333,7 +333,7 @@ def test_wrong_settings(changed, message):
 
 def test_command(tmp_path, capsys):
     scene = tmp_path / "small.py"
-    scene.write_text("from tests.f32.test_dataset import make_scene, make_task\n")
+    scene.write_text("from tests.f32.risp.test_dataset import make_scene, make_task\n")
     command = ["dataset", str(scene), "--images", "5", "--size", "16", "--shard-images", "2", "--out", str(tmp_path / "set")]
     assert main(command) == 0
     said = capsys.readouterr()

@@ -7,8 +7,8 @@ from risp_torch.scene.contact_steps import contact_rates, longest_step
 from risp_torch.scene.items import Contact
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.simulation import step_warnings
-from tests.f64.test_body_contact import at, bodies, inputs_of, simulate
-from tests.f64.test_box_contact import CUBE, FLOOR, HALF
+from tests.f64.articulated.test_body_contact import at, bodies, inputs_of, simulate
+from tests.f64.articulated.test_box_contact import CUBE, FLOOR, HALF
 from tests.reference.rigid_cases import box_inertia
 from ti_sim.articulated.collision import mesh_shape
 from ti_sim.shapes import Box, Cylinder, Mesh, contact_points

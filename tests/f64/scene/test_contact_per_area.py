@@ -1,12 +1,12 @@
 """Contact numbers per area: the same numbers on a finer mesh are the same motion."""
 
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from risp_torch import Contact, Elastic, Scene, UserError
+from tests.reference.folders import ROBOTS
 from tests.reference.rigid_cases import GRAVITY, turned
 from ti_sim.meshes.generators import box_hexes
 from ti_sim.meshes.solid import SolidMesh
@@ -92,7 +92,7 @@ def test_particles_share_the_surface() -> None:
 
 
 def test_robots_touch_with_their_primitives_or_share_their_surfaces() -> None:
-    robot = Path(__file__).parents[1] / "assets" / "robots" / "arm.urdf"
+    robot = ROBOTS / "arm.urdf"
     for per in ("point", "area"):
         scene = Scene(frame_dt=0.01, frames=1, substeps=1)
         scene.add_ground(contact=contact(per))

@@ -16,7 +16,6 @@ import importlib
 import pkgutil
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,6 +45,7 @@ from risp_torch import (
     scene_names,
 )
 from risp_torch.control import load_control
+from tests.reference.folders import SCENE_ASSETS as ASSETS
 from tests.reference.small_scenes import COLORS, make_scene
 from ti_sim import Shape
 from ti_sim.shapes import mass_properties
@@ -55,7 +55,6 @@ FLOOR = 1e-6  # of the loss, per range
 ROUNDOFF = 1e-13  # of the loss
 STEPS = (1e-6, 1e-7, 1e-8)  # of the range
 STEP = STEPS[0]
-ASSETS = Path(scenes.__file__).parent / "assets"
 CONTACT_NAMES = [f"ground.contact.{field}" for field in ("stiffness", "damping", "friction_stiffness", "friction")]
 
 # Starts just above the ground, so that a film of a few frames has the contact in it.
