@@ -24,7 +24,7 @@ from risp_torch.files.report import format_table
 from risp_torch.files.video import Quality, write_frames
 from risp_torch.inversion.element_pictures import write_elements
 from risp_torch.inversion.film import film
-from risp_torch.inversion.invert import Inversion
+from risp_torch.inversion.result import Inversion
 from ti_sim.base.rules import Count
 
 MOST = 0.98  # of the upper bound, where a start would lie beyond it

@@ -147,7 +147,7 @@ def _search(options: argparse.Namespace, scene: Any, loss: Any, bounds: dict[str
     """Settings of the search."""
     from risp_torch.inversion import WIDE_SEARCH, Films, NewtonSteps, OptimiseSettings, Unknowns
     from risp_torch.inversion.films import for_every_film, values_for_every_film
-    from risp_torch.inversion.invert import usual_search
+    from risp_torch.inversion.problem import usual_search
 
     steps = {"optimizer": options.optimizer, "learning_rate": options.learning_rate, "keep": options.keep or None}
     given = {name: value for name, value in steps.items() if value is not None}

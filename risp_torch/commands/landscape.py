@@ -31,8 +31,8 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.files.atomic import replacing
     from risp_torch.files.run_folder import RunFolder, default_run_path
     from risp_torch.inversion import Comparison, film, landscape
-    from risp_torch.inversion.invert import load_target
     from risp_torch.inversion.landscape import landscape_unknowns
+    from risp_torch.inversion.target import load_target
 
     check_loss_options(options, target_needed=False)
     bounds = dict(bounds_of(text) for text in options.bounds)

@@ -4,11 +4,12 @@ from risp_torch.inversion.comparison import Comparison, film_losses, sampled_fra
 from risp_torch.inversion.film import film, pixel_loss, simulate_video
 from risp_torch.inversion.films import Films
 from risp_torch.inversion.found import use_found
-from risp_torch.inversion.invert import Inversion, invert
+from risp_torch.inversion.invert import invert
 from risp_torch.inversion.landscape import landscape
 from risp_torch.inversion.losses import Loss, PerceptualLoss, PictureLoss, PixelLoss, RispLoss, StateLoss
 from risp_torch.inversion.newton_steps import NewtonSteps
 from risp_torch.inversion.optimise import OptimiseSettings
+from risp_torch.inversion.result import Inversion
 from risp_torch.inversion.uncertainty import Uncertainty, along_weak_directions, linearise, uncertainty
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.warm_start import CmaSettings

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from risp_torch.inversion.losses import Loss, PixelLoss
+from risp_torch.inversion.losses import Loss, PictureLoss, PixelLoss
 from risp_torch.inversion.losses.loss import mean_square
 from risp_torch.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
@@ -16,6 +16,7 @@ from ti_sim.base.rules import Count, checked
 from ti_sim.rollout.adjoint import Adjoint
 
 MOST_NUMBERS = 2**27  # observations of all worlds that are made at once, where no gradient is needed
+FLOOR_FRAMES = 12  # of a film, by which its ``floor`` is told
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,12 @@ class Comparison:
         if loss is None or loss.whitening is None:
             return None
         return replace(self, loss=loss, target=loss.whitening(self.target))
+
+    def floor(self, pictures: torch.Tensor | None) -> float:
+        """``Loss.floor`` by the first frames that count of a film [T, H, W, 3]; None where there is none."""
+        if pictures is None or not isinstance(self.loss, PictureLoss):
+            return self.loss.floor(self.target.new_zeros((0, 0, 0, 3)))
+        return self.loss.floor(pictures[list(self.frames)[:FLOOR_FRAMES]])
 
     def seen(self, horizon: int | None) -> tuple[int, ...]:
         """The frames that count up to a horizon, at least two if there are so many; all of them without one."""

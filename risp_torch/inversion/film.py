@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from risp_torch.files.video import Quality, write_video
+from risp_torch.inversion.losses import Loss
 from risp_torch.inversion.losses.loss import mean_square
+from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
 from ti_sim.base.rules import Count, checked
 from ti_sim.rollout.adjoint import Adjoint
 
@@ -32,6 +37,14 @@ def film(
     """
     states = scene.rollout(values, worlds=worlds, frames=frames, adjoint=adjoint)
     return scene.render(states, values), states.finite
+
+
+def film_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray, loss: Loss) -> torch.Tensor:
+    """Film of the scene with the unknowns at ``physical`` [K], in the loss's appearance, [T, H, W, 3]."""
+    row = torch.as_tensor(unknowns.scaled(physical)[None], dtype=bridge_dtype(), device=bridge_device())
+    with torch.no_grad():
+        pictures, _ = film(scene, {**loss.appearance(), **unknowns.from_scaled(row)}, worlds=1, frames=scene.frames)
+    return pictures[0]
 
 
 def pixel_loss(pictures: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,14 +13,18 @@ import torch
 from risp_torch import Inversion, NewtonSteps, OptimiseSettings, UserError, invert, simulate_video
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.video import write_frames
-from risp_torch.inversion import Comparison, PixelLoss, Unknowns, film, linearise
+from risp_torch.inversion import Comparison, PixelLoss, Unknowns, error_bars, film, linearise, misfit
 from risp_torch.inversion.compression import CompressedFilm, compressed_films, compression_moves
-from risp_torch.inversion.invert import MISFIT, film_at, load_target, usual_search
+from risp_torch.inversion.film import film_at
+from risp_torch.inversion.misfit import MISFIT
 from risp_torch.inversion.newton_steps import _Run
+from risp_torch.inversion.optimise import History
+from risp_torch.inversion.problem import Problem, usual_search
+from risp_torch.inversion.search import Ends
+from risp_torch.inversion.target import load_target
 from risp_torch.inversion.uncertainty import newton_step
 from tests.reference import small_scenes
 
-INVERT = sys.modules["risp_torch.inversion.invert"]  # the package has a function of this name, too
 DENSITY, FRICTION, STIFFNESS = "block.density", "ground.contact.friction", "ground.contact.stiffness"
 TRUTH = {DENSITY: 800.0, FRICTION: 0.3, STIFFNESS: 400.0}
 FAR = [{DENSITY: 5000.0, FRICTION: 1.5, STIFFNESS: 1500.0}, {DENSITY: 200.0, FRICTION: 0.06, STIFFNESS: 150.0}]
@@ -138,15 +141,16 @@ def test_error_bars_are_those_of_the_start_that_is_reported(target: torch.Tensor
         asked.append((options["fit"], options["times"]))
         return bars, []
 
-    monkeypatch.setattr(INVERT, "linearise", spied)
-    monkeypatch.setattr(INVERT, "noise_variance", lambda difference: 1e-6)
-    monkeypatch.setattr(INVERT, "unfinished", arrived)
-    _, misfit, _ = INVERT._judged(scene, comparison, unknowns, final, final, np.array([1e-9, 1e-4]), 1, target, None)
+    monkeypatch.setattr(error_bars, "linearise", spied)
+    monkeypatch.setattr(misfit, "noise_variance", lambda difference: 1e-6)
+    monkeypatch.setattr(error_bars, "unfinished", arrived)
+    problem = Problem.of(scene, target, [DENSITY], starts=[{DENSITY: value} for value in final[:, 0]])
+    found = error_bars.judge(problem, Ends(final, np.array([1e-9, 1e-4]), 1, problem.comparison, History())).misfit
     assert [row.tolist() for row in seen] == [[1000.0]]
     # Of the residual the part that noise and rounding explain stays: bars there are narrower by its root mean square.
     at = linearise(scene, comparison, unknowns, final[1])
     explained = 1e-6 + (1 / 255) ** 2 / 12
-    assert explained < 0.5 * at.loss and misfit == pytest.approx((at.loss - (1 / 255) ** 2) / explained, rel=1e-4)
+    assert explained < 0.5 * at.loss and found == pytest.approx((at.loss - (1 / 255) ** 2) / explained, rel=1e-4)
     (fit, times), falls = asked[0], float((at.jacobian @ torch.as_tensor(newton_step(at)).to(at.jacobian)).square().mean())
     assert fit == pytest.approx(np.sqrt(explained / at.loss), rel=1e-4)
     assert times == pytest.approx(max(1.0, (at.loss - explained) / falls), rel=1e-3)

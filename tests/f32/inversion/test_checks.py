@@ -18,8 +18,10 @@ from risp_torch import (
     UserError,
     invert,
 )
-from risp_torch.inversion.invert import _remarks, _scatter, load_target
+from risp_torch.inversion.error_bars import scatter_of_starts
 from risp_torch.inversion.refine import _Refinement
+from risp_torch.inversion.result import remarks_on
+from risp_torch.inversion.target import load_target
 from risp_torch.inversion.uncertainty import Uncertainty, widened
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.simulation import step_warnings
@@ -139,15 +141,15 @@ def test_another_scene_does_not_go_on_with_a_run(tmp_path) -> None:
 def test_doubts_are_spoken() -> None:
     """A minimum that one start alone found, an estimate on its bound, an error bar as wide as the range."""
     unknowns = Unknowns({"a": Param(1.0, low=0.0, high=2.0), "b": Param(1.0, low=0.0, high=2.0)})
-    remarks = _remarks(unknowns, np.array([1.0, 2.0]), ["best", "higher loss", "diverged"])
+    remarks = remarks_on(unknowns, np.array([1.0, 2.0]), ["best", "higher loss", "diverged"])
     assert len(remarks) == 2 and "1 of the 3" in remarks[0] and "b lies on its bound" in remarks[1]
-    assert _remarks(unknowns, np.array([1.0, 1.0]), ["best", "same minimum"]) == []
+    assert remarks_on(unknowns, np.array([1.0, 1.0]), ["best", "same minimum"]) == []
     bars = Uncertainty(sd=np.array([0.01, 0.01]), correlation=np.eye(2), observable=[True, True], unseen=[])
     wide = widened(bars, unknowns, np.array([0.0, 0.8]), np.zeros(2))
     assert wide.observable == [True, False] and "b is hardly fixed" in wide.unseen[0]
     assert wide.sd[1] == pytest.approx(np.hypot(0.01, 0.8))
     final = np.array([[1.0, 0.5], [1.2, 0.5], [2.0, 2.0]])
-    scatter = _scatter(unknowns, final, np.array([1e-4, 1.1e-4, 1e-2]), 0)
+    scatter = scatter_of_starts(unknowns, final, np.array([1e-4, 1.1e-4, 1e-2]), 0)
     np.testing.assert_allclose(scatter, [np.std([1.0, 1.2], ddof=1), 0.0])
 
 

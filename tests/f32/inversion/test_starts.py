@@ -13,11 +13,10 @@ import torch
 
 from risp_torch import Inversion, OptimiseSettings, UserError, invert
 from risp_torch.files.run_folder import RunFolder
-from risp_torch.inversion import CmaSettings, film
+from risp_torch.inversion import CmaSettings, film, optimise
 from tests.reference import small_scenes
 
-# The package has functions of these names, too.
-INVERT, OPTIMISE = (sys.modules[f"risp_torch.inversion.{name}"] for name in ("invert", "optimise"))
+INVERT = sys.modules["risp_torch.inversion.invert"]  # the package has a function of this name, too
 DENSITY, FRICTION = "block.density", "ground.contact.friction"
 KEEP = ((0.25, 2), (0.6, 1))
 STOPPED = "stopped early"
@@ -45,13 +44,13 @@ def search(**changes: object) -> OptimiseSettings:
 def test_the_worse_starts_stop_and_the_others_do_not_notice(
     optimizer: str, target: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worlds, losses = [], OPTIMISE._losses
+    worlds, losses = [], optimise._losses
 
     def counted(scene: object, comparison: object, unknowns: object, z: torch.Tensor, *rest: object) -> torch.Tensor:
         worlds.append(len(z))
         return losses(scene, comparison, unknowns, z, *rest)
 
-    monkeypatch.setattr(OPTIMISE, "_losses", counted)
+    monkeypatch.setattr(optimise, "_losses", counted)
     kept = found(target, [DENSITY], settings=search(optimizer=optimizer))
     assert worlds == [4] * 5 + [2] * 7 + [1] * 8  # the batch shrinks
     everyone = found(target, [DENSITY], settings=search(optimizer=optimizer, keep=()))
@@ -133,10 +132,10 @@ def test_one_unknown_and_a_killed_run(target: torch.Tensor, tmp_path: Path, monk
     warm = CmaSettings(generations=4)
     options = {"starts": [{DENSITY: 300.0}], "settings": OptimiseSettings(iterations=20), "warm_start": warm}
     with monkeypatch.context() as patch:
-        patch.setattr(INVERT, "_status", interrupted)
+        patch.setattr(INVERT, "status_of_starts", interrupted)
         with pytest.raises(KeyboardInterrupt):
             found(target, [DENSITY], **options, out=tmp_path / "run")
-        patch.setattr(INVERT, "warmed", interrupted)  # not asked again: a checkpoint is there
+        patch.setattr("risp_torch.inversion.search.warmed", interrupted)  # not asked again: a checkpoint is there
         with pytest.raises(KeyboardInterrupt):
             found(target, [DENSITY], **options, out=tmp_path / "run")
     again = found(target, [DENSITY], **options, out=tmp_path / "run")

@@ -30,9 +30,9 @@ from ti_sim.base.rules import arguments_of
 NO_SETTINGS = {
     "Actuation", "Appearance", "AppliedForce", "ArticulatedRollout", "CameraRecord", "Cell", "Chunk", "CollisionShape",
     "Comparison", "CompressedFilm", "Control", "CoupledModel", "Deformable", "DeformableRollout", "DistanceField",
-    "DotProductReport", "Features", "Film", "FilmGradient", "Found", "Generated", "GradcheckEntry", "GradcheckReport",
-    "Ground", "History", "Inversion", "Known", "Layer", "Linearisation", "Link", "Load", "MassProperties", "MeshTopology",
-    "Motors", "Moved", "Part", "Ranks", "Replanned", "RigidRollout", "RobotDescription", "RobotJoint",
+    "DotProductReport", "Ends", "Features", "Film", "FilmGradient", "Found", "Generated", "GradcheckEntry", "GradcheckReport",
+    "Ground", "History", "Inversion", "Judgement", "Known", "Layer", "Linearisation", "Link", "Load", "MassProperties",
+    "MeshTopology", "Motors", "Moved", "Part", "Problem", "Ranks", "Replanned", "RigidRollout", "RobotDescription", "RobotJoint",
     "RobotLink", "RobotShape", "Rotors", "Rule", "Search", "SelfContact", "ShapeOnly", "Shard", "Sheet",
     "Smoothness", "Spread", "Stiffness", "Tiles", "Track", "View", "Whitening",
 }  # fmt: skip

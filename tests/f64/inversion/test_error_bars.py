@@ -12,12 +12,14 @@ from risp_torch import Param
 from risp_torch.files.video import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion import Uncertainty, Unknowns
 from risp_torch.inversion.compression import CompressedFilm, compression_moves, compression_power, noise_variance, size_of_moves
+from risp_torch.inversion.error_bars import scatter_of_starts
 from risp_torch.inversion.flatness import flatness
-from risp_torch.inversion.invert import MISFIT, _misfits, _remarks, _scatter, _widened_by_misfit
 from risp_torch.inversion.losses import PictureLoss
 from risp_torch.inversion.losses.loss import pixel_blocks
 from risp_torch.inversion.losses.whitening import Whitening
+from risp_torch.inversion.misfit import MISFIT, doubts_of_misfit, widened_by_misfit
 from risp_torch.inversion.newton_steps import NewtonSteps, _Run, _Search
+from risp_torch.inversion.result import remarks_on
 from risp_torch.inversion.uncertainty import Linearisation, Spread, _block_scores, _lasting, newton_step, reach, unfinished
 from ti_sim.base.errors import UserError
 
@@ -59,8 +61,8 @@ def test_what_the_film_does_not_show_need_not_arrive() -> None:
 
 
 def test_a_misfit_is_said_with_its_size() -> None:
-    assert _misfits(MISFIT, 1e-3, 2.5e-4, unmoved=False) == []
-    (sentence,) = _misfits(20.0, 1e-3, 5e-5, unmoved=True)
+    assert doubts_of_misfit(MISFIT, 1e-3, 2.5e-4, unmoved=False) == []
+    (sentence,) = doubts_of_misfit(20.0, 1e-3, 5e-5, unmoved=True)
     assert sentence.startswith("nothing fits this film: the best start, a guess that no step has moved, leaves 20 times what")
     assert "the error bars are widened 4.5 times" in sentence
 
@@ -159,9 +161,9 @@ def test_a_stretched_spread_is_wider_along_its_directions() -> None:
 
 def test_what_does_not_fit_widens_error_bars_up_to_the_range() -> None:
     bars = Uncertainty(np.array([0.01, 0.9]), np.eye(2), [True, True], [])
-    assert _widened_by_misfit(bars, MISFIT, np.array([2.0, 2.0])) is bars
-    np.testing.assert_allclose(_widened_by_misfit(bars, 9.0, np.array([2.0, 2.0])).sd, [0.03, 2.0])
-    np.testing.assert_allclose(_widened_by_misfit(bars, 9.0, np.array([2.0, 0.5])).sd, [0.03, 0.9])
+    assert widened_by_misfit(bars, MISFIT, np.array([2.0, 2.0])) is bars
+    np.testing.assert_allclose(widened_by_misfit(bars, 9.0, np.array([2.0, 2.0])).sd, [0.03, 2.0])
+    np.testing.assert_allclose(widened_by_misfit(bars, 9.0, np.array([2.0, 0.5])).sd, [0.03, 0.9])
 
 
 # -- errors that last -----------------------------------------------------------------------------------------------------
@@ -252,10 +254,10 @@ def test_starts_scatter_about_the_best_one() -> None:
     """Those within a fifth of the loss of the best count, which after wide steps need not have the lowest loss."""
     final = np.array([[1.0, 1.0], [1.1, 1.0], [1.5, 1.0], [0.2, 1.0]])
     losses = np.array([1.0, 1.19, 1.21, np.inf])
-    np.testing.assert_allclose(_scatter(TWO, final, losses, 0, near=0.0), [np.std([1.0, 1.1], ddof=1), 0.0])
-    np.testing.assert_allclose(_scatter(TWO, final, losses, 1, near=0.0), [np.std([1.0, 1.1, 1.5], ddof=1), 0.0])
-    np.testing.assert_allclose(_scatter(TWO, final, losses, 0, near=0.02), [np.std([1.0, 1.1, 1.5], ddof=1), 0.0])
-    np.testing.assert_allclose(_scatter(TWO, final, np.array([1.0, 2.0, 3.0, 4.0]), 0, near=0.0), 0.0)
+    np.testing.assert_allclose(scatter_of_starts(TWO, final, losses, 0, near=0.0), [np.std([1.0, 1.1], ddof=1), 0.0])
+    np.testing.assert_allclose(scatter_of_starts(TWO, final, losses, 1, near=0.0), [np.std([1.0, 1.1, 1.5], ddof=1), 0.0])
+    np.testing.assert_allclose(scatter_of_starts(TWO, final, losses, 0, near=0.02), [np.std([1.0, 1.1, 1.5], ddof=1), 0.0])
+    np.testing.assert_allclose(scatter_of_starts(TWO, final, np.array([1.0, 2.0, 3.0, 4.0]), 0, near=0.0), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_starts_scatter_about_the_best_one() -> None:
     ],
 )
 def test_only_starts_that_went_on_count(status: list[str], words: str | None) -> None:
-    remarks = _remarks(TWO, np.array([1.0, 1.0]), status)
+    remarks = remarks_on(TWO, np.array([1.0, 1.0]), status)
     assert (remarks == []) if words is None else remarks[0].startswith(words)
 
 

@@ -1,0 +1,177 @@
+"""What an inversion looks for, in which film and how: everything checked, and what was not given filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.files.memory import check_memory
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.films import Films, films_loss, for_every_film, values_for_every_film
+from risp_torch.inversion.losses import Loss, PixelLoss
+from risp_torch.inversion.newton_steps import NewtonSteps
+from risp_torch.inversion.optimise import OptimiseSettings
+from risp_torch.inversion.smoothness import Weights
+from risp_torch.inversion.target import Video, load_target, name_of
+from risp_torch.inversion.unknowns import Bounds, Unknowns
+from risp_torch.inversion.warm_start import CmaSettings
+from risp_torch.inversion.wide_steps import WIDE_SEARCH, WideSteps
+from risp_torch.risp.psi import RenderingParameters
+from risp_torch.scene import Scene
+from risp_torch.scene.bridge import bridge_dtype
+from ti_sim.base.errors import UserError
+
+# Unknowns with Gauss-Newton steps and error bars, each of which takes two films for every unknown; and where nothing is rendered.
+MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
+
+SearchSettings = NewtonSteps | OptimiseSettings | WideSteps
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Unknowns of a scene, the film that they are read from, and how they are searched.
+
+    Attributes:
+        scene: what was filmed, or several films of it (``Films``).
+        video: the film as it was given, or a list of several; None for a loss that needs no film.
+        pictures: [T, H, W, 3] linear rgb of the film, several side by side; None without a film.
+        comparison: loss, and what it observed of the film.
+        unknowns: what is looked for.
+        initial: [S, K] guesses, physical units.
+        settings: of the search.
+        warm_start: of the search without gradients that goes before; None for none.
+        refine: Gauss-Newton steps after the search.
+        linearise_up_to: unknowns up to which there are Gauss-Newton steps and error bars, where it was given.
+        seed: of what is drawn.
+    """
+
+    scene: Scene
+    video: Any
+    pictures: torch.Tensor | None
+    comparison: Comparison
+    unknowns: Unknowns
+    initial: np.ndarray
+    settings: SearchSettings
+    warm_start: CmaSettings | None = None
+    refine: int = 0
+    linearise_up_to: int | None = None
+    seed: int = 0
+
+    @staticmethod
+    def of(
+        scene: Scene, video: Video | Sequence[Video] | None, unknown: Sequence[str],
+        *, cameras: Sequence[str] = (), per_film: Sequence[str] = (), loss: Loss | None = None, sampling: str = "all",
+        bounds: Bounds | None = None, psi: RenderingParameters | None = None, smooth: Weights | None = None,
+        starts: int | Sequence[Mapping[str, Any]] = 4, settings: SearchSettings | None = None, seed: int = 0, **search: Any,
+    ) -> Problem:  # fmt: skip
+        """The problem that the arguments of ``invert`` describe; ``search`` has ``Problem``'s other attributes.
+
+        Raises:
+            UserError: a name, start, video, loss or smoothness is not usable.
+        """
+        loss = loss or PixelLoss()
+        unknown = [unknown] if isinstance(unknown, str) else list(unknown)
+        if isinstance(video, list | tuple) or isinstance(scene, Films) or cameras or per_film:
+            video = list(video) if isinstance(video, list | tuple) else [video]
+            scene = scene if isinstance(scene, Films) else Films(scene, len(video), cameras=cameras, per_film=per_film)
+            loss, own = films_loss(loss), (scene.per_film, len(video))
+            unknown, bounds = list(for_every_film(unknown, *own)), values_for_every_film(bounds or {}, *own)
+            starts = starts if isinstance(starts, Integral) else [values_for_every_film(start, *own) for start in starts]
+        unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, smooth=smooth)
+        settings = settings or usual_search(loss, len(unknowns.labels))
+        loss.check(scene)
+        if settings.first_frames is not None and settings.first_frames > scene.frames:
+            raise UserError(
+                f"first_frames is {settings.first_frames}, and the film has {scene.frames} frame intervals: give fewer"
+            )
+        pictures = None if video is None else load_target(scene, video)
+        comparison = Comparison.of(scene, loss, pictures, sampling)
+        initial = _starts(unknowns, starts, pictures, seed)
+        return Problem(scene, video, pictures, comparison, unknowns, initial, settings, seed=seed, **search)
+
+    @property
+    def loss(self) -> Loss:
+        """How films are compared."""
+        return self.comparison.loss
+
+    @property
+    def most_linearised(self) -> int:
+        """Unknowns up to which there are Gauss-Newton steps and error bars."""
+        return self.linearise_up_to or (MOST_LINEARISED if self.loss.needs_film else MOST_WITHOUT_PICTURES)
+
+    @property
+    def linear(self) -> bool:
+        """Whether there are Gauss-Newton steps and error bars."""
+        return len(self.unknowns.labels) <= self.most_linearised
+
+    def to_json(self, sampling: str) -> dict[str, Any]:
+        """Everything that decides the outcome: a run resumes only where all of it is the same."""
+        pictures, unknowns = self.pictures, self.unknowns
+        return {
+            "scene": self.scene.description(),
+            "video": name_of(self.video),
+            "video_sha256": None if pictures is None else sha256(pictures.float().cpu().numpy().tobytes()).hexdigest(),
+            "unknown": {
+                name: {"low": np.asarray(p.low).tolist(), "high": np.asarray(p.high).tolist(), "scale": p.scale}
+                for name, p in unknowns.params.items()
+            },
+            "psi": None if unknowns.appearance is None else unknowns.appearance.to_json(),
+            "initial": self.initial.tolist(),
+            "search": asdict(self.settings),
+            "refine": self.refine,
+            "seed": self.seed,
+            "precision": str(bridge_dtype()),
+            "loss": self.loss.to_json(),
+            "sampling": sampling,
+            "linearise_up_to": self.linearise_up_to,
+            "smooth": dict(unknowns.smoothness.given),
+            "warm_start": self.warm_start and asdict(self.warm_start),
+        }
+
+
+def usual_search(loss: Loss, count: int) -> SearchSettings:
+    """The search that is taken where none is given, for so many unknowns.
+
+    ``WIDE_SEARCH`` for losses that are rough in the small (``Loss.rough``); otherwise Levenberg-Marquardt steps over a growing
+    horizon, and gradient steps for more than 40 unknowns, each of which such a step takes two films for.
+    """
+    if loss.rough:
+        return WIDE_SEARCH
+    return NewtonSteps() if count <= MOST_LINEARISED else OptimiseSettings()
+
+
+def _starts(
+    unknowns: Unknowns, starts: int | Sequence[Mapping[str, Any]], pictures: torch.Tensor | None, seed: int
+) -> np.ndarray:
+    """Rows [S, K] of the guesses: so many spread over the allowed ranges, or those that the user gave."""
+    if not isinstance(starts, Integral):
+        return _given_starts(unknowns, starts)
+    if isinstance(pictures, torch.Tensor):  # each has a film of its own, and its gradient
+        check_memory(2 * int(starts) * pictures.nbytes, f"the films of {starts} starts", "take fewer --starts")
+    return unknowns.starts(int(starts), seed)
+
+
+def _given_starts(unknowns: Unknowns, starts: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Rows [S, K] of the guesses that the user gave; what a guess leaves out has the scene's value."""
+    rows = []
+    for start in starts:
+        for name in start:
+            if name not in unknowns.params:
+                raise unknown_name_error("unknown", name, list(unknowns.params))
+        row = []
+        for name, param in unknowns.params.items():
+            value = np.asarray(start.get(name, param.value), dtype=np.float64)
+            if value.shape != np.shape(param.value):
+                raise UserError(f"start of {name} has shape {value.shape}, and {np.shape(param.value)} is needed")
+            row.append(value.ravel())
+        rows.append(np.concatenate(row))
+    if not rows:
+        raise UserError("no starts were given: give a number of starts, or at least one guess")
+    return np.array(rows)

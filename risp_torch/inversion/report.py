@@ -1,0 +1,105 @@
+"""What an inversion leaves in its folder: result.json, plots of the search, and the estimate's film beside the target's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.files.run_folder import RunFolder, inversion_result
+from risp_torch.inversion.element_pictures import write_elements
+from risp_torch.inversion.film import film_at
+from risp_torch.inversion.losses import Loss
+from risp_torch.inversion.result import Inversion
+from risp_torch.scene import Scene
+
+MOST_PANELS = 12  # numbers of one parameter that are plotted one by one
+
+
+def write_report(
+    scene: Scene, target: torch.Tensor | None, result: Inversion, folder: RunFolder, *, seed: int, loss: Loss
+) -> None:
+    """Write result.json, the plots of the search, bodies coloured by their elements' numbers, and a strip and a video.
+
+    Args:
+        scene: what was filmed.
+        target: film [T, H, W, 3], which the strip and the video compare with the estimate's; None where there is nothing to see.
+        result: of the inversion.
+        folder: of the run.
+        seed: of the starts.
+        loss: whose appearance the estimate is shown in.
+    """
+    from risp_torch.files import report
+
+    _plot_search(result, folder)
+    estimate = result.final[result.best]
+    write_elements(folder.path / "elements.png", scene, result.unknowns, {"estimate": estimate})
+    if target is not None:
+        filmed, shown = target.cpu().numpy(), film_at(scene, result.unknowns, estimate, loss).cpu().numpy()
+        report.write_strip(folder.path / "strip.png", filmed, shown, fps=1 / scene.frame_dt)
+        report.comparison_video(folder.path / "comparison.mp4", filmed, shown, 1 / scene.frame_dt)
+    folder.write_result(
+        inversion_result(
+            scene=scene.name, seed=seed, settings=folder.settings, unknowns=_unknowns_to_json(result),
+            starts=_starts_to_json(result), best=result.best, seconds=result.seconds,
+        )
+        | {"converged": result.converged, "fits": result.fits, "misfit": result.misfit, "doubts": result.doubts}
+        | {"unseen": result.uncertainty.unseen, "remarks": result.remarks}
+        | {"observable_modes": result.uncertainty.observable_modes}
+    )  # fmt: skip
+
+
+def _plot_search(result: Inversion, folder: RunFolder) -> None:
+    """Losses over the search, the numbers of small parameters over it, and those of large ones at its start and end."""
+    from risp_torch.files import report
+
+    unknowns, history, best = result.unknowns, result.history, result.best
+    values = torch.stack(history.values).cpu().numpy()
+    low, high = unknowns.bounds()
+    labels = unknowns.labels
+    report.plot_losses(
+        folder.path / "loss.png", torch.stack(history.losses).cpu().numpy(),
+        [f"start {i + 1}" + ("" if i == best else f": {s}") for i, s in enumerate(result.status)], best=best,
+    )  # fmt: skip
+    sizes = {name: part.stop - part.start for name, part in unknowns.groups.items()}
+    listed = [k for name, part in unknowns.groups.items() if sizes[name] <= MOST_PANELS for k in range(part.start, part.stop)]
+    if listed:
+        report.plot_parameters(
+            folder.path / "parameters.png", {labels[k]: values[:, :, k] for k in listed},
+            {labels[k]: (low[k], high[k]) for k in listed}, dict(zip(labels, unknowns.units, strict=True)),
+            None, dict(zip(labels, unknowns.scales, strict=True)), best=best,
+        )  # fmt: skip
+    long = {
+        name: tuple(rows[best, part].reshape(np.shape(unknowns.params[name].value)) for rows in (result.initial, result.final))
+        for name, part in unknowns.groups.items()
+        if sizes[name] > MOST_PANELS
+    }
+    if long:
+        report.plot_entries(folder.path / "entries.png", long, {name: unknowns.params[name].unit for name in long})
+
+
+def _unknowns_to_json(result: Inversion) -> dict[str, dict[str, Any]]:
+    """Label -> estimate, error bar, unit, bounds and scale."""
+    unknowns = result.unknowns
+    low, high = unknowns.bounds()
+    return {
+        label: {
+            "value": result.values[label], "unit": unknowns.units[k], "low": low[k], "high": high[k],
+            "sd": result.sd[label], "observable": result.uncertainty.observable[k], "scale": unknowns.scales[k],
+        }
+        for k, label in enumerate(unknowns.labels)
+    }  # fmt: skip
+
+
+def _starts_to_json(result: Inversion) -> list[dict[str, Any]]:
+    """Where each start began and ended, its loss and status."""
+    labels = result.unknowns.labels
+    return [
+        {
+            "initial": dict(zip(labels, result.initial[s], strict=True)),
+            "final": dict(zip(labels, result.final[s], strict=True)),
+            "loss": result.losses[s], "status": result.status[s],
+        }
+        for s in range(len(result.losses))
+    ]  # fmt: skip

@@ -1,0 +1,98 @@
+"""The search of an inversion: from every start, by the steps that its settings ask for, then Gauss-Newton refinement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from risp_torch.files.run_folder import RunFolder
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.newton_steps import NewtonSteps, newton_descend
+from risp_torch.inversion.optimise import History, descend
+from risp_torch.inversion.problem import Problem
+from risp_torch.inversion.refine import refined
+from risp_torch.inversion.warm_start import warmed
+from risp_torch.inversion.wide_steps import WideSteps, settle_whitened, wide_gauss_newton
+from ti_sim.base.errors import DivergenceError
+from ti_sim.rollout.adjoint import Adjoint
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Where the starts have come to.
+
+    Attributes:
+        final: [S, K] physical values.
+        losses: [S] over all frames that count; infinite where a world diverged.
+        best: number of the start whose end is the estimate.
+        comparison: that the search ended with: of whitened observations, where settling rounds took them.
+        history: of the search.
+    """
+
+    final: np.ndarray
+    losses: np.ndarray
+    best: int
+    comparison: Comparison
+    history: History
+
+
+def search_from(
+    problem: Problem, z: torch.Tensor, *, folder: RunFolder | None = None, adjoint: Adjoint | None = None, progress: bool = True
+) -> Ends:
+    """Search from the starts z [S, K] of a problem (unbounded variables).
+
+    Args:
+        problem: what is looked for.
+        z: its starts (``Unknowns.unbounded``).
+        folder: where the search is saved, and from where it goes on.
+        adjoint: how rollouts keep states.
+        progress: whether bars are shown.
+
+    Raises:
+        UserError: pycma is missing.
+        DivergenceError: no start could be simulated.
+    """
+    scene, comparison, unknowns, settings = problem.scene, problem.comparison, problem.unknowns, problem.settings
+    history, best, rounds = History(), None, problem.refine
+    if problem.warm_start is not None and (folder is None or folder.load_checkpoint() is None):
+        z, history = warmed(scene, comparison, unknowns, z, problem.warm_start, seed=problem.seed, progress=progress)
+    if isinstance(settings, WideSteps):
+        final, best, comparison = _wide(problem, settings, z, history, progress=progress)
+        rounds = 0 if problem.loss.rough else rounds
+    elif isinstance(settings, NewtonSteps):
+        near = 12 * comparison.floor(problem.pictures)
+        final = newton_descend(
+            scene, comparison, unknowns, _physical(problem, z), settings, history, near=near, folder=folder, progress=progress
+        )
+    else:
+        z, history = descend(
+            scene, comparison, unknowns, z, settings, folder=folder, adjoint=adjoint, history=history, progress=progress
+        )
+        final = _physical(problem, z)
+    final, losses = refined(scene, comparison, unknowns, final, rounds if problem.linear else 0, history, progress=progress)
+    if not np.isfinite(losses).any():
+        scene.rollout(unknowns.physical(z))  # raises, and names body and step
+        raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
+    if best is None or rounds or not np.isfinite(losses[best]):
+        best = int(np.argmin(losses))
+    return Ends(final, losses, best, comparison, history)
+
+
+def _wide(
+    problem: Problem, settings: WideSteps, z: torch.Tensor, history: History, *, progress: bool
+) -> tuple[np.ndarray, int, Comparison]:
+    """Ends [S, K] of wide steps, the best one settled with whitened observations; its number, and the last comparison."""
+    scene, comparison, unknowns = problem.scene, problem.comparison, problem.unknowns
+    begin = _physical(problem, z)
+    final, best = wide_gauss_newton(scene, comparison, unknowns, begin, settings, history, progress=progress)
+    final[best], comparison = settle_whitened(
+        scene, comparison, unknowns, final[best], settings, history, start=best, seed=problem.seed, progress=progress
+    )
+    return final, best, comparison
+
+
+def _physical(problem: Problem, z: torch.Tensor) -> np.ndarray:
+    """Physical values [S, K] of the optimiser's variables z [S, K]."""
+    return problem.unknowns.vector(z).double().cpu().numpy()
