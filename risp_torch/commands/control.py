@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from risp_torch.commands.options import add_scene_arguments, make_scene, number
+from risp_torch.commands.options import add_scene_arguments, make_scene, make_scene_of_network, number
 from ti_sim.base.rules import Count, FromZero, Seed
 
 
@@ -35,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.control import control, load_control
     from risp_torch.files.run_folder import default_run_path
 
-    scene = _scene(options)
+    for_network = options.feedback == "risp" and options.network is not None
+    scene = make_scene_of_network(options) if for_network else make_scene(options)
     options.out = options.out or default_run_path("control", scene.name)
     result = control(
         scene, load_control(options.scene, scene), objective=options.objective, seed=options.seed, goal=options.goal,
@@ -55,17 +55,3 @@ def run(options: argparse.Namespace) -> int:
 def goes_on(options: argparse.Namespace) -> bool:
     """A killed run goes on where it was."""
     return True
-
-
-def _scene(options: argparse.Namespace) -> Any:
-    """The scene; for a network with pictures of its size."""
-    from risp_torch.risp.network import load_network
-    from risp_torch.risp.task import resize_pictures
-
-    if options.feedback != "risp" or options.network is None:
-        return make_scene(options)
-    size = options.size or load_network(options.network)[0].settings.size
-    options.size = None
-    scene = make_scene(options)
-    resize_pictures(scene, size)
-    return scene

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from risp_torch.commands.options import add_scene_arguments, make_scene, number
-from risp_torch.inversion.uncertainty import Step
+from risp_torch.inversion.linearisation import Step
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

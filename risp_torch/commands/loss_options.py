@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from risp_torch.commands.options import make_scene
+from risp_torch.commands.options import make_scene, make_scene_of_network
 from ti_sim.base.errors import UserError
 
 # Option -> the loss that it belongs to.
@@ -53,17 +53,8 @@ def check_loss_options(options: argparse.Namespace, *, target_needed: bool) -> N
 
 
 def make_compared_scene(options: argparse.Namespace) -> Any:
-    """The scene; for a network with pictures of its size, and edges as soft as in those that it was trained with."""
-    if options.loss != "risp":
-        return make_scene(options)
-    from risp_torch.risp.network import load_network
-    from risp_torch.risp.task import resize_pictures
-
-    size = options.size or load_network(options.network)[0].settings.size
-    options.size = None
-    scene = make_scene(options)
-    resize_pictures(scene, size)
-    return scene
+    """The scene; for a network as it reads it (``make_scene_of_network``)."""
+    return make_scene_of_network(options) if options.loss == "risp" else make_scene(options)
 
 
 def make_loss(options: argparse.Namespace, scene: Any) -> Any:

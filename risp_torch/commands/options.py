@@ -172,6 +172,18 @@ def make_scene(options: argparse.Namespace) -> Any:
     return scene
 
 
+def make_scene_of_network(options: argparse.Namespace) -> Any:
+    """The scene for the network of ``--network``: with pictures of its size, and edges as soft as in those of its training."""
+    from risp_torch.risp.network import load_network
+    from risp_torch.risp.task import resize_pictures
+
+    size = options.size or load_network(options.network)[0].settings.size
+    options.size = None
+    scene = make_scene(options)
+    resize_pictures(scene, size)
+    return scene
+
+
 def settings_of_films(options: argparse.Namespace) -> dict[str, Any]:
     """What --set says of the numbers of single films, "body.velocity@2" (``inversion.films``)."""
     return {name: value for name, value in (_setting(text) for text in options.settings) if "@" in name}

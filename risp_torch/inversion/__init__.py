@@ -6,14 +6,15 @@ from risp_torch.inversion.films import Films
 from risp_torch.inversion.found import use_found
 from risp_torch.inversion.invert import invert
 from risp_torch.inversion.landscape import landscape
+from risp_torch.inversion.linearisation import along_weak_directions, linearise
 from risp_torch.inversion.losses import Loss, PerceptualLoss, PictureLoss, PixelLoss, RispLoss, StateLoss
 from risp_torch.inversion.newton_steps import NewtonSteps
 from risp_torch.inversion.optimise import OptimiseSettings
 from risp_torch.inversion.result import Inversion
-from risp_torch.inversion.uncertainty import Uncertainty, along_weak_directions, linearise, uncertainty
+from risp_torch.inversion.uncertainty import Uncertainty, uncertainty
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.warm_start import CmaSettings
-from risp_torch.inversion.wide_steps import WIDE_SEARCH, WideSteps
+from risp_torch.inversion.wide_settings import WIDE_SEARCH, WideSteps
 
 __all__ = [
     "WIDE_SEARCH", "CmaSettings", "Comparison", "Films", "Inversion", "Loss", "NewtonSteps", "OptimiseSettings",

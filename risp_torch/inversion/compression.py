@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from risp_torch.files.video import read_video, write_video
-from risp_torch.inversion.uncertainty import Linearisation, newton_step
+from risp_torch.inversion.linearisation import Linearisation, newton_step
 
 QUALITIES = (8, 13, 18, 23, 28, 33, 38)  # constant rate factors of H.264, best first
 

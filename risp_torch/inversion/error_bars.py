@@ -11,23 +11,13 @@ from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.compression import CompressedFilm, compressed_films, compression_moves, size_of_moves
 from risp_torch.inversion.film import film_at
 from risp_torch.inversion.flatness import flatness
+from risp_torch.inversion.linearisation import Linearisation, along_weak_directions, linearise, newton_step
 from risp_torch.inversion.losses import PictureLoss, PixelLoss
 from risp_torch.inversion.misfit import doubts_of_misfit, explained_residual, widened_by_misfit
 from risp_torch.inversion.problem import MOST_LINEARISED, Problem
 from risp_torch.inversion.search import Ends
 from risp_torch.inversion.target import is_file
-from risp_torch.inversion.uncertainty import (
-    Linearisation,
-    Spread,
-    Uncertainty,
-    along_weak_directions,
-    linearise,
-    newton_step,
-    reach,
-    uncertainty,
-    unfinished,
-    widened,
-)
+from risp_torch.inversion.uncertainty import Spread, Uncertainty, reach, uncertainty, unfinished, widened
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
 

@@ -216,20 +216,6 @@ class FilmsLoss(PictureLoss):
         leading = pictures.ndim - 3
         return torch.cat([part.flatten(leading) for part in parts], dim=-1)
 
-    def observe(
-        self, scene: Scene, states: FilmStates, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
-    ) -> torch.Tensor:
-        """What is read from the rendered frames, whitened (``Loss.observe``)."""
-        return self._weighed(super().observe(scene, states, values, frames))
-
-    def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
-        """What is read from the target's frames, whitened (``Loss.of_target``)."""
-        return self._weighed(super().of_target(scene, video, frames))
-
-    def floor(self, pictures: torch.Tensor) -> float:
-        """What rounding pictures to eight bits does to what is read from them, whitened (``Loss.floor``)."""
-        return super().floor(pictures) * (1.0 if self.whitening is None else self.whitening.gain)
-
     def whitened(
         self, scene: Scene, states: FilmStates, values: Mapping[str, torch.Tensor], frames: Sequence[int], *, seed: int = 0
     ) -> FilmsLoss | None:
@@ -243,9 +229,6 @@ class FilmsLoss(PictureLoss):
         weighed = copy(self)
         weighed.whitening = FilmsWhitening(tuple(parts))
         return weighed
-
-    def _weighed(self, outputs: torch.Tensor) -> torch.Tensor:
-        return outputs if self.whitening is None else self.whitening(outputs)
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """The loss's, of every film by itself (``Loss.blocks``)."""

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from risp_torch.inversion.uncertainty import Linearisation, Spread, observed_at
+from risp_torch.inversion.linearisation import Linearisation, observed_at
+from risp_torch.inversion.uncertainty import Spread
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
 

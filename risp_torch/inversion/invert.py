@@ -24,7 +24,7 @@ from risp_torch.inversion.target import Video
 from risp_torch.inversion.uncertainty import without_error_bars
 from risp_torch.inversion.unknowns import Bounds
 from risp_torch.inversion.warm_start import CmaSettings
-from risp_torch.inversion.wide_steps import WideSteps
+from risp_torch.inversion.wide_settings import WideSteps
 from risp_torch.risp.psi import RenderingParameters
 from risp_torch.scene import Scene
 from ti_sim.base.rules import Count, FromZero, Seed, checked

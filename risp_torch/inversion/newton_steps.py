@@ -16,13 +16,11 @@ import torch
 from tqdm import tqdm
 
 from risp_torch.files.run_folder import RunFolder
-from risp_torch.inversion.comparison import Comparison, film_losses
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.linearisation import Linearisation, linearise, losses_at
 from risp_torch.inversion.optimise import History
-from risp_torch.inversion.uncertainty import Linearisation, linearise
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
-from risp_torch.scene.bridge import bridge_dtype
-from risp_torch.scene.bridge.checks import bridge_device
 from ti_sim.base.errors import DivergenceError
 from ti_sim.base.rules import Count, Rule, checked
 
@@ -201,7 +199,7 @@ class _Search:
             return nowhere
         dampings = damping * _DAMPINGS
         tries = [np.clip(point + self._step(at, size) * self.ranges, self.low, self.high) for size in dampings]
-        losses = self._losses(seen, np.array([point, *tries]))
+        losses = losses_at(self.scene, seen, self.unknowns, np.array([point, *tries]))
         best = int(losses.argmin())
         if best == 0:
             return point, min(30 * damping, _MOST_DAMPING), losses[0], losses[0]
@@ -218,9 +216,3 @@ class _Search:
         ridge = np.diag(normal) + at.loss * len(at.residual) + 1e-300
         step = np.linalg.solve(normal + damping * np.diag(ridge), gradient)
         return step * min(1.0, _LONGEST / max(np.abs(step).max(), 1e-300))
-
-    def _losses(self, seen: Comparison, scaled: np.ndarray) -> np.ndarray:
-        """Losses [S] at scaled points [S, K], smoothness included; infinite where a world diverged."""
-        rows = torch.as_tensor(scaled, dtype=bridge_dtype(), device=bridge_device())
-        films = film_losses(self.scene, self.unknowns.from_scaled(rows), seen, worlds=len(rows))
-        return (films + self.unknowns.smoothness.penalty(rows)).double().cpu().numpy()

@@ -22,7 +22,7 @@ from risp_torch.inversion.smoothness import Weights
 from risp_torch.inversion.target import Video, load_target, name_of
 from risp_torch.inversion.unknowns import Bounds, Unknowns
 from risp_torch.inversion.warm_start import CmaSettings
-from risp_torch.inversion.wide_steps import WIDE_SEARCH, WideSteps
+from risp_torch.inversion.wide_settings import WIDE_SEARCH, WideSteps
 from risp_torch.risp.psi import RenderingParameters
 from risp_torch.scene import Scene
 from risp_torch.scene.bridge import bridge_dtype

@@ -6,13 +6,11 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from risp_torch.inversion.comparison import Comparison, film_losses
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.linearisation import linearise, losses_at, newton_step, weakest_direction
 from risp_torch.inversion.optimise import History
-from risp_torch.inversion.uncertainty import linearise, newton_step, weakest_direction
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
-from risp_torch.scene.bridge import bridge_dtype
-from risp_torch.scene.bridge.checks import bridge_device
 
 DAMPINGS = (1e-6, 1e-3, 3e-2)  # of the normal equations' mean diagonal
 LENGTHS = (1.0, 0.3, 0.05)  # of a step
@@ -44,7 +42,7 @@ def refined(
     """
     search = _Refinement(scene, comparison, unknowns, thorough)
     scaled = unknowns.scaled(values)
-    losses = search.losses(scaled)
+    losses = losses_at(scene, comparison, unknowns, scaled)
     active = np.isfinite(losses)
     active[history.stopped] = False
     for _ in tqdm(range(rounds), desc="refining", disable=not progress, leave=False):
@@ -71,12 +69,6 @@ class _Refinement:
         self.scene, self.comparison, self.unknowns = scene, comparison, unknowns
         self.low, self.high = (unknowns.scaled(bound) for bound in unknowns.bounds())
         self.ranges = unknowns.scaled_range()
-
-    def losses(self, scaled: np.ndarray) -> np.ndarray:
-        """Losses [S] of the whole film, smoothness included, at scaled points [S, K]."""
-        rows = torch.as_tensor(scaled, dtype=bridge_dtype(), device=bridge_device())
-        films = film_losses(self.scene, self.unknowns.from_scaled(rows), self.comparison, worlds=len(rows))
-        return (films + self.unknowns.smoothness.penalty(rows)).double().cpu().numpy()
 
     def round(self, point: np.ndarray, loss: float, *, valley: bool = True) -> tuple[np.ndarray, float]:
         """The better of the point and what one round of steps finds, with or without a look along the valley."""
@@ -106,6 +98,6 @@ class _Refinement:
     def _best(self, point: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, float]:
         """The lowest of the points that the steps [tries, K] (parts of the ranges) lead to."""
         tries = np.clip(point + steps * self.ranges, self.low, self.high)
-        losses = self.losses(tries)
+        losses = losses_at(self.scene, self.comparison, self.unknowns, tries)
         pick = int(np.argmin(losses))
         return tries[pick], float(losses[pick])

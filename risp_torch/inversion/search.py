@@ -14,7 +14,8 @@ from risp_torch.inversion.optimise import History, descend
 from risp_torch.inversion.problem import Problem
 from risp_torch.inversion.refine import refined
 from risp_torch.inversion.warm_start import warmed
-from risp_torch.inversion.wide_steps import WideSteps, settle_whitened, wide_gauss_newton
+from risp_torch.inversion.wide_settings import WideSteps
+from risp_torch.inversion.wide_steps import settle_whitened, wide_gauss_newton
 from ti_sim.base.errors import DivergenceError
 from ti_sim.rollout.adjoint import Adjoint
 

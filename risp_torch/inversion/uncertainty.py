@@ -1,63 +1,21 @@
-"""How well a film fixes the unknowns: Jacobian, error bars, directions that cannot be seen; Gauss-Newton steps."""
+"""How well a film fixes the unknowns: error bars, directions that cannot be seen, and the way that is left to the minimum."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Annotated
 
 import numpy as np
 import torch
 
-from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.unseen import hardly_fixed, size_of, unseen_directions
-from risp_torch.scene import Scene
-from risp_torch.scene.bridge import bridge_dtype
-from risp_torch.scene.bridge.checks import bridge_device
-from ti_sim.base.rules import FromZero, NotNegative, Rule, checked
+from ti_sim.base.rules import NotNegative, checked
 
-Step = Annotated[float, Rule(above=0, most=0.5)]  # of differences, in parts of the range
 BLOCK_FRAMES = 4  # over which compression errors hang together
 UNSEEN = 0.25  # of the allowed range: a direction with a larger standard deviation is called unseen
 NO_TRACE = 1e3  # ranges: standard deviation of a direction without a trace; rounding mixes a little of it into all others
-
-
-@dataclass(frozen=True)
-class Linearisation:
-    """The observations of a film near one set of unknowns.
-
-    Attributes:
-        residual: target - simulation, [P] (with the pixel loss, P = frames × pixels × 3).
-        jacobian: [P, K] derivative of the observations with respect to the scaled unknowns divided by their ranges.
-        scaled: [K] scaled coordinates of the point.
-        comparison: what was observed.
-        prior: [K, K] what smoothness adds to J^T J; 0 without it.
-        pull: [K] what it adds to J^T residual.
-    """
-
-    residual: torch.Tensor
-    jacobian: torch.Tensor
-    scaled: np.ndarray
-    comparison: Comparison
-    prior: np.ndarray | float = 0.0
-    pull: np.ndarray | float = 0.0
-
-    @property
-    def loss(self) -> float:
-        """Mean squared residual, without smoothness."""
-        return float((self.residual**2).mean())
-
-    @cached_property
-    def normal_equations(self) -> tuple[np.ndarray, np.ndarray]:
-        """J^T J [K, K] and J^T r [K], without smoothness; once for all steps that begin here."""
-        count = self.jacobian.shape[1]
-        normal, gradient = self.residual.new_zeros((count, count)).double(), self.residual.new_zeros(count).double()
-        for jacobian, residual in _frames(self):
-            normal += jacobian.T @ jacobian
-            gradient += jacobian.T @ residual
-        return normal.cpu().numpy(), gradient.cpu().numpy()
+_QUANTISATION = (1 / 255) ** 2 / 12  # variance of eight-bit pictures: no film is better than that
 
 
 @dataclass(frozen=True)
@@ -90,112 +48,6 @@ class Uncertainty:
     def covariance(self) -> np.ndarray:
         """[K, K], scaled units."""
         return self.correlation * np.outer(self.sd, self.sd)
-
-
-@checked
-def linearise(
-    scene: Scene, target: torch.Tensor | Comparison, unknowns: Unknowns, physical: np.ndarray, *, step: Step = 1e-3
-) -> Linearisation:
-    """Residual and Jacobian of the observations at ``physical`` [K], by central differences over 2 K + 1 worlds.
-
-    Args:
-        scene, unknowns: of the inversion.
-        target: a film [T, H, W, 3] to compare by pixels, or any comparison.
-        physical: values of the unknowns.
-        step: of the differences, in parts of the allowed range (it shrinks near a bound).
-    """
-    comparison = Comparison.of_film(target)
-    scaled = unknowns.scaled(physical)
-    ranges = unknowns.scaled_range()
-    low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
-    steps = np.minimum(step * ranges, np.maximum(np.minimum(scaled - low, high - scaled), 0.1 * step * ranges))
-    observed, _ = observed_at(scene, comparison, unknowns, scaled[None])
-    rows, _ = _differences(scene, comparison, unknowns, scaled, np.diag(steps))
-    rows *= torch.as_tensor(ranges / (2 * steps)).to(rows)[:, None]
-    residual = comparison.target.flatten() - observed[0]
-    prior = len(residual) * unknowns.smoothness.matrix(ranges)  # the loss is a mean over observations, normal equations are sums
-    return Linearisation(residual, rows.T, scaled, comparison, prior, -prior @ (scaled / ranges))
-
-
-def _differences(
-    scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray, moves: np.ndarray
-) -> tuple[torch.Tensor, bool]:
-    """Observations at scaled + move minus those at scaled - move for each of the moves [M, K]: [M, P]; whether all are finite."""
-    rows = comparison.target.new_empty((len(moves), comparison.target.numel()))
-    finite, count = True, max(1, comparison.worlds_at_once // 2)
-    for first in range(0, len(moves), count):
-        some = moves[first : first + count]
-        observed, alive = observed_at(scene, comparison, unknowns, np.concatenate([scaled + some, scaled - some]))
-        rows[first : first + count] = observed[: len(some)] - observed[len(some) :]
-        finite = finite and bool(alive.all())
-    return rows, finite
-
-
-def observed_at(
-    scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Observations [M, P] at scaled points [M, K], as many at a time as fit into memory, and which stayed finite [M]."""
-    rows = torch.as_tensor(scaled, dtype=bridge_dtype(), device=bridge_device())
-    parts = []
-    with torch.no_grad():
-        for some in rows.split(comparison.worlds_at_once):
-            observed, finite = comparison.observe(scene, unknowns.from_scaled(some), worlds=len(some))
-            parts.append((observed.flatten(1), finite))
-    if len(parts) == 1:  # films are large: no copy of the only one
-        return parts[0]
-    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
-
-
-@checked
-def along_weak_directions(
-    scene: Scene, unknowns: Unknowns, at: Linearisation, *, rounds: FromZero = 4, step: Step = 1e-3,
-    widest: Annotated[float, Rule(least=1)] = 100.0,
-) -> Linearisation:
-    """The same linearisation, its Jacobian measured along its own principal directions instead of along single unknowns.
-
-    A difference errs by a part of what it measures. Where the responses to several unknowns cancel (all masses and contact
-    numbers scaled together move no body), the errors of the single columns remain, and the direction would seem to be seen.
-    So the differences are taken again along the eigenvectors of J^T J, over steps that are the wider the weaker the response,
-    and the eigenvectors anew: subspace iteration, whose weakest direction converges to the one that leaves no trace.
-
-    Args:
-        scene, unknowns: of the inversion.
-        at: from ``linearise``.
-        rounds: of the iteration, each one batch of 2 K worlds.
-        step: of the differences along the strongest direction, in parts of the allowed range (it shrinks near a bound).
-        widest: how many times that step is taken along the weakest direction at most.
-    """
-    count = len(at.scaled)
-    ranges = unknowns.scaled_range()
-    low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
-    room = np.maximum(np.minimum(at.scaled - low, high - at.scaled) / ranges, 0.1 * step)
-    jacobian = at.jacobian
-    for _ in range(rounds if count > 1 else 0):
-        values, vectors = np.linalg.eigh(replace(at, jacobian=jacobian).normal_equations[0])
-        response = np.sqrt(np.maximum(values, 1e-30 * max(values.max(), 1e-30)))
-        steps = step * np.clip(response.max() / response, 1.0, widest)
-        steps = np.minimum(steps, (room[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
-        moves = (steps * vectors).T * ranges
-        directional, finite = _differences(scene, at.comparison, unknowns, at.scaled, moves)
-        if not finite:
-            return at
-        directional /= torch.as_tensor(2 * steps[:, None]).to(directional)
-        jacobian = directional.T @ torch.as_tensor(vectors.T).to(directional)
-    return replace(at, jacobian=jacobian)
-
-
-def newton_step(at: Linearisation, *, damping: float = 1e-6) -> np.ndarray:
-    """Levenberg-Marquardt step of the unknowns, [K] in parts of their ranges."""
-    normal, gradient = at.normal_equations
-    normal, gradient = normal + at.prior, gradient + at.pull
-    ridge = damping * np.trace(normal) / len(normal) + 1e-300
-    return np.linalg.solve(normal + ridge * np.eye(len(normal)), gradient)
-
-
-def weakest_direction(at: Linearisation) -> np.ndarray:
-    """Unit direction [K] (in parts of the ranges) that changes the film, and what smoothness adds, least."""
-    normal, _ = at.normal_equations
-    return np.linalg.eigh(normal + at.prior)[1][:, 0]
 
 
 def widened(
@@ -367,24 +219,14 @@ def without_error_bars(count: int) -> Uncertainty:
     return Uncertainty(nothing, np.full((count, count), np.nan), [True] * count, [])
 
 
-_QUANTISATION = (1 / 255) ** 2 / 12  # variance of eight-bit pictures: no film is better than that
-
-
 def _block_scores(at: Linearisation) -> np.ndarray:
     """J_c^T r_c of every block c, [blocks, K]."""
     blocks = torch.as_tensor(at.comparison.blocks).to(at.residual.device)
     size = int(blocks.max()) + 1
     scores = at.residual.new_zeros((size * (at.comparison.last // BLOCK_FRAMES + 1), at.jacobian.shape[1])).double()
-    for frame, (jacobian, residual) in zip(at.comparison.frames, _frames(at), strict=True):
+    for frame, (jacobian, residual) in zip(at.comparison.frames, at.frames(), strict=True):
         scores.index_add_(0, frame // BLOCK_FRAMES * size + blocks, jacobian * residual[:, None])
     return scores.cpu().numpy()
-
-
-def _frames(at: Linearisation) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Jacobian [D, K] and residual [D] of each frame, in double precision: all frames at once may be gigabytes."""
-    count = len(at.comparison.frames)
-    for jacobian, residual in zip(at.jacobian.chunk(count), at.residual.chunk(count), strict=True):
-        yield jacobian.double(), residual.double()
 
 
 def _lasting(at: Linearisation) -> float:

@@ -154,21 +154,24 @@ class PictureLoss(Loss):
     def observe(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
     ) -> torch.Tensor:
-        """What is read from the rendered frames (``Loss.observe``)."""
+        """What is read from the rendered frames, whitened (``Loss.observe``)."""
         chosen = None if frames is None else list(frames)
-        return self.read(scene.render(states, {**self.appearance(), **values}, frames=chosen))
+        return self._weighed(self.read(scene.render(states, {**self.appearance(), **values}, frames=chosen)))
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
-        """What is read from the target's frames (``Loss.of_target``)."""
+        """What is read from the target's frames, whitened (``Loss.of_target``)."""
         with torch.no_grad():
-            return self.read(video[list(frames)])
+            return self._weighed(self.read(video[list(frames)]))
 
     def floor(self, pictures: torch.Tensor) -> float:
-        """What rounding pictures to eight bits does to what is read from them (``Loss.floor``)."""
+        """What rounding pictures to eight bits does to what is read from them, whitened (``Loss.floor``)."""
         levels = np.round(255 * linear_to_srgb(pictures.clamp(0, 1).cpu().numpy())) / 255
         with torch.no_grad():
             shift = self.read(torch.as_tensor(srgb_to_linear(levels)).to(pictures)) - self.read(pictures)
-        return max(float((shift.double() ** 2).mean()), LEAST_FLOOR)
+        return max(float((shift.double() ** 2).mean()), LEAST_FLOOR) * (1.0 if self.whitening is None else self.whitening.gain)
+
+    def _weighed(self, observations: torch.Tensor) -> torch.Tensor:
+        return observations if self.whitening is None else self.whitening(observations)
 
 
 def in_parts(read: Callable[[torch.Tensor], torch.Tensor], pictures: torch.Tensor, *, most: int = 64) -> torch.Tensor:

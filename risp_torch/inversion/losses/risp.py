@@ -107,20 +107,6 @@ class RispLoss(PictureLoss):
         """Predicted outputs (``PictureLoss.read``)."""
         return in_parts(self.network.read, pictures, most=_TOGETHER)
 
-    def observe(
-        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
-    ) -> torch.Tensor:
-        """Predictions of the rendered frames, whitened (``Loss.observe``)."""
-        return self._weighed(super().observe(scene, states, values, frames))
-
-    def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
-        """Predictions of the target's frames, whitened (``Loss.of_target``)."""
-        return self._weighed(super().of_target(scene, video, frames))
-
-    def floor(self, pictures: torch.Tensor) -> float:
-        """What rounding pictures to eight bits does to what is read from them, whitened (``Loss.floor``)."""
-        return super().floor(pictures) * (1.0 if self.whitening is None else self.whitening.gain)
-
     def whitened(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int], *, seed: int = 0,
         looks: int = LOOKS,
@@ -146,9 +132,6 @@ class RispLoss(PictureLoss):
             return None
         weighed.whitening = Whitening.of(errors)
         return weighed
-
-    def _weighed(self, outputs: torch.Tensor) -> torch.Tensor:
-        return outputs if self.whitening is None else self.whitening(outputs)
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Every output by itself (``Loss.blocks``)."""

@@ -15,7 +15,8 @@ from risp_torch.inversion.refine import refined
 from risp_torch.inversion.smoothness import Smoothness
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.warm_start import CmaSettings, warmed
-from risp_torch.inversion.wide_steps import WideSteps, settle_whitened, wide_gauss_newton
+from risp_torch.inversion.wide_settings import WideSteps
+from risp_torch.inversion.wide_steps import settle_whitened, wide_gauss_newton
 from risp_torch.paper.trials.paper_search import paper_unknowns
 from ti_sim.base.errors import DivergenceError
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 
+from risp_torch.risp.kinds import of_kind
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import FiniteArray, Rule, checked
 
@@ -167,14 +168,7 @@ def spread_from_json(name: str, data: Mapping[str, Any]) -> Spread:
     Raises:
         UserError: the kind is unknown, or an entry is missing or too much.
     """
-    given = dict(data)
-    kind = given.pop("kind", None)
-    if kind not in SPREADS:
-        raise UserError(f"{name} varies by {kind!r}: the kinds are {', '.join(SPREADS)}")
-    try:
-        return SPREADS[kind](**given)
-    except TypeError as error:
-        raise UserError(f"{name} does not describe a {kind}: {error}") from None
+    return of_kind(SPREADS, data, owner=name, verb="varies by")
 
 
 def between(low: Any, high: Any, scale: Scale, psi: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 
-from ti_sim.base.errors import UserError
+from risp_torch.risp.kinds import of_kind
 
 if TYPE_CHECKING:
     from risp_torch.scene import Scene
@@ -90,11 +90,4 @@ def head_from_json(data: Mapping[str, Any]) -> StateHead:
     Raises:
         UserError: the kind is unknown, or an entry is missing or too much.
     """
-    given = dict(data)
-    kind = given.pop("kind", None)
-    if kind not in HEADS:
-        raise UserError(f"the state head is of kind {kind!r}: the kinds are {', '.join(HEADS)}")
-    try:
-        return HEADS[kind](**given)
-    except TypeError as error:
-        raise UserError(f"the entries do not describe a state head of kind {kind}: {error}") from None
+    return of_kind(HEADS, data, owner="the state head", verb="is of kind")

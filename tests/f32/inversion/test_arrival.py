@@ -16,13 +16,13 @@ from risp_torch.files.video import write_frames
 from risp_torch.inversion import Comparison, PixelLoss, Unknowns, error_bars, film, linearise, misfit
 from risp_torch.inversion.compression import CompressedFilm, compressed_films, compression_moves
 from risp_torch.inversion.film import film_at
+from risp_torch.inversion.linearisation import newton_step
 from risp_torch.inversion.misfit import MISFIT
 from risp_torch.inversion.newton_steps import _Run
 from risp_torch.inversion.optimise import History
 from risp_torch.inversion.problem import Problem, usual_search
 from risp_torch.inversion.search import Ends
 from risp_torch.inversion.target import load_target
-from risp_torch.inversion.uncertainty import newton_step
 from tests.reference import small_scenes
 
 DENSITY, FRICTION, STIFFNESS = "block.density", "ground.contact.friction", "ground.contact.stiffness"

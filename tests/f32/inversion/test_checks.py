@@ -19,6 +19,7 @@ from risp_torch import (
     invert,
 )
 from risp_torch.inversion.error_bars import scatter_of_starts
+from risp_torch.inversion.linearisation import losses_at
 from risp_torch.inversion.refine import _Refinement
 from risp_torch.inversion.result import remarks_on
 from risp_torch.inversion.target import load_target
@@ -161,7 +162,7 @@ def test_refinement_climbs_along_a_valley(monkeypatch: pytest.MonkeyPatch) -> No
     search = _Refinement(scene, film, unknowns, thorough=True)
     truth = unknowns.scaled(unknowns.current())
     point = truth + 0.05 * unknowns.scaled_range()
-    loss = float(search.losses(point[None])[0])
+    loss = float(losses_at(scene, film, unknowns, point[None])[0])
     found, lower = search.round(point, loss)
     assert lower < loss
     monkeypatch.setattr("risp_torch.inversion.refine.newton_step", lambda at, damping=0.0: np.zeros(2))

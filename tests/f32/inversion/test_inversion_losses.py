@@ -31,9 +31,9 @@ from risp_torch import (
     simulate_video,
 )
 from risp_torch.inversion import Comparison, Inversion, PixelLoss, Unknowns, landscape, sampled_frames, uncertainty
+from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.losses.vgg import Vgg16
 from risp_torch.inversion.losses.whitening import LOOKS, Whitening
-from risp_torch.inversion.uncertainty import Linearisation
 from risp_torch.risp.domains import Domains, RasteriserDomain
 from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
 from risp_torch.risp.state_heads import RigidPoseHead

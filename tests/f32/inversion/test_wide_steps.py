@@ -14,7 +14,8 @@ from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.optimise import History, descend
 from risp_torch.inversion.refine import refined
 from risp_torch.inversion.smoothness import Smoothness
-from risp_torch.inversion.wide_steps import _Point, _Search, directions, settle_whitened, wide_gauss_newton
+from risp_torch.inversion.wide_rounds import Point, WideSearch, directions
+from risp_torch.inversion.wide_steps import settle_whitened, wide_gauss_newton
 from risp_torch.scene import Scene, States
 from ti_sim.base.errors import DivergenceError
 
@@ -148,7 +149,7 @@ def test_narrow_settling_is_as_wide_as_what_the_fit_leaves() -> None:
     matrix = np.array([[1.0, 0.0], [0.0, 3.0], [0.0, 0.0]])
     film = LinearFilm(matrix, np.array([0.5, 0.7]))
     film.target[0, 2] += 0.06
-    search = _Search(None, film, sequence(1, 2), WideSteps(widths=(0.1, 0.1, 0.05), settling=2, narrow=1.0))
+    search = WideSearch(None, film, sequence(1, 2), WideSteps(widths=(0.1, 0.1, 0.05), settling=2, narrow=1.0))
     wide = search.at(np.array([0.2, 0.2]), 0, centered=True)
     assert wide.left == pytest.approx(0.06**2 / 3, rel=2e-3) and wide.widths.tolist() == [0.1, 0.1]
     narrow = search.at(np.array([0.5, 0.7]), 1, centered=True, before=wide)
@@ -353,7 +354,7 @@ def test_a_start_whose_worlds_all_raise_is_passed_over() -> None:
 def test_one_world_that_diverges_takes_only_its_own_difference_away() -> None:
     """On the edge of what can be simulated the other directions still lead on."""
     film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: rows[:, 0] < 0)
-    search = _Search(None, film, sequence(2, 1), WideSteps(widths=(0.1,), reach=9.0))
+    search = WideSearch(None, film, sequence(2, 1), WideSteps(widths=(0.1,), reach=9.0))
     point = search.at(np.array([0.1, 0.2]), 0)  # the world 0.4 below has x[0] < 0
     assert np.isfinite(point.loss) and np.isfinite(point.normal).all()
     assert point.gradient[0] == 0 < point.gradient[1]
@@ -363,14 +364,14 @@ def test_one_world_that_diverges_takes_only_its_own_difference_away() -> None:
 
 def test_a_centre_that_diverges_counts_as_diverged_though_the_worlds_about_it_do_not() -> None:
     film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: (rows - 0.5).abs().max(dim=1).values < 0.1)
-    search = _Search(None, film, sequence(2, 1), WideSteps(widths=(0.1,)))
+    search = WideSearch(None, film, sequence(2, 1), WideSteps(widths=(0.1,)))
     sides, own = (search.at(np.array([0.5, 0.5]), 0, centered=centered) for centered in (False, True))
     assert np.isfinite(sides.loss) and np.isinf(own.loss)
 
 
 def test_a_diverged_point_replaces_no_other_one_however_wide_its_differences() -> None:
     film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: rows[:, 0] < 0)
-    search = _Search(None, film, sequence(2, 1), WideSteps(widths=(0.1, 0.05), reach=3.0))
+    search = WideSearch(None, film, sequence(2, 1), WideSteps(widths=(0.1, 0.05), reach=3.0))
     good, lost = search.at(np.array([1.0, 0.2]), 0), search.at(np.array([-0.8, 0.2]), 1)
     kept = search.better(good, lost)
     assert np.isinf(lost.loss) and np.array_equal(kept.scaled, good.scaled) and 0 < kept.reach < good.reach
@@ -380,17 +381,18 @@ def test_the_penalty_is_that_of_the_numbers_where_neighbours_have_other_bounds()
     params = {"x": Param(np.zeros((2, 1)), low=np.array([[-1.0], [-3.0]]), high=np.array([[1.0], [5.0]]))}
     unknowns = Unknowns(params, None, Smoothness(np.array([[0, 1]]), np.ones(1), {"x": 1.0}))
     film = LinearFilm(np.eye(2), np.array([0.5, 0.5]))
-    search = _Search(None, film, unknowns, WideSteps(widths=(0.1,)))
+    search = WideSearch(None, film, unknowns, WideSteps(widths=(0.1,)))
     alike, apart = search.at(np.array([0.5, 0.5]), 0), search.at(np.array([0.5, 1.0]), 0)
     np.testing.assert_allclose(alike.gradient, 0.0, atol=1e-5)  # neither film nor penalty pulls
     assert apart.loss - alike.loss == pytest.approx(0.5**2 + 0.5**2 / 2, rel=1e-4)  # penalty, and mean over two observations
 
 
 def test_a_step_that_makes_it_worse_is_taken_back_and_a_shorter_one_tried() -> None:
-    search = _Search(None, LinearFilm(np.eye(2), np.array([2.8, 1.2])), sequence(2, 1), WideSteps(widths=(0.1, 0.1), reach=3.0))
+    film, settings = LinearFilm(np.eye(2), np.array([2.8, 1.2])), WideSteps(widths=(0.1, 0.1), reach=3.0)
+    search = WideSearch(None, film, sequence(2, 1), settings)
 
-    def point(place: float, loss: float, asked: tuple[float, int] = (0.1, 1), reach: float = 3.0) -> _Point:
-        return _Point(np.full(2, place), loss, np.eye(2), np.array([2.0, -1.0]), asked, reach, np.full(2, asked[0]))
+    def point(place: float, loss: float, asked: tuple[float, int] = (0.1, 1), reach: float = 3.0) -> Point:
+        return Point(np.full(2, place), loss, np.eye(2), np.array([2.0, -1.0]), asked, reach, np.full(2, asked[0]))
 
     old = point(0.5, 1.0)
     back = search.better(old, point(0.7, 1.1))

@@ -32,8 +32,8 @@ NO_SETTINGS = {
     "Comparison", "CompressedFilm", "Control", "CoupledModel", "Deformable", "DeformableRollout", "DistanceField",
     "DotProductReport", "Ends", "Features", "Film", "FilmGradient", "Found", "Generated", "GradcheckEntry", "GradcheckReport",
     "Ground", "History", "Inversion", "Judgement", "Known", "Layer", "Linearisation", "Link", "Load", "MassProperties",
-    "MeshTopology", "Motors", "Moved", "Part", "Problem", "Ranks", "Replanned", "RigidRollout", "RobotDescription", "RobotJoint",
-    "RobotLink", "RobotShape", "Rotors", "Rule", "Search", "SelfContact", "ShapeOnly", "Shard", "Sheet",
+    "MeshTopology", "Motors", "Moved", "Part", "Point", "Problem", "Ranks", "Replanned", "RigidRollout", "RobotDescription",
+    "RobotJoint", "RobotLink", "RobotShape", "Rotors", "Rule", "Search", "SelfContact", "ShapeOnly", "Shard", "Sheet",
     "Smoothness", "Spread", "Stiffness", "Tiles", "Track", "View", "Whitening",
 }  # fmt: skip
 # Public functions that only the library calls with numbers, and those that read numbers of files or of models.

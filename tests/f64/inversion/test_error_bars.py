@@ -14,13 +14,14 @@ from risp_torch.inversion import Uncertainty, Unknowns
 from risp_torch.inversion.compression import CompressedFilm, compression_moves, compression_power, noise_variance, size_of_moves
 from risp_torch.inversion.error_bars import scatter_of_starts
 from risp_torch.inversion.flatness import flatness
+from risp_torch.inversion.linearisation import Linearisation, newton_step
 from risp_torch.inversion.losses import PictureLoss
 from risp_torch.inversion.losses.loss import pixel_blocks
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.misfit import MISFIT, doubts_of_misfit, widened_by_misfit
 from risp_torch.inversion.newton_steps import NewtonSteps, _Run, _Search
 from risp_torch.inversion.result import remarks_on
-from risp_torch.inversion.uncertainty import Linearisation, Spread, _block_scores, _lasting, newton_step, reach, unfinished
+from risp_torch.inversion.uncertainty import Spread, _block_scores, _lasting, reach, unfinished
 from ti_sim.base.errors import UserError
 
 TWO = Unknowns({"a": Param(1.0, low=0.0, high=2.0, unit="m"), "b": Param(1.0, low=0.1, high=10.0, scale="log10")})

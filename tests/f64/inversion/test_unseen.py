@@ -8,7 +8,8 @@ import torch
 
 from risp_torch import Param, Scene
 from risp_torch.inversion import Comparison, PixelLoss, Uncertainty, Unknowns, uncertainty
-from risp_torch.inversion.uncertainty import Linearisation, newton_step, widened
+from risp_torch.inversion.linearisation import Linearisation, newton_step
+from risp_torch.inversion.uncertainty import widened
 from risp_torch.inversion.unseen import describe_direction, unseen_directions
 from scenes.film_jobs import Measure, _in_modes, _measured
 

@@ -1,0 +1,196 @@
+"""One round of a search by differences over wide steps: the worlds about a point, the normal equations, and the next step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.losses.loss import mean_square
+from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.inversion.wide_settings import WideSteps
+from risp_torch.scene import Scene
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
+from ti_sim.base.errors import DivergenceError
+
+_LEAST_DAMPING, _MOST_DAMPING = 1e-6, 1e12  # of the normal equations' mean diagonal
+_RISE = 4.0  # of the damping, until a step is short enough
+_NARROWEST = 1e-5  # width of a difference in parts of the range
+_SHORTER, _LONGER = 0.3, 2.0  # reach after a step that was taken back, and after one that was not
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a start has come to, and what the worlds about it told.
+
+    Attributes:
+        scaled: the point [K], scaled units.
+        loss: mean over the worlds about it, penalty included; infinite where none is finite.
+        normal, gradient: J^T J [M, M] and J^T r [M] of the mean loss there, penalty included, along M directions.
+        asked: width and horizon that the worlds were made with: only losses of the same ones can be compared.
+        reach: longest change of an unknown that is tried next, in widths.
+        widths: of the differences along each direction [M], parts of the ranges.
+        left: mean square of what the observations would be off by after the next step.
+    """
+
+    scaled: np.ndarray
+    loss: float
+    normal: np.ndarray
+    gradient: np.ndarray
+    asked: tuple[float, int]
+    reach: float
+    widths: np.ndarray
+    left: float = math.inf
+
+
+class WideSearch:
+    """One film and its unknowns, in scaled coordinates."""
+
+    def __init__(self, scene: Scene, comparison: Comparison, unknowns: Unknowns, settings: WideSteps) -> None:
+        self.scene, self.comparison, self.unknowns, self.settings = scene, comparison, unknowns, settings
+        self.low, self.high = (unknowns.scaled(bound) for bound in unknowns.bounds())
+        self.ranges = unknowns.scaled_range()
+        self.smooth = unknowns.smoothness.matrix(self.ranges)
+        self.directions = directions(unknowns, settings.spacing)
+
+    def at(self, point: np.ndarray, number: int, *, centered: bool = False, before: Point | None = None) -> Point:
+        """The point, moved away from the bounds by the width of round ``number``, and the worlds about it; and at it.
+
+        ``before`` is the point whose film tells how wide the differences are, where the settings ask for that.
+        """
+        width = self.settings.widths[min(number, len(self.settings.widths) - 1)]
+        horizon = self.settings.horizon(number, self.comparison.last)
+        widths = self._widths(width, before)
+        margin = (widths[:, None] * self.directions).max(axis=0) * self.ranges
+        center = np.clip(point, self.low + margin, self.high - margin)
+        normal, gradient, loss, off = self._equations(center, widths, horizon, centered=centered)
+        left = off - float(gradient @ np.linalg.solve(_damped(normal), gradient))
+        place = center / self.ranges
+        pull = self.smooth @ place
+        normal = normal + self.directions @ self.smooth @ self.directions.T
+        gradient = gradient - self.directions @ pull
+        loss += float(place @ pull)
+        return Point(center, loss, normal, gradient, (width, horizon), self.settings.reach, widths, max(left, 0.0))
+
+    def _widths(self, width: float, before: Point | None) -> np.ndarray:
+        """Widths of the differences along each direction [M], in parts of the ranges.
+
+        With a normal matrix N = J^T J / P and a mean square L of what the fit leaves, a change of d^T N d = L is seen as well as
+        that is: the directions' widths are sqrt(L (N^-1)_mm), with the other directions free.
+        """
+        widths = np.full(len(self.directions), width)
+        if self.settings.narrow is None or before is None or not math.isfinite(before.left):
+            return widths
+        share = width / max(self.settings.widths[-self.settings.settling :])
+        own = self.settings.narrow * share * np.sqrt(before.left * np.diag(np.linalg.inv(_damped(before.normal))))
+        return np.clip(own, _NARROWEST, width)
+
+    def better(self, old: Point | None, new: Point, *, any_loss: bool = False) -> Point:
+        """The new point, with a longer reach; or the old one with a shorter reach, if the loss was lower there.
+
+        ``any_loss`` takes the new one wherever its loss is finite.
+        """
+        if old is None or (any_loss and math.isfinite(new.loss)):
+            return new
+        if old.asked != new.asked and math.isfinite(new.loss):
+            return replace(new, reach=old.reach)
+        if new.loss < old.loss:
+            return replace(new, reach=min(_LONGER * old.reach, self.settings.reach))
+        return replace(old, reach=_SHORTER * old.reach)
+
+    def is_near(self, point: Point, end: np.ndarray) -> bool:
+        """Whether a step ends [K] within the differences that it was made of."""
+        return bool(np.all(np.abs(end - point.scaled) <= (point.widths[:, None] * self.directions).max(axis=0) * self.ranges))
+
+    def step(self, point: Point) -> np.ndarray:
+        """Where to go next [K]: damped until no unknown changes by more than the point's reach."""
+        damping = _LEAST_DAMPING
+        while True:
+            step = np.linalg.solve(_damped(point.normal, damping), point.gradient)
+            if np.all(np.abs(step) <= point.reach * point.widths) or damping > _MOST_DAMPING:
+                return np.clip(point.scaled + step @ self.directions * self.ranges, self.low, self.high)
+            damping *= _RISE
+
+    def _equations(
+        self, center: np.ndarray, widths: np.ndarray, horizon: int, *, centered: bool
+    ) -> tuple[np.ndarray, np.ndarray, float, float]:
+        """J^T J / P [M, M] and J^T r / P [M] of P observations along M directions, the mean loss on either side, and r^T r / P.
+
+        The residual r is that of the centre itself, or of the mean over all worlds about it.
+        """
+        rows, total, losses, alive = [], 0.0, 0.0, 0
+        target = self.comparison.target[: len(self.comparison.seen(horizon))]
+        taken = 0
+        for above, below, finite in self._pairs(center, widths, horizon):
+            both = finite[: len(above)] & finite[len(above) :]
+            some = torch.as_tensor(widths[taken : taken + len(above)]).to(above)
+            pair, taken = (above - below).flatten(1) / (2 * some[:, None]), taken + len(above)
+            rows.append(torch.where(both[:, None], pair, torch.zeros_like(pair)))
+            observed = torch.cat([above, below])[finite]
+            total = total + observed.sum(dim=0)
+            losses += float(mean_square(observed, target).sum())
+            alive += int(finite.sum())
+        normal, gradient = np.zeros((len(self.directions), len(self.directions))), np.zeros(len(self.directions))
+        (middle,), there = self._observe(center[None], horizon) if centered else ((total / max(alive, 1),), True)
+        if not alive or not there:
+            return normal, gradient, math.inf, math.inf
+        jacobian, residual = torch.cat(rows), (target - middle).flatten()
+        count = len(residual)
+        for part in torch.arange(count).split(2**16):  # in double precision, all at once may be gigabytes
+            some = jacobian[:, part[0] : part[-1] + 1].double()
+            normal += (some @ some.T).cpu().numpy()
+            gradient += (some @ residual[part[0] : part[-1] + 1].double()).cpu().numpy()
+        return normal / count, gradient / count, losses / alive, float(residual.double().square().mean())
+
+    def _pairs(
+        self, center: np.ndarray, widths: np.ndarray, horizon: int
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Observations [k, n, ...] on either side of the centre in some directions after others, and which are finite [2 k]."""
+        moves = widths[:, None] * self.directions * self.ranges
+        count = max(1, min(32, self.comparison.worlds_at_once) // 2)
+        for first in range(0, len(moves), count):
+            some = moves[first : first + count]
+            observed, finite = self._observe(np.concatenate([center + some, center - some]), horizon)
+            yield observed[: len(some)], observed[len(some) :], finite
+
+    def _observe(self, points: np.ndarray, horizon: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Observations [k, n, ...] of the worlds at points [k, K], and which of them are finite [k]."""
+        rows = torch.as_tensor(points, dtype=bridge_dtype(), device=bridge_device())
+        try:
+            with torch.no_grad():
+                return self.comparison.observe(self.scene, self.unknowns.from_scaled(rows), worlds=len(rows), horizon=horizon)
+        except DivergenceError:  # none of these worlds stayed finite
+            target = self.comparison.target[: len(self.comparison.seen(horizon))]
+            return target.expand(len(rows), *target.shape), torch.zeros(len(rows), dtype=torch.bool)
+
+
+def _damped(normal: np.ndarray, damping: float = _LEAST_DAMPING) -> np.ndarray:
+    """Normal equations [M, M] with so many times their mean diagonal added to the diagonal."""
+    return normal + damping * (np.trace(normal) / len(normal) + 1e-300) * np.eye(len(normal))
+
+
+def directions(unknowns: Unknowns, spacing: int) -> np.ndarray:
+    """What changes together [M, K], in parts of the ranges: single unknowns, or hats over the rows of sequences.
+
+    Args:
+        unknowns: those with an axis are sequences along their first one.
+        spacing: rows from the middle of a hat to the next one's, or a little fewer, so that one stands at either end.
+    """
+    blocks = []
+    for name in unknowns.groups:
+        shape = np.shape(unknowns.params[name].value)
+        rows, columns = (shape[0], int(np.prod(shape[1:]))) if shape else (1, 1)
+        knots = np.linspace(0, rows - 1, 1 + math.ceil((rows - 1) / spacing))
+        hats = np.stack([np.interp(np.arange(rows), knots, unit) for unit in np.eye(len(knots))])
+        blocks.append(np.kron(hats, np.eye(columns)))
+    whole = np.zeros((sum(len(block) for block in blocks), len(unknowns.scaled_range())))
+    row = column = 0
+    for block in blocks:
+        whole[row : row + block.shape[0], column : column + block.shape[1]] = block
+        row, column = row + block.shape[0], column + block.shape[1]
+    return whole
