@@ -34,7 +34,7 @@ bench: $(STAMP)
 
 # Contact sheets of the renderer's features, docs/figures/render_*.png.
 sheets: $(STAMP)
-	$(BIN)/python -m scenes.sheets
+	$(BIN)/python -m scenes.studies.render_sheets
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache

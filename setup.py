@@ -3,6 +3,8 @@
 from setuptools import find_packages, setup
 
 setup(
-    packages=[*find_packages(include=["ti_sim*", "ti_render*", "risp_torch*"]), "risp_torch_scenes"],
+    packages=[
+        *find_packages(include=["ti_sim*", "ti_render*", "risp_torch*"]), "risp_torch_scenes", "risp_torch_scenes.studies"
+    ],
     package_dir={"risp_torch_scenes": "scenes"},
 )

@@ -1,1 +1,1 @@
-"""Scenes and scripted inversions: what users write."""
+"""Scenes, a file for each, and the demonstration of what is read from films of them."""

@@ -27,7 +27,7 @@ from risp_torch.files.video import Quality
 from risp_torch.inversion import Unknowns
 from ti_sim.base.rules import Count
 
-from . import crossing
+from .studies import crossing
 
 ROOT = Path(__file__).parents[1]
 README, TABLE = ROOT / "README.md", ROOT / "docs" / "results" / "demo.json"

@@ -62,7 +62,7 @@ def test_a_wheel_installs_packages_of_the_project_only(tmp_path: Path) -> None:
     packages = {path.name for path in site.iterdir() if path.suffix != ".dist-info"}
     assert packages == {"ti_sim", "ti_render", "risp_torch", "risp_torch_scenes"}
     assert all((site / name / "py.typed").is_file() for name in ("ti_sim", "ti_render", "risp_torch"))
-    assert (site / "risp_torch_scenes/assets/pebble.obj").is_file()
+    assert (site / "risp_torch_scenes/assets/pebble.obj").is_file() and (site / "risp_torch_scenes/studies/crossing.py").is_file()
     python(f"EXPECTED = {str(site)!r}{FIND_SCENES}", tmp_path / "work", site)
 
 

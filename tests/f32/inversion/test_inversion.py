@@ -19,7 +19,7 @@ from risp_torch import Inversion, OptimiseSettings, Scene, UserError, film, inve
 from risp_torch.__main__ import main
 from risp_torch.files.run_folder import FinishedError, RunFolder
 from risp_torch.inversion import Uncertainty, Unknowns, along_weak_directions, linearise, uncertainty
-from scenes import invert_cube
+from scenes.studies import invert_cube
 from tests.reference import small_scenes
 from ti_sim import DivergenceError, Param
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from scenes import sheets
+from risp_torch import DirectionalLight, Sphere
+from scenes.studies import render_sheets, sheet_stage
 from tests.reference.folders import ROOT
 from ti_sim.base.errors import UserError
 
@@ -17,7 +18,7 @@ SIZE = 16
 
 
 def test_a_sheet_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert sheets.main(["backgrounds", "--size", str(SIZE), "--out", str(tmp_path)]) == 0
+    assert render_sheets.main(["backgrounds", "--size", str(SIZE), "--out", str(tmp_path)]) == 0
     path = tmp_path / "render_backgrounds.png"
     assert capsys.readouterr().out == f"written: {path}\n"
     picture = np.asarray(Image.open(path))
@@ -26,7 +27,7 @@ def test_a_sheet_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_background_sheet_shows_what_its_captions_say() -> None:
-    sheet = sheets.background_sheet(SIZE)
+    sheet = render_sheets.background_sheet(SIZE)
     color, gradient, image = sheet.pictures.values()
     assert np.abs(color[0] - (0.9, 0.6, 0.4)).max() < 0.01
     assert gradient[0, 0, 2] - gradient[0, 0, 0] > 0.5 and gradient[4, 0, 0] > gradient[0, 0, 0] + 0.1
@@ -38,12 +39,12 @@ def test_background_sheet_shows_what_its_captions_say() -> None:
 def test_light_comes_from_where_it_is_said_to_come() -> None:
     """The ball is brighter on the side of the light, and its shadow falls on the other side."""
     lit = {}
-    for name, direction in (("left", sheets.FROM_LEFT), ("right", sheets.FROM_RIGHT)):
-        light = sheets.DirectionalLight(direction=direction)
-        scene = sheets.empty_stage(32)
-        scene.add_rigid("ball", shape=sheets.Sphere(0.03, 2), density=1e3, position=(0.0, 0.0, 0.06))
+    for name, direction in (("left", sheet_stage.FROM_LEFT), ("right", sheet_stage.FROM_RIGHT)):
+        light = DirectionalLight(direction=direction)
+        scene = sheet_stage.empty_stage(32)
+        scene.add_rigid("ball", shape=Sphere(0.03, 2), density=1e3, position=(0.0, 0.0, 0.06))
         scene.add_light(light)
-        lit[name] = sheets.shot(sheets.with_shadows(scene), alpha=True)
+        lit[name] = sheet_stage.shot(sheet_stage.with_shadows(scene), alpha=True)
     left, right = lit["left"][..., :3].mean(axis=-1), lit["right"][..., :3].mean(axis=-1)
     body = lit["left"][..., 3] > 0.99
     columns = np.broadcast_to(np.arange(32), (32, 32))
@@ -55,9 +56,9 @@ def test_light_comes_from_where_it_is_said_to_come() -> None:
 
 
 def test_letters_read_from_left_to_right_and_from_top_to_bottom() -> None:
-    picture = sheets.letters(["I", "I", "I", "I", "I", "I"], columns=3, side=20)
+    picture = sheet_stage.letters(["I", "I", "I", "I", "I", "I"], columns=3, side=20)
     assert picture.shape == (40, 60, 3)
-    for k, color in enumerate(sheets.SIX_COLORS):
+    for k, color in enumerate(sheet_stage.SIX_COLORS):
         corner = picture[k // 3 * 20 + 1, k % 3 * 20 + 1]
         assert np.abs(corner - color).max() < 0.1
         lower, upper = (picture[k // 3 * 20 + row, k % 3 * 20 + 10] for row in (17, 2))
@@ -65,7 +66,7 @@ def test_letters_read_from_left_to_right_and_from_top_to_bottom() -> None:
 
 
 def test_red_is_brighter_and_blue_darker() -> None:
-    picture = sheets.red_and_blue(np.array([[1.0, -1.0, 0.0, 0.5]]))
+    picture = render_sheets.red_and_blue(np.array([[1.0, -1.0, 0.0, 0.5]]))
     np.testing.assert_allclose(picture[0, :3], [(1, 0, 0), (0, 0, 1), (1, 1, 1)], atol=1e-6)
     assert picture[0, 3, 0] == pytest.approx(1) and 0 < picture[0, 3, 1] < 1
 
@@ -75,20 +76,20 @@ def test_unknown_sheets_are_refused_before_any_work(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(UserError, match=f"unknown sheet '{name}': did you mean '(lights|shadows)'"):
-        sheets.write_sheets(tmp_path, ["outputs", name])
-    assert sheets.main([name, "--out", str(tmp_path)]) == 2
+        render_sheets.write_sheets(tmp_path, ["outputs", name])
+    assert render_sheets.main([name, "--out", str(tmp_path)]) == 2
     assert "did you mean" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 def test_without_mitsuba_its_sheet_is_left_out_with_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sheets.importlib.util, "find_spec", lambda name: None)
-    assert sheets.write_sheets(tmp_path, ["mitsuba"]) == []
+    monkeypatch.setattr(render_sheets.importlib.util, "find_spec", lambda name: None)
+    assert render_sheets.write_sheets(tmp_path, ["mitsuba"]) == []
     assert "Mitsuba is not installed" in capsys.readouterr().out and not list(tmp_path.iterdir())
 
 
 def test_the_committed_sheets_are_complete_and_small() -> None:
     sizes = {path.stem.removeprefix("render_"): path.stat().st_size for path in FIGURES.glob("render_*.png")}
-    assert set(sizes) == set(sheets.SHEETS)
+    assert set(sizes) == set(render_sheets.SHEETS)
     assert max(sizes.values()) <= 250_000 and sum(sizes.values()) <= 2_000_000

@@ -28,7 +28,7 @@ from .exit_status import exit_status
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Plan, drive, plan again: 0 where plans that are made again end nearer to the goal, 1 if not, 2 for wrong input."""
-    parser = argparse.ArgumentParser(prog="python -m scenes.gear_replan", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m scenes.studies.gear_replan", description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--factor", type=number(Positive), default=1.2, help="density of the real gear, times the model's (default 1.2)"
     )

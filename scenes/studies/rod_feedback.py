@@ -88,7 +88,7 @@ def at_rest(scene: Scene, force: float, *, frames: int = 60) -> torch.Tensor:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Learn and compare: 0 where looking holds the other rods better, 1 if not, 2 for wrong input, 3 for a divergence."""
-    parser = argparse.ArgumentParser(prog="python -m scenes.rod_feedback", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m scenes.studies.rod_feedback", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--network", required=True, metavar="FILE", help="network.safetensors of 'risp train rod'")
     parser.add_argument("--iterations", type=number(Count), default=40, help="gradient steps (default 40)")
     parser.add_argument("--every", type=number(Count), default=1, help="frames from one look to the next (default 1)")

@@ -139,7 +139,7 @@ def row(scene: Scene, task: ControlTask, study: Study, objective: str, results: 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the study: 0 where every image run comes to what is asked, 1 if not, 2 for wrong input, 3 for a divergence."""
-    parser = argparse.ArgumentParser(prog="python -m scenes.control_study", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m scenes.studies.control_study", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--scenes", nargs="+", choices=STUDIES, default=list(STUDIES), help="default all")
     parser.add_argument("--objectives", nargs="+", choices=OBJECTIVES, default=list(OBJECTIVES), help="default all")
     parser.add_argument("--runs", type=number(Count), default=None, help="only so many runs of each scene and objective")

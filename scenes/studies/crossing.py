@@ -1,8 +1,8 @@
 """Across rendering domains: the stiffness of a contact from a path-traced film, by its pixels and by what RISP reads in it.
 
 The film (assets/cube_target.mp4) was made by Mitsuba: other materials, lamps, sky and ground than any picture that the network
-(assets/cube_risp.safetensors) was trained on, and than the pictures that are compared with it. assets/README.md has the commands
-that made both.
+(assets/cube_risp.safetensors) was trained on, and than the pictures that are compared with it. The README.md beside them has the
+commands that made both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from risp_torch.files.report import format_table
 from risp_torch.files.run_folder import default_run_path
 from risp_torch.risp.task import training_scene
 
-ASSETS = Path(__file__).parent / "assets"
+ASSETS = Path(__file__).parents[1] / "assets"
 NETWORK, FILM = ASSETS / "cube_risp.safetensors", ASSETS / "cube_target.mp4"
 UNKNOWN, TRUTH = "ground.contact.stiffness", 1e3  # N/m
 GUESSES = (10**2.7, 10**3.3)  # N/m

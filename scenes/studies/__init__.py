@@ -1,0 +1,1 @@
+"""Programs that run the scenes: studies whose tables and pictures the documentation shows."""
