@@ -253,7 +253,8 @@ def bound_table(cases: Mapping[str, tuple[Case, Mapping[str, float]]], *, quick:
             )  # fmt: skip
     last, last_rate = list(cases.values())[-1]
     tables = sum(array.size for array in last.solver.model.tables.values()) * 4
-    inputs = sum(array.numel() for name, array in vars(last.inputs).items() if "material" in name or name == "particle_contact") * 4
+    read = {name: array for name, array in vars(last.inputs).items() if name.endswith("_material") or name == "particle_contact"}
+    inputs = sum(array.numel() for array in read.values()) * 4
     result.remarks.append(
         f"Measured in this run: {number(peak.flops / 1e9)} Gflop/s of scalar multiply-adds a core (the element plan counts "
         f"{threads} cores), and {number(peak.copy / 1e9)} GB/s copied (read plus written). Flops are counted from the code as "

@@ -392,7 +392,8 @@ def face_contacts(
         half_j: those of link j's [m].
         k: axis of link i's box.
         weight: of all forces [1].
-        adjoint: False adds the forces to both links' loads; True adds to the adjoints of both links' motion and contact parameters.
+        adjoint: False adds the forces to both links' loads; True adds to the adjoints of both links' motion and
+            contact parameters.
 
     Returns:
         The adjoint of the weight; zero without ``adjoint``.
@@ -511,8 +512,8 @@ def meet_boxes(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: t
         p: pair, which is marked where it is deeper than contact resolves.
         i: its first link.
         j: its second link.
-        adjoint: False adds the forces to both links' loads; True adds to the adjoints of both links' motion and contact parameters those
-            of minus the forces' power on the virtual velocities (see ``adjoint``).
+        adjoint: False adds the forces to both links' loads; True adds to the adjoints of both links' motion and
+            contact parameters those of minus the forces' power on the virtual velocities (see ``adjoint``).
     """
     a, m = rotation_matrix(shape_rotation(world, b, i)), rotation_matrix(shape_rotation(world, b, j))
     half_i, half_j = shape_vec3(world, i, HALF_SIZE), shape_vec3(world, j, HALF_SIZE)
