@@ -1,4 +1,4 @@
-"""Kernels for test_launch_arguments.py."""
+"""Kernels of the tests of launches' arguments."""
 
 from ti_sim.base.runtime import ti
 

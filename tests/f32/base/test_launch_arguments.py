@@ -10,28 +10,17 @@ import pytest
 import torch
 
 from tests.reference import launched_kernels as kernels
+from tests.reference.taichi_arrays import as_numpy, taichi_array
 from ti_sim.base import launch_arguments
-from ti_sim.base.runtime import require, ti
+from ti_sim.base.runtime import require
 
 MAKERS: dict[str, Callable[[np.ndarray], object]] = {
     "numpy": np.array,
     "torch": torch.tensor,
     "parameter": lambda array: torch.nn.Parameter(torch.tensor(array)),
-    "taichi": lambda array: filled(array),
+    "taichi": taichi_array,
     "column order": np.asfortranarray,
 }
-
-
-def filled(array: np.ndarray) -> object:
-    result = ti.ndarray(ti.f32 if array.dtype == np.float32 else ti.f64, array.shape)
-    result.from_numpy(array)
-    return result
-
-
-def numbers(array: object) -> np.ndarray:
-    if isinstance(array, ti.Ndarray):
-        return array.to_numpy()
-    return array.detach().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
 
 
 @pytest.fixture
@@ -56,8 +45,8 @@ def test_arrays_of_every_container(first: str, second: str, handed: list[bool]) 
     handed.clear()  # filling an array of Taichi's is a launch, too
     kernels.scale_and_add(source, target, 2.0, 3, True)
     assert handed == [{first, second} <= {"numpy", "torch"}]
-    np.testing.assert_array_equal(numbers(target), 1 + 2 * x + 3)
-    np.testing.assert_array_equal(numbers(source), x)
+    np.testing.assert_array_equal(as_numpy(target), 1 + 2 * x + 3)
+    np.testing.assert_array_equal(as_numpy(source), x)
 
 
 @pytest.mark.parametrize("real", [2.0, 2, np.float32(2), np.float64(2), np.int64(2)])
@@ -74,8 +63,8 @@ def test_types_and_dimensions_and_templates_may_change_from_call_to_call() -> No
             for make in (np.array, torch.tensor):
                 x, target = make(np.full(shape, 0.1, dtype)), make(np.zeros(shape, dtype))
                 kernels.scale_and_add(x, target, 2.0, 3, shifted)
-                np.testing.assert_allclose(numbers(target), 0.2 + 3 * shifted, rtol=1e-6)
-                assert numbers(target).dtype == dtype
+                np.testing.assert_allclose(as_numpy(target), 0.2 + 3 * shifted, rtol=1e-6)
+                assert as_numpy(target).dtype == dtype
 
 
 def test_a_tensor_that_keeps_a_gradient_still_gets_it() -> None:

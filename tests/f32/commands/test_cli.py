@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,20 +25,6 @@ from tests.reference import small_scenes
 
 Risp = Callable[..., tuple[int, str, str]]
 FILM = ["video.mp4", "states.npz", "strip.png", "settings.json", "result.json"]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with the scene file small.py."""
-    shutil.copy(small_scenes.__file__, tmp_path / "small.py")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def risp(folder: Path, command_line: Risp) -> Risp:
-    """Runs the command line in this process, in the folder: exit status, stdout, stderr."""
-    return command_line
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,23 +14,9 @@ from PIL import Image
 from risp_torch import load_scene
 from risp_torch.files.video import srgb_to_linear
 from risp_torch.risp.psi import RenderingParameters
-from tests.reference import full_scene, small_scenes
+from tests.reference import full_scene
 
 Risp = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with the scene file small.py."""
-    shutil.copy(small_scenes.__file__, tmp_path / "small.py")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def risp(folder: Path, command_line: Risp) -> Risp:
-    """Runs the command line in this process, in the folder: exit status, stdout, stderr."""
-    return command_line
 
 
 def pictures_of(path: Path, count: int, *, size: int = 16, columns: int = 4) -> list[np.ndarray]:

@@ -1,24 +1,18 @@
-"""Importing starts nothing, taichi has one door, the house's arrows point one way; each start in a process of its own."""
+"""Importing starts nothing, and the runtime starts once, as it is asked to; each start in a process of its own."""
 
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import risp_torch
-import scenes
-import ti_render
 import ti_sim
 from ti_sim.base.kernel_cache import cache_folder, writable_cache
 
 pytestmark = pytest.mark.processes
-ROOMS = {package.__name__: Path(package.__file__).parent for package in (ti_sim, ti_render, risp_torch, scenes)}
 
 
 def python(source: str, *, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -261,29 +255,6 @@ child(lambda: kernels[1](np.zeros(4, np.float32)))
     assert all("forked" in line and "DataLoader(multiprocessing_context='spawn')" in line for line in others)
 
 
-# -- who imports whom -----------------------------------------------------------------------------------------------------
-
-
-def sources(room: str) -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(ROOMS[room].rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
-
-
-def imported(tree: ast.Module) -> set[str]:
-    """Dotted names of everything that a module imports, at any depth; relative ones begin with a dot."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names}
-    return names
-
-
-def of(names: set[str], *packages: str) -> set[str]:
-    return {name for name in names if name.split(".")[0] in packages}
-
-
 def test_a_program_may_have_kernels_of_its_own(tmp_path: Path) -> None:
     """Around a program's own level there is no frame in which a class could be looked for."""
     program = tmp_path / "program.py"
@@ -339,74 +310,3 @@ def test_threads_of_torch_sleep_while_they_wait_unless_the_user_says_otherwise()
     assert printed(unset) == "PASSIVE"
 
 
-def test_taichi_has_one_door() -> None:
-    doors = [path for room in ROOMS for path, tree in sources(room) if of(imported(tree), "taichi")]
-    assert doors == [ROOMS["ti_sim"] / "base" / "runtime.py"]
-
-
-def test_imports_are_absolute_but_for_scenes_from_one_another() -> None:
-    """The package of the scenes has another name where it is installed."""
-    for room in ROOMS:
-        relative = {name for _, tree in sources(room) for name in imported(tree) if name.startswith(".")}
-        assert bool(relative) == (room == "scenes"), relative
-    assert not [path for room in ROOMS for path, tree in sources(room) if of(imported(tree), "scenes", "risp_torch_scenes")]
-
-
-def test_arrows_point_one_way() -> None:
-    for path, tree in sources("ti_sim"):
-        assert not of(imported(tree), "torch", "ti_render", "risp_torch", "scenes"), path
-        if path.parent.name == "base":
-            outside = {name for name in of(imported(tree), "ti_sim") if not name.startswith("ti_sim.base.")}
-            assert not outside, path
-    for path, tree in sources("ti_render"):
-        assert not of(imported(tree), "torch", "risp_torch", "scenes"), path
-        assert all(name.startswith("ti_sim.base.") for name in of(imported(tree), "ti_sim")), path
-    for path, tree in sources("risp_torch"):
-        assert not of(imported(tree), "scenes"), path
-
-
-def test_rooms_of_risp_torch_point_one_way() -> None:
-    """Imports for type checkers count as well."""
-    below = {
-        "files": set(), "scene": {"files"}, "risp": {"files", "scene"}, "inversion": {"files", "scene", "risp"},
-        "control": {"files", "scene", "risp"}, "paper": {"files", "scene", "risp", "inversion"},
-    }  # fmt: skip
-    below["commands"] = set(below)
-    rooms = {path.name for path in ROOMS["risp_torch"].iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert rooms == set(below)
-    for path, tree in sources("risp_torch"):
-        room, *inside = path.relative_to(ROOMS["risp_torch"]).parts
-        if inside:
-            others = {name.split(".")[1] for name in of(imported(tree), "risp_torch") if "." in name}
-            assert others <= below[room] | {room}, (path, others)
-
-
-def test_files_import_each_other_in_one_circle_only() -> None:
-    """A scene and what moves it know each other; all other imports, those for type checkers too, have an order."""
-    graph: dict[str, set[str]] = {}
-    for room, folder in ROOMS.items():
-        for path, tree in sources(room):
-            name = ".".join((room, *path.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__")
-            graph[name] = imported(tree)
-    nearest = {name: {each if each in graph else each.rpartition(".")[0] for each in names} for name, names in graph.items()}
-    circle = {name for name in graph if reaches(nearest, name, name)}
-    known = {"escapes", "robot", "simulation", "description", "scene"}
-    assert circle == {f"risp_torch.scene.{name}" for name in known}
-
-
-def reaches(graph: dict[str, set[str]], start: str, end: str) -> bool:
-    """Whether imports lead from one file to another."""
-    seen, waiting = set(), [start]
-    while waiting:
-        for name in graph.get(waiting.pop(), set()) - seen:
-            if name == end:
-                return True
-            seen.add(name)
-            waiting.append(name)
-    return False
-
-
-def test_public_names_exist_and_are_sorted_out_once() -> None:
-    for package in (ti_sim, ti_render, risp_torch):
-        assert all(hasattr(package, name) for name in package.__all__)
-        assert len(set(package.__all__)) == len(package.__all__)

@@ -30,13 +30,6 @@ TRUTH = {DENSITY: 800.0, FRICTION: 0.3, STIFFNESS: 400.0}
 FAR = [{DENSITY: 5000.0, FRICTION: 1.5, STIFFNESS: 1500.0}, {DENSITY: 200.0, FRICTION: 0.06, STIFFNESS: 150.0}]
 
 
-@pytest.fixture(scope="module")
-def target() -> torch.Tensor:
-    scene = small_scenes.make_scene()
-    with torch.no_grad():
-        return film(scene, {}, worlds=1, frames=scene.frames)[0][0]
-
-
 def found(target: object, names: list[str], **options: object) -> Inversion:
     return invert(small_scenes.make_scene(), target, names, progress=False, **options)
 

@@ -8,29 +8,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from risp_torch import Inversion, OptimiseSettings, Scene, UserError, film, invert, landscape, load_scene, simulate_video
+from risp_torch import OptimiseSettings, Scene, UserError, film, invert, landscape, load_scene, simulate_video
 from risp_torch.__main__ import main
 from risp_torch.files.run_folder import FinishedError, RunFolder
 from risp_torch.inversion import Uncertainty, Unknowns, along_weak_directions, linearise, uncertainty
 from scenes.studies import invert_cube
 from tests.reference import small_scenes
+from tests.reference.searches import pictures, quick
 from ti_sim import DivergenceError, Param
 
 STIFFNESS = "ground.contact.stiffness"
 SMALL_TRUTH = {"block.density": 800.0, "ground.contact.friction": 0.3, STIFFNESS: 400.0}
-
-
-def pictures(scene: Scene, values: Mapping[str, torch.Tensor] | None = None) -> torch.Tensor:
-    """The film [T, H, W, 3] of a scene."""
-    with torch.no_grad():
-        return film(scene, values or {}, worlds=1, frames=scene.frames)[0][0]
 
 
 def cube() -> Scene:
@@ -38,10 +32,6 @@ def cube() -> Scene:
     scene = load_scene("cube", size=48)
     scene.sigma *= (128 / 48) ** 2
     return scene
-
-
-def quick(scene: Scene, target: object, names: list[str], **options: object) -> Inversion:
-    return invert(scene, target, names, progress=False, **options)
 
 
 # -- the die --------------------------------------------------------------------------------------------------------------

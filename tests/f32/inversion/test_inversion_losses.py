@@ -24,13 +24,11 @@ from risp_torch import (
     Scene,
     StateLoss,
     UserError,
-    film,
-    invert,
     load_scene,
     load_task,
     simulate_video,
 )
-from risp_torch.inversion import Comparison, Inversion, PixelLoss, Unknowns, landscape, sampled_frames, uncertainty
+from risp_torch.inversion import Comparison, PixelLoss, Unknowns, landscape, sampled_frames, uncertainty
 from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.losses.vgg import Vgg16
 from risp_torch.inversion.losses.whitening import LOOKS, Whitening
@@ -38,19 +36,11 @@ from risp_torch.risp.domains import Domains, RasteriserDomain
 from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
 from risp_torch.risp.state_heads import RigidPoseHead
 from tests.reference import small_scenes
+from tests.reference.searches import pictures, quick
 
 STIFFNESS, DENSITY, FRICTION = "ground.contact.stiffness", "block.density", "ground.contact.friction"
 HEAD = RigidPoseHead("block", low=(-0.05, -0.05, 0.0), high=(0.05, 0.05, 0.05))
 FAST = OptimiseSettings(iterations=1, learning_rate=1e-6)  # Gauss-Newton alone
-
-
-def quick(scene: Scene, target: object, names: list[str], **options: object) -> Inversion:
-    return invert(scene, target, names, progress=False, **options)
-
-
-def pictures(scene: Scene, values: dict[str, torch.Tensor] | None = None) -> torch.Tensor:
-    with torch.no_grad():
-        return film(scene, values or {}, worlds=1, frames=scene.frames)[0][0]
 
 
 def bright(scene: Scene) -> dict[str, torch.Tensor]:

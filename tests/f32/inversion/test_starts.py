@@ -13,20 +13,13 @@ import torch
 
 from risp_torch import Inversion, OptimiseSettings, UserError, invert
 from risp_torch.files.run_folder import RunFolder
-from risp_torch.inversion import CmaSettings, film, optimise
+from risp_torch.inversion import CmaSettings, optimise
 from tests.reference import small_scenes
 
 INVERT = sys.modules["risp_torch.inversion.invert"]  # the package has a function of this name, too
 DENSITY, FRICTION = "block.density", "ground.contact.friction"
 KEEP = ((0.25, 2), (0.6, 1))
 STOPPED = "stopped early"
-
-
-@pytest.fixture(scope="module")
-def target() -> torch.Tensor:
-    scene = small_scenes.make_scene()
-    with torch.no_grad():
-        return film(scene, {}, worlds=1, frames=scene.frames)[0][0]
 
 
 def found(target: torch.Tensor, names: list[str], **options: object) -> Inversion:

@@ -40,20 +40,9 @@ from risp_torch.paper.trials.search import Found
 from risp_torch.risp.evaluation import test_set
 from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
 from tests.reference.folders import ROOT
+from tests.reference.trials import SIDE
 
-SIDE = 64
 KINDS = ("identify", "imitate", "reach")
-
-
-@pytest.fixture(scope="module")
-def quadrotor() -> dict[str, tuple[Any, ...]]:
-    """Kind -> (trial, true scene, task, true motion)."""
-    made = {}
-    for kind, trial in load_trials("quadrotor").items():
-        scene, task = true_scene("quadrotor", trial, SIDE)
-        with torch.no_grad():
-            made[kind] = (trial, scene, task, scene.rollout())
-    return made
 
 
 @pytest.fixture(scope="module")

@@ -25,22 +25,11 @@ from risp_torch.paper.trials import run as run_module
 from risp_torch.paper.trials.errors import trial_error
 from risp_torch.paper.trials.search import penalised
 from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
+from tests.reference.trials import SIDE
 
-SIDE = 64
 KINDS_OF = {"quadrotor": ("identify", "imitate", "reach"), "cube": ("identify",)}
 KINDS_OF |= dict.fromkeys(("hand", "rod"), KINDS_OF["quadrotor"])
 QUICK = TrialSettings(size=SIDE, iterations=1, refine=0)
-
-
-@pytest.fixture(scope="module")
-def quadrotor():
-    """Kind -> (trial, true scene, task, true motion)."""
-    made = {}
-    for kind, trial in load_trials("quadrotor").items():
-        scene, task = true_scene("quadrotor", trial, SIDE)
-        with torch.no_grad():
-            made[kind] = (trial, scene, task, scene.rollout())
-    return made
 
 
 @pytest.fixture(scope="module")

@@ -17,55 +17,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from risp_torch import Factor, RenderingParameters, RispTask, default_psi
+from risp_torch import Factor, RenderingParameters
 from risp_torch.__main__ import main
 from risp_torch.files.atomic import DiskFullError, remove_leftovers, replacing
-from risp_torch.risp.dataset import DatasetSettings, RendererSource, ShardSource, generate, problems, ranks_from_environment
+from risp_torch.risp.dataset import RendererSource, ShardSource, generate, problems, ranks_from_environment
 from risp_torch.risp.domains import Domains
 from risp_torch.risp.state_heads import RigidPoseHead, warn_of_states_beyond
 from risp_torch.risp.task import resize_pictures, training_scene
 from tests.reference.folders import ROOT
+from tests.reference.small_dataset import HEAD, SETTINGS, SIZE, make_task, write_slowly
 from tests.reference.small_scenes import make_scene
-
-SIZE = 16
-SETTINGS = DatasetSettings(11, "each", seed=3, size=SIZE, shard_images=4)
-HEAD = RigidPoseHead("block", low=(-0.02, -0.02, 0.02), high=(0.02, 0.02, 0.05), yaw=(-0.5, 0.5), pitch=(-0.5, 0.5))
-
-
-def make_task(scene):
-    """Three numbers of psi."""
-    spreads = default_psi(scene).spreads
-    chosen = {name: spreads[name] for name in ("light.key.direction", "light.key.intensity")}
-    return RispTask(HEAD, Domains.usual(scene, RenderingParameters(scene, chosen)), gamma=1.0)
-
-
-class SlowRenderer(RendererSource):
-    """The renderer, slowly enough to be killed while it makes a shard."""
-
-    def batch_and_states(self, indices):
-        """Pictures of one shard."""
-        time.sleep(0.05)
-        return super().batch_and_states(indices)
-
-
-def write_slowly(folder, images=40, rank=0, ranks=1):
-    """A data set of shards of 4 rendered pictures; also the program of the tests' processes."""
-    from risp_torch.risp.dataset import generate as _function  # the module of the same name is hidden by the function
-
-    module = sys.modules[_function.__module__]
-    rendering, module.RendererSource = module.RendererSource, SlowRenderer
-    try:
-        scene = make_scene(size=SIZE)
-        return generate(scene, make_task(scene), replace(SETTINGS, images=images), folder, rank=rank, ranks=ranks)
-    finally:
-        module.RendererSource = rendering
 
 
 def start_process(folder, rank=0, ranks=1):
     """``write_slowly`` in another process."""
     program = (
         "from ti_sim.base.runtime import start; start(device='cpu', precision='f32'); "
-        f"from tests.f32.risp.test_dataset import write_slowly; write_slowly({str(folder)!r}, rank={rank}, ranks={ranks})"
+        f"from tests.reference.small_dataset import write_slowly; write_slowly({str(folder)!r}, rank={rank}, ranks={ranks})"
     )
     return subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
 
@@ -333,7 +301,7 @@ def test_wrong_settings(changed, message):
 
 def test_command(tmp_path, capsys):
     scene = tmp_path / "small.py"
-    scene.write_text("from tests.f32.risp.test_dataset import make_scene, make_task\n")
+    scene.write_text("from tests.reference.small_dataset import make_scene, make_task\n")
     command = ["dataset", str(scene), "--images", "5", "--size", "16", "--shard-images", "2", "--out", str(tmp_path / "set")]
     assert main(command) == 0
     said = capsys.readouterr()

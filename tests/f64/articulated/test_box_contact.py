@@ -6,18 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.f64.articulated.test_body_contact import at, bodies, inputs_of, simulate
-from tests.reference.numpy_rigid import rotation
+from tests.reference.contact_cases import CUBE, FLOOR, HALF, at, bodies, depth_between, inputs_of, simulate
 from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedRollout, ArticulatedSolver
 from ti_sim.base.gradcheck import gradcheck
 from ti_sim.rollout.adjoint import StoreAll
 
-HALF = 0.02
-CUBE = CollisionShape("box", (HALF, HALF, HALF))
 PLANK = CollisionShape("box", (0.1, 0.015, 0.008))
-FLOOR = CollisionShape("box", (0.5, 0.5, 0.1), position=(0.0, 0.0, -0.1))
 MASS, KE = 1.0, 1e4  # kg of every body of ``inputs_of``; N/m
 MATERIAL = (KE, 20.0, 30.0, 0.5)
 
@@ -42,17 +38,6 @@ def resting(shapes: list[CollisionShape], q: list, *, seconds: float) -> Articul
         squares = np.square(shape.size)
         inputs.link_inertia[0, 1 + i] = MASS / 3 * np.diag(squares.sum() - squares)
     return simulate(model, inputs, 5e-4, 200)
-
-
-def depth_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """How deep two cubes are in each other, along the best of 15 axes, [n], of their poses [n, 7]; negative while apart."""
-    a, b = (np.swapaxes(rotation(q[:, 3:]), 1, 2) for q in (first, second))
-    axes = np.concatenate([a, b, np.cross(a[:, :, None], b[:, None]).reshape(-1, 9, 3)], axis=1)
-    length = np.linalg.norm(axes, axis=2)
-    axes /= np.maximum(length, 1e-9)[..., None]
-    reach = HALF * sum(np.abs(axes @ np.swapaxes(matrix, 1, 2)).sum(axis=2) for matrix in (a, b))
-    gaps = np.abs(np.einsum("nak,nk->na", axes, second[:, :3] - first[:, :3])) - reach
-    return -np.where(length > 1e-3, gaps, -np.inf).max(axis=1)
 
 
 def test_stacks_of_equal_cubes_stand_for_ten_seconds() -> None:

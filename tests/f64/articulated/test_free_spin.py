@@ -9,8 +9,8 @@ from scipy.integrate import solve_ivp
 from risp_torch.scene.joints import Fixed, Joint, Revolute
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.simulation import spin_warnings
-from tests.f64.articulated.test_body_contact import bodies, inputs_of
 from tests.reference.articulated_adjoints import check_adjoint
+from tests.reference.contact_cases import bodies, inputs_of
 from tests.reference.numpy_rigid import quaternion_rate, rotation, unit
 from tests.reference.rigid_cases import box_inertia, driven, one_body, turned
 from ti_sim.articulated.instant import forward_dynamics

@@ -5,24 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.f64.articulated.test_body_contact import BALL, CRATE, at, bodies, inputs_of
-from tests.f64.articulated.test_box_contact import depth_between
 from tests.reference.articulated_adjoints import check_adjoint
+from tests.reference.contact_cases import BALL, CRATE, PEBBLE, at, bodies, depth_between, inputs_of, mesh_of
 from tests.reference.numpy_rigid import rotation
-from ti_sim.articulated.collision import CollisionShape, mesh_shape
+from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
 from ti_sim.rollout.adjoint import StoreAll
-from ti_sim.shapes import Box, Mesh, Sphere
+from ti_sim.shapes import Box
 
-
-def mesh_of(shape: Box | Sphere, **options: object) -> CollisionShape:
-    surface = shape.surface()
-    return mesh_shape(Mesh(vertices=surface.vertices, faces=surface.faces, **options))
-
-
-PEBBLE = mesh_of(Sphere(0.12, subdivisions=1), field_cells=16)  # 42 vertices
 SLAB = mesh_of(Box(0.24, 0.2, 0.16), field_cells=16)  # the crate, as a mesh
 SHAPES = {"sphere": BALL, "capsule": CollisionShape("capsule", (0.06, 0.07)), "box": CRATE, "mesh": SLAB}
 DIAGONAL = np.array([0.12, 0.1, 0.08])  # of the crate

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.reference.taichi_arrays import taichi_array, taichi_zeros
 from ti_sim.base.bundles import Array, Integer, Number, Static, bundle, flat, kernel, views, with_fields
 from ti_sim.base.launch import Launcher
 from ti_sim.base.runtime import ti
@@ -84,8 +85,7 @@ def test_a_launcher_takes_bundles() -> None:
 
 
 def test_a_tape_differentiates_kernels_of_bundles() -> None:
-    x, total = ti.ndarray(ti.f64, 3, needs_grad=True), ti.ndarray(ti.f64, 1, needs_grad=True)
-    x.from_numpy(X)
+    x, total = taichi_array(X, needs_grad=True), taichi_zeros(1)
     stiffness = np.array([1.0, 2.0, 3.0])
     with ti.ad.Tape(loss=total):
         energy(x, Law(stiffness, 3, 0.5), total)

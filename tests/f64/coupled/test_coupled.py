@@ -9,8 +9,8 @@ import torch
 from risp_torch import Contact, Elastic, Membrane, Mesh, Revolute, Scene, Sphere
 from risp_torch.inversion.gradients import check_torch
 from risp_torch.scene.simulation import deformable_step_warnings
-from tests.f64.articulated.test_body_contact import at, bodies, inputs_of
-from tests.f64.articulated.test_mesh_contact import PEBBLE
+from tests.reference.contact_cases import COUPLED_FRAMES as FRAMES
+from tests.reference.contact_cases import PEBBLE, at, bodies, frames_of, inputs_of
 from tests.reference.deformable_cases import solid_body
 from ti_sim.articulated.collision import CollisionShape
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
@@ -25,12 +25,7 @@ from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.meshes import box_tets, sheet_grid, sphere_tets
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
-FRAMES = ("joint_q", "joint_qd", "body_q", "body_qd", "particle_q", "particle_qd")
 LINKS, PARTICLES = (tuple(field.name for field in fields(kind)) for kind in (ArticulatedInputs, DeformableInputs))
-
-
-def frames_of(rollout: CoupledRollout) -> dict[str, np.ndarray]:
-    return {name: getattr(rollout.links if name[0] != "p" else rollout.particles, name) for name in FRAMES}
 
 
 def joined(links: ArticulatedInputs, particles: DeformableInputs) -> CoupledInputs:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.reference.deformable_cases import inputs_for, solid_body
+from tests.reference.taichi_arrays import taichi_array, taichi_zeros
 from ti_sim import Checkpoint, DeformableTape, StoreAll, Tape, UserError, stable_step
 from ti_sim.base import parallel
 from ti_sim.base.launch import Launcher
@@ -141,16 +142,9 @@ def test_tape_gives_the_adjoint_twice() -> None:
     rollout = solver.rollout(inputs, FRAMES, adjoint=StoreAll())
     wanted = solver.rollout_adjoint(rollout, np.ones_like(rollout.particle_q), np.ones_like(rollout.particle_qd))
 
-    def ndarray(values: np.ndarray) -> object:
-        if not values.size:
-            return values
-        array = ti.ndarray(ti.f64, values.shape, needs_grad=True)
-        array.from_numpy(values)
-        return array
-
-    arrays = DeformableInputs(*(ndarray(array) for array in inputs.arrays()))
-    frames = [ndarray(np.zeros_like(rollout.particle_q)) for _ in range(2)]
-    loss = ti.ndarray(ti.f64, (1,), needs_grad=True)
+    arrays = DeformableInputs(*(taichi_array(array, needs_grad=True) if array.size else array for array in inputs.arrays()))
+    frames = [taichi_zeros(*rollout.particle_q.shape) for _ in range(2)]
+    loss = taichi_zeros(1)
     call = DeformableTape(solver, FRAMES)
     for _ in range(2):
         with Tape(loss):

@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 
 from tests.reference import render_scenes
 from tests.reference.numpy_renderer import topology, world_vertices
+from tests.reference.taichi_arrays import as_numpy, taichi_array, taichi_zeros, weighted_sum
 from ti_render import (
     RasterSettings,
     RenderInputs,
@@ -229,18 +230,9 @@ def test_rows_serve_their_images():
         np.testing.assert_allclose(getattr(adjoint, name), expected, atol=1e-11 * scale, rtol=0, err_msg=name)
 
 
-def to_ti(array, grad=False):
-    """A float64 ti.ndarray."""
-    copy = ti.ndarray(dtype=ti.f64, shape=array.shape, needs_grad=grad)
-    copy.from_numpy(np.ascontiguousarray(array))
-    return copy
-
-
 @pytest.mark.parametrize("name", ["batch", "batch_shadowed", "dibr_textured_phong"])
-@pytest.mark.parametrize(
-    ("convert", "back"), [(torch.tensor, lambda a: a.numpy()), (to_ti, lambda a: a.to_numpy())], ids=["torch", "ti.ndarray"]
-)
-def test_containers_agree(convert, back, name):
+@pytest.mark.parametrize("convert", [torch.tensor, taichi_array], ids=["torch", "ti.ndarray"])
+def test_containers_agree(convert, name):
     inputs, settings = render_scenes.scene(name)
     result = render(inputs, settings)
     images_bar = np.random.default_rng(1).normal(size=result.images.shape)
@@ -248,14 +240,14 @@ def test_containers_agree(convert, back, name):
     tangents = random_tangents(inputs)
     other = render(render_scenes.convert(inputs, convert), settings)
     assert type(other.images) is type(convert(images_bar))
-    np.testing.assert_array_equal(back(other.images), result.images)
+    np.testing.assert_array_equal(as_numpy(other.images), result.images)
     other_adjoint = render_adjoint(other, convert(images_bar))
     for key, found in render_scenes.reals(other_adjoint).items():
         expected = getattr(adjoint, key)  # sums over tiles are in another order from run to run
-        np.testing.assert_allclose(back(found), expected, atol=1e-11 * np.abs(expected).max(), rtol=0, err_msg=key)
+        np.testing.assert_allclose(as_numpy(found), expected, atol=1e-11 * np.abs(expected).max(), rtol=0, err_msg=key)
     pushed = render_jvp(other, {key: convert(tangent) for key, tangent in tangents.items()})
     expected = render_jvp(result, tangents)
-    np.testing.assert_allclose(back(pushed), expected, atol=1e-12 * np.abs(expected).max(), rtol=0)
+    np.testing.assert_allclose(as_numpy(pushed), expected, atol=1e-12 * np.abs(expected).max(), rtol=0)
 
 
 def test_torch_inputs_with_graph_or_strides_are_taken():
@@ -409,21 +401,15 @@ def test_alpha_is_continuous_at_the_near_plane(aggregation):
     assert jumps[2] < 0.6 * jumps[1] < 0.36 * jumps[0]
 
 
-@ti.kernel
-def weighted_sum(images: ti.types.ndarray(), weights: ti.types.ndarray(), loss: ti.types.ndarray()):
-    for m, y, x, k in ti.ndrange(images.shape[0], images.shape[1], images.shape[2], images.shape[3]):
-        loss[0] += images[m, y, x, k] * weights[m, y, x, k]
-
-
 @pytest.mark.parametrize("name", ["batch", "shadowed_phong"])
 def test_tape_gives_the_adjoint_every_time(name):
     inputs, settings = render_scenes.scene(name)
     result = render(inputs, settings)
     images_bar = np.random.default_rng(1).normal(size=result.images.shape)
     expected = render_scenes.reals(render_adjoint(result, images_bar))
-    arrays = render_scenes.convert(inputs, lambda array: to_ti(array, grad=True))
-    images, loss = to_ti(np.zeros_like(images_bar), grad=True), to_ti(np.zeros(1), grad=True)
-    weights = to_ti(images_bar)
+    arrays = render_scenes.convert(inputs, lambda array: taichi_array(array, needs_grad=True))
+    images, loss = taichi_zeros(*images_bar.shape), taichi_zeros(1)
+    weights = taichi_array(images_bar)
     for _ in range(3):
         for array in (*render_scenes.reals(arrays).values(), images, loss):
             array.grad.fill(0)
@@ -439,8 +425,8 @@ def test_tape_gives_the_adjoint_every_time(name):
 def test_tape_leaves_out_inputs_without_grad():
     inputs, settings = render_scenes.scene("one_face")
     shape = (1, settings.height, settings.width, 4)
-    arrays = replace(render_scenes.convert(inputs, to_ti), body_q=to_ti(inputs.body_q, grad=True))
-    images, loss, weights = to_ti(np.zeros(shape), grad=True), to_ti(np.zeros(1), grad=True), to_ti(np.ones(shape))
+    arrays = replace(render_scenes.convert(inputs, taichi_array), body_q=taichi_array(inputs.body_q, needs_grad=True))
+    images, loss, weights = taichi_zeros(*shape), taichi_zeros(1), taichi_array(np.ones(shape))
     with ti.ad.Tape(loss):
         render_tape(arrays, settings, images)
         weighted_sum(images, weights, loss)

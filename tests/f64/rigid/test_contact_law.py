@@ -11,8 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.f64.articulated.test_body_contact import at, bodies, inputs_of
-from tests.f64.coupled.test_coupled import frames_of
+from tests.reference.contact_cases import at, bodies, frames_of, inputs_of
 from tests.reference.deformable_cases import inputs_for
 from tests.reference.rigid_cases import one_body, stacked
 from ti_sim.articulated.collision import CollisionShape

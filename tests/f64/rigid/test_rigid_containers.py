@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.reference.rigid_cases import INPUT_NAMES, PAIR_MODEL, pair
-from ti_sim.base.runtime import ti
+from tests.reference.taichi_arrays import as_numpy, taichi_array, taichi_zeros, weighted_sum
 from ti_sim.base.tape import Tape
 from ti_sim.rigid.model import RigidInputs, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
@@ -13,19 +13,6 @@ from ti_sim.rigid.tape import RolloutTape
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
 FRAMES = 5
-
-
-def taichi_array(values, needs_grad=False):
-    array = ti.ndarray(ti.f64, values.shape, needs_grad=needs_grad)
-    array.from_numpy(np.ascontiguousarray(values))
-    return array
-
-
-@ti.kernel
-def weighted_sum(body_q: ti.types.ndarray(), weight: ti.types.ndarray(), loss: ti.types.ndarray()):
-    """Adds to loss[0] the sum of weight * body_q; differentiated by taichi."""
-    for b, t, n, i in body_q:
-        loss[0] += weight[b, t, n, i] * body_q[b, t, n, i]
 
 
 def solver(plan="world"):
@@ -84,9 +71,9 @@ def test_tape_used_three_times(plan, adjoint):
     reference = engine.rollout(pair("impact"), FRAMES, adjoint=StoreAll())
     wanted = engine.rollout_adjoint(reference, weight, np.zeros_like(reference.body_qd))
     inputs = RigidInputs(*(taichi_array(array, needs_grad=True) for array in pair("impact").arrays()))
-    body_q = ti.ndarray(ti.f64, (3, FRAMES + 1, 2, 7), needs_grad=True)
-    body_qd = ti.ndarray(ti.f64, (3, FRAMES + 1, 2, 6), needs_grad=True)
-    loss = ti.ndarray(ti.f64, (1,), needs_grad=True)
+    body_q = taichi_zeros(3, FRAMES + 1, 2, 7)
+    body_qd = taichi_zeros(3, FRAMES + 1, 2, 6)
+    loss = taichi_zeros(1)
     weights = taichi_array(weight)
     rollout = RolloutTape(engine, FRAMES, adjoint=adjoint)
     for _ in range(3):
@@ -104,11 +91,11 @@ def test_one_rollout_twice_on_a_tape_with_different_inputs():
     weight = rng.standard_normal((3, FRAMES + 1, 2, 7))
     engine = solver()
     rollout = RolloutTape(engine, FRAMES)
-    loss, weights = ti.ndarray(ti.f64, (1,), needs_grad=True), taichi_array(weight)
+    loss, weights = taichi_zeros(1), taichi_array(weight)
     runs = []
     for seed in (3, 4):
         inputs = RigidInputs(*(taichi_array(array, needs_grad=True) for array in pair("impact", seed=seed).arrays()))
-        frames = [ti.ndarray(ti.f64, (3, FRAMES + 1, 2, size), needs_grad=True) for size in (7, 6)]
+        frames = [taichi_zeros(3, FRAMES + 1, 2, size) for size in (7, 6)]
         runs.append((seed, inputs, frames))
     with Tape(loss):
         for _, inputs, frames in runs:
@@ -121,7 +108,3 @@ def test_one_rollout_twice_on_a_tape_with_different_inputs():
             np.testing.assert_allclose(
                 array.grad.to_numpy(), bar, rtol=0, atol=1e-12 * np.abs(bar).max(), err_msg=f"{name}, seed {seed}"
             )
-
-
-def as_numpy(array):
-    return array.to_numpy() if isinstance(array, ti.Ndarray) else array.detach().numpy()

@@ -16,6 +16,7 @@ from risp_torch.scene.bridge.chunks import Chunk, image_bytes, plan_chunks, real
 from tests.reference.full_scene import make_full_scene
 from tests.reference.rigid_cases import INPUT_NAMES
 from tests.reference.small_scenes import make_scene
+from tests.reference.taichi_arrays import taichi_array, taichi_zeros
 from ti_render import RenderInputs, render_tape
 from ti_sim import RigidInputs, RolloutTape, Tape
 from ti_sim.base.runtime import ti
@@ -548,13 +549,6 @@ def add_weighted(images: ti.types.ndarray(), weight: ti.types.ndarray(), loss: t
         loss[0] += weight[m, y, x, c] * images[m, y, x, c] * images[m, y, x, c]
 
 
-def taichi_array(tensor: torch.Tensor) -> ti.Ndarray:
-    real = tensor.is_floating_point()
-    array = ti.ndarray(ti.f64 if real else ti.i32, tuple(tensor.shape), needs_grad=real)
-    array.from_numpy(np.ascontiguousarray(tensor.detach().numpy()))
-    return array
-
-
 def test_a_tape_without_torch_gives_the_gradient_of_the_bridge_three_times() -> None:
     scene = make_scene(size=8)
     rollout, render = Rollout(scene), Render(scene)
@@ -567,13 +561,13 @@ def test_a_tape_without_torch_gives_the_gradient_of_the_bridge_three_times() -> 
     value = (weight * pictures**2).sum()
     value.backward()
 
-    inputs = RigidInputs(**{name: taichi_array(tensor) for name, tensor in rigid.items()})
-    frames = [ti.ndarray(ti.f64, (1, FRAMES + 1, 1, size), needs_grad=True) for size in (7, 6)]
-    poses = ti.ndarray(ti.f64, (FRAMES + 1, 1, 7), needs_grad=True)
-    images = ti.ndarray(ti.f64, tuple(pictures.shape), needs_grad=True)
-    loss = ti.ndarray(ti.f64, (1,), needs_grad=True)
+    inputs = RigidInputs(**{name: taichi_array(tensor, needs_grad=True) for name, tensor in rigid.items()})
+    frames = [taichi_zeros(1, FRAMES + 1, 1, size) for size in (7, 6)]
+    poses = taichi_zeros(FRAMES + 1, 1, 7)
+    images = taichi_zeros(*pictures.shape)
+    loss = taichi_zeros(1)
     weights = taichi_array(weight)
-    arrays = {name: taichi_array(tensor) for name, tensor in seen.items()}
+    arrays = {name: taichi_array(tensor, needs_grad=True) for name, tensor in seen.items()}
     integers = {name: taichi_array(v) for name, v in vars(render.inputs.mesh).items() if isinstance(v, torch.Tensor)}
     scenery = RenderInputs(mesh=replace(render.inputs.mesh, **integers), body_q=poses, **arrays)
     simulate = RolloutTape(rollout.solver, FRAMES)

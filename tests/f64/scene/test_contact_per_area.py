@@ -6,19 +6,14 @@ import pytest
 import torch
 
 from risp_torch import Contact, Elastic, Scene, UserError
+from tests.reference.contact_cases import as_mesh
 from tests.reference.folders import ROBOTS
 from tests.reference.rigid_cases import GRAVITY, turned
 from ti_sim.meshes.generators import box_hexes
-from ti_sim.meshes.solid import SolidMesh
 from ti_sim.shapes import Box, Mesh, Shape, Sphere, contact_points
 
 SIDES = (0.06, 0.05, 0.04)
 STIFFNESS = 1e6  # N/m3
-
-
-def as_mesh(shape: Shape | SolidMesh) -> Mesh:
-    surface = shape.surface()
-    return Mesh(vertices=surface.vertices, faces=surface.faces)
 
 
 def fine_box(cells: int) -> Mesh:

@@ -7,19 +7,13 @@ from risp_torch.scene.contact_steps import contact_rates, longest_step
 from risp_torch.scene.items import Contact
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.simulation import step_warnings
-from tests.f64.articulated.test_body_contact import at, bodies, inputs_of, simulate
-from tests.f64.articulated.test_box_contact import CUBE, FLOOR, HALF
+from tests.reference.contact_cases import CUBE, FLOOR, HALF, as_mesh, at, bodies, inputs_of, simulate
 from tests.reference.rigid_cases import box_inertia
 from ti_sim.articulated.collision import mesh_shape
-from ti_sim.shapes import Box, Cylinder, Mesh, contact_points
+from ti_sim.shapes import Box, Cylinder, contact_points
 
 BOX = Box(2 * HALF, 2 * HALF, 2 * HALF)
 INERTIA = box_inertia(1.0, (HALF,) * 3)
-
-
-def as_mesh(shape: Box) -> Mesh:
-    surface = shape.surface()
-    return Mesh(vertices=surface.vertices, faces=surface.faces)
 
 
 @pytest.mark.parametrize(("kind", "sides"), [("ground", 1), ("box", 1), ("box", 2), ("mesh", 2)])

@@ -1,0 +1,25 @@
+"""Fixtures of the commands' tests."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.reference import small_scenes
+
+Risp = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with the scene file small.py."""
+    shutil.copy(small_scenes.__file__, tmp_path / "small.py")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def risp(folder: Path, command_line: Risp) -> Risp:
+    """Runs the command line in this process, in the folder: exit status, stdout, stderr."""
+    return command_line

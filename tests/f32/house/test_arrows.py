@@ -1,0 +1,138 @@
+"""Taichi has one door, the house's arrows point one way, and tests lie as the source lies. Nothing runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import risp_torch
+import scenes
+import ti_render
+import ti_sim
+from tests.reference.folders import ROOT
+
+ROOMS = {package.__name__: Path(package.__file__).parent for package in (ti_sim, ti_render, risp_torch, scenes)}
+
+
+def sources(room: str) -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(ROOMS[room].rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Dotted names of everything that a module imports, at any depth; relative ones begin with a dot."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names}
+    return names
+
+
+def of(names: set[str], *packages: str) -> set[str]:
+    return {name for name in names if name.split(".")[0] in packages}
+
+
+def test_taichi_has_one_door() -> None:
+    doors = [path for room in ROOMS for path, tree in sources(room) if of(imported(tree), "taichi")]
+    assert doors == [ROOMS["ti_sim"] / "base" / "runtime.py"]
+
+
+def test_imports_are_absolute_but_for_scenes_from_one_another() -> None:
+    """The package of the scenes has another name where it is installed."""
+    for room in ROOMS:
+        relative = {name for _, tree in sources(room) for name in imported(tree) if name.startswith(".")}
+        assert bool(relative) == (room == "scenes"), relative
+    assert not [path for room in ROOMS for path, tree in sources(room) if of(imported(tree), "scenes", "risp_torch_scenes")]
+
+
+def test_arrows_point_one_way() -> None:
+    for path, tree in sources("ti_sim"):
+        assert not of(imported(tree), "torch", "ti_render", "risp_torch", "scenes"), path
+        if path.parent.name == "base":
+            outside = {name for name in of(imported(tree), "ti_sim") if not name.startswith("ti_sim.base.")}
+            assert not outside, path
+    for path, tree in sources("ti_render"):
+        assert not of(imported(tree), "torch", "risp_torch", "scenes"), path
+        assert all(name.startswith("ti_sim.base.") for name in of(imported(tree), "ti_sim")), path
+    for path, tree in sources("risp_torch"):
+        assert not of(imported(tree), "scenes"), path
+
+
+def test_rooms_of_risp_torch_point_one_way() -> None:
+    """Imports for type checkers count as well."""
+    below = {
+        "files": set(), "scene": {"files"}, "risp": {"files", "scene"}, "inversion": {"files", "scene", "risp"},
+        "control": {"files", "scene", "risp"}, "paper": {"files", "scene", "risp", "inversion"},
+    }  # fmt: skip
+    below["commands"] = set(below)
+    rooms = {path.name for path in ROOMS["risp_torch"].iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert rooms == set(below)
+    for path, tree in sources("risp_torch"):
+        room, *inside = path.relative_to(ROOMS["risp_torch"]).parts
+        if inside:
+            others = {name.split(".")[1] for name in of(imported(tree), "risp_torch") if "." in name}
+            assert others <= below[room] | {room}, (path, others)
+
+
+def test_files_import_each_other_in_one_circle_only() -> None:
+    """A scene and what moves it know each other; all other imports, those for type checkers too, have an order."""
+    graph: dict[str, set[str]] = {}
+    for room, folder in ROOMS.items():
+        for path, tree in sources(room):
+            name = ".".join((room, *path.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__")
+            graph[name] = imported(tree)
+    nearest = {name: {each if each in graph else each.rpartition(".")[0] for each in names} for name, names in graph.items()}
+    circle = {name for name in graph if reaches(nearest, name, name)}
+    known = {"escapes", "robot", "simulation", "description", "scene"}
+    assert circle == {f"risp_torch.scene.{name}" for name in known}
+
+
+def reaches(graph: dict[str, set[str]], start: str, end: str) -> bool:
+    """Whether imports lead from one file to another."""
+    seen, waiting = set(), [start]
+    while waiting:
+        for name in graph.get(waiting.pop(), set()) - seen:
+            if name == end:
+                return True
+            seen.add(name)
+            waiting.append(name)
+    return False
+
+
+def test_public_names_exist_and_are_sorted_out_once() -> None:
+    for package in (ti_sim, ti_render, risp_torch):
+        assert all(hasattr(package, name) for name in package.__all__)
+        assert len(set(package.__all__)) == len(package.__all__)
+
+
+# -- where tests are ------------------------------------------------------------------------------------------------------
+
+LANES = tuple(ROOT / "tests" / lane for lane in ("f64", "f32"))
+
+
+def rooms_of(package: str) -> set[str]:
+    """Folders of a package."""
+    return {path.name for path in ROOMS[package].iterdir() if (path / "__init__.py").is_file()}
+
+
+def test_tests_lie_in_rooms_of_the_source() -> None:
+    """``ti_render`` and ``scenes`` are one room each; ``house`` is for what belongs to all."""
+    rooms = {"render", "scenes", "house"} | rooms_of("ti_sim") | rooms_of("risp_torch")
+    files = [path for lane in LANES for path in lane.rglob("test_*.py")]
+    for lane in LANES:
+        assert {path.name for path in lane.iterdir() if path.is_dir() and path.name != "__pycache__"} <= rooms
+        assert {len(path.relative_to(lane).parts) for path in files if path.is_relative_to(lane)} == {2}
+    assert len({path.name for path in files}) == len(files)  # pytest needs names that are not twice there
+
+
+def test_no_test_imports_a_test() -> None:
+    """What several tests use is in ``tests/reference``, or is a fixture. Imports in programs that tests write count, too."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        names = {name.lstrip(".") for name in imported(tree)}
+        assert not [name for name in names if name.startswith(("tests.f64", "tests.f32", "test_"))], path
+        assert not [text for text in texts if "import " in text and ("tests.f64" in text or "tests.f32" in text)], path

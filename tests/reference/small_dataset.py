@@ -1,0 +1,47 @@
+"""A task of the small scene, and a program that writes a data set of it slowly. A scene file, too, with the task."""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from risp_torch import RenderingParameters, RispTask, Scene, default_psi
+from risp_torch.risp.dataset import Batch, DatasetSettings, RendererSource, generate
+from risp_torch.risp.dataset.generate import Generated
+from risp_torch.risp.domains import Domains
+from risp_torch.risp.state_heads import RigidPoseHead
+from tests.reference.small_scenes import make_scene
+
+SIZE = 16
+SETTINGS = DatasetSettings(11, "each", seed=3, size=SIZE, shard_images=4)
+HEAD = RigidPoseHead("block", low=(-0.02, -0.02, 0.02), high=(0.02, 0.02, 0.05), yaw=(-0.5, 0.5), pitch=(-0.5, 0.5))
+
+
+def make_task(scene: Scene) -> RispTask:
+    """Three numbers of psi."""
+    spreads = default_psi(scene).spreads
+    chosen = {name: spreads[name] for name in ("light.key.direction", "light.key.intensity")}
+    return RispTask(HEAD, Domains.usual(scene, RenderingParameters(scene, chosen)), gamma=1.0)
+
+
+class SlowRenderer(RendererSource):
+    """The renderer, slowly enough to be killed while it makes a shard."""
+
+    def batch_and_states(self, indices: Sequence[int]) -> tuple[Batch, torch.Tensor]:
+        """Pictures of one shard."""
+        time.sleep(0.05)
+        return super().batch_and_states(indices)
+
+
+def write_slowly(folder: Path | str, images: int = 40, rank: int = 0, ranks: int = 1) -> Generated:
+    """A data set of shards of 4 rendered pictures; also the program of the tests' processes."""
+    module = sys.modules[generate.__module__]  # the package has a function of this name
+    rendering, module.RendererSource = module.RendererSource, SlowRenderer
+    try:
+        scene = make_scene(size=SIZE)
+        return generate(scene, make_task(scene), replace(SETTINGS, images=images), folder, rank=rank, ranks=ranks)
+    finally:
+        module.RendererSource = rendering
