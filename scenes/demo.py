@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from risp_torch import Inversion, Scene, invert, load_scene, simulate_video
-from risp_torch.commands.invert import TRUE_HEADERS, estimate_rows, print_inversion
+from risp_torch.commands.estimates import TRUE_HEADERS, estimate_rows, print_inversion
 from risp_torch.commands.options import number
 from risp_torch.files.atomic import write_text
 from risp_torch.files.report import format_table

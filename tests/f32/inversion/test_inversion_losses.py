@@ -385,7 +385,7 @@ def test_bounds_make_a_parameter_unknown() -> None:
 
 
 def test_many_unknowns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from risp_torch.commands.invert import print_inversion
+    from risp_torch.commands.estimates import print_inversion
 
     scene = small_scenes.make_scene()
     name = "block.face_colors"

@@ -1,0 +1,85 @@
+"""Estimates of an inversion, printed: a table with error bars, what cannot be seen, and where each start has come to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MOST_ROWS = 12  # numbers of one parameter that the table lists one by one
+MOST_SHOWN = 6  # numbers of a start that a row shows
+HEADERS = ["unknown", "estimate", "error bar"]
+TRUE_HEADERS = ["unknown", "truth", "estimate", "error bar", "error"]
+
+
+def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
+    """Print doubts, estimates with error bars (and errors, where the truth is known), unseen directions and starts."""
+    from risp_torch.files.report import format_table
+
+    for sentence in result.doubts:
+        print(sentence)
+    print(format_table(estimate_rows(result, truth), HEADERS if truth is None else TRUE_HEADERS))
+    for sentence in result.uncertainty.unseen:
+        print(f"not visible in this film: {sentence}")
+    for sentence in result.remarks:
+        print(f"note: {sentence}")
+    starts = [
+        [str(i + 1), _row(result.initial[i]), _row(result.final[i]), f"{loss:.4e}", status]
+        for i, (loss, status) in enumerate(zip(result.losses, result.status, strict=True))
+    ]
+    print(format_table(starts, ["start", "from", "to", "loss", ""]))
+    if result.folder:
+        print(f"pictures and numbers: {result.folder} ({result.seconds:.0f} s)")
+
+
+def estimate_rows(result: Any, truth: dict[str, float] | None = None) -> list[list[str]]:
+    """Rows of the table of estimates, one for each unknown: below ``HEADERS``, or ``TRUE_HEADERS`` where the truth is known."""
+    unknowns = result.unknowns
+    logs = dict(zip(unknowns.labels, (scale == "log10" for scale in unknowns.scales), strict=True))
+    errors = result.scaled_error(truth) if truth else {}
+    rows = []
+    for name, part in unknowns.groups.items():
+        if part.stop - part.start > MOST_ROWS:
+            rows.append(_row_of_many(result, name, part, truth))
+            continue
+        for k in range(part.start, part.stop):
+            label, unit, seen = unknowns.labels[k], unknowns.units[k], result.uncertainty.observable[k]
+            value = result.values[label]
+            row = [label, f"{value:.5g} {unit}".strip(), _bar(result.sd[label], logs[label]) if seen else "not observable"]
+            if truth:
+                error = errors[label]
+                row[1:1] = [f"{truth[label]:.5g} {unit}".strip()]
+                row.append(f"{100 * (10**error - 1):+.2f} % ({error:+.4f} in log10)" if logs[label] else f"{error:+.2g}")
+            rows.append(row)
+    return rows
+
+
+def _row_of_many(result: Any, name: str, part: slice, truth: dict[str, float] | None) -> list[str]:
+    """One row for a parameter of many numbers: their span, and the middle one of their error bars."""
+    import numpy as np
+
+    unknowns = result.unknowns
+    labels = unknowns.labels[part]
+    values, bars = (np.array([column[label] for label in labels]) for column in (result.values, result.sd))
+    unseen = len(labels) - sum(result.uncertainty.observable[part])
+    bar = _bar(float(np.median(bars)), unknowns.scales[part.start] == "log10")
+    row = [f"{name} ({len(labels)} numbers)", _span(values, unknowns.units[part.start]), bar]
+    row[2] += f" (median), {unseen} not observable" if unseen else " (median)" if np.isfinite(bars).all() else ""
+    if truth:
+        known = np.array([truth[label] for label in labels])
+        row[1:1] = [_span(known, unknowns.units[part.start])]
+        row.append(f"{np.sqrt(np.mean((values - known) ** 2)):.2g} (root mean square)")
+    return row
+
+
+def _span(values: Any, unit: str) -> str:
+    return f"{min(values):.4g} to {max(values):.4g} {unit}".strip()
+
+
+def _bar(sd: float, log: bool) -> str:
+    if sd != sd:
+        return "-"
+    return f"± {100 * (10 ** min(sd, 9.0) - 1):.2g} %" if log else f"± {sd:.2g}"
+
+
+def _row(values: Any) -> str:
+    shown = ", ".join(f"{value:.5g}" for value in values[:MOST_SHOWN])
+    return shown if len(values) <= MOST_SHOWN else f"{shown}, ... ({len(values)} numbers)"
