@@ -15,8 +15,8 @@ from benchmarks.other_simulators import gap, newton_table, run_newton
 from benchmarks.rollouts import BOUND_HEADER, KINDS, Case, add_bound, timed
 from benchmarks.table import Table, number, times
 from ti_sim.base.runtime import require
-from ti_sim.deformable.arrays import TABLES
 from ti_sim.deformable.bending import bending_edges, edge_stiffness
+from ti_sim.deformable.families import TABLES
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.solids import corner_volumes, energy_constants, lame_from_young, rest_table

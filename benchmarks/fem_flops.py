@@ -8,7 +8,7 @@ nothing). Sums with what is known to be zero count as nothing.
 from __future__ import annotations
 
 from benchmarks.flops import CROSS
-from ti_sim.deformable.arrays import FAMILIES, TABLES
+from ti_sim.deformable.families import FAMILIES, TABLES
 from ti_sim.deformable.model import DeformableModel
 
 DOT, ADD = 5, 3  # of 3-vectors; ADD is also a vector times a number

@@ -169,9 +169,9 @@ def form_of(shape: Shape | Form, *, touches: bool, per_area: bool) -> Form:
 
 def warn_of_overlap(name: str, shape: Shape | Form, *, given: bool) -> None:
     """Say so where a body's mass or inertia follows from a mesh that cuts itself, unless both are ``given``."""
-    if isinstance(shape, Mesh) and not given and shape.counted_wrongly > _OVERLAP:
+    if isinstance(shape, Mesh) and not given and shape.miscounted_share > _OVERLAP:
         warnings.warn(
-            f"the mesh of {name} cuts itself, or has parts that overlap or are inside out: {100 * shape.counted_wrongly:.2g} % "
+            f"the mesh of {name} cuts itself, or has parts that overlap or are inside out: {100 * shape.miscounted_share:.2g} % "
             "of its volume counts wrongly in mass and inertia: unite its parts in a mesh editor, or give both numbers",
             stacklevel=5,
         )

@@ -29,8 +29,8 @@ from risp_torch.scene.numbers import Values, gravity_rows
 from risp_torch.scene.rotors import body_wrench, group_actions
 from risp_torch.scene.self_contact import check_start
 from risp_torch.scene.states import States
-from ti_sim.articulated.instant import forward_kinematics
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedSettings
+from ti_sim.articulated.single_state import forward_kinematics
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
 from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
@@ -191,7 +191,7 @@ def spin_warnings(scene: Scene) -> list[str]:
     if not scene.articulated or settings.integrator != "semi_implicit":
         return []
     sentences, time = [], scene.frames * scene.frame_dt
-    for k in np.flatnonzero(scene.solver().model.carries_moving):
+    for k in np.flatnonzero(scene.solver().model.has_moving_children):
         body = scene.bodies[k]
         spin = float((body.number(values, "rate") if isinstance(body, Link) else body.velocity(values)[:, 3:])[0].norm())
         drift = 0.5 * spin**2 * settings.dt * time

@@ -13,6 +13,7 @@ A turn of a link is differentiated by a small rotation vector in world axes, ``t
 moves by turn x u, so that u_bar adds u x u_bar to the turn's adjoint.
 """
 
+from ti_sim.articulated.contact_pairs import pair_adjoint
 from ti_sim.articulated.dynamics import eliminate_links, place_links, virtual_links
 from ti_sim.articulated.joints import (
     FREE,
@@ -25,7 +26,6 @@ from ti_sim.articulated.joints import (
     load_vec4_at,
 )
 from ti_sim.articulated.kinematics import joint_rates, load_vec3_at
-from ti_sim.articulated.pairs import pair_adjoint
 from ti_sim.articulated.spatial import (
     quaternion_product,
     rotated,
@@ -68,7 +68,7 @@ from ti_sim.articulated.tables import (
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import quaternion_rate, quaternion_rate_adjoint, rotation_matrix, vec3, vec4
 from ti_sim.rigid.contact import contact_force, contact_force_adjoint
-from ti_sim.rigid.touching import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
+from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 
 
 @ti.func

@@ -45,7 +45,7 @@ MESH_SIZE = 6
 
 # Columns of a pair's row. Spheres and capsules come first in a pair with other shapes, boxes before meshes. Contacts of a round
 # shape are numbered; those of meshes are points and edges of both shapes.
-FIRST_LINK, SECOND_LINK, MEETING, CONTACTS, FIRST_POINTS, SECOND_POINTS, FIRST_EDGES, SECOND_EDGES = range(8)
+FIRST_LINK, SECOND_LINK, CONTACT_KIND, CONTACTS, FIRST_POINTS, SECOND_POINTS, FIRST_EDGES, SECOND_EDGES = range(8)
 
 # How the shapes of a pair meet: a line with a radius and any shape; points and edges of each with the other; two boxes.
 ROUND, POINTS, BOXES = range(3)

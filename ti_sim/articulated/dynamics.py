@@ -12,6 +12,7 @@ The same elimination with loads, velocities and gravity of zero solves M x = y f
 needs it ("virtual").
 """
 
+from ti_sim.articulated.contact_pairs import pair_loads
 from ti_sim.articulated.joints import (
     FREE,
     PRISMATIC,
@@ -20,7 +21,6 @@ from ti_sim.articulated.joints import (
     unit,
 )
 from ti_sim.articulated.kinematics import place_link
-from ti_sim.articulated.pairs import pair_loads
 from ti_sim.articulated.spatial import (
     crossed_columns,
     load_matrix,
@@ -65,7 +65,7 @@ from ti_sim.articulated.tables import (
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, rotation_matrix, vec3
 from ti_sim.rigid.contact import contact_force
-from ti_sim.rigid.touching import contact_arm, contact_height, point_position
+from ti_sim.rigid.contact_geometry import contact_arm, contact_height, point_position
 
 
 @ti.func

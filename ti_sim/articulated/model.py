@@ -10,7 +10,7 @@ import numpy as np
 
 from ti_sim.articulated.collision import (
     BOXES,
-    MEETING,
+    CONTACT_KIND,
     WITH_BOXES,
     WITH_OTHERS,
     CollisionShape,
@@ -134,18 +134,18 @@ class ArticulatedModel:
     def alone(self) -> np.ndarray:
         """Whether a link turns in all directions on the world and carries no other, or fixed ones only, [N] bool."""
         free = np.array([kind in ("spherical", "free") for kind in self.joint_type])
-        carriers = {self.rigid_on[parent] for parent, kind in zip(self.link_parent, self.joint_type, strict=True)
+        carriers = {self.fixed_root[parent] for parent, kind in zip(self.link_parent, self.joint_type, strict=True)
                     if parent >= 0 and kind != "fixed"}  # fmt: skip
         return free & (np.array(self.link_parent) < 0) & ~np.isin(np.arange(self.link_count), list(carriers))
 
     @property
-    def carries_moving(self) -> np.ndarray:
+    def has_moving_children(self) -> np.ndarray:
         """Whether a link turns in all directions on the world and carries links that move on it, [N] bool."""
         free = np.array([kind in ("spherical", "free") for kind in self.joint_type])
         return free & (np.array(self.link_parent) < 0) & ~self.alone
 
     @cached_property
-    def rigid_on(self) -> list[int]:
+    def fixed_root(self) -> list[int]:
         """First link of those that a link is joined to by fixed joints, itself counted, [N]."""
         first = list(range(self.link_count))
         for i, (parent, kind) in enumerate(zip(self.link_parent, self.joint_type, strict=True)):
@@ -156,7 +156,7 @@ class ArticulatedModel:
     @property
     def merged_into(self) -> np.ndarray:
         """The link that turns alone, with a link's mass (see ``merging``); -1 for links that keep their own, [N] int32."""
-        first = np.array(self.rigid_on)
+        first = np.array(self.fixed_root)
         merged = self.alone[first] & (np.bincount(first, minlength=self.link_count)[first] > 1)
         return np.where(merged, first, -1).astype(np.int32)
 
@@ -186,7 +186,7 @@ class ArticulatedModel:
         return np.cumsum([0] + counts).astype(np.int32)
 
     @property
-    def meeting_pairs(self) -> list[tuple[int, int]]:
+    def candidate_pairs(self) -> list[tuple[int, int]]:
         """Pairs of links that may meet: those given, or all that ``collision_pairs`` describes."""
         if self.collision_pairs is not None:
             return list(self.collision_pairs)
@@ -195,17 +195,17 @@ class ArticulatedModel:
     @cached_property
     def pair(self) -> np.ndarray:
         """Table of the pairs, see ``collision.pair_rows``, [max(P, 1), 5] int32."""
-        return pair_rows(self.collision_shape, self.meeting_pairs)
+        return pair_rows(self.collision_shape, self.candidate_pairs)
 
     @cached_property
     def has_pairs(self) -> bool:
         """Whether any links may meet."""
-        return bool(self.meeting_pairs)
+        return bool(self.candidate_pairs)
 
     @cached_property
-    def kinds_of_pairs(self) -> int:
+    def pair_kinds(self) -> int:
         """Which kinds of pairs there are, the bits ``collision.WITH_BOXES`` and ``WITH_OTHERS``; 0 for none."""
-        meetings = {WITH_BOXES if row[MEETING] == BOXES else WITH_OTHERS for row in self.pair} if self.has_pairs else set()
+        meetings = {WITH_BOXES if row[CONTACT_KIND] == BOXES else WITH_OTHERS for row in self.pair} if self.has_pairs else set()
         return sum(meetings)
 
     @cached_property

@@ -91,7 +91,7 @@ def faulty_link(world: ti.template(), run: ti.template(), b):
 
 
 @ti.func
-def note_fault(world: ti.template(), b, step):
+def record_contact_fault(world: ti.template(), b, step):
     """Note the step in which contact could not resolve a pair for the first time."""
     if ti.static(world.with_pairs):
         if world.near[b, FAULTY_PAIR] >= 0 and world.near[b, FAULT_STEP] < 0:
@@ -99,7 +99,7 @@ def note_fault(world: ti.template(), b, step):
 
 
 @ti.func
-def join_sums(world: ti.template(), bars: ti.template(), b):
+def add_and_clear_sums(world: ti.template(), bars: ti.template(), b):
     """Add the sums of some steps' adjoints of the tables to those over the rollout, and begin them anew."""
     for i in range(world.links):
         for k in range(LINK_SIZE):
@@ -187,7 +187,7 @@ def advance(
                 for stage in range(stages):
                     if done < steps or (at_frame and stage == 0):
                         place_links(world, run, b, stage, step // substeps, False)
-                        note_fault(world, b, step)
+                        record_contact_fault(world, b, step)
                         if at_frame and stage == 0:
                             store_links(world, b, frame, body_q, body_qd)
                             store_joints(world, run, b, frame, joint_q, joint_qd)
@@ -285,7 +285,7 @@ def advance_adjoint(
                         bar[b, 0, at] = bar[b, 0, at] + joint_qd_bar[b, step // substeps, d]
                 # Sums of sums: a single one over 1e4 steps would lose two digits of f32.
                 if step % SUM_STEPS == 0 or left == 0:
-                    join_sums(world, bars, b)
+                    add_and_clear_sums(world, bars, b)
                     for k in ti.static(range(3)):
                         bars.gravity[b, k] = bars.gravity[b, k] + g_bar[k]
                     g_bar = vec3(0.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ti_sim.articulated.collision import FAULT_STEP, FAULTY_PAIR, FIRST_NEAR, LIST_COUNT, NEAR_COUNT, TEST_COUNT
-from ti_sim.articulated.faults import FaultWarnings
+from ti_sim.articulated.contact_warnings import ContactWarnings
 from ti_sim.articulated.merging import merge, merge_adjoint
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.rollout import advance, advance_adjoint, begin, begin_adjoint
@@ -128,7 +128,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
         anchor=empty_like_family(like, (b, n, 3) if model.has_pairs else (1, 1, 3)),
         mesh=ints_like_family(like, mesh),
         sample=reals_like_family(like, sample),
-        with_pairs=model.kinds_of_pairs,
+        with_pairs=model.pair_kinds,
         with_meshes=model.has_meshes,
         turning=model.turning,
         coordinates=model.coordinate_count,
@@ -197,7 +197,7 @@ class ArticulatedSolver(Solver):
             settings: step, substeps, integrator.
         """
         super().__init__(model, settings)
-        self._faults = FaultWarnings(model, settings.dt)
+        self._faults = ContactWarnings(model, settings.dt)
 
     def _check(self, inputs: ArticulatedInputs) -> None:
         super()._check(inputs)
@@ -220,7 +220,7 @@ class ArticulatedSolver(Solver):
         if model.has_pairs:
             near = to_numpy(world.near)
             result.pair_tests[:] = near[:, [TEST_COUNT, LIST_COUNT]]
-            self._faults.tell(near)
+            self._faults.warn(near)
         mark_diverged_frames(result.frame_arrays, to_numpy(result.diverged_step), self.settings.substeps)
         return result
 

@@ -13,19 +13,19 @@ from functools import cache
 from types import ModuleType, SimpleNamespace
 
 
-def read_sources_once(kernel_impl: ModuleType) -> None:
+def cache_sources(kernel_impl: ModuleType) -> None:
     """Keep the source lines of every kernel and function, and what Taichi makes of them before it parses.
 
     A function is read at each of its calls in a kernel, thousands of times for some hundred functions.
 
     Args:
-        kernel_impl: ``taichi.lang.kernel_impl``, which is changed, as by ``pass_importer_by``.
+        kernel_impl: ``taichi.lang.kernel_impl``, which is changed, as by ``skip_importer_frame``.
     """
     kernel_impl.getsourcefile, kernel_impl.getsourcelines = cache(kernel_impl.getsourcefile), cache(kernel_impl.getsourcelines)
     kernel_impl.textwrap = SimpleNamespace(fill=cache(textwrap.fill), dedent=cache(textwrap.dedent))
 
 
-def pass_importer_by(kernel_impl: ModuleType) -> None:
+def skip_importer_frame(kernel_impl: ModuleType) -> None:
     """Look for no class around a definition at a module's own level.
 
     Whether a definition stands in a class, Taichi sees in the source of the frame around it. At a module's own level that is the

@@ -9,10 +9,10 @@ import tempfile
 import warnings
 from pathlib import Path
 
-__all__ = ["cache_folder", "home_folder", "writable_cache"]
+__all__ = ["cache_folder", "home_directory", "writable_cache"]
 
 
-def home_folder() -> Path:
+def home_directory() -> Path:
     """The user's home; the folder of temporary files where nobody says which that is."""
     try:
         return Path.home()
@@ -23,7 +23,7 @@ def home_folder() -> Path:
 def cache_folder() -> Path:
     """Where kernels are kept: ``risp-taichi/kernels`` in ``XDG_CACHE_HOME``, which counts where it is an absolute path."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (given if given.is_absolute() else home_folder() / ".cache") / "risp-taichi" / "kernels"
+    return (given if given.is_absolute() else home_directory() / ".cache") / "risp-taichi" / "kernels"
 
 
 def writable_cache() -> Path | None:

@@ -34,7 +34,7 @@ def thread_count() -> int:
 
 
 @ti.func
-def meet(meeting: ti.template(), b, team, meetings, nothing):
+def barrier_wait(meeting: ti.template(), b, team, meetings, nothing):
     """Wait until all threads of a team have come here, inside of a kernel.
 
     Args:
@@ -54,7 +54,7 @@ def meet(meeting: ti.template(), b, team, meetings, nothing):
             meeting[b, 1] = 1
 
 
-class Pace:
+class ThreadTuner:
     """Chooses how many threads the next steps of a rollout take: a team, or one thread where others need the cores.
 
     The threads of a team wait for one another in every step, so that it is slow where the system takes one of them off its

@@ -18,26 +18,26 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from ti_sim.base.errors import UserError
-from ti_sim.base.kernel_cache import home_folder, writable_cache
+from ti_sim.base.kernel_cache import home_directory, writable_cache
 from ti_sim.base.rules import Count, checked
 
 os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "0")
-os.environ.setdefault("HOME", str(home_folder()))  # without it, taichi ends the process
+os.environ.setdefault("HOME", str(home_directory()))  # without it, taichi ends the process
 
 import taichi as ti  # noqa: E402  (the banner is switched off first)
 
 from ti_sim.base.compilation import compile_one_at_a_time, compiling, refuse_launches, without  # noqa: E402
-from ti_sim.base.frontend import pass_importer_by, read_sources_once  # noqa: E402
-from ti_sim.base.launch_arguments import hand_over_plainly  # noqa: E402
+from ti_sim.base.fast_launch import install_fast_launch  # noqa: E402
+from ti_sim.base.frontend import cache_sources, skip_importer_frame  # noqa: E402
 
 __all__ = ["Runtime", "compiled_briefly", "compiled_lightly", "compiled_plainly", "require", "start", "ti"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-pass_importer_by(ti.lang.kernel_impl)
-read_sources_once(ti.lang.kernel_impl)
-hand_over_plainly(ti.lang.kernel_impl)
+skip_importer_frame(ti.lang.kernel_impl)
+cache_sources(ti.lang.kernel_impl)
+install_fast_launch(ti.lang.kernel_impl)
 compile_one_at_a_time(ti.lang.kernel_impl, ti.lang.ast.ast_transformer_utils.ASTTransformerContext)
 
 _PRECISIONS = ("f32", "f64")

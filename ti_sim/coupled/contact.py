@@ -2,12 +2,21 @@
 
 The force is that of ``ti_sim.rigid.contact`` along the normal of the shape, with the mean of the link's and the particle's four
 parameters. It acts on the particle and, reversed, on the link where the particle is, so that no momentum and no angular momentum
-is made. The kinks are those of ``ti_sim.articulated.meeting``. Only particles within a shape's bounding sphere are looked at.
+is made. For the kinks see
+``ti_sim.articulated.contact_geometry``. Only particles within the bounding sphere of a shape are tested.
 """
 
 from ti_sim.articulated.collision import BOUND, HALF_LENGTH, HALF_SIZE, RADIUS
-from ti_sim.articulated.lines import field_of, is_mesh
-from ti_sim.articulated.meeting import line_meets_box, lines_meet
+from ti_sim.articulated.contact_force import (
+    add_load,
+    point_adjoint,
+    point_velocity,
+    shape_arm,
+    shape_rotation,
+    shape_vec3,
+)
+from ti_sim.articulated.contact_geometry import line_box_contact, line_line_contact
+from ti_sim.articulated.line_contact import field_of, is_mesh
 from ti_sim.articulated.tables import (
     BARS,
     CONTACT,
@@ -18,14 +27,6 @@ from ti_sim.articulated.tables import (
     load_vec3,
     load_vec4,
 )
-from ti_sim.articulated.touching import (
-    add_load,
-    point_adjoint,
-    point_velocity,
-    shape_arm,
-    shape_rotation,
-    shape_vec3,
-)
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3, vec4
 from ti_sim.deformable.corners import load_position, load_velocity
@@ -34,11 +35,11 @@ from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
 
 
 @ti.func
-def point_meets_shape(world: ti.template(), i, x, margin):
+def point_shape_contact(world: ti.template(), i, x, margin):
     """Gap [m] to a ball of radius ``margin`` [m] about a point and normal of link i's shape, in the shape's frame."""
     gap, normal, axis = 1.0, vec3(0.0), vec3(0.0, 0.0, 1.0)
     if world.shape[i, RADIUS] > 0:
-        _place, along, distance = lines_meet.value(
+        _place, along, distance = line_line_contact.value(
             x, axis, axis, 0.0, world.shape[i, HALF_LENGTH], 0.0, world.shape[i, RADIUS]
         )
         gap, normal = distance, along
@@ -47,7 +48,7 @@ def point_meets_shape(world: ti.template(), i, x, margin):
             first, nodes, low, cell = field_of(world, i)
             gap, normal = grid_distance(world.sample, first, nodes, low, cell, x, margin)
     else:
-        _place, along, distance, _weight = line_meets_box.value(
+        _place, along, distance, _weight = line_box_contact.value(
             x, vec3(0.0), shape_vec3(world, i, HALF_SIZE), 0.0, 0.0, 0.0, 0.0, vec3(0.0)
         )
         gap, normal = distance, along
@@ -55,11 +56,11 @@ def point_meets_shape(world: ti.template(), i, x, margin):
 
 
 @ti.func
-def point_meets_shape_adjoint(world: ti.template(), i, x, gap_bar, normal_bar):
-    """Adjoint of ``point_meets_shape``: that of the point."""
+def point_shape_contact_adjoint(world: ti.template(), i, x, gap_bar, normal_bar):
+    """Adjoint of ``point_shape_contact``: that of the point."""
     x_bar, axis = vec3(0.0), vec3(0.0, 0.0, 1.0)
     if world.shape[i, RADIUS] > 0:
-        bars = lines_meet.vjp(
+        bars = line_line_contact.vjp(
             (x, axis, axis, 0.0, world.shape[i, HALF_LENGTH], 0.0, world.shape[i, RADIUS]), (vec3(0.0), normal_bar, gap_bar)
         )
         x_bar = bars[0]
@@ -68,7 +69,7 @@ def point_meets_shape_adjoint(world: ti.template(), i, x, gap_bar, normal_bar):
             first, nodes, low, cell = field_of(world, i)
             x_bar = grid_distance_adjoint(world.sample, first, nodes, low, cell, x, gap_bar, normal_bar)
     else:
-        bars = line_meets_box.vjp(
+        bars = line_box_contact.vjp(
             (x, vec3(0.0), shape_vec3(world, i, HALF_SIZE), 0.0, 0.0, 0.0, 0.0, vec3(0.0)),
             (vec3(0.0), normal_bar, gap_bar, 0.0),
         )
@@ -103,7 +104,7 @@ def particle_loads(
     Args:
         world: ``WorldArrays``.
         body: ``DeformableArrays``.
-        touching: ``TouchingParticles``.
+        touching: ``ContactParticles``.
         states: [B, rows, P, 6] of the particles.
         force: [B, P, 3] N, added to.
         b: world.
@@ -119,7 +120,7 @@ def particle_loads(
                 x = load_position(states, b, row, p)
                 d = x - middle
                 if d.dot(d) < reach_of(world, i, touching.margin[n]):
-                    gap, local_normal = point_meets_shape(world, i, matrix.transpose() @ d, touching.margin[n])
+                    gap, local_normal = point_shape_contact(world, i, matrix.transpose() @ d, touching.margin[n])
                     if gap < 0:
                         u = load_velocity(states, b, row, p) - point_velocity(world, b, i, x - origin)
                         contact = mean_contact(world, body, b, i, p)
@@ -146,7 +147,7 @@ def particle_loads_adjoint(
         bars: ``BarArrays``.
         body: ``DeformableArrays``.
         body_bars: ``DeformableBars``.
-        touching: ``TouchingParticles``.
+        touching: ``ContactParticles``.
         states: [B, rows, P, 6] of the particles.
         dual: [B, P, 3] adjoint of the force on each particle.
         bar: [B, P, 6] adjoint of the particles' state.
@@ -163,7 +164,7 @@ def particle_loads_adjoint(
                 d = x - origin - center
                 if d.dot(d) < reach_of(world, i, touching.margin[n]):
                     local = matrix.transpose() @ d
-                    gap, local_normal = point_meets_shape(world, i, local, touching.margin[n])
+                    gap, local_normal = point_shape_contact(world, i, local, touching.margin[n])
                     if gap < 0:
                         arm, normal = x - origin, matrix @ local_normal
                         u = load_velocity(states, b, row, p) - point_velocity(world, b, i, arm)
@@ -174,7 +175,7 @@ def particle_loads_adjoint(
                         normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
                             normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, f_bar
                         )
-                        d_bar = matrix @ point_meets_shape_adjoint(
+                        d_bar = matrix @ point_shape_contact_adjoint(
                             world, i, local, gap_bar, matrix.transpose() @ normal_bar
                         )
                         x_bar = d_bar + point_adjoint(world, b, i, arm, -f, -u_bar)

@@ -35,7 +35,7 @@ class CoupledModel:
     def __post_init__(self) -> None:
         if not any(shape is not None for shape in self.articulated.collision_shape):
             raise UserError("no link has a collision_shape, so that no particle meets one: simulate links and particles apart")
-        chosen, count = self.meeting, self.deformable.particle_count
+        chosen, count = self.contact_particles, self.deformable.particle_count
         if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
             raise UserError(
                 f"the particles that meet links have shape {chosen.shape} of {chosen.dtype}: give a row of whole numbers, or "
@@ -49,14 +49,14 @@ class CoupledModel:
             )
 
     @property
-    def meeting(self) -> np.ndarray:
+    def contact_particles(self) -> np.ndarray:
         """Particles that meet links, [M] integers."""
         return np.arange(self.deformable.particle_count) if self.particles is None else np.asarray(self.particles)
 
     @property
     def margins(self) -> np.ndarray:
         """Margin of each of them, [M] float64, m."""
-        return np.array(np.broadcast_to(np.asarray(self.margin, dtype=np.float64), self.meeting.shape))
+        return np.array(np.broadcast_to(np.asarray(self.margin, dtype=np.float64), self.contact_particles.shape))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class CoupledInputs(Arrays):
 
 
 @bundle
-class TouchingParticles:
+class ContactParticles:
     """Particles that collide with links.
 
     Attributes:

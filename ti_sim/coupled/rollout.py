@@ -2,23 +2,31 @@
 
 A step places the links, sums the forces of elements and contacts on links and particles, and moves both. The loops count
 ``spread`` iterations for each world (see ``ti_sim.base.parallel``). The kernels have more arrays than a call of
-Taichi may have, and are launched by ``ti_sim.base.launch``.
+Taichi may have, and are launched by ``ti_sim.base.launcher``.
 """
 
 from ti_sim.articulated.adjoint import begin_accelerate_adjoint, finish_accelerate_adjoint
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
 from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
-from ti_sim.articulated.rollout import SUM_STEPS, copy_row, faulty_link, join_sums, note_fault, store_joints, store_links
+from ti_sim.articulated.rollout import (
+    SUM_STEPS,
+    add_and_clear_sums,
+    copy_row,
+    faulty_link,
+    record_contact_fault,
+    store_joints,
+    store_links,
+)
 from ti_sim.articulated.tables import DRIVE, BarArrays, WorldArrays
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.coupled.contact import particle_loads, particle_loads_adjoint
-from ti_sim.coupled.model import CoupledFrames, DivergenceMarks, TouchingParticles
+from ti_sim.coupled.model import ContactParticles, CoupledFrames, DivergenceMarks
 from ti_sim.deformable.elements import actuation_row, part_adjoints, part_forces
 from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
-from ti_sim.deformable.prepared import DeformableArrays
 from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
 from ti_sim.deformable.self_contact_lists import SelfContactArrays, note_motion
 
@@ -28,7 +36,7 @@ def advance(
     first_step: int, steps: int, substeps: int, store_all: int, write_frames: int, keep_every: int,
     run: ti.types.ndarray(), joints: ti.types.ndarray(), states: ti.types.ndarray(), force: ti.types.ndarray(),
     kept_joints: ti.types.ndarray(), kept_states: ti.types.ndarray(),
-    frames: CoupledFrames, diverged: DivergenceMarks, touching: TouchingParticles,
+    frames: CoupledFrames, diverged: DivergenceMarks, touching: ContactParticles,
     world: WorldArrays, body: DeformableArrays, contacts: SelfContactArrays, spread: int, ground: float,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of run [B, 1, 2 (Q + D)] and of states [B, rows, P, 6].
@@ -52,7 +60,7 @@ def advance(
                 if store_all == 1:
                     row, next_row = done, done + 1
                 place_links(world, run, b, 0, frame, False)
-                note_fault(world, b, step)
+                record_contact_fault(world, b, step)
                 if write_frames == 1 and step % substeps == 0:
                     store_links(world, b, step // substeps, frames.body_q, frames.body_qd)
                     store_joints(world, run, b, step // substeps, frames.joint_q, frames.joint_qd)
@@ -101,7 +109,7 @@ def advance_adjoint(
     first_step: int, first_row: int, steps: int, ends: int, substeps: int,
     joints: ti.types.ndarray(), states: ti.types.ndarray(), diverged_step: ti.types.ndarray(),
     joint_bar: ti.types.ndarray(), bar: ti.types.ndarray(), dual: ti.types.ndarray(),
-    frame_bars: CoupledFrames, touching: TouchingParticles,
+    frame_bars: CoupledFrames, touching: ContactParticles,
     world: WorldArrays, bars: BarArrays, body: DeformableArrays, body_bars: DeformableInputs, contacts: SelfContactArrays,
     spread: int, ground: float,
 ):  # fmt: skip
@@ -157,7 +165,7 @@ def advance_adjoint(
                         joint_bar[b, 0, at] = joint_bar[b, 0, at] + frame_bars.joint_qd[b, step // substeps, d]
                 # Sums of sums: a single one over 1e4 steps would lose two digits of f32.
                 if step % SUM_STEPS == 0 or left == 0:
-                    join_sums(world, bars, b)
+                    add_and_clear_sums(world, bars, b)
                     for k in ti.static(range(3)):
                         bars.gravity[b, k] = bars.gravity[b, k] + g_bar[k]
                     g_bar = vec3(0.0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ti_sim.articulated.faults import FaultWarnings
+from ti_sim.articulated.contact_warnings import ContactWarnings
 from ti_sim.articulated.model import ArticulatedSettings
 from ti_sim.articulated.rollout import begin as begin_links
 from ti_sim.articulated.solver import (
@@ -25,21 +25,21 @@ from ti_sim.base.arrays import (
     zeros_like_family,
 )
 from ti_sim.base.bundles import views
-from ti_sim.base.launch import Launcher
+from ti_sim.base.launcher import Launcher
 from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import compiled_plainly
 from ti_sim.coupled.model import (
+    ContactParticles,
     CoupledFrames,
     CoupledInputs,
     CoupledModel,
     CoupledSettings,
     DivergenceMarks,
-    TouchingParticles,
 )
 from ti_sim.coupled.rollout import advance, advance_adjoint
+from ti_sim.deformable.kernel_arrays import AdjointSums
+from ti_sim.deformable.kernel_arrays import prepare as prepare_particles
 from ti_sim.deformable.model import DeformableSettings
-from ti_sim.deformable.prepared import AdjointSums
-from ti_sim.deformable.prepared import prepare as prepare_particles
 from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.solver import DeformableRollout, DeformableSolver, check_controls
@@ -107,7 +107,7 @@ class CoupledSolver(Solver):
             settings: step and substeps.
         """
         super().__init__(model, settings)
-        self._faults = FaultWarnings(model.articulated, settings.dt)
+        self._faults = ContactWarnings(model.articulated, settings.dt)
 
     def _check(self, inputs: CoupledInputs) -> None:
         super()._check(inputs)
@@ -203,9 +203,9 @@ class CoupledSolver(Solver):
         links, particles = self.model.articulated, self.model.deformable.particle_count
         return inputs.world_count, links.link_count, links.coordinate_count, links.velocity_count, particles
 
-    def _touching(self, like: Array) -> TouchingParticles:
+    def _touching(self, like: Array) -> ContactParticles:
         """Particles that collide with links, for kernels."""
-        return TouchingParticles(ints_like_family(like, self.model.meeting), reals_like_family(like, self.model.margins))
+        return ContactParticles(ints_like_family(like, self.model.contact_particles), reals_like_family(like, self.model.margins))
 
     def _self_contact(self, inputs: CoupledInputs, step: int) -> SelfContactArrays:
         """What kernels need for self-contact of the particles, from this step on."""
@@ -239,7 +239,7 @@ class CoupledSolver(Solver):
             self._touching(like), links, particles, self._self_contact(inputs, first), *self._numbers(inputs),
         )(first)  # fmt: skip
         if write_frames:
-            self._faults.tell(to_numpy(links.near))
+            self._faults.warn(to_numpy(links.near))
 
 
 def _copy_joints(source: Array, row: int, target: Array) -> None:

@@ -7,7 +7,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
 
-class OwnCopy:
+class ThreadCopy:
     """Says ``add_corner`` to add to the thread's own copy of the particles, which begins at row ``first`` of ``out``."""
 
     _data_oriented = True  # lets a kernel keep it in a variable
@@ -16,19 +16,19 @@ class OwnCopy:
         self.first = first
 
 
-def own_copy(first: Any) -> OwnCopy:
-    """``OwnCopy``, made while a kernel is compiled."""
-    return OwnCopy(first)
+def thread_copy(first: Any) -> ThreadCopy:
+    """``ThreadCopy``, made while a kernel is compiled."""
+    return ThreadCopy(first)
 
 
-own_copy._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+thread_copy._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
 
 
 @ti.func
 def place_of(gather: ti.template(), particle):
     """Row of ``out`` that an element without slots adds to."""
     place = particle
-    if ti.static(isinstance(gather, OwnCopy)):
+    if ti.static(isinstance(gather, ThreadCopy)):
         place += gather.first
     return place
 
@@ -41,7 +41,7 @@ def add_corner(
 
     Args:
         gather: True writes it to ``out[b, slot, column...]``, the corner's own place; False adds it to
-            ``out[b, particle, column...]``, for which one thread must go through all elements of world b; an ``OwnCopy``
+            ``out[b, particle, column...]``, for which one thread must go through all elements of world b; an ``ThreadCopy``
             likewise, for one thread of several.
         out: [B, slots or P or copies times P, columns].
         b: world.
@@ -50,7 +50,7 @@ def add_corner(
         column: first of the three columns.
         value: 3-vector.
     """
-    if ti.static(not isinstance(gather, OwnCopy) and gather):
+    if ti.static(not isinstance(gather, ThreadCopy) and gather):
         for k in ti.static(range(3)):
             out[b, slot, column + k] = value[k]
     else:
@@ -82,7 +82,7 @@ def load_dual(dual: ti.template(), b, particle):
 @ti.func
 def add_state_corner(gather: ti.template(), out: ti.template(), b, slot, particle, position, velocity):
     """``add_corner`` of the adjoints of a particle's position (columns 0 to 2) and velocity (3 to 5)."""
-    if ti.static(not isinstance(gather, OwnCopy) and gather):
+    if ti.static(not isinstance(gather, ThreadCopy) and gather):
         add_corner(gather, out, b, slot, particle, 0, position)
         add_corner(gather, out, b, slot, particle, 3, velocity)
     else:

@@ -11,16 +11,16 @@ import numpy as np
 
 from ti_sim.base.arrays import Array, ints_like_family
 from ti_sim.base.bundles import Integer, Static, bundle, kernel, with_fields
-from ti_sim.base.parallel import PORTION, meet, thread_count
+from ti_sim.base.parallel import PORTION, barrier_wait, thread_count
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import vec3
-from ti_sim.deformable.arrays import FAMILIES, TABLES
-from ti_sim.deformable.corners import own_copy
+from ti_sim.deformable.corners import thread_copy
 from ti_sim.deformable.elements import actuation_row, element_force, element_force_adjoint, part_adjoints, part_forces
+from ti_sim.deformable.families import FAMILIES, TABLES
 from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, store_frame
-from ti_sim.deformable.prepared import DeformableArrays
 from ti_sim.deformable.self_contact import part_contacts, part_contacts_adjoint
 from ti_sim.deformable.self_contact_lists import SelfContactArrays, build_hash, forget_list, is_stale, note_motion
 
@@ -162,7 +162,7 @@ def renew_together(
     if is_stale(contacts, b, step, nothing):
         if member == 0:
             build_hash(contacts, states, b, row, step)
-        meet(meeting, b, team, meetings, nothing)
+        barrier_wait(meeting, b, team, meetings, nothing)
         met = 1
         for k in range(parts_of(member, team, copies)):
             forget_list(contacts, b, member + k * team)
@@ -181,7 +181,7 @@ def step_all(
     """Advance every world from row ``step - first_step`` of states [B, rows, P, 6] or, ``in_place``, row 0.
 
     With copies by ``count`` steps, each world by ``team`` threads that meet twice in every step, and once more for a new
-    hash of self-contact (see ``parallel.meet``, also for ``meeting`` [B, 2] and ``nothing``); without by one step, with the
+    hash of self-contact (see ``barrier_wait``, also for ``meeting`` [B, 2] and ``nothing``); without by one step, with the
     contacts' forces given (see ``self_contact_gpu``).
 
     Writes states, frames and checkpoints as ``world_plan.advance``, and to fault [B, P] the first step after which a particle's
@@ -203,13 +203,13 @@ def step_all(
                         )
                     for k in range(parts_of(member, team, slots.copies)):
                         part = member + k * team
-                        mine = own_copy(part * states.shape[2])
+                        mine = thread_copy(part * states.shape[2])
                         own_body = with_fields(body, gather=mine)
                         part_forces(own_body, states, given, b, row, actuation_row(body, at, substeps), part, slots.copies)
                         if ti.static(body.features.with_self_contact):
                             own_contacts = with_fields(contacts, gather=mine)
                             part_contacts(own_contacts, states, given, b, row, part, slots.copies, dt)
-                    meet(meeting, b, team, meetings, nothing)
+                    barrier_wait(meeting, b, team, meetings, nothing)
                     for k in range(parts_of(member, team, slots.copies)):
                         part = member + k * team
                         for p in range(states.shape[2] * part // slots.copies, states.shape[2] * (part + 1) // slots.copies):
@@ -217,7 +217,7 @@ def step_all(
                                 slots, body, contacts, states, given, particle_q, particle_qd,
                                 write_frames, keep_every, kept, fault, b, row, next_row, at, substeps, p, ground, dt,
                             )  # fmt: skip
-                    meet(meeting, b, team, meetings + 1, nothing)
+                    barrier_wait(meeting, b, team, meetings + 1, nothing)
                     meetings += 2
     else:
         for b, i in ti.ndrange(states.shape[0], slots.elements):
@@ -297,7 +297,7 @@ def step_all_adjoint(
                                 slots, body, bars, contacts, states, pending, bar, dual,
                                 particle_q_bar, particle_qd_bar, b, at - first_step, at, substeps, p, ground, dt,
                             )  # fmt: skip
-                    meet(meeting, b, team, meetings, nothing)
+                    barrier_wait(meeting, b, team, meetings, nothing)
                     meetings += 1
                     if ti.static(body.features.with_self_contact):
                         meetings += renew_together(
@@ -305,7 +305,7 @@ def step_all_adjoint(
                         )
                     for k in range(parts_of(member, team, slots.copies)):
                         part = member + k * team
-                        mine = own_copy(part * states.shape[2])
+                        mine = thread_copy(part * states.shape[2])
                         own_body = with_fields(body, gather=mine)
                         actuation = actuation_row(body, at, substeps)
                         part_adjoints(own_body, bars, states, dual, pending, b, at - first_step, actuation, part, slots.copies)
@@ -314,7 +314,7 @@ def step_all_adjoint(
                             part_contacts_adjoint(
                                 own_contacts, bars.self_contact, states, dual, pending, b, at - first_step, part, slots.copies, dt
                             )
-                    meet(meeting, b, team, meetings, nothing)
+                    barrier_wait(meeting, b, team, meetings, nothing)
                     meetings += 1
     else:
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):

@@ -14,7 +14,7 @@ Explicit adjoints, implicit steps and implicit adjoints all need the same dP, wh
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
-from ti_sim.deformable.arrays import ENERGIES
+from ti_sim.deformable.families import ENERGIES
 
 COROTATED, STVK = (ENERGIES.index(name) for name in ("corotated", "stvk"))
 

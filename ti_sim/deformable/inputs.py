@@ -9,7 +9,7 @@ import numpy as np
 from ti_sim.base.arrays import to_numpy
 from ti_sim.base.bundles import Array, bundle
 from ti_sim.base.errors import UserError
-from ti_sim.deformable.arrays import TABLES
+from ti_sim.deformable.families import TABLES
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.rollout.arrays import Arrays, array
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, NotNegative, Positive, Real, checked
-from ti_sim.deformable.arrays import ENERGIES, FAMILIES, TABLES
+from ti_sim.deformable.families import ENERGIES, FAMILIES, TABLES
 from ti_sim.deformable.self_contact_layout import contact_table
 from ti_sim.deformable.solids import rest_table
 from ti_sim.deformable.triangles import triangle_rest_table
@@ -21,7 +21,7 @@ SOLIDS = ("tet", "hex", "tet10")
 _UNIT_TOLERANCE = 1e-6  # how far from 1 the length of a normal may be
 
 # Columns of ``DeformableModel.particle_table``.
-HELD, PRESCRIBED, LOADED, TOUCHES = range(4)
+HELD, PRESCRIBED, LOADED, GROUND_CONTACT = range(4)
 
 
 def _no_rows(width: int, dtype: type) -> np.ndarray:
@@ -198,7 +198,7 @@ class DeformableModel:
         rows[prescribed, HELD] = 1
         rows[prescribed, PRESCRIBED] = np.arange(len(prescribed))
         rows[loaded, LOADED] = np.arange(len(loaded))
-        rows[contact, TOUCHES] = 1
+        rows[contact, GROUND_CONTACT] = 1
         return rows
 
     @cached_property

@@ -6,7 +6,7 @@ A state is a row of [B, rows, P, 6]: position and velocity. Both execution plans
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.corners import load_position, load_velocity
-from ti_sim.deformable.model import HELD, LOADED, PRESCRIBED, TOUCHES
+from ti_sim.deformable.model import GROUND_CONTACT, HELD, LOADED, PRESCRIBED
 from ti_sim.rigid.contact import contact_force, contact_force_adjoint
 
 LARGEST = 1e18  # a number beyond it counts as not finite; its square still is finite in f32
@@ -63,7 +63,7 @@ def move_particle(body: ti.template(), states: ti.template(), b, row, next_row, 
         loaded = body.particle_table[p, LOADED]
         if loaded >= 0:
             total += vec3(body.load[b, frame, loaded, 0], body.load[b, frame, loaded, 1], body.load[b, frame, loaded, 2])
-        if body.particle_table[p, TOUCHES] == 1 and x.z < ground:
+        if body.particle_table[p, GROUND_CONTACT] == 1 and x.z < ground:
             total += ground_force(body, b, p, x, v, ground, dt)
         v += dt / body.particle_mass[b, p] * total + dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
     else:
@@ -123,7 +123,7 @@ def move_particle_adjoint(
         if loaded >= 0:
             for k in ti.static(range(3)):
                 bars.load[b, frame, loaded, k] = bars.load[b, frame, loaded, k] + w[k]
-        if body.particle_table[p, TOUCHES] == 1 and x.z < ground:
+        if body.particle_table[p, GROUND_CONTACT] == 1 and x.z < ground:
             height_bar, u_bar, contact_bar = contact_force_adjoint(
                 x.z - ground, v, body.particle_contact[b, p, 0], body.particle_contact[b, p, 1],
                 body.particle_contact[b, p, 2], body.particle_contact[b, p, 3], dt, w,

@@ -11,7 +11,7 @@ point passes from one region of the triangle to another, besides the kinks of th
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec4
-from ti_sim.deformable.corners import OwnCopy, add_corner, add_state_corner, load_dual, load_position, load_velocity
+from ti_sim.deformable.corners import ThreadCopy, add_corner, add_state_corner, load_dual, load_position, load_velocity
 from ti_sim.deformable.self_contact_layout import COUNTS, THICKNESS, TRIANGLES
 from ti_sim.deformable.self_contact_lists import corner_of, first_pair, listed_part, renew
 from ti_sim.deformable.triangle_distance import CORNER, FACE, FAR_EDGE, FIRST_EDGE, closest_on_triangle
@@ -22,7 +22,7 @@ from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoin
 def contact_row(contacts: ti.template(), out: ti.template(), states: ti.template(), particle):
     """Row of ``out`` that a force on a particle is added to: where elements have slots, the last P ones."""
     place = particle
-    if ti.static(not isinstance(contacts.gather, OwnCopy) and contacts.gather):
+    if ti.static(not isinstance(contacts.gather, ThreadCopy) and contacts.gather):
         place += out.shape[1] - states.shape[2]
     return place
 
@@ -30,7 +30,7 @@ def contact_row(contacts: ti.template(), out: ti.template(), states: ti.template
 @ti.func
 def add_force(contacts: ti.template(), out: ti.template(), states: ti.template(), b, particle, value):
     """Add a force to what contacts give a particle; the threads of a GPU share the place."""
-    if ti.static(not isinstance(contacts.gather, OwnCopy) and contacts.gather):
+    if ti.static(not isinstance(contacts.gather, ThreadCopy) and contacts.gather):
         place = contact_row(contacts, out, states, particle)
         for k in ti.static(range(3)):
             ti.atomic_add(out[b, place, k], value[k])
@@ -41,7 +41,7 @@ def add_force(contacts: ti.template(), out: ti.template(), states: ti.template()
 @ti.func
 def add_state(contacts: ti.template(), out: ti.template(), states: ti.template(), b, particle, position, velocity):
     """``add_force`` of the adjoints of a particle's position and velocity."""
-    if ti.static(not isinstance(contacts.gather, OwnCopy) and contacts.gather):
+    if ti.static(not isinstance(contacts.gather, ThreadCopy) and contacts.gather):
         place = contact_row(contacts, out, states, particle)
         for k in ti.static(range(3)):
             ti.atomic_add(out[b, place, k], position[k])

@@ -15,9 +15,9 @@ import numpy as np
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
-from ti_sim.deformable.arrays import ENERGIES
 from ti_sim.deformable.corners import add_corner
 from ti_sim.deformable.energies import energy_density, inner, stress, stress_differential, symmetric_product
+from ti_sim.deformable.families import ENERGIES
 
 # Determinant of the rest shape's Jacobian, over the cubed length of the element, at and below which it counts as flat.
 _FLAT = 1e-7
@@ -281,7 +281,7 @@ def _spread(nodes: ti.template(), rest: ti.template(), stress_volume, e, point, 
 
 
 @ti.func
-def _hand_out(
+def _scatter(
     nodes: ti.template(), indices: ti.template(), gather: ti.template(), out: ti.template(), b, e, first_slot,
     column: ti.template(), forces: ti.template(),
 ):  # fmt: skip
@@ -325,7 +325,7 @@ def _force(
         if ti.static(body.with_damping):
             p += f @ (eta * symmetric_product(f, _gradient_of(nodes, rest, rates, e, point)))
         _spread(nodes, rest, -rest[e, point, 3 * nodes - 3] * p, e, point, forces)
-    _hand_out(nodes, indices, body.gather, out, b, e, first_slot, 0, forces)
+    _scatter(nodes, indices, body.gather, out, b, e, first_slot, 0, forces)
 
 
 @ti.func
@@ -377,8 +377,8 @@ def _force_adjoint(
     bars.solid_material[b, solid, 1] = bars.solid_material[b, solid, 1] + parameter_bars.y
     bars.solid_material[b, solid, 2] = bars.solid_material[b, solid, 2] + eta_bar
     bars.solid_actuation[b, frame, solid] = bars.solid_actuation[b, frame, solid] + parameter_bars.z
-    _hand_out(nodes, indices, body.gather, out, b, e, first_slot, 0, position_bars)
-    _hand_out(nodes, indices, body.gather, out, b, e, first_slot, 3, velocity_bars)
+    _scatter(nodes, indices, body.gather, out, b, e, first_slot, 0, position_bars)
+    _scatter(nodes, indices, body.gather, out, b, e, first_slot, 3, velocity_bars)
 
 
 @ti.func

@@ -18,19 +18,19 @@ from ti_sim.base.arrays import (
 )
 from ti_sim.base.bundles import views
 from ti_sim.base.errors import DivergenceError, UserError
-from ti_sim.base.launch import Launcher
-from ti_sim.base.parallel import Pace, spread_of, thread_count
+from ti_sim.base.launcher import Launcher
+from ti_sim.base.parallel import ThreadTuner, spread_of, thread_count
 from ti_sim.base.runtime import require
 from ti_sim.deformable import element_plan, self_contact_gpu, world_plan
 from ti_sim.deformable import self_contact_layout as layout
-from ti_sim.deformable.arrays import TABLES
 from ti_sim.deformable.element_plan import Slots, slots_of
+from ti_sim.deformable.families import TABLES
 from ti_sim.deformable.inputs import DeformableInputs
-from ti_sim.deformable.prepared import AdjointSums, DeformableArrays, compiled_for, prepare
+from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, prepare
 from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.states import begin, begin_adjoint, begin_frames, copy_row
-from ti_sim.deformable.team_steps import TeamSteps
+from ti_sim.deformable.step_launcher import StepLauncher
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
 from ti_sim.rollout.divergence import mark_diverged_frames
 from ti_sim.rollout.solver import Solver
@@ -141,7 +141,7 @@ class DeformableSolver(Solver):
             states = empty_like_family(like, (b, span + 1, p, 6))
         bar, dual, sums = zeros_like_family(like, (b, p, 6)), empty_like_family(like, (b, p, 3)), AdjointSums(self.model, inputs)
         slots = slots_of(self.model, like) if self._by_element(like) else None
-        pace, pace_again = (Pace(element_plan.team_of(b)) for _ in range(2))
+        pace, pace_again = (ThreadTuner(element_plan.team_of(b)) for _ in range(2))
         pending = zeros_like_family(like, (b, slots.rows, 6)) if slots else None
         prepared, prepared_adjoint = prepare(self.model, inputs), prepare(self.model, inputs, differentiable=True)
         shared = (bar, dual, *bars, prepared_adjoint, sums.parts())
@@ -156,7 +156,7 @@ class DeformableSolver(Solver):
                 length = min(_SUM_STEPS, first + count - start)
                 memory = self_contact_memory(self.model, inputs, step=start + length - 1, parts=parts)
                 if slots:
-                    steps_back = TeamSteps(
+                    steps_back = StepLauncher(
                         element_plan.step_all_adjoint, slots, states, first, pending, *shared, memory, *self._numbers(),
                         worlds=b, like=like,
                         after=self._contact_launchers_adjoint(slots, states, first, dual, pending, memory, sums),
@@ -198,7 +198,7 @@ class DeformableSolver(Solver):
 
     def _advance(
         self, prepared: DeformableArrays, rollout: DeformableRollout, states: Array, in_place: bool, write_frames: bool,
-        keep_every: int, kept: Array, first: int, steps: int, pace: Pace | None = None,
+        keep_every: int, kept: Array, first: int, steps: int, pace: ThreadTuner | None = None,
     ) -> None:  # fmt: skip
         """Run ``advance`` over a segment from row 0 of ``states``; ``rollout`` gives the frames and the marks of divergence, and
         ``pace`` what the segments before took."""
@@ -210,12 +210,12 @@ class DeformableSolver(Solver):
             memory = self_contact_memory(self.model, rollout.inputs, step=first, parts=self._contact_parts(slots))
             given = zeros_like_family(like, (b, slots.rows, 3))
             fault = int_zeros_like_family(like, (b, p))
-            all_steps = TeamSteps(
+            all_steps = StepLauncher(
                 element_plan.step_all, slots, states, first, int(in_place), given, *frames,
                 int(write_frames), keep_every, kept, fault, prepared, memory, *self._numbers(), worlds=b,
                 like=like, before=self._contact_launchers(slots, states, first, in_place, given, memory),
             )  # fmt: skip
-            all_steps.run(first, steps, pace or Pace(element_plan.team_of(b)), direction=1)
+            all_steps.run(first, steps, pace or ThreadTuner(element_plan.team_of(b)), direction=1)
             element_plan.first_fault(*views(fault, *diverged))
             return
         memory = self_contact_memory(self.model, rollout.inputs, step=first, parts=1)

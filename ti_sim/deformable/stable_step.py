@@ -13,8 +13,8 @@ import numpy as np
 from ti_sim.base.arrays import to_numpy
 from ti_sim.base.rules import Count, checked
 from ti_sim.deformable.inputs import DeformableInputs
-from ti_sim.deformable.instant import ForceDerivative
-from ti_sim.deformable.model import HELD, TOUCHES, DeformableModel
+from ti_sim.deformable.model import GROUND_CONTACT, HELD, DeformableModel
+from ti_sim.deformable.single_state import ForceDerivative
 
 _ITERATIONS = 20  # of Lanczos; after so many the step is right to half a per cent
 
@@ -55,7 +55,7 @@ def stable_steps(model: DeformableModel, inputs: DeformableInputs, *, iterations
     free = model.particle_table[:, HELD] == 0
     root = np.where(free, 1 / np.sqrt(np.where(free, mass, 1.0)), 0.0)[..., None]
     contact = to_numpy(inputs.particle_contact).astype(np.float64)
-    contact *= (model.particle_table[:, TOUCHES] == 1)[:, None]
+    contact *= (model.particle_table[:, GROUND_CONTACT] == 1)[:, None]
     stiffness = np.stack([0 * contact[..., 0], 0 * contact[..., 0], contact[..., 0]], axis=-1)
     damping = np.stack([contact[..., 2], contact[..., 2], contact[..., 1]], axis=-1)
 

@@ -8,8 +8,8 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.elements import actuation_row, part_adjoints, part_forces
 from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
-from ti_sim.deformable.prepared import DeformableArrays
 from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
 from ti_sim.deformable.self_contact_lists import SelfContactArrays, note_motion
 

@@ -97,7 +97,7 @@ def sphere_tets(radius: Positive, resolution: Annotated[int, Rule(whole=True, le
     turned = np.linalg.det(x[:, 1:] - x[:, :1]) < 0
     indices[turned] = indices[turned][:, [1, 0, 2, 3]]
     mesh = SolidMesh(radius * points, indices, name="sphere")
-    return mesh.with_looks(uv=sphere_uv(points[mesh.faces]))
+    return mesh.with_attributes(uv=sphere_uv(points[mesh.faces]))
 
 
 @checked
@@ -241,7 +241,7 @@ def _boxed(mesh: SolidMesh) -> SolidMesh:
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     axis = np.argmax(np.abs(normals), axis=1)
     sides = 2 * axis + (np.take_along_axis(normals, axis[:, None], axis=1)[:, 0] < 0)
-    return mesh.with_looks(face_groups=sides, uv=box_uv(corners / mesh.vertices.max(axis=0), sides))
+    return mesh.with_attributes(face_groups=sides, uv=box_uv(corners / mesh.vertices.max(axis=0), sides))
 
 
 def _lattice_tets(n: int) -> tuple[np.ndarray, np.ndarray]:

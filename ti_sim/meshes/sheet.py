@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ti_sim.base.errors import UserError
-from ti_sim.meshes.looks import Looks, check_mesh_arrays
+from ti_sim.meshes.attributes import SurfaceAttributes, check_mesh_arrays
 
 FLAT = 1e-9  # of the square of a triangle's longest side: below it, its area is roundoff
 
 
 @dataclass(frozen=True, eq=False)
-class SheetMesh(Looks):
+class SheetMesh(SurfaceAttributes):
     """A sheet of triangles.
 
     Attributes:
@@ -42,7 +42,7 @@ class SheetMesh(Looks):
                 f"{self.name}: element {int(np.argmax(flat))} is flat ({int(flat.sum())} of {len(flat)} elements are): "
                 "its area vanishes: move its corners apart or remove it"
             )
-        self._check_looks()
+        self._check_attributes()
 
     @property
     def faces(self) -> np.ndarray:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.meshes.attributes import SurfaceAttributes, check_mesh_arrays
 from ti_sim.meshes.boundary import KINDS, boundary_faces
-from ti_sim.meshes.looks import Looks, check_mesh_arrays
 
 FLAT = 1e-9  # of the cube of an element's longest side: below it, its volume is roundoff
 _EDGES = ((0, 1), (1, 2), (0, 2), (0, 3), (1, 3), (2, 3))  # of a tetrahedron, in the order of their middle nodes
@@ -18,7 +18,7 @@ _HEX_CORNERS = (  # a corner, and its neighbours in the order that makes a right
 
 
 @dataclass(frozen=True, eq=False)
-class SolidMesh(Looks):
+class SolidMesh(SurfaceAttributes):
     """A solid cut into elements of one kind, nodes in VTK order.
 
     A tetrahedron's nodes 0, 1, 2 run counter-clockwise seen from node 3, so that its volume
@@ -54,7 +54,7 @@ class SolidMesh(Looks):
         faces, owner = boundary_faces(indices, self.name)
         object.__setattr__(self, "_faces", faces)
         object.__setattr__(self, "owner", owner)
-        self._check_looks()
+        self._check_attributes()
 
     @property
     def kind(self) -> str:

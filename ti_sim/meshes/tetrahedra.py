@@ -11,9 +11,9 @@ import numpy as np
 
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
-from ti_sim.meshes.carry import with_carried_looks
 from ti_sim.meshes.packages import check_installed
 from ti_sim.meshes.solid import SolidMesh
+from ti_sim.meshes.transfer import with_transferred_attributes
 from ti_sim.shapes.shape import Shape
 from ti_sim.shapes.surface import TriangleMesh, check_solid, enclosed_volume, merge_vertices
 
@@ -68,7 +68,7 @@ def tetrahedralise(surface: TriangleMesh | Shape, *, edge_length: Positive | Non
             "it are thinner than a thousandth of its size: mend it in a mesh editor (union of its parts)"
         )
     used, compact = np.unique(tets, return_inverse=True)
-    return with_carried_looks(SolidMesh(vertices[used], compact.reshape(tets.shape), name=name), surface)
+    return with_transferred_attributes(SolidMesh(vertices[used], compact.reshape(tets.shape), name=name), surface)
 
 
 def _edge_length(surface: TriangleMesh, volume: float, edge_length: float | None) -> float:

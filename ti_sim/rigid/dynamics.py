@@ -18,8 +18,8 @@ from ti_sim.base.vecmath import (
     vec4,
 )
 from ti_sim.rigid.contact import contact_force, contact_force_adjoint
+from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 from ti_sim.rigid.spin import mean_momentum, mean_momentum_adjoint
-from ti_sim.rigid.touching import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 
 STATE_SIZE = 13  # x 3, q 4, v 3, L 3
 

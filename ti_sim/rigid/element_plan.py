@@ -11,6 +11,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec3, vec4
 from ti_sim.rigid.arrays import BodyArrays, RigidArrays, load_contact, load_gravity
 from ti_sim.rigid.contact import contact_force
+from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,
@@ -32,7 +33,6 @@ from ti_sim.rigid.state import (
     store_frame,
     store_state,
 )
-from ti_sim.rigid.touching import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 
 # Compile time grows faster than the steps unrolled (adjoint: 4, 11, 41 s for 1, 2, 4 steps), hence the small numbers.
 UNROLL = 4

@@ -15,7 +15,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, Rule, checked
 from ti_sim.shapes.archives import check_unpacked_size
 from ti_sim.shapes.mass import MassProperties, integrate_surface
-from ti_sim.shapes.overlap import volume_counted_wrongly
+from ti_sim.shapes.overlap import miscounted_volume
 from ti_sim.shapes.shape import Shape
 from ti_sim.shapes.surface import TriangleMesh, check_arrays, check_solid, extent, ungrouped_mesh
 
@@ -86,9 +86,9 @@ class Mesh(Shape):
         return self._solid
 
     @cached_property
-    def counted_wrongly(self) -> float:
+    def miscounted_share(self) -> float:
         """Part of the volume that mass and inertia count twice or with the wrong sign, because the mesh cuts itself [1]."""
-        return volume_counted_wrongly(*self._merged) / self._solid.volume
+        return miscounted_volume(*self._merged) / self._solid.volume
 
     @cached_property
     def _solid(self) -> MassProperties:

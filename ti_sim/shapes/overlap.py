@@ -11,7 +11,7 @@ import numpy as np
 _LINES = 256  # along each side of the grid
 
 
-def volume_counted_wrongly(points: np.ndarray, triangles: np.ndarray) -> float:
+def miscounted_volume(points: np.ndarray, triangles: np.ndarray) -> float:
     """Volume by which the parts of a closed surface overlap, and that of parts that are inside out.
 
     Args:

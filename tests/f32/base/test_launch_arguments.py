@@ -11,7 +11,7 @@ import torch
 
 from tests.reference import launched_kernels as kernels
 from tests.reference.taichi_arrays import as_numpy, taichi_array
-from ti_sim.base import launch_arguments
+from ti_sim.base import fast_launch
 from ti_sim.base.runtime import require
 
 MAKERS: dict[str, Callable[[np.ndarray], object]] = {
@@ -27,14 +27,14 @@ MAKERS: dict[str, Callable[[np.ndarray], object]] = {
 def handed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """One entry for each launch whose arguments were tried: whether all were plain."""
     outcomes: list[bool] = []
-    seen = launch_arguments._set
+    seen = fast_launch._set
 
     def set_and_note(*args: object, **options: object) -> bool:
         outcomes.append(seen(*args, **options))
         return outcomes[-1]
 
     require()
-    monkeypatch.setattr(launch_arguments, "_set", set_and_note)
+    monkeypatch.setattr(fast_launch, "_set", set_and_note)
     return outcomes
 
 

@@ -14,7 +14,7 @@ from tests.reference import articulated_robots as robots
 from tests.reference.articulated_robots import Link, Robot
 from tests.reference.numpy_rigid import rotation
 from tests.reference.rigid_cases import GRAVITY, box_inertia, box_points
-from ti_sim.articulated import instant as kernels
+from ti_sim.articulated import single_state as kernels
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedRollout, ArticulatedSolver
 

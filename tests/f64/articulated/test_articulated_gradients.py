@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.reference.articulated_adjoints import NAMES, check_adjoint
-from ti_sim.articulated.instant import forward_dynamics, forward_kinematics, inverse_dynamics, mass_matrix, point_jacobian
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
+from ti_sim.articulated.single_state import forward_dynamics, forward_kinematics, inverse_dynamics, mass_matrix, point_jacobian
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll

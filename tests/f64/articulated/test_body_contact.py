@@ -7,8 +7,8 @@ from tests.reference.articulated_adjoints import check_adjoint
 from tests.reference.contact_cases import BALL, CRATE, IDENTITY, ROD, at, bodies, inputs_of, simulate
 from tests.reference.numpy_rigid import rotation
 from ti_sim.articulated.collision import CollisionShape
-from ti_sim.articulated.instant import forward_dynamics, inverse_dynamics
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
+from ti_sim.articulated.single_state import forward_dynamics, inverse_dynamics
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
 
@@ -173,7 +173,7 @@ def crowd() -> tuple[ArticulatedModel, ArticulatedInputs, int]:
 
 def test_a_hundred_balls_take_few_tests_and_miss_no_contact() -> None:
     model, inputs, frames = crowd()
-    assert len(model.meeting_pairs) == 4950
+    assert len(model.candidate_pairs) == 4950
     dt, substeps = 1e-3, 20
     rollout = simulate(model, inputs, dt, substeps)
     tests, lists = rollout.pair_tests[0]
@@ -200,11 +200,11 @@ def test_pairs_that_may_meet() -> None:
     parents, kinds = (-1, 0, 1, 1, -1, -1), ("fixed", "revolute", "fixed", "revolute", "fixed", "free")
     model = ArticulatedModel(tuple("abcdef"), parents, kinds, np.ones((6, 3)), collision_shape=(BALL,) * 6)
     rigid_or_joined = {(0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (0, 4)}
-    assert set(model.meeting_pairs) == {(i, j) for i in range(6) for j in range(i + 1, 6)} - rigid_or_joined
+    assert set(model.candidate_pairs) == {(i, j) for i in range(6) for j in range(i + 1, 6)} - rigid_or_joined
     given = ArticulatedModel(
         tuple("abcdef"), parents, kinds, np.ones((6, 3)), collision_shape=(BALL,) * 6, collision_pairs=((5, 4),)
     )
-    assert given.meeting_pairs == [(5, 4)]
+    assert given.candidate_pairs == [(5, 4)]
 
 
 @pytest.mark.parametrize(

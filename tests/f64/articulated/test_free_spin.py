@@ -13,8 +13,8 @@ from tests.reference.articulated_adjoints import check_adjoint
 from tests.reference.contact_cases import bodies, inputs_of
 from tests.reference.numpy_rigid import quaternion_rate, rotation, unit
 from tests.reference.rigid_cases import box_inertia, driven, one_body, turned
-from ti_sim.articulated.instant import forward_dynamics
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
+from ti_sim.articulated.single_state import forward_dynamics
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import DivergenceError
 from ti_sim.rigid.model import RigidSettings

@@ -6,7 +6,7 @@ import torch
 
 from tests.reference.taichi_arrays import taichi_array, taichi_zeros
 from ti_sim.base.bundles import Array, Integer, Number, Static, bundle, flat, kernel, views, with_fields
-from ti_sim.base.launch import Launcher
+from ti_sim.base.launcher import Launcher
 from ti_sim.base.runtime import ti
 
 

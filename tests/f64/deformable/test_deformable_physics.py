@@ -12,8 +12,8 @@ from tests.reference.deformable import linear_stiffness
 from tests.reference.deformable_cases import GRAVITY, everything, inputs_for, sheet_body, solid_body
 from ti_sim.deformable.bending import rest_angles
 from ti_sim.deformable.inputs import DeformableInputs
-from ti_sim.deformable.instant import energy, forces
 from ti_sim.deformable.model import ENERGIES, DeformableModel, DeformableSettings
+from ti_sim.deformable.single_state import energy, forces
 from ti_sim.deformable.solver import DeformableRollout, DeformableSolver
 from ti_sim.deformable.triangles import membrane_constants
 from ti_sim.meshes import SheetMesh, box_hexes, box_tet10s, box_tets, sheet_grid

@@ -9,15 +9,15 @@ from tests.reference.deformable_cases import inputs_for, solid_body
 from tests.reference.taichi_arrays import taichi_array, taichi_zeros
 from ti_sim import Checkpoint, DeformableTape, StoreAll, Tape, UserError, stable_step
 from ti_sim.base import parallel
-from ti_sim.base.launch import Launcher
-from ti_sim.base.parallel import Pace, thread_count
+from ti_sim.base.launcher import Launcher
+from ti_sim.base.parallel import ThreadTuner, thread_count
 from ti_sim.base.runtime import ti
 from ti_sim.deformable import element_plan
 from ti_sim.deformable import solver as solver_module
 from ti_sim.deformable.bending import bending_edges
 from ti_sim.deformable.inputs import DeformableInputs
-from ti_sim.deformable.instant import ForceDerivative
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
+from ti_sim.deformable.single_state import ForceDerivative
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.meshes import box_tets, sheet_grid
 
@@ -118,7 +118,7 @@ def test_pace_takes_every_step_once_and_keeps_to_the_faster_way(monkeypatch: pyt
         calls.append((threads, first, count))
         clock[0] += 1e-4 * count * (4 if threads > 1 else 1)  # a team that waits for a busy core
 
-    Pace(2).run(launch, 400)
+    ThreadTuner(2).run(launch, 400)
     assert [first for _, first, _ in calls] == np.cumsum([0] + [count for _, _, count in calls[:-1]]).tolist()
     assert sum(count for _, _, count in calls) == 400
     assert calls[0][0] == 2 and sum(count for threads, _, count in calls if threads == 1) > 300

@@ -7,8 +7,8 @@ import pytest
 
 from tests.reference.deformable import contact_forces, elastic_energy, internal_forces, step
 from tests.reference.deformable_cases import everything
-from ti_sim.deformable.instant import energy, forces
 from ti_sim.deformable.model import DeformableSettings
+from ti_sim.deformable.single_state import energy, forces
 from ti_sim.deformable.solver import DeformableSolver
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-9}  # of forces of some hundred newtons

@@ -9,7 +9,6 @@ from ti_sim.base.bundles import Array, Static, bundle, kernel
 from ti_sim.base.errors import UserError
 from ti_sim.base.gradcheck import gradcheck
 from ti_sim.base.runtime import compiled_lightly, ti
-from ti_sim.deformable.arrays import Features
 from ti_sim.deformable.bending import (
     bending_edges,
     bending_energy_of,
@@ -19,6 +18,7 @@ from ti_sim.deformable.bending import (
     plate_rigidity,
     rest_angles,
 )
+from ti_sim.deformable.families import Features
 from ti_sim.deformable.springs import spring_energy_of, spring_force, spring_force_adjoint
 from ti_sim.deformable.triangles import (
     membrane_constants,

@@ -18,8 +18,8 @@ from tests.reference.self_contact import (
 )
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
-from ti_sim.deformable.self_contact_instant import self_contact_adjoint
-from ti_sim.deformable.self_contact_instant import self_contact_forces as forces_of
+from ti_sim.deformable.self_contact_forces import self_contact_adjoint
+from ti_sim.deformable.self_contact_forces import self_contact_forces as forces_of
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.meshes import SheetMesh, sheet_grid
 from ti_sim.rollout.adjoint import StoreAll

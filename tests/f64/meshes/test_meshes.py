@@ -27,7 +27,7 @@ from ti_sim.meshes import (
     tetrahedralise,
     write_solid_mesh,
 )
-from ti_sim.meshes.carry import closest_faces, with_carried_looks
+from ti_sim.meshes.transfer import closest_faces, with_transferred_attributes
 from ti_sim.shapes import Box, Shape, Sphere
 from ti_sim.shapes.primitives import sphere_uv
 from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
@@ -76,7 +76,7 @@ def test_box_looks_are_those_of_the_box():
     normals = outer(mesh).face_normals
     sides = np.array([[1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1], [0, 0, -1]])
     np.testing.assert_allclose(normals, sides[mesh.face_groups], atol=1e-12)
-    carried = with_carried_looks(mesh.with_looks(uv=None, face_groups=None), surface)
+    carried = with_transferred_attributes(mesh.with_attributes(uv=None, face_groups=None), surface)
     np.testing.assert_allclose(mesh.uv, carried.uv, atol=1e-12)
     np.testing.assert_array_equal(mesh.face_groups, carried.face_groups)
 
@@ -131,7 +131,7 @@ def test_quadratic_keeps_looks():
         "vertex_colors": np.eye(4)[:, :3], "face_colors": np.full((4, 3), 0.5), "uv": TET[tet.faces][..., :2],
         "textures": (np.zeros((2, 2, 3)),), "face_texture": [0, -1, 0, 0], "face_groups": [0, 1, 2, 3],
     }  # fmt: skip
-    mesh = quadratic(tet.with_looks(**looks))
+    mesh = quadratic(tet.with_attributes(**looks))
     middles = [(0, 1), (1, 2), (0, 2), (0, 3), (1, 3), (2, 3)]
     np.testing.assert_allclose(mesh.vertices[mesh.indices[0, 4:]], [(TET[a] + TET[b]) / 2 for a, b in middles])
     np.testing.assert_allclose(mesh.uv, mesh.vertices[mesh.faces][..., :2])
@@ -188,9 +188,9 @@ def test_unsound_sheets_and_looks_are_refused():
     with pytest.raises(UserError, match=r"its elements have 4 nodes: give triangles"):
         SheetMesh(TET, [[0, 1, 2, 3]])
     with pytest.raises(UserError, match=r"box: face_colors has shape \(6, 3\), and \(12, 3\) is needed"):
-        box_hexes(SIZE, (1, 1, 1)).with_looks(face_colors=np.ones((6, 3)))
+        box_hexes(SIZE, (1, 1, 1)).with_attributes(face_colors=np.ones((6, 3)))
     with pytest.raises(UserError, match="face_texture names picture 0, and there are 0 textures"):
-        box_hexes(SIZE, (1, 1, 1)).with_looks(face_texture=np.zeros(12))
+        box_hexes(SIZE, (1, 1, 1)).with_attributes(face_texture=np.zeros(12))
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from ti_sim.shapes import (
 )
 from ti_sim.shapes.contact_points import largest_share, placed
 from ti_sim.shapes.mass import integrate_surface
-from ti_sim.shapes.overlap import volume_counted_wrongly
+from ti_sim.shapes.overlap import miscounted_volume
 from ti_sim.shapes.surface import check_solid, merge_vertices, smooth_groups
 
 EVERY_SHAPE = [
@@ -532,19 +532,19 @@ def test_overlapping_parts_are_told_of_with_what_counts_twice():
     cavity = Box(0.05, 0.05, 0.05).surface()
     inside_out = replace(cavity, faces=cavity.faces[:, ::-1].copy())
 
-    def counted_wrongly(*surfaces) -> float:
+    def miscounted_share(*surfaces) -> float:
         given = joined(*surfaces)
         points, index = merge_vertices(given["vertices"] @ turn.T)
-        return volume_counted_wrongly(points, index[given["faces"]])
+        return miscounted_volume(points, index[given["faces"]])
 
-    assert counted_wrongly(box, moved[0]) == pytest.approx(5e-4, rel=0.02)
-    assert counted_wrongly(box, inside_out.transformed(offset=np.array([0.3, 0.0, 0.0]))) == pytest.approx(1.25e-4, rel=0.02)
-    assert counted_wrongly(box, moved[1]) == counted_wrongly(box, moved[2]) == counted_wrongly(box, inside_out) == 0.0
+    assert miscounted_share(box, moved[0]) == pytest.approx(5e-4, rel=0.02)
+    assert miscounted_share(box, inside_out.transformed(offset=np.array([0.3, 0.0, 0.0]))) == pytest.approx(1.25e-4, rel=0.02)
+    assert miscounted_share(box, moved[1]) == miscounted_share(box, moved[2]) == miscounted_share(box, inside_out) == 0.0
     for shape in EVERY_SHAPE:
         points, index = merge_vertices(shape.surface().vertices)
-        assert volume_counted_wrongly(points, index[shape.surface().faces]) == 0.0
+        assert miscounted_volume(points, index[shape.surface().faces]) == 0.0
     overlapping, beside = Mesh(**joined(box, moved[0])), Mesh(**joined(box, moved[1]))
-    assert overlapping.counted_wrongly == pytest.approx(0.25, rel=0.02) and beside.counted_wrongly == 0.0
+    assert overlapping.miscounted_share == pytest.approx(0.25, rel=0.02) and beside.miscounted_share == 0.0
     scene = Scene(frame_dt=0.01, frames=1, substeps=1)
     sentence = "the mesh of double cuts itself, or has parts that overlap or are inside out: 25 % of its volume counts wrongly"
     with pytest.warns(UserWarning, match=sentence):

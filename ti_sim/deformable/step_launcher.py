@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from ti_sim.base.arrays import Array, int_zeros_like_family
-from ti_sim.base.launch import Launcher
-from ti_sim.base.parallel import Pace
+from ti_sim.base.launcher import Launcher
+from ti_sim.base.parallel import ThreadTuner
 from ti_sim.deformable.element_plan import Slots
 
 
-class TeamSteps:
+class StepLauncher:
     """A kernel of the element plan with its arguments set."""
 
     def __init__(
@@ -35,7 +35,7 @@ class TeamSteps:
         self._meeting = np.zeros((worlds, 2), dtype=np.int32) if slots.copies else int_zeros_like_family(like, (1, 2))
         self._launch = Launcher(kernel, self._meeting, slots, *arguments, integers=4)
 
-    def run(self, first: int, steps: int, pace: Pace, *, direction: int) -> None:
+    def run(self, first: int, steps: int, pace: ThreadTuner, *, direction: int) -> None:
         """Take ``steps`` steps.
 
         Args:

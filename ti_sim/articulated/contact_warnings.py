@@ -15,7 +15,7 @@ _REASONS = {
 }
 
 
-class FaultWarnings:
+class ContactWarnings:
     """Tells each pair of bodies that contact could not resolve once."""
 
     def __init__(self, model: ArticulatedModel, dt: float) -> None:
@@ -28,7 +28,7 @@ class FaultWarnings:
         self._model, self._dt = model, dt
         self._told: set[tuple[int, int]] = set()
 
-    def tell(self, near: np.ndarray) -> None:
+    def warn(self, near: np.ndarray) -> None:
         """Warn of the first fault of every world, of each pair and reason once.
 
         Args:

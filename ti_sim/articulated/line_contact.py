@@ -4,15 +4,15 @@ A point is a line without length. See ``meeting`` for the geometry and its kinks
 """
 
 from ti_sim.articulated.collision import FIRST_SAMPLE, GRID_CELL, GRID_LOW, HALF_LENGTH, HALF_SIZE, NODES, RADIUS
-from ti_sim.articulated.meeting import (
+from ti_sim.articulated.contact_force import shape_vec3
+from ti_sim.articulated.contact_geometry import (
     closest_to_grid,
     closest_to_grid_adjoint,
-    line_meets_box,
-    lines_meet,
-    point_meets_box,
+    line_box_contact,
+    line_line_contact,
+    point_box_contact,
     sides_of_closest,
 )
-from ti_sim.articulated.touching import shape_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
 from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint, grid_distance_slopes, grid_place
@@ -37,8 +37,8 @@ def field_of(world: ti.template(), j):
 
 
 @ti.func
-def line_meets_mesh(world: ti.template(), j, centre, line, radius, h, given, free):
-    """``meeting.line_meets_box`` for the mesh of link j, in the frame of the mesh."""
+def line_mesh_contact(world: ti.template(), j, centre, line, radius, h, given, free):
+    """``meeting.line_box_contact`` for the mesh of link j, in the frame of the mesh."""
     first, nodes, low, cell = field_of(world, j)
     s, weight = given, 1.0
     if free > 0:
@@ -49,10 +49,10 @@ def line_meets_mesh(world: ti.template(), j, centre, line, radius, h, given, fre
 
 
 @ti.func
-def line_meets_mesh_adjoint(
+def line_mesh_contact_adjoint(
     world: ti.template(), j, centre, line, radius, h, given, free, place, normal, gap, place_bar, normal_bar, gap_bar, weight_bar
 ):
-    """Adjoint of ``line_meets_mesh``, whose results are given: (centre_bar, line_bar)."""
+    """Adjoint of ``line_mesh_contact``, whose results are given: (centre_bar, line_bar)."""
     first, nodes, low, cell = field_of(world, j)
     distance, s = gap + radius, given
     if free > 0:
@@ -74,7 +74,7 @@ def line_meets_mesh_adjoint(
 
 
 @ti.func
-def point_meets_shape(world: ti.template(), j, x, slopes: ti.template()):
+def point_shape_contact(world: ti.template(), j, x, slopes: ti.template()):
     """Contact of a point with link j's shape, a box or mesh, in its frame; a point beyond a mesh's grid is far away.
 
     The contact point is half the gap from x, against the normal.
@@ -99,12 +99,12 @@ def point_meets_shape(world: ti.template(), j, x, slopes: ti.template()):
                 else:
                     gap, normal = grid_distance(world.sample, first, nodes, low, cell, x, 0.0)
     else:
-        gap, normal, slope, bend = point_meets_box(x, shape_vec3(world, j, HALF_SIZE))
+        gap, normal, slope, bend = point_box_contact(x, shape_vec3(world, j, HALF_SIZE))
     return gap, normal, slope, bend
 
 
 @ti.func
-def line_meets_shape(world: ti.template(), j, matrix, centre, along, h, radius, given, free):
+def line_shape_contact(world: ti.template(), j, matrix, centre, along, h, radius, given, free):
     """Contact of a line with link j's shape.
 
     Args:
@@ -123,7 +123,7 @@ def line_meets_shape(world: ti.template(), j, matrix, centre, along, h, radius, 
     """
     place, normal, gap, weight = vec3(0.0), vec3(0.0), 1.0, 1.0
     if world.shape[j, RADIUS] > 0:
-        place, normal, gap = lines_meet.value(
+        place, normal, gap = line_line_contact.value(
             centre, along, matrix @ vec3(0.0, 0.0, 1.0), h, world.shape[j, HALF_LENGTH], radius, world.shape[j, RADIUS]
         )
     else:
@@ -131,14 +131,14 @@ def line_meets_shape(world: ti.template(), j, matrix, centre, along, h, radius, 
         local_place, local_normal, gap_now, weight_now = vec3(0.0), vec3(0.0), 1.0, 1.0
         if is_mesh(world, j):
             if ti.static(world.with_meshes):
-                local_place, local_normal, gap_now, weight_now = line_meets_mesh(
+                local_place, local_normal, gap_now, weight_now = line_mesh_contact(
                     world, j, local_centre, line, radius, h, given, free
                 )
         else:
             half, outside = shape_vec3(world, j, HALF_SIZE), vec3(0.0)
             if free > 0:
                 outside = sides_of_closest(local_centre, line, half, h)
-            local_place, local_normal, gap_now, weight_now = line_meets_box.value(
+            local_place, local_normal, gap_now, weight_now = line_box_contact.value(
                 local_centre, line, half, radius, h, given, free, outside
             )
         place, normal, gap, weight = matrix @ local_place, matrix @ local_normal, gap_now, weight_now
@@ -146,15 +146,15 @@ def line_meets_shape(world: ti.template(), j, matrix, centre, along, h, radius, 
 
 
 @ti.func
-def line_meets_shape_adjoint(
+def line_shape_contact_adjoint(
     world: ti.template(), j, matrix, centre, along, h, radius, given, free, place, normal, gap, place_bar, normal_bar, gap_bar,
     weight_bar,
 ):  # fmt: skip
-    """Adjoint of ``line_meets_shape``, whose results are given: (centre_bar, along_bar, adjoint of link j's turn)."""
+    """Adjoint of ``line_shape_contact``, whose results are given: (centre_bar, along_bar, adjoint of link j's turn)."""
     centre_bar, along_bar, turn_bar = vec3(0.0), vec3(0.0), vec3(0.0)
     if world.shape[j, RADIUS] > 0:
         other = matrix @ vec3(0.0, 0.0, 1.0)
-        bars = lines_meet.vjp(
+        bars = line_line_contact.vjp(
             (centre, along, other, h, world.shape[j, HALF_LENGTH], radius, world.shape[j, RADIUS]),
             (place_bar, normal_bar, gap_bar),
         )
@@ -166,7 +166,7 @@ def line_meets_shape_adjoint(
         local_centre_bar, line_bar = vec3(0.0), vec3(0.0)
         if is_mesh(world, j):
             if ti.static(world.with_meshes):
-                local_centre_bar, line_bar = line_meets_mesh_adjoint(
+                local_centre_bar, line_bar = line_mesh_contact_adjoint(
                     world, j, local_centre, line, radius, h, given, free, back @ place, back @ normal, gap,
                     back @ place_bar, back @ normal_bar, gap_bar, weight_bar,
                 )  # fmt: skip
@@ -174,7 +174,7 @@ def line_meets_shape_adjoint(
             half, outside = shape_vec3(world, j, HALF_SIZE), vec3(0.0)
             if free > 0:
                 outside = sides_of_closest(local_centre, line, half, h)
-            bars = line_meets_box.vjp(
+            bars = line_box_contact.vjp(
                 (local_centre, line, half, radius, h, given, free, outside),
                 (back @ place_bar, back @ normal_bar, gap_bar, weight_bar),
             )

@@ -17,10 +17,11 @@ made anew once a shape's centre has moved by its slack since, so that no contact
 on when that was. Pairs that contact cannot resolve are marked: the first one, and why, see ``collision``.
 """
 
-from ti_sim.articulated.boxes import meet_boxes
+from ti_sim.articulated.box_contact import box_box_contacts
 from ti_sim.articulated.collision import (
     BOUND,
     BOXES,
+    CONTACT_KIND,
     CONTACTS,
     DEEP,
     FAST,
@@ -29,7 +30,6 @@ from ti_sim.articulated.collision import (
     HALF_LENGTH,
     LEAST_HALF,
     LIST_COUNT,
-    MEETING,
     NEAR_COUNT,
     POINTS,
     RADIUS,
@@ -39,21 +39,21 @@ from ti_sim.articulated.collision import (
     WITH_BOXES,
     WITH_OTHERS,
 )
-from ti_sim.articulated.lines import line_meets_shape, line_meets_shape_adjoint
-from ti_sim.articulated.points import meet_points
-from ti_sim.articulated.spatial import rotated
-from ti_sim.articulated.tables import POSITION, load_vec3
-from ti_sim.articulated.touching import (
+from ti_sim.articulated.contact_force import (
+    add_contact_force,
+    add_contact_force_adjoint,
     add_pose_adjoints,
-    deepest_of,
+    greatest_depth,
     mark_pair,
-    pair_contact,
+    mean_contact,
     point_velocity,
-    push_apart,
-    push_apart_adjoint,
     shape_arm,
     shape_rotation,
 )
+from ti_sim.articulated.line_contact import line_shape_contact, line_shape_contact_adjoint
+from ti_sim.articulated.mesh_contact import mesh_contacts
+from ti_sim.articulated.spatial import rotated
+from ti_sim.articulated.tables import POSITION, load_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3
 
@@ -87,7 +87,7 @@ def update_near_pairs(world: ti.template(), b):
 
 
 @ti.func
-def watch_speed(world: ti.template(), b, p, i, j):
+def check_speed(world: ti.template(), b, p, i, j):
     """Mark a pair whose shapes are near and move in a step by more than the smaller half size of both."""
     arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
     d = load_vec3(world.work, b, i, POSITION) + arm_i - load_vec3(world.work, b, j, POSITION) - arm_j
@@ -98,10 +98,10 @@ def watch_speed(world: ti.template(), b, p, i, j):
 
 
 @ti.func
-def meet_round(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: ti.template()):
+def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: ti.template()):
     """Contacts of pair p, of a sphere or capsule of link i with link j's shape: their forces, or their adjoint.
 
-    Arguments are those of ``boxes.meet_boxes``.
+    Arguments are those of ``box_contact.box_box_contacts``.
     """
     arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
     apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
@@ -115,16 +115,16 @@ def meet_round(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: t
                 free = 1.0
             else:
                 given = (2.0 * c - 1.0) * h
-        place, normal, gap, weight = line_meets_shape(world, j, matrix, centre, along, h, radius, given, free)
+        place, normal, gap, weight = line_shape_contact(world, j, matrix, centre, along, h, radius, given, free)
         if gap < 0:
-            if gap < deepest_of(world, i, j):
+            if gap < greatest_depth(world, i, j):
                 mark_pair(world, b, p, DEEP)
-            contact = pair_contact(world, b, i, j)
+            contact = mean_contact(world, b, i, j)
             if ti.static(adjoint):
-                place_bar, apart_bar, normal_bar, gap_bar, weight_bar = push_apart_adjoint(
+                place_bar, apart_bar, normal_bar, gap_bar, weight_bar = add_contact_force_adjoint(
                     world, bars, b, i, j, arm_i + place, apart, normal, gap, weight, contact
                 )
-                centre_bar, along_bar, turn_j_bar = line_meets_shape_adjoint(
+                centre_bar, along_bar, turn_j_bar = line_shape_contact_adjoint(
                     world, j, matrix, centre, along, h, radius, given, free, place, normal, gap,
                     place_bar, normal_bar, gap_bar, weight_bar,
                 )  # fmt: skip
@@ -132,31 +132,31 @@ def meet_round(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: t
                     world, b, i, j, arm_i, arm_j, place_bar, apart_bar, -centre_bar, along.cross(along_bar), turn_j_bar
                 )
             else:
-                push_apart(world, b, i, j, arm_i + place, apart, normal, gap, weight, contact)
+                add_contact_force(world, b, i, j, arm_i + place, apart, normal, gap, weight, contact)
 
 
 @ti.func
-def meet_pairs(world: ti.template(), bars: ti.template(), b, adjoint: ti.template()):
-    """Contacts of all near pairs of placed links: their forces, or their adjoint (arguments of ``boxes.meet_boxes``)."""
+def near_pair_contacts(world: ti.template(), bars: ti.template(), b, adjoint: ti.template()):
+    """Contacts of all near pairs of placed links: their forces, or their adjoint (arguments of ``box_box_contacts``)."""
     update_near_pairs(world, b)
     for n in range(world.near[b, NEAR_COUNT]):
         p = world.near[b, FIRST_NEAR + n]
-        i, j, meeting = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK], world.pair[p, MEETING]
-        watch_speed(world, b, p, i, j)
+        i, j, meeting = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK], world.pair[p, CONTACT_KIND]
+        check_speed(world, b, p, i, j)
         if meeting == BOXES:
             if ti.static(world.with_pairs & WITH_BOXES):
-                meet_boxes(world, bars, b, p, i, j, adjoint)
+                box_box_contacts(world, bars, b, p, i, j, adjoint)
         elif meeting == POINTS:
             if ti.static(world.with_meshes and world.with_pairs & WITH_OTHERS):
-                meet_points(world, bars, b, p, i, j, adjoint)
+                mesh_contacts(world, bars, b, p, i, j, adjoint)
         elif ti.static(world.with_pairs & WITH_OTHERS):
-            meet_round(world, bars, b, p, i, j, adjoint)
+            round_contacts(world, bars, b, p, i, j, adjoint)
 
 
 @ti.func
 def pair_loads(world: ti.template(), b):
     """Forces of near pairs of placed links, added to the links' loads."""
-    meet_pairs(world, world, b, False)
+    near_pair_contacts(world, world, b, False)
 
 
 @ti.func
@@ -165,4 +165,4 @@ def pair_adjoint(world: ti.template(), bars: ti.template(), b):
 
     Adds to the adjoints of both links' motion and contact parameters.
     """
-    meet_pairs(world, bars, b, True)
+    near_pair_contacts(world, bars, b, True)

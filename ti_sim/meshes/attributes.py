@@ -13,7 +13,7 @@ from ti_sim.shapes.surface import TriangleMesh
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Looks(ABC):
+class SurfaceAttributes(ABC):
     """The looks of a mesh; every array is None where the mesh has none of it. F: faces of the surface, in its order.
 
     Attributes:
@@ -47,28 +47,28 @@ class Looks(ABC):
             uv=self.uv, textures=self.textures, face_texture=self.face_texture,
         ).transformed()  # fmt: skip
 
-    def with_looks(self, **looks: Any) -> Self:
+    def with_attributes(self, **looks: Any) -> Self:
         """A copy with other colours, groups, uv or textures.
 
         Args:
-            **looks: the attributes of ``Looks``.
+            **looks: the attributes of ``SurfaceAttributes``.
         """
         return replace(self, **looks)
 
-    def _check_looks(self) -> None:
+    def _check_attributes(self) -> None:
         """Give the arrays their types and check their shapes."""
         vertices, faces = len(self.vertices), len(self.faces)
-        self._check_look("vertex_colors", (vertices, 3), np.float64)
-        self._check_look("face_colors", (faces, 3), np.float64)
-        self._check_look("face_groups", (faces,), np.int32)
-        self._check_look("uv", (faces, 3, 2), np.float64)
-        self._check_look("face_texture", (faces,), np.int32)
+        self._check_attribute("vertex_colors", (vertices, 3), np.float64)
+        self._check_attribute("face_colors", (faces, 3), np.float64)
+        self._check_attribute("face_groups", (faces,), np.int32)
+        self._check_attribute("uv", (faces, 3, 2), np.float64)
+        self._check_attribute("face_texture", (faces,), np.int32)
         if self.face_texture is not None and self.face_texture.max() >= len(self.textures):
             raise UserError(
                 f"{self.name}: face_texture names picture {self.face_texture.max()}, and there are {len(self.textures)} textures"
             )
 
-    def _check_look(self, attribute: str, shape: tuple[int, ...], dtype: type) -> None:
+    def _check_attribute(self, attribute: str, shape: tuple[int, ...], dtype: type) -> None:
         value = getattr(self, attribute)
         if value is None:
             return

@@ -11,7 +11,7 @@ import numpy as np
 from ti_sim.base.arrays import ints_like_family, reals_like_family, to_numpy, zeros_like_family
 from ti_sim.base.bundles import Array, Static, bundle, views
 from ti_sim.base.runtime import compiled_lightly, compiled_plainly, ti
-from ti_sim.deformable.arrays import TABLES, Features
+from ti_sim.deformable.families import TABLES, Features
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.self_contact_layout import BAR_ROWS
@@ -37,7 +37,7 @@ class DeformableArrays(DeformableInputs):
         solid_energy: [E] int32, number of each solid's energy.
         others: tables of ``DeformableModel`` of the same names.
         gather: where what elements give their corners goes: False to the particles, True to a slot for each corner, or an
-            ``OwnCopy`` of the particles.
+            ``ThreadCopy`` of the particles.
     """
 
     features: Static

@@ -49,7 +49,7 @@ def shape_rotation(world: ti.template(), b, i):
 
 
 @ti.func
-def pair_contact(world: ti.template(), b, i, j):
+def mean_contact(world: ti.template(), b, i, j):
     """Mean of the four contact parameters of two links."""
     return 0.5 * (load_vec4(world.link, b, i, CONTACT) + load_vec4(world.link, b, j, CONTACT))
 
@@ -69,7 +69,7 @@ def add_load(world: ti.template(), b, i, arm, force):
 
 
 @ti.func
-def push_apart(world: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact):
+def add_contact_force(world: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact):
     """Add the force of one point to the loads of both links.
 
     Args:
@@ -105,8 +105,8 @@ def point_adjoint(world: ti.template(), b, i, arm, force, u_bar):
 
 
 @ti.func
-def push_apart_adjoint(world: ti.template(), bars: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact):
-    """Adjoint of minus the power of ``push_apart`` on the links' virtual velocities (see ``adjoint``).
+def add_contact_force_adjoint(world: ti.template(), bars: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact):
+    """Adjoint of minus the power of ``add_contact_force`` on the links' virtual velocities (see ``adjoint``).
 
     Adds to the adjoints of both links' velocities and contact parameters.
 
@@ -152,7 +152,7 @@ def add_pose_adjoints(world: ti.template(), b, i, j, arm_i, arm_j, arm_bar, apar
 
 
 @ti.func
-def deepest_of(world: ti.template(), i, j):
+def greatest_depth(world: ti.template(), i, j):
     """Gap of two links below which contact does not resolve it [m]: less than half of the smaller half size."""
     return -0.5 * ti.min(world.shape[i, LEAST_HALF], world.shape[j, LEAST_HALF])
 

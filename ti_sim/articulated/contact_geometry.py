@@ -23,7 +23,7 @@ _ANYWHERE = 1e9  # reach of points whose distance is wanted wherever they are [m
 
 
 @differentiable(constant=("h_a", "h_b", "r_a", "r_b"))
-def lines_meet(d, k_a, k_b, h_a, h_b, r_a, r_b):
+def line_line_contact(d, k_a, k_b, h_a, h_b, r_a, r_b):
     """Contact of two lines with radii.
 
     Args:
@@ -50,7 +50,7 @@ def lines_meet(d, k_a, k_b, h_a, h_b, r_a, r_b):
 
 
 @differentiable(constant=("half", "radius", "h", "given", "free", "outside"))
-def line_meets_box(c, k, half, radius, h, given, free, outside):
+def line_box_contact(c, k, half, radius, h, given, free, outside):
     """Contact of one point of a line with a radius and a box, all in the frame of the box.
 
     Args:
@@ -93,8 +93,8 @@ def line_meets_box(c, k, half, radius, h, given, free, outside):
 
 
 @ti.func
-def point_meets_box(x, half):
-    """Gap and normal of a point x as ``line_meets_box`` has them, and derivatives as ``grid_distance_slopes`` returns."""
+def point_box_contact(x, half):
+    """Gap and normal of a point x as ``line_box_contact`` has them, and derivatives as ``grid_distance_slopes`` returns."""
     apart = x - ti.max(-half, ti.min(half, x))
     squared = apart.dot(apart)
     normal, gap, bend = vec3(0.0), 0.0, mat3(0.0)
@@ -119,7 +119,7 @@ def point_meets_box(x, half):
 
 @ti.func
 def sides_of_closest(c, k, half, h):
-    """Argument ``outside`` of ``line_meets_box``: the closest point is found by bisection of the slope of the distance."""
+    """Argument ``outside`` of ``line_box_contact``: the closest point is found by bisection of the slope of the distance."""
     low, high = -h, h
     for _ in range(_HALVINGS):
         s = 0.5 * (low + high)

@@ -7,8 +7,8 @@ from ti_sim.base.bundles import kernel, views
 from ti_sim.base.runtime import require, ti
 from ti_sim.deformable.elements import elastic_energy, part_adjoints, part_forces
 from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, prepare
 from ti_sim.deformable.model import DeformableModel
-from ti_sim.deformable.prepared import AdjointSums, DeformableArrays, compiled_for, prepare
 from ti_sim.deformable.states import begin
 
 

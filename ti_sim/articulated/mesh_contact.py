@@ -29,7 +29,8 @@ from ti_sim.articulated.collision import (
     SECOND_EDGES,
     SECOND_POINTS,
 )
-from ti_sim.articulated.lines import field_of, is_mesh, line_meets_shape, line_meets_shape_adjoint, point_meets_shape
+from ti_sim.articulated.contact_force import greatest_depth, mark_pair, mean_contact, shape_arm, shape_rotation, shape_vec3
+from ti_sim.articulated.line_contact import field_of, is_mesh, line_shape_contact, line_shape_contact_adjoint, point_shape_contact
 from ti_sim.articulated.tables import (
     BARS,
     CONTACT,
@@ -43,7 +44,6 @@ from ti_sim.articulated.tables import (
     add_vec4,
     load_vec3,
 )
-from ti_sim.articulated.touching import deepest_of, mark_pair, pair_contact, shape_arm, shape_rotation, shape_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
 from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
@@ -170,15 +170,15 @@ def add_motion_adjoints(
 
 
 @ti.func
-def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, adjoint: ti.template()):
-    """Contacts of pair p, two meshes or a box and a mesh: their forces, or their adjoint (arguments of ``boxes.meet_boxes``).
+def mesh_contacts(world: ti.template(), bars: ti.template(), b, p, first, second, adjoint: ti.template()):
+    """Contacts of pair p, two meshes or a box and a mesh: their forces, or their adjoint (arguments of ``box_box_contacts``).
 
     The first sweep counts the points and sums their forces and adjoints, the second those of the edges. What part of them
     there is follows from the count: the sums are scaled by it at the end of each sweep. The adjoint of the count reaches the
     points that count and do not touch.
     """
     counting = _COUNTING * ti.min(world.shape[first, LEAST_HALF], world.shape[second, LEAST_HALF])
-    contact = pair_contact(world, b, first, second)
+    contact = mean_contact(world, b, first, second)
     apart = load_vec3(world.work, b, first, POSITION) - load_vec3(world.work, b, second, POSITION)
     drift, spin = relative_motion(world, b, first, second, apart, SPIN, VELOCITY)
     virtual_drift, virtual_spin = vec3(0.0), vec3(0.0)
@@ -225,11 +225,11 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
                             own = matrix @ sampled(world, at + 3)
                         place, normal, gap, weight, slope, bend = vec3(0.0), vec3(0.0), 1.0, 1.0, vec3(0.0), mat3(0.0)
                         if free > 0:
-                            place, normal, gap, weight = line_meets_shape(
+                            place, normal, gap, weight = line_shape_contact(
                                 world, j, other, centre + offset, along, h, 0.0, 0.0, free
                             )
                         else:
-                            gap, normal, slope, bend = point_meets_shape(world, j, back @ (centre + offset), adjoint)
+                            gap, normal, slope, bend = point_shape_contact(world, j, back @ (centre + offset), adjoint)
                             normal = other @ normal
                             place = -0.5 * gap * normal
                         within, push, opposed_slope = own.dot(own) > 0.5, normal, 0.0
@@ -264,7 +264,7 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
                                 contact_bar += one_contact_bar
                                 place_bar, one_centre_bar = u_bar.cross(spin) - side * weight * f.cross(virtual_spin), vec3(0.0)
                                 if free > 0:
-                                    one_centre_bar, along_bar, one_turn_bar = line_meets_shape_adjoint(
+                                    one_centre_bar, along_bar, one_turn_bar = line_shape_contact_adjoint(
                                         world, j, other, centre + offset, along, h, 0.0, 0.0, free, place, normal, gap,
                                         place_bar, normal_bar, gap_bar, weight_bar,
                                     )  # fmt: skip
@@ -320,5 +320,5 @@ def meet_points(world: ti.template(), bars: ti.template(), b, p, first, second, 
             add_vec3(world.work, b, second, BARS, -count_moment - apart.cross(count_slope))
             add_vec3(world.work, b, first, BARS + 3, count_slope)
             add_vec3(world.work, b, second, BARS + 3, -count_slope)
-    if deepest < deepest_of(world, first, second):
+    if deepest < greatest_depth(world, first, second):
         mark_pair(world, b, p, DEEP)

@@ -6,11 +6,11 @@ from ti_sim.base.arrays import Array, reals_like_family, zeros_like_family
 from ti_sim.base.bundles import kernel, views
 from ti_sim.base.runtime import compiled_lightly, ti
 from ti_sim.deformable.inputs import DeformableInputs
-from ti_sim.deformable.instant import states_at
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
 from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
+from ti_sim.deformable.single_state import states_at
 from ti_sim.deformable.states import sum_rows
 
 

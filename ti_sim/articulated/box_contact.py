@@ -23,17 +23,17 @@ What remains:
 """
 
 from ti_sim.articulated.collision import DEEP, HALF_SIZE
-from ti_sim.articulated.tables import POSITION, load_vec3
-from ti_sim.articulated.touching import (
+from ti_sim.articulated.contact_force import (
+    add_contact_force,
+    add_contact_force_adjoint,
     add_pose_adjoints,
     mark_pair,
-    pair_contact,
-    push_apart,
-    push_apart_adjoint,
+    mean_contact,
     shape_arm,
     shape_rotation,
     shape_vec3,
 )
+from ti_sim.articulated.tables import POSITION, load_vec3
 from ti_sim.base.differentiable import clip, differentiable, inverse, normalize, smoothstep, where
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, rotation_matrix, vec3
@@ -54,7 +54,7 @@ _NOWHERE = -1e9  # gap along an axis that does not count [m]
 
 
 @differentiable(constant=("half_a", "half_b", "side", "width"))
-def edges_meet(d, k_a, u_a, v_a, k_b, u_b, v_b, half_a, half_b, side, width):
+def edge_edge_contact(d, k_a, u_a, v_a, k_b, u_b, v_b, half_a, half_b, side, width):
     """Contact of an edge of box a with one of box b.
 
     Args:
@@ -103,7 +103,7 @@ def sign_of(x):
 
 @ti.func
 def edge_arguments(axis, d, a, b, half_a, half_b):
-    """Arguments of ``edges_meet`` for an axis of two edges, and whether the edges are not parallel."""
+    """Arguments of ``edge_edge_contact`` for an axis of two edges, and whether the edges are not parallel."""
     i, j = (axis - 6) // 3, (axis - 6) % 3
     k_a, u_a, v_a = column(a, i), column(a, (i + 1) % 3), column(a, (i + 2) % 3)
     k_b, u_b, v_b = column(b, j), column(b, (j + 1) % 3), column(b, (j + 2) % 3)
@@ -148,7 +148,7 @@ def axis_gaps(d, a, b, half_a, half_b, width):
         for axis in range(6, _AXES):
             crossing, k_a, u_a, v_a, k_b, u_b, v_b, places_a, places_b, side = edge_arguments(axis, d, a, b, half_a, half_b)
             if crossing:
-                _place, _normal, gap, counts = edges_meet.value(
+                _place, _normal, gap, counts = edge_edge_contact.value(
                     d, k_a, u_a, v_a, k_b, u_b, v_b, places_a, places_b, side, width
                 )
                 apart = apart or gap >= 0
@@ -311,7 +311,7 @@ def overlap_adjoint(
 
 
 @ti.func
-def meet_face(
+def face_face_contacts(
     world: ti.template(), bars: ti.template(), b, i, j, frame, spread, height, half_u, half_v, weight, adjoint: ti.template()
 ):
     """Contacts of one face of link j's box with one of link i's: their forces, or their adjoint (see ``face_contacts``).
@@ -334,7 +334,7 @@ def meet_face(
         Adjoints of the weight, of ``spread`` at a fixed frame, of the points' places, of the origin of link i less that of link
         j, and of the turn of link i; zeros without ``adjoint``.
     """
-    arm_i, contact = shape_arm(world, b, i), pair_contact(world, b, i, j)
+    arm_i, contact = shape_arm(world, b, i), mean_contact(world, b, i, j)
     apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
     normal = column(frame, 2)
     face = frame.transpose() @ spread
@@ -352,7 +352,7 @@ def meet_face(
         if corner.z < 0:
             place = frame @ vec3(corner.x, corner.y, height + 0.5 * corner.z)
             if ti.static(adjoint):
-                place_bar, one_apart_bar, normal_bar, gap_bar, one_bar = push_apart_adjoint(
+                place_bar, one_apart_bar, normal_bar, gap_bar, one_bar = add_contact_force_adjoint(
                     world, bars, b, i, j, arm_i + place, apart, -normal, corner.z, weight * covered * share, contact
                 )
                 arm_bar += place_bar
@@ -368,7 +368,7 @@ def meet_face(
                 covered_bar += weight * share * one_bar
                 weight_bar += covered * share * one_bar
             else:
-                push_apart(world, b, i, j, arm_i + place, apart, -normal, corner.z, weight * covered * share, contact)
+                add_contact_force(world, b, i, j, arm_i + place, apart, -normal, corner.z, weight * covered * share, contact)
     if ti.static(adjoint):
         overlap_adjoint(count, r, s, line, face, angles, half_u, half_v, r_bar, s_bar, angle_bars, covered_bar, face_bar)
     return weight_bar, frame @ face_bar, arm_bar, apart_bar, turn_bar
@@ -417,7 +417,7 @@ def face_contacts(
             half_r, half_s = half_j[(n + 1) % 3] * column(m, (n + 1) % 3), half_j[(n + 2) % 3] * column(m, (n + 2) % 3)
             half_s *= sign_of(half_r.cross(half_s).dot(side_u.cross(side_v)))
             spread = ti.Matrix.cols([between + out, half_r, half_s])
-            part_bar, spread_bar, one_arm_bar, one_apart_bar, one_turn_bar = meet_face(
+            part_bar, spread_bar, one_arm_bar, one_apart_bar, one_turn_bar = face_face_contacts(
                 world, bars, b, i, j, frame, spread, half_i[k], half_i[(k + 1) % 3], half_i[(k + 2) % 3],
                 weight * parts[n], adjoint,
             )  # fmt: skip
@@ -459,13 +459,13 @@ def edge_contact(
     between = arm_j - apart - arm_i
     _crossing, k_i, u_i, v_i, k_j, u_j, v_j, places_i, places_j, side = edge_arguments(axis, between, a, m, half_i, half_j)
     weight_bar = 0.0
-    contact = pair_contact(world, b, i, j)
+    contact = mean_contact(world, b, i, j)
     if ti.static(adjoint):
-        at = edges_meet.linearize(between, k_i, u_i, v_i, k_j, u_j, v_j, places_i, places_j, side, width)
+        at = edge_edge_contact.linearize(between, k_i, u_i, v_i, k_j, u_j, v_j, places_i, places_j, side, width)
         place, normal, gap, _counts = at.value
         arm_bar, apart_bar, normal_bar, gap_bar = vec3(0.0), vec3(0.0), vec3(0.0), 0.0
         if weight > 0 and gap < 0:
-            arm_bar, apart_bar, normal_bar, gap_bar, weight_bar = push_apart_adjoint(
+            arm_bar, apart_bar, normal_bar, gap_bar, weight_bar = add_contact_force_adjoint(
                 world, bars, b, i, j, arm_i + place, apart, -normal, gap, weight, contact
             )
         between_bar, k_i_bar, u_i_bar, v_i_bar, k_j_bar, u_j_bar, v_j_bar, _h, _g, _s, _w = at.vjp(
@@ -475,11 +475,11 @@ def edge_contact(
         turn_j_bar = k_j.cross(k_j_bar) + u_j.cross(u_j_bar) + v_j.cross(v_j_bar)
         add_pose_adjoints(world, b, i, j, arm_i, arm_j, arm_bar, apart_bar, between_bar, turn_i_bar, turn_j_bar)
     else:
-        place, normal, gap, _counts = edges_meet.value(
+        place, normal, gap, _counts = edge_edge_contact.value(
             between, k_i, u_i, v_i, k_j, u_j, v_j, places_i, places_j, side, width
         )
         if gap < 0:
-            push_apart(world, b, i, j, arm_i + place, apart, -normal, gap, weight, contact)
+            add_contact_force(world, b, i, j, arm_i + place, apart, -normal, gap, weight, contact)
     return weight_bar
 
 
@@ -502,7 +502,7 @@ def face_gap_adjoint(world: ti.template(), b, i, j, a, m, half_j, k, gap_bar):
 
 
 @ti.func
-def meet_boxes(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: ti.template()):
+def box_box_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: ti.template()):
     """Contact of pair p, of links i and j whose shapes are boxes: its forces, or their adjoint.
 
     Args:

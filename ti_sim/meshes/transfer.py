@@ -14,7 +14,7 @@ _PAIRS = 1 << 22  # distances between points and faces held at a time
 _SEAM = 2.0  # of the size of a face in the picture: a corner farther from where its face expects it lies beyond the chart's end
 
 
-def with_carried_looks(mesh: SolidMesh, surface: TriangleMesh) -> SolidMesh:
+def with_transferred_attributes(mesh: SolidMesh, surface: TriangleMesh) -> SolidMesh:
     """The mesh with the looks of a surface: each of its faces takes those of the closest face, each corner of the closest point.
 
     Texture coordinates have seams, along which neighbouring faces show different parts of the picture. The corners of a face
@@ -47,7 +47,7 @@ def with_carried_looks(mesh: SolidMesh, surface: TriangleMesh) -> SolidMesh:
         joined = chart[at_vertex][inverse.reshape(faces.shape)] == chart[source][:, None]
         beyond = ~(joined & (np.linalg.norm(closest - expected, axis=2) <= _SEAM * size[:, None] + 1e-9))  # NaN is beyond
         uv = np.where(beyond[..., None], expected, closest)
-    return mesh.with_looks(
+    return mesh.with_attributes(
         vertex_colors=colors, face_colors=None if surface.face_colors is None else surface.face_colors[source],
         face_groups=surface.face_groups[source], uv=uv, textures=surface.textures,
         face_texture=None if surface.face_texture is None else surface.face_texture[source],

@@ -21,7 +21,7 @@ _MOST_ARGUMENTS = 64
 _MOST_NUMBERS = np.iinfo(np.int32).max
 
 
-def hand_over_plainly(kernel_impl: ModuleType) -> None:
+def install_fast_launch(kernel_impl: ModuleType) -> None:
     """Replace how launches find their compiled kernel and hand over arguments, for arguments of the plain cases.
 
     Args:
