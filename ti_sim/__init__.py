@@ -1,4 +1,4 @@
-"""What moves: models, forces, solvers and their adjoints, in Taichi kernels (no torch, no rendering)."""
+"""Differentiable physics: models, forces, solvers and their adjoints, as Taichi kernels (no torch, no rendering)."""
 
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.gradcheck import GradcheckReport, GradientError, gradcheck

@@ -1,4 +1,4 @@
-"""A solver's rollout as one call on ``ti.ad.Tape``, its adjoint ours: for programs in Taichi without torch."""
+"""A solver's rollout as one call on ``ti.ad.Tape`` with its hand-written adjoint: for Taichi programs without torch."""
 
 from typing import Any, ClassVar
 
@@ -10,13 +10,13 @@ from ti_sim.rollout.adjoint import Adjoint, StoreAll
 
 
 class SolverTape:
-    """A rollout that records itself on a running tape; each solver with one derives from this class.
+    """Base class of rollouts that record themselves on a running tape.
 
     The arrays are ti.ndarrays with ``needs_grad=True`` (empty ones may be numpy arrays); the gradient is added to the ``.grad``
     of every input array.
 
     Attributes:
-        frame_names: what the rollout calls positions and velocities at the frames.
+        frame_names: names of the rollout's arrays of positions and velocities at the frames.
     """
 
     frame_names: ClassVar[tuple[str, str]]
@@ -25,7 +25,7 @@ class SolverTape:
         """Bind a solver to a number of frame intervals.
 
         Args:
-            solver: what to run.
+            solver: solver to run.
             frames: frame intervals.
             adjoint: how states are kept; StoreAll() when None.
         """
@@ -37,7 +37,7 @@ class SolverTape:
         """Simulate, and write positions and velocities at the frames.
 
         Args:
-            inputs: the solver's.
+            inputs: inputs of the solver.
             positions, velocities: ti.ndarrays of the shapes of the rollout's ``frame_names``.
 
         Raises:
@@ -47,7 +47,7 @@ class SolverTape:
 
 
 class _Call:
-    """One call of a ``SolverTape``: each keeps its own states, so that a tape may hold several."""
+    """One call of a ``SolverTape``. Each call stores its own states, so a tape can hold several."""
 
     def __init__(self, tape: SolverTape) -> None:
         self.solver, self.frames, self.adjoint, self.names = tape.solver, tape.frames, tape.adjoint, tape.frame_names
@@ -56,7 +56,7 @@ class _Call:
 
 @ti.ad.grad_replaced
 def _run(call: _Call, inputs: Any, positions: Array, velocities: Array) -> None:
-    """Forward part of ``SolverTape``; the tape finds its adjoint, ``_run_adjoint``."""
+    """Forward pass of ``SolverTape``; Taichi replaces its gradient by ``_run_adjoint``."""
     call.rollout = call.solver.rollout(_without_gradient(inputs), call.frames, adjoint=call.adjoint)
     for name, given in zip(call.names, (positions, velocities), strict=True):
         result = getattr(call.rollout, name)
@@ -76,7 +76,7 @@ def _run_adjoint(call: _Call, inputs: Any, positions: Array, velocities: Array) 
 
 
 def _without_gradient(inputs: Any) -> Any:
-    """The inputs with copies of the arrays that carry no ``.grad``: with one, taichi would compile every kernel a second time."""
+    """The inputs with copies of the arrays that have no ``.grad``: with one, Taichi would compile every kernel a second time."""
     copies = []
     for array in inputs.arrays():
         if isinstance(array, ti.Ndarray):

@@ -1,1 +1,1 @@
-"""What physics and rendering share: the runtime, arrays, small vector maths, Param, gradcheck, Tape."""
+"""Code that physics and rendering share: the runtime, arrays, small vector maths, Param, gradcheck, Tape."""

@@ -1,7 +1,7 @@
-"""Arrays of any container that a kernel takes: numpy arrays, torch tensors, taichi ndarrays.
+"""Array containers that kernels accept: numpy arrays, torch tensors, Taichi ndarrays.
 
-The library allocates its results in the container of its inputs, so that a torch program stays in torch without a copy
-and a program without torch never needs it. Torch is recognised by its methods, not imported.
+The library allocates results in the container of its inputs. A torch program stays in torch without a copy, and a program without
+torch never imports it: torch tensors are recognised by their methods.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def zeros_like_family(like: Array, shape: tuple[int, ...]) -> Array:
     """Real zeros of the working precision in the container and on the device of ``like``.
 
     Args:
-        like: an array of the wanted container.
+        like: array whose container and device the result gets.
         shape: shape of the result.
     """
     runtime = require()
@@ -36,8 +36,9 @@ def zeros_like_family(like: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _torch_zeros(like: Array, shape: tuple[int, ...]) -> Array:
-    """Zeros of the type of a tensor. On the CPU numpy fills them: torch would wake its own threads, which then spin on the
-    cores that the kernels need."""
+    """Zeros with the dtype and device of a tensor. On the CPU numpy fills them: torch would start its own threads, which then
+    spin on the cores that the kernels need.
+    """
     if like.device.type != "cpu":
         return like.new_zeros(shape)
     result = like.new_empty(shape)
@@ -46,13 +47,13 @@ def _torch_zeros(like: Array, shape: tuple[int, ...]) -> Array:
 
 
 def empty_like_family(like: Array, shape: tuple[int, ...]) -> Array:
-    """Like ``zeros_like_family``, with whatever the memory holds: for arrays that a kernel fills."""
+    """Like ``zeros_like_family``, but uninitialised: for arrays that a kernel fills."""
     runtime = require()
     if isinstance(like, np.ndarray):
         return np.empty(shape, dtype=runtime.numpy_dtype)
     if isinstance(like, ti.Ndarray):
         return ti.ndarray(dtype=ti.f64 if runtime.precision == "f64" else ti.f32, shape=shape)
-    # The dtype of ``like`` is the working precision wherever inputs were checked.
+    # The dtype of ``like`` is the working precision, because inputs are checked before.
     return like.detach().new_empty(shape)
 
 
@@ -68,7 +69,7 @@ def int_zeros_like_family(like: Array, shape: tuple[int, ...]) -> Array:
 
 
 def int_empty_like_family(like: Array, shape: tuple[int, ...]) -> Array:
-    """Like ``int_zeros_like_family``, with whatever the memory holds: for arrays that a kernel fills."""
+    """Like ``int_zeros_like_family``, but uninitialised: for arrays that a kernel fills."""
     if isinstance(like, np.ndarray):
         return np.empty(shape, dtype=np.int32)
     if isinstance(like, ti.Ndarray):
@@ -77,9 +78,9 @@ def int_empty_like_family(like: Array, shape: tuple[int, ...]) -> Array:
 
 
 def kernel_view(array: Array) -> Array:
-    """What kernels are given in place of ``array``.
+    """The form of ``array`` that is passed to kernels.
 
-    A torch tensor on the CPU becomes a numpy array of the same memory, which Taichi hands over in half the time.
+    A torch tensor on the CPU becomes a numpy view of the same memory: Taichi takes half the time to pass it.
     """
     if isinstance(array, np.ndarray | ti.Ndarray) or array.device.type != "cpu":
         return array
@@ -125,19 +126,19 @@ def _filled(result: Array, values: np.ndarray) -> Array:
 
 
 def is_contiguous(array: Array) -> bool:
-    """Whether an array lies in memory row by row."""
+    """Whether an array is C-contiguous."""
     if isinstance(array, np.ndarray):
         return bool(array.flags.c_contiguous)
     return isinstance(array, ti.Ndarray) or bool(array.is_contiguous())
 
 
 def check_array(array: Array, name: str, shape: tuple[int, ...]) -> None:
-    """Raise a UserError unless ``array`` has this shape and the working precision.
+    """Raise a UserError unless ``array`` has the given shape and the working precision.
 
     Args:
         array: any container.
-        name: what the error calls it.
-        shape: wanted shape.
+        name: name of the array in error messages.
+        shape: expected shape.
     """
     if tuple(array.shape) != tuple(shape):
         raise UserError(f"{name} has shape {tuple(array.shape)}, and {tuple(shape)} is needed")

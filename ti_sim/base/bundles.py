@@ -5,17 +5,16 @@
         indices: Array
         stiffness: Array
         kind: Static
-        gather: Static = False  # a field with a default is no argument: kernels set it with ``with_fields``
+        gather: Static = False  # a field with a default is not an argument: kernels set it with ``with_fields``
 
     @kernel
     def advance(spring: Spring, steps: int): ...
 
     advance(Spring(indices, stiffness, "linear"), 10)
 
-Taichi reads a kernel's parameters one by one. Before it does, a parameter annotated with a bundle becomes one parameter for each
-of its fields, named ``spring__indices`` and so on, and the kernel's first statement puts them together again while it is
-compiled: what is compiled is the kernel with flat parameters. It reaches into ``taichi.lang.kernel_impl``, as of the
-Taichi release in pyproject.toml.
+Before Taichi reads a kernel, each parameter annotated with a bundle is replaced by one parameter per field, named
+``spring__indices`` and so on. The kernel's first statement rebuilds the bundle at compile time, so the compiled kernel has flat
+parameters. This module patches ``taichi.lang.kernel_impl`` of the Taichi release in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ __all__ = ["Array", "Integer", "Number", "Static", "bundle", "flat", "kernel", "
 
 _kernel_impl = ti.lang.kernel_impl
 
-# What a field of a bundle is to a kernel, besides an ``Array``.
-Static = Annotated[Any, ti.template()]  # known while the kernel is compiled
+# Kinds of fields of a bundle, besides ``Array``.
+Static = Annotated[Any, ti.template()]  # compile-time constant
 Integer = Annotated[int, int]
 Number = Annotated[float, float]
 
@@ -44,10 +43,10 @@ Number = Annotated[float, float]
 def bundle(cls: type) -> type:
     """Decorator: a frozen dataclass whose fields are ``Array``, ``Static``, ``Integer`` or ``Number``, or bundles themselves.
 
-    Fields with a default are no arguments of kernels.
+    Fields with a default are not kernel arguments.
     """
     cls = dataclass(frozen=True)(cls)
-    cls._data_oriented = True  # lets a kernel keep it in a variable
+    cls._data_oriented = True  # lets a kernel assign it to a variable
     cls._is_bundle = True
     return cls
 
@@ -58,7 +57,7 @@ def _is_bundle(kind: Any) -> bool:
 
 @cache
 def _arguments_of(cls: type) -> tuple[tuple[str, Any], ...]:
-    """Names of a bundle's fields that are arguments, and what each of them is to Taichi, or another bundle."""
+    """Names of the fields of a bundle that are arguments, each with its Taichi annotation or bundle class."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return tuple((field.name, _kind(hints[field.name])) for field in fields(cls) if _is_argument(field))
 
@@ -72,7 +71,7 @@ def _kind(hint: Any) -> Any:
 
 
 def _leaves(name: str, cls: type) -> list[tuple[str, Any]]:
-    """Flat parameters, name and annotation, of a parameter that is a bundle."""
+    """Flat parameters (name, annotation) of a parameter that is a bundle."""
     leaves = []
     for field, kind in _arguments_of(cls):
         path = f"{name}__{field}"
@@ -81,7 +80,7 @@ def _leaves(name: str, cls: type) -> list[tuple[str, Any]]:
 
 
 def flat(*arguments: Any) -> tuple[Any, ...]:
-    """Arguments of a kernel with the fields of every bundle in its place."""
+    """Arguments of a kernel, each bundle replaced by its fields."""
     result: list[Any] = []
     for argument in arguments:
         if _is_bundle(type(argument)):
@@ -92,17 +91,17 @@ def flat(*arguments: Any) -> tuple[Any, ...]:
 
 
 def views(*arguments: Any) -> tuple[Any, ...]:
-    """Flat arguments of a kernel, its arrays as ``kernel_view`` gives them; numbers, numpy's too, stay as they are."""
+    """Flat arguments of a kernel, arrays converted by ``kernel_view``; Python and numpy scalars are unchanged."""
     return tuple(kernel_view(each) if getattr(each, "shape", ()) else each for each in flat(*arguments))
 
 
 def viewed(given: Any) -> Any:
-    """A bundle whose arrays are as ``kernel_view`` gives them, for several launches."""
+    """A bundle whose arrays are converted by ``kernel_view`` once, for several launches."""
     return _put_together(type(given), iter(views(given)))
 
 
 def with_fields(given: Any, **values: Any) -> Any:
-    """A bundle with other values of some fields, in a kernel or out of it."""
+    """A copy of a bundle with other values of some fields; usable inside and outside kernels."""
     return replace(given, **values)
 
 
@@ -113,7 +112,7 @@ def kernel(function: Callable[..., None]) -> Callable[..., None]:
     """``ti.kernel`` for functions whose parameters may be bundles. Calls take bundles, or their fields one by one.
 
     Args:
-        function: annotated with types of Taichi and classes of bundles, not with their names in quotes.
+        function: kernel function; its annotations are Taichi types and bundle classes, not strings.
     """
     signature = inspect.signature(function)
     bundles = {name: given.annotation for name, given in signature.parameters.items() if _is_bundle(given.annotation)}
@@ -133,7 +132,7 @@ def kernel(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_flat_parameters(usual: Callable[..., tuple[ast.Module, Any]]) -> Callable[..., tuple[ast.Module, Any]]:
-    """``_get_tree_and_ctx`` of Taichi (kernel -> its syntax tree and context), for kernels of bundles, too."""
+    """Taichi's ``_get_tree_and_ctx`` (kernel -> syntax tree and context), extended to kernels with bundles."""
 
     def tree_and_context(owner: Any, *arguments: Any, **options: Any) -> tuple[ast.Module, Any]:
         tree, context = usual(owner, *arguments, **options)
@@ -146,7 +145,7 @@ def _with_flat_parameters(usual: Callable[..., tuple[ast.Module, Any]]) -> Calla
 
 
 def _expand(definition: ast.FunctionDef, function: Callable[..., None], bundles: dict[str, type], context: Any) -> None:
-    """Give the definition the function's flat parameters, and first statements that put the bundles together."""
+    """Replace the parameters of the definition by the flat ones, and add first statements that rebuild the bundles."""
     place = definition.args.args[0]
     definition.args.args = [ast.copy_location(ast.arg(arg=name), place) for name in inspect.signature(function).parameters]
     statements = []
@@ -161,7 +160,7 @@ def _expand(definition: ast.FunctionDef, function: Callable[..., None], bundles:
 
 @cache
 def _maker(cls: type) -> Callable[..., Any]:
-    """What makes a bundle of its flat arguments, for kernels."""
+    """Function that rebuilds a bundle from its flat arguments, callable in kernels."""
 
     def make(*values: Any) -> Any:
         return _put_together(cls, iter(values))

@@ -1,7 +1,7 @@
-"""Compiling kernels: one at a time whatever threads ask for it, with the passes of the compiler that the asking function wants.
+"""Kernel compilation: one kernel at a time across threads, with the compiler passes that the calling function selects.
 
-Taichi's front end keeps what it compiles in global state, and the passes are settings of the whole program: both are touched only
-under one lock. It reaches into ``taichi.lang.kernel_impl``, as of the Taichi release in pyproject.toml.
+Taichi's front end keeps the kernel being compiled in global state, and compiler passes are settings of the whole program. Both
+are accessed under one lock only. This module patches ``taichi.lang.kernel_impl`` of the Taichi release in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _left = _Left()
 
 @contextmanager
 def without(passes: tuple[str, ...]) -> Iterator[None]:
-    """Kernels that this thread compiles meanwhile are compiled without these passes, besides those that are left out already."""
+    """Context in which this thread compiles kernels without these passes, in addition to those that are already disabled."""
     before = _left.passes
     _left.passes = before + passes
     try:
@@ -36,11 +36,11 @@ def without(passes: tuple[str, ...]) -> Iterator[None]:
 
 
 def compile_one_at_a_time(kernel_impl: ModuleType, context: type) -> None:
-    """Make kernels compile under the lock, wholly, at their first use with arguments of some kind.
+    """Make kernels compile completely, under the lock, at their first call with a given kind of arguments.
 
     Args:
-        kernel_impl: ``taichi.lang.kernel_impl``, which is changed.
-        context: ``ASTTransformerContext``, whose places in errors are brief for kernels that leave out passes.
+        kernel_impl: ``taichi.lang.kernel_impl``, patched in place.
+        context: ``ASTTransformerContext``; its error positions are shortened for kernels with disabled passes.
     """
     usual, impl = kernel_impl.Kernel.materialize, kernel_impl.impl
 
@@ -72,7 +72,7 @@ def compile_one_at_a_time(kernel_impl: ModuleType, context: type) -> None:
 
 
 def refuse_launches(kernel_impl: ModuleType, message: str) -> None:
-    """Make every launch of a kernel raise a UserError with a message."""
+    """Make every kernel launch raise a UserError with this message."""
 
     def refused(*_args: Any, **_options: Any) -> None:
         raise UserError(message)
@@ -81,9 +81,9 @@ def refuse_launches(kernel_impl: ModuleType, message: str) -> None:
 
 
 def _brief_place(context: Any, node: Any) -> str:
-    """Where a node of a kernel's source is, for Taichi's errors.
+    """Source position of a syntax node, for Taichi's error messages.
 
-    Taichi's own ``get_pos_info`` wraps and underlines the source lines of every node, whether an error comes or not: a third of
-    what a kernel costs that is in the cache.
+    Taichi's own ``get_pos_info`` wraps and underlines the source lines of every node even if no error occurs. That takes a third
+    of the time to load a cached kernel.
     """
     return f'File "{context.file}", line {node.lineno + context.lineno_offset}, in {context.func.func.__name__}:\n'

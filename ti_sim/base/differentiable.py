@@ -1,4 +1,4 @@
-"""Straight-line functions with their exact derivatives, written once and expanded while a kernel is compiled.
+"""Straight-line functions with exact derivatives, recorded and expanded while a kernel is compiled.
 
 Taichi differentiates whole kernels of a narrow dialect only. A function marked ``@differentiable`` is plain Python over
 ``Real`` numbers and ``Vector``s of them; inside a kernel:
@@ -9,10 +9,9 @@ Taichi differentiates whole kernels of a narrow dialect only. A function marked 
     f_at = f.linearize(a, b)               then f_at.value, f_at.vjp(y_bar), f_at.jvp((a_dot, b_dot)): the value is computed once
 
 Arguments and results are scalars or short vectors of the kernel; several results, and several arguments in ``vjp``, are tuples.
-Both modes come from one table of partial derivatives
-per operation (Griewank and Walther, Evaluating Derivatives, 2008, ch. 3), so that they agree with each other to rounding. There
-are no branches and no loops over data: a choice is ``where(condition, a, b)``, whose derivative is that of the chosen side; the
-other side must be finite, too.
+Both modes use one table of partial derivatives per operation (Griewank and Walther, Evaluating Derivatives, 2008, ch. 3), so they
+agree to rounding. Branches and loops over data are not allowed. Use ``where(condition, a, b)`` instead: its derivative is that of
+the selected side, and the other side must also be finite.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _impl = ti.lang.impl
 
 
 def _local(expression: Any) -> Any:
-    """The expression stored in a local variable of the kernel, so that it is computed once."""
+    """Store the expression in a local variable of the kernel, so that it is computed once."""
     return _impl.expr_init(expression)
 
 
@@ -35,7 +34,7 @@ def _is_number(x: Any) -> bool:
 
 
 class Real:
-    """A scalar of a kernel in a recorded computation: its value, and its partial derivatives by earlier scalars."""
+    """A recorded scalar of a kernel: its value and its partial derivatives with respect to earlier scalars."""
 
     def __init__(self, value: Any, parents: Sequence[tuple[Real, Any]] = (), *, active: bool = True) -> None:
         self.value = value
@@ -108,7 +107,7 @@ class Vector:
         return Vector([a - b for a, b in zip(self.entries, other.entries, strict=True)])
 
     def __mul__(self, factor: Any) -> Vector:
-        """Times a scalar, or entry by entry times a vector."""
+        """Product with a scalar, or element-wise product with a vector."""
         if isinstance(factor, Vector):
             return Vector([a * b for a, b in zip(self.entries, factor.entries, strict=True)])
         return Vector([a * factor for a in self.entries])
@@ -119,11 +118,11 @@ class Vector:
     __rmul__ = __mul__
 
     def dot(self, other: Vector) -> Any:
-        """Scalar product."""
+        """Dot product."""
         return sum((a * b for a, b in zip(self.entries, other.entries, strict=True)), 0.0)
 
     def cross(self, other: Vector) -> Vector:
-        """Vector product in space."""
+        """Cross product of 3-vectors."""
         a, b = self.entries, other.entries
         return Vector([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
 
@@ -170,7 +169,7 @@ def sin(a: Real) -> Real:
 
 
 def where(condition: Any, a: Any, b: Any) -> Real:
-    """``a`` where the condition holds, else ``b``; both must be finite everywhere."""
+    """``a`` if the condition holds, else ``b``; both must always be finite."""
     y = _local(ti.select(condition, _value(a) * 1.0, _value(b) * 1.0))
     parents = []
     if isinstance(a, Real):
@@ -186,18 +185,18 @@ def positive_part(a: Real) -> Real:
 
 
 def clip(a: Real, low: float, high: float) -> Real:
-    """``a`` held in [low, high]."""
+    """``a`` clamped to [low, high]."""
     return where(a < low, low, where(a > high, high, a))
 
 
 def smoothstep(t: Real) -> Real:
-    """3 t^2 - 2 t^3 of t held in [0, 1]: rises from 0 to 1 with zero slope at both ends."""
+    """3 t^2 - 2 t^3 with t clamped to [0, 1]: rises from 0 to 1 with zero slope at both ends."""
     held = clip(t, 0.0, 1.0)
     return held * held * (3.0 - 2.0 * held)
 
 
 def sigmoid(a: Real) -> Real:
-    """1 / (1 + exp(-a)), for |a| up to 80 (held there)."""
+    """1 / (1 + exp(-a)), with a clamped to [-80, 80]."""
     return inverse(exp(-clip(a, -80.0, 80.0)) + 1.0)
 
 
@@ -210,7 +209,7 @@ def normalize(v: Vector, *, least_squared: float = 0.0) -> Vector:
 
 
 def _kernel_function(function: Callable) -> Callable:
-    """Mark a method as made for kernels, which Taichi otherwise warns about."""
+    """Mark a method as callable in kernels; otherwise Taichi warns about plain functions."""
     function._is_wrapped_kernel = True
     return function
 
@@ -228,7 +227,7 @@ class Linearized:
 
     @_kernel_function
     def vjp(self, adjoints: Any) -> Any:
-        """Adjoints of the arguments (0 for those that are not active) from the adjoints of the results."""
+        """Adjoints of the arguments (0 for inactive ones) from the adjoints of the results."""
         adjoints = adjoints if len(self.outputs) > 1 else [adjoints]
         bars: dict[int, Any] = {}
         order: list[Real] = []
@@ -248,7 +247,7 @@ class Linearized:
 
     @_kernel_function
     def jvp(self, tangents: Any) -> Any:
-        """Tangents of the results from the tangents of the arguments (those of arguments that are not active: anything)."""
+        """Tangents of the results from the tangents of the arguments (those of inactive arguments are ignored)."""
         tangents = tangents if len(self.inputs) > 1 else [tangents]
         dots: dict[int, Any] = {}
         for given, tangent in zip(self.inputs, tangents, strict=True):
@@ -269,7 +268,7 @@ class Linearized:
 
 
 class Differentiable:
-    """What ``@differentiable`` makes of a function (see the module)."""
+    """Result of ``@differentiable`` (see the module docstring)."""
 
     def __init__(self, function: Callable, constant: Sequence[str]) -> None:
         self.function = function
@@ -279,7 +278,7 @@ class Differentiable:
 
     @_kernel_function
     def linearize(self, *arguments: Any) -> Linearized:
-        """The function recorded at these arguments."""
+        """Record the function at these arguments."""
         return Linearized(self.function, arguments, self.active)
 
     @_kernel_function
@@ -299,7 +298,7 @@ class Differentiable:
 
 
 def differentiable(*, constant: Sequence[str] = ()) -> Callable[[Callable], Differentiable]:
-    """Mark a function of scalars and short vectors as usable in kernels together with its derivatives.
+    """Make a function of scalars and short vectors usable in kernels, together with its derivatives.
 
     Args:
         constant: names of arguments that are not differentiated (their adjoint is 0).
@@ -308,7 +307,7 @@ def differentiable(*, constant: Sequence[str] = ()) -> Callable[[Callable], Diff
 
 
 def _bare(values: list[Any]) -> Any:
-    """The only one, or a tuple of several."""
+    """The single element, or a tuple of several."""
     return values[0] if len(values) == 1 else tuple(values)
 
 
@@ -333,14 +332,14 @@ def _record(x: Any, active: bool) -> Any:
 
 
 def _unrecord(x: Any, of: Callable) -> Any:
-    """A scalar or vector of the kernel with ``of(node)`` in place of every recorded number."""
+    """The scalar or vector with every recorded number replaced by ``of(node)``."""
     if isinstance(x, Vector):
         return ti.Vector([of(entry) * 1.0 for entry in x.entries])
     return of(x)
 
 
 def _pairs(recorded: Any, given: Any) -> list[tuple[Any, Any]]:
-    """Recorded numbers beside the entries of a value of the same shape."""
+    """Pairs of recorded numbers and the entries of a value of the same shape."""
     if isinstance(recorded, Vector):
         if isinstance(given, Vector):
             entries = given.entries

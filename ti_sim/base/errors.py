@@ -1,12 +1,12 @@
-"""Errors that a user can cause, and can mend."""
+"""Errors that a user can cause and fix."""
 
 
 class UserError(Exception):
-    """Wrong input: the message names what is wrong, where, and what to do (exit status 2)."""
+    """Wrong input. The message states what is wrong, where, and what to do (exit status 2)."""
 
 
 class DivergenceError(UserError):
-    """A simulation left the finite numbers in every world (exit status 3).
+    """A simulation diverged in every world (exit status 3).
 
     Attributes:
         body: name of the first body that diverged.

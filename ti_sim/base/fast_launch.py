@@ -1,9 +1,9 @@
-"""How the arguments of a launch reach a kernel, at a few microseconds for each array.
+"""Fast path for passing the arguments of a kernel launch, at a few microseconds per array.
 
-Taichi's own handing over takes about 20 us for an array, most of it for containers, layouts and devices that a kernel's
-arguments could have, and a launch of a small kernel consists of little else. Whatever is not one of the plain cases here is left
-to Taichi: gradients kept in tensors, structures, matrices, textures, return values, arguments of the wrong kind. Nothing here
-changes what is compiled or computed. It reaches into ``taichi.lang.kernel_impl``, as of the Taichi release in pyproject.toml.
+Taichi takes about 20 us to pass an array, mostly for checks of containers, layouts and devices. That dominates the launch of a
+small kernel. Arguments outside the plain cases here take Taichi's own path: tensors with gradients, structures, matrices,
+textures, return values, arguments of a wrong type. The compiled code and its results do not change. This module patches
+``taichi.lang.kernel_impl`` of the Taichi release in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _MOST_NUMBERS = np.iinfo(np.int32).max
 
 
 def install_fast_launch(kernel_impl: ModuleType) -> None:
-    """Replace how launches find their compiled kernel and hand over arguments, for arguments of the plain cases.
+    """Replace the lookup of the compiled kernel and the passing of arguments by the fast path, for plain arguments.
 
     Args:
-        kernel_impl: ``taichi.lang.kernel_impl``, which is changed.
+        kernel_impl: ``taichi.lang.kernel_impl``, patched in place.
     """
     kernel_impl.Kernel.launch_kernel = _plain_launch(kernel_impl, kernel_impl.Kernel.launch_kernel)
     mapper = kernel_impl.TaichiCallableTemplateMapper
@@ -33,7 +33,7 @@ def install_fast_launch(kernel_impl: ModuleType) -> None:
 
 
 def _slots_of(kernel_impl: ModuleType, owner: Any) -> tuple[int, ...]:
-    """What each argument of a kernel is, kept in ``owner``; empty where one is none of the plain cases."""
+    """Kind of each argument of a kernel, cached in ``owner``; empty if one of them is not plain."""
     try:
         return owner.plain_slots
     except AttributeError:
@@ -56,7 +56,7 @@ def _slot(kernel_impl: ModuleType, annotation: Any) -> int | None:
 
 
 def _plain_lookup(kernel_impl: ModuleType, usual: Callable[..., tuple[int, tuple]]) -> Callable[..., tuple[int, tuple]]:
-    """``lookup`` of Taichi's mapper (arguments -> number and features of the compiled kernel), remembered by types."""
+    """``lookup`` of Taichi's mapper (arguments -> number and features of the compiled kernel), cached by argument types."""
 
     def lookup(mapper: Any, args: Sequence[Any]) -> tuple[int, tuple]:
         slots = _slots_of(kernel_impl, mapper)
@@ -76,7 +76,7 @@ def _plain_lookup(kernel_impl: ModuleType, usual: Callable[..., tuple[int, tuple
 
 
 def _kinds(args: Sequence[Any], slots: Sequence[int]) -> tuple | None:
-    """All that the compiled kernel can depend on; None where something is not plain."""
+    """Everything that the compiled kernel can depend on; None if an argument is not plain."""
     kinds: list[Any] = []
     for value, slot in zip(args, slots, strict=True):
         kind = type(value)
@@ -95,7 +95,7 @@ def _kinds(args: Sequence[Any], slots: Sequence[int]) -> tuple | None:
 
 
 def _plain_launch(kernel_impl: ModuleType, usual: Callable[..., Any]) -> Callable[..., Any]:
-    """``Kernel.launch_kernel``, with the arguments handed over by ``_set``."""
+    """``Kernel.launch_kernel``, with the arguments set by ``_set``."""
     impl = kernel_impl.impl
 
     def launch_kernel(kernel: Any, compiled: Any, *args: Any) -> Any:
@@ -116,7 +116,7 @@ def _plain_launch(kernel_impl: ModuleType, usual: Callable[..., Any]) -> Callabl
 
 
 def _set(context: Any, args: Sequence[Any], slots: Sequence[int], *, on_cuda: bool) -> bool:
-    """Hand the arguments to a launch; False, with some of them set, where one is not plain."""
+    """Set the arguments of a launch; return False, with some of them set, if one is not plain."""
     at = 0
     for value, slot in zip(args, slots, strict=True):
         if slot == _TEMPLATE:
@@ -139,7 +139,7 @@ def _set(context: Any, args: Sequence[Any], slots: Sequence[int], *, on_cuda: bo
 
 
 def _address(array: Any, on_cuda: bool) -> int | None:
-    """Where the numbers of a contiguous numpy array, or of a torch tensor that keeps no gradient, lie; None for any other."""
+    """Memory address of a contiguous numpy array, or of a torch tensor without gradient; None for any other array."""
     if type(array) is np.ndarray:
         plain = array.flags.c_contiguous and array.size <= _MOST_NUMBERS
         return array.ctypes.data if plain else None

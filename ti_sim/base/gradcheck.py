@@ -20,7 +20,7 @@ _EPS = np.finfo(np.float64).eps
 
 
 class GradientError(AssertionError):
-    """A gradient is wrong or not finite; the message says where."""
+    """A gradient is wrong or not finite; the message states where."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class GradcheckEntry:
         adjoint: the gradient under test.
         difference: the central difference.
         relative: ``|adjoint - difference| / max(|difference|, floor)``.
-        status: "ok", "WRONG", "kink" (the one-sided differences disagree), "kink, inside" (and the adjoint lies between
-            them, which was allowed), "jump" (and one of them grows as the step falls) or "not observable" (both are at most the
-            floor).
+        status: "ok", "WRONG", "kink" (the one-sided differences disagree), "kink, inside" (the adjoint lies between them, and
+            kinks are allowed), "jump" (one of them grows as the step decreases) or "not observable" (adjoint and difference are
+            at most the floor).
         left: one-sided difference from below, only where the central one disagrees.
         right: one-sided difference from above, only where the central one disagrees.
-        noise: what roundoff of the loss alone can put into the difference.
+        noise: bound on the roundoff of the loss in the difference.
     """
 
     name: str
@@ -53,7 +53,7 @@ class GradcheckEntry:
 
     @property
     def ok(self) -> bool:
-        """True unless the entry is wrong, or an unallowed kink."""
+        """True unless the entry is wrong or is a kink that is not allowed."""
         return self.status in ("ok", "kink, inside", "not observable")
 
 
@@ -64,8 +64,8 @@ class GradcheckReport:
     Attributes:
         entries: in the order in which they were compared.
         rtol: allowed relative difference.
-        floor: gradients of at most this size count as not observable.
-        min_observable: how many entries must be observable, so that a gradient of zeros does not pass unseen.
+        floor: gradients of at most this size are "not observable".
+        min_observable: number of entries that must be observable, so that a gradient of zeros does not pass.
     """
 
     entries: list[GradcheckEntry] = field(repr=False)
@@ -75,7 +75,7 @@ class GradcheckReport:
 
     @property
     def observable(self) -> int:
-        """Number of entries of which something can be seen."""
+        """Number of observable entries."""
         return sum(entry.status != "not observable" for entry in self.entries)
 
     @property
@@ -93,7 +93,7 @@ class GradcheckReport:
         """A table of the entries, the failing ones first, then by relative difference.
 
         Args:
-            rows: entries shown at most.
+            rows: maximum number of entries shown.
         """
         order = sorted(self.entries, key=lambda entry: (entry.ok, entry.status == "not observable", -entry.relative))
         failing = [entry for entry in self.entries if not entry.ok]
@@ -145,29 +145,29 @@ def gradcheck(
 ) -> GradcheckReport:
     """Compare an adjoint gradient with central differences, entry by entry, in float64.
 
-    Where the two disagree, one-sided differences of second order are taken from both sides; if they disagree with each
-    other by more than tolerance and roundoff, the loss has a kink there, or a jump if one of them is four times as large over a
-    quarter of the step, and the entry is marked so.
+    Where the two disagree, second-order one-sided differences are taken on both sides. If these disagree by more than tolerance
+    and roundoff, the entry is marked as a kink of the loss, or as a jump if one of them is four times as large over a quarter of
+    the step.
 
     Args:
-        loss_and_gradient: from a dict of float64 arrays to the loss and a dict with the gradient of each checked array.
-            It gets its own copy of the point at every call.
+        loss_and_gradient: function from a dict of float64 arrays to the loss and a dict with the gradient of each checked array.
+            It receives a copy of the point at every call.
         point: float64 arrays (or plain numbers) by name.
         names: the arrays to check; None checks all.
         step: h = step * max(1, |x|); one number, or one for each checked name.
         rtol: allowed ``|adjoint - difference| / max(|difference|, floor)``.
-        atol: ``|adjoint - difference|`` that is allowed whatever the entry's size, for arrays whose entries are sums that
-            cancel.
-        floor: entries of which adjoint and difference are at most this are "not observable".
-        order: 4 takes the five-point stencil (error h^4), 2 the three-point one (error h^2).
-        max_entries: check at most this many entries of each array, drawn with ``seed``.
-        seed: of that draw.
+        atol: allowed ``|adjoint - difference|`` independent of the entry's size, for arrays whose entries are sums with
+            cancellation.
+        floor: entries whose adjoint and difference are at most this are "not observable".
+        order: 4 selects the five-point stencil (error h^4), 2 the three-point stencil (error h^2).
+        max_entries: check at most this many entries of each array, sampled with ``seed``.
+        seed: seed of the sampling.
         allow_kinks: accept an entry at a kink if its adjoint lies between the one-sided differences.
         min_observable: entries that must be observable for the report to be ok; 0 accepts a gradient of zeros.
-        loss: the loss alone, where it is cheaper than with its gradient; it is used for the differences.
+        loss: the loss without its gradient, used for the differences where it is cheaper.
 
     Returns:
-        The report; ``report.raise_if_wrong()`` turns it into a test.
+        The report; call ``report.raise_if_wrong()`` in tests.
 
     Raises:
         UserError: an array or the gradient is not float64, or an option or a name is unknown.
@@ -193,7 +193,7 @@ def gradcheck(
 
 
 class _Line:
-    """The loss along one coordinate, each value computed once."""
+    """The loss along one coordinate; each value is computed once."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class _Line:
     ) -> None:
         self.evaluate, self.point, self.name, self.index = evaluate, point, name, index
         self.x = float(point[name][index])
-        self.h = (self.x + step * max(1.0, abs(self.x))) - self.x  # a step that the addition represents
+        self.h = (self.x + step * max(1.0, abs(self.x))) - self.x  # exactly representable step
         self.values = {0: centre}
 
     def __call__(self, k: float) -> float:
@@ -233,7 +233,7 @@ class _Line:
         return abs(quarter) > 8 * tolerance * self.h and 3.0 < abs(quarter) / max(abs(whole), _TINY) < 5.0 and quarter * whole > 0
 
     def noise(self) -> float:
-        """A bound on what a few units of roundoff in each loss put into a difference."""
+        """Bound on the error that a few units of roundoff in each loss cause in a difference."""
         return 16 * _EPS * max(abs(value) for value in self.values.values()) / self.h
 
 
@@ -276,7 +276,7 @@ class DotProductReport:
 
     @property
     def ok(self) -> bool:
-        """True when both agree and are not both zero (zeros would prove nothing)."""
+        """True when both agree and are not both zero."""
         return self.relative <= self.rtol and (self.forward != 0.0 or self.reverse != 0.0)
 
     def raise_if_wrong(self) -> DotProductReport:
@@ -302,11 +302,11 @@ def dot_product_test(
     """Test that forward and reverse derivatives of one function are transposes of each other.
 
     Args:
-        jvp: from (point, tangent of each array) to J v of ``output_shape``.
-        vjp: from (point, w of ``output_shape``) to J^T w of each array.
+        jvp: function from (point, tangent of each array) to J v of ``output_shape``.
+        vjp: function from (point, w of ``output_shape``) to J^T w of each array.
         point: float64 arrays by name.
-        output_shape: of the function's output.
-        seed: of the standard normal v and w.
+        output_shape: shape of the function's output.
+        seed: seed of the standard normal v and w.
         rtol: allowed relative difference.
 
     Raises:

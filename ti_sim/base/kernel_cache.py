@@ -1,4 +1,4 @@
-"""The folder in which compiled kernels are kept from one process to the next."""
+"""The folder in which compiled kernels are cached between processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["cache_folder", "home_directory", "writable_cache"]
 
 
 def home_directory() -> Path:
-    """The user's home; the folder of temporary files where nobody says which that is."""
+    """The user's home folder, or the folder of temporary files if it cannot be determined."""
     try:
         return Path.home()
     except RuntimeError:
@@ -21,21 +21,22 @@ def home_directory() -> Path:
 
 
 def cache_folder() -> Path:
-    """Where kernels are kept: ``risp-taichi/kernels`` in ``XDG_CACHE_HOME``, which counts where it is an absolute path."""
+    """Cache folder ``risp-taichi/kernels`` in ``XDG_CACHE_HOME`` (used if it is an absolute path) or in ``~/.cache``."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (given if given.is_absolute() else home_directory() / ".cache") / "risp-taichi" / "kernels"
 
 
 def writable_cache() -> Path | None:
-    """A folder that kernels can be written to.
+    """A writable folder for compiled kernels.
 
-    Taichi ends the process with a segmentation fault where it cannot write there.
+    Taichi crashes with a segmentation fault if it cannot write there.
 
     Returns:
-        ``cache_folder()``; where that cannot be written, a temporary folder that goes with the process; None without that.
+        ``cache_folder()``; if that is not writable, a temporary folder that is deleted when the process ends; None if that fails,
+        too.
 
     Warns:
-        UserWarning: it is not ``cache_folder()``.
+        UserWarning: the result is not ``cache_folder()``.
     """
     wanted = cache_folder()
     try:
@@ -51,7 +52,7 @@ def writable_cache() -> Path | None:
         cache = None
     warnings.warn(
         f"the folder of compiled kernels {wanted} cannot be written ({reason}), so that every process compiles again: "
-        "make it writable, or let XDG_CACHE_HOME name another folder",
+        "make it writable, or set XDG_CACHE_HOME to another folder",
         stacklevel=2,
     )
     return cache

@@ -1,4 +1,4 @@
-"""Copies and sums of whole arrays in one launch."""
+"""Kernels that copy and add whole arrays."""
 
 from ti_sim.base.runtime import ti
 

@@ -1,4 +1,4 @@
-"""Launching one kernel many times at little cost."""
+"""Repeated launches of one kernel with low overhead."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from ti_sim.base.runtime import require, ti
 
 
 class Launcher:
-    """A kernel with all of its arguments set, to be launched again and again with other values of its first ones, integers.
+    """A kernel with its arguments bound, for repeated launches that change only its first arguments, which are integers.
 
-    A call of a kernel costs about 5 us for every array among its arguments; a launch of this costs the integers.
+    A kernel call costs about 5 us per array argument. A launch of this object sets the integers only.
     """
 
     def __init__(self, kernel: Any, *arguments: Any, integers: int = 1) -> None:
@@ -21,11 +21,11 @@ class Launcher:
 
         Args:
             kernel: a ti.kernel whose first ``integers`` arguments are ints.
-            arguments: the others in their order: arrays, bundles, ints, floats, values of ti.template(). Arrays must stay
-                where they are; this keeps them alive.
+            arguments: the other arguments in order: arrays, bundles, ints, floats, values of ti.template(). Arrays must not move
+                in memory; this object keeps references to them.
 
         Raises:
-            UserError: an array is not contiguous, or lies on a device that kernels do not run on.
+            UserError: an array is not contiguous, or is on a device that kernels do not run on.
         """
         device = require().device
         primal, arguments = kernel._primal, flat(*arguments)
@@ -55,11 +55,11 @@ class Launcher:
         self._program.launch_kernel(self._code, self._context)
 
     def _set_memory(self, at: int, array: Array, device: str, name: str) -> None:
-        """Give the kernel a numpy array or a torch tensor."""
+        """Set a numpy array or a torch tensor as argument."""
         if isinstance(array, np.ndarray):
             place, address = "cpu", array.ctypes.data
         else:
             place, address = array.device.type, array.data_ptr()
         if not is_contiguous(array) or place not in ("cpu", device):
-            raise UserError(f"{name} is not contiguous, or lies on {place} while kernels run on {device}: convert it")
+            raise UserError(f"{name} is not contiguous, or is on {place} while kernels run on {device}: convert it")
         self._context.set_arg_external_array_with_shape((at,), int(address), array.nbytes, tuple(array.shape), 0)

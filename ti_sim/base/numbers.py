@@ -1,4 +1,4 @@
-"""What counts as real numbers wherever users give some, and how an error shows what they gave instead."""
+"""Conversion of user input to real numbers, and a short form of it for error messages."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 
 def real_numbers(given: Any) -> np.ndarray | None:
-    """Whole or real numbers as an array (integers stay such); None for anything else.
+    """Integers or real numbers as an array (integers keep their type); None for anything else.
 
-    Truth values, texts, None, complex numbers, ragged lists and other objects are no numbers, nor are lists that hold one.
+    Booleans, strings, None, complex numbers, ragged lists and other objects are not numbers, nor are lists that contain one.
 
     Args:
         given: a number, an array, a tensor, or nested lists of numbers.
@@ -29,7 +29,7 @@ def real_numbers(given: Any) -> np.ndarray | None:
 
 
 def shown(given: Any) -> str:
-    """What was given, in one short line; of an object that is neither number nor text its type."""
+    """A value in one short line; the type of an object that is neither a number nor a string."""
     if isinstance(given, numbers.Number):
         return reprlib.repr(given) if isinstance(given, int) else str(given)
     if not isinstance(given, str | list | tuple | dict | type(None)) and not hasattr(given, "tolist"):
@@ -40,5 +40,5 @@ def shown(given: Any) -> str:
 def _float(number: numbers.Real) -> float:
     try:
         return float(number)
-    except OverflowError:  # a whole number or fraction beyond all floats
+    except OverflowError:  # an integer or fraction beyond the range of floats
         return float("inf") if number > 0 else float("-inf")

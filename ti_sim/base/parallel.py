@@ -1,21 +1,21 @@
-"""Sharing few, heavy loop iterations among the CPU's threads."""
+"""Distribution of few, heavy loop iterations over the threads of the CPU, and a barrier for them."""
 
 import time
 from collections.abc import Callable
 
 from ti_sim.base.runtime import require, ti
 
-_MOST_TRIES = 300_000_000  # of a thread that waits for others: some ten seconds
-_FIRST_STEPS, _MOST_STEPS = 4, 4096  # in a launch whose time is taken
-_ROUND_SECONDS = 0.02  # launches that take less become longer
+_MOST_TRIES = 300_000_000  # polls of a thread at a barrier: about ten seconds
+_FIRST_STEPS, _MOST_STEPS = 4, 4096  # steps in a timed launch
+_ROUND_SECONDS = 0.02  # the number of steps doubles while a launch takes less
 
-PORTION = 512  # loop iterations that Taichi's CPU scheduler gives a thread at least, whatever the loop's settings say
+PORTION = 512  # minimum number of loop iterations that Taichi's CPU scheduler assigns to a thread, whatever block_dim is
 
 
 def spread_of(tasks: int) -> int:
-    """Loop iterations to count for each of ``tasks`` heavy tasks, of which the first does the work.
+    """Loop iterations per task for ``tasks`` heavy tasks, of which only the first iteration does the work.
 
-    On the CPU about 32 portions of 512 iterations result, so that the threads share the tasks; on CUDA it is 1.
+    On the CPU this results in about 32 portions of 512 iterations, so that all threads get tasks; on CUDA it is 1.
     """
     if require().device != "cpu":
         return 1
@@ -23,47 +23,47 @@ def spread_of(tasks: int) -> int:
 
 
 def serial_for(iterations: int) -> bool:
-    """Whether a loop of so few, light iterations is better run by one thread than by waking the others (on the CPU)."""
+    """Whether a loop of this many light iterations runs faster on one thread than on several (on the CPU)."""
     return require().device == "cpu" and iterations <= 8 * PORTION
 
 
 def thread_count() -> int:
-    """Number of the CPU's threads that kernels run on."""
+    """Number of CPU threads that run kernels."""
     require()
     return int(ti.lang.impl.current_cfg().cpu_max_num_threads)
 
 
 @ti.func
-def barrier_wait(meeting: ti.template(), b, team, meetings, nothing):
-    """Wait until all threads of a team have come here, inside of a kernel.
+def barrier_wait(barrier: ti.template(), b, threads, passed, zero):
+    """Wait inside a kernel until all threads of a group reach this barrier.
 
     Args:
-        meeting: [B, 2] int32, row b for the team of world b: how often its members have arrived since the row was zero, and
-            whether one has given up waiting (then the results are void).
+        barrier: [B, 2] int32, row b for the group of world b: number of arrivals of its threads since the row was zero, and 1 if
+            a thread timed out (the results are then invalid).
         b: row.
-        team: number of threads; each must run at the same time as the others.
-        meetings: how many meetings of the team there were before since the row was zero.
-        nothing: 0, which the compiler must not know: adding it reads what other threads have written.
+        threads: number of threads in the group; all must run at the same time.
+        passed: number of barriers that the group has passed since the row was zero.
+        zero: 0, as a run-time value: adding it atomically reads what other threads have written.
     """
-    if team > 1:
-        ti.atomic_add(meeting[b, 0], 1)
+    if threads > 1:
+        ti.atomic_add(barrier[b, 0], 1)
         tries = 0
-        while ti.atomic_add(meeting[b, 0], nothing) < team * (meetings + 1) and tries < _MOST_TRIES:
+        while ti.atomic_add(barrier[b, 0], zero) < threads * (passed + 1) and tries < _MOST_TRIES:
             tries += 1
         if tries >= _MOST_TRIES:
-            meeting[b, 1] = 1
+            barrier[b, 1] = 1
 
 
 class ThreadTuner:
-    """Chooses how many threads the next steps of a rollout take: a team, or one thread where others need the cores.
+    """Chooses the number of threads for the next steps of a rollout: a group, or one thread if other programs use the cores.
 
-    The threads of a team wait for one another in every step, so that it is slow where the system takes one of them off its
-    core. Both ways are timed again and again, and the faster one does most steps. They give the same results.
+    The threads of a group wait for each other in every step, so the group is slow if the system preempts one of them. Both
+    choices are timed repeatedly, and the faster one runs most steps. The results are the same.
     """
 
-    def __init__(self, team: int) -> None:
-        """Begin with the team of this size."""
-        self._sizes = (team, 1) if team > 1 else (1,)
+    def __init__(self, threads: int) -> None:
+        """Start with a group of this many threads."""
+        self._sizes = (threads, 1) if threads > 1 else (1,)
         self._seconds = [0.0] * len(self._sizes)
         self._turn = 0
         self._steps = _FIRST_STEPS
@@ -72,7 +72,7 @@ class ThreadTuner:
         """Call ``launch(threads, first step, count)`` until all ``steps`` are done."""
         done = 0
         while done < steps:
-            # The first round only wakes the threads up. Then both ways are timed, and what is slower every eighth round again.
+            # The first round warms up the threads. Then both choices are timed, and the slower one again every eighth round.
             other = len(self._sizes) > 1 and (self._turn == 2 or self._turn % 8 == 7)
             preferred = 0 if self._turn < 3 else self._seconds.index(min(self._seconds))
             chosen = 1 - preferred if other else preferred

@@ -1,6 +1,6 @@
-"""Param: a number of a scene, its bounds, and the map between it and what an optimiser moves.
+"""Param: a number of a scene, its bounds, and the map between it and the variable of an optimiser.
 
-The maps take numpy arrays and torch tensors alike; torch is looked up only when a tensor comes in.
+The maps accept numpy arrays and torch tensors; torch is not imported here.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ti_sim.base.numbers import real_numbers, shown
 Value = Any  # float, numpy.ndarray or torch.Tensor; results come in the container of the argument
 
 _SCALES = ("linear", "log10")
-_CLIP = 1e-6  # of the range: how far inside its bounds ``to_unbounded`` keeps a value, so that its result is finite
+_CLIP = 1e-6  # fraction of the range: margin that ``to_unbounded`` keeps to the bounds, so that its result is finite
 
 
 @dataclass(frozen=True, eq=False)
 class Param:
     """A scalar or array of a scene that may be unknown.
 
-    Three coordinates belong to it: the *physical* value (in ``unit``); the *scaled* one, in which errors are stated
-    (log10 of the value for "log10", the value itself for "linear"); and the *unbounded* one, of unit scale, which an
-    optimiser moves freely. With s the scaled and z the unbounded coordinate, and w the distance of the scaled start
-    value from the bound (1 where it lies on it):
+    It has three coordinates: the *physical* value (in ``unit``); the *scaled* one, in which errors are reported (log10 of the
+    value for "log10", the value itself for "linear"); and the *unbounded* one, of unit scale, which an optimiser changes without
+    constraints. With s the scaled and z the unbounded coordinate, and w the distance of the scaled start value from the bound (1
+    if it lies on it):
 
     =============  ======================================
     bounds         s(z)
@@ -40,15 +40,15 @@ class Param:
     none, log10    z
     =============  ======================================
 
-    s grows with z in all of them (low and high stand for their scaled values).
+    s increases with z in all cases (low and high are the scaled bounds).
 
     Attributes:
-        value: start value, a float or a float64 array, physical units.
+        value: start value, a float or a float64 array, in physical units.
         low: lowest physical value (a number, or an array that broadcasts with ``value``), or None.
         high: highest physical value, or None.
         scale: "linear" or "log10".
         unit: of value, low and high, for tables and plots.
-        frozen: True for a number that is not to be estimated.
+        frozen: True for a number that is not estimated.
 
     Raises:
         UserError: a number is not finite, the value lies outside its bounds, ``low`` is not below ``high``, the scale
@@ -79,7 +79,7 @@ class Param:
         return self.to_scaled(self.high) - self.to_scaled(self.low)
 
     def to_scaled(self, value: Value) -> Value:
-        """The coordinate in which errors are stated: log10(value) for "log10", the value for "linear"."""
+        """The coordinate in which errors are reported: log10(value) for "log10", the value for "linear"."""
         value = _real(value)
         return _module_of(value).log10(value) if self.scale == "log10" else value
 
@@ -89,14 +89,14 @@ class Param:
         return 10.0**scaled if self.scale == "log10" else scaled
 
     def to_physical(self, z: Value) -> Value:
-        """Physical value within the bounds for the unbounded variable z (formulae in the class's docstring).
+        """Physical value within the bounds for the unbounded variable z (formulas in the class docstring).
 
         Args:
             z: a float, numpy array or torch tensor of the value's shape, or broadcasting with it.
 
         Returns:
-            The value in ``unit``, same container and precision, differentiable in torch; never beyond a bound (far
-            out, rounding puts it on the bound).
+            The value in ``unit``, same container and precision, differentiable in torch; never beyond a bound (for large |z|,
+            rounding puts it on the bound).
         """
         z = _real(z)
         low, high, width = self._frame(z)
@@ -114,8 +114,8 @@ class Param:
         """Inverse of ``to_physical``.
 
         Args:
-            value: physical value; at a bound, or beyond it by rounding, it is taken 1e-6 of the range inside it (1e-6
-                of the width w with one bound), so that the result is finite.
+            value: physical value; a value at a bound, or beyond it by rounding, is moved inside by 1e-6 of the range (1e-6 of the
+                width w with one bound), so that the result is finite.
 
         Returns:
             z, same container and precision.
@@ -125,7 +125,7 @@ class Param:
         """
         value = _real(value)
         self._check_inside(value)
-        if self.scale == "log10" and self.low is not None:  # rounding may carry a value below a tiny bound to zero
+        if self.scale == "log10" and self.low is not None:  # rounding may reduce a value below a tiny bound to zero
             value = self._clip(value, self.low, None)
         scaled = self.to_scaled(value)
         low, high, width = self._frame(scaled)
@@ -156,7 +156,7 @@ class Param:
 
     @staticmethod
     def _clip(value: Value, low: Value, high: Value) -> Value:
-        """The value within physical bounds; torch's clip, unlike its maximum, keeps the whole gradient on a bound."""
+        """The value clamped to the physical bounds; torch's clip, unlike its maximum, keeps the full gradient on a bound."""
         if low is None and high is None:
             return value
         bounds = (None if bound is None else _constant(bound, value) for bound in (low, high))
@@ -226,8 +226,8 @@ def as_param(x: Value) -> Param:
     """A Param for any number of a scene.
 
     Args:
-        x: a Param, which is returned as it is, or a plain number or array, which becomes a frozen one without bounds
-            (a number that nobody declared unknown is known).
+        x: a Param, which is returned unchanged, or a plain number or array, which becomes a frozen Param without bounds (numbers
+            that are not declared unknown are known).
     """
     return x if isinstance(x, Param) else Param(x, frozen=True)
 
@@ -238,14 +238,14 @@ def _module_of(x: Value) -> ModuleType:
 
 
 def _real(x: Value) -> Value:
-    """Tensors and floating numpy arrays as they are, anything else as float64."""
+    """Tensors and floating-point numpy arrays unchanged, anything else as float64."""
     if hasattr(x, "detach") or isinstance(x, np.ndarray | np.generic) and np.issubdtype(x.dtype, np.floating):
         return x
     return np.asarray(x, dtype=np.float64)[()]
 
 
 def _constant(value: Value, like: Value) -> Value:
-    """``value`` in the container, precision and place of ``like``."""
+    """``value`` in the container, precision and device of ``like``."""
     if hasattr(value, "detach"):
         return value
     if hasattr(like, "detach"):
@@ -271,7 +271,7 @@ def _softplus(z: Value) -> Value:
 
 
 def _sigmoid(z: Value) -> Value:
-    """1 / (1 + exp(-z)) without overflow, accurate relative to itself where it is small."""
+    """1 / (1 + exp(-z)) without overflow, with a small relative error where it is small."""
     return _module_of(z).exp(-_softplus(-z))
 
 

@@ -1,4 +1,4 @@
-"""What the numbers of an argument must be stands in its annotation, and ``checked`` holds every call to it."""
+"""Rules for numeric arguments, written in annotations and checked by the decorator ``checked``."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.numbers import real_numbers, shown
 from ti_sim.base.param import Param
 
-_UNCHECKED = (int, float, object, Any, np.ndarray)  # lists may stand for arrays
-_COUNTED = 2**31 - 1  # kernels and arrays count in 32 bits
+_UNCHECKED = (int, float, object, Any, np.ndarray)  # lists are accepted in place of arrays
+_COUNTED = 2**31 - 1  # kernels and arrays use 32-bit indices
 T = TypeVar("T", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What the numbers of an argument must be; they are real in any case, and truth values are no numbers.
+    """Rule for the numbers of an argument. They are always real; booleans are not numbers.
 
     Attributes:
-        shape: () for one number; of an array, None for an axis of any length; None for any shape.
-        empty: whether an axis of any length may have none.
-        named: whether they stand under names, a mapping of which every value keeps the rule.
-        exact: whether one number may not stand for all entries of an array.
-        whole: whether they are integers.
-        least, most: bounds that belong to the range, or None.
-        above, below: bounds that do not, or None.
-        infinite: whether they may be infinite.
-        param: whether a ``Param`` may stand in place of its value.
+        shape: () for one number; shape of an array, with None for an axis of any length; None for any shape.
+        empty: whether an axis of any length may be empty.
+        named: whether the argument is a mapping from names to values, each of which satisfies the rule.
+        exact: whether one number is refused in place of an array.
+        whole: whether the numbers are integers.
+        least, most: inclusive bounds, or None.
+        above, below: exclusive bounds, or None.
+        infinite: whether infinite numbers are accepted.
+        param: whether a ``Param`` is accepted in place of its value.
     """
 
     shape: tuple[int | None, ...] | None = ()
@@ -52,12 +52,12 @@ class Rule:
 
     @property
     def wanted(self) -> str:
-        """What to give, in words."""
+        """Description of the accepted values, for error messages."""
         kind = "whole " if self.whole else "" if self.infinite else "finite "
         shape = f" of shape {_shown_shape(self.shape)}" if self.shape else ""
         text = f"a {kind}number" if self.shape == () else f"{kind}numbers{shape}"
         text = f"names, each with {text}" if self.named else text
-        most = None if self.most is None or self.most >= _COUNTED else self.most  # a bound of the machine's is left unsaid
+        most = None if self.most is None or self.most >= _COUNTED else self.most  # a bound of the integer type is not shown
         if self.least is not None and most is not None:
             return f"{text} from {self.least:.10g} to {most:.10g}"
         words = [
@@ -70,7 +70,7 @@ class Rule:
 
     @property
     def example(self) -> Any:
-        """A value that keeps the rule."""
+        """A value that satisfies the rule."""
         low = next((bound for bound in (self.least, self.most) if bound is not None), None)
         if low is None:
             low = 1.0 if self.above is None else self.above + 1.0 if self.below is None else 0.5 * (self.above + self.below)
@@ -79,7 +79,7 @@ class Rule:
         return {"a": given} if self.named else given
 
     def check(self, label: str, given: Any) -> None:
-        """Raise a UserError that begins with ``label`` unless what was given keeps the rule."""
+        """Raise a UserError that begins with ``label`` unless the value satisfies the rule."""
         if self.named:
             if not isinstance(given, Mapping):
                 raise UserError(f"{label} is {shown(given)}: give {self.wanted}")
@@ -108,7 +108,7 @@ class Rule:
             return self.empty or self.shape is None
         if self.whole and array.dtype.kind not in "iu":
             return False
-        low, high = array.min().item(), array.max().item()  # NaN where one of them is
+        low, high = array.min().item(), array.max().item()  # NaN if one of them is
         if math.isnan(low) or not (self.infinite or math.isfinite(low) and math.isfinite(high)):
             return False
         return not (
@@ -119,11 +119,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Argument:
-    """What an argument must be.
+    """Accepted values of an argument.
 
     Attributes:
-        rule: of its numbers, None for one that is no number.
-        classes: what else it may be an instance of.
+        rule: rule for its numbers, None for an argument without numbers.
+        classes: other classes that it may be an instance of.
         optional: whether it may be None.
     """
 
@@ -132,7 +132,7 @@ class Argument:
     optional: bool
 
     def check(self, label: str, given: Any) -> None:
-        """Raise a UserError that begins with ``label`` unless what was given fits."""
+        """Raise a UserError that begins with ``label`` unless the value is accepted."""
         if given is None and self.optional or isinstance(given, self.classes):
             return
         if self.rule is not None:
@@ -154,14 +154,14 @@ Seed = Annotated[int, Rule(whole=True, least=0, most=2**63 - 1)]
 
 
 def checked(target: T) -> T:
-    """Decorator for functions and dataclasses: their arguments are checked before anything else happens.
+    """Decorator for functions and dataclasses: checks the arguments before the call.
 
-    Numbers have a rule in their annotation, ``Annotated[type, Rule(...)]``. Beside it, or without it, stand the classes that the
-    argument may be an instance of, and None where it may be left out. Other annotations (Any, Literal, Callable) are not checked.
+    The annotation of a numeric argument contains a rule, ``Annotated[type, Rule(...)]``. It may also contain classes that the
+    argument may be an instance of, and None if it is optional. Other annotations (Any, Literal, Callable) are not checked.
 
     Raises:
-        UserError: at a call, an argument is not what its annotation says. The message begins with the class
-            (``Contact: stiffness``), with what gets a name (``die.mass``, where the argument ``name`` is "die"), or with the
+        UserError: at a call, an argument does not match its annotation. The message begins with the class
+            (``Contact: stiffness``), with the name of the object (``die.mass``, if the argument ``name`` is "die"), or with the
             function (``sheet_disk: radius``).
     """
     if isinstance(target, type):
@@ -172,13 +172,13 @@ def checked(target: T) -> T:
 
 @cache
 def arguments_of(target: Callable[..., Any]) -> dict[str, Argument]:
-    """Argument -> what it must be, of a function or class; what is not checked is left out."""
+    """Accepted values by argument name, of a function or class; unchecked arguments are left out."""
     found = {name: _argument(hint) for name, hint in _hints(target) if name != "return"}
     return {name: argument for name, argument in found.items() if argument is not None}
 
 
 def _hints(target: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Annotations of a function, or of a class and those that it inherits from; what only type checkers can read is left out."""
+    """Annotations of a function, or of a class and its bases; annotations that only type checkers can resolve are left out."""
     owners = reversed(target.__mro__) if isinstance(target, type) else [inspect.unwrap(target)]
     for owner in owners:
         names = vars(sys.modules[owner.__module__]) if isinstance(owner, type) else owner.__globals__
@@ -198,7 +198,7 @@ def _held(function: Callable[..., Any], owner: Callable[..., Any], title: str) -
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:
-            return function(*args, **kwargs)  # which fails in Python's own words
+            return function(*args, **kwargs)  # raises Python's own TypeError
         named = None if by_class else given.get("name")
         prefix = f"{named}." if isinstance(named, str) and named else f"{title}: "
         for name, argument in arguments_of(owner).items():
@@ -219,7 +219,7 @@ def _article(kind: type) -> str:
 
 
 def _argument(hint: Any) -> Argument | None:
-    """What an annotation asks for; None where it holds what is not checked."""
+    """Accepted values of an annotation; None if it is not checked."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     rules = [rule for part in parts if get_origin(part) is Annotated for rule in part.__metadata__ if isinstance(rule, Rule)]
     others = [part for part in parts if get_origin(part) is not Annotated and part is not type(None)]

@@ -1,6 +1,6 @@
-"""The one module that imports taichi: its lazy start, and the settings it runs with.
+"""The only module that imports Taichi: lazy initialisation and runtime settings.
 
-Importing starts nothing. The runtime begins at the first kernel launch (``require``) or when the user calls ``start``.
+The import starts nothing. The runtime starts at the first kernel launch (``require``) or when the user calls ``start``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ti_sim.base.kernel_cache import home_directory, writable_cache
 from ti_sim.base.rules import Count, checked
 
 os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "0")
-os.environ.setdefault("HOME", str(home_directory()))  # without it, taichi ends the process
+os.environ.setdefault("HOME", str(home_directory()))  # without it, Taichi terminates the process
 
 import taichi as ti  # noqa: E402  (the banner is switched off first)
 
@@ -46,12 +46,12 @@ _DEVICES = ("auto", "cpu", "cuda")
 
 @dataclass(frozen=True)
 class Runtime:
-    """What the kernels run on.
+    """Device and precision of the kernels.
 
     Attributes:
         device: "cpu" or "cuda".
         precision: "f32" or "f64", the type of every real number in every kernel.
-        adopted: True when the user had started taichi before.
+        adopted: True if the user initialised Taichi before.
     """
 
     device: str
@@ -67,7 +67,7 @@ class Runtime:
 _runtime: Runtime | None = None
 _forked = False
 _FORKED = (
-    "this process was forked from one in which the runtime had started, whose threads do not live here: start processes by "
+    "this process was forked from one in which the runtime had started, whose threads do not exist here: start processes with "
     "multiprocessing's 'spawn' (as DataLoader(multiprocessing_context='spawn') does), or fork before the first simulation or "
     "picture"
 )
@@ -78,21 +78,21 @@ def start(*, device: str = "auto", precision: str = "f32", threads: Count | None
     """Start the runtime, or return the running one if its settings fit.
 
     Args:
-        device: "auto" (CUDA where a GPU answers, else the CPU), "cpu" or "cuda".
+        device: "auto" (CUDA if a GPU is available, else the CPU), "cpu" or "cuda".
         precision: "f32" or "f64".
-        threads: CPU threads; None takes every core.
+        threads: number of CPU threads; None uses every core.
 
     Returns:
         The running runtime.
 
     Raises:
-        UserError: an option is unknown, CUDA was asked for and is absent, or a runtime with other settings already runs.
+        UserError: an option is unknown, CUDA was requested and is not available, or a runtime with other settings already runs.
     """
     if device not in _DEVICES:
         raise UserError(f"device {device!r} is unknown: choose one of {', '.join(_DEVICES)}")
     if precision not in _PRECISIONS:
         raise UserError(f"precision {precision!r} is unknown: choose one of {', '.join(_PRECISIONS)}")
-    with compiling:  # threads that start together
+    with compiling:  # several threads may call start at once
         running = _running()
         if running is None:
             return _initialise(device, precision, threads)
@@ -105,7 +105,7 @@ def start(*, device: str = "auto", precision: str = "f32", threads: Count | None
 
 
 def require() -> Runtime:
-    """Return the running runtime, starting it with the defaults (or ``RISP_DEVICE``, ``RISP_PRECISION``) when none runs."""
+    """Return the running runtime; if none runs, start it with the defaults (or ``RISP_DEVICE``, ``RISP_PRECISION``)."""
     running = _running()
     if running is not None:
         return running
@@ -144,7 +144,7 @@ def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
     global _runtime
     on_cuda = device == "cuda" or (device == "auto" and _cuda_answers())
     if device == "cuda" and not _cuda_answers():
-        raise UserError("device 'cuda' was asked for and no CUDA device answers: choose device 'cpu', or mend the driver")
+        raise UserError("device 'cuda' was asked for and no CUDA device answers: choose device 'cpu', or repair the driver")
     options: dict[str, object] = {} if threads is None else {"cpu_max_num_threads": threads}
     cache = writable_cache()
     with contextlib.redirect_stdout(io.StringIO()):  # taichi prints its architecture
@@ -157,8 +157,8 @@ def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
             offline_cache_file_path=str(cache),
             **options,
         )
-    ti.lang.impl.get_runtime().materialize()  # by the thread that started it; the first kernel may be another thread's
-    # Taichi writes its cache of kernels when it ends, which the interpreter's end does not bring about while an autograd graph is
+    ti.lang.impl.get_runtime().materialize()  # in this thread: another one may launch the first kernel
+    # Taichi writes its kernel cache when it is reset. Interpreter shutdown does not trigger that while an autograd graph is
     # alive.
     atexit.unregister(ti.reset)
     atexit.register(ti.reset)
@@ -167,12 +167,12 @@ def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
 
 
 def _after_fork() -> None:
-    """In a child process: the runtime's threads stayed in the parent, and a launch would wait for them for ever."""
+    """In a child process: the threads of the runtime exist only in the parent, so a launch would wait forever."""
     global _forked
     program = ti.lang.impl.get_runtime().prog
     if program is not None:
         _forked = True
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(program))  # its end would wait for them, too
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(program))  # its destructor would wait for them, too
         atexit.unregister(ti.reset)
         refuse_launches(ti.lang.kernel_impl, _FORKED)
 
@@ -184,40 +184,40 @@ if hasattr(os, "register_at_fork"):
 def _cuda_answers() -> bool:
     try:
         ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
-    except OSError:  # no driver: asking taichi would print a warning
+    except OSError:  # no driver: the check in Taichi would print a warning
         return False
     return bool(ti.lang.misc.is_arch_supported(ti.cuda))
 
 
 def compiled_lightly(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator for functions that launch our kernels: they are compiled without Taichi's control-flow pass.
+    """Decorator for functions that launch kernels of this library: the kernels are compiled without Taichi's control-flow pass.
 
-    The pass takes two thirds of the compilation of a large kernel, and its result runs no faster. Taichi's own autodiff needs it
-    (without it, gradients are NaN), so that it stays on for the kernels of users; ours have derivatives of their own.
+    The pass takes two thirds of the compile time of a large kernel, and the result runs no faster. Taichi's own autodiff needs it
+    (without it, gradients are NaN), so it stays enabled for user kernels; the kernels here have hand-written adjoints.
     """
     return _compiled_without(function, ("cfg_optimization",))
 
 
 def compiled_briefly(function: Callable[P, R]) -> Callable[P, R]:
-    """As ``compiled_lightly``, and at Taichi's optimisation level 0, for the kernels of rigid bodies.
+    """As ``compiled_lightly``, with Taichi's optimisation level 0, for the kernels of rigid bodies.
 
-    LLVM's own optimisation stays on. These kernels compile in two thirds of the time and run as fast; articulated and soft bodies
-    would run by 5 to 10 % slower, and the rasteriser, some of whose kernels then take longer to compile, by up to 40 %.
+    LLVM's optimisation stays enabled. These kernels compile in two thirds of the time and run as fast. Articulated and soft
+    bodies would run 5 to 10 % slower, and the rasteriser up to 40 % slower (some of its kernels also take longer to compile).
     """
     return _compiled_without(function, ("cfg_optimization", "opt_level"))
 
 
 def compiled_plainly(function: Callable[P, R]) -> Callable[P, R]:
-    """As ``compiled_lightly``, and without Taichi's search for common subexpressions, for kernels of thousands of statements.
+    """As ``compiled_lightly``, without Taichi's common-subexpression elimination, for kernels of thousands of statements.
 
-    The search takes time that grows with their square (minutes), and LLVM does most of its work again: such a kernel runs about
-    a seventh slower.
+    The time of that pass grows quadratically with the number of statements (minutes), and LLVM repeats most of its work. Such a
+    kernel runs about a seventh slower.
     """
     return _compiled_without(function, ("cfg_optimization", "advanced_optimization"))
 
 
 def _compiled_without(function: Callable[P, R], passes: tuple[str, ...]) -> Callable[P, R]:
-    """``function`` whose kernels are compiled without these passes, and with brief places in their errors."""
+    """``function`` whose kernels are compiled without these passes and with short source positions in errors."""
 
     @wraps(function)
     def light(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""A tape that can be used again and again: Taichi's own clears no gradient of an ndarray between two uses."""
+"""A reusable tape: Taichi's own tape does not clear the gradients of ndarrays between two uses."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
@@ -12,8 +12,8 @@ from ti_sim.base.runtime import require, ti
 class Tape:
     """``ti.ad.Tape`` that sets the gradients of all recorded ndarrays to zero before the backward pass.
 
-    Use: ``with Tape(loss): rollout(...); render(...); loss_kernel(...)``; afterwards ``array.grad`` holds the derivative of
-    the loss, the second and third time as the first. The loss is a 1-element ti.ndarray with ``needs_grad=True``.
+    Use: ``with Tape(loss): rollout(...); render(...); loss_kernel(...)``; afterwards ``array.grad`` holds the derivative of the
+    loss, also when the block runs again. The loss is a 1-element ti.ndarray with ``needs_grad=True``.
     """
 
     def __init__(self, loss: Array) -> None:
@@ -44,7 +44,7 @@ class Tape:
                 array.grad.fill(0.0)
             self.loss.grad.fill(1.0)
             for function, arguments in reversed(self._tape.calls):
-                if hasattr(function, "grad"):  # a write of one element from Python has none
+                if hasattr(function, "grad"):  # element writes from Python have none
                     function.grad(*arguments)
 
 

@@ -1,7 +1,7 @@
-"""Small vector maths for kernels: rotations by quaternions (x, y, z, w), each function beside its adjoint.
+"""Small vector maths for kernels: rotations by quaternions (x, y, z, w), each function with its adjoint.
 
-An adjoint function takes the forward arguments and the adjoint of the result, and returns the adjoints of the arguments.
-All of them are plain Taichi functions for hand-written adjoint kernels; none is meant for Taichi's own autodiff.
+An adjoint function takes the forward arguments and the adjoint of the result, and returns the adjoints of the arguments. All are
+plain Taichi functions for hand-written adjoint kernels; none supports Taichi's own autodiff.
 """
 
 from ti_sim.base.runtime import ti
@@ -64,7 +64,7 @@ def quaternion_rate_adjoint(w, q, g):
 
 @ti.func
 def body_quaternion_rate(q, w):
-    """Half the quaternion product q (w, 0): the rate of q under the angular velocity w [rad/s] in the turned frame."""
+    """Half the quaternion product q (w, 0): the rate of q under the body-frame angular velocity w [rad/s]."""
     u = vec3(q[0], q[1], q[2])
     r = 0.5 * (q[3] * w + u.cross(w))
     return vec4(r.x, r.y, r.z, -0.5 * u.dot(w))

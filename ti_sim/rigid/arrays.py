@@ -1,4 +1,4 @@
-"""What the rigid kernels read of the model and the inputs, and the adjoints that they add to."""
+"""Arrays of the rigid kernels: tables of the model, inputs, and the adjoints that the kernels add to."""
 
 from ti_sim.base.bundles import Array, Integer, Number, Static, bundle
 from ti_sim.base.runtime import ti
@@ -7,7 +7,7 @@ from ti_sim.base.vecmath import vec3, vec4
 
 @bundle
 class BodyArrays:
-    """Inputs that every step reads, as of ``RigidInputs``; also their adjoints."""
+    """Inputs that every step reads (see ``RigidInputs``), or their adjoints."""
 
     body_mass: Array
     body_inertia: Array
@@ -21,14 +21,14 @@ class BodyArrays:
 
 @bundle
 class RigidArrays(BodyArrays):
-    """What kernels take: inputs and, beside them, the model's tables.
+    """Arguments of the kernels: the inputs and the tables of the model.
 
     Attributes:
         point, point_start, point_body, force_window: tables of ``RigidModel``.
-        driven: whether wrenches and drag are read.
-        turning: whether there are rims or patches among the contact points.
+        driven: whether the bodies have wrenches and drag.
+        turning: whether the contact points include rims or patches, which depend on the rotation of the body.
         force_count: number of applied forces.
-        point_count: number of contact points of all bodies.
+        point_count: total number of contact points.
         dt: physics step [s].
         ground: height of the ground [m].
     """

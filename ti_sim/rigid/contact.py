@@ -1,15 +1,14 @@
-"""Compliant contact of a point with a plane, the ground or any other: linear spring and damper, relaxed Coulomb friction.
+"""Compliant contact of a point with a plane (the ground or any other): linear spring and damper, regularised Coulomb friction.
 
-A damper that acts at full strength as soon as a point is found below the plane makes the motion jump whenever a parameter
-moves the onset of a contact from one step into the next. Between such jumps the discrete gradient is exact and yet misses what
-the jumps add up to, so that gradient descent stops beside the minimum. Here the closing speed that the damper sees is at most
-depth / dt: a point that set in within the last step is damped for the part of that step that it was in contact. The force
-then grows from zero, the motion is continuous in all parameters, and the law is that of the continuous problem as dt -> 0.
+If the damper acted at full strength as soon as a point is below the plane, the motion would jump whenever a parameter moves the
+onset of a contact from one step to the next. Between these jumps the discrete gradient is exact, but it misses the sum of the
+jumps, so gradient descent stops next to the minimum. The closing speed in the damper is therefore limited to depth / dt: a point
+that came into contact during the last step is damped for the part of that step in which it was in contact. The force grows from
+zero, the motion is continuous in all parameters, and the law converges to the continuous one as dt -> 0.
 
-A point set exactly on the surface is on it but for rounding, which decides whether it touches. The force of such a depth is
-nothing, its slope is that of full contact: at rest friction would hold the point against velocities up to 1e-15 m/s, and the
-adjoint would say that it holds it. The surface that touches therefore lies ``slack`` lower, far above rounding and far below
-all that is seen.
+Rounding decides whether a point placed exactly on the surface is in contact. The force at that depth is negligible, but its
+derivative is that of full contact: friction would hold a point at rest against velocities up to 1e-15 m/s, and the adjoint would
+report sticking. The contact surface therefore lies lower by ``slack``, which is well above rounding and far below visible size.
 """
 
 from ti_sim.base.runtime import require, ti
@@ -17,7 +16,7 @@ from ti_sim.base.vecmath import mat3, vec3, vec4
 
 
 def slack() -> float:
-    """How much lower the surface that touches lies [m]: above the rounding of a sum of coordinates of about 1 m."""
+    """Offset of the contact surface below the plane [m]: above the rounding of a sum of coordinates of about 1 m."""
     return 4e-7 if require().precision == "f32" else 4e-15
 
 
@@ -26,13 +25,13 @@ slack._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions 
 
 @ti.func
 def contact_force(height, u, ke, kd, kf, mu, dt):
-    """Force of the ground on one contact point (gradSim, appendix A: f_n and relaxed Coulomb f_f).
+    """Force of the ground on one contact point (gradSim, appendix A: normal force f_n and relaxed Coulomb friction f_f).
 
-    Depth c = -height - ``slack``, normal velocity u_z (positive apart): f_n = max(0, ke c - kd max(u_z, -c / dt)), and
-    tangential -min(mu f_n, kf |u_t|) u_t / |u_t|.
+    With the depth c = -height - ``slack`` and the normal velocity u_z (positive if separating), the normal force is f_n = max(0,
+    ke c - kd max(u_z, -c / dt)) and the tangential force -min(mu f_n, kf |u_t|) u_t / |u_t|.
 
     Args:
-        height: of the point above the plane [m].
+        height: height of the point above the plane [m].
         u: velocity of the point [m/s], 3-vector.
         ke: contact stiffness [N/m].
         kd: contact damping [N s/m].
@@ -49,7 +48,7 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
         normal = ke * depth - kd * ti.max(u.z, -depth / dt)
         if normal > 0:
             speed = ti.sqrt(u.x * u.x + u.y * u.y)
-            drag = 0.0  # where mu f_n = 0 there is no friction, at rest neither
+            drag = 0.0  # if mu f_n = 0 there is no friction, also at rest
             if kf * speed > mu * normal:
                 drag = mu * normal / speed
             elif mu * normal > 0:
@@ -62,13 +61,13 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
 def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
     """Adjoint of ``contact_force``.
 
-    At its kinks the derivative is one-sided: at depth 0 that of no contact; where spring and damper sum to exactly f_n = 0 that
-    of contact, by kd that of more damping; where u_n = -c / dt that of a limited damper; where kf |u_t| = mu f_n > 0 that of
-    sticking. Where both are 0 no small change of one of them makes friction, and its derivative is 0. Numbers that may not be
-    negative (ke, kd, kf, mu) at 0 have the derivative of larger ones.
+    At kinks the derivative is one-sided: that of no contact at depth 0; that of contact (for kd: of more damping) if spring and
+    damper sum to exactly f_n = 0; that of the limited damper if u_n = -c / dt; that of sticking if kf |u_t| = mu f_n > 0. If both
+    are 0, a small change of either one causes no friction, and the derivative is 0. For parameters that must not be negative (ke,
+    kd, kf, mu), the derivative at 0 is the right-hand one.
 
     Returns:
-        (height_bar, u_bar, contact_bar) with contact_bar the adjoints of (ke, kd, kf, mu).
+        (height_bar, u_bar, contact_bar), where contact_bar holds the adjoints of (ke, kd, kf, mu).
     """
     height_bar = 0.0
     u_bar = vec3(0.0)
@@ -93,7 +92,7 @@ def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
                 u_bar.x = -kf * force_bar.x
                 u_bar.y = -kf * force_bar.y
             contact_bar.x = depth * normal_bar
-            if normal > 0 or closing < 0:  # where a contact that opens has no force, more damping makes none
+            if normal > 0 or closing < 0:  # a separating contact without force gets none from more damping
                 contact_bar.y = -closing * normal_bar
             height_bar = -ke * normal_bar
             if u.z > -depth / dt:
@@ -120,17 +119,18 @@ def frame_about(n):
 
 @ti.func
 def contact_force_along(normal, gap, u, ke, kd, kf, mu, dt):
-    """``contact_force`` of a surface with any unit ``normal``, at a point at height ``gap`` [m] above it; world axes."""
+    """``contact_force`` for a surface with a given unit ``normal`` and a point at the distance ``gap`` [m] above it; world axes.
+    """
     frame = frame_about(normal)
     return frame @ contact_force(gap, frame.transpose() @ u, ke, kd, kf, mu, dt)
 
 
 @ti.func
 def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar):
-    """Adjoint of ``contact_force_along``, whose law does not depend on the choice of axes in the surface.
+    """Adjoint of ``contact_force_along``; the law does not depend on the choice of axes in the surface.
 
     Returns:
-        (normal_bar, gap_bar, u_bar, contact_bar), normal_bar at right angles to the normal.
+        (normal_bar, gap_bar, u_bar, contact_bar); normal_bar is orthogonal to the normal.
     """
     frame = frame_about(normal)
     force = contact_force_along(normal, gap, u, ke, kd, kf, mu, dt)
@@ -138,6 +138,6 @@ def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar):
         gap, frame.transpose() @ u, ke, kd, kf, mu, dt, frame.transpose() @ force_bar
     )
     u_bar = frame @ local_bar
-    # A turn of the normal turns the force as the law stands, and the velocity the other way round as the law sees it.
+    # A rotation of the normal rotates the force, and rotates the velocity in the axes of the law backwards.
     turn_bar = force.cross(force_bar) - u.cross(u_bar)
     return turn_bar.cross(normal), gap_bar, u_bar, contact_bar

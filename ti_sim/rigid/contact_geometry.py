@@ -1,32 +1,33 @@
-"""Where a body's contact points are, and which share of the contact numbers each has, with adjoints (Taichi functions).
+"""Positions of a body's contact points and their shares of the contact parameters, with adjoints (Taichi functions).
 
-The rows of points are described in ``ti_sim.shapes.contact_points``. ``turning`` says, while a kernel is compiled, whether there
-are rims or patches, whose place or share depends on how their axis stands; without any, only the first four columns are read.
+The rows of points are described in ``ti_sim.shapes.contact_points``. The compile-time flag ``turning`` tells whether there are
+rims or patches, whose position or share depends on the direction of their axis; without any, only the first four columns are
+read.
 """
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec2, vec3
 from ti_sim.shapes.contact_points import KIND, PATCH, RADIUS, RIM, VECTOR
 
-# Sine of a rim's tilt below which its lowest point has no place of its own: the four points then are fixed to the body.
+# Sine of the tilt of a rim below which it has no distinct lowest point: the four points are then fixed to the body.
 _UPRIGHT = 1e-6
 
 
 @ti.func
 def point_position(point: ti.template(), p):
-    """Position of a point in the body [m]: of a vertex, or of the centre of a ball or rim."""
+    """Position of a point in the body frame [m]: of a vertex, or of the centre of a ball or rim."""
     return vec3(point[p, 0], point[p, 1], point[p, 2])
 
 
 @ti.func
 def point_vector(point: ti.template(), p):
-    """Axis of a rim or area vector of a patch, in the body."""
+    """Axis of a rim or area vector of a patch, in the body frame."""
     return vec3(point[p, VECTOR], point[p, VECTOR + 1], point[p, VECTOR + 2])
 
 
 @ti.func
 def contact_height(turning: ti.template(), point: ti.template(), p, local, rotation):
-    """Height of the place where point p, at ``local`` in the body, touches above the centre that this counts from [m]."""
+    """Height of the lowest place of point p, at ``local`` in the body frame, above the body's centre [m]."""
     height = rotation[2, 0] * local.x + rotation[2, 1] * local.y + rotation[2, 2] * local.z - point[p, RADIUS]
     if ti.static(turning):
         quarter = ti.cast(point[p, KIND], int) - RIM
@@ -37,18 +38,18 @@ def contact_height(turning: ti.template(), point: ti.template(), p, local, rotat
 
 @ti.func
 def contact_arm(turning: ti.template(), point: ti.template(), p, local, rotation):
-    """Where point p touches.
+    """Place where point p touches the plane.
 
     Args:
         turning: whether there are rims or patches.
         point: [P, 4 or 8] rows.
-        p: number of the point.
-        local: its position in the body.
-        rotation: of the body.
+        p: index of the point.
+        local: its position in the body frame.
+        rotation: rotation matrix of the body.
 
     Returns:
-        (arm from the centre that positions count from to the place that touches, world axes [m]; share of the contact numbers:
-        1, or the area of a patch that faces the plane [m2]).
+        (arm from the body's centre to that place, world axes [m]; share of the contact parameters: 1, or the area of a patch that
+        faces the plane [m2]).
     """
     arm, share = rotation @ local, 1.0
     if ti.static(turning):
@@ -65,9 +66,9 @@ def contact_arm(turning: ti.template(), point: ti.template(), p, local, rotation
 
 @ti.func
 def contact_vector_adjoint(point: ti.template(), p, rotation, arm_bar, share_bar):
-    """Adjoint of ``contact_arm`` through the axis of a rim or the area of a patch, in world axes; zero for a ball.
+    """Adjoint of ``contact_arm`` with respect to the axis of a rim or the area vector of a patch, world axes; zero for a ball.
 
-    What goes through the position of the point is ``arm_bar`` itself.
+    The adjoint of the position of the point is ``arm_bar`` itself.
     """
     vector_bar = vec3(0.0)
     kind = ti.cast(point[p, KIND], int)
@@ -82,7 +83,7 @@ def contact_vector_adjoint(point: ti.template(), p, rotation, arm_bar, share_bar
 
 @ti.func
 def heading_of(axis):
-    """Unit vector along the horizontal part of an axis, and that part's length; x where the axis is upright."""
+    """Unit vector along the horizontal part of an axis, and the length of that part; x if the axis is vertical."""
     sine, heading = ti.sqrt(axis.x * axis.x + axis.y * axis.y), vec2(1.0, 0.0)
     if sine > _UPRIGHT:
         heading = vec2(axis.x, axis.y) / sine
@@ -91,11 +92,11 @@ def heading_of(axis):
 
 @ti.func
 def rim_direction(axis, quarter):
-    """Unit vector from the centre of a rim to its lowest point, or to the point quarter * 90 degrees further.
+    """Unit vector from the centre of a rim to its lowest point, or to the point that is quarter * 90 degrees further.
 
-    With h along the horizontal part of the axis a, the lowest point is along (a_z h, -a.h), and the one at right angles to it
-    along k = (-h_y, h_x), whose height -k.a a_z is zero. Where the axis is upright, h is fixed, and these are the directions of
-    points that are fixed to the body, to first order in its tilt.
+    With h along the horizontal part of the axis a, the lowest point is along (a_z h, -a.h), and the orthogonal one along k =
+    (-h_y, h_x), whose height -k.a a_z is zero. If the axis is vertical, h is fixed, and these are the directions of points fixed
+    to the body, to first order in its tilt.
     """
     h, _sine = heading_of(axis)
     result = vec3(axis.z * h.x, axis.z * h.y, -(h.x * axis.x + h.y * axis.y))
@@ -108,7 +109,7 @@ def rim_direction(axis, quarter):
 
 @ti.func
 def rim_direction_adjoint(axis, quarter, direction_bar):
-    """Adjoint of ``rim_direction``: that of the axis."""
+    """Adjoint of ``rim_direction`` with respect to the axis."""
     h, sine = heading_of(axis)
     bar = direction_bar
     if quarter >= 2:

@@ -1,8 +1,8 @@
 """Newton-Euler dynamics of one rigid body and one step of each integrator, with adjoints (Taichi functions).
 
-State of a body: position x of the centre of mass [m], unit quaternion q, velocity v [m/s], angular momentum L about the
-centre of mass in the world frame [kg m2/s]. Carrying L instead of the angular velocity contains the gyroscopic term
-w x I w of gradSim's Eq. 2 exactly: without torque L does not change by a single bit.
+State of a body: position x of the centre of mass [m], unit quaternion q, velocity v [m/s], angular momentum L about the centre of
+mass in the world frame [kg m2/s]. With L as state variable instead of the angular velocity, the gyroscopic term w x I w of
+gradSim's Eq. 2 is exact: without torque L stays bit-wise constant.
 """
 
 from ti_sim.base.runtime import ti
@@ -70,7 +70,7 @@ def applied_load_adjoint(
 
 @ti.func
 def load_drag(rigid: ti.template(), b, n):
-    """Linear [N s/m] and angular [N m s] drag of body n of world b; zeros in a model without."""
+    """Linear [N s/m] and angular [N m s] drag of body n of world b; zeros in a model that is not driven."""
     drag = vec2(0.0)
     if ti.static(rigid.driven):
         drag = vec2(rigid.body_drag[b, n, 0], rigid.body_drag[b, n, 1])
@@ -79,7 +79,7 @@ def load_drag(rigid: ti.template(), b, n):
 
 @ti.func
 def driving_load(rigid: ti.template(), rotation, v, w, drag, b, n, frame):
-    """Force [N] and torque about the centre of mass [N m] of a body's own wrench in this frame and of its drag."""
+    """Force [N] and torque about the centre of mass [N m] from a body's wrench in this frame and from its drag."""
     push = vec3(rigid.body_wrench[b, frame, n, 0], rigid.body_wrench[b, frame, n, 1], rigid.body_wrench[b, frame, n, 2])
     twist = vec3(rigid.body_wrench[b, frame, n, 3], rigid.body_wrench[b, frame, n, 4], rigid.body_wrench[b, frame, n, 5])
     return rotation @ push - drag.x * v, rotation @ twist - drag.y * w
@@ -153,10 +153,10 @@ def contact_load_adjoint(
 
 @ti.func
 def point_load_adjoint(height, u, arm, share, contact, dt, force_bar, torque_bar):
-    """Adjoint of the force of the ground on one point that touches, share * f, and of its torque.
+    """Adjoint of the force of the ground on one point in contact, share * f, and of its torque.
 
     Returns:
-        (f of a share of 1, adjoint of share * f, and the adjoints of height, u and the contact parameters).
+        (f for a share of 1, adjoint of share * f, and the adjoints of height, u and the contact parameters).
     """
     f = contact_force(height, u, contact.x, contact.y, contact.z, contact.w, dt)
     f_bar = force_bar + torque_bar.cross(arm)
@@ -168,9 +168,9 @@ def point_load_adjoint(height, u, arm, share, contact, dt, force_bar, torque_bar
 
 @ti.func
 def semi_implicit_update(x, q, v, momentum, force, torque, mass, inverse_inertia, gravity, dt):
-    """One semi-implicit Euler step from known loads (gradSim, Eq. 4): momenta first, then the pose by the new ones.
+    """One semi-implicit Euler step from given loads (gradSim, Eq. 4): momenta first, then the pose from the new momenta.
 
-    With the new angular momentum the body turns for dt as without torque, by the implicit midpoint rule (see ``spin``).
+    The rotation over dt is torque-free motion with the new angular momentum, by the implicit midpoint rule (see ``spin``).
     """
     v_next = v + dt * (force / mass + gravity)
     momentum_next = momentum + dt * torque
@@ -183,12 +183,12 @@ def semi_implicit_update(x, q, v, momentum, force, torque, mass, inverse_inertia
 
 @ti.func
 def semi_implicit_update_adjoint(q, momentum_next, mass, inverse_inertia, dt, x_bar, q_bar, v_bar, momentum_bar):
-    """Adjoint of ``semi_implicit_update``, but for the part of the mass that needs the force.
+    """Adjoint of ``semi_implicit_update``, except for the part of the mass adjoint that needs the force.
 
     Returns:
-        (q_bar, rotation_bar, v_next_bar, momentum_next_bar, inverse_inertia_bar); the loads' adjoints are dt / mass *
-        v_next_bar and dt * momentum_next_bar, gravity's is dt * v_next_bar, the mass' -dt / mass2 * force · v_next_bar,
-        and the old x, v and L have the adjoints x_bar, v_next_bar and momentum_next_bar.
+        (q_bar, rotation_bar, v_next_bar, momentum_next_bar, inverse_inertia_bar). The adjoints of force and torque are dt / mass
+        * v_next_bar and dt * momentum_next_bar, of gravity dt * v_next_bar, of the mass -dt / mass2 * force · v_next_bar, and of
+        x, v and L before the step x_bar, v_next_bar and momentum_next_bar.
     """
     rotation = rotation_matrix(q)
     mean = mean_momentum(rotation.transpose() @ momentum_next, inverse_inertia, vec3(0.0), 0.5 * dt, False)

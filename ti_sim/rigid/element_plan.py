@@ -1,7 +1,7 @@
-"""Element-parallel plan: one thread a contact point, several steps unrolled into each launch (semi-implicit Euler).
+"""Element-parallel plan: one thread per contact point, several steps unrolled in each launch (semi-implicit Euler).
 
-For few bodies with very many contact points, where one thread a body would leave the machine idle. A step is two parallel
-loops: the loads of the points (atomic sums per body), then the update of the bodies. The results are those of the
+For few bodies with very many contact points, where one thread per body would leave most threads idle. A step is two parallel
+loops: the loads of the points (atomic sums per body), then the update of the bodies. The results equal those of the
 world-parallel plan up to the order of the sums.
 """
 
@@ -34,16 +34,16 @@ from ti_sim.rigid.state import (
     store_state,
 )
 
-# Compile time grows faster than the steps unrolled (adjoint: 4, 11, 41 s for 1, 2, 4 steps), hence the small numbers.
+# Compile time grows faster than the number of unrolled steps (adjoint: 4, 11, 41 s for 1, 2, 4 steps), hence the small numbers.
 UNROLL = 4
 ADJOINT_UNROLL = 2
-MOTION_SIZE = 16  # rotation 9, v 3, w 3, z 1: what a contact point reads of its body
-POINT_BAR_SIZE = 21  # adjoints of rotation 9, v 3, w 3, z 1, contact 4, and the work force · force_bar
+MOTION_SIZE = 16  # rotation 9, v 3, w 3, z 1: motion of a body, read by its contact points
+POINT_BAR_SIZE = 21  # adjoints of rotation 9, v 3, w 3, z 1, contact parameters 4, and the work force · force_bar
 
 
 @ti.func
 def store_motion(motion: ti.template(), b, n, rotation, v, w, z):
-    """Write what contact points read of a body into a [B, N, 16] array."""
+    """Write the motion of a body, which its contact points read, to a [B, N, 16] array."""
     for i, j in ti.static(ti.ndrange(3, 3)):
         motion[b, n, 3 * i + j] = rotation[i, j]
     for k in ti.static(range(3)):
@@ -95,8 +95,8 @@ def advance_unrolled(
 ):  # fmt: skip
     """Advance by ``count`` steps from slot first_slot of states [B, slots, N, 13], writing the slots after it.
 
-    Reads the bodies' numbers, contact points and force table; keeps motion [B, N, 16] and load [B, N, 6] (force, torque;
-    zero between steps) between its loops. Adjoint: ``advance_unrolled_adjoint``, by hand.
+    Reads the inputs of the bodies, contact points and force table. motion [B, N, 16] and load [B, N, 6] (force, torque; zero
+    between steps) pass data between the loops. Hand-written adjoint: ``advance_unrolled_adjoint``.
     """
     for u in ti.static(range(count)):
         for b, p in ti.ndrange(rigid.body_mass.shape[0], rigid.point_count):
@@ -153,11 +153,11 @@ def advance_unrolled_adjoint(
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
     first_step: int, substeps: int, rigid: RigidArrays, bars: BodyArrays,
 ):  # fmt: skip
-    """Adjoint of ``advance_unrolled``: its steps backwards, each in three parallel loops.
+    """Adjoint of ``advance_unrolled``: the steps in reverse order, each in three parallel loops.
 
-    The first, over bodies, takes the frame's adjoint and gives the loads' adjoints load_bar [B, N, 6]; the second, over
-    points, sums the points' adjoints into point_bar [B, N, 21]; the third, over bodies, finishes state_bar [B, N, 13] and
-    the adjoints of the bodies' numbers. Reads the states of every step.
+    The first, over bodies, reads the adjoint of the frame and writes the adjoints of the loads to load_bar [B, N, 6]; the second,
+    over points, sums the adjoints of the points in point_bar [B, N, 21]; the third, over bodies, completes state_bar [B, N, 13]
+    and the adjoints of the inputs. Reads the states of every step.
     """
     for u in ti.static(range(count - 1, -1, -1)):
         for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
@@ -298,7 +298,7 @@ def advance_adjoint(
     rk4: bool, states: Array, diverged_step: Array, state_bar: Array, body_q_bar: Array, body_qd_bar: Array,
     first_step: int, steps: int, substeps: int, rigid: RigidArrays, bars: BodyArrays,
 ) -> None:  # fmt: skip
-    """Adjoint of ``advance`` over a segment whose every state is in ``states``, as ``world_plan.advance_adjoint``."""
+    """Adjoint of ``advance`` over a segment with all its states in ``states``, as ``world_plan.advance_adjoint``."""
     assert not rk4, "settings allow the element plan for semi-implicit steps only"
     b, n = rigid.body_mass.shape
     motion = zeros_like_family(states, (b, n, MOTION_SIZE))
@@ -315,5 +315,5 @@ def advance_adjoint(
 
 
 def block_length(steps: int, unroll: int) -> int:
-    """Steps of the next launch: ``unroll``, or 1 for what is left, so that two kernels serve every length."""
+    """Number of steps of the next launch: ``unroll``, or 1 for the remainder, so that two kernels are enough for any length."""
     return unroll if steps >= unroll else 1

@@ -1,4 +1,4 @@
-"""What a rigid simulation is made of: the immutable model, the numbers of each world, the solver's settings."""
+"""Parts of a rigid simulation: the immutable model, the inputs of each world, the settings of the solver."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ Plan = Literal["auto", "world", "element"]
 @checked
 @dataclass(frozen=True)
 class RigidModel:
-    """Bodies, their contact points and the table of applied forces, the same in every world.
+    """Bodies, their contact points and the table of applied forces, equal in every world.
 
     Attributes:
-        body_names: N names, used in errors.
+        body_names: N names, used in error messages.
         contact_points: one float64 array per body: [P_n, 3] positions of its contact points relative to the centre of mass in the
-            body frame [m], or rows [P_n, POINT_SIZE] (see ``ti_sim.shapes.contact_points``); a body with no points meets nothing.
-        force_body: A body indices, the body that each applied force acts on.
-        force_steps: A pairs (first, last): the force acts in the steps first <= step < last.
+            body frame [m], or rows [P_n, POINT_SIZE] (see ``ti_sim.shapes.contact_points``); a body without points has no
+            contact.
+        force_body: A body indices, the body on which each applied force acts.
+        force_steps: A pairs (first, last); the force acts in the steps first <= step < last.
         ground_height: z of the ground plane [m].
-        driven: whether bodies have wrenches of their own and drag.
+        driven: whether bodies have wrenches and drag.
     """
 
     body_names: tuple[str, ...]
@@ -63,17 +64,17 @@ class RigidModel:
 
     @cached_property
     def point(self) -> np.ndarray:
-        """All contact points in a row, [max(P, 1), 4 or 8] float64, see ``ti_sim.shapes.contact_points.point_table``."""
+        """Table of all contact points, [max(P, 1), 4 or 8] float64, see ``ti_sim.shapes.contact_points.point_table``."""
         return point_table(self.contact_points)
 
     @property
     def turning(self) -> bool:
-        """Whether there are rims or patches among the contact points."""
+        """Whether the contact points include rims or patches, which depend on the rotation of the body."""
         return self.point.shape[1] > BALL_SIZE
 
     @property
     def point_start(self) -> np.ndarray:
-        """Where each body's points begin in ``point``, [N + 1] int32."""
+        """First row of each body's points in ``point``, [N + 1] int32."""
         return np.cumsum([0] + [len(p) for p in self.contact_points]).astype(np.int32)
 
     @property
@@ -84,16 +85,16 @@ class RigidModel:
 
     @property
     def force_window(self) -> np.ndarray:
-        """Rows (body, first step, last step), [max(A, 1), 3] int32; the row of an empty table acts on body -1."""
+        """Rows (body, first step, last step), [max(A, 1), 3] int32; an empty table has one row with body -1."""
         rows = [(body, *steps) for body, steps in zip(self.force_body, self.force_steps, strict=True)]
         return np.array(rows or [(-1, 0, 0)], dtype=np.int32)
 
 
 @dataclass(frozen=True)
 class RigidInputs(Arrays):
-    """Every number that a rollout is differentiable in, for B worlds; also the shape of its adjoint.
+    """Inputs of a rollout of B worlds, which is differentiable in all of them; also the container of their adjoints.
 
-    The arrays are contiguous, of the working precision, all in one kind of container.
+    The arrays are contiguous and of the working precision, all in one kind of container.
     """
 
     body_q0: Array = array(
@@ -104,7 +105,7 @@ class RigidInputs(Arrays):
     body_mass: Array = array("B N", "kg")
     body_inertia: Array = array(
         "B N 3 3",
-        "about the centre of mass in the body frame [kg m2]; its adjoint is that of nine independent numbers",
+        "about the centre of mass in the body frame [kg m2]; its adjoint treats the nine entries as independent",
     )
     body_contact: Array = array(
         "B N 4",
@@ -113,17 +114,17 @@ class RigidInputs(Arrays):
     )
     gravity: Array = array("B 3", "m/s2")
     body_force: Array = array("B A 3", "applied forces, world frame [N]")
-    force_point: Array = array("B A 3", "their points of attack relative to the centre of mass, body frame [m]")
+    force_point: Array = array("B A 3", "their points of application relative to the centre of mass, body frame [m]")
     body_wrench: Array | None = array(
         "B F N 6",
-        "force [N] and torque about the centre of mass [N m] on each body, both in its own frame, held over all steps of "
-        "a frame interval, of F intervals (at least as many as are simulated); None in a model that is not driven",
+        "force [N] and torque about the centre of mass [N m] on each body, both in the body frame, constant over a frame "
+        "interval, for F intervals (at least as many as are simulated); None in a model that is not driven",
         default=None,
     )
     body_drag: Array | None = array(
         "B N 2",
-        "force per velocity against it [N s/m] and torque per angular velocity against it [N m s]; None in a model that "
-        "is not driven",
+        "linear drag: opposing force per velocity [N s/m], and angular drag: opposing torque per angular velocity [N m s]; "
+        "None in a model that is not driven",
         default=None,
     )
 
@@ -134,7 +135,7 @@ class RigidInputs(Arrays):
 
     @property
     def frame_count(self) -> int | None:
-        """Number of frame intervals F that there are wrenches for; None in a model that is not driven."""
+        """Number of frame intervals F of the wrenches; None in a model that is not driven."""
         return None if self.body_wrench is None else int(self.body_wrench.shape[1])
 
     def check(self, model: RigidModel) -> None:
@@ -157,11 +158,11 @@ class RigidSettings:
 
     Attributes:
         dt: physics step [s].
-        substeps: steps in a frame.
+        substeps: steps per frame.
         integrator: "semi_implicit" (Euler; first order, robust in contact) or "rk4" (fourth order between contacts).
-        plan: "world" (one thread a body of a world, whole rollout per launch), "element" (one thread a contact point,
-            several steps per launch; semi-implicit only) or "auto" (by device and size).
-        max_distance: of a centre of mass from the origin [m]: a body that goes farther is marked as one that diverges.
+        plan: "world" (one thread per body and world, a whole rollout per launch), "element" (one thread per contact point,
+            several steps per launch; semi-implicit only) or "auto" (selected by device and size).
+        max_distance: largest distance of a centre of mass from the origin [m]; a body farther away is marked as diverged.
     """
 
     dt: Positive

@@ -29,7 +29,7 @@ def rates(
     x, q, v, momentum, mass, inverse_inertia, contact, gravity, b, n, step,
     rigid: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
-    """Time derivatives (x', q', v', L') at one stage; q may be off unit length by rounding and stage error."""
+    """Time derivatives (x', q', v', L') at one stage; the length of q may differ from 1 by rounding and stage error."""
     rotation = rotation_matrix(q.normalized())
     w = angular_velocity(rotation, inverse_inertia, momentum)
     force, torque = contact_load(rigid, x, rotation, v, w, contact, first, last)
@@ -52,7 +52,7 @@ def rates_adjoint(
     """Adjoint of ``rates``.
 
     Returns:
-        (z_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, contact_bar, drag_bar); gravity's is
+        (z_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, contact_bar, drag_bar); the adjoint of gravity is
         v_rate_bar.
     """
     unit = q.normalized()
@@ -89,7 +89,7 @@ def runge_kutta_step(
     x, q, v, momentum, mass, inverse_inertia, contact, gravity, b, n, step,
     rigid: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
-    """One classical Runge-Kutta step of (x, q, v, L); the quaternion is normalised at its end."""
+    """One classical Runge-Kutta step of (x, q, v, L); the quaternion is normalised at the end."""
     xs, qs, vs, ls = x, q, v, momentum
     x_sum, q_sum, v_sum, l_sum = vec3(0.0), vec4(0.0), vec3(0.0), vec3(0.0)
     for stage in range(4):
@@ -117,7 +117,7 @@ def stage_weight(stage):
 
 @ti.func
 def stage_ahead(stage):
-    """Part of dt by which a stage's rates lead to the next stage: 1/2, 1/2, 1, and 0 after the last."""
+    """Fraction of dt from the start to the next stage: 1/2, 1/2, 1, and 0 after the last stage."""
     ahead = 0.5
     if stage == 2:
         ahead = 1.0
@@ -131,7 +131,8 @@ def stage_state(
     stage, x, q, v, momentum, mass, inverse_inertia, contact, gravity, b, n, step,
     rigid: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
-    """State at which a stage evaluates the rates, recomputed from the step's start, and the sum of q's weighted rates."""
+    """State at which a stage evaluates the rates, recomputed from the start of the step, and the weighted sum of the rates of q.
+    """
     xs, qs, vs, ls = x, q, v, momentum
     q_sum = vec4(0.0)
     for earlier in range(stage):
@@ -151,7 +152,7 @@ def runge_kutta_step_adjoint(
     mass, inverse_inertia, contact, gravity, b, n, step,
     rigid: ti.template(), bars: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
-    """Adjoint of ``runge_kutta_step``: stages backwards, each one's state recomputed.
+    """Adjoint of ``runge_kutta_step``: stages in reverse order, with the state of each stage recomputed.
 
     Returns:
         (x_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, contact_bar, gravity_bar, drag_bar).

@@ -1,4 +1,4 @@
-"""The rigid solver: rollouts of a batch of worlds, and their adjoint, for any container of arrays."""
+"""The rigid solver: rollouts of a batch of worlds and their adjoint, for any array container."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
 from ti_sim.rollout.divergence import mark_diverged_frames
 from ti_sim.rollout.solver import Solver
 
-# On a CPU one thread walks over a body's points faster than two share them through atomic sums, at every size measured
-# (`python -m benchmarks rigid`); a GPU has threads to fill.
+# On a CPU one thread per body is faster than two that share its points through atomic sums, at every size measured (`python -m
+# benchmarks rigid`). A GPU needs more threads.
 _ELEMENT_POINTS_CUDA = 64
 _FULL_CUDA_THREADS = 1024
-_FARTHEST = 1e18  # m: beyond it a position counts as not finite, whatever the region
+_FARTHEST = 1e18  # m: a position beyond it is treated as not finite, whatever max_distance is
 
 
 @dataclass(frozen=True)
 class RigidRollout:
-    """What a rollout gives, and what its adjoint needs.
+    """Result of a rollout, and the data that its adjoint needs.
 
     Attributes:
-        body_q: [B, frames + 1, N, 7] poses at the frames, frame 0 the start (m, quaternion x, y, z, w).
+        body_q: [B, frames + 1, N, 7] poses at the frames; frame 0 is the initial state (m, quaternion x, y, z, w).
         body_qd: [B, frames + 1, N, 6] velocities [m/s] and angular velocities [rad/s], world frame.
-        diverged_step: [B, N] int32, first step at which a body's state was not finite or its centre of mass beyond
-            ``max_distance``, -1 where all went well.
-        inputs: what the rollout started from.
+        diverged_step: [B, N] int32, first step at which the state of a body was not finite or its centre of mass was beyond
+            ``max_distance``, -1 if neither occurred.
+        inputs: inputs of the rollout.
         frames: number of frame intervals.
-        adjoint: how states were kept, None for a rollout without gradient.
-        states: [B, kept, N, 13] states (x, q, v, L) at every step or checkpoint; None without gradient.
-        left_region: [B, N] numpy bool, True where it was the distance; None where a rollout is put together for its adjoint.
+        adjoint: how states were stored, None for a rollout without gradient.
+        states: [B, stored, N, 13] states (x, q, v, L) at every step or checkpoint; None without gradient.
+        left_region: [B, N] numpy bool, True if the body was beyond ``max_distance``; None in a rollout built for its adjoint.
     """
 
     body_q: Array
@@ -71,7 +71,7 @@ class RigidRollout:
 
 
 class RigidSolver(Solver):
-    """Advances a rigid model by compliant contact dynamics (gradSim, Eq. 2 and appendix A)."""
+    """Simulates rigid bodies with compliant contact (gradSim, Eq. 2 and appendix A)."""
 
     frame_names, held = ("body_q", "body_qd"), "wrenches"
 
@@ -80,7 +80,7 @@ class RigidSolver(Solver):
 
         Args:
             model: bodies, contact points, applied forces.
-            settings: step, substeps, integrator, plan.
+            settings: time stepping, integrator and plan.
         """
         super().__init__(model, settings)
         self._arrays: dict[str, dict[str, Array]] = {}
@@ -139,11 +139,11 @@ class RigidSolver(Solver):
         )
 
     def failed_steps(self, rollout: RigidRollout) -> Array:
-        """[B, N] int32, first step at which a body's state was not finite or too far away, -1 where all went well."""
+        """[B, N] int32, first step at which the state of a body was not finite or too far away, -1 if neither occurred."""
         return rollout.diverged_step
 
     def plan(self, world_count: int) -> str:
-        """The execution plan ("world" or "element") that a rollout of ``world_count`` worlds takes."""
+        """Execution plan ("world" or "element") of a rollout of ``world_count`` worlds."""
         if self.settings.plan != "auto":
             return self.settings.plan
         points = max((len(p) for p in self.model.contact_points), default=0)
@@ -170,7 +170,7 @@ class RigidSolver(Solver):
     def _steps_adjoint(
         self, rollout: RigidRollout, state_bar: Array, body_q_bar: Array, body_qd_bar: Array, bars: RigidInputs, steps: int
     ) -> None:
-        """Adjoint of all steps: one launch in the world plan, one segment after another in the element plan."""
+        """Adjoint of all steps: one launch in the world plan, segment by segment in the element plan."""
         inputs, kept = rollout.inputs, rollout.states
         recompute, span = rollout.adjoint.interval > 1, segment_length(rollout.adjoint, steps)
         shape = (inputs.world_count, span + 1, self.model.body_count, STATE_SIZE)
@@ -196,7 +196,7 @@ class RigidSolver(Solver):
         rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
 
     def _arrays_of(self, inputs: RigidInputs) -> RigidArrays:
-        """Inputs and tables for the kernels."""
+        """Inputs and tables as kernel arguments."""
         return RigidArrays(
             driven=self.model.driven, turning=self.model.turning, **_numbers(inputs), **self._tables(inputs.body_mass),
             force_count=self.model.force_count, point_count=sum(len(points) for points in self.model.contact_points),
@@ -204,7 +204,7 @@ class RigidSolver(Solver):
         )  # fmt: skip
 
     def _tables(self, like: Array) -> dict[str, Array]:
-        """The model's tables in the container of ``like``."""
+        """Tables of the model in the container of ``like``."""
         key = f"{type(like)} {getattr(like, 'device', '')} {like.dtype}"
         if key not in self._arrays:
             self._arrays[key] = {
@@ -217,6 +217,7 @@ class RigidSolver(Solver):
 
 
 def _numbers(inputs: RigidInputs) -> dict[str, Array]:
-    """Arrays of inputs or adjoints for kernels; in a model that is not driven, some in place of wrenches and drag, unread."""
+    """Arrays of inputs or adjoints as kernel arguments; in a model that is not driven, wrenches and drag are unused placeholders.
+    """
     arrays = {field.name: getattr(inputs, field.name) for field in fields(BodyArrays)}
     return {name: inputs.body_mass if array is None else array for name, array in arrays.items()}

@@ -1,17 +1,17 @@
 """Free rotation over one step by the implicit midpoint rule, and its adjoint (Taichi functions).
 
-In the axes of the body, angular momentum p obeys p' = p x J p without torque (Euler's equations, J the inverse inertia). The
-midpoint rule keeps every quadratic invariant (Hairer, Lubich and Wanner, Geometric Numerical Integration, 2006, IV.2), here
-|p| and the energy p.J p / 2: with m the mean of the momenta before and after the step of length 2 h,
+In body axes, the angular momentum p obeys p' = p x J p without torque (Euler's equations, J the inverse inertia). The midpoint
+rule conserves all quadratic invariants (Hairer, Lubich and Wanner, Geometric Numerical Integration, 2006, IV.2), here |p| and the
+energy p.J p / 2. With m the mean of the momenta before and after a step of length 2 h,
 
     m + h (J m) x m = p,    p_after = 2 m - p.
 
-The turn by the quaternion (h J m, 1) in the body's axes takes p_after back to p exactly, so that momentum in the world's axes
-does not change at all. The equation is solved by Newton's method to rounding, in about two iterations at a hundredth of a radian
-a step, and differentiated by the implicit function theorem.
+The rotation by the quaternion (h J m, 1) in body axes maps p_after exactly to p, so the momentum in world axes does not change.
+The equation is solved by Newton's method to rounding, in about two iterations at 0.01 rad per step, and differentiated by the
+implicit function theorem.
 
-A drive with an inertia of its own, ``armature`` of each axis, that does not turn with the body, makes it
-m + h (J m) x (m - armature J m) = p, with J the inverse of inertia and armature together.
+With a drive inertia that does not rotate with the body, ``armature`` about each axis, the equation is m + h (J m) x (m - armature
+J m) = p, where J is the inverse of the sum of inertia and armature.
 """
 
 import numpy as np
@@ -19,13 +19,13 @@ import numpy as np
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import mat3, outer, vec3
 
-_ITERATIONS = 12  # at two radians a step seven are enough
-_TOLERANCE = 16.0  # units of rounding
-_SOLVED = 1e-3  # of the momentum: where a larger part of it is left there is no solution near
+_ITERATIONS = 12  # seven are enough at 2 rad per step
+_TOLERANCE = 16.0  # in rounding units
+_SOLVED = 1e-3  # of the momentum: with a larger residual there is no solution nearby
 
 
 def rounding_unit() -> float:
-    """Distance of the working precision's next number to 1."""
+    """Distance from 1 to the next number of the working precision."""
     return float(np.finfo(require().numpy_dtype).eps)
 
 
@@ -34,13 +34,13 @@ rounding_unit._is_wrapped_kernel = True  # Taichi otherwise warns about plain fu
 
 @ti.func
 def crossed(v):
-    """Matrix of the product v x."""
+    """Cross-product matrix [v]x."""
     return mat3(0.0, -v.z, v.y, v.z, 0.0, -v.x, -v.y, v.x, 0.0)
 
 
 @ti.func
 def solved(a, b):
-    """x with a x = b, for a 3 x 3 matrix a."""
+    """Solution x of a x = b for a 3 x 3 matrix a."""
     r0, r1, r2 = vec3(a[0, 0], a[0, 1], a[0, 2]), vec3(a[1, 0], a[1, 1], a[1, 2]), vec3(a[2, 0], a[2, 1], a[2, 2])
     c0 = r1.cross(r2)
     return (b.x * c0 + b.y * r2.cross(r0) + b.z * r0.cross(r1)) / r0.dot(c0)
@@ -64,27 +64,27 @@ def turning_part(mean, inverse, armature, armed: ti.template()):
 
 @ti.func
 def slope_of(w, n, inverse, h):
-    """Derivative of m + h (J m) x (m - armature J m) by m."""
+    """Derivative of m + h (J m) x (m - armature J m) with respect to m."""
     return mat3(1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0) + h * (crossed(w) - n @ inverse)
 
 
 @ti.func
 def mean_momentum(momentum, inverse, armature, h, armed: ti.template()):
-    """Mean of the angular momenta before and after a step without torque, in the axes of the body.
+    """Mean of the angular momenta before and after a torque-free step, in body axes.
 
     Args:
-        momentum: before the step [kg m2/s], 3-vector.
+        momentum: angular momentum before the step [kg m2/s], 3-vector.
         inverse: J, inverse of the inertia with the armature on its diagonal [1/(kg m2)].
-        armature: inertia that does not turn with the body, about each axis [kg m2]; not read unless ``armed``.
+        armature: drive inertia about each axis, which does not rotate with the body [kg m2]; read only if ``armed``.
         h: half the step [s].
         armed: whether there is an armature.
 
     Returns:
-        3-vector; NaN where there is no solution, which takes more than two radians a step.
+        3-vector; NaN if there is no solution (only above 2 rad per step).
     """
     w = inverse @ momentum
     a = h * w
-    mean = (momentum - a.cross(momentum) + a.dot(momentum) * a) / (1 + a.dot(a))  # as if w went on
+    mean = (momentum - a.cross(momentum) + a.dot(momentum) * a) / (1 + a.dot(a))  # extrapolates with constant w
     rounding = _TOLERANCE * ti.static(rounding_unit())
     size = momentum.dot(momentum)
     left = size
@@ -105,7 +105,7 @@ def mean_momentum(momentum, inverse, armature, h, armed: ti.template()):
 
 @ti.func
 def mean_momentum_adjoint(mean, inverse, armature, h, mean_bar, armed: ti.template()):
-    """Adjoint of ``mean_momentum`` at its result: (momentum_bar, inverse_bar, armature_bar)."""
+    """Adjoint of ``mean_momentum``, given its result: (momentum_bar, inverse_bar, armature_bar)."""
     w, n, _carried = turning_part(mean, inverse, armature, armed)
     momentum_bar = solved(slope_of(w, n, inverse, h).transpose(), mean_bar)
     armature_bar = vec3(0.0)

@@ -1,4 +1,4 @@
-"""Reading and writing rigid states in kernels, and the map between initial pose and velocity and the state."""
+"""Load and store functions for rigid states in kernels, and the initial state from pose and velocity."""
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import (
@@ -12,7 +12,7 @@ from ti_sim.base.vecmath import (
     vec4,
 )
 
-# Added in ``diverged_step`` where a body left the region that its centre may be in; larger than any step.
+# Added to ``diverged_step`` if the centre of a body was beyond ``max_distance``; larger than any step.
 LEFT_REGION = 2**30
 
 
@@ -83,10 +83,10 @@ def frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar):
 
 @ti.func
 def fault(x, q, v, momentum, reach):
-    """0 while the state is fine, else how much to add to the step in ``diverged_step``.
+    """0 if the state is valid, else the number that is added to the step in ``diverged_step``.
 
-    A state is fine while every number is finite and below 1e18 (whose square still is finite in f32), and the centre of mass
-    lies within ``reach`` [m] of the origin: 1 for the first, 1 + LEFT_REGION for the second.
+    A state is valid if every number is finite and below 1e18 (whose square is finite in f32; else 1), and the centre of mass is
+    within ``reach`` [m] of the origin (else 1 + LEFT_REGION).
     """
     size = x.dot(x) + q.dot(q) + v.dot(v) + momentum.dot(momentum)
     result = 0
@@ -104,9 +104,9 @@ def begin(
 ):  # fmt: skip
     """Write the first state (slot 0) and frame 0 from the initial poses and velocities.
 
-    Reads body_q0 [B, N, 7], body_qd0 [B, N, 6], body_inertia [B, N, 3, 3]; writes states [B, slots, N, 13],
-    body_q [B, frames + 1, N, 7] and body_qd [B, frames + 1, N, 6] (m, m/s, rad/s). The quaternion is normalised here.
-    Adjoint: ``begin_adjoint``, by hand.
+    Reads body_q0 [B, N, 7], body_qd0 [B, N, 6], body_inertia [B, N, 3, 3]; writes states [B, slots, N, 13], body_q [B, frames +
+    1, N, 7] and body_qd [B, frames + 1, N, 6] (m, m/s, rad/s). Normalises the quaternion. Hand-written adjoint:
+    ``begin_adjoint``.
     """
     for b, n in ti.ndrange(body_q0.shape[0], body_q0.shape[1]):
         x = vec3(body_q0[b, n, 0], body_q0[b, n, 1], body_q0[b, n, 2])
@@ -126,8 +126,8 @@ def begin_adjoint(
 ):  # fmt: skip
     """Adjoint of ``begin``.
 
-    Reads its inputs, state_bar [B, N, 13] and frame 0 of the frames' adjoints; adds to the adjoints of body_q0, body_qd0
-    and body_inertia. L0 = R I R^T w0 has the form of ``angular_velocity``, so that function's adjoint serves.
+    Reads the same inputs, state_bar [B, N, 13] and the adjoints of frame 0; adds to the adjoints of body_q0, body_qd0 and
+    body_inertia. L0 = R I R^T w0 has the form of ``angular_velocity``, so the adjoint of that function is used.
     """
     for b, n in ti.ndrange(body_q0.shape[0], body_q0.shape[1]):
         raw = vec4(body_q0[b, n, 3], body_q0[b, n, 4], body_q0[b, n, 5], body_q0[b, n, 6])

@@ -1,7 +1,7 @@
-"""World-parallel plan: one thread a body of a world, a whole rollout (or checkpoint segment) in one launch.
+"""World-parallel plan: one thread per body and world, a whole rollout (or checkpoint segment) in one launch.
 
-Bodies of this solver meet only the ground, so each of them is independent of the others. The loops count ``spread``
-iterations for each of them (see ``ti_sim.base.parallel``).
+The bodies of this solver collide with the ground only, so they are independent of each other. The loops have ``spread``
+iterations per body (see ``ti_sim.base.parallel``).
 """
 
 from ti_sim.base.bundles import kernel
@@ -32,7 +32,7 @@ from ti_sim.rigid.state import (
     store_state,
 )
 
-# Steps whose parameter adjoints are summed before they join the sum over the rollout.
+# Number of steps whose parameter adjoints are summed before they are added to the sum over the rollout.
 _SUM_STEPS = 128
 
 
@@ -41,7 +41,7 @@ def step_state(
     rk4: ti.template(), x, q, v, momentum, mass, inverse_inertia, contact, gravity, b, n, step,
     rigid: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
-    """The state (x, q, v, L) one step later, by either integrator."""
+    """The state (x, q, v, L) after one step of the chosen integrator."""
     if ti.static(rk4):
         x, q, v, momentum = runge_kutta_step(
             x, q, v, momentum, mass, inverse_inertia, contact, gravity, b, n, step,
@@ -73,11 +73,10 @@ def advance(
 ):  # fmt: skip
     """Advance every body of every world by ``steps`` steps.
 
-    Reads source [B, S, N, 13] at source_slot, the bodies' numbers (see ``RigidInputs``), the contact points and the force
-    table (see ``RigidModel``). Writes states [B, slots, N, 13] at slots 0, 1, ... after every ``store_every`` steps, the
-    frames that fall into the segment, and diverged_step [B, N] (first step with a ``fault``, else -1). Wrenches and drag are
-    read only if ``driven``.
-    Adjoint: ``advance_adjoint``, by hand.
+    Reads source [B, S, N, 13] at source_slot, the inputs (see ``RigidInputs``), the contact points and the force table (see
+    ``RigidModel``). Writes states [B, slots, N, 13] at slots 0, 1, ... after every ``store_every`` steps, the frames in the
+    segment, and diverged_step [B, N] (first step with a ``fault``, else -1). Wrenches and drag are read only if ``driven``.
+    Hand-written adjoint: ``advance_adjoint``.
     """
     bodies = rigid.body_mass.shape[1]
     for index in range(rigid.body_mass.shape[0] * bodies * spread):
@@ -126,12 +125,12 @@ def advance_adjoint(
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
     spread: int, steps: int, substeps: int, rigid: RigidArrays, bars: BodyArrays,
 ):  # fmt: skip
-    """Adjoint of ``advance`` over a whole rollout, segment by segment of ``every`` steps from the last to the first.
+    """Adjoint of ``advance`` over a whole rollout, in segments of ``every`` steps from the last to the first.
 
-    With ``recompute``, kept [B, segments + 1, N, 13] holds the state at the start of each segment, from which the segment is
-    stepped again into states [B, every + 1, N, 13]; without, there is one segment and states holds it. Reads the frames'
-    adjoints; turns state_bar [B, N, 13] at the end into that at the start, and adds to the adjoints of the bodies' numbers.
-    Frame adjoints are taken at the end of the steps that wrote them, so frame 0 is left to ``begin_adjoint``.
+    With ``recompute``, kept [B, segments + 1, N, 13] holds the state at the start of each segment, and the segment is simulated
+    again into states [B, every + 1, N, 13]; otherwise there is one segment and states holds it. Reads the adjoints of the frames;
+    overwrites state_bar [B, N, 13] at the end by that at the start, and adds to the adjoints of the inputs. The adjoint of a
+    frame is added at the end of the step that wrote it, so ``begin_adjoint`` handles frame 0.
     """
     bodies = rigid.body_mass.shape[1]
     for index in range(rigid.body_mass.shape[0] * bodies * spread):
@@ -227,7 +226,8 @@ def advance_adjoint(
                     mass_bar -= work / mass
                     contact_bar += theta_bar
                 momentum_next = momentum
-                if step % _SUM_STEPS == 0:  # sums of sums: a single one over 1e4 steps would lose two digits of f32
+                if step % _SUM_STEPS == 0:  # sums of partial sums: one sum over 1e4 steps would lose two digits in f32
+
                     for k in ti.static(range(3)):
                         bars.gravity[b, k] += g_bar[k]
                     for k in ti.static(range(4)):

@@ -1,1 +1,1 @@
-"""What all solvers share: how a rollout runs, what it keeps for its adjoint, and what becomes of worlds that diverge."""
+"""Code that all solvers share: rollouts, stored states and adjoints, input arrays, diverged worlds."""

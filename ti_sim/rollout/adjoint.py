@@ -1,4 +1,4 @@
-"""How a rollout keeps what its gradient needs, every state or checkpoints, and how its adjoint runs over them."""
+"""Storage of states for the adjoint of a rollout (every state, or checkpoints), and the order of its segments."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from ti_sim.base.rules import Count, checked
 
-Segment = Callable[[int, int], None]  # called with the first step of a segment and its number of steps
+Segment = Callable[[int, int], None]  # called with the first step and the number of steps of a segment
 
 
 @dataclass(frozen=True)
 class StoreAll:
-    """Keep the state of every step: the fastest gradient, memory proportional to the number of steps."""
+    """Store the state of every step: the fastest gradient, with memory proportional to the number of steps."""
 
     @property
     def interval(self) -> int:
-        """Steps between two states that are kept."""
+        """Steps between two stored states."""
         return 1
 
     def run_backwards(self, steps: int, *, recompute: Segment, differentiate: Segment) -> None:
@@ -27,9 +27,9 @@ class StoreAll:
 @checked
 @dataclass(frozen=True)
 class Checkpoint:
-    """Keep one state in ``every`` steps and recompute the segments between them in the backward pass.
+    """Store one state every ``every`` steps and recompute the segments between them in the backward pass.
 
-    Memory is steps / every + every states, least at every = sqrt(steps); the cost is one more forward pass
+    Memory is steps / every + every states, with the minimum at every = sqrt(steps); the cost is one additional forward pass
     (Griewank and Walther, Evaluating Derivatives, chapter 12).
 
     Attributes:
@@ -40,15 +40,15 @@ class Checkpoint:
 
     @property
     def interval(self) -> int:
-        """Steps between two states that are kept."""
+        """Steps between two stored states."""
         return self.every
 
     def run_backwards(self, steps: int, *, recompute: Segment, differentiate: Segment) -> None:
         """Run the adjoint segment by segment, from the last to the first.
 
         Args:
-            steps: of the rollout.
-            recompute: steps a segment again from its checkpoint and keeps its states; not called where all were kept.
+            steps: number of steps of the rollout.
+            recompute: simulates a segment again from its checkpoint and stores its states; not called if all were stored.
             differentiate: runs the adjoint over a segment.
         """
         if self.every == 1:
@@ -64,10 +64,10 @@ Adjoint = StoreAll | Checkpoint
 
 
 def kept_interval(adjoint: Adjoint | None, steps: int) -> int:
-    """Steps between two states that a rollout of ``steps`` steps keeps; without an adjoint it keeps the first only."""
+    """Steps between two states that a rollout of ``steps`` steps stores; without an adjoint it stores the first only."""
     return steps + 1 if adjoint is None else adjoint.interval
 
 
 def segment_length(adjoint: Adjoint, steps: int) -> int:
-    """Steps whose states are there at once in the backward pass."""
+    """Number of steps whose states are in memory at once in the backward pass."""
     return steps if adjoint.interval == 1 else min(adjoint.interval, steps)

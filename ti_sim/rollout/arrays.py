@@ -1,4 +1,4 @@
-"""Inputs of solvers: arrays that are declared once, with shape and meaning, which checks, adjoints and the bridge read.
+"""Declaration of solver inputs: arrays with shape and meaning, which checks, adjoints and the torch bridge read.
 
     @dataclass(frozen=True)
     class Inputs(Arrays):
@@ -19,18 +19,18 @@ def array(shape: str, meaning: str, *, default: Any = MISSING) -> Any:
     """A field of ``Arrays``.
 
     Args:
-        shape: sizes of its axes, numbers or letters: "B N 3". B is the number of worlds.
-        meaning: what the array holds, with units in brackets.
-        default: None for an array that may be left out.
+        shape: sizes of the axes, numbers or letters: "B N 3". B is the number of worlds.
+        meaning: description of the array, with units in brackets.
+        default: None for an optional array.
     """
     return field(default=default, metadata={"shape": tuple(shape.split()), "meaning": meaning})
 
 
 class Arrays:
-    """A dataclass whose fields are arrays (``array``), such dataclasses themselves, or None."""
+    """A dataclass whose fields are arrays (see ``array``), other ``Arrays``, or None."""
 
     def named_arrays(self) -> dict[str, Array]:
-        """The arrays by name ("links.gravity" of a field's own array) in the order of the fields, without those that are None."""
+        """The arrays by name ("links.gravity" in a field that is an ``Arrays``), in the order of the fields, without None."""
         named: dict[str, Array] = {}
         for each in fields(self):
             value = getattr(self, each.name)
@@ -45,18 +45,18 @@ class Arrays:
         return tuple(self.named_arrays().values())
 
     def with_arrays(self, arrays: Iterable[Array]) -> Self:
-        """The same with other arrays, in the order of ``named_arrays``."""
+        """A copy with other arrays, in the order of ``named_arrays``."""
         return self._filled(iter(arrays))
 
     def zeros(self) -> Self:
-        """Zeros in the shapes and containers of the arrays: what adjoints are added to."""
+        """Zeros with the shapes and containers of the arrays, to which adjoints are added."""
         return self.with_arrays(zeros_like_family(each, tuple(each.shape)) for each in self.arrays())
 
     def check_shapes(self, sizes: Mapping[str, int]) -> None:
         """Check shapes, precision and layout of the arrays.
 
         Args:
-            sizes: of the letters in the shapes.
+            sizes: sizes by letter of the shapes.
 
         Raises:
             UserError: an array has another shape or precision, or is not contiguous.

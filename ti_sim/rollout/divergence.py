@@ -1,4 +1,4 @@
-"""What becomes of worlds that diverge: their later frames and their adjoints are NaN, never numbers that look right."""
+"""Worlds that diverge: their later frames and their adjoints are set to NaN."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def mark_diverged_frames(arrays: Iterable[Array], diverged_step: np.ndarray, sub
     """Set the frames after the last finite one to NaN, in place.
 
     Args:
-        arrays: [B, frames + 1, ...], or [B, frames + 1, N, ...] for steps of N bodies.
-        diverged_step: [B] or [B, N] first step after which a state is not finite, -1 where there is none.
-        substeps: steps in a frame.
+        arrays: [B, frames + 1, ...], or [B, frames + 1, N, ...] for per-body steps.
+        diverged_step: [B] or [B, N] first step after which a state is not finite, -1 if there is none.
+        substeps: steps per frame.
     """
     for index in np.argwhere(diverged_step >= 0):
         frame = int(diverged_step[tuple(index)] - 1) // substeps + 1
@@ -25,7 +25,7 @@ def mark_diverged_frames(arrays: Iterable[Array], diverged_step: np.ndarray, sub
 
 
 def mark_diverged_worlds(arrays: Iterable[Array], diverged: np.ndarray) -> None:
-    """Set the adjoints of diverged worlds to NaN, in place: a gradient that does not exist is not zero.
+    """Set the adjoints of diverged worlds to NaN, in place: they have no gradient, which is not a gradient of zero.
 
     Args:
         arrays: [B, ...].
@@ -38,7 +38,7 @@ def mark_diverged_worlds(arrays: Iterable[Array], diverged: np.ndarray) -> None:
 
 
 def fill_nan(array: Array, index: tuple) -> None:
-    """Set a part of an array of any container to NaN."""
+    """Set a part of an array (any container) to NaN."""
     if hasattr(array, "from_numpy"):
         values = array.to_numpy()
         values[index] = np.nan

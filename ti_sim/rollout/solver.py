@@ -1,4 +1,4 @@
-"""One frame for every solver: what is checked before a rollout and its adjoint, and what is marked after them."""
+"""Base class of all solvers: checks before a rollout and its adjoint, and marks of diverged worlds after them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ti_sim.rollout.divergence import mark_diverged_worlds
 class Solver(ABC):
     """Rollouts of a batch of worlds and their adjoints, for any container of arrays.
 
-    A solver says what a rollout is made of; this class checks what it is given, and marks the adjoints of worlds that diverged.
+    Subclasses implement the rollout. This class checks the arguments and marks the adjoints of diverged worlds.
 
     Attributes:
-        model: the bodies, the same in every world.
+        model: the bodies, equal in every world.
         settings: time stepping, with ``dt`` [s] and ``substeps``.
         frame_names: names of the arrays that a rollout writes at its frames, in the order of ``frame_arrays``.
-        held: what the inputs hold for each frame interval, for messages.
+        held: names of the inputs that are constant over a frame interval, for messages.
     """
 
     frame_names: tuple[str, ...]
@@ -35,7 +35,7 @@ class Solver(ABC):
         """Bind a model to its time stepping.
 
         Args:
-            model: bodies.
+            model: the bodies.
             settings: time stepping.
         """
         self.model = model
@@ -46,12 +46,12 @@ class Solver(ABC):
         """Simulate ``frames`` frame intervals.
 
         Args:
-            inputs: the numbers of every world.
-            frames: frame intervals; the result has one frame more, the start.
-            adjoint: ``StoreAll()`` or ``Checkpoint(every=k)`` to keep what ``rollout_adjoint`` needs; None keeps nothing.
+            inputs: numbers of every world.
+            frames: number of frame intervals; the result has one frame more, the initial one.
+            adjoint: ``StoreAll()`` or ``Checkpoint(every=k)`` to store the states for ``rollout_adjoint``; None stores none.
 
         Returns:
-            Frames and kept states. A world that diverges is marked; its later frames are NaN.
+            Frames and stored states. A world that diverges is marked; its later frames are NaN.
 
         Raises:
             UserError: shapes, precision or numbers do not fit, or there are inputs for fewer frame intervals.
@@ -73,11 +73,11 @@ class Solver(ABC):
             bars: derivatives of the loss with respect to the arrays of ``frame_names``, in their shapes.
 
         Returns:
-            Derivatives with respect to every array of the inputs; NaN for worlds that diverged, which have none. At kinks, of
-            contacts and of clamped motors, they are those of the side that was active.
+            Derivatives with respect to every array of the inputs; NaN for worlds that diverged. At kinks (of contacts and of
+            clamped motors) they are one-sided: those of the active side.
 
         Raises:
-            UserError: the rollout kept nothing, or shapes or precision do not fit.
+            UserError: the rollout stored no states, or shapes or precision do not fit.
         """
         if rollout.adjoint is None:
             raise UserError(
@@ -94,7 +94,7 @@ class Solver(ABC):
         inputs.check(self.model)
 
     def _compiled(self, function: Callable) -> Callable:
-        """The function with its kernels compiled in the way that suits them."""
+        """The function, with the compiler passes for its kernels selected."""
         return function
 
     @abstractmethod
@@ -103,7 +103,7 @@ class Solver(ABC):
 
     @abstractmethod
     def _differentiate(self, rollout: Any, bars: tuple[Array, ...]) -> Any:
-        """``rollout_adjoint`` of checked arguments, without the marks of worlds that diverged."""
+        """``rollout_adjoint`` of checked arguments, without the NaN of diverged worlds."""
 
     @abstractmethod
     def check_divergence(self, rollout: Any) -> None:
@@ -111,4 +111,4 @@ class Solver(ABC):
 
     @abstractmethod
     def failed_steps(self, rollout: Any) -> np.ndarray:
-        """[B, bodies] int32, first step after which a body's state was not finite, -1 where all went well."""
+        """[B, bodies] int32, first step after which the state of a body was not finite, -1 if it stayed finite."""
