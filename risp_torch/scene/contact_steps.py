@@ -56,7 +56,7 @@ def meeting_points(shape: CollisionShape, normal: np.ndarray) -> tuple[np.ndarra
         signs = np.stack(np.meshgrid(*[(-1.0, 1.0)] * 3), axis=-1).reshape(-1, 3)
         places = signs * np.array(shape.size)
     elif shape.kind == "mesh":
-        places = shape.touching[0][:, :3]
+        places = shape.points_and_edges[0][:, :3]
     else:
         half = shape.size[1] if shape.kind == "capsule" else 0.0
         places = np.array([[0.0, 0.0, half], [0.0, 0.0, -half]][: 1 + (half > 0)]) + shape.size[0] * normal

@@ -223,7 +223,7 @@ def _touching(shape: RobotShape, *, per_area: bool) -> np.ndarray:
             pass
         rows = balls(points)
     else:
-        rows = _PRIMITIVES[shape.kind](*shape.size).touching()
+        rows = _PRIMITIVES[shape.kind](*shape.size).local_contact_points()
     return placed(rows, Rotation.from_quat(shape.quaternion).as_matrix(), shape.position)
 
 

@@ -1,1 +1,1 @@
-"""Articulated bodies in reduced coordinates: trees of links on joints, their dynamics, and hand-written adjoints."""
+"""Articulated bodies in reduced coordinates: trees of links and joints, their dynamics, and hand-written adjoints."""

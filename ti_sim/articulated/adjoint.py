@@ -1,16 +1,16 @@
 """Adjoint of the joint accelerations, by the implicit function theorem (Taichi functions).
 
-The dynamics say that for all virtual joint velocities y, with virtual velocities of the links by the same kinematics,
+The dynamics state that for all virtual joint velocities y, with the virtual link velocities that follow from them,
 
     L(y) = sum over links of force on its mass . virtual velocity + moment . virtual angular velocity
          + sum over joint velocities of (armature * acceleration - joint force) * y  =  0
 
-where force and moment are what the motion takes less what acts from outside. For adjoints g of the accelerations take y with
-M y = -g: then the adjoint of any number that the accelerations depend on is the derivative of L with respect to it, at fixed
-accelerations and y. L is a function of kinematics alone, whose adjoint is one sweep from the leaves to the root.
+where force and moment are the inertial ones minus the external ones. For adjoints g of the accelerations choose y with M y = -g.
+The adjoint of any quantity on which the accelerations depend is then the derivative of L with respect to it, at fixed
+accelerations and y. L depends on kinematics only, and its adjoint is one sweep from the leaves to the root.
 
-A turn of a link is differentiated by a small rotation vector in world axes, ``turn``: a vector u that turns with the link
-moves by turn x u, so that u_bar adds u x u_bar to the turn's adjoint.
+Rotations of a link are differentiated with respect to a small rotation vector in world axes, ``turn``: a vector u fixed to the
+link changes by turn x u, so u_bar adds u x u_bar to the adjoint of ``turn``.
 """
 
 from ti_sim.articulated.contact_pairs import pair_adjoint
@@ -73,13 +73,13 @@ from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_v
 
 @ti.func
 def turn_adjoint(q, turn_bar):
-    """Adjoint of a quaternion q of any length, read normalised, from that of its turn in the frame it turns into."""
+    """Adjoint of a quaternion q (any length, normalised on reading) from that of its ``turn``, in the target frame."""
     return 4 / q.dot(q) * quaternion_rate(turn_bar, q)
 
 
 @ti.func
 def accelerations_of_links(world: ti.template(), states: ti.template(), b, slot):
-    """Accelerations of the links from those of the joints in a row of ``states``, root to leaf."""
+    """Accelerations of the links from the joint accelerations in a row of ``states``, root to leaf."""
     for i in range(world.links):
         parent = world.tree[i, PARENT]
         rotation = load_vec4(world.work, b, i, QUATERNION)
@@ -102,7 +102,7 @@ def accelerations_of_links(world: ti.template(), states: ti.template(), b, slot)
 def begin_link_adjoints(
     world: ti.template(), b, frame, seeded, body_q_bar: ti.template(), body_qd_bar: ti.template()
 ):
-    """Set the links' adjoints to zero, or to those of a frame's poses and velocities."""
+    """Set the adjoints of the links to zero, or to those of the poses and velocities at a frame."""
     for i in range(world.links):
         for k in ti.static(range(24)):
             world.work[b, i, BARS + k] = 0.0
@@ -121,7 +121,7 @@ def begin_link_adjoints(
 
 @ti.func
 def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
-    """Adjoint of link i's part of L: adds to the adjoints of the link's motion, of its row and of its wrench."""
+    """Adjoint of the part of L of link i: adds to the adjoints of the link's motion, of its row and of its wrench."""
     rotation = rotation_matrix(load_vec4(world.work, b, i, QUATERNION))
     back = rotation.transpose()
     w = load_vec3(world.work, b, i, SPIN)
@@ -129,7 +129,8 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
     ws, vs = load_vec3(world.work, b, i, VIRTUAL), load_vec3(world.work, b, i, VIRTUAL + 3)
     mass, d = world.link[b, i, MASS], rotation @ load_vec3(world.link, b, i, COM)
 
-    # Force on the mass, times the virtual velocity y of the centre of mass; the wrench acts at the link's own.
+    # Force on the mass, times the virtual velocity y of the centre of mass; the wrench acts at the centre of mass of the link
+    # itself.
     push = vec3(world.wrench[b, frame, i, 0], world.wrench[b, frame, i, 1], world.wrench[b, frame, i, 2])
     twist = vec3(world.wrench[b, frame, i, 3], world.wrench[b, frame, i, 4], world.wrench[b, frame, i, 5])
     y, center = vs + ws.cross(d), rotation @ load_vec3(world.link, b, i, CENTER)
@@ -151,7 +152,7 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
     center_bar = ws.cross(push)
     turn_bar = d.cross(d_bar) + center.cross(center_bar)
 
-    # Moment I w' + w x I w, times the virtual angular velocity: e.I w with e = ws x w for the second term. In link axes.
+    # Moment I w' + w x I w, times the virtual angular velocity ws; the second term is e.I w with e = ws x w. In link axes.
     inertia = symmetric(world.link, b, i, INERTIA)
     w_l, spin_l, ws_l = back @ w, back @ spin, back @ ws
     e_l = ws_l.cross(w_l)
@@ -213,13 +214,13 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
 
 @ti.func
 def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, i):
-    """Adjoint of the motion of link i under its parent's and its joint's: hands the link's adjoints on.
+    """Adjoint of the motion of link i as a function of the motion of its parent and its joint.
 
-    Adds to the parent's adjoints, to those of the joint's coordinates and velocities in a row of ``bar``, and to the joint
-    frame's in the link's row.
+    Adds to the adjoints of the parent, to those of the joint's coordinates and velocities in a row of ``bar``, and to that of the
+    joint frame in the row of the link.
 
     Returns:
-        Adjoint of the world's acceleration, zero unless the link hangs on the world.
+        Adjoint of the acceleration of the world, zero unless the link is attached to the world.
     """
     parent, kind, first_q = world.tree[i, PARENT], world.tree[i, KIND], world.tree[i, FIRST_Q]
     first = world.tree[i, FIRST_QD]
@@ -272,7 +273,7 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
     elif kind == SPHERICAL or kind == FREE:
         frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, FRAME_QUATERNION))
         frame_turn_bar = vec3(0.0)
-        turning = first  # where the three angular velocities begin
+        turning = first  # first of the three angular velocities
         if kind == FREE:
             x = rotated(frame, load_vec3_at(states, b, slot, first_q))
             rate = rotated(frame, load_vec3_at(states, b, slot, at))
@@ -311,7 +312,7 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
 
 @ti.func
 def drives(world: ti.template(), b, first):
-    """Three virtual joint velocities from ``first`` on."""
+    """Three virtual joint velocities, beginning with ``first``."""
     return vec3(
         world.velocity_work[b, first, DRIVE], world.velocity_work[b, first + 1, DRIVE], world.velocity_work[b, first + 2, DRIVE]
     )
@@ -336,7 +337,8 @@ def begin_accelerate_adjoint(
     world: ti.template(), states: ti.template(), b, slot, frame,
     seed_frame, seeded, body_q_bar: ti.template(), body_qd_bar: ti.template(),
 ):  # fmt: skip
-    """First half of ``accelerate_adjoint``: places the links, with virtual velocities, and sets their adjoints."""
+    """First half of ``accelerate_adjoint``: computes poses and virtual velocities of the links, and initialises their adjoints.
+    """
     place_links(world, states, b, slot, frame, True)
     eliminate_links(world, states, b, slot, frame, True)
     virtual_links(world, b)
@@ -348,7 +350,7 @@ def begin_accelerate_adjoint(
 def finish_accelerate_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, frame
 ):
-    """Second half of ``accelerate_adjoint``: adds what forces give to the links' adjoints and hands those on.
+    """Second half of ``accelerate_adjoint``: adds the contributions of the forces and propagates the adjoints from leaf to root.
 
     Returns:
         Adjoint of the gravity [3].
@@ -370,10 +372,10 @@ def accelerate_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, frame,
     seed_frame, seeded, body_q_bar: ti.template(), body_qd_bar: ti.template(),
 ):  # fmt: skip
-    """Adjoint of ``dynamics.accelerate`` and, where ``seeded``, of the links' poses and velocities at a frame.
+    """Adjoint of ``dynamics.accelerate`` and, if ``seeded``, of the links' poses and velocities at a frame.
 
-    Column DRIVE of the joint velocities holds the accelerations' adjoints with the sign changed. Adds to the adjoints of
-    coordinates and velocities in a row of ``bar``, and to those of the tables.
+    Column DRIVE of the joint velocities holds the negative adjoints of the accelerations. Adds to the adjoints of coordinates and
+    velocities in a row of ``bar``, and to those of the tables.
 
     Returns:
         Adjoint of the gravity [3].

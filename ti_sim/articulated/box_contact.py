@@ -1,25 +1,26 @@
-"""Contact of two boxes: the axes along which they may be apart, the points of a contact, and their adjoint (Taichi functions).
+"""Contact of two boxes: separating axes, contact points, forces, and their adjoint (Taichi functions).
 
-Two boxes are apart if and only if they are so along one of 15 axes: the normals of their faces, and the cross products of an edge
-of each (S. Gottschalk, M. Lin and D. Manocha, OBBTree, 1996). Boxes that overlap are pushed apart along the axis of the largest
-gap, that is the least depth. Contact points of an axis:
+Two boxes are separated if and only if they are separated along one of 15 axes: the normals of their faces, and the cross products
+of an edge of each (S. Gottschalk, M. Lin and D. Manocha, OBBTree, 1996). The contact force of overlapping boxes acts along the
+axis of the largest gap, that is, of the smallest depth. Contact points of an axis:
 
-- normal of a face: the corners of the overlap of that face with the faces of the other box which look at it, seen along the
-  normal; the gap is that of the other face above this one. The points share four times the pair's stiffness, damping and
-  tangential stiffness by their exterior angles, which add up to a turn: a rectangle's corner has one quarter, and a point
-  that appears on a side or where two meet changes nothing. The sum is 1 - (1 - r)^16 of that where the overlap is the part r
-  of the smaller face: it fades as the overlap vanishes. Of a tilted box two or three faces look at the other; their parts are
-  those of max(0, cos^2 - 0.1)^2, so that an edge or a corner that touches alone has the stiffness of its corners.
-- two edges: the points where they are closest, with the pair's numbers as they are.
+- normal of a face: the corners of the overlap of that face with the opposing faces of the other box, projected along the normal.
+  The gap of a point is its height above the face. The points share four times the stiffness, damping and tangential stiffness of
+  the pair in proportion to their exterior angles, which sum to 2 pi: a corner of a rectangle gets one quarter, and a point that
+  appears on a side or at a crossing of two sides changes nothing. The total is multiplied by 1 - (1 - r)^16, where r is the
+  overlap divided by the area of the smaller face, so the force vanishes with the overlap. Two or three faces of a tilted box
+  oppose the other box. They are weighted by max(0, cos^2 - 0.1)^2, so a single edge or corner in contact has the stiffness of its
+  corners.
+- two edges: their closest points, with the contact parameters of the pair.
 
-Axes whose gap is within a width of the largest one act together, with weights that sum to one and change smoothly; the width is
-two hundredths of the smallest half size of both boxes. Axes of two edges fade where the edges become parallel, or the axis comes
-within ten degrees of a face's normal, whose points include the crossings of edges. So the force is continuous in both poses.
-What remains:
+Axes whose gap differs from the largest one by less than a width act together, with smooth weights that sum to one. The width is
+0.02 of the smallest half size of both boxes. The weight of an axis of two edges decreases to zero as the edges become parallel,
+or as the axis comes within ten degrees of a face normal, whose points include the crossings of edges. The force is therefore
+continuous in both poses. Remaining kinks and jumps:
 
-- the slope of the force has kinks where a point of the overlap appears or an edge's end is reached;
-- a face's side is that on which the other box's centre is: the force jumps where the centres pass each other, which boxes that
-  are inside each other by less than half their size do not do.
+- the force has kinks where a corner of the overlap appears or a closest point reaches the end of an edge;
+- the active side of a face is that of the centre of the other box: the force jumps if the centres pass each other, which does not
+  happen to boxes that overlap by less than half their size.
 """
 
 from ti_sim.articulated.collision import DEEP, HALF_SIZE
@@ -39,18 +40,18 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, rotation_matrix, vec3
 
 _AXES = 15
-_WIDTH = 0.02  # of the axes that act together, in smallest half sizes
-_FADE = 5.0  # of an edges' axis, in widths: how much its gap counts as deeper where half of it is left
-_LATER = 1.5  # in widths: how much the second box's faces count as deeper, so that parallel faces act once
-_PARALLEL = (5e-4, 2e-3)  # square of the sine between two edges, from none of their axis to all of it
-_FLAT = (3e-3, 3e-2)  # square of the sine between the axis of two edges and the nearest normal of a face
+_WIDTH = 0.02  # width within which axes act together, in smallest half sizes
+_FADE = 5.0  # in widths: offset of the gap of an edge axis at half of its weight
+_LATER = 1.5  # in widths: offset of the gaps of the second box's faces, so that parallel faces act once
+_PARALLEL = (5e-4, 2e-3)  # squared sine of the angle between two edges: weight of their axis from 0 to 1
+_FLAT = (3e-3, 3e-2)  # squared sine of the angle between the axis of two edges and the nearest face normal
 _LEAST_PART = 1e-3
-_FACING = 0.1  # square of the cosine from which on a face looks at the other box
-_POINTS = 10  # at most, of an overlap of two faces, with room for rounding
-_FULL = 16  # power by which an overlap has all of the stiffness
-_STRAIGHT = 1e-5  # sine of the angle between two lines that count as one
-_FLUSH = 1e-6  # distance of two lines that count as one, in half sizes
-_NOWHERE = -1e9  # gap along an axis that does not count [m]
+_FACING = 0.1  # squared cosine above which a face opposes the other box
+_POINTS = 10  # maximum number of corners of an overlap, with a margin for rounding
+_FULL = 16  # exponent of the growth of the stiffness with the overlap
+_STRAIGHT = 1e-5  # sine of the angle below which two lines are treated as one
+_FLUSH = 1e-6  # distance below which two lines are treated as one, in half sizes
+_NOWHERE = -1e9  # gap of an inactive axis [m]
 
 
 @differentiable(constant=("half_a", "half_b", "side", "width"))
@@ -58,16 +59,16 @@ def edge_edge_contact(d, k_a, u_a, v_a, k_b, u_b, v_b, half_a, half_b, side, wid
     """Contact of an edge of box a with one of box b.
 
     Args:
-        d: centre of b less centre of a [m].
+        d: centre of b minus centre of a [m].
         k_a: unit vector along the edge of a; u_a, v_a: the other axes of a.
         k_b: unit vector along the edge of b; u_b, v_b: the other axes of b.
-        half_a: (half length of the edge, places of the edge's middle along u_a and v_a) [m].
-        half_b: those of b.
+        half_a: (half length of the edge, coordinates of its middle along u_a and v_a) [m].
+        half_b: the same for b.
         side: 1 or -1, sign of the axis from a to b as k_a x k_b.
-        width: of the axes that act together [m].
+        width: width within which axes act together [m].
 
     Returns:
-        (contact point less centre of a [m], unit normal from a to b, gap [m], gap that counts among the axes [m]).
+        (contact point minus centre of a [m], unit normal from a to b, gap [m], gap used to compare axes [m]).
     """
     across = k_a.cross(k_b) * side
     squared = across.dot(across)
@@ -97,7 +98,7 @@ def column(matrix, k):
 
 @ti.func
 def sign_of(x):
-    """1 for numbers above or at zero, else -1."""
+    """1 for numbers >= 0, else -1."""
     return ti.select(x < 0, -1.0, 1.0)
 
 
@@ -121,14 +122,15 @@ def edge_arguments(axis, d, a, b, half_a, half_b):
 
 @ti.func
 def face_gap(normal, d, matrix, half, own):
-    """Gap of two boxes along a face's normal: d between the centres, other box's matrix and half sizes, own half size."""
+    """Gap of two boxes along a face normal: d between the centres, matrix and half sizes of the other box, half size of this one.
+    """
     cosines = matrix.transpose() @ normal
     return normal.dot(d) - own - half.x * ti.abs(cosines.x) - half.y * ti.abs(cosines.y) - half.z * ti.abs(cosines.z)
 
 
 @ti.func
 def axis_gaps(d, a, b, half_a, half_b, width):
-    """Gaps that count along all 15 axes, the largest one, its axis, and whether the boxes are apart along any."""
+    """Gaps used to compare all 15 axes, the largest gap, its axis, and whether any axis separates the boxes."""
     gaps = ti.Vector([_NOWHERE for _ in range(_AXES)])
     best, largest, apart = 0, _NOWHERE, False
     for axis in range(6):
@@ -160,7 +162,7 @@ def axis_gaps(d, a, b, half_a, half_b, width):
 
 @ti.func
 def line_angle(line, angles):
-    """Direction [rad] in which the border of an overlap runs along a line (see ``overlap``), from those of the half sides."""
+    """Direction [rad] of the border of an overlap along a line (see ``overlap``), from the directions of the half sides."""
     angle = 0.5 * ti.math.pi * (line - 3)
     if line < 4:
         angle = angles[line % 2] + ti.select(line >= 2, ti.math.pi, 0.0)
@@ -169,23 +171,24 @@ def line_angle(line, angles):
 
 @ti.func
 def turned(angle):
-    """The angle [rad] less whole turns, from -pi to pi."""
+    """The angle [rad] wrapped to [-pi, pi]."""
     return angle - 2 * ti.math.pi * ti.floor(angle / (2 * ti.math.pi) + 0.5)
 
 
 @ti.func
 def overlap(face, half_u, half_v):
-    """Overlap of a face with a rectangle, by cutting off what lies beyond its sides one after the other.
+    """Overlap of a face with a rectangle, by clipping the face at each side of the rectangle in turn.
 
     Args:
-        face: mat3 whose columns are the face's middle and its two half sides; rows are places along the rectangle's half sides
-            and above it. The half sides turn counterclockwise.
+        face: mat3 whose columns are the middle of the face and its two half sides; rows are coordinates along the half sides of
+            the rectangle and above it. The half sides are in counterclockwise order.
         half_u: half size of the rectangle along the first row [m].
         half_v: along the second [m].
 
     Returns:
-        (number of corners, their places r and s along the half sides in -1 to 1, counterclockwise, and the line on which the
-        border goes on from each: 0 to 3 the face's s = -1, r = 1, s = 1, r = -1, 4 to 7 the rectangle's u, v, -u, -v side).
+        (number of corners, their coordinates r and s along the half sides in [-1, 1], counterclockwise, and the line of the
+        border that follows each corner: 0 to 3 for the sides s = -1, r = 1, s = 1, r = -1 of the face, 4 to 7 for the sides u, v,
+        -u, -v of the rectangle).
     """
     r, s = ti.Vector([0.0 for _ in range(_POINTS)]), ti.Vector([0.0 for _ in range(_POINTS)])
     line = ti.Vector([0 for _ in range(_POINTS)])
@@ -218,7 +221,7 @@ def overlap(face, half_u, half_v):
 
 @ti.func
 def line_row(line, face):
-    """Factors of r and s in the equation of a line (see ``overlap``)."""
+    """Coefficients of r and s in the equation of a line (see ``overlap``)."""
     first, second = ti.select(line % 2 == 1, 1.0, 0.0), ti.select(line % 2 == 1, 0.0, 1.0)
     if line >= 4:
         first, second = face[line % 2, 1], face[line % 2, 2]
@@ -227,7 +230,7 @@ def line_row(line, face):
 
 @ti.func
 def twin_line(line, r, s, face, angles, half_u, half_v):
-    """Side of the other rectangle or face that lies on a line at one of its points, as of boxes set flush; -1 for none."""
+    """Side of the other rectangle or face that coincides with a line at one of its points, as for flush boxes; -1 for none."""
     twin = -1
     for k in range(4):
         own, cut = line, 4 + k
@@ -246,7 +249,7 @@ def twin_line(line, r, s, face, angles, half_u, half_v):
 
 @ti.func
 def line_adjoint(line, other, r, s, r_bar, s_bar, part, face, face_bar: ti.template()):
-    """Add a part of what the place (r, s) where two lines cross says of the first one to the adjoint of a face."""
+    """Add the adjoint of the first of two lines that cross at (r, s) to the adjoint of a face, times a factor."""
     if line >= 4:
         row = line % 2
         o_r, o_s = line_row(other, face)
@@ -258,7 +261,7 @@ def line_adjoint(line, other, r, s, r_bar, s_bar, part, face, face_bar: ti.templ
 
 @ti.func
 def covered_area(count, r, s, face, half_u, half_v):
-    """Part of a face that an overlap is, how much larger it is than the rectangle, and part of the smaller that is missing."""
+    """Overlap as a fraction of a face, area of the face relative to the rectangle, and uncovered fraction of the smaller one."""
     area = 0.0
     for v in range(count):
         after = ti.select(v + 1 < count, v + 1, 0)
@@ -278,7 +281,7 @@ def angles_adjoint(line, bar, angle_bars: ti.template()):
 def overlap_adjoint(
     count, r, s, line, face, angles, half_u, half_v, r_bar, s_bar, angle_bars, covered_bar, face_bar: ti.template()
 ):
-    """Add to the adjoint of a face those of the places of an overlap's corners, their angles, and the part that is covered."""
+    """Add the adjoints of an overlap's corners, of their angles and of the covered fraction to the adjoint of a face."""
     area, larger, missing = covered_area(count, r, s, face, half_u, half_v)
     area_bar = 0.0
     if missing > 0:
@@ -299,11 +302,11 @@ def overlap_adjoint(
         one_r_bar = r_bar[v] + (s[after] - s[before]) * area_bar
         one_s_bar = s_bar[v] + (r[before] - r[after]) * area_bar
         turn = turned(line_angle(line[v], angles) - line_angle(line[before], angles))
-        if turn > _STRAIGHT and turn < ti.math.pi - _STRAIGHT:  # else the corner's share is nothing, and its place anywhere
+        if turn > _STRAIGHT and turn < ti.math.pi - _STRAIGHT:  # else the corner has no weight, and its position is undefined
             for side in range(2):
                 own = ti.select(side == 0, line[before], line[v])
                 other = line[before] + line[v] - own
-                # Of two sides that are flush either may be the border: the derivative is the mean.
+                # Either of two flush sides may be the border: the derivative is the mean of both.
                 twin = twin_line(own, r[v], s[v], face, angles, half_u, half_v)
                 line_adjoint(own, other, r[v], s[v], one_r_bar, one_s_bar, ti.select(twin < 0, 1.0, 0.5), face, face_bar)
                 if twin >= 0:
@@ -314,7 +317,7 @@ def overlap_adjoint(
 def face_face_contacts(
     world: ti.template(), bars: ti.template(), b, i, j, frame, spread, height, half_u, half_v, weight, adjoint: ti.template()
 ):
-    """Contacts of one face of link j's box with one of link i's: their forces, or their adjoint (see ``face_contacts``).
+    """Contacts of one face of link j's box with one of link i's: the forces or their adjoint (see ``face_contacts``).
 
     Args:
         world: ``WorldArrays``.
@@ -323,16 +326,16 @@ def face_face_contacts(
         i: link of the rectangle.
         j: the other link.
         frame: mat3 of the rectangle's sides and its normal.
-        spread: mat3 of the face's middle less the centre of link i's box, and its half sides, world axes.
-        height: of the rectangle above that centre [m].
+        spread: mat3 of the middle of the face minus the centre of link i's box, and its half sides, world axes.
+        height: height of the rectangle above that centre [m].
         half_u: half size of the rectangle along the first side [m].
         half_v: along the second [m].
-        weight: of all forces [1].
-        adjoint: as of ``face_contacts``.
+        weight: factor of all forces [1].
+        adjoint: as in ``face_contacts``.
 
     Returns:
-        Adjoints of the weight, of ``spread`` at a fixed frame, of the points' places, of the origin of link i less that of link
-        j, and of the turn of link i; zeros without ``adjoint``.
+        Adjoints of the weight, of ``spread`` at a fixed frame, of the positions of the points, of the origin of link i minus that
+        of link j, and of the rotation of link i; zeros without ``adjoint``.
     """
     arm_i, contact = shape_arm(world, b, i), mean_contact(world, b, i, j)
     apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
@@ -378,20 +381,20 @@ def face_face_contacts(
 def face_contacts(
     world: ti.template(), bars: ti.template(), b, i, j, a, m, half_i, half_j, k, weight, adjoint: ti.template()
 ):
-    """Contacts of link j's box with the faces of link i's box along its axis k: their forces, or their adjoint.
+    """Contacts of link j's box with the faces of link i's box along its axis k: the forces or their adjoint.
 
     Args:
         world: ``WorldArrays``.
         bars: ``BarArrays``, read with ``adjoint`` only.
         b: world.
-        i: link of the face.
+        i: link with the face.
         j: the other link.
-        a: matrix of link i's box.
-        m: matrix of link j's box.
+        a: rotation matrix of link i's box.
+        m: rotation matrix of link j's box.
         half_i: half sizes of link i's box [m].
-        half_j: those of link j's [m].
+        half_j: half sizes of link j's box [m].
         k: axis of link i's box.
-        weight: of all forces [1].
+        weight: factor of all forces [1].
         adjoint: False adds the forces to both links' loads; True adds to the adjoints of both links' motion and
             contact parameters.
 
@@ -429,7 +432,7 @@ def face_contacts(
             turn_j_bar -= between.cross(column(spread_bar, 0))
             for c in ti.static(range(3)):
                 turn = column(spread, c).cross(column(spread_bar, c))
-                turn_i_bar -= turn  # whose frame turns forwards
+                turn_i_bar -= turn  # the frame rotates forwards
                 turn_j_bar += turn
     mean_bar = parts.dot(part_bars)
     if ti.static(adjoint):
@@ -447,9 +450,9 @@ def edge_contact(
     world: ti.template(), bars: ti.template(), b, i, j, a, m, half_i, half_j, axis, width, weight, counts_bar,
     adjoint: ti.template(),
 ):  # fmt: skip
-    """Contact of an edge of link i's box with one of link j's: its force, or the adjoint; arguments as of ``face_contacts``.
+    """Contact of an edge of link i's box with one of link j's: the force or its adjoint; arguments as in ``face_contacts``.
 
-    Of a ``weight`` of zero only the adjoint ``counts_bar`` of the gap that counts among the axes is added.
+    With a ``weight`` of zero, only the adjoint ``counts_bar`` of the gap used to compare axes is added.
 
     Returns:
         The adjoint of the weight; zero without ``adjoint``.
@@ -485,7 +488,7 @@ def edge_contact(
 
 @ti.func
 def face_gap_adjoint(world: ti.template(), b, i, j, a, m, half_j, k, gap_bar):
-    """Adjoint of the gap along axis k of link i's box: adds to those of both links' poses."""
+    """Adjoint of the gap along axis k of link i's box: adds to the adjoints of both links' poses."""
     arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
     between = arm_j + load_vec3(world.work, b, j, POSITION) - arm_i - load_vec3(world.work, b, i, POSITION)
     normal = column(a, k)
@@ -503,17 +506,17 @@ def face_gap_adjoint(world: ti.template(), b, i, j, a, m, half_j, k, gap_bar):
 
 @ti.func
 def box_box_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: ti.template()):
-    """Contact of pair p, of links i and j whose shapes are boxes: its forces, or their adjoint.
+    """Contact of pair p of links i and j, whose shapes are boxes: the forces or their adjoint.
 
     Args:
         world: ``WorldArrays``.
         bars: ``BarArrays``, read with ``adjoint`` only.
         b: world.
-        p: pair, which is marked where it is deeper than contact resolves.
+        p: pair; marked if it overlaps deeper than contact resolves.
         i: its first link.
         j: its second link.
-        adjoint: False adds the forces to both links' loads; True adds to the adjoints of both links' motion and
-            contact parameters those of minus the forces' power on the virtual velocities (see ``adjoint``).
+        adjoint: False adds the forces to both links' loads; True adds the adjoints of the negative power of the forces on the
+            virtual velocities (see ``adjoint``) to those of both links' motion and contact parameters.
     """
     a, m = rotation_matrix(shape_rotation(world, b, i)), rotation_matrix(shape_rotation(world, b, j))
     half_i, half_j = shape_vec3(world, i, HALF_SIZE), shape_vec3(world, j, HALF_SIZE)
@@ -533,7 +536,7 @@ def box_box_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, adjo
         weight_bars, mean_bar, largest_bar = 0.0 * gaps, 0.0, 0.0
         sweeps = 1
         if ti.static(adjoint):
-            sweeps += ti.cast(several > 1, int)  # the second one differentiates the weights of the axes
+            sweeps += ti.cast(several > 1, int)  # the second pass differentiates the weights of the axes
         for sweep in range(sweeps):
             if sweep == 1:
                 for axis in range(_AXES):

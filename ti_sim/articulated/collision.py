@@ -1,4 +1,4 @@
-"""Shapes by which links meet each other, the pairs of links that may meet, and the tables of both that kernels read."""
+"""Collision shapes of links, the pairs of links that may collide, and their tables for the kernels."""
 
 from __future__ import annotations
 
@@ -15,67 +15,67 @@ from ti_sim.shapes.distance import DistanceField
 
 ShapeKind = Literal["sphere", "capsule", "box", "mesh"]
 
-# Sizes that each kind takes.
+# Sizes of each kind.
 _SIZES = {
     "sphere": "(radius,)", "capsule": "(radius, half length)", "box": "(half size x, half size y, half size z)", "mesh": "()",
 }  # fmt: skip
 _SIZE_COUNT = {"sphere": 1, "capsule": 2, "box": 3, "mesh": 0}
 
-# Columns of a shape's row.
+# Columns of the table of shapes.
 SHAPE_POSITION = 0  # 3, in the link frame
 SHAPE_QUATERNION = 3  # 4, unit
 HALF_SIZE = 7  # 3, of a box; else zero
 RADIUS = 10  # of a sphere or capsule; else zero
 HALF_LENGTH = 11  # of a capsule; else zero
-BOUND = 12  # radius of the sphere about the centre that holds the shape; negative for a link without shape
-SLACK = 13  # how far the centre may move before the list of near pairs is made anew [m]
+BOUND = 12  # radius of the bounding sphere about the centre; negative for a link without shape
+SLACK = 13  # distance that the centre may move before the list of near pairs is rebuilt [m]
 GRID_LOW = 14  # 3, first node of a mesh's distance field
-GRID_CELL = 17  # distance of its nodes
-LEAST_HALF = 18  # half the shape's smallest extent; a radius
+GRID_CELL = 17  # distance between nodes
+LEAST_HALF = 18  # half the smallest extent of the shape, or its radius
 SHAPE_SIZE = 19
 
-# Columns of a mesh's row: its distance field's first coefficient and nodes along x, y, z (zero for other shapes), its first point
-# (of the numbers, six each: its place and normal) and its first edge (six each: the middle and half of it). All stand in one row
-# of numbers. Boxes that meet meshes have points and edges, too.
+# Columns of the table of meshes: first coefficient and nodes along x, y, z of the distance field (zero for other shapes), first
+# point (six numbers each: position and normal), first edge (six numbers each: middle and half vector). All numbers are in one
+# array (``WorldArrays.sample``). Boxes that collide with meshes have points and edges, too.
 FIRST_SAMPLE = 0
 NODES = 1  # 3
 FIRST_CORNER = 4
 FIRST_EDGE = 5
 MESH_SIZE = 6
 
-# Columns of a pair's row. Spheres and capsules come first in a pair with other shapes, boxes before meshes. Contacts of a round
-# shape are numbered; those of meshes are points and edges of both shapes.
+# Columns of the table of pairs. In a pair, spheres and capsules come before other shapes, and boxes before meshes. The contacts
+# of a round shape are numbered; the contacts of meshes are points and edges of both shapes.
 FIRST_LINK, SECOND_LINK, CONTACT_KIND, CONTACTS, FIRST_POINTS, SECOND_POINTS, FIRST_EDGES, SECOND_EDGES = range(8)
 
-# How the shapes of a pair meet: a line with a radius and any shape; points and edges of each with the other; two boxes.
+# Kinds of contact of a pair: a line with a radius and any shape; points and edges of each shape with the other; two boxes.
 ROUND, POINTS, BOXES = range(3)
 
-# Bits of what kernels are compiled for: pairs of two boxes, all other pairs.
+# Bits of the kinds of pairs that kernels are compiled for: two boxes, all other pairs.
 WITH_BOXES, WITH_OTHERS = 1, 2
 
-# Columns of a world's list of near pairs: how many there are (negative before the first list), how many tests of shapes against
-# each other and how many lists were made so far, the first pair that contact could not resolve (negative for none), why, and in
-# which step, and the pairs.
+# Columns of the list of near pairs of a world: their number (negative before the first list), the number of shape tests and of
+# lists so far, the first pair that contact could not resolve (negative for none), the reason, the step, and the pairs.
 NEAR_COUNT, TEST_COUNT, LIST_COUNT, FAULTY_PAIR, FAULT, FAULT_STEP, FIRST_NEAR = range(7)
 
-# Why contact cannot resolve a pair: deeper than half of the smallest half size of both; it passes by so much in a step.
+# Reasons why contact cannot resolve a pair: it overlaps deeper than half of the smallest half size of both, or moves that far in
+# a step.
 DEEP, FAST = range(2)
 
-_SLACK_PART = 0.5  # of a shape's bounding radius
+_SLACK_PART = 0.5  # fraction of the bounding radius of a shape
 
 
 @dataclass(frozen=True)
 class CollisionShape:
-    """Shape by which a link meets other links, rigid on the link and the same in every world.
+    """Shape with which a link collides with other links; fixed to the link and equal in every world.
 
     Attributes:
         kind: "sphere", "capsule" (along z of the shape's frame), "box" or "mesh" (see ``mesh_shape``).
         size: m; (radius,), (radius, half length of the straight part), the three half sizes, or () for a mesh.
         position: centre in the link frame [m].
-        quaternion: (x, y, z, w) of the shape's frame in the link frame, of any length above zero.
-        distance: field of the distance to a mesh, in the shape's frame; None for the other kinds.
-        surface: a mesh's surface, in the shape's frame [m]; None for the other kinds.
-        corners: [V, 3] points of a mesh that touch others wherever they are [m]; None for the other kinds.
+        quaternion: (x, y, z, w) of the shape's frame in the link frame; any length above zero.
+        distance: distance field of a mesh, in the shape's frame; None for the other kinds.
+        surface: surface of a mesh, in the shape's frame [m]; None for the other kinds.
+        corners: [V, 3] points of a mesh that are always contact points [m]; None for the other kinds.
     """
 
     kind: ShapeKind
@@ -107,20 +107,20 @@ class CollisionShape:
 
     @property
     def bound(self) -> float:
-        """Radius of the sphere about the centre that holds the shape [m]."""
+        """Radius of the bounding sphere about the centre [m]."""
         if self.kind == "mesh":
             return max(self.distance.bound, float(np.linalg.norm(self.corners, axis=1).max()))
         return float(np.linalg.norm(self.size) if self.kind == "box" else np.sum(self.size))
 
     @property
     def least_half(self) -> float:
-        """Half the smallest extent along the axes of its frame [m]; the radius of a round shape."""
+        """Half the smallest extent along the axes of the shape's frame [m]; the radius of a round shape."""
         if self.kind == "mesh":
             return 0.5 * float(np.ptp(self.corners, axis=0).min())
         return float(min(self.size) if self.kind == "box" else self.size[0])
 
     @cached_property
-    def touching(self) -> tuple[np.ndarray, np.ndarray]:
+    def points_and_edges(self) -> tuple[np.ndarray, np.ndarray]:
         """Points [P, 6] and edges [E, 6] of a box or mesh, see ``surface_points``."""
         surface, corners = self.surface, self.corners
         if self.kind == "box":
@@ -129,7 +129,7 @@ class CollisionShape:
         return surface_points(corners, surface)
 
     def row(self) -> np.ndarray:
-        """Numbers that kernels read but for the slack, [SHAPE_SIZE] float64."""
+        """Row of the table of shapes, without the slack, [SHAPE_SIZE] float64."""
         row = np.zeros(SHAPE_SIZE)
         row[SHAPE_POSITION : SHAPE_POSITION + 3] = self.position
         row[SHAPE_QUATERNION : SHAPE_QUATERNION + 4] = np.asarray(self.quaternion, dtype=float) / np.linalg.norm(self.quaternion)
@@ -146,11 +146,11 @@ class CollisionShape:
 
 
 def mesh_shape(shape: Shape, *, position: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> CollisionShape:
-    """Any shape as a mesh that meets other links, placed by its centre of mass; its distance field is sampled here, once.
+    """Collision shape of kind "mesh" from any shape, placed by its centre of mass; its distance field is sampled once, here.
 
     Args:
-        shape: its distance field (``Shape.distance_field``) is what other shapes meet; its collision vertices and the large
-            faces and sharp edges of the field's surface are what meets them.
+        shape: other shapes collide with its distance field (``Shape.distance_field``); its own contact points are its collision
+            vertices, and points of the large faces and sharp edges of the field's surface.
         position: centre of mass in the link frame [m].
 
     Raises:
@@ -168,7 +168,7 @@ def check_shapes(
     shapes: tuple[CollisionShape | None, ...],
     pairs: tuple[tuple[int, int], ...] | None,
 ) -> None:
-    """Raise a UserError for shapes and pairs that do not fit the links."""
+    """Raise a UserError if shapes or pairs do not fit the links."""
     n = len(names)
     if shapes and len(shapes) != n:
         raise UserError(f"collision_shape holds {len(shapes)} entries for {n} links: give one per link (None for none), or ()")
@@ -187,12 +187,12 @@ def check_shapes(
 def possible_pairs(
     parents: tuple[int, ...], joint_types: tuple[str, ...], shapes: tuple[CollisionShape | None, ...]
 ) -> list[tuple[int, int]]:
-    """Pairs of links with shapes that may meet.
+    """Pairs of links with shapes that may collide.
 
-    Left out are links that are rigid on each other (joined by fixed joints, or both rigid on the world), and links with one
-    joint between them, that is a link and its parent, whatever other links are rigid on either.
+    Excluded are links that are fixed to each other (connected by fixed joints, or both fixed to the world), and links with one
+    joint between them: a link and its parent, including the links fixed to either of them.
     """
-    rigid = list(range(len(parents)))  # first link of those that a link is joined to by fixed joints
+    rigid = list(range(len(parents)))  # first of the links that are connected to a link by fixed joints
     for i, (parent, kind) in enumerate(zip(parents, joint_types, strict=True)):
         if kind == "fixed" and parent >= 0:
             rigid[i] = rigid[parent]
@@ -210,8 +210,7 @@ def possible_pairs(
 def shape_rows(shapes: tuple[CollisionShape | None, ...], moves: np.ndarray) -> np.ndarray:
     """Table of shapes, one row per link, [max(N, 1), SHAPE_SIZE] float64.
 
-    A shape's slack is half its bounding radius, of a large one among small ones no more than twice the median's; of one that
-    cannot move it is zero.
+    The slack of a shape is half its bounding radius, at most twice the median of all slacks; zero for a shape that cannot move.
     """
     rows = np.zeros((max(len(shapes), 1), SHAPE_SIZE))
     rows[:, BOUND] = -1
@@ -226,16 +225,16 @@ def shape_rows(shapes: tuple[CollisionShape | None, ...], moves: np.ndarray) -> 
 
 
 def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Tables of meshes: (one row per link [max(N, 1), MESH_SIZE] int32, coefficients and corners of all meshes, float64).
+    """Tables of meshes: (one row per link [max(N, 1), MESH_SIZE] int32, coefficients, points and edges of all meshes, float64).
 
-    A distance field that several links share is there once.
+    A distance field shared by several links is stored once.
     """
     rows, numbers, starts, end = np.zeros((max(len(shapes), 1), MESH_SIZE), dtype=np.int32), [np.zeros(1)], {}, 1
     if not any(shape is not None and shape.kind == "mesh" for shape in shapes):
         return rows, numbers[0]
     for i, shape in enumerate(shapes):
         if shape is not None and shape.kind in ("mesh", "box"):
-            arrays = {FIRST_CORNER: shape.touching[0], FIRST_EDGE: shape.touching[1]}
+            arrays = {FIRST_CORNER: shape.points_and_edges[0], FIRST_EDGE: shape.points_and_edges[1]}
             if shape.kind == "mesh":
                 rows[i, NODES : NODES + 3] = shape.distance.coefficients.shape
                 arrays[FIRST_SAMPLE] = shape.distance.coefficients
@@ -249,7 +248,7 @@ def mesh_rows(shapes: tuple[CollisionShape | None, ...]) -> tuple[np.ndarray, np
 
 
 def pair_rows(shapes: tuple[CollisionShape | None, ...], pairs: list[tuple[int, int]]) -> np.ndarray:
-    """Table of pairs, [max(P, 1), 8] int32; see its columns above."""
+    """Table of pairs, [max(P, 1), 8] int32; columns see above."""
     order = ("sphere", "capsule", "box", "mesh")
     rows = []
     for pair in pairs:
@@ -258,7 +257,7 @@ def pair_rows(shapes: tuple[CollisionShape | None, ...], pairs: list[tuple[int, 
         if first.kind == second.kind == "box":
             rows.append((i, j, BOXES, 0, 0, 0, 0, 0))
         elif first.kind in ("box", "mesh"):
-            counts = [len(shape.touching[k]) for k in range(2) for shape in (first, second)]
+            counts = [len(shape.points_and_edges[k]) for k in range(2) for shape in (first, second)]
             rows.append((i, j, POINTS, 0, *counts))
         else:
             rows.append((i, j, ROUND, 3 if first.kind == "capsule" and second.kind in ("box", "mesh") else 1, 0, 0, 0, 0))

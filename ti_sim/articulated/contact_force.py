@@ -1,8 +1,8 @@
-"""Forces at a point where two links touch, and their adjoint (Taichi functions).
+"""Contact force at a point between two links, and its adjoint (Taichi functions).
 
-The force is that of ``ti_sim.rigid.contact`` along the normal of the two surfaces, with the mean of both links' four parameters,
-times a weight. It acts on both links, in opposite directions, at the same point, so that no momentum and no angular momentum is
-made.
+The force is that of ``ti_sim.rigid.contact`` along the normal of the two surfaces, with the mean contact parameters of both
+links, times a weight. It acts on both links in opposite directions at the same point, so momentum and angular momentum are
+conserved.
 """
 
 from ti_sim.articulated.collision import FAULT, FAULTY_PAIR, LEAST_HALF, SHAPE_POSITION, SHAPE_QUATERNION
@@ -28,19 +28,19 @@ from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoin
 
 @ti.func
 def shape_vec3(world: ti.template(), i, column: ti.template()):
-    """Three numbers of link i's shape."""
+    """Three numbers in the row of link i's shape."""
     return vec3(world.shape[i, column], world.shape[i, column + 1], world.shape[i, column + 2])
 
 
 @ti.func
 def shape_arm(world: ti.template(), b, i):
-    """From the origin of link i to the centre of its shape, world axes."""
+    """Vector from the origin of link i to the centre of its shape, world axes."""
     return rotated(load_vec4(world.work, b, i, QUATERNION), shape_vec3(world, i, SHAPE_POSITION))
 
 
 @ti.func
 def shape_rotation(world: ti.template(), b, i):
-    """Quaternion of link i's shape in the world."""
+    """Quaternion of link i's shape in the world frame."""
     local = vec4(
         world.shape[i, SHAPE_QUATERNION], world.shape[i, SHAPE_QUATERNION + 1],
         world.shape[i, SHAPE_QUATERNION + 2], world.shape[i, SHAPE_QUATERNION + 3],
@@ -50,7 +50,7 @@ def shape_rotation(world: ti.template(), b, i):
 
 @ti.func
 def mean_contact(world: ti.template(), b, i, j):
-    """Mean of the four contact parameters of two links."""
+    """Mean of the contact parameters of two links."""
     return 0.5 * (load_vec4(world.link, b, i, CONTACT) + load_vec4(world.link, b, j, CONTACT))
 
 
@@ -62,7 +62,7 @@ def point_velocity(world: ti.template(), b, i, arm):
 
 @ti.func
 def add_load(world: ti.template(), b, i, arm, force):
-    """Take a force at ``arm`` from its origin off the load of link i."""
+    """Subtract a force at ``arm`` from the origin of link i from its load."""
     if world.tree[i, MOVES] == 1:
         add_vec3(world.work, b, i, LOAD, -arm.cross(force))
         add_vec3(world.work, b, i, LOAD + 3, -force)
@@ -70,7 +70,7 @@ def add_load(world: ti.template(), b, i, arm, force):
 
 @ti.func
 def add_contact_force(world: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact):
-    """Add the force of one point to the loads of both links.
+    """Add the force at one contact point to the loads of both links.
 
     Args:
         world: ``WorldArrays``.
@@ -78,10 +78,10 @@ def add_contact_force(world: ti.template(), b, i, j, arm, apart, normal, gap, we
         i: a link.
         j: the other.
         arm: from the origin of link i to the point [m].
-        apart: origin of link i less that of link j [m].
+        apart: origin of link i minus that of link j [m].
         normal: unit vector from j to i.
-        gap: of the two surfaces along the normal, below zero [m].
-        weight: of the force [1].
+        gap: gap of the two surfaces along the normal, negative [m].
+        weight: factor of the force [1].
         contact: contact parameters of the pair.
     """
     u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm + apart)
@@ -92,9 +92,9 @@ def add_contact_force(world: ti.template(), b, i, j, arm, apart, normal, gap, we
 
 @ti.func
 def point_adjoint(world: ti.template(), b, i, arm, force, u_bar):
-    """Adjoint of the velocity of a point of link i, and of minus the power of a force there on the virtual velocity.
+    """Adjoint of the velocity of a point of link i, and of the negative power of a force there on the virtual velocity.
 
-    Adds to the adjoints of the link's velocities, real and virtual, and returns that of the arm.
+    Adds to the adjoints of the link's real and virtual velocities, and returns that of the arm.
     """
     add_vec3(world.work, b, i, BARS + 6, arm.cross(u_bar))
     add_vec3(world.work, b, i, BARS + 9, u_bar)
@@ -106,7 +106,7 @@ def point_adjoint(world: ti.template(), b, i, arm, force, u_bar):
 
 @ti.func
 def add_contact_force_adjoint(world: ti.template(), bars: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact):
-    """Adjoint of minus the power of ``add_contact_force`` on the links' virtual velocities (see ``adjoint``).
+    """Adjoint of the negative power of ``add_contact_force`` on the virtual velocities of the links (see ``adjoint``).
 
     Adds to the adjoints of both links' velocities and contact parameters.
 
@@ -137,13 +137,13 @@ def add_pose_adjoints(world: ti.template(), b, i, j, arm_i, arm_j, arm_bar, apar
         b: world.
         i: a link.
         j: the other.
-        arm_i: from the origin of link i to its shape's centre.
-        arm_j: of link j.
-        arm_bar: adjoint of arm_i as part of the contact points' places.
-        apart_bar: of the origin of link i less that of link j.
-        between_bar: of the centre of j's shape less that of i's.
-        turn_i_bar: of link i's turn, but for those of its arm.
-        turn_j_bar: of link j's.
+        arm_i: vector from the origin of link i to the centre of its shape.
+        arm_j: the same for link j.
+        arm_bar: adjoint of arm_i as part of the positions of contact points.
+        apart_bar: adjoint of the origin of link i minus that of link j.
+        between_bar: adjoint of the centre of j's shape minus that of i's.
+        turn_i_bar: adjoint of the rotation of link i, without the contribution of its arm.
+        turn_j_bar: the same for link j.
     """
     add_vec3(world.work, b, i, BARS, turn_i_bar + arm_i.cross(arm_bar - between_bar))
     add_vec3(world.work, b, j, BARS, turn_j_bar + arm_j.cross(between_bar))
@@ -153,13 +153,13 @@ def add_pose_adjoints(world: ti.template(), b, i, j, arm_i, arm_j, arm_bar, apar
 
 @ti.func
 def greatest_depth(world: ti.template(), i, j):
-    """Gap of two links below which contact does not resolve it [m]: less than half of the smaller half size."""
+    """Gap of two links below which contact does not resolve the overlap [m]: minus half of the smaller half size."""
     return -0.5 * ti.min(world.shape[i, LEAST_HALF], world.shape[j, LEAST_HALF])
 
 
 @ti.func
 def mark_pair(world: ti.template(), b, p, fault: ti.template()):
-    """Note that contact cannot resolve pair p, unless there was one before."""
+    """Record that contact cannot resolve pair p, unless another pair is recorded already."""
     if world.near[b, FAULTY_PAIR] < 0:
         world.near[b, FAULTY_PAIR] = p
         world.near[b, FAULT] = fault

@@ -1,13 +1,13 @@
-"""Where two shapes meet: contact point, normal and gap, straight-line functions of the shapes' poses.
+"""Contact point, normal and gap of two shapes, as straight-line functions of their poses.
 
-Spheres and capsules are lines with a radius (a sphere's has no length). The closest point of a line is held towards its middle
-by a weak pull, ``_PULL`` of the square of its distance from there beside that of the gap, so that it moves fast and yet
-continuously where two lines, or a line and a box's face, become parallel. Kinks and jumps that remain:
+Spheres and capsules are lines with a radius (a sphere is a line of zero length). A small regularisation, ``_PULL`` times the
+squared distance from the middle of the line, added to the squared gap, makes the closest point move continuously when two lines,
+or a line and a face of a box, become parallel. Remaining kinks and jumps:
 
-- the gap's slope has kinks where a closest point begins or ceases to be an end of a line or on an edge or corner of a box;
-- inside a box the normal is that of the face of least depth: it jumps, and the force with it, where two faces are equally deep;
-- the closest point of a line to a mesh jumps where two places of the line are equally close;
-- no normal exists where two lines' closest points coincide; it is zero there, and so is the force along it.
+- the gap has kinks where a closest point reaches or leaves an end of a line, or an edge or corner of a box;
+- inside a box the normal is that of the face of least depth: normal and force jump where two faces are equally deep;
+- the closest point of a line to a mesh jumps where two points of the line are equally close;
+- if the closest points of two lines coincide there is no normal: normal and force are zero.
 """
 
 from ti_sim.base.differentiable import Vector, clip, differentiable, inverse, normalize, sqrt, where
@@ -16,10 +16,10 @@ from ti_sim.base.vecmath import mat3, outer, vec3
 from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
 
 _PULL = 1e-3
-_LEAST = 1e-24  # square of a distance [m2] that counts as none
+_LEAST = 1e-24  # squared distance [m2] that is treated as zero
 _HALVINGS = 40
-_PLACES = 9  # of a line at which a mesh's distance is looked at first
-_ANYWHERE = 1e9  # reach of points whose distance is wanted wherever they are [m]
+_PLACES = 9  # points of a line at which the distance to a mesh is sampled first
+_ANYWHERE = 1e9  # reach of points whose distance is computed anywhere [m]
 
 
 @differentiable(constant=("h_a", "h_b", "r_a", "r_b"))
@@ -27,7 +27,7 @@ def line_line_contact(d, k_a, k_b, h_a, h_b, r_a, r_b):
     """Contact of two lines with radii.
 
     Args:
-        d: centre of a less centre of b [m].
+        d: centre of a minus centre of b [m].
         k_a: unit vector along a.
         k_b: unit vector along b.
         h_a: half length of a [m].
@@ -36,7 +36,7 @@ def line_line_contact(d, k_a, k_b, h_a, h_b, r_a, r_b):
         r_b: radius of b [m].
 
     Returns:
-        (contact point less centre of a [m], unit normal from b to a, gap [m]): the point is midway between the surfaces.
+        (contact point minus centre of a [m], unit normal from b to a, gap [m]); the point is midway between the surfaces.
     """
     b, along_a, along_b = k_a.dot(k_b), k_a.dot(d), k_b.dot(d)
     s = clip((b * along_b - along_a) / ((1.0 + _PULL) - b * b), -h_a, h_a)
@@ -55,17 +55,18 @@ def line_box_contact(c, k, half, radius, h, given, free, outside):
 
     Args:
         c: centre of the line [m].
-        k: along the line; with ``free`` a unit vector.
+        k: direction of the line; with ``free`` a unit vector.
         half: half sizes of the box [m].
-        radius: of the line [m].
+        radius: radius of the line [m].
         h: half length of the line [m].
-        given: where on the line the point is, in lengths of ``k``.
-        free: 1 for the point closest to the box in place of the given one.
-        outside: of the closest point, for each axis on which side of the box it is beyond the face: -1, 1, or 0 for neither.
+        given: position of the contact point on the line, in multiples of ``k``.
+        free: 1 for the point closest to the box instead of the given one.
+        outside: for each axis, the side of the box beyond which the closest point lies: -1, 1, or 0 for neither.
 
     Returns:
-        (contact point less the line's centre [m], unit normal out of the box, gap [m], weight [1]): a given point's weight is 1,
-        the closest point's falls from 1 in the middle of the line to 0 at its ends, which are contacts of their own.
+        (contact point minus centre of the line [m], outward unit normal of the box, gap [m], weight [1]). The weight of a given
+        point is 1; that of the closest point decreases from 1 in the middle of the line to 0 at its ends, which are separate
+        contacts.
     """
     open_axes = outside * outside
     pull = (k * k).dot(open_axes) + _PULL
@@ -94,7 +95,7 @@ def line_box_contact(c, k, half, radius, h, given, free, outside):
 
 @ti.func
 def point_box_contact(x, half):
-    """Gap and normal of a point x as ``line_box_contact`` has them, and derivatives as ``grid_distance_slopes`` returns."""
+    """Gap and normal of a point x as in ``line_box_contact``, and derivatives as returned by ``grid_distance_slopes``."""
     apart = x - ti.max(-half, ti.min(half, x))
     squared = apart.dot(apart)
     normal, gap, bend = vec3(0.0), 0.0, mat3(0.0)
@@ -119,7 +120,7 @@ def point_box_contact(x, half):
 
 @ti.func
 def sides_of_closest(c, k, half, h):
-    """Argument ``outside`` of ``line_box_contact``: the closest point is found by bisection of the slope of the distance."""
+    """Argument ``outside`` of ``line_box_contact``; the closest point is found by bisection on the derivative of the distance."""
     low, high = -h, h
     for _ in range(_HALVINGS):
         s = 0.5 * (low + high)
@@ -140,11 +141,12 @@ def sides_of_closest(c, k, half, h):
 
 @ti.func
 def closest_to_grid(sample: ti.template(), first, nodes, low, cell, c, k, h, radius):
-    """Place on the line c + s k, |s| <= h, closest to a solid given by its distance field (see ``distance_kernels``).
+    """Position s on the line c + s k, |s| <= h, that is closest to a solid given by its distance field (see
+    ``distance_kernels``).
 
-    It is held towards the middle by the pull: k . normal + _PULL s / h is zero there, unless it is an end. The interval that is
-    bisected is about the closest one of a few places, which is closer than half of their distance if the line touches; else it is
-    left at that.
+    With the regularisation, k . normal + _PULL s / h is zero there, unless it is an end. Bisection starts in the interval around
+    the closest of a few sampled points. If the line touches the solid, that point is closer than half the sample distance;
+    otherwise it is the result.
     """
     step = 2 * h / (_PLACES - 1)
     best, least = 0.0, _ANYWHERE
@@ -169,9 +171,9 @@ def closest_to_grid(sample: ti.template(), first, nodes, low, cell, c, k, h, rad
 
 @ti.func
 def closest_to_grid_adjoint(sample: ti.template(), first, nodes, low, cell, x, k, s, normal, h, s_bar):
-    """Adjoint of ``closest_to_grid``, whose result s is the place x with this normal: (c_bar, k_bar).
+    """Adjoint of ``closest_to_grid``, whose result s is the point x with this normal: (c_bar, k_bar).
 
-    By the implicit function theorem; nothing reaches a place at an end of the line.
+    By the implicit function theorem; zero if the result is an end of the line.
     """
     c_bar, k_bar = vec3(0.0), vec3(0.0)
     if ti.abs(s) < (1 - 1e-6) * h:

@@ -1,20 +1,20 @@
-"""Contact of links with links: the list of near pairs, the forces on both links, and their adjoint (Taichi functions).
+"""Contact between links: the list of near pairs, the forces on both links, and their adjoint (Taichi functions).
 
-The forces are those of ``touching``. Contacts of a pair:
+The forces are those of ``contact_force``. Contacts of a pair:
 
 - spheres and capsules with each other: one, at their closest points;
-- sphere and box: one; capsule and box: the spheres at the capsule's two ends, and the point of the capsule closest to the box,
-  whose force is weighted by 1 - (s / half length)^2 with s its place on the capsule, so that it fades where it becomes an end;
-- sphere and mesh, capsule and mesh: as with a box, by the mesh's distance field;
-- two boxes: see ``boxes``;
-- meshes with each other and with boxes: see ``points``.
+- sphere and box: one; capsule and box: the spheres at the two ends of the capsule, and the point of the capsule closest to the
+  box, with the weight 1 - (s / half length)^2, where s is its position on the capsule, so its force is zero at the ends;
+- sphere and mesh, capsule and mesh: as with a box, with the distance field of the mesh;
+- two boxes: see ``box_contact``;
+- meshes with each other and with boxes: see ``mesh_contact``.
 
-See ``meeting`` for the kinks of the geometry; those of the law are where a contact begins or ends (its slope), and between
+See ``contact_geometry`` for the kinks of the geometry. The contact law has kinks where a contact begins or ends and between
 sticking and sliding.
 
-Pairs are looked at only while their bounding spheres, each grown by the shape's slack, overlap. The list of these near pairs is
-made anew once a shape's centre has moved by its slack since, so that no contact is ever missed, and the motion does not depend
-on when that was. Pairs that contact cannot resolve are marked: the first one, and why, see ``collision``.
+Only pairs whose bounding spheres, each enlarged by the slack of its shape, overlap are tested. The list of these near pairs is
+rebuilt when the centre of a shape has moved by its slack since the last build. No contact is missed, and the motion does not
+depend on the time of the build. The first pair that contact cannot resolve is recorded with the reason, see ``collision``.
 """
 
 from ti_sim.articulated.box_contact import box_box_contacts
@@ -60,7 +60,7 @@ from ti_sim.base.vecmath import rotation_matrix, vec3
 
 @ti.func
 def update_near_pairs(world: ti.template(), b):
-    """Make the list of near pairs of placed links anew if a shape has moved by its slack since it was made."""
+    """Rebuild the list of near pairs if a shape has moved by its slack since the last build; needs the poses of the links."""
     stale = world.near[b, NEAR_COUNT] < 0
     for i in range(world.links):
         if world.shape[i, SLACK] > 0 and not stale:
@@ -88,7 +88,7 @@ def update_near_pairs(world: ti.template(), b):
 
 @ti.func
 def check_speed(world: ti.template(), b, p, i, j):
-    """Mark a pair whose shapes are near and move in a step by more than the smaller half size of both."""
+    """Mark a near pair whose shapes move in one step by more than the smaller half size of both."""
     arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
     d = load_vec3(world.work, b, i, POSITION) + arm_i - load_vec3(world.work, b, j, POSITION) - arm_j
     step = world.dt * (point_velocity(world, b, i, arm_i) - point_velocity(world, b, j, arm_j)).norm()
@@ -99,7 +99,7 @@ def check_speed(world: ti.template(), b, p, i, j):
 
 @ti.func
 def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: ti.template()):
-    """Contacts of pair p, of a sphere or capsule of link i with link j's shape: their forces, or their adjoint.
+    """Contacts of pair p, a sphere or capsule of link i with the shape of link j: the forces or their adjoint.
 
     Arguments are those of ``box_contact.box_box_contacts``.
     """
@@ -137,7 +137,7 @@ def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, adjoin
 
 @ti.func
 def near_pair_contacts(world: ti.template(), bars: ti.template(), b, adjoint: ti.template()):
-    """Contacts of all near pairs of placed links: their forces, or their adjoint (arguments of ``box_box_contacts``)."""
+    """Contacts of all near pairs: the forces or their adjoint (arguments of ``box_box_contacts``); needs the links' poses."""
     update_near_pairs(world, b)
     for n in range(world.near[b, NEAR_COUNT]):
         p = world.near[b, FIRST_NEAR + n]
@@ -155,13 +155,14 @@ def near_pair_contacts(world: ti.template(), bars: ti.template(), b, adjoint: ti
 
 @ti.func
 def pair_loads(world: ti.template(), b):
-    """Forces of near pairs of placed links, added to the links' loads."""
+    """Add the forces of near pairs to the loads of the links; needs the links' poses."""
     near_pair_contacts(world, world, b, False)
 
 
 @ti.func
 def pair_adjoint(world: ti.template(), bars: ti.template(), b):
-    """Adjoint of the pairs' part of L (see ``adjoint``), minus the forces' power on the virtual velocities of their points.
+    """Adjoint of the part of L of the pairs (see ``adjoint``): the negative power of the forces on the virtual velocities of
+    their points.
 
     Adds to the adjoints of both links' motion and contact parameters.
     """

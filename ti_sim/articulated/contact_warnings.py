@@ -1,4 +1,4 @@
-"""Warnings of pairs of bodies that contact could not resolve."""
+"""Warnings about pairs of bodies that contact could not resolve."""
 
 import warnings
 
@@ -16,10 +16,10 @@ _REASONS = {
 
 
 class ContactWarnings:
-    """Tells each pair of bodies that contact could not resolve once."""
+    """Warns once about each pair of bodies that contact could not resolve."""
 
     def __init__(self, model: ArticulatedModel, dt: float) -> None:
-        """Nothing told yet.
+        """Start without reported pairs.
 
         Args:
             model: links and pairs.
@@ -29,7 +29,7 @@ class ContactWarnings:
         self._told: set[tuple[int, int]] = set()
 
     def warn(self, near: np.ndarray) -> None:
-        """Warn of the first fault of every world, of each pair and reason once.
+        """Warn about the first unresolved pair of every world, once per pair and reason.
 
         Args:
             near: [B, columns] lists of near pairs after a rollout, see ``collision``.

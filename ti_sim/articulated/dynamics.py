@@ -1,15 +1,15 @@
 """Articulated-body algorithm (Featherstone, Rigid Body Dynamics Algorithms, 2008, ch. 7) over a tree (Taichi functions).
 
-World axes, every link about its own origin, accelerations classical and relative to free fall, so that gravity is an
-acceleration of the world upwards. The velocities of a joint are eliminated one at a time, from its last to its first: with s
+Quantities are in world axes, those of a link about its own origin. Accelerations are classical and relative to free fall, so
+gravity is an upward acceleration of the world. The velocities of a joint are eliminated one at a time, from last to first: with s
 the direction of the velocity, I the articulated inertia and p the load,
 
     U = I s,  D = s.U + armature,  u = tau - s.p;   I <- I - U U^T / D,  p <- p + U u / D
 
-after which the joint's acceleration follows from that of the parent, first velocity first: (u - U.a) / D.
+Then the acceleration of the joint follows from that of the parent, from first to last velocity: (u - U.a) / D.
 
-The same elimination with loads, velocities and gravity of zero solves M x = y for the joint-space mass matrix M; the adjoint
-needs it ("virtual").
+The same elimination with zero loads, velocities and gravity solves M x = y for the joint-space mass matrix M; the adjoint uses it
+("virtual").
 """
 
 from ti_sim.articulated.contact_pairs import pair_loads
@@ -87,9 +87,9 @@ def ground_load(world: ti.template(), b, i, rotation, position, w, v):
 
 @ti.func
 def place_links(world: ti.template(), states: ti.template(), b, slot, frame, virtual: ti.template()):
-    """First sweep, root to leaf: poses, velocities, and inertia and load of each link by itself.
+    """First sweep, root to leaf: poses, velocities, and the inertia and load of each link alone.
 
-    ``virtual`` leaves loads and the accelerations by velocities away.
+    ``virtual`` omits loads and velocity-dependent accelerations.
     """
     for i in range(world.links):
         rotation, w, v, r, j_w, j_v, w_p = place_link(world, states, b, slot, i)
@@ -111,7 +111,7 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
             if ti.static(not virtual):
                 store_vec3(world.work, b, i, BIAS, w_p.cross(j_w))
                 store_vec3(world.work, b, i, BIAS + 3, w_p.cross(w_p.cross(r) + 2 * j_v))
-                # The moment about the origin of the centripetal force at the centre of mass is in ``about`` already.
+                # ``about`` already contains the moment of the centripetal force at the centre of mass about the origin.
                 moment = w.cross(about @ w)
                 force = mass * w.cross(w.cross(d))
                 push = vec3(world.wrench[b, frame, i, 0], world.wrench[b, frame, i, 1], world.wrench[b, frame, i, 2])
@@ -132,7 +132,7 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
 
 @ti.func
 def direction(world: ti.template(), b, i, kind, j):
-    """Direction of joint velocity j of link i in world axes, and whether it is a linear one."""
+    """Direction of joint velocity j of link i in world axes, and whether it is a translation."""
     axis = load_vec3(world.work, b, i, AXIS)
     linear = kind == PRISMATIC
     if kind > PRISMATIC:
@@ -149,9 +149,9 @@ def direction(world: ti.template(), b, i, kind, j):
 
 @ti.func
 def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame, virtual: ti.template()):
-    """Second sweep, leaf to root: joint velocities eliminated, articulated inertias and loads handed to the parents.
+    """Second sweep, leaf to root: eliminates joint velocities and adds articulated inertias and loads to the parents.
 
-    In a virtual solve the right side stands in column DRIVE of each velocity; otherwise it is the joints' force.
+    In a virtual solve the right-hand side is in column DRIVE of each velocity; otherwise it is the joint force.
     """
     for back in range(world.links):
         i = world.links - 1 - back
@@ -209,30 +209,30 @@ def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame,
 
 @ti.func
 def add_symmetric(array: ti.template(), b, i, column: ti.template(), m):
-    """Add to a symmetric matrix in a row."""
+    """Add to a symmetric matrix stored in a row."""
     store_symmetric(array, b, i, column, symmetric(array, b, i, column) + m)
 
 
 @ti.func
 def add_matrix(array: ti.template(), b, i, column: ti.template(), m):
-    """Add to a matrix in a row."""
+    """Add to a matrix stored in a row."""
     store_matrix(array, b, i, column, load_matrix(array, b, i, column) + m)
 
 
 @ti.func
 def solve_joint(world: ti.template(), b, i, kind, angular, linear):
-    """Solutions of link i's joint velocities, written to column DRIVE.
+    """Solve for the joint velocities of link i; the solutions are written to column DRIVE.
 
     Args:
-        world: the kernel's arrays.
+        world: ``WorldArrays``.
         b: world.
         i: link.
         kind: type of its joint.
-        angular: angular acceleration (virtual velocity) of the link with the joint at rest.
-        linear: that of its origin.
+        angular: angular acceleration (or virtual velocity) of the link with the joint at rest.
+        linear: linear acceleration (or virtual velocity) of its origin.
 
     Returns:
-        (angular, linear) with the joint's own part.
+        (angular, linear) including the motion of the joint.
     """
     first = world.tree[i, FIRST_QD]
     for d in range(first, world.tree[i, END_QD]):
@@ -250,7 +250,7 @@ def solve_joint(world: ti.template(), b, i, kind, angular, linear):
 
 @ti.func
 def accelerate_links(world: ti.template(), states: ti.template(), b, slot):
-    """Third sweep, root to leaf: joint accelerations, written behind the velocities in the row of ``states``."""
+    """Third sweep, root to leaf: joint accelerations, written after the velocities in the row of ``states``."""
     for i in range(world.links):
         parent, kind = world.tree[i, PARENT], world.tree[i, KIND]
         angular = vec3(0.0)
@@ -287,7 +287,7 @@ def virtual_links(world: ti.template(), b):
 
 @ti.func
 def accelerate(world: ti.template(), states: ti.template(), b, slot, frame):
-    """Joint accelerations of the coordinates and velocities in a row of ``states``, written behind them."""
+    """Joint accelerations for the coordinates and velocities in a row of ``states``, written after them."""
     place_links(world, states, b, slot, frame, False)
     eliminate_links(world, states, b, slot, frame, False)
     accelerate_links(world, states, b, slot)

@@ -1,10 +1,10 @@
-"""One step of a link that hangs on the world by a free or spherical joint and carries no moving one, and its adjoint.
+"""One step of a link that is attached to the world by a free or spherical joint and has no moving children, and its adjoint.
 
-The accelerations give the torque, M = G w' + w x I w with the armature on the diagonal of G; the momentum p = G w + dt M then
-turns with the link as without torque, by the implicit midpoint rule (``ti_sim.rigid.spin``). Without torque the angular momentum
-in the world and the energy stay what they are, to rounding. About the centre of mass for a free joint, whose velocity takes the
-usual semi-implicit step there; about the joint for a spherical one. It is the step of the rigid solver. Links fixed on it are
-part of it (``merging``).
+The torque follows from the accelerations: M = G w' + w x I w, with the armature on the diagonal of G. The momentum p = G w + dt M
+then rotates with the link as in torque-free motion, by the implicit midpoint rule (``ti_sim.rigid.spin``). Without torque the
+angular momentum in world axes and the energy are conserved to rounding. The reference point is the centre of mass for a free
+joint, whose velocity takes the usual semi-implicit step there, and the joint for a spherical one. The rigid solver uses the same
+step. Links fixed to the link are merged into it (``merging``).
 """
 
 from ti_sim.articulated.joints import FREE, SPHERICAL, load_vec3_at, load_vec4_at
@@ -35,8 +35,8 @@ from ti_sim.rigid.spin import mean_momentum, mean_momentum_adjoint
 
 
 @ti.func
-def turning_inertia(world: ti.template(), b, i, kind):
-    """Inertia [kg m2] about the point that the link turns about, in its axes, and the armatures of its three axes."""
+def inertia_about_pivot(world: ti.template(), b, i, kind):
+    """Inertia [kg m2] about the centre of rotation of the link, in link axes, and the armatures of the three axes."""
     inertia = symmetric(world.link, b, i, INERTIA)
     if kind == SPHERICAL:
         mass, d = world.link[b, i, MASS], load_vec3(world.link, b, i, COM)
@@ -55,15 +55,15 @@ def diagonal(v):
 
 
 @ti.func
-def step_alone(world: ti.template(), states: ti.template(), b, slot, i, kind):
-    """Step the coordinates and velocities of a link that turns alone, in a row of ``states``, by the accelerations in it."""
+def step_freely(world: ti.template(), states: ti.template(), b, slot, i, kind):
+    """Step the coordinates and velocities of such a link in a row of ``states``, with the accelerations of that row."""
     dt, turns_q, turns_qd = world.dt, world.tree[i, FIRST_Q], world.coordinates + world.tree[i, FIRST_QD]
     if kind == FREE:
         turns_q += 3
         turns_qd += 3
     q, w = load_vec4_at(states, b, slot, turns_q), load_vec3_at(states, b, slot, turns_qd)
     spin = load_vec3_at(states, b, slot, turns_qd + world.velocities)
-    inertia, armature = turning_inertia(world, b, i, kind)
+    inertia, armature = inertia_about_pivot(world, b, i, kind)
     whole = inertia + diagonal(armature)
     inverse = whole.inverse()
     momentum = whole @ (w + dt * spin) + dt * w.cross(inertia @ w)
@@ -90,10 +90,10 @@ def step_alone(world: ti.template(), states: ti.template(), b, slot, i, kind):
 
 
 @ti.func
-def step_alone_adjoint(
+def step_freely_adjoint(
     world: ti.template(), states: ti.template(), bars: ti.template(), bar: ti.template(), b, slot, row, i, kind
 ):
-    """Adjoint of ``step_alone``, as ``kinematics.step_coordinates_adjoint`` says."""
+    """Adjoint of ``step_freely``; see ``kinematics.step_coordinates_adjoint``."""
     dt, turns_q, turns_d = world.dt, world.tree[i, FIRST_Q], world.tree[i, FIRST_QD]
     if kind == FREE:
         turns_q += 3
@@ -101,7 +101,7 @@ def step_alone_adjoint(
     turns_qd = world.coordinates + turns_d
     q, w = load_vec4_at(states, b, slot, turns_q), load_vec3_at(states, b, slot, turns_qd)
     spin = load_vec3_at(states, b, slot, turns_qd + world.velocities)
-    inertia, armature = turning_inertia(world, b, i, kind)
+    inertia, armature = inertia_about_pivot(world, b, i, kind)
     whole = inertia + diagonal(armature)
     inverse = whole.inverse()
     momentum = whole @ (w + dt * spin) + dt * w.cross(inertia @ w)
@@ -162,7 +162,7 @@ def step_alone_adjoint(
 
 @ti.func
 def add_inertia_adjoint(world: ti.template(), bars: ti.template(), b, i, kind, inertia_bar):
-    """Add the adjoint of the inertia that ``turning_inertia`` gives to the link's inertia, mass and centre of mass."""
+    """Add the adjoint of the result of ``inertia_about_pivot`` to those of the link's inertia, mass and centre of mass."""
     for k in ti.static(range(3)):
         bars.link[b, i, INERTIA + k] = bars.link[b, i, INERTIA + k] + inertia_bar[k, k]
     for k, pair in ti.static(enumerate(((0, 1), (0, 2), (1, 2)))):

@@ -1,4 +1,4 @@
-"""Forces in joints: springs, dampers, limits and motors, each function beside its adjoint (Taichi functions)."""
+"""Joint forces of springs, dampers, limits and motors, each function with its adjoint (Taichi functions)."""
 
 from ti_sim.articulated.model import JOINT_TYPES
 from ti_sim.articulated.spatial import rotation_vector, rotation_vector_adjoint
@@ -19,14 +19,14 @@ from ti_sim.base.vecmath import vec3, vec4
 
 FIXED, REVOLUTE, PRISMATIC, SPHERICAL, FREE = range(len(JOINT_TYPES))
 
-# Width [m, rad] over which a limit's spring sets in, as a part of the range between two limits, and where there is one only.
+# Width [m, rad] over which the spring of a limit sets in: as a fraction of the range between two limits, and for a single limit.
 SOFT_PART = 0.01
 SOFT_WIDTH = 0.01
 
 
 @ti.func
 def joint_position(states: ti.template(), b, slot, kind, first_q, j):
-    """Position x [m, rad] of joint velocity j of a joint: what its springs and servos act on (0 for a free joint)."""
+    """Position x [m, rad] of joint velocity j, on which springs and servos act (0 for a free joint)."""
     x = 0.0
     if kind == REVOLUTE or kind == PRISMATIC:
         x = states[b, slot, first_q]
@@ -37,7 +37,7 @@ def joint_position(states: ti.template(), b, slot, kind, first_q, j):
 
 @ti.func
 def entry(v, j):
-    """v[j] of a 3-vector for a j known at run time only."""
+    """v[j] of a 3-vector for a run-time index j."""
     value = v.x
     if j == 1:
         value = v.y
@@ -48,25 +48,25 @@ def entry(v, j):
 
 @ti.func
 def unit(j):
-    """Unit vector j of space, for a j known at run time only."""
+    """Unit vector j of space, for a run-time index j."""
     return vec3(ti.cast(j == 0, float), ti.cast(j == 1, float), ti.cast(j == 2, float))
 
 
 @ti.func
 def load_vec3_at(array: ti.template(), b, i, column):
-    """Three numbers of row (b, i) of an array from a column known at run time only."""
+    """Three numbers of row (b, i) of an array, from a run-time column on."""
     return vec3(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2])
 
 
 @ti.func
 def load_vec4_at(array: ti.template(), b, i, column):
-    """Four numbers of row (b, i) of an array from a column known at run time only."""
+    """Four numbers of row (b, i) of an array, from a run-time column on."""
     return vec4(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2], array[b, i, column + 3])
 
 
 @ti.func
 def soft_width(low, high):
-    """Overshoot [m, rad] over which a limit's spring sets in."""
+    """Overshoot [m, rad] over which the spring of a limit sets in."""
     width = SOFT_PART * (high - low)
     if ti.math.isinf(width):
         width = SOFT_WIDTH
@@ -99,7 +99,7 @@ def joint_force(world: ti.template(), b, frame, d, kind, x, rate):
 
 @ti.func
 def joint_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, kind, x, rate, force_bar):
-    """Adjoint of ``joint_force``: adds to the adjoints of the row of d and of action and target, returns (x_bar, rate_bar)."""
+    """Adjoint of ``joint_force``: adds to the adjoints of row d, action and target, returns (x_bar, rate_bar)."""
     x_bar, rate_bar = 0.0, 0.0
     damping = world.velocity[b, d, DAMPING]
     rate_bar -= damping * force_bar
@@ -154,7 +154,7 @@ def joint_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, 
 
 @ti.func
 def add_position_adjoint(states: ti.template(), bar: ti.template(), b, slot, row, kind, first_q, j, x_bar):
-    """Adjoint of ``joint_position``: adds to the coordinates' adjoints in a row of ``bar``."""
+    """Adjoint of ``joint_position``: adds to the adjoints of the coordinates in a row of ``bar``."""
     if kind == REVOLUTE or kind == PRISMATIC:
         bar[b, row, first_q] = bar[b, row, first_q] + x_bar
     elif kind == SPHERICAL:

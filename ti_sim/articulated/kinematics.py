@@ -1,8 +1,8 @@
-"""Motion of the links under the motion of the joints, root to leaf, and its adjoint, leaf to root (Taichi functions).
+"""Motion of the links from the motion of the joints, root to leaf, and its adjoint, leaf to root (Taichi functions).
 
-World axes throughout; every quantity of a link is about its own origin, so that in f32 small links far from the world's origin
-lose no digits. With r the arm from the parent's origin, j_w and j_v the joint's own angular and linear velocity (j_w', j_v'
-what its accelerations add) and the parent's numbers marked p:
+All quantities are in world axes, those of a link about its own origin, so small links far from the world's origin lose no digits
+in f32. With r the arm from the parent's origin, j_w and j_v the angular and linear velocity of the joint (j_w', j_v' from its
+accelerations), and the subscript p for the parent:
 
     w = w_p + j_w                v = v_p + w_p x r + j_v
     w' = w_p' + w_p x j_w + j_w'      a = a_p + w_p' x r + w_p x (w_p x r + 2 j_v) + j_v'
@@ -10,11 +10,10 @@ what its accelerations add) and the parent's numbers marked p:
 Virtual velocities (of the adjoint's multipliers) follow the first line.
 """
 
-from ti_sim.articulated.free_spin import step_alone, step_alone_adjoint
+from ti_sim.articulated.free_spin import step_freely, step_freely_adjoint
 from ti_sim.articulated.joints import FREE, PRISMATIC, REVOLUTE, SPHERICAL, load_vec3_at, load_vec4_at
 from ti_sim.articulated.spatial import quaternion_product, rotated
 from ti_sim.articulated.tables import (
-    ALONE,
     ARM,
     AXIS,
     DRIVE,
@@ -28,6 +27,7 @@ from ti_sim.articulated.tables import (
     POSITION,
     QUATERNION,
     SPIN,
+    SPINS_FREELY,
     VELOCITY,
     load_vec3,
     load_vec4,
@@ -46,26 +46,26 @@ from ti_sim.base.vecmath import (
 
 @ti.func
 def joint_axis(world: ti.template(), b, i):
-    """Axis of joint i in its joint frame, unit vector."""
+    """Unit axis of joint i in its joint frame."""
     return vec3(world.axis[i, 0], world.axis[i, 1], world.axis[i, 2])
 
 
 @ti.func
 def joint_rates(world: ti.template(), b, i, kind, rotation, axis, rates: ti.template(), slot, column):
-    """Angular and linear velocity of a joint in world axes, of the joint velocities in a row from ``column`` on.
+    """Angular and linear velocity of a joint in world axes, from the joint velocities in a row, beginning at ``column``.
 
-    The same map takes joint accelerations to what they add to the link's, and multipliers to virtual velocities.
+    The same map applies to joint accelerations and to multipliers (virtual velocities).
 
     Args:
-        world: the kernel's arrays.
+        world: ``WorldArrays``.
         b: world.
         i: link.
         kind: type of its joint.
         rotation: quaternion of the link in the world.
-        axis: of the joint, world axes.
-        rates: array that holds them.
+        axis: axis of the joint in world axes.
+        rates: array of the joint velocities.
         slot: its row.
-        column: where the joint's velocities begin in the row.
+        column: column of the joint's first velocity.
 
     Returns:
         (angular, linear).
@@ -85,7 +85,8 @@ def joint_rates(world: ti.template(), b, i, kind, rotation, axis, rates: ti.temp
 
 @ti.func
 def place_link(world: ti.template(), states: ti.template(), b, slot, i):
-    """Pose and velocity of link i from its parent's, kept in ``work``; coordinates and velocities are in a row of ``states``.
+    """Pose and velocity of link i from those of its parent, written to ``work``; coordinates and velocities are in a row of
+    ``states``.
 
     Returns:
         (quaternion, w, v, r, j_w, j_v, w_p).
@@ -132,7 +133,7 @@ def place_link(world: ti.template(), states: ti.template(), b, slot, i):
 
 @ti.func
 def quaternion_column(tree: ti.template(), i):
-    """First column of joint i's quaternion among the coordinates, -1 for joints without one."""
+    """First column of the quaternion of joint i in the coordinates, -1 for joints without one."""
     column = -1
     if tree[i, KIND] == SPHERICAL:
         column = tree[i, FIRST_Q]
@@ -143,15 +144,15 @@ def quaternion_column(tree: ti.template(), i):
 
 @ti.func
 def step_coordinates(world: ti.template(), states: ti.template(), b, slot):
-    """Semi-implicit Euler in a row of ``states``: velocities by their accelerations, then coordinates by the new velocities.
+    """Semi-implicit Euler step in a row of ``states``: velocities from accelerations, then coordinates from the new velocities.
 
-    A link that turns alone keeps its momenta and its energy (see ``free_spin``).
+    The step of a freely rotating link conserves momentum and energy (see ``free_spin``).
     """
     for i in range(world.links):
         kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
         first_qd = world.coordinates + world.tree[i, FIRST_QD]
-        if world.tree[i, ALONE] == 1:
-            step_alone(world, states, b, slot, i, kind)
+        if world.tree[i, SPINS_FREELY] == 1:
+            step_freely(world, states, b, slot, i, kind)
         else:
             for at in range(first_qd, world.coordinates + world.tree[i, END_QD]):
                 states[b, slot, at] = states[b, slot, at] + world.dt * states[b, slot, at + world.velocities]
@@ -173,16 +174,16 @@ def step_coordinates(world: ti.template(), states: ti.template(), b, slot):
 def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: ti.template(), bar: ti.template(), b, slot, row):
     """Adjoint of ``step_coordinates``, in place in a row of ``bar``; adds to the links' adjoints.
 
-    The row holds the adjoints of coordinates and velocities after the step and gets those before it, but for what the
-    accelerations add, whose adjoints, with the sign changed, are written to column DRIVE of the joint velocities. ``states``
-    holds coordinates, velocities and accelerations before the step in ``slot`` and the state after it in the next.
+    The row holds the adjoints of coordinates and velocities after the step and is overwritten by those before it, without the
+    contribution of the accelerations: their negative adjoints are written to column DRIVE of the joint velocities. ``states``
+    holds coordinates, velocities and accelerations before the step in ``slot``, and the state after it in the next slot.
     """
     for i in range(world.links):
         kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
         first, end = world.tree[i, FIRST_QD], world.tree[i, END_QD]
         first_qd = world.coordinates + first
-        if world.tree[i, ALONE] == 1:
-            step_alone_adjoint(world, states, bars, bar, b, slot, row, i, kind)
+        if world.tree[i, SPINS_FREELY] == 1:
+            step_freely_adjoint(world, states, bars, bar, b, slot, row, i, kind)
         else:
             if kind == REVOLUTE or kind == PRISMATIC:
                 bar[b, row, first_qd] = bar[b, row, first_qd] + world.dt * bar[b, row, first_q]

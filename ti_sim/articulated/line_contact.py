@@ -1,6 +1,6 @@
-"""Where a line of one link's shape, with a radius, meets another link's shape, and the adjoint (Taichi functions).
+"""Contact of a line with a radius (a sphere or capsule) with the shape of another link, and its adjoint (Taichi functions).
 
-A point is a line without length. See ``meeting`` for the geometry and its kinks.
+A point is a line of zero length. See ``contact_geometry`` for the geometry and its kinks.
 """
 
 from ti_sim.articulated.collision import FIRST_SAMPLE, GRID_CELL, GRID_LOW, HALF_LENGTH, HALF_SIZE, NODES, RADIUS
@@ -17,12 +17,12 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
 from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint, grid_distance_slopes, grid_place
 
-_FAR = 1e9  # gap of points that are far away [m]
+_FAR = 1e9  # gap of points that are out of range [m]
 
 
 @ti.func
 def is_mesh(world: ti.template(), j):
-    """Whether link j's shape is a mesh."""
+    """Whether the shape of link j is a mesh."""
     result = False
     if ti.static(world.with_meshes):
         result = world.mesh[j, NODES] > 0
@@ -31,14 +31,14 @@ def is_mesh(world: ti.template(), j):
 
 @ti.func
 def field_of(world: ti.template(), j):
-    """Distance field of link j's mesh, as ``distance_kernels`` takes it: first coefficient, nodes, first node, cell."""
+    """Distance field of link j's mesh, as arguments of ``distance_kernels``: first coefficient, nodes, first node, cell."""
     nodes = ti.Vector([world.mesh[j, NODES], world.mesh[j, NODES + 1], world.mesh[j, NODES + 2]])
     return world.mesh[j, FIRST_SAMPLE], nodes, shape_vec3(world, j, GRID_LOW), world.shape[j, GRID_CELL]
 
 
 @ti.func
 def line_mesh_contact(world: ti.template(), j, centre, line, radius, h, given, free):
-    """``meeting.line_box_contact`` for the mesh of link j, in the frame of the mesh."""
+    """``contact_geometry.line_box_contact`` for the mesh of link j, in the frame of the mesh."""
     first, nodes, low, cell = field_of(world, j)
     s, weight = given, 1.0
     if free > 0:
@@ -52,7 +52,7 @@ def line_mesh_contact(world: ti.template(), j, centre, line, radius, h, given, f
 def line_mesh_contact_adjoint(
     world: ti.template(), j, centre, line, radius, h, given, free, place, normal, gap, place_bar, normal_bar, gap_bar, weight_bar
 ):
-    """Adjoint of ``line_mesh_contact``, whose results are given: (centre_bar, line_bar)."""
+    """Adjoint of ``line_mesh_contact``, given its results: (centre_bar, line_bar)."""
     first, nodes, low, cell = field_of(world, j)
     distance, s = gap + radius, given
     if free > 0:
@@ -75,18 +75,20 @@ def line_mesh_contact_adjoint(
 
 @ti.func
 def point_shape_contact(world: ti.template(), j, x, slopes: ti.template()):
-    """Contact of a point with link j's shape, a box or mesh, in its frame; a point beyond a mesh's grid is far away.
+    """Contact of a point with the shape of link j, a box or mesh, in its frame; a point beyond the grid of a mesh is out of
+    range.
 
-    The contact point is half the gap from x, against the normal.
+    The contact point is x moved by half the gap against the normal.
 
     Args:
         world: ``WorldArrays``.
         j: link.
-        x: the point less the shape's centre [m].
-        slopes: whether the derivatives are wanted; zeros otherwise.
+        x: the point minus the centre of the shape [m].
+        slopes: whether to compute the derivatives; zeros otherwise.
 
     Returns:
-        (gap [m], unit normal out of the shape, derivative of the gap by x, matrix that takes the normal's adjoint to that of x).
+        (gap [m], outward unit normal of the shape, derivative of the gap by x, matrix that maps the adjoint of the normal to that
+        of x).
     """
     gap, normal, slope, bend = _FAR, vec3(0.0), vec3(0.0), mat3(0.0)
     if is_mesh(world, j):
@@ -105,21 +107,21 @@ def point_shape_contact(world: ti.template(), j, x, slopes: ti.template()):
 
 @ti.func
 def line_shape_contact(world: ti.template(), j, matrix, centre, along, h, radius, given, free):
-    """Contact of a line with link j's shape.
+    """Contact of a line with the shape of link j.
 
     Args:
         world: ``WorldArrays``.
         j: link.
-        matrix: rotation of its shape.
-        centre: of the line less that of the shape, world axes [m].
-        along: the line, a unit vector if it is long.
+        matrix: rotation matrix of the shape.
+        centre: centre of the line minus that of the shape, world axes [m].
+        along: direction of the line, a unit vector if the line has a length.
         h: half length of the line [m].
-        radius: of the line [m].
-        given: where on the line the point is, in lengths of ``along``.
-        free: 1 for the point closest to a box or mesh in place of the given one.
+        radius: radius of the line [m].
+        given: position of the contact point on the line, in multiples of ``along``.
+        free: 1 for the point closest to a box or mesh instead of the given one.
 
     Returns:
-        (contact point less ``centre`` [m], unit normal from j to the line, both in world axes; gap [m]; weight [1]).
+        (contact point minus ``centre`` [m], unit normal from j to the line, both in world axes; gap [m]; weight [1]).
     """
     place, normal, gap, weight = vec3(0.0), vec3(0.0), 1.0, 1.0
     if world.shape[j, RADIUS] > 0:
@@ -150,7 +152,7 @@ def line_shape_contact_adjoint(
     world: ti.template(), j, matrix, centre, along, h, radius, given, free, place, normal, gap, place_bar, normal_bar, gap_bar,
     weight_bar,
 ):  # fmt: skip
-    """Adjoint of ``line_shape_contact``, whose results are given: (centre_bar, along_bar, adjoint of link j's turn)."""
+    """Adjoint of ``line_shape_contact``, given its results: (centre_bar, along_bar, adjoint of the rotation of link j)."""
     centre_bar, along_bar, turn_bar = vec3(0.0), vec3(0.0), vec3(0.0)
     if world.shape[j, RADIUS] > 0:
         other = matrix @ vec3(0.0, 0.0, 1.0)
@@ -180,6 +182,6 @@ def line_shape_contact_adjoint(
             )
             local_centre_bar, line_bar = bars[0], bars[1]
         centre_bar, along_bar = matrix @ local_centre_bar, matrix @ line_bar
-        # The frame of j turns its results forwards and its arguments backwards.
+        # The frame of j rotates results forwards and arguments backwards.
         turn_bar = place.cross(place_bar) + normal.cross(normal_bar) - centre.cross(centre_bar) - along.cross(along_bar)
     return centre_bar, along_bar, turn_bar

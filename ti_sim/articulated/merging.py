@@ -1,11 +1,12 @@
-"""Links that are rigid on a free body counted to it: mass, centre of mass and inertia of both together, and the adjoint.
+"""Merging of links that are fixed to a free body: mass, centre of mass and inertia of the whole, and the adjoint.
 
-A link that hangs on the world by a free or spherical joint and carries fixed ones only is one rigid body with them, and turns as
-one (``free_spin``). Its row gets the mass, the centre of mass and the inertia of all, the rows of the others none:
+A link that is attached to the world by a free or spherical joint, and whose descendants are all fixed to it, forms one rigid body
+with them and rotates freely (``free_spin``). Its row gets the mass, centre of mass and inertia of the whole, the rows of the
+others get zeros:
 
     M = sum m_k,    c = sum m_k c_k / M,    I = sum R_k I_k R_k^T + m_k (|e_k|^2 1 - e_k e_k^T),    e_k = c_k - c
 
-in the axes of the first. Where each link touches and is pushed stays its own centre of mass, column CENTER.
+in the axes of the first link. Contact points and wrenches still refer to the centre of mass of each link, column CENTER.
 """
 
 from ti_sim.articulated.spatial import quaternion_product, rotated, rotated_back, store_symmetric, symmetric
@@ -15,8 +16,8 @@ from ti_sim.articulated.tables import (
     FRAME_POSITION,
     FRAME_QUATERNION,
     INERTIA,
-    INTO,
     MASS,
+    MERGED_INTO,
     PARENT,
     POSITION,
     QUATERNION,
@@ -33,10 +34,10 @@ from ti_sim.base.vecmath import mat3, outer, quaternion_rate, rotation_matrix, v
 
 @ti.func
 def place_in_base(tree: ti.template(), link: ti.template(), work: ti.template(), b):
-    """Pose of each merged link in the frame of its first one, written to QUATERNION and POSITION of ``work``."""
+    """Pose of each merged link in the frame of its first link, written to QUATERNION and POSITION of ``work``."""
     for i in range(tree.shape[0]):
         position, quaternion = vec3(0.0), vec4(0.0, 0.0, 0.0, 1.0)
-        if tree[i, INTO] >= 0 and tree[i, INTO] != i:
+        if tree[i, MERGED_INTO] >= 0 and tree[i, MERGED_INTO] != i:
             parent = tree[i, PARENT]
             turn = load_vec4(work, b, parent, QUATERNION)
             position = load_vec3(work, b, parent, POSITION) + rotated(turn, load_vec3(link, b, i, FRAME_POSITION))
@@ -47,16 +48,17 @@ def place_in_base(tree: ti.template(), link: ti.template(), work: ti.template(),
 
 @ti.func
 def centre_of(link: ti.template(), work: ti.template(), b, i):
-    """Centre of mass of link i in the frame of its first one."""
+    """Centre of mass of link i in the frame of its first link."""
     return load_vec3(work, b, i, POSITION) + rotated(load_vec4(work, b, i, QUATERNION), load_vec3(link, b, i, COM))
 
 
 @ti.func
 def whole(tree: ti.template(), link: ti.template(), work: ti.template(), b, base):
-    """(Mass, centre of mass) of all links merged into one, in its frame; its own centre where there is no mass."""
+    """(Mass, centre of mass) of all links merged into one, in the frame of that one; the centre of that link if there is no mass.
+    """
     mass, moment, centre = 0.0, vec3(0.0), load_vec3(link, b, base, COM)
     for i in range(base, tree.shape[0]):
-        if tree[i, INTO] == base:
+        if tree[i, MERGED_INTO] == base:
             mass += link[b, i, MASS]
             moment += link[b, i, MASS] * centre_of(link, work, b, i)
     if mass > 0:
@@ -66,18 +68,18 @@ def whole(tree: ti.template(), link: ti.template(), work: ti.template(), b, base
 
 @ti.kernel
 def merge(tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.types.ndarray()):
-    """Count links that are rigid on a free one to it, in the packed rows link [B, N, LINK_SIZE].
+    """Merge links that are fixed to a free link into it, in the packed rows link [B, N, LINK_SIZE].
 
-    Reads columns PARENT and INTO of tree; ``work`` [B, N, WORK_SIZE] is scratch. Adjoint: ``merge_adjoint``, by hand.
+    Reads columns PARENT and MERGED_INTO of tree; ``work`` [B, N, WORK_SIZE] is scratch. Hand-written adjoint: ``merge_adjoint``.
     """
     for b in range(link.shape[0]):
         place_in_base(tree, link, work, b)
         for base in range(tree.shape[0]):
-            if tree[base, INTO] == base:
+            if tree[base, MERGED_INTO] == base:
                 mass, centre = whole(tree, link, work, b, base)
                 inertia = mat3(0.0)
                 for i in range(base, tree.shape[0]):
-                    if tree[i, INTO] == base:
+                    if tree[i, MERGED_INTO] == base:
                         e = centre_of(link, work, b, i) - centre
                         turn = rotation_matrix(load_vec4(work, b, i, QUATERNION))
                         inertia += turn @ symmetric(link, b, i, INERTIA) @ turn.transpose() - link[b, i, MASS] * outer(e, e)
@@ -92,7 +94,7 @@ def merge(tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.types.nda
 
 @ti.func
 def symmetric_adjoint(link_bar: ti.template(), b, i):
-    """Adjoint of the inertia in a row, whose entries off the diagonal count twice there, as a symmetric matrix."""
+    """Adjoint of the inertia in a row as a symmetric matrix; the off-diagonal entries of the row count twice."""
     bar = 0.5 * symmetric(link_bar, b, i, INERTIA)
     for k in ti.static(range(3)):
         bar[k, k] *= 2
@@ -101,7 +103,7 @@ def symmetric_adjoint(link_bar: ti.template(), b, i):
 
 @ti.func
 def store_symmetric_adjoint(link_bar: ti.template(), b, i, bar):
-    """Write what ``symmetric_adjoint`` reads."""
+    """Inverse of ``symmetric_adjoint``: write the adjoint of the inertia to a row."""
     twice = 2 * bar
     for k in ti.static(range(3)):
         twice[k, k] *= 0.5
@@ -112,22 +114,22 @@ def store_symmetric_adjoint(link_bar: ti.template(), b, i, bar):
 def merge_adjoint(
     tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.types.ndarray(), link_bar: ti.types.ndarray()
 ):
-    """Adjoint of ``merge``, in place in the rows link_bar [B, N, LINK_SIZE]; ``link`` holds the rows before it.
+    """Adjoint of ``merge``, in place in the rows link_bar [B, N, LINK_SIZE]; ``link`` holds the rows before the merge.
 
-    Mass, centre of mass and inertia of each merged link get theirs from those of the first, whose own are overwritten; the
-    joint frames between them are added to. ``work`` is scratch.
+    The adjoints of mass, centre of mass and inertia of each merged link, including the first, follow from those of the whole in
+    the first row. Adds to the adjoints of the joint frames between the links. ``work`` is scratch.
     """
     for b in range(link.shape[0]):
         place_in_base(tree, link, work, b)
         for base in range(tree.shape[0]):
-            if tree[base, INTO] == base:
+            if tree[base, MERGED_INTO] == base:
                 mass, centre = whole(tree, link, work, b, base)
                 mass_bar, bar = link_bar[b, base, MASS], symmetric_adjoint(link_bar, b, base)
                 centre_bar, trace = load_vec3(link_bar, b, base, COM), bar[0, 0] + bar[1, 1] + bar[2, 2]
                 if mass > 0:
                     centre_bar /= mass
                 for i in range(base, tree.shape[0]):
-                    if tree[i, INTO] == base:
+                    if tree[i, MERGED_INTO] == base:
                         quaternion, own = load_vec4(work, b, i, QUATERNION), link[b, i, MASS]
                         turn, e = rotation_matrix(quaternion), centre_of(link, work, b, i) - centre
                         pull = trace * e - bar @ e
@@ -144,7 +146,7 @@ def merge_adjoint(
                         store_vec3(work, b, i, BARS + 3, place_bar)
         for back in range(tree.shape[0]):
             i = tree.shape[0] - 1 - back
-            if tree[i, INTO] >= 0 and tree[i, INTO] != i:
+            if tree[i, MERGED_INTO] >= 0 and tree[i, MERGED_INTO] != i:
                 parent, quaternion = tree[i, PARENT], load_vec4(link, b, i, FRAME_QUATERNION)
                 turn = load_vec4(work, b, parent, QUATERNION)
                 turn_bar, place_bar = load_vec3(work, b, i, BARS), load_vec3(work, b, i, BARS + 3)

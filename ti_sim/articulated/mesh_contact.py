@@ -1,21 +1,21 @@
-"""Contact of meshes with each other and with boxes, by points and edges of either surface (Taichi functions).
+"""Contact of meshes with each other and with boxes, by points and edges of both surfaces (Taichi functions).
 
-The points of either shape are its corners and, where its faces are large or its edges long, points of them (``surface_points``);
-each is held against the other shape: a mesh's distance field, a box along its face of least depth. One point alone has the
-pair's stiffness, damping and tangential stiffness. More than four of them share four times these numbers: the forces are those
-of single points, times 4 / max(4, n). A point at a distance g outside counts to n as 1 - g / w, w two hundredths of the
-smallest half size, so that n is whole before a point touches, and no force jumps where one does.
+The points of a shape are its corners, and points on large faces and long edges (``surface_points``). Each is tested against the
+other shape: the distance field of a mesh, or the face of least depth of a box. A single point has the stiffness, damping and
+tangential stiffness of the pair. More than four points share four times these parameters: the forces of single points are
+multiplied by 4 / max(4, n). A point at a distance g outside contributes 1 - g / w to the count n, with w 0.02 of the smallest
+half size. It is fully counted before it touches, so no force jumps when it does.
 
-A point within a face pushes along the normal of that face, which is exact where a mesh's field is round near edges; its force
-fades where the normal of the other shape is more than 40 degrees off, to none at 80 degrees. All others push along the normal of
-the other shape.
+The force of a point within a face acts along the normal of that face, which is exact where the distance field of a mesh is
+rounded near edges. It decreases if the normal of the other shape deviates by more than 40 degrees, to zero at 80 degrees. The
+force of all other points acts along the normal of the other shape.
 
-Sharp edges longer than the points are apart are looked at where fewer than one point counts, n < 1: each is a line, whose point
-closest to the other shape has the weight (1 - n) (1 - (s / half length)^2) / 2, with s its place on the line. Two edges that
-cross meet twice, each as a line of its own shape.
+Sharp edges longer than the distance between points are used if n < 1. Each is a line whose point closest to the other shape has
+the weight (1 - n) (1 - (s / half length)^2) / 2, with s its position on the line. Two edges that cross give two contacts, one for
+the line of each shape.
 
-The slope has kinks where n is four or one, and where a point counts wholly or begins to; see ``meeting`` for those of the
-shapes.
+The force has kinks where n is four or one, and where the contribution of a point to n begins or is complete; see
+``contact_geometry`` for those of the shapes.
 """
 
 from ti_sim.articulated.collision import (
@@ -48,20 +48,20 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
 from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
 
-_COUNTING = 0.02  # distance within which a point counts as touching, in smallest half sizes
-_MOST = 4.0  # points that a pair has whole
-_OPPOSED = (0.17, 0.77)  # cosine between two normals, from none of a point's force to all of it
+_COUNTING = 0.02  # distance within which a point is counted, in smallest half sizes
+_MOST = 4.0  # number of points that have the full parameters of the pair
+_OPPOSED = (0.17, 0.77)  # cosine of the angle between two normals: weight of a point's force from 0 to 1
 
 
 @ti.func
 def sampled(world: ti.template(), at):
-    """Three numbers from a place in the row of numbers of all meshes on."""
+    """Three numbers of ``WorldArrays.sample``, from an index on."""
     return vec3(world.sample[at], world.sample[at + 1], world.sample[at + 2])
 
 
 @ti.func
 def box_about(world: ti.template(), j):
-    """Middle and half sizes of the bounding box of link j's shape, a box or mesh, in its frame [m]."""
+    """Centre and half sizes of the bounding box of link j's shape, a box or mesh, in its frame [m]."""
     middle, half = vec3(0.0), shape_vec3(world, j, HALF_SIZE)
     if is_mesh(world, j):
         _first, nodes, first_node, cell = field_of(world, j)
@@ -72,14 +72,14 @@ def box_about(world: ti.template(), j):
 
 @ti.func
 def bounds_of(world: ti.template(), j, turn, shift, margin):
-    """Bounding box of link j's shape, a box or mesh, in another frame: (lowest place, highest place) [m].
+    """Bounding box of link j's shape, a box or mesh, in another frame: (lowest corner, highest corner) [m].
 
     Args:
         world: ``WorldArrays``.
         j: link.
-        turn: rotation from that frame to the shape's.
-        shift: origin of that frame in the shape's [m].
-        margin: by which the box is grown [m].
+        turn: rotation from that frame to the frame of the shape.
+        shift: origin of that frame in the frame of the shape [m].
+        margin: enlargement of the box on all sides [m].
     """
     middle, half = box_about(world, j)
     back = turn.transpose()
@@ -89,7 +89,7 @@ def bounds_of(world: ti.template(), j, turn, shift, margin):
 
 @ti.func
 def crosses(x, along, low, high):
-    """Whether a line crosses a box: its middle, its half, lowest and highest place of the box."""
+    """Whether a line, given by its middle and half vector, crosses a box, given by its lowest and highest corner."""
     start, end = -1.0, 1.0
     for k in ti.static(range(3)):
         below, above = low[k] - x[k], high[k] - x[k]
@@ -103,14 +103,16 @@ def crosses(x, along, low, high):
 
 @ti.func
 def opposing(cosine):
-    """Weight of a point whose face's normal has this cosine with that of the other shape, reversed, and its slope."""
+    """Weight of a point, and its derivative, from the cosine between the normal of its face and the reversed normal of the other
+    shape.
+    """
     t = ti.max(0.0, ti.min(1.0, (cosine - _OPPOSED[0]) / (_OPPOSED[1] - _OPPOSED[0])))
     return t * t * (3 - 2 * t), 6 * t * (1 - t) / (_OPPOSED[1] - _OPPOSED[0])
 
 
 @ti.func
 def add_wrench(world: ti.template(), b, i, moment, force):
-    """Take a force and its moment about the origin of link i off its load."""
+    """Subtract a force and its moment about the origin of link i from its load."""
     if world.tree[i, MOVES] == 1:
         add_vec3(world.work, b, i, LOAD, -moment)
         add_vec3(world.work, b, i, LOAD + 3, -force)
@@ -118,16 +120,16 @@ def add_wrench(world: ti.template(), b, i, moment, force):
 
 @ti.func
 def relative_motion(world: ti.template(), b, first, second, apart, turning: ti.template(), moving: ti.template()):
-    """Velocity of one link relative to another at the place of its origin, and its relative angular velocity.
+    """Velocity of one link relative to another at the first link's origin, and relative angular velocity.
 
     Args:
         world: ``WorldArrays``.
         b: world.
         first: a link.
         second: the other.
-        apart: origin of the first less that of the second [m].
-        turning: column of the links' angular velocities, real or virtual ones.
-        moving: of those of their origins.
+        apart: origin of the first minus that of the second [m].
+        turning: column of the angular velocities of the links, real or virtual.
+        moving: column of the velocities of their origins.
     """
     spin = load_vec3(world.work, b, second, turning)
     drift = load_vec3(world.work, b, first, moving) - load_vec3(world.work, b, second, moving) - spin.cross(apart)
@@ -146,11 +148,11 @@ def add_motion_adjoints(
         b: world.
         first: a link.
         second: the other.
-        apart: origin of the first less that of the second [m].
-        u_bar: sum of the adjoints of the points' velocities, of the first link relative to the second.
-        turn_bar: of their moments about the origin of the first.
-        force: sum of the points' forces on the first.
-        moment: of their moments.
+        apart: origin of the first minus that of the second [m].
+        u_bar: sum of the adjoints of the points' velocities (of the first link relative to the second).
+        turn_bar: sum of the moments of these adjoints about the origin of the first.
+        force: sum of the forces of the points on the first link.
+        moment: sum of their moments.
         contact_bar: adjoint of the pair's contact parameters.
 
     Returns:
@@ -171,11 +173,10 @@ def add_motion_adjoints(
 
 @ti.func
 def mesh_contacts(world: ti.template(), bars: ti.template(), b, p, first, second, adjoint: ti.template()):
-    """Contacts of pair p, two meshes or a box and a mesh: their forces, or their adjoint (arguments of ``box_box_contacts``).
+    """Contacts of pair p, two meshes or a box and a mesh: the forces or their adjoint (arguments of ``box_box_contacts``).
 
-    The first sweep counts the points and sums their forces and adjoints, the second those of the edges. What part of them
-    there is follows from the count: the sums are scaled by it at the end of each sweep. The adjoint of the count reaches the
-    points that count and do not touch.
+    The first sweep counts the points and sums their forces and adjoints, the second does so for the edges. The sums are scaled by
+    a function of the count at the end of each sweep. The adjoint of the count also reaches counted points without contact.
     """
     counting = _COUNTING * ti.min(world.shape[first, LEAST_HALF], world.shape[second, LEAST_HALF])
     contact = mean_contact(world, b, first, second)
@@ -185,10 +186,11 @@ def mesh_contacts(world: ti.template(), bars: ti.template(), b, p, first, second
     if ti.static(adjoint):
         virtual_drift, virtual_spin = relative_motion(world, b, first, second, apart, VIRTUAL, VIRTUAL + 3)
     count, count_bar, deepest = 0.0, 0.0, 0.0
-    count_slope, count_moment = vec3(0.0), vec3(0.0)  # change of the count as the first link moves, and turns about its origin
+    # Derivatives of the count by the translation of the first link and by its rotation about its origin.
+    count_slope, count_moment = vec3(0.0), vec3(0.0)
     for sweep in range(2):
         if sweep == 0 or count < 1:
-            # Of the first link relative to the second, moments about the origin of the first.
+            # Of the first link relative to the second; moments are about the origin of the first.
             force, moment, u_sum, u_moment, contact_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec4(0.0)
             first_turn_bar, second_turn_bar, apart_bar = vec3(0.0), vec3(0.0), vec3(0.0)
             for half in range(2):
@@ -272,7 +274,7 @@ def mesh_contacts(world: ti.template(), bars: ti.template(), b, p, first, second
                                     gap_bar -= 0.5 * normal.dot(place_bar)
                                     normal_bar -= 0.5 * gap * place_bar
                                     one_centre_bar = other @ (gap_bar * slope + bend @ (back @ normal_bar))
-                                    # The frame of j turns its results forwards and its arguments backwards.
+                                    # The frame of j rotates results forwards and arguments backwards.
                                     one_turn_bar = normal.cross(normal_bar) - (centre + offset).cross(one_centre_bar)
                                 place_sum += place_bar
                                 centre_bar += one_centre_bar

@@ -1,4 +1,4 @@
-"""What an articulated simulation is made of: the immutable tree, the numbers of each world, the solver's settings."""
+"""Parts of an articulated simulation: the immutable tree, the inputs of each world, the settings of the solver."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ti_sim.shapes.contact_points import BALL_SIZE, point_table
 
 Integrator = Literal["semi_implicit", "rk4"]
 
-# Position of a type in this row is its number in kernels (see ``kinematics``).
+# The index of a type in this tuple is its number in kernels (see ``kinematics``).
 JOINT_TYPES = ("fixed", "revolute", "prismatic", "spherical", "free")
 JOINT_COORDINATES = {"fixed": 0, "revolute": 1, "prismatic": 1, "spherical": 4, "free": 7}
 JOINT_VELOCITIES = {"fixed": 0, "revolute": 1, "prismatic": 1, "spherical": 3, "free": 6}
@@ -38,25 +38,25 @@ _ABOUT_AXIS = ("revolute", "prismatic")
 @checked
 @dataclass(frozen=True)
 class ArticulatedModel:
-    """Links, the joints they hang by and their contact points, the same in every world.
+    """Links, their joints and their contact points, equal in every world.
 
-    Link i hangs by one joint on ``link_parent[i]``, which comes before it; its frame is the joint's child frame. Coordinates
-    and velocities of all joints stand in a row, in the order of the links.
+    Link i is attached by one joint to ``link_parent[i]``, which comes before it; its frame is the child frame of the joint. The
+    coordinates (and the velocities) of all joints form one vector, in the order of the links.
 
     Attributes:
-        link_names: N names, used in errors.
+        link_names: N names, used in error messages.
         link_parent: N indices of links, -1 for the world.
-        joint_type: N of "fixed", "revolute", "prismatic", "spherical" (unit quaternion; angular velocity in the link's
-            frame), "free" (position of the link's origin in the joint frame and quaternion; velocity of the origin in the
-            joint frame and angular velocity in the link's frame; on the world only).
-        joint_axis: [N, 3] axis of each revolute or prismatic joint in its joint frame (scaled to unit length); the rows of
-            other joints are not read.
-        contact_points: one array per link, points that meet the ground, relative to the link's centre of mass in the axes of its
-            frame [m]: [P_i, 3] positions, or rows [P_i, POINT_SIZE] (see ``ti_sim.shapes.contact_points``); () for none anywhere.
+        joint_type: N of "fixed", "revolute", "prismatic", "spherical" (unit quaternion; angular velocity in the link's frame),
+            "free" (position of the link's origin in the joint frame and quaternion; velocity of the origin in the joint frame and
+            angular velocity in the link's frame; attached to the world only).
+        joint_axis: [N, 3] axis of each revolute or prismatic joint in its joint frame (normalised); the rows of other joints are
+            not read.
+        contact_points: one array per link: points that collide with the ground, relative to the link's centre of mass in link
+            axes [m]: [P_i, 3] positions, or rows [P_i, POINT_SIZE] (see ``ti_sim.shapes.contact_points``); () if no link has any.
         ground_height: z of the ground plane [m].
-        collision_shape: one per link, the shape by which it meets other links, None for links without; () for none anywhere.
-        collision_pairs: pairs of links that may meet; None for all pairs of links with shapes but those that are rigid on each
-            other, and those with a single joint between them.
+        collision_shape: one per link: the shape with which it collides with other links, or None; () if no link has one.
+        collision_pairs: pairs of links that may collide; None for all pairs of links with shapes, except those that are fixed to
+            each other or have a single joint between them.
     """
 
     link_names: tuple[str, ...]
@@ -78,16 +78,16 @@ class ArticulatedModel:
             raise UserError(f"contact_points holds {len(self.contact_points)} arrays for {n} links: give one per link, or none")
         for i, (name, parent, kind) in enumerate(zip(self.link_names, self.link_parent, self.joint_type, strict=True)):
             if not -1 <= parent < n:
-                raise UserError(f"link {name!r} hangs on link {parent}, and there are links 0 to {n - 1} (-1 is the world)")
+                raise UserError(f"link {name!r} has the parent {parent}, and there are links 0 to {n - 1} (-1 is the world)")
             if parent >= i:
                 raise UserError(
-                    f"link {name!r} hangs on {self.link_names[parent]!r}, which does not come before it: list parents first; "
+                    f"link {name!r} has the parent {self.link_names[parent]!r}, which comes after it: list parents first; "
                     "a joint that closes a loop cannot be simulated"
                 )
             if kind not in JOINT_TYPES:
                 raise UserError(f"the joint of link {name!r} is of unknown type {kind!r}: choose one of {', '.join(JOINT_TYPES)}")
             if kind == "free" and parent >= 0:
-                raise UserError(f"the free joint of link {name!r} hangs on a link: free joints may only hang on the world")
+                raise UserError(f"link {name!r} has a free joint and a parent: only links attached to the world can have free joints")
             if kind in _ABOUT_AXIS and not 0 < np.linalg.norm(self.joint_axis[i]) < np.inf:
                 raise UserError(f"the {kind} joint of link {name!r} has no axis: give a vector of finite length above zero")
         check_shapes(self.link_names, self.collision_shape, self.collision_pairs)
@@ -99,12 +99,12 @@ class ArticulatedModel:
 
     @property
     def q_start(self) -> np.ndarray:
-        """Where each joint's coordinates begin, [N + 1] int32."""
+        """First coordinate of each joint, [N + 1] int32."""
         return np.cumsum([0] + [JOINT_COORDINATES[kind] for kind in self.joint_type]).astype(np.int32)
 
     @property
     def qd_start(self) -> np.ndarray:
-        """Where each joint's velocities begin, [N + 1] int32."""
+        """First velocity of each joint, [N + 1] int32."""
         return np.cumsum([0] + [JOINT_VELOCITIES[kind] for kind in self.joint_type]).astype(np.int32)
 
     @property
@@ -124,15 +124,15 @@ class ArticulatedModel:
 
     @property
     def moves(self) -> np.ndarray:
-        """Whether a link can move at all: there is a joint that is not fixed between it and the world, [N] bool."""
+        """Whether a link can move: there is a joint that is not fixed between it and the world, [N] bool."""
         result = np.zeros(self.link_count, dtype=bool)
         for i, (parent, kind) in enumerate(zip(self.link_parent, self.joint_type, strict=True)):
             result[i] = kind != "fixed" or (parent >= 0 and result[parent])
         return result
 
     @property
-    def alone(self) -> np.ndarray:
-        """Whether a link turns in all directions on the world and carries no other, or fixed ones only, [N] bool."""
+    def spins_freely(self) -> np.ndarray:
+        """Whether a link is attached to the world by a free or spherical joint and has no moving children, [N] bool."""
         free = np.array([kind in ("spherical", "free") for kind in self.joint_type])
         carriers = {self.fixed_root[parent] for parent, kind in zip(self.link_parent, self.joint_type, strict=True)
                     if parent >= 0 and kind != "fixed"}  # fmt: skip
@@ -140,13 +140,13 @@ class ArticulatedModel:
 
     @property
     def has_moving_children(self) -> np.ndarray:
-        """Whether a link turns in all directions on the world and carries links that move on it, [N] bool."""
+        """Whether a link is attached to the world by a free or spherical joint and has moving children, [N] bool."""
         free = np.array([kind in ("spherical", "free") for kind in self.joint_type])
-        return free & (np.array(self.link_parent) < 0) & ~self.alone
+        return free & (np.array(self.link_parent) < 0) & ~self.spins_freely
 
     @cached_property
     def fixed_root(self) -> list[int]:
-        """First link of those that a link is joined to by fixed joints, itself counted, [N]."""
+        """First of the links that are connected to a link by fixed joints, including itself, [N]."""
         first = list(range(self.link_count))
         for i, (parent, kind) in enumerate(zip(self.link_parent, self.joint_type, strict=True)):
             if kind == "fixed" and parent >= 0:
@@ -155,14 +155,14 @@ class ArticulatedModel:
 
     @property
     def merged_into(self) -> np.ndarray:
-        """The link that turns alone, with a link's mass (see ``merging``); -1 for links that keep their own, [N] int32."""
+        """The freely rotating link into which a link is merged (see ``merging``); -1 for links that are not merged, [N] int32."""
         first = np.array(self.fixed_root)
-        merged = self.alone[first] & (np.bincount(first, minlength=self.link_count)[first] > 1)
+        merged = self.spins_freely[first] & (np.bincount(first, minlength=self.link_count)[first] > 1)
         return np.where(merged, first, -1).astype(np.int32)
 
     @property
     def axis(self) -> np.ndarray:
-        """Unit axes of the joints, zero where there is none, [N, 3] float64."""
+        """Unit axes of the joints, zero for joints without axis, [N, 3] float64."""
         rows = np.zeros((self.link_count, 3))
         for i, kind in enumerate(self.joint_type):
             if kind in _ABOUT_AXIS:
@@ -171,23 +171,23 @@ class ArticulatedModel:
 
     @cached_property
     def point(self) -> np.ndarray:
-        """All contact points in a row, [max(P, 1), 4 or 8] float64, see ``ti_sim.shapes.contact_points.point_table``."""
+        """Table of all contact points, [max(P, 1), 4 or 8] float64, see ``ti_sim.shapes.contact_points.point_table``."""
         return point_table(self.contact_points)
 
     @property
     def turning(self) -> bool:
-        """Whether there are rims or patches among the contact points."""
+        """Whether the contact points include rims or patches, which depend on the rotation of the link."""
         return self.point.shape[1] > BALL_SIZE
 
     @property
     def point_start(self) -> np.ndarray:
-        """Where each link's points begin in ``point``, [N + 1] int32."""
+        """First row of each link's points in ``point``, [N + 1] int32."""
         counts = [len(p) for p in self.contact_points] or [0] * self.link_count
         return np.cumsum([0] + counts).astype(np.int32)
 
     @property
     def candidate_pairs(self) -> list[tuple[int, int]]:
-        """Pairs of links that may meet: those given, or all that ``collision_pairs`` describes."""
+        """Pairs of links that may collide: the given ones, or the default of ``collision_pairs``."""
         if self.collision_pairs is not None:
             return list(self.collision_pairs)
         return possible_pairs(self.link_parent, self.joint_type, self.collision_shape)
@@ -199,14 +199,14 @@ class ArticulatedModel:
 
     @cached_property
     def has_pairs(self) -> bool:
-        """Whether any links may meet."""
+        """Whether any links may collide."""
         return bool(self.candidate_pairs)
 
     @cached_property
     def pair_kinds(self) -> int:
-        """Which kinds of pairs there are, the bits ``collision.WITH_BOXES`` and ``WITH_OTHERS``; 0 for none."""
-        meetings = {WITH_BOXES if row[CONTACT_KIND] == BOXES else WITH_OTHERS for row in self.pair} if self.has_pairs else set()
-        return sum(meetings)
+        """Kinds of pairs in the model, the bits ``collision.WITH_BOXES`` and ``WITH_OTHERS``; 0 for none."""
+        kinds = {WITH_BOXES if row[CONTACT_KIND] == BOXES else WITH_OTHERS for row in self.pair} if self.has_pairs else set()
+        return sum(kinds)
 
     @cached_property
     def has_meshes(self) -> bool:
@@ -226,24 +226,25 @@ class ArticulatedModel:
     @property
     def tree(self) -> np.ndarray:
         """Rows (parent, type number, first coordinate, first velocity, last velocity + 1, moves, first point, last point + 1,
-        turns alone, merged into), [N, 10] int32."""
+        spins freely, merged into), [N, 10] int32.
+        """
         kinds = [JOINT_TYPES.index(kind) for kind in self.joint_type]
         columns = (
             self.link_parent, kinds, self.q_start[:-1], self.qd_start[:-1], self.qd_start[1:], self.moves,
-            self.point_start[:-1], self.point_start[1:], self.alone, self.merged_into,
+            self.point_start[:-1], self.point_start[1:], self.spins_freely, self.merged_into,
         )  # fmt: skip
         return np.stack([np.asarray(column, dtype=np.int32) for column in columns], axis=1)
 
 
 @dataclass(frozen=True)
 class ArticulatedInputs(Arrays):
-    """Every number that a rollout is differentiable in, for B worlds of F frame intervals; also the shape of its adjoint.
+    """Inputs of a rollout of B worlds and F frame intervals, differentiable in all of them; also the container of their adjoints.
 
-    "Force" of a joint velocity is in N or N m, its "position" x in m or rad: the coordinate of a revolute or prismatic joint,
-    a component of the rotation vector of a spherical one. A free joint has no stiffness and no position servo, and only
-    revolute and prismatic joints have limits, whatever the arrays hold.
+    The "force" at a joint velocity is in N or N m, its "position" x in m or rad: the coordinate of a revolute or prismatic joint,
+    or a component of the rotation vector of a spherical one. A free joint has no stiffness and no position servo, and only
+    revolute and prismatic joints have limits, whatever the arrays contain.
 
-    The arrays are contiguous, of the working precision, all in one kind of container.
+    The arrays are contiguous and of the working precision, all in one kind of container.
     """
 
     joint_q0: Array = array("B Q", "initial coordinates [m, rad]; quaternions x, y, z, w are normalised on reading")
@@ -252,10 +253,10 @@ class ArticulatedInputs(Arrays):
         "B N 7",
         "joint frame in the parent's link frame: position [m] and quaternion (normalised on reading)",
     )
-    joint_stiffness: Array = array("B D", "force per position beyond ``joint_rest`` [N/m, N m/rad]")
+    joint_stiffness: Array = array("B D", "spring force per position minus ``joint_rest`` [N/m, N m/rad]")
     joint_rest: Array = array("B D", "position without spring force [m, rad]")
     joint_damping: Array = array("B D", "force per velocity [N s/m, N m s/rad]")
-    joint_armature: Array = array("B D", "inertia of the drive, added to the mass matrix' diagonal [kg, kg m2]")
+    joint_armature: Array = array("B D", "inertia of the drive, added to the diagonal of the mass matrix [kg, kg m2]")
     joint_limit_low: Array = array("B D", "lower limit [m, rad]; -inf for none")
     joint_limit_high: Array = array("B D", "upper limit [m, rad]; inf for none")
     joint_limit_stiffness: Array = array(
@@ -267,24 +268,23 @@ class ArticulatedInputs(Arrays):
     motor_limit: Array = array("B D", "largest motor force, servo included [N, N m]; inf for none")
     servo_stiffness: Array = array("B D", "motor force per position below the servo's target [N/m, N m/rad]")
     servo_damping: Array = array("B D", "motor force per velocity, against it [N s/m, N m s/rad]")
-    action: Array = array("B F D", "motor commands [1], held over a frame interval")
-    servo_target: Array = array("B F D", "target positions [m, rad], held over a frame interval")
+    action: Array = array("B F D", "motor commands [1], constant over a frame interval")
+    servo_target: Array = array("B F D", "target positions [m, rad], constant over a frame interval")
     link_mass: Array = array("B N", "kg")
     link_com: Array = array("B N 3", "centre of mass in the link frame [m]")
     link_inertia: Array = array(
         "B N 3 3",
-        "about the centre of mass, axes of the link frame [kg m2]; of a matrix that is not symmetric the symmetric part "
-        "counts",
+        "about the centre of mass, axes of the link frame [kg m2]; only the symmetric part of the matrix is used",
     )
     link_contact: Array = array(
         "B N 4",
         "contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction coefficient mu [1], "
-        "per contact point (per m2 of a patch); for a contact of two links the mean of both",
+        "per contact point (per m2 of a patch); a contact of two links has the mean of both",
     )
     gravity: Array = array("B 3", "m/s2")
     link_wrench: Array = array(
         "B F N 6",
-        "force [N] and torque [N m] on each link at its centre of mass, world frame, held over a frame interval",
+        "force [N] and torque [N m] on each link at its centre of mass, world frame, constant over a frame interval",
     )
 
     @property
@@ -294,7 +294,7 @@ class ArticulatedInputs(Arrays):
 
     @property
     def frame_count(self) -> int:
-        """Number of frame intervals F that there are actions for."""
+        """Number of frame intervals F of the actions."""
         return int(self.action.shape[1])
 
     def check(self, model: ArticulatedModel) -> None:
@@ -304,7 +304,7 @@ class ArticulatedInputs(Arrays):
         self.check_shapes(sizes | {"B": self.world_count, "F": frames})
 
     def check_values(self, model: ArticulatedModel) -> None:
-        """Raise a UserError for numbers that no simulation can begin with."""
+        """Raise a UserError for values that make a simulation impossible."""
         for name in ("action", "servo_target"):
             bad = np.argwhere(~np.isfinite(to_numpy(getattr(self, name))))
             if len(bad):
@@ -329,7 +329,7 @@ class ArticulatedInputs(Arrays):
         if bare.any():
             b, d = (int(k) for k in np.argwhere(bare)[0])
             raise UserError(
-                f"the joint of {model.link_names[model.velocity_link[d]]!r} moves and carries no mass in world {b}: "
+                f"the joint of {model.link_names[model.velocity_link[d]]!r} moves no mass in world {b}: "
                 "give the links on it a mass, or the joint an armature"
             )
 
@@ -341,7 +341,7 @@ class ArticulatedSettings:
 
     Attributes:
         dt: physics step [s].
-        substeps: steps in a frame.
+        substeps: steps per frame.
         integrator: "semi_implicit" (Euler; first order, robust in contact) or "rk4" (fourth order between contacts).
     """
 

@@ -1,6 +1,6 @@
-"""Whole rollouts (or checkpoint segments) in one launch, one thread a world, and their adjoints.
+"""Whole rollouts (or checkpoint segments) in one launch, one thread per world, and their adjoints.
 
-The loops count ``spread`` iterations for each world (see ``ti_sim.base.parallel``).
+The loops have ``spread`` iterations per world (see ``ti_sim.base.parallel``).
 """
 
 from ti_sim.articulated.adjoint import accelerate_adjoint
@@ -33,9 +33,9 @@ from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import normalized_adjoint, vec3
 
-# Steps whose parameter adjoints are summed before they join the sum over the rollout.
+# Number of steps whose parameter adjoints are summed before they are added to the sum over the rollout.
 SUM_STEPS = 128
-_LARGEST = 1e18  # a number beyond it counts as not finite; its square still is finite in f32
+_LARGEST = 1e18  # a larger number is treated as not finite; the square of this one is finite in f32
 
 
 @ti.func
@@ -47,7 +47,7 @@ def copy_row(source: ti.template(), slot, target: ti.template(), target_slot, b,
 
 @ti.func
 def store_links(world: ti.template(), b, frame, body_q: ti.template(), body_qd: ti.template()):
-    """Write the placed links' poses and velocities at a frame."""
+    """Write the poses and velocities of the links at a frame."""
     for i in range(world.links):
         for k in ti.static(range(3)):
             body_q[b, frame, i, k] = world.work[b, i, POSITION + k]
@@ -68,7 +68,7 @@ def store_joints(world: ti.template(), run: ti.template(), b, frame, joint_q: ti
 
 @ti.func
 def faulty_link(world: ti.template(), run: ti.template(), b):
-    """First link whose joint's state is not finite, -1 while all is well."""
+    """First link whose joint state is not finite, -1 if all are finite."""
     size = 0.0
     for j in range(world.coordinates + world.velocities):
         size += ti.abs(run[b, 0, j])
@@ -92,7 +92,7 @@ def faulty_link(world: ti.template(), run: ti.template(), b):
 
 @ti.func
 def record_contact_fault(world: ti.template(), b, step):
-    """Note the step in which contact could not resolve a pair for the first time."""
+    """Record the step in which contact could not resolve a pair for the first time."""
     if ti.static(world.with_pairs):
         if world.near[b, FAULTY_PAIR] >= 0 and world.near[b, FAULT_STEP] < 0:
             world.near[b, FAULT_STEP] = step
@@ -100,7 +100,7 @@ def record_contact_fault(world: ti.template(), b, step):
 
 @ti.func
 def add_and_clear_sums(world: ti.template(), bars: ti.template(), b):
-    """Add the sums of some steps' adjoints of the tables to those over the rollout, and begin them anew."""
+    """Add the partial sums of the tables' adjoints to those over the rollout, and clear them."""
     for i in range(world.links):
         for k in range(LINK_SIZE):
             bars.link_total[b, i, k] = bars.link_total[b, i, k] + bars.link[b, i, k]
@@ -118,7 +118,7 @@ def begin(
 ):  # fmt: skip
     """Write the first state (slot 0 of states [B, slots, Q + 2 D]) from joint_q0 [B, Q] and joint_qd0 [B, D].
 
-    Quaternions are normalised here. Adjoint: ``begin_adjoint``, by hand.
+    Normalises quaternions. Hand-written adjoint: ``begin_adjoint``.
     """
     for b in range(states.shape[0]):
         for j in range(coordinates):
@@ -164,12 +164,12 @@ def advance(
     """Advance every world by ``steps`` steps from a row of source [B, rows, Q + 2 D].
 
     Reads the packed tables (see ``tables``) and the inputs of each frame. Writes to states [B, rows, Q + 2 D]: with
-    ``store_every`` 1 the coordinates, velocities and accelerations of all stages of each step in a row each, and the last state;
-    else coordinates and velocities at the start and after every ``store_every`` steps. With ``write_frames`` it writes the frames
-    of the segment, which begins at one: joint_q [B, frames + 1, Q], joint_qd [B, frames + 1, D], body_q [B, frames + 1, N, 7]
-    and body_qd [B, frames + 1, N, 6] (m, rad, m/s, rad/s). diverged_step [B] and diverged_link [B] get the first step after
-    which a state is not finite, and its link; worlds that are marked there are left alone. The other arrays are scratch.
-    Adjoint: ``advance_adjoint``, by hand.
+    ``store_every`` 1, one row of coordinates, velocities and accelerations for each stage of each step, and the last state;
+    otherwise coordinates and velocities at the start and after every ``store_every`` steps. With ``write_frames`` it writes the
+    frames of the segment, which starts at a frame: joint_q [B, frames + 1, Q], joint_qd [B, frames + 1, D], body_q [B, frames +
+    1, N, 7] and body_qd [B, frames + 1, N, 6] (m, rad, m/s, rad/s). diverged_step [B] and diverged_link [B] get the first step
+    after which a state is not finite, and its link; worlds that are marked there are skipped. The other arrays are scratch.
+    Hand-written adjoint: ``advance_adjoint``.
     """
     for index in range(source.shape[0] * spread):
         b = index // spread
@@ -181,7 +181,7 @@ def advance(
             to_store, row = store_every, 0
             to_frame, frame = 0, first_step // substeps
             done = 0
-            while done <= steps:  # the pass after the last step only places the links, for the last frame
+            while done <= steps:  # the pass after the last step only computes the poses of the links, for the last frame
                 step = ti.min(first_step + done, first_step + steps - 1)
                 at_frame = write_frames == 1 and to_frame == 0
                 for stage in range(stages):
@@ -228,12 +228,12 @@ def advance_adjoint(
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
     world: WorldArrays, bars: BarArrays, spread: int, first_step: int, steps: int, ends: int, substeps: int,
 ):  # fmt: skip
-    """Adjoint of ``advance`` over a segment of ``steps`` steps, from the last to the first.
+    """Adjoint of ``advance`` over a segment of ``steps`` steps, in reverse order.
 
-    Reads states [B, rows, Q + 2 D] as ``advance`` writes them with ``store_every`` 1, and the frames' adjoints: of the frames at
-    the steps' starts and, where the rollout ``ends`` with the segment, of the last one. Row 0 of bar [B, 3, Q + D] turns from the
-    adjoint of the state after the segment into that of the first; the adjoints of tables and of the inputs of each frame are
-    added to. The tables' parts in bars hold zeros.
+    Reads states [B, rows, Q + 2 D] as ``advance`` writes them with ``store_every`` 1, and the adjoints of the frames at the
+    starts of the steps and, if the rollout ``ends`` with the segment, of the last frame. Row 0 of bar [B, 3, Q + D] holds the
+    adjoint of the state after the segment and is overwritten by that of the first state. Adds to the adjoints of the tables and
+    of the inputs of each frame. The partial sums of the tables in bars must hold zeros on entry.
     """
     for index in range(states.shape[0] * spread):
         b = index // spread
@@ -246,11 +246,11 @@ def advance_adjoint(
                 left = steps
             while left >= 0:
                 step, row = first_step + left, left * stages
-                frame = ti.min(step, first_step + steps - 1) // substeps  # whose inputs apply
+                frame = ti.min(step, first_step + steps - 1) // substeps  # frame interval of the inputs
                 stage, seeded = 0, 0
                 if step % substeps == 0:
                     seeded = 1
-                if left == steps:  # there only are the last frame's poses and velocities to go through
+                if left == steps:  # only the poses and velocities of the last frame
                     for d in range(world.velocities):
                         world.velocity_work[b, d, DRIVE] = 0.0
                         states[b, row, count + d] = 0.0
@@ -283,7 +283,7 @@ def advance_adjoint(
                     for d in range(world.velocities):
                         at = world.coordinates + d
                         bar[b, 0, at] = bar[b, 0, at] + joint_qd_bar[b, step // substeps, d]
-                # Sums of sums: a single one over 1e4 steps would lose two digits of f32.
+                # Sums of partial sums: one sum over 1e4 steps would lose two digits in f32.
                 if step % SUM_STEPS == 0 or left == 0:
                     add_and_clear_sums(world, bars, b)
                     for k in ti.static(range(3)):

@@ -1,7 +1,7 @@
 """Classical fourth-order Runge-Kutta steps of joint coordinates and velocities, with adjoints (Taichi functions).
 
-The rows 0 to 3 of ``run`` [B, 4, Q + D + D + Q] hold the four stages: coordinates, velocities, their accelerations and the
-coordinates' rates. The state steps in row 0. Quaternions are normalised after the step; between, the stages read them so.
+The rows 0 to 3 of ``run`` [B, 4, Q + D + D + Q] hold the four stages: coordinates, velocities, accelerations and rates of the
+coordinates. Row 0 holds the state. Quaternions are normalised after the step; stages normalise them on reading.
 """
 
 from ti_sim.articulated.joints import FREE, PRISMATIC, REVOLUTE, SPHERICAL, load_vec4_at
@@ -14,7 +14,7 @@ from ti_sim.rigid.runge_kutta import stage_ahead, stage_weight
 
 @ti.func
 def rate_coordinates(world: ti.template(), run: ti.template(), b, stage):
-    """Write the coordinates' rates of a stage behind its accelerations."""
+    """Write the rates of the coordinates of a stage after its accelerations."""
     rates = world.coordinates + 2 * world.velocities
     for i in range(world.links):
         kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
@@ -70,11 +70,11 @@ def finish_step(world: ti.template(), run: ti.template(), b):
 
 @ti.func
 def finish_step_adjoint(world: ti.template(), states: ti.template(), bar: ti.template(), b, first_row):
-    """Adjoint of the end of a step: through the normalisation, in place in row 0 of ``bar``, kept in row 1; row 2 is cleared.
+    """Adjoint of the end of a step: through the normalisation, in place in row 0 of ``bar``, copied to row 1; row 2 is cleared.
 
-    Coordinates and velocities of the four stages are in ``states`` from ``first_row`` on. Row 0 of ``bar`` [B, 3, Q + D]
-    thereafter sums the adjoint of the start, row 1 is that of the sum of the rates (over dt), row 2 that of the stage after the
-    one at hand.
+    Coordinates and velocities of the four stages are in ``states``, beginning at ``first_row``. Then row 0 of ``bar`` [B, 3, Q +
+    D] accumulates the adjoint of the start of the step, row 1 is the adjoint of the sum of the rates (divided by dt), and row 2
+    that of the stage after the current one.
     """
     for i in range(world.links):
         at = quaternion_column(world.tree, i)
@@ -97,10 +97,11 @@ def finish_step_adjoint(world: ti.template(), states: ti.template(), bar: ti.tem
 def stage_adjoint(
     world: ti.template(), states: ti.template(), bar: ti.template(), b, row, stage
 ):
-    """Adjoint of a stage's rates but for the accelerations: row 2 of ``bar`` turns from the next stage's state to this one's.
+    """Adjoint of a stage's rates without the accelerations: row 2 of ``bar`` changes from the next stage's state to that of this
+    stage.
 
-    The stage's coordinates and velocities are in ``row`` of ``states``. The accelerations' adjoints, with the sign changed, are
-    written to column DRIVE of the joint velocities.
+    Coordinates and velocities of the stage are in ``row`` of ``states``. The negative adjoints of the accelerations are written
+    to column DRIVE of the joint velocities.
     """
     weight, ahead = world.dt * stage_weight(stage), world.dt * stage_ahead(stage)
     for d in range(world.velocities):

@@ -1,4 +1,4 @@
-"""Kinematics and dynamics of one instant: poses, accelerations, forces, mass matrix, Jacobians; for any container of arrays."""
+"""Kinematics and dynamics at one state: poses, accelerations, forces, mass matrix, Jacobians; for any array container."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import compiled_plainly, require, ti
 from ti_sim.base.vecmath import vec3
 
-# Step [s] that stands for none in the contact law, whose damper sees at most the speed depth / dt.
+# Step [s] that is small enough to have no effect in the contact law, which limits the damper to the speed depth / dt.
 _NO_STEP = 1e-30
 
 
@@ -78,8 +78,8 @@ def forward_dynamics(
         inputs: numbers of B worlds.
         joint_q: [B, Q] coordinates [m, rad].
         joint_qd: [B, D] velocities [m/s, rad/s].
-        frame: whose actions, targets and wrenches act.
-        dt: physics step that the contact law takes into account [s]; by default none.
+        frame: frame interval whose actions, targets and wrenches act.
+        dt: physics step in the contact law [s]; by default without effect.
 
     Returns:
         joint_qdd [B, D], time derivative of the velocities [m/s2, rad/s2].
@@ -103,7 +103,7 @@ def inverse_dynamics(
     frame: int = 0,
     dt: float = _NO_STEP,
 ) -> Array:
-    """Joint forces that these accelerations take beside all modelled forces, by the recursive Newton-Euler algorithm.
+    """Joint forces that cause these accelerations, in addition to all modelled forces, by the recursive Newton-Euler algorithm.
 
     Args:
         model: the tree.
@@ -111,11 +111,11 @@ def inverse_dynamics(
         joint_q: [B, Q] coordinates [m, rad].
         joint_qd: [B, D] velocities [m/s, rad/s].
         joint_qdd: [B, D] accelerations [m/s2, rad/s2].
-        frame: whose actions, targets and wrenches act.
-        dt: physics step that the contact law takes into account [s]; by default none.
+        frame: frame interval whose actions, targets and wrenches act.
+        dt: physics step in the contact law [s]; by default without effect.
 
     Returns:
-        tau [B, D], N or N m: zero for the accelerations that ``forward_dynamics`` gives.
+        tau [B, D], N or N m: zero for the accelerations from ``forward_dynamics``.
 
     Raises:
         UserError: shapes or precision do not fit, or there is no such frame.
@@ -137,7 +137,7 @@ def mass_matrix(model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Arr
         joint_q: [B, Q] coordinates [m, rad].
 
     Returns:
-        [B, D, D], symmetric; force of velocity d per acceleration e (kg, kg m, kg m2).
+        [B, D, D], symmetric; force at velocity d per acceleration of velocity e (kg, kg m, kg m2).
 
     Raises:
         UserError: shapes or precision do not fit.
@@ -198,7 +198,7 @@ def _begun(
 def _evaluated(
     model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, joint_qd: Array, frame: int, dt: float
 ) -> tuple[Array, Array, Array]:
-    """Row with the accelerations behind coordinates and velocities, and the links' poses and velocities."""
+    """Row of coordinates, velocities and accelerations, and the poses and velocities of the links."""
     world, states = _begun(model, inputs, joint_q, joint_qd, frame, dt)
     body_q = zeros_like_family(joint_q, (inputs.world_count, 1, model.link_count, 7))
     body_qd = zeros_like_family(joint_q, (inputs.world_count, 1, model.link_count, 6))
@@ -208,7 +208,7 @@ def _evaluated(
 
 @ti.func
 def sum_forces(world: ti.template(), states: ti.template(), b):
-    """Total loads of the links of all that hangs on them, from placed links and the accelerations in row 0, leaf to root."""
+    """Loads of each link with all its descendants, from the links' poses and the accelerations in row 0, leaf to root."""
     accelerations_of_links(world, states, b, 0)
     for i in range(world.links):
         if world.tree[i, MOVES] == 1:
@@ -228,7 +228,7 @@ def sum_forces(world: ti.template(), states: ti.template(), b):
 
 @ti.func
 def along(world: ti.template(), b, i, d):
-    """Part of link i's total load along joint velocity d."""
+    """Component of link i's total load along joint velocity d."""
     axis, linear = direction(world, b, i, world.tree[i, KIND], d - world.tree[i, FIRST_QD])
     value = axis.dot(load_vec3(world.work, b, i, LOAD))
     if linear:
@@ -241,7 +241,9 @@ def evaluate(
     states: ti.types.ndarray(), body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(),
     world: WorldArrays, frame: int,
 ):  # fmt: skip
-    """Accelerations behind coordinates and velocities in states [B, 1, Q + 2 D]; body_q [B, 1, N, 7] and body_qd [B, 1, N, 6]."""
+    """Write accelerations to states [B, 1, Q + 2 D], after coordinates and velocities; write body_q [B, 1, N, 7], body_qd [B, 1,
+    N, 6].
+    """
     for b in range(states.shape[0]):
         accelerate(world, states, b, 0, frame)
         store_links(world, b, 0, body_q, body_qd)
@@ -252,7 +254,7 @@ def inverse(
     states: ti.types.ndarray(), acceleration: ti.types.ndarray(), force: ti.types.ndarray(),
     world: WorldArrays, frame: int,
 ):  # fmt: skip
-    """Joint forces [B, D] that accelerations [B, D] take beside the modelled ones, at states [B, 1, Q + 2 D]."""
+    """Joint forces [B, D] that cause accelerations [B, D] in addition to the modelled forces, at states [B, 1, Q + 2 D]."""
     for b in range(states.shape[0]):
         for d in range(world.velocities):
             states[b, 0, world.coordinates + world.velocities + d] = acceleration[b, d]
@@ -273,7 +275,7 @@ def inertias(
 ):  # fmt: skip
     """Mass matrix [B, D, D] at states [B, 1, Q + 2 D] at rest, column by column.
 
-    The world's acceleration against gravity is in the loads of no motion, which are taken off.
+    The loads without motion contain the upward acceleration of the world and are subtracted.
     """
     for b in range(states.shape[0]):
         acceleration = world.coordinates + world.velocities
@@ -299,7 +301,9 @@ def jacobian(
     states: ti.types.ndarray(), matrix: ti.types.ndarray(),
     world: WorldArrays, chosen: int, x: float, y: float, z: float,
 ):  # fmt: skip
-    """Jacobian [B, 6, D] of the point (x, y, z) of link ``chosen`` at states [B, 1, Q + 2 D]; the matrix holds zeros before."""
+    """Jacobian [B, 6, D] of the point (x, y, z) of link ``chosen`` at states [B, 1, Q + 2 D]; the matrix must hold zeros on
+    entry.
+    """
     for b in range(states.shape[0]):
         place_links(world, states, b, 0, 0, True)
         turned = rotated(load_vec4(world.work, b, chosen, QUATERNION), vec3(x, y, z))

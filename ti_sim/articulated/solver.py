@@ -1,4 +1,4 @@
-"""The articulated solver: rollouts of a batch of worlds, and their adjoint, for any container of arrays."""
+"""The articulated solver: rollouts of a batch of worlds and their adjoint, for any array container."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
 from ti_sim.rollout.divergence import mark_diverged_frames
 from ti_sim.rollout.solver import Solver
 
-# Inputs that ``pack`` takes, in its order.
+# Inputs of ``pack``, in the order of its arguments.
 PACKED = (
     "joint_frame", "link_mass", "link_com", "link_inertia", "link_contact", "joint_stiffness", "joint_rest", "joint_damping",
     "joint_armature", "joint_limit_low", "joint_limit_high", "joint_limit_stiffness", "motor_gain", "motor_limit",
@@ -47,22 +47,22 @@ PACKED = (
 
 @dataclass(frozen=True)
 class ArticulatedRollout:
-    """What a rollout gives, and what its adjoint needs.
+    """Result of a rollout, and the data that its adjoint needs.
 
     Attributes:
-        joint_q: [B, frames + 1, Q] coordinates at the frames, frame 0 the start (m, rad; quaternions x, y, z, w).
+        joint_q: [B, frames + 1, Q] coordinates at the frames; frame 0 is the initial state (m, rad; quaternions x, y, z, w).
         joint_qd: [B, frames + 1, D] velocities (m/s, rad/s).
-        body_q: [B, frames + 1, N, 7] pose of every link's frame in the world (m, quaternion x, y, z, w).
+        body_q: [B, frames + 1, N, 7] pose of the frame of each link in the world (m, quaternion x, y, z, w).
         body_qd: [B, frames + 1, N, 6] velocity of its origin [m/s] and angular velocity [rad/s], world axes.
-        diverged_step: [B] int32, first step after which a world's state was not finite, -1 where all went well.
-        diverged_link: [B] int32, the link whose joint's state it was, -1 where all went well.
-        pair_tests: [B, 2] int32, how often shapes of two links were tested against each other in the rollout, all steps
-            together, and how often the list of pairs near enough for that was made; zeros for a model without pairs.
-        inputs: what the rollout started from.
+        diverged_step: [B] int32, first step after which the state of a world was not finite, -1 if it stayed finite.
+        diverged_link: [B] int32, the link whose joint state it was, -1 if it stayed finite.
+        pair_tests: [B, 2] int32, number of tests of two shapes against each other in all steps of the rollout, and number of
+            builds of the list of near pairs; zeros for a model without pairs.
+        inputs: inputs of the rollout.
         frames: number of frame intervals.
-        adjoint: how states were kept, None for a rollout without gradient.
-        states: [B, kept, Q + 2 D] coordinates, velocities and accelerations of all stages of every step, or the first two at
-            checkpoints; None without gradient.
+        adjoint: how states were stored, None for a rollout without gradient.
+        states: [B, stored, Q + 2 D] coordinates, velocities and accelerations of all stages of every step, or coordinates and
+            velocities at checkpoints; None without gradient.
     """
 
     joint_q: Array
@@ -89,7 +89,7 @@ class ArticulatedRollout:
 
 
 def failed_links(rollout: ArticulatedRollout, links: int) -> np.ndarray:
-    """[B, N] int32, step after which a link's joint was the first whose state was not finite, -1 for all others."""
+    """[B, N] int32, step after which the state of a link's joint was the first that was not finite, -1 for all other links."""
     link, step = to_numpy(rollout.diverged_link), to_numpy(rollout.diverged_step)
     result = np.full((len(step), links), -1, dtype=np.int32)
     worlds = np.flatnonzero(link >= 0)
@@ -98,7 +98,7 @@ def failed_links(rollout: ArticulatedRollout, links: int) -> np.ndarray:
 
 
 def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) -> WorldArrays:
-    """Pack inputs for the kernels, with scratch of its own.
+    """Pack inputs for the kernels and allocate scratch memory.
 
     Args:
         model: the tree.
@@ -143,14 +143,14 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
 
 
 class PackedBars:
-    """The adjoints of a rollout's inputs, those of the packed tables in their rows while the steps add to them."""
+    """Adjoints of the inputs of a rollout; those of the packed tables are in packed rows while the steps add to them."""
 
     def __init__(self, model: ArticulatedModel, inputs: ArticulatedInputs) -> None:
         """Set all adjoints to zero.
 
         Args:
             model: the tree.
-            inputs: what they belong to.
+            inputs: inputs of the rollout.
         """
         self._model, self._inputs = model, inputs
         like, (b, n), d = inputs.link_mass, inputs.link_mass.shape, inputs.joint_qd0.shape[1]
@@ -166,7 +166,7 @@ class PackedBars:
         """Write the adjoints of the packed inputs and of the first state.
 
         Args:
-            world: of the rollout; its rows of links are packed anew where links are fixed on each other.
+            world: arrays of the rollout; the rows of links are packed again if links are fixed to each other.
             bar: [B, rows, Q + D], row 0 the adjoint of the first state.
         """
         inputs, bars = self._inputs, self.bars
@@ -184,7 +184,7 @@ class PackedBars:
 class ArticulatedSolver(Solver):
     """Advances trees of links in reduced coordinates by the articulated-body algorithm.
 
-    A warning tells of two links that contact could not resolve, each pair once.
+    Warns once about each pair of links that contact could not resolve.
     """
 
     frame_names, held = ("joint_q", "joint_qd", "body_q", "body_qd"), "actions"
@@ -194,7 +194,7 @@ class ArticulatedSolver(Solver):
 
         Args:
             model: links, joints, contact points.
-            settings: step, substeps, integrator.
+            settings: time stepping and integrator.
         """
         super().__init__(model, settings)
         self._faults = ContactWarnings(model, settings.dt)
@@ -270,7 +270,7 @@ class ArticulatedSolver(Solver):
         self, prepared: WorldArrays, rollout: ArticulatedRollout, source: Array, source_row: int, states: Array,
         store_every: int, write_frames: bool, first: int, steps: int,
     ) -> None:  # fmt: skip
-        """Run ``advance`` over a segment; ``rollout`` gives the frames and the marks of divergence."""
+        """Run ``advance`` over a segment; ``rollout`` holds the frames and the marks of divergence."""
         b, count = rollout.inputs.world_count, prepared.coordinates + prepared.velocities
         run = empty_like_family(prepared.link, (b, self._stages, 2 * count))
         advance(*views(
@@ -281,9 +281,9 @@ class ArticulatedSolver(Solver):
 
     @property
     def _stages(self) -> int:
-        """Stages of a step."""
+        """Number of stages of a step."""
         return 4 if self.settings.integrator == "rk4" else 1
 
     def _rows(self, steps: int, store_every: int) -> int:
-        """Rows that ``advance`` writes of so many steps."""
+        """Number of rows that ``advance`` writes for this many steps."""
         return steps * self._stages + 1 if store_every == 1 else steps // store_every + 1

@@ -17,7 +17,7 @@ def quaternion_product(a, b):
 
 @ti.func
 def rotated(q, x):
-    """The vector x turned by the unit quaternion q."""
+    """The vector x rotated by the unit quaternion q."""
     u = vec3(q[0], q[1], q[2])
     t = 2 * u.cross(x)
     return x + q[3] * t + u.cross(t)
@@ -25,7 +25,7 @@ def rotated(q, x):
 
 @ti.func
 def rotated_back(q, x):
-    """The vector x turned by the inverse of the unit quaternion q."""
+    """The vector x rotated by the inverse of the unit quaternion q."""
     u = vec3(q[0], q[1], q[2])
     t = 2 * u.cross(x)
     return x - q[3] * t + u.cross(t)
@@ -52,7 +52,7 @@ def store_symmetric(array: ti.template(), b, i, column: ti.template(), m):
 
 @ti.func
 def load_matrix(array: ti.template(), b, i, column: ti.template()):
-    """Matrix of nine numbers, row by row."""
+    """3 x 3 matrix from nine numbers in row-major order."""
     m = mat3(0.0)
     for j, k in ti.static(ti.ndrange(3, 3)):
         m[j, k] = array[b, i, column + 3 * j + k]
@@ -61,7 +61,7 @@ def load_matrix(array: ti.template(), b, i, column: ti.template()):
 
 @ti.func
 def store_matrix(array: ti.template(), b, i, column: ti.template(), m):
-    """Write a matrix row by row."""
+    """Write a 3 x 3 matrix in row-major order."""
     for j, k in ti.static(ti.ndrange(3, 3)):
         array[b, i, column + 3 * j + k] = m[j, k]
 
@@ -78,7 +78,7 @@ def crossed_columns(r, m):
 
 @ti.func
 def rotation_vector(q):
-    """Rotation vector [rad] of a quaternion of any length, the shorter way round."""
+    """Rotation vector [rad] of a quaternion of any length, with an angle of at most pi."""
     u = vec3(q[0], q[1], q[2])
     w = q[3]
     if w < 0:
@@ -104,7 +104,7 @@ def rotation_vector_adjoint(q, x_bar):
     s = u.norm()
     size = s * s + w * w
     factor = 2 / w
-    slope = 2 / (w * w * w)  # derivative of the factor by s, over s
+    slope = 2 / (w * w * w)  # derivative of the factor by s, divided by s
     if s > 0.02 * w:
         angle = ti.atan2(s, w)
         factor = 2 * angle / s

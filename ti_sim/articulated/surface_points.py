@@ -1,27 +1,27 @@
-"""Points and edges of a surface by which it touches others: corners, points of large faces and long edges, sharp edges."""
+"""Contact points and edges of a surface: corners, points on large faces and long edges, sharp edges."""
 
 import numpy as np
 
 from ti_sim.shapes.surface import TriangleMesh, merge_vertices
 
-_PATCHES = 48  # parts of a surface's area, of which a triangle larger than one gets points of its own
-_SHARP = np.cos(np.radians(20.0))  # of the angle between two faces' normals from which on their edge is sharp
+_PATCHES = 48  # a triangle larger than 1 / 48 of the surface gets additional points
+_SHARP = np.cos(np.radians(20.0))  # cosine of the angle between two face normals below which their edge is sharp
 
 
 def surface_points(corners: np.ndarray, surface: TriangleMesh) -> tuple[np.ndarray, np.ndarray]:
     """Points and edges of a closed surface.
 
-    A triangle larger than a 48th of the surface is cut into k^2 equal ones of at most that size, whose middles are points.
-    Convex edges are sharp where the normals of their faces differ by more than 20 degrees, and kept where they are longer than
-    the side of a square of a 48th of the surface; the middles of their parts of about two such sides are points, too.
+    A triangle larger than 1/48 of the surface is divided into k^2 equal ones of at most that size, whose centres become points.
+    Convex edges are sharp if the normals of their faces differ by more than 20 degrees, and used if they are longer than the side
+    of a square of 1/48 of the surface; the middles of their segments, about two such sides long, become points, too.
 
     Args:
-        corners: [V, 3] points that are kept [m].
+        corners: [V, 3] points that are always included [m].
         surface: the surface, in the frame of the corners.
 
     Returns:
-        (points [P, 6], the corners first: place [m], and the unit normal out of the surface of points within faces, else zeros;
-        middles and halves of the edges [E, 6], m).
+        (points [P, 6], the corners first: position [m], and the outward unit normal for points within faces, else zeros; edges
+        [E, 6]: middle and half vector, m).
     """
     points, index = merge_vertices(surface.vertices)
     faces = index[surface.faces]
@@ -42,12 +42,14 @@ def surface_points(corners: np.ndarray, surface: TriangleMesh) -> tuple[np.ndarr
 
 
 def _with_normal(places: np.ndarray, normal: np.ndarray) -> np.ndarray:
-    """Places [n, 3] beside a normal [3], [n, 6]."""
+    """Positions [n, 3] joined with a normal [3]: [n, 6]."""
     return np.concatenate([places, np.tile(normal, (len(places), 1))], axis=1)
 
 
 def _middles(cuts: int) -> np.ndarray:
-    """Barycentric coordinates of the middles of the triangles into which parallels to its sides cut a triangle, [cuts^2, 3]."""
+    """Barycentric coordinates [cuts^2, 3] of the centres of the triangles into which lines parallel to its sides divide a
+    triangle.
+    """
     up = [(i + 1 / 3, j + 1 / 3) for i in range(cuts) for j in range(cuts - i)]
     down = [(i + 2 / 3, j + 2 / 3) for i in range(cuts - 1) for j in range(cuts - 1 - i)]
     first, second = np.array(up + down).T / cuts
@@ -55,7 +57,7 @@ def _middles(cuts: int) -> np.ndarray:
 
 
 def _sharp_edges(points: np.ndarray, faces: np.ndarray, normals: np.ndarray, longer: float) -> np.ndarray:
-    """Middles and halves [E, 6] of the convex sharp edges longer than a length."""
+    """Middles and half vectors [E, 6] of the convex sharp edges longer than a given length."""
     ends = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
     owner, third = np.tile(np.arange(len(faces)), 3), np.concatenate([faces[:, 2], faces[:, 0], faces[:, 1]])
     order = np.lexsort(np.sort(ends, axis=1).T)

@@ -1,7 +1,7 @@
-"""Tables that the articulated kernels read: the inputs of each world packed in rows, and the scratch of a launch.
+"""Tables of the articulated kernels: the inputs of each world packed in rows, and the scratch memory of a launch.
 
-Kernels walk over a tree link by link and joint velocity by joint velocity, so all numbers of a link (of a velocity) stand in
-one row. ``pack`` fills the rows, normalising and symmetrising on the way; ``unpack_adjoint`` is its adjoint.
+Kernels traverse a tree link by link and joint velocity by joint velocity, so all numbers of a link (of a velocity) are in one
+row. ``pack`` fills the rows, with normalised quaternions and symmetric inertias; ``unpack_adjoint`` is its adjoint.
 """
 
 from typing import Any
@@ -10,29 +10,29 @@ from ti_sim.base.bundles import Array, Integer, Number, Static, bundle
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
 
-# Columns of a link's row.
+# Columns of the table of links.
 FRAME_POSITION = 0  # 3
 FRAME_QUATERNION = 3  # 4, unit
 MASS = 7
-COM = 8  # 3, of the mass in the row
+COM = 8  # 3, centre of mass of the mass in the row
 INERTIA = 11  # xx, yy, zz, xy, xz, yz
-CONTACT = 17  # 4
-CENTER = 21  # 3, centre of mass of the link itself, from which contact points are told and where wrenches act
+CONTACT = 17  # 4, contact parameters ke, kd, kf, mu
+CENTER = 21  # 3, centre of mass of the link itself: origin of contact points, where wrenches act
 LINK_SIZE = 24
 
-# Columns of a joint velocity's row.
+# Columns of the table of joint velocities.
 STIFFNESS, REST, DAMPING, ARMATURE, LOW, HIGH, LIMIT_STIFFNESS, GAIN, MOTOR_LIMIT, SERVO_STIFFNESS, SERVO_DAMPING = range(11)
 VELOCITY_SIZE = 11
 
-# Columns of a row of ``ArticulatedModel.tree``.
-PARENT, KIND, FIRST_Q, FIRST_QD, END_QD, MOVES, FIRST_POINT, END_POINT, ALONE, INTO = range(10)
+# Columns of ``ArticulatedModel.tree``.
+PARENT, KIND, FIRST_Q, FIRST_QD, END_QD, MOVES, FIRST_POINT, END_POINT, SPINS_FREELY, MERGED_INTO = range(10)
 
-# Scratch of a link.
+# Columns of the scratch memory of a link.
 QUATERNION = 0  # 4, of the link in the world
 SPIN = 4  # 3, angular velocity
 ARM = 7  # 3, from the parent's origin to the link's
 AXIS = 10  # 3, of the joint, world frame
-BIAS = 13  # 6, acceleration that velocities cause (angular, linear)
+BIAS = 13  # 6, velocity-dependent acceleration (angular, linear)
 BODY = 19  # 21, articulated inertia about the link's origin: angular 6, coupling 9, linear 6
 LOAD = 40  # 6, moment about the link's origin and force, without accelerations
 ACCELERATION = 46  # 6, angular, and linear of the link's origin relative to free fall
@@ -42,36 +42,36 @@ VIRTUAL = 58  # 6, angular and linear virtual velocity of the link's origin
 BARS = 64  # 24: adjoints of rotation, position, angular velocity, velocity, accelerations (2) and virtual velocities (2)
 WORK_SIZE = 88
 
-# Scratch of a joint velocity.
+# Columns of the scratch memory of a joint velocity.
 COLUMN = 0  # 6, articulated inertia times the velocity's direction
-INVERSE = 6  # one over the inertia that the velocity moves
-DRIVE = 7  # force left to accelerate it; in a virtual solve first its right side, then its virtual velocity
+INVERSE = 6  # 1 / D, the inverse inertia at the velocity
+DRIVE = 7  # u, the force that accelerates it; in a virtual solve first the right-hand side, then the virtual velocity
 VELOCITY_WORK_SIZE = 8
 
 
 @bundle
 class WorldArrays:
-    """What kernels read of the tree and the inputs, and their scratch.
+    """Arrays of the kernels: tree, inputs and scratch memory.
 
     Attributes:
         tree: [N, 9] int32, see ``ArticulatedModel.tree``.
         axis: [D, 3] axes of the joints' velocities, see ``ArticulatedModel.axis``.
         point: [P, columns] contact points with the ground, see ``ArticulatedModel.point``.
-        link: [B, N, LINK_SIZE] numbers of the links, see ``pack``.
-        velocity: [B, D, VELOCITY_SIZE] numbers of the joints' velocities.
-        action, target, wrench, gravity: inputs, ``action``, ``servo_target``, ``link_wrench`` and ``gravity``.
-        work: [B, N, WORK_SIZE] scratch of the links.
-        velocity_work: [B, D, VELOCITY_WORK_SIZE] scratch of the joints' velocities.
-        shape: [N, SHAPE_SIZE] shapes that touch each other, see ``collision.shape_rows``.
-        pair: pairs of shapes that may touch, int32.
-        near: [B, columns] int32, which of them are near (see ``collision``).
-        anchor: [B, N, 3] where the shapes were when that list was made [m].
+        link: [B, N, LINK_SIZE] rows of the links, see ``pack``.
+        velocity: [B, D, VELOCITY_SIZE] rows of the joint velocities.
+        action, target, wrench, gravity: the inputs ``action``, ``servo_target``, ``link_wrench`` and ``gravity``.
+        work: [B, N, WORK_SIZE] scratch memory of the links.
+        velocity_work: [B, D, VELOCITY_WORK_SIZE] scratch memory of the joint velocities.
+        shape: [N, SHAPE_SIZE] collision shapes, see ``collision.shape_rows``.
+        pair: pairs of shapes that may collide, int32.
+        near: [B, columns] int32, list of near pairs (see ``collision``).
+        anchor: [B, N, 3] positions of the shapes when that list was built [m].
         mesh, sample: tables of the shapes that are meshes, see ``collision.mesh_rows``.
-        with_pairs: kinds of pairs that there are, as bits.
-        with_meshes: whether there are meshes among the shapes.
-        turning: whether there are rims or patches among the contact points.
-        coordinates: joint coordinates Q.
-        velocities: joint velocities D.
+        with_pairs: kinds of pairs in the model, as bits.
+        with_meshes: whether any shape is a mesh.
+        turning: whether the contact points include rims or patches, which depend on the rotation of the link.
+        coordinates: number of joint coordinates Q.
+        velocities: number of joint velocities D.
         dt: physics step [s].
         ground: height of the ground [m].
     """
@@ -117,9 +117,9 @@ class BarArrays:
     """Adjoints that the kernels add to.
 
     Attributes:
-        link, velocity: of the packed tables, what the last steps gave; zeros before a launch.
-        action, target, wrench, gravity: of the inputs of ``WorldArrays``.
-        link_total, velocity_total: of the packed tables, sums over the rollout.
+        link, velocity: adjoints of the packed tables, partial sums of the last steps; zeros before a launch.
+        action, target, wrench, gravity: adjoints of the inputs in ``WorldArrays``.
+        link_total, velocity_total: adjoints of the packed tables, sums over the rollout.
     """
 
     link: Array
@@ -135,13 +135,13 @@ class BarArrays:
 
 @ti.func
 def load_vec3(array: ti.template(), b, i, column: ti.template()):
-    """Three numbers of row (b, i) of an array from a column on."""
+    """Three numbers of row (b, i) of an array, beginning at a column."""
     return vec3(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2])
 
 
 @ti.func
 def store_vec3(array: ti.template(), b, i, column: ti.template(), value):
-    """Write three numbers of row (b, i) of an array from a column on."""
+    """Write three numbers of row (b, i) of an array, beginning at a column."""
     for k in ti.static(range(3)):
         array[b, i, column + k] = value[k]
 
@@ -155,13 +155,13 @@ def add_vec3(array: ti.template(), b, i, column: ti.template(), value):
 
 @ti.func
 def load_vec4(array: ti.template(), b, i, column: ti.template()):
-    """Four numbers of row (b, i) of an array from a column on."""
+    """Four numbers of row (b, i) of an array, beginning at a column."""
     return vec4(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2], array[b, i, column + 3])
 
 
 @ti.func
 def store_vec4(array: ti.template(), b, i, column: ti.template(), value):
-    """Write four numbers of row (b, i) of an array from a column on."""
+    """Write four numbers of row (b, i) of an array, beginning at a column."""
     for k in ti.static(range(4)):
         array[b, i, column + k] = value[k]
 
@@ -184,7 +184,7 @@ def pack(
 ):  # fmt: skip
     """Fill the rows of links [B, N, LINK_SIZE] and of joint velocities [B, D, VELOCITY_SIZE] from the inputs.
 
-    The frames' quaternions are normalised, the inertias' symmetric parts taken. Adjoint: ``unpack_adjoint``, by hand.
+    Normalises the quaternions of the frames and symmetrises the inertias. Hand-written adjoint: ``unpack_adjoint``.
     """
     for b, i in ti.ndrange(link.shape[0], link.shape[1]):
         store_vec3(link, b, i, FRAME_POSITION, load_vec3(joint_frame, b, i, 0))
@@ -224,8 +224,8 @@ def unpack_adjoint(
 ):  # fmt: skip
     """Adjoint of ``pack``: writes the adjoints of the inputs from those of the rows.
 
-    The rows' adjoints of the unit quaternions are at right angles to them (see ``adjoint.turn_adjoint``), so that those of the
-    quaternions as given are smaller by their lengths only.
+    The adjoints of the unit quaternions in the rows are orthogonal to them (see ``adjoint.turn_adjoint``), so the adjoints of the
+    given quaternions follow by division by their lengths.
     """
     for b, i in ti.ndrange(link_bar.shape[0], link_bar.shape[1]):
         length = load_vec4(joint_frame, b, i, 3).norm()

@@ -96,7 +96,7 @@ def mean_contact(world: ti.template(), body: ti.template(), b, i, p):
 
 @ti.func
 def particle_loads(
-    world: ti.template(), body: ti.template(), touching: ti.template(), states: ti.template(),
+    world: ti.template(), body: ti.template(), candidates: ti.template(), states: ti.template(),
     force: ti.template(), b, row,
 ):  # fmt: skip
     """Forces between particles and placed links, added to the particles' forces and the links' loads.
@@ -104,7 +104,7 @@ def particle_loads(
     Args:
         world: ``WorldArrays``.
         body: ``DeformableArrays``.
-        touching: ``ContactParticles``.
+        candidates: ``ContactParticles``.
         states: [B, rows, P, 6] of the particles.
         force: [B, P, 3] N, added to.
         b: world.
@@ -115,12 +115,12 @@ def particle_loads(
             origin = load_vec3(world.work, b, i, POSITION)
             middle = origin + shape_arm(world, b, i)
             matrix = rotation_matrix(shape_rotation(world, b, i))
-            for n in range(touching.index.shape[0]):
-                p = touching.index[n]
+            for n in range(candidates.index.shape[0]):
+                p = candidates.index[n]
                 x = load_position(states, b, row, p)
                 d = x - middle
-                if d.dot(d) < reach_of(world, i, touching.margin[n]):
-                    gap, local_normal = point_shape_contact(world, i, matrix.transpose() @ d, touching.margin[n])
+                if d.dot(d) < reach_of(world, i, candidates.margin[n]):
+                    gap, local_normal = point_shape_contact(world, i, matrix.transpose() @ d, candidates.margin[n])
                     if gap < 0:
                         u = load_velocity(states, b, row, p) - point_velocity(world, b, i, x - origin)
                         contact = mean_contact(world, body, b, i, p)
@@ -135,7 +135,7 @@ def particle_loads(
 @ti.func
 def particle_loads_adjoint(
     world: ti.template(), bars: ti.template(), body: ti.template(), body_bars: ti.template(),
-    touching: ti.template(), states: ti.template(), dual: ti.template(), bar: ti.template(), b, row,
+    candidates: ti.template(), states: ti.template(), dual: ti.template(), bar: ti.template(), b, row,
 ):  # fmt: skip
     """Adjoint of ``particle_loads`` between links with virtual velocities (see ``articulated.adjoint``) and particles.
 
@@ -147,7 +147,7 @@ def particle_loads_adjoint(
         bars: ``BarArrays``.
         body: ``DeformableArrays``.
         body_bars: ``DeformableBars``.
-        touching: ``ContactParticles``.
+        candidates: ``ContactParticles``.
         states: [B, rows, P, 6] of the particles.
         dual: [B, P, 3] adjoint of the force on each particle.
         bar: [B, P, 6] adjoint of the particles' state.
@@ -158,13 +158,13 @@ def particle_loads_adjoint(
         if world.shape[i, BOUND] > 0:
             origin, center = load_vec3(world.work, b, i, POSITION), shape_arm(world, b, i)
             matrix = rotation_matrix(shape_rotation(world, b, i))
-            for n in range(touching.index.shape[0]):
-                p = touching.index[n]
+            for n in range(candidates.index.shape[0]):
+                p = candidates.index[n]
                 x = load_position(states, b, row, p)
                 d = x - origin - center
-                if d.dot(d) < reach_of(world, i, touching.margin[n]):
+                if d.dot(d) < reach_of(world, i, candidates.margin[n]):
                     local = matrix.transpose() @ d
-                    gap, local_normal = point_shape_contact(world, i, local, touching.margin[n])
+                    gap, local_normal = point_shape_contact(world, i, local, candidates.margin[n])
                     if gap < 0:
                         arm, normal = x - origin, matrix @ local_normal
                         u = load_velocity(states, b, row, p) - point_velocity(world, b, i, arm)

@@ -36,7 +36,7 @@ def advance(
     first_step: int, steps: int, substeps: int, store_all: int, write_frames: int, keep_every: int,
     run: ti.types.ndarray(), joints: ti.types.ndarray(), states: ti.types.ndarray(), force: ti.types.ndarray(),
     kept_joints: ti.types.ndarray(), kept_states: ti.types.ndarray(),
-    frames: CoupledFrames, diverged: DivergenceMarks, touching: ContactParticles,
+    frames: CoupledFrames, diverged: DivergenceMarks, candidates: ContactParticles,
     world: WorldArrays, body: DeformableArrays, contacts: SelfContactArrays, spread: int, ground: float,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of run [B, 1, 2 (Q + D)] and of states [B, rows, P, 6].
@@ -70,7 +70,7 @@ def advance(
                     part_forces(body, states, force, b, row, actuation_row(body, step, substeps), 0, 1)
                     if ti.static(body.features.with_self_contact):
                         all_contacts(contacts, states, force, b, row, step, world.dt)
-                    particle_loads(world, body, touching, states, force, b, row)
+                    particle_loads(world, body, candidates, states, force, b, row)
                     eliminate_links(world, run, b, 0, frame, False)
                     accelerate_links(world, run, b, 0)
                     if store_all == 1:
@@ -109,7 +109,7 @@ def advance_adjoint(
     first_step: int, first_row: int, steps: int, ends: int, substeps: int,
     joints: ti.types.ndarray(), states: ti.types.ndarray(), diverged_step: ti.types.ndarray(),
     joint_bar: ti.types.ndarray(), bar: ti.types.ndarray(), dual: ti.types.ndarray(),
-    frame_bars: CoupledFrames, touching: ContactParticles,
+    frame_bars: CoupledFrames, candidates: ContactParticles,
     world: WorldArrays, bars: BarArrays, body: DeformableArrays, body_bars: DeformableInputs, contacts: SelfContactArrays,
     spread: int, ground: float,
 ):  # fmt: skip
@@ -152,7 +152,7 @@ def advance_adjoint(
                     world, joints, b, row, frame, step // substeps, seeded, frame_bars.body_q, frame_bars.body_qd
                 )
                 if left < steps:
-                    particle_loads_adjoint(world, bars, body, body_bars, touching, states, dual, bar, b, row)
+                    particle_loads_adjoint(world, bars, body, body_bars, candidates, states, dual, bar, b, row)
                     part_adjoints(body, body_bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
                     if ti.static(body.features.with_self_contact):
                         all_contacts_adjoint(contacts, body_bars.self_contact, states, dual, bar, b, row, step, world.dt)

@@ -111,9 +111,9 @@ class Mesh(Shape):
         """The surface of its collision shape, or its own."""
         return (self.collision if isinstance(self.collision, Shape) else self).surface(), self.field_cells
 
-    def touching(self) -> np.ndarray:
+    def local_contact_points(self) -> np.ndarray:
         """The vertices of its collision mesh, or what its collision shape touches with."""
-        return self.collision.touching() if isinstance(self.collision, Shape) else super().touching()
+        return self.collision.local_contact_points() if isinstance(self.collision, Shape) else super().local_contact_points()
 
     def _name(self) -> str:
         if self.path is not None:

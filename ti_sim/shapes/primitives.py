@@ -81,7 +81,7 @@ class Sphere(_Sized):
             vertices, faces = _subdivided(vertices, faces)
         return ungrouped_mesh(self.radius * vertices, faces, uv=sphere_uv(vertices[faces]))
 
-    def touching(self) -> np.ndarray:
+    def local_contact_points(self) -> np.ndarray:
         """The ball."""
         return balls(np.zeros((1, 3)), self.radius)
 
@@ -113,7 +113,7 @@ class Capsule(_Sized):
         rho, z = self.radius * np.sin(angles), 0.5 * self.length + self.radius * np.cos(angles)
         return _revolved(np.concatenate([rho, rho[::-1]])[1:-1], np.concatenate([-z, z[::-1]]), self.sections)
 
-    def touching(self) -> np.ndarray:
+    def local_contact_points(self) -> np.ndarray:
         """The balls at its two ends."""
         return balls(0.5 * self.length * np.array([(0.0, 0.0, -1.0), (0.0, 0.0, 1.0)]), self.radius)
 
@@ -145,7 +145,7 @@ class Cylinder(_Sized):
         low, high = -0.5 * self.height, 0.5 * self.height
         return _revolved(np.full(2, self.radius), np.array([low, low, high, high]), self.sections)
 
-    def touching(self) -> np.ndarray:
+    def local_contact_points(self) -> np.ndarray:
         """The rims of its two ends."""
         ends = 0.5 * self.height * np.array([(0.0, 0.0, -1.0), (0.0, 0.0, 1.0)])
         return np.concatenate([rim(end, self.radius, np.array([0.0, 0.0, 1.0])) for end in ends])
@@ -176,7 +176,7 @@ class Cone(_Sized):
         """The pyramid over an inscribed regular polygon; the base is a fan about its centre."""
         return _revolved(np.full(1, self.radius), np.array([0.0, 0.0, self.height]), self.sections)
 
-    def touching(self) -> np.ndarray:
+    def local_contact_points(self) -> np.ndarray:
         """The rim of its base, and its tip."""
         tip = balls(np.array([(0.0, 0.0, self.height)]))
         return np.concatenate([rim(np.zeros(3), self.radius, np.array([0.0, 0.0, 1.0])), tip])

@@ -38,7 +38,7 @@ class Shape(ABC):
         """The merged vertices [P, 3] of the collision mesh, m, in the shape's own frame (``surface.merge_vertices``)."""
         return merge_vertices(self.collision_surface().vertices)[0]
 
-    def touching(self) -> np.ndarray:
+    def local_contact_points(self) -> np.ndarray:
         """Where it touches a plane, rows [P, POINT_SIZE] (see ``contact_points``) in the shape's own frame.
 
         The merged vertices of its collision mesh, unless the shape is a round one.
@@ -93,7 +93,7 @@ def contact_points(shape: Shape, *, per_area: bool = False) -> np.ndarray:
         [P, POINT_SIZE] float64 rows (module ``ti_sim.shapes.contact_points``), relative to the centre of mass of the solid that
         has the mass (the render mesh).
     """
-    rows = patches(shape.collision_surface()) if per_area else shape.touching()
+    rows = patches(shape.collision_surface()) if per_area else shape.local_contact_points()
     return placed(rows, np.eye(3), -mass_properties(shape).centre_of_mass)
 
 

@@ -150,7 +150,7 @@ def named(name: str, value: object) -> tuple:
         ("parents", (1, -1), "does not come before it.*closes a loop"),
         ("parents", (-1, 2), "there are links 0 to 1"),
         ("kinds", ("revolute", "screw"), "unknown type 'screw': choose one of fixed, revolute, prismatic, spherical, free"),
-        ("kinds", ("revolute", "free"), "may only hang on the world"),
+        ("kinds", ("revolute", "free"), "only links attached to the world can have free joints"),
         ("axes", np.zeros((2, 3)), "joint of link 'a' has no axis"),
     ],
 )
@@ -164,7 +164,7 @@ def test_models_that_are_refused(name: str, value: object, message: str) -> None
     [
         ("joint_limit_low", 1e3, "limits of the joint of 'link 0' are reversed"),
         ("action", np.nan, "action of the joint of 'link 0' in frame 0 of world 0 is not finite"),
-        ("link_mass", None, "'link 0' moves and carries no mass"),
+        ("link_mass", None, "'link 0' moves no mass"),
     ],
 )
 def test_numbers_that_are_refused(name: str, value: float | None, message: str) -> None:
