@@ -81,13 +81,13 @@ class ArticulatedModel:
                 raise UserError(f"link {name!r} has the parent {parent}, and there are links 0 to {n - 1} (-1 is the world)")
             if parent >= i:
                 raise UserError(
-                    f"link {name!r} has the parent {self.link_names[parent]!r}, which comes after it: list parents first; "
-                    "a joint that closes a loop cannot be simulated"
+                    f"link {name!r} has the parent {self.link_names[parent]!r}, which does not come before it: "
+                    "list parents first; a joint that closes a loop cannot be simulated"
                 )
             if kind not in JOINT_TYPES:
                 raise UserError(f"the joint of link {name!r} is of unknown type {kind!r}: choose one of {', '.join(JOINT_TYPES)}")
             if kind == "free" and parent >= 0:
-                raise UserError(f"link {name!r} has a free joint and a parent: only links attached to the world can have free joints")
+                raise UserError(f"link {name!r} has a free joint and a parent: only links without a parent can have free joints")
             if kind in _ABOUT_AXIS and not 0 < np.linalg.norm(self.joint_axis[i]) < np.inf:
                 raise UserError(f"the {kind} joint of link {name!r} has no axis: give a vector of finite length above zero")
         check_shapes(self.link_names, self.collision_shape, self.collision_pairs)

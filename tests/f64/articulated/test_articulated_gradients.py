@@ -150,7 +150,7 @@ def named(name: str, value: object) -> tuple:
         ("parents", (1, -1), "does not come before it.*closes a loop"),
         ("parents", (-1, 2), "there are links 0 to 1"),
         ("kinds", ("revolute", "screw"), "unknown type 'screw': choose one of fixed, revolute, prismatic, spherical, free"),
-        ("kinds", ("revolute", "free"), "only links attached to the world can have free joints"),
+        ("kinds", ("revolute", "free"), "only links without a parent can have free joints"),
         ("axes", np.zeros((2, 3)), "joint of link 'a' has no axis"),
     ],
 )
