@@ -1,1 +1,1 @@
-"""Deformable bodies and links that meet each other, advanced together."""
+"""Coupled simulation of deformable bodies and links, with contact between them."""

@@ -1,9 +1,9 @@
 """Contact of particles with the shapes of links, and its adjoint (Taichi functions).
 
-The force is that of ``ti_sim.rigid.contact`` along the normal of the shape, with the mean of the link's and the particle's four
-parameters. It acts on the particle and, reversed, on the link where the particle is, so that no momentum and no angular momentum
-is made. For the kinks see
-``ti_sim.articulated.contact_geometry``. Only particles within the bounding sphere of a shape are tested.
+The force is that of ``ti_sim.rigid.contact`` along the normal of the shape, with the mean contact parameters of the link and the
+particle. It acts on the particle and, reversed, on the link at the position of the particle, so momentum and angular momentum are
+conserved. For the kinks see ``ti_sim.articulated.contact_geometry``. Only particles within the bounding sphere of a shape are
+tested.
 """
 
 from ti_sim.articulated.collision import BOUND, HALF_LENGTH, HALF_SIZE, RADIUS
@@ -36,7 +36,8 @@ from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
 
 @ti.func
 def point_shape_contact(world: ti.template(), i, x, margin):
-    """Gap [m] to a ball of radius ``margin`` [m] about a point and normal of link i's shape, in the shape's frame."""
+    """Gap [m] between the shape of link i and a ball of radius ``margin`` [m] at a point, and normal of the shape, in its frame.
+    """
     gap, normal, axis = 1.0, vec3(0.0), vec3(0.0, 0.0, 1.0)
     if world.shape[i, RADIUS] > 0:
         _place, along, distance = line_line_contact.value(
@@ -57,7 +58,7 @@ def point_shape_contact(world: ti.template(), i, x, margin):
 
 @ti.func
 def point_shape_contact_adjoint(world: ti.template(), i, x, gap_bar, normal_bar):
-    """Adjoint of ``point_shape_contact``: that of the point."""
+    """Adjoint of ``point_shape_contact`` with respect to the point."""
     x_bar, axis = vec3(0.0), vec3(0.0, 0.0, 1.0)
     if world.shape[i, RADIUS] > 0:
         bars = line_line_contact.vjp(
@@ -79,14 +80,14 @@ def point_shape_contact_adjoint(world: ti.template(), i, x, gap_bar, normal_bar)
 
 @ti.func
 def reach_of(world: ti.template(), i, margin):
-    """Square of the distance from the centre of link i's shape within which a point with this margin may touch it [m2]."""
+    """Squared distance from the centre of link i's shape within which a point with this margin may touch it [m2]."""
     reach = world.shape[i, BOUND] + margin
     return reach * reach
 
 
 @ti.func
 def mean_contact(world: ti.template(), body: ti.template(), b, i, p):
-    """Mean of the four contact parameters of link i and particle p."""
+    """Mean of the contact parameters of link i and particle p."""
     own = vec4(
         body.particle_contact[b, p, 0], body.particle_contact[b, p, 1],
         body.particle_contact[b, p, 2], body.particle_contact[b, p, 3],
@@ -99,7 +100,8 @@ def particle_loads(
     world: ti.template(), body: ti.template(), candidates: ti.template(), states: ti.template(),
     force: ti.template(), b, row,
 ):  # fmt: skip
-    """Forces between particles and placed links, added to the particles' forces and the links' loads.
+    """Add the forces between particles and links to the forces of the particles and the loads of the links; needs the links'
+    poses.
 
     Args:
         world: ``WorldArrays``.
@@ -108,7 +110,7 @@ def particle_loads(
         states: [B, rows, P, 6] of the particles.
         force: [B, P, 3] N, added to.
         b: world.
-        row: of the states.
+        row: row of the states.
     """
     for i in range(world.links):
         if world.shape[i, BOUND] > 0:
@@ -139,20 +141,20 @@ def particle_loads_adjoint(
 ):  # fmt: skip
     """Adjoint of ``particle_loads`` between links with virtual velocities (see ``articulated.adjoint``) and particles.
 
-    A force f on a particle has the adjoint w + y, with w the dual of the particle and y the virtual velocity of the link where
-    the particle is. Adds to the adjoints of the links' motion and of both contact parameters, and to bar.
+    A force f on a particle has the adjoint w + y, with w the dual of the particle and y the virtual velocity of the link at the
+    position of the particle. Adds to the adjoints of the links' motion, to those of the contact parameters of both, and to bar.
 
     Args:
         world: ``WorldArrays``.
         bars: ``BarArrays``.
         body: ``DeformableArrays``.
-        body_bars: ``DeformableBars``.
+        body_bars: ``DeformableInputs`` of adjoints.
         candidates: ``ContactParticles``.
         states: [B, rows, P, 6] of the particles.
         dual: [B, P, 3] adjoint of the force on each particle.
         bar: [B, P, 6] adjoint of the particles' state.
         b: world.
-        row: of the states.
+        row: row of the states.
     """
     for i in range(world.links):
         if world.shape[i, BOUND] > 0:
@@ -179,7 +181,8 @@ def particle_loads_adjoint(
                             world, i, local, gap_bar, matrix.transpose() @ normal_bar
                         )
                         x_bar = d_bar + point_adjoint(world, b, i, arm, -f, -u_bar)
-                        # The shape's frame turns the normal forwards and the point backwards; its centre turns with the link.
+                        # The frame of the shape rotates the normal forwards and the point backwards; its centre rotates with the
+                        # link.
                         turn_bar = normal.cross(normal_bar) - (d + center).cross(d_bar)
                         add_vec3(world.work, b, i, BARS, turn_bar)
                         add_vec3(world.work, b, i, BARS + 3, -x_bar)

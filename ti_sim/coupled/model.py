@@ -1,4 +1,4 @@
-"""What a coupled simulation is made of: both models, the particles that meet links, inputs and settings."""
+"""Parts of a coupled simulation: both models, the particles that collide with links, inputs and settings."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ti_sim.rollout.arrays import Arrays
 
 @dataclass(frozen=True)
 class CoupledModel:
-    """Links and deformable bodies, the same in every world.
+    """Links and deformable bodies, equal in every world.
 
     Attributes:
-        articulated: links; those with a ``collision_shape`` meet particles.
+        articulated: links; those with a ``collision_shape`` collide with particles.
         deformable: particles and elements.
-        particles: [M] particles that meet links, all where None; surfaces are enough of solids.
-        margin: distance from a shape at which they touch it [m], one number or [M]: half a sheet's thickness, so that what is
-            between its particles does not cut through round shapes.
+        particles: [M] particles that collide with links, None for all; for solids, those of the surface are sufficient.
+        margin: distance from a shape at which they touch it [m], one number or [M]. With half the thickness of a sheet, the
+            triangles between its particles do not penetrate round shapes.
     """
 
     articulated: ArticulatedModel
@@ -34,15 +34,15 @@ class CoupledModel:
 
     def __post_init__(self) -> None:
         if not any(shape is not None for shape in self.articulated.collision_shape):
-            raise UserError("no link has a collision_shape, so that no particle meets one: simulate links and particles apart")
+            raise UserError("no link has a collision_shape, so no particle collides with one: simulate links and particles apart")
         chosen, count = self.contact_particles, self.deformable.particle_count
         if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
             raise UserError(
-                f"the particles that meet links have shape {chosen.shape} of {chosen.dtype}: give a row of whole numbers, or "
+                f"the particles that collide with links have shape {chosen.shape} of {chosen.dtype}: give a row of whole numbers, or "
                 "None for all"
             )
         if chosen.min() < 0 or chosen.max() >= count or len(np.unique(chosen)) != len(chosen):
-            raise UserError(f"the particles that meet links must be different numbers from 0 to {count - 1}")
+            raise UserError(f"the particles that collide with links must be different numbers from 0 to {count - 1}")
         if np.shape(self.margin) not in ((), chosen.shape) or not ((self.margins >= 0) & (self.margins < np.inf)).all():
             raise UserError(
                 f"margin has shape {np.shape(self.margin)}: give one length in m or {len(chosen)}, finite and not below zero"
@@ -50,22 +50,22 @@ class CoupledModel:
 
     @property
     def contact_particles(self) -> np.ndarray:
-        """Particles that meet links, [M] integers."""
+        """Particles that collide with links, [M] integers."""
         return np.arange(self.deformable.particle_count) if self.particles is None else np.asarray(self.particles)
 
     @property
     def margins(self) -> np.ndarray:
-        """Margin of each of them, [M] float64, m."""
+        """Margin of each of these particles, [M] float64, m."""
         return np.array(np.broadcast_to(np.asarray(self.margin, dtype=np.float64), self.contact_particles.shape))
 
 
 @dataclass(frozen=True)
 class CoupledInputs(Arrays):
-    """Every number that a coupled rollout is differentiable in; also the shape of its adjoint.
+    """Inputs of a coupled rollout, which is differentiable in all of them; also the container of their adjoints.
 
     Attributes:
-        links: numbers of the links; half of ``link_contact`` counts in a contact.
-        particles: numbers of the deformable bodies; half of ``particle_contact`` counts in a contact.
+        links: inputs of the links; a contact has the mean of ``link_contact`` and ``particle_contact``.
+        particles: inputs of the deformable bodies.
     """
 
     links: ArticulatedInputs
@@ -73,7 +73,7 @@ class CoupledInputs(Arrays):
 
     @property
     def frame_count(self) -> int:
-        """Number of frame intervals that there are actions, loads and actuations for."""
+        """Number of frame intervals of the actions, loads and actuations."""
         return min(self.links.frame_count, self.particles.frame_count)
 
     @property
@@ -82,7 +82,7 @@ class CoupledInputs(Arrays):
         return self.links.world_count
 
     def check(self, model: CoupledModel) -> None:
-        """Raise a UserError for arrays that do not fit the models, or each other."""
+        """Raise a UserError if arrays do not fit the models or each other."""
         self.links.check(model.articulated)
         self.links.check_values(model.articulated)
         self.particles.check(model.deformable)
@@ -106,12 +106,12 @@ class ContactParticles:
 
 @bundle
 class DivergenceMarks:
-    """Where worlds diverged; -1 everywhere else.
+    """Marks of worlds that diverged; -1 for all others.
 
     Attributes:
         step: [B] int32, first step after which a state was not finite.
-        link: [B] int32, the link whose it was.
-        particle: [B] int32, the particle whose it was.
+        link: [B] int32, the link with that state.
+        particle: [B] int32, the particle with that state.
     """
 
     step: Array
@@ -121,7 +121,7 @@ class DivergenceMarks:
 
 @bundle
 class CoupledFrames:
-    """All frames of a rollout; also the shape of their adjoints.
+    """All frames of a rollout; also the container of their adjoints.
 
     Attributes:
         joint_q: [B, frames + 1, Q] joint coordinates [m, rad].
@@ -147,7 +147,7 @@ class CoupledSettings:
 
     Attributes:
         dt: physics step [s].
-        substeps: steps in a frame.
+        substeps: steps per frame.
     """
 
     dt: Positive

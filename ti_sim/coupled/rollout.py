@@ -1,8 +1,8 @@
-"""Whole coupled rollouts (or checkpoint segments) in one launch, one thread a world, and their adjoints.
+"""Whole coupled rollouts (or checkpoint segments) in one launch, one thread per world, and their adjoints.
 
-A step places the links, sums the forces of elements and contacts on links and particles, and moves both. The loops count
-``spread`` iterations for each world (see ``ti_sim.base.parallel``). The kernels have more arrays than a call of
-Taichi may have, and are launched by ``ti_sim.base.launcher``.
+A step computes the poses of the links, sums the forces of elements and contacts on links and particles, and moves both. The loops
+have ``spread`` iterations per world (see ``ti_sim.base.parallel``). The kernels have more arrays than Taichi allows in a call and
+are launched by ``ti_sim.base.launcher``.
 """
 
 from ti_sim.articulated.adjoint import begin_accelerate_adjoint, finish_accelerate_adjoint
@@ -41,12 +41,12 @@ def advance(
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of run [B, 1, 2 (Q + D)] and of states [B, rows, P, 6].
 
-    With ``store_all`` 1, joints [B, rows, Q + 2 D] gets coordinates, velocities and accelerations and states the particles of
-    each step in a row each, and the last state; otherwise row 0 of states holds the present one. With ``write_frames`` 1 it
-    writes the frames of the segment, which begins at one (as the solvers of links and of particles write them); where
-    ``keep_every`` is above zero it copies the states after every so many steps to kept_joints and kept_states. diverged gets
-    the first step after which a state is not finite, and whose it is; worlds that are marked there are left alone. force
-    [B, P, 3] holds zeros. Adjoint: ``advance_adjoint``, by hand.
+    With ``store_all`` 1, each step writes a row: coordinates, velocities and accelerations to joints [B, rows, Q + 2 D], and the
+    particles to states; the last state is stored, too. Otherwise row 0 of states holds the current state. With ``write_frames`` 1
+    the frames of the segment, which starts at a frame, are written (as by the solvers of links and of particles). If
+    ``keep_every`` is above zero, the states after every ``keep_every`` steps are copied to kept_joints and kept_states. diverged
+    gets the first step after which a state is not finite, and the link or particle with that state; worlds that are marked there
+    are skipped. force [B, P, 3] must hold zeros. Hand-written adjoint: ``advance_adjoint``.
     """
     for index in range(states.shape[0] * spread):
         b = index // spread
@@ -55,7 +55,7 @@ def advance(
             done = 0
             while done <= steps:  # the pass after the last step only writes the last frame
                 step = first_step + done
-                frame = ti.min(step, first_step + steps - 1) // substeps  # whose inputs apply
+                frame = ti.min(step, first_step + steps - 1) // substeps  # frame interval of the inputs
                 row, next_row = 0, 0
                 if store_all == 1:
                     row, next_row = done, done + 1
@@ -115,11 +115,11 @@ def advance_adjoint(
 ):  # fmt: skip
     """Adjoint of ``advance`` over ``steps`` steps from ``first_step``, whose first state is in row ``first_row``.
 
-    Reads joints and states as ``advance`` writes them with ``store_all`` 1. joint_bar [B, 1, Q + D] and bar [B, P, 6] turn from
-    the adjoints of the state after the steps into those of the first one. The frames' adjoints taken in are, of links, those
-    of the frames at the steps' starts and, where the rollout ``ends`` with the segment, of the last one; of particles, those of
-    the frames that the steps reach. Adds to the adjoints of tables and inputs (gravity [B, P, 3] by particle, wind [B, T, 3] by
-    triangle). The tables' parts in bars hold zeros; dual [B, P, 3] is scratch.
+    Reads joints and states as ``advance`` writes them with ``store_all`` 1. joint_bar [B, 1, Q + D] and bar [B, P, 6] hold the
+    adjoints of the state after the steps and are overwritten by those of the first state. Adds the adjoints of frames: of links
+    at the frames at the starts of the steps and, if the rollout ``ends`` with the segment, at the last frame; of particles at the
+    frames at the ends of the steps. Adds to the adjoints of tables and inputs (gravity [B, P, 3] by particle, wind [B, T, 3] by
+    triangle). The partial sums of the tables in bars must hold zeros on entry; dual [B, P, 3] is scratch.
     """
     for index in range(states.shape[0] * spread):
         b = index // spread
@@ -128,9 +128,9 @@ def advance_adjoint(
             left = steps - 1 + ends
             while left >= 0:
                 step, row = first_step + left, first_row + left
-                frame = ti.min(step, first_step + steps - 1) // substeps  # whose inputs apply
+                frame = ti.min(step, first_step + steps - 1) // substeps  # frame interval of the inputs
                 seeded = ti.cast(step % substeps == 0, int)
-                if left == steps:  # there only are the last frame's links to go through
+                if left == steps:  # only the links of the last frame
                     for d in range(world.velocities):
                         world.velocity_work[b, d, DRIVE] = 0.0
                         joints[b, row, world.coordinates + world.velocities + d] = 0.0
@@ -163,7 +163,7 @@ def advance_adjoint(
                     for d in range(world.velocities):
                         at = world.coordinates + d
                         joint_bar[b, 0, at] = joint_bar[b, 0, at] + frame_bars.joint_qd[b, step // substeps, d]
-                # Sums of sums: a single one over 1e4 steps would lose two digits of f32.
+                # Sums of partial sums: one sum over 1e4 steps would lose two digits in f32.
                 if step % SUM_STEPS == 0 or left == 0:
                     add_and_clear_sums(world, bars, b)
                     for k in ti.static(range(3)):

@@ -1,4 +1,4 @@
-"""The coupled solver: rollouts of deformable bodies and links that meet each other, and their adjoint, for any container."""
+"""The coupled solver: rollouts of deformable bodies and links with contact between them, and their adjoint, for any container."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
 from ti_sim.rollout.divergence import mark_diverged_frames
 from ti_sim.rollout.solver import Solver
 
-# Steps whose parameter adjoints are summed before they join the sum over the rollout.
+# Number of steps whose parameter adjoints are summed before they are added to the sum over the rollout.
 _SUM_STEPS = 1024
 
 
 @dataclass(frozen=True)
 class CoupledRollout:
-    """What a rollout gives, and what its adjoint needs.
+    """Result of a rollout, and the data that its adjoint needs.
 
     Attributes:
-        links: frames of the links; its diverged_link is -1 where a particle alone diverged.
-        particles: frames of the particles, with the same diverged_step; its diverged_particle is -1 where a link alone diverged.
-        inputs: what the rollout started from.
+        links: frames of the links; its diverged_link is -1 if only a particle diverged.
+        particles: frames of the particles, with the same diverged_step; its diverged_particle is -1 if only a link diverged.
+        inputs: inputs of the rollout.
     """
 
     links: ArticulatedRollout
@@ -75,7 +75,7 @@ class CoupledRollout:
 
     @property
     def adjoint(self) -> Adjoint | None:
-        """How states were kept, None for a rollout without gradient."""
+        """How states were stored, None for a rollout without gradient."""
         return self.links.adjoint
 
     @property
@@ -90,12 +90,12 @@ class CoupledRollout:
 
     @property
     def marks(self) -> DivergenceMarks:
-        """Where worlds diverged, for kernels."""
+        """Marks of diverged worlds, as kernel arguments."""
         return DivergenceMarks(self.links.diverged_step, self.links.diverged_link, self.particles.diverged_particle)
 
 
 class CoupledSolver(Solver):
-    """Advances links by the articulated-body algorithm and particles by semi-implicit Euler steps, with contact between them."""
+    """Simulates links by the articulated-body algorithm and particles by semi-implicit Euler steps, with contact between them."""
 
     frame_names, held = tuple(field.name for field in fields(CoupledFrames)), "actions, loads and actuations"
 
@@ -104,7 +104,7 @@ class CoupledSolver(Solver):
 
         Args:
             model: links, particles and elements.
-            settings: step and substeps.
+            settings: time stepping.
         """
         super().__init__(model, settings)
         self._faults = ContactWarnings(model.articulated, settings.dt)
@@ -192,8 +192,9 @@ class CoupledSolver(Solver):
         ArticulatedSolver(self.model.articulated, ArticulatedSettings(dt, substeps)).check_divergence(rollout.links)
 
     def failed_steps(self, rollout: CoupledRollout) -> np.ndarray:
-        """[B, N + 1] int32, for each link, and for all particles together, the first step after which its state was not finite
-        and no other's before it, -1 where all went well."""
+        """[B, N + 1] int32, step after which the state of a link (or, in the last column, of a particle) was the first that was
+        not finite, -1 otherwise.
+        """
         links = failed_links(rollout.links, self.model.articulated.link_count)
         particle, step = to_numpy(rollout.particles.diverged_particle), to_numpy(rollout.links.diverged_step)
         return np.concatenate([links, np.where(particle >= 0, step, -1)[:, None].astype(np.int32)], axis=1)
@@ -204,11 +205,11 @@ class CoupledSolver(Solver):
         return inputs.world_count, links.link_count, links.coordinate_count, links.velocity_count, particles
 
     def _touching(self, like: Array) -> ContactParticles:
-        """Particles that collide with links, for kernels."""
+        """Particles that collide with links, as kernel arguments."""
         return ContactParticles(ints_like_family(like, self.model.contact_particles), reals_like_family(like, self.model.margins))
 
     def _self_contact(self, inputs: CoupledInputs, step: int) -> SelfContactArrays:
-        """What kernels need for self-contact of the particles, from this step on."""
+        """Kernel arguments for the self-contact of the particles, from this step on."""
         return self_contact_memory(self.model.deformable, inputs.particles, step=step, parts=1)
 
     def _numbers(self, inputs: CoupledInputs) -> tuple[int, float]:
@@ -226,7 +227,7 @@ class CoupledSolver(Solver):
         self, rollout: CoupledRollout, joints: Array, states: Array, store_all: bool, write_frames: bool, keep_every: int,
         kept_joints: Array, kept_states: Array, first: int, steps: int,
     ) -> None:  # fmt: skip
-        """Run ``advance`` over a segment from row 0 of both arrays; ``rollout`` gives the frames and the marks of divergence."""
+        """Run ``advance`` over a segment from row 0 of both arrays; ``rollout`` holds the frames and the marks of divergence."""
         inputs, like = rollout.inputs, rollout.inputs.links.link_mass
         b, _n, q, d, p = self._sizes(inputs)
         particles = prepare_particles(self.model.deformable, inputs.particles)

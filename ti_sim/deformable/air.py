@@ -1,8 +1,8 @@
 """Lift and drag of the air on a triangle, and their adjoint.
 
 With s = N . u the flow through the triangle, N its area vector (area times unit normal) and u its velocity relative to the air:
-drag -c_d |s| u, and lift -c_l (N . u) (|u| n - (n . u) u / |u|), which is at right angles to u and does no work. Both keep
-their value when the triangle's winding is reversed, and vanish for a triangle at rest in the air.
+drag -c_d |s| u, and lift -c_l (N . u) (|u| n - (n . u) u / |u|), which is orthogonal to u and does no work. Both are independent
+of the winding of the triangle, and vanish for a triangle at rest in the air.
 """
 
 from ti_sim.base.runtime import ti
@@ -16,7 +16,7 @@ def air_force(area, n, u, drag, lift):
     Args:
         area: current area [m2].
         n: unit normal, or zero for a triangle without area.
-        u: mean velocity of the corners less that of the air [m/s].
+        u: mean velocity of the corners minus that of the air [m/s].
         drag: coefficient c_d [kg/m3].
         lift: coefficient c_l [kg/m3].
 
@@ -37,7 +37,7 @@ def air_force_adjoint(area, n, u, drag, lift, w):
     """Adjoint of ``air_force``, with w the adjoint of the force.
 
     Returns:
-        (area_vector_bar, u_bar, drag_bar, lift_bar), the first for the area vector ``area * n``.
+        (area_vector_bar, u_bar, drag_bar, lift_bar); the area vector is ``area * n``.
     """
     area_vector_bar = vec3(0.0)
     u_bar = vec3(0.0)

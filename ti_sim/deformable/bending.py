@@ -1,4 +1,4 @@
-"""Bending of sheets about the inner edges of their triangles, its damping, and its adjoint.
+"""Bending of sheets about the interior edges of their triangles, with damping, and its adjoint.
 
 phi is the angle between the normals of the two triangles at an edge, 0 where they are flat and positive where the edge is a
 ridge seen from the normals' side. The moment is k sin((phi - phi_rest) / 2 + a), that of the energy
@@ -25,17 +25,18 @@ STIFFNESS, DAMPING, REST_ANGLE = range(3)
 
 
 def bending_edges(tri_indices: np.ndarray) -> np.ndarray:
-    """Inner edges of a mesh of triangles that are all wound the same way.
+    """Interior edges of a mesh of consistently wound triangles.
 
     Args:
         tri_indices: [T, 3] particles.
 
     Returns:
-        [M, 4] i32: the particle opposite the edge in the first triangle, that in the second, and the edge's start and end; the
-        first triangle is (start, end, first), the second (end, start, second), both counter-clockwise. Sorted by start and end.
+        [M, 4] int32: the particle opposite the edge in the first triangle, that in the second, and start and end of the edge. The
+            first triangle is (start, end, first), the second (end, start, second), both counter-clockwise. Sorted by start and
+            end.
 
     Raises:
-        UserError: an edge has three triangles, or its two triangles are wound in opposite ways.
+        UserError: an edge has three triangles, or its two triangles have opposite winding.
     """
     triangle = np.asarray(tri_indices)
     count = len(triangle)
@@ -43,7 +44,7 @@ def bending_edges(tri_indices: np.ndarray) -> np.ndarray:
     end = triangle[:, [1, 2, 0]].T.ravel()
     opposite = triangle[:, [2, 0, 1]].T.ravel()
     low, high = np.minimum(start, end), np.maximum(start, end)
-    order = np.lexsort((start > end, high, low))  # the two sides of an edge side by side, that from its low end first
+    order = np.lexsort((start > end, high, low))  # the two half-edges of an edge are adjacent, the one from the lower index first
     low, high, owner = low[order], high[order], order % max(count, 1)
     same = (low[1:] == low[:-1]) & (high[1:] == high[:-1])
     thrice = same[1:] & same[:-1]
@@ -60,14 +61,14 @@ def bending_edges(tri_indices: np.ndarray) -> np.ndarray:
         k = int(np.argmax(alike))
         one, other = sorted((int(first[k] % count), int(second[k] % count)))
         raise UserError(
-            f"triangles {one} and {other} are wound in opposite ways at edge {start[first[k]]}-{end[first[k]]}: "
+            f"triangles {one} and {other} have opposite winding at edge {start[first[k]]}-{end[first[k]]}: "
             "reverse the order of the particles of one of them"
         )
     return np.stack([opposite[first], opposite[second], start[first], end[first]], axis=1).astype(np.int32).reshape(-1, 4)
 
 
 def rest_angles(positions: np.ndarray, edge_indices: np.ndarray) -> np.ndarray:
-    """Angles phi of edges, so that a sheet can be made to rest in any shape.
+    """Angles phi of edges, for a sheet with any rest shape.
 
     Args:
         positions: [..., P, 3], m.
@@ -88,23 +89,22 @@ def plate_rigidity(youngs_modulus: Number, poisson_ratio: Number, thickness: Num
 
 
 def edge_stiffness(rigidity: float | np.ndarray, particle_rest: np.ndarray, edge_indices: np.ndarray) -> np.ndarray:
-    """Stiffness of edges with which a sheet bends as a plate: k = 2 D L^2 / (A1 + A2), L the edge's length, A1 and A2 the areas.
+    """Stiffness of edges for which a sheet bends as a plate: k = 2 D L^2 / (A1 + A2), L the length of the edge, A1, A2 the areas.
 
-    Bent to the small curvature kappa along the direction d, an edge at the angle alpha to d turns by
-    phi = kappa / 2 ((h1 + h2) sin^2 alpha + (s1 - s2) sin 2 alpha - cos^2 alpha (s1 (L - s1) / h1 + s2 (L - s2) / h2)),
-    where the triangles have the heights h1, h2 over the edge and their feet s1, s2 on it, and it stores k phi^2 / 4. The sum is
-    D kappa^2 / 2 per area
+    At a small curvature kappa along the direction d, an edge at the angle alpha to d bends by phi = kappa / 2 ((h1 + h2) sin^2
+    alpha + (s1 - s2) sin 2 alpha - cos^2 alpha (s1 (L - s1) / h1 + s2 (L - s2) / h2)), where the triangles have the heights h1,
+    h2 over the edge with the feet s1, s2 on it. Its energy is k phi^2 / 4. The sum is D kappa^2 / 2 per area
 
     - for every d on a mesh of equilateral triangles;
-    - for d along the sides of a grid of squares, each halved by a diagonal; along and across its diagonals it is 3 times and once
-      that if all diagonals are parallel, and 3/2 times if they alternate.
+    - for d along the sides of a grid of squares, each split by a diagonal; along and across the diagonals it is 3 times and 1
+      times that if all diagonals are parallel, and 3/2 times if they alternate.
 
-    Other meshes are off by such factors, unevenly: the energy of edges knows the sheet's directions only as far as the mesh has
-    them. Saddle shapes show it too: the energy has no Poisson ratio of its own. The edges at a sheet's rim have no bending
-    stiffness, so that a sheet of n rows of triangles is softer by about 1 / n.
+    On other meshes the stiffness deviates by similar, non-uniform factors: it depends on the directions of the mesh edges. In
+    addition, the energy of edges has no Poisson ratio, which matters for saddle shapes. Boundary edges have no bending stiffness,
+    so a sheet of n rows of triangles is softer by about 1 / n.
 
     Args:
-        rigidity: D [N m], one number, or one for each edge; for tensors, multiply the stiffness of 1 N m by them.
+        rigidity: D [N m], one number, or one per edge; for tensors, multiply the stiffness for 1 N m by them.
         particle_rest: [P, 3] rest positions [m].
         edge_indices: [M, 4].
 
@@ -119,19 +119,19 @@ def edge_stiffness(rigidity: float | np.ndarray, particle_rest: np.ndarray, edge
 
 @ti.func
 def hinge(edge, first, second):
-    """Geometry of an edge and its two triangles, from vectors that begin at the edge's start.
+    """Geometry of an edge and its two triangles, from vectors relative to the start of the edge.
 
     Args:
-        edge: to the edge's end [m].
-        first: to the opposite particle of the first triangle.
-        second: to that of the second.
+        edge: vector to the end of the edge [m].
+        first: vector to the opposite particle of the first triangle [m].
+        second: vector to that of the second triangle [m].
 
     Returns:
-        (n1, n2, inverse1, inverse2, length, inverse_square, t1, t2): the triangles' normals, as long as twice their areas; one
-        over the squares of these [1/m4], both zero if a triangle has no area; the edge's length, and one over its square; the
-        feet of both particles on the edge, 0 at its start and 1 at its end. With these, dphi/dx [1/m] of the opposite particles
-        is -length inverse1 n1 and -length inverse2 n2, that of the edge's end is minus their sum weighted by t1 and t2, and that
-        of its start makes the sum zero.
+        (n1, n2, inverse1, inverse2, length, inverse_square, t1, t2): normals of the triangles, of twice their areas in length;
+        the inverses of the squares of these lengths [1/m4], both zero if a triangle has no area; the length of the edge, and the
+        inverse of its square; the feet of both particles on the edge, 0 at the start and 1 at the end. Then dphi/dx [1/m] of the
+        opposite particles is -length inverse1 n1 and -length inverse2 n2, that of the end of the edge is minus their sum weighted
+        by t1 and t2, and that of its start makes the sum zero.
     """
     n1, n2 = edge.cross(first), second.cross(edge)
     square, square1, square2 = edge.dot(edge), n1.dot(n1), n2.dot(n2)
@@ -145,7 +145,7 @@ def hinge(edge, first, second):
 @ti.func
 def turned_half(sine, cosine, turn):
     """Sine and cosine of phi / 2 + turn, from those of phi, for phi in (-pi, pi)."""
-    # The larger of the two halves from its square, the other from sin(phi) = 2 sin(phi / 2) cos(phi / 2).
+    # The larger of sin(phi / 2) and cos(phi / 2) from its square, the other from sin(phi) = 2 sin(phi / 2) cos(phi / 2).
     large = ti.sqrt(0.5 + 0.5 * ti.abs(cosine))
     small = 0.5 * sine / large
     half_sine, half_cosine = small, large
@@ -172,15 +172,15 @@ def deflection(body: ti.template(), b, frame, e, second, n1, n2, inverse1, inver
 
 @ti.func
 def bending_force(body: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_slot):
-    """Add the bending forces of edge e to its four particles; none while one of its triangles has no area.
+    """Add the bending forces of edge e to its four particles; zero if one of its triangles has no area.
 
     Args:
         body: ``DeformableArrays``.
         state: [B, rows, P, 6], m and m/s.
         out: forces [N], see ``add_corner``.
         b: world.
-        row: of the state.
-        frame: row of the actuations that applies.
+        row: row of the state.
+        frame: control row of this step.
         e: number of the edge.
         first_slot: slot of the first corner of the first edge.
     """
@@ -211,25 +211,25 @@ def bending_force(body: ti.template(), state: ti.template(), out: ti.template(),
 
 @ti.func
 def side_adjoint(edge, d_edge, lengthening, inverse_square, apex, d_apex, n, d_n, inverse, factor, t, turning):
-    """What one triangle of an edge adds to the adjoints of positions, from the change of its part of ``hinge``.
+    """Contribution of one triangle of an edge to the adjoints of positions, from the change of its part of ``hinge``.
 
     Args:
-        edge: from its start to its end [m].
+        edge: vector from its start to its end [m].
         d_edge: its change.
         lengthening: relative change of its length.
-        inverse_square: one over its square [1/m2].
-        apex: from the edge's start to the opposite particle [m].
+        inverse_square: inverse of its squared length [1/m2].
+        apex: vector from the start of the edge to the opposite particle [m].
         d_apex: its change.
-        n: normal of the triangle, as long as twice its area.
+        n: normal of the triangle, of twice its area in length.
         d_n: its change.
-        inverse: one over its square [1/m4].
-        factor: what n is to be multiplied by for dphi/dx of the opposite particle.
-        t: foot.
+        inverse: inverse of its squared length [1/m4].
+        factor: factor of n in dphi/dx of the opposite particle.
+        t: foot of the opposite particle on the edge [1].
         turning: adjoint of -phi.
 
     Returns:
         (apex_bar, foot): the adjoint of the opposite particle, minus the change of its dphi/dx and minus turning times dphi/dx;
-        and what n is to be multiplied by for the part of the edge's end that is due to the change of the foot.
+        and the factor of n in the contribution of the change of the foot to the end of the edge.
     """
     apex_bar = -factor * d_n - factor * (lengthening + turning - 2 * inverse * n.dot(d_n)) * n
     return apex_bar, factor * ((d_apex.dot(edge) + apex.dot(d_edge)) * inverse_square - 2 * lengthening * t)
@@ -240,11 +240,11 @@ def bending_force_adjoint(
     body: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(),
     b, row, frame, e, first_slot,
 ):  # fmt: skip
-    """Adjoint of ``bending_force``: what the dual of the forces, dual [B, P, 3], gives positions and velocities (columns 0-2 and
-    3-5 of ``out``), and the edge's material and actuation.
+    """Adjoint of ``bending_force`` for the dual of the forces, dual [B, P, 3]: adds to the adjoints of positions and velocities
+    (columns 0-2 and 3-5 of ``out``), and to those of the material and actuation of the edge.
 
-    With s = w . dphi/dx the virtual power is -moment s. Its derivative has the Hessian of phi times (moment w + damping s v),
-    which is the change of dphi/dx when the particles move along that field: one directional derivative of ``hinge``.
+    With s = w . dphi/dx the virtual power is -moment s. Its derivative contains the Hessian of phi times (moment w + damping s
+    v), which is the change of dphi/dx when the particles move along that field: one directional derivative of ``hinge``.
     """
     i0, i1 = body.edge_indices[e, FIRST], body.edge_indices[e, SECOND]
     i2, i3 = body.edge_indices[e, START], body.edge_indices[e, END]
@@ -301,7 +301,7 @@ def bending_energy_of(body: ti.template(), state: ti.template(), b, row, frame, 
     energy = 0.0
     if inverse1 > 0:
         sine, cosine = deflection(body, b, frame, e, second, n1, n2, inverse1, inverse2, length)
-        # 1 - cos without the loss of digits near 0.
+        # 1 - cos without cancellation near 0.
         lift = 1 - cosine
         if cosine > 0:
             lift = sine * sine / (1 + cosine)

@@ -1,5 +1,7 @@
-"""Where an element's forces go: straight to its particles, to its thread's copy of them, or to slots of its own; particles sum up
-copies and slots later."""
+"""Targets of element forces: the particles, a thread's copy of the particles, or a slot per corner.
+
+The particles sum up copies and slots later.
+"""
 
 from typing import Any
 
@@ -8,16 +10,16 @@ from ti_sim.base.vecmath import vec3
 
 
 class ThreadCopy:
-    """Says ``add_corner`` to add to the thread's own copy of the particles, which begins at row ``first`` of ``out``."""
+    """Makes ``add_corner`` add to the copy of the particles of one thread, which starts at row ``first`` of ``out``."""
 
-    _data_oriented = True  # lets a kernel keep it in a variable
+    _data_oriented = True  # lets a kernel assign it to a variable
 
     def __init__(self, first: Any) -> None:
         self.first = first
 
 
 def thread_copy(first: Any) -> ThreadCopy:
-    """``ThreadCopy``, made while a kernel is compiled."""
+    """Create a ``ThreadCopy`` at compile time of a kernel."""
     return ThreadCopy(first)
 
 
@@ -26,7 +28,7 @@ thread_copy._is_wrapped_kernel = True  # Taichi otherwise warns about plain func
 
 @ti.func
 def place_of(gather: ti.template(), particle):
-    """Row of ``out`` that an element without slots adds to."""
+    """Row of ``out`` to which an element without slots adds."""
     place = particle
     if ti.static(isinstance(gather, ThreadCopy)):
         place += gather.first
@@ -37,16 +39,16 @@ def place_of(gather: ti.template(), particle):
 def add_corner(
     gather: ti.template(), out: ti.template(), b, slot, particle, column: ti.template(), value
 ):
-    """Add a 3-vector to what one corner of an element gives its particle.
+    """Add a 3-vector to the contribution of one corner of an element to its particle.
 
     Args:
-        gather: True writes it to ``out[b, slot, column...]``, the corner's own place; False adds it to
-            ``out[b, particle, column...]``, for which one thread must go through all elements of world b; an ``ThreadCopy``
-            likewise, for one thread of several.
+        gather: True writes it to ``out[b, slot, column...]``, the slot of the corner; False adds it to ``out[b, particle,
+            column...]``, which requires that one thread processes all elements of world b; a ``ThreadCopy`` adds it to the copy
+            of one of several threads.
         out: [B, slots or P or copies times P, columns].
         b: world.
-        slot: number of the corner.
-        particle: number of its particle.
+        slot: slot of the corner.
+        particle: index of its particle.
         column: first of the three columns.
         value: 3-vector.
     """
@@ -54,7 +56,7 @@ def add_corner(
         for k in ti.static(range(3)):
             out[b, slot, column + k] = value[k]
     else:
-        # All three are read before one is written: the compiler then works out their places once.
+        # All three are read before one is written, so the compiler computes their addresses once.
         place = place_of(gather, particle)
         total = vec3(out[b, place, column], out[b, place, column + 1], out[b, place, column + 2]) + value
         for k in ti.static(range(3)):
@@ -96,5 +98,5 @@ def add_state_corner(gather: ti.template(), out: ti.template(), b, slot, particl
 
 @ti.func
 def add_bar(bar: ti.template(), b, e, column: ti.template(), value):
-    """Add to the adjoint of one number of element e's material, bar [B, elements, columns], which no other thread writes."""
+    """Add to the adjoint of one material parameter of element e, bar [B, elements, columns], which no other thread writes."""
     bar[b, e, column] = bar[b, e, column] + value

@@ -1,7 +1,7 @@
-"""All families of elements together: their forces, adjoints and energies, one element or all of a world's.
+"""Forces, adjoints and energies over all families of elements, for one element or all elements of a world.
 
-Solids are numbered through all kinds, and so are the elements of all families and, where they have some, their slots (see
-``corners``): tetrahedra, hexahedra, ten-node tetrahedra, triangles, bending edges, springs.
+Solids have consecutive numbers over all kinds, and so have the elements of all families and their slots, if any (see
+``corners``), in the order tetrahedra, hexahedra, ten-node tetrahedra, triangles, bending edges, springs.
 """
 
 from ti_sim.base.runtime import ti
@@ -13,7 +13,7 @@ from ti_sim.deformable.triangles import triangle_energy_of, triangle_force, tria
 
 @ti.func
 def actuation_row(body: ti.template(), step, substeps):
-    """Row of the actuations that applies in a step of the rollout."""
+    """Control row of a step of the rollout."""
     return step * body.features.controls // substeps
 
 
@@ -29,10 +29,10 @@ def element_force(
         states: [B, rows, P, 6] m, m/s.
         out: [B, P or slots, 3] N, see ``corners.add_corner``.
         b: world.
-        row: of the states.
-        frame: row of the actuations that applies.
-        e: number of the element within its family.
-        solid: number among all solids of the first one of the family.
+        row: row of the states.
+        frame: control row of this step.
+        e: index of the element within its family.
+        solid: index of the first element of the family among all solids.
         slot: first slot of the family.
     """
     if ti.static(family == "triangle"):
@@ -50,12 +50,12 @@ def element_force_adjoint(
     family: ti.template(), body: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(),
     out: ti.template(), b, row, frame, e, solid, slot,
 ):  # fmt: skip
-    """Adjoint of ``element_force``: adds to out [B, P or slots, 6] and to the element's own ``bars``.
+    """Adjoint of ``element_force``: adds to out [B, P or slots, 6] and to the adjoints of the element in ``bars``.
 
     Args:
-        bars: ``DeformableBars``.
+        bars: ``DeformableInputs`` of adjoints.
         dual: [B, P, 3] adjoint of the force on each particle.
-        others: as of ``element_force``.
+        others: as in ``element_force``.
     """
     if ti.static(family == "triangle"):
         triangle_force_adjoint(body, bars, states, dual, out, b, row, frame, e, slot)
@@ -69,7 +69,7 @@ def element_force_adjoint(
 
 @ti.func
 def element_energy(family: ti.template(), body: ti.template(), states: ti.template(), b, row, frame, e, solid):
-    """Elastic energy of element e of a family [J]; arguments as of ``element_force``."""
+    """Elastic energy of element e of a family [J]; arguments as in ``element_force``."""
     energy = 0.0
     if ti.static(family == "triangle"):
         energy = triangle_energy_of(body, states, b, row, frame, e)

@@ -1,12 +1,12 @@
-"""Elastic energy densities of solids at one point: the density Psi(F), the stress P = dPsi/dF and its differential dP(F; dF).
+"""Elastic energy densities of solids at a point: the density Psi(F), the stress P = dPsi/dF and its differential dP(F; dF).
 
-F is the deformation gradient (3x3); mu and lambda [Pa] are the constants of the energy itself, which ``solids.energy_constants``
-finds from those of linear elasticity; a [1] is the actuation, a change of the volume (St. Venant-Kirchhoff: of the trace of the
-strain) that the material tries to reach. All densities are zero at F = 1 and a = 0, feel no rotation, and exist for inverted F:
+F is the deformation gradient (3x3); mu and lambda [Pa] are the parameters of the energy itself, which ``solids.energy_constants``
+computes from those of linear elasticity; a [1] is the actuation, a target change of volume (St. Venant-Kirchhoff: of the trace of
+the strain). All densities are zero at F = 1 and a = 0, invariant under rotations, and defined for inverted F:
 
 - neo_hookean: mu/2 (|F|^2 - 3) + lambda/2 (J - 1 - a)^2 - 3/4 mu (J - 1) - mu/2 log((|F|^2 + 1) / 4), the stable neo-Hookean
-  material (Smith et al. 2018; gradSim, Eq. 1) with its square opened, so that nothing is divided by lambda;
-- corotated: mu |F - R|^2 + lambda/2 (J - 1 - a)^2, R the rotation next to F;
+  material (Smith et al. 2018; gradSim, Eq. 1) with its square expanded, so that there is no division by lambda;
+- corotated: mu |F - R|^2 + lambda/2 (J - 1 - a)^2, R the rotation closest to F;
 - stvk: mu E:E + lambda/2 (tr E - a)^2, E = (F^T F - 1) / 2.
 
 Explicit adjoints, implicit steps and implicit adjoints all need the same dP, which is symmetric: <dP(F; A), B> = <dP(F; B), A>.
@@ -18,14 +18,14 @@ from ti_sim.deformable.families import ENERGIES
 
 COROTATED, STVK = (ENERGIES.index(name) for name in ("corotated", "stvk"))
 
-_NEWTON_STEPS = 40  # at most, for the sum of the singular values; a few are enough away from flat F
-_SINGULAR = 1e-6  # least determinant of the equations for the rotation's change, over the cubed sum of the singular values
+_NEWTON_STEPS = 40  # maximum for the sum of the singular values; a few are enough unless F is nearly flat
+_SINGULAR = 1e-6  # smallest determinant of the equations for the change of rotation, over the cubed sum of the singular values
 _TINY = 1e-18  # its square is a normal number in f32
 
 
 @ti.func
 def inner(a, b):
-    """Sum of the products of the entries of two 3x3 matrices."""
+    """Frobenius inner product of two 3x3 matrices."""
     return (
         a[0, 0] * b[0, 0] + a[0, 1] * b[0, 1] + a[0, 2] * b[0, 2]
         + a[1, 0] * b[1, 0] + a[1, 1] * b[1, 1] + a[1, 2] * b[1, 2]
@@ -45,7 +45,7 @@ def cofactor(f):
 
 @ti.func
 def cofactor_differential(f, g):
-    """Change of ``cofactor(f)`` as f changes by g."""
+    """Differential of ``cofactor(f)`` for a change g of f."""
     entries = mat3(0.0)
     for i, j in ti.static(ti.ndrange(3, 3)):
         k, h, m, n = ti.static((i + 1) % 3, (i + 2) % 3, (j + 1) % 3, (j + 2) % 3)
@@ -72,11 +72,11 @@ def green_strain(f):
 
 @ti.func
 def nearest_rotation(f):
-    """Rotation R with the largest <R, F>: the polar decomposition's where det F > 0, and a rotation for every other F too.
+    """Rotation R with the largest <R, F>: the rotation of the polar decomposition if det F > 0; defined for every F.
 
-    In quaternions <R, F> is a quadratic form. Its largest eigenvalue is the sum of the singular values (the least one with the
-    sign of det F) and comes from Newton's method on the characteristic polynomial, which falls from the bound sqrt(3) |F| to
-    it without overshooting; all columns of the adjugate then point along the eigenvector, and the longest is taken.
+    In quaternions <R, F> is a quadratic form. Its largest eigenvalue is the sum of the singular values (the smallest one with the
+    sign of det F). Newton's method on the characteristic polynomial converges to it from the bound sqrt(3) |F| without overshoot.
+    All columns of the adjugate are then parallel to the eigenvector, and the longest one is used.
     """
     size = ti.sqrt(inner(f, f))
     q = vec4(0.0, 0.0, 0.0, 1.0)
@@ -87,7 +87,7 @@ def nearest_rotation(f):
         minors = inner(c, c)
         top = ti.sqrt(3.0 * inner(a, a))
         for _ in range(_NEWTON_STEPS):
-            pairs = 0.5 * (top * top - 1)  # sum of the products of two singular values, at the root
+            pairs = 0.5 * (top * top - 1)  # sum of the products of pairs of singular values, at the root
             slope = 2 * (pairs * top - determinant)
             following = top
             if slope > 0:
@@ -95,12 +95,12 @@ def nearest_rotation(f):
             if not following < top:
                 break
             top = following
-        # top - (the form's matrix): order x, y, z, w.
+        # top - (matrix of the quadratic form), in the order x, y, z, w.
         xx, yy = top - a[0, 0] + a[1, 1] + a[2, 2], top + a[0, 0] - a[1, 1] + a[2, 2]
         zz, ww = top + a[0, 0] + a[1, 1] - a[2, 2], top - a[0, 0] - a[1, 1] - a[2, 2]
         xy, xz, yz = -a[0, 1] - a[1, 0], -a[0, 2] - a[2, 0], -a[1, 2] - a[2, 1]
         xw, yw, zw = a[1, 2] - a[2, 1], a[2, 0] - a[0, 2], a[0, 1] - a[1, 0]
-        # Minors of the first two rows and of the last two.
+        # Minors of the first two and of the last two rows.
         s0, s1, s2 = xx * yy - xy * xy, xx * yz - xy * xz, xx * yw - xy * xw
         s3, s4, s5 = xy * yz - yy * xz, xy * yw - yy * xw, xz * yw - yz * xw
         c5, c4, c3 = zz * ww - zw * zw, yz * ww - yw * zw, yz * zw - yw * zz
@@ -125,10 +125,10 @@ def nearest_rotation(f):
 
 @ti.func
 def rotation_differential(f, rotation, g):
-    """Change of ``rotation = nearest_rotation(f)`` as f changes by g.
+    """Differential of ``rotation = nearest_rotation(f)`` for a change g of f.
 
-    It is R [w]x with (tr U - U) w the axis of R^T dF - dF^T R, and U = R^T F. The matrix is singular where F maps onto a line,
-    or inverts by as much as it stretches: there the rotation jumps, and a bounded change stands for the missing derivative.
+    It is R [w]x with (tr U - U) w the axial vector of R^T dF - dF^T R, and U = R^T F. The matrix is singular if F maps onto a
+    line, or inverts by as much as it stretches. The rotation is discontinuous there, and the result is a bounded change.
     """
     u = symmetric_product(rotation, f)
     trace = u[0, 0] + u[1, 1] + u[2, 2]
@@ -148,10 +148,10 @@ def energy_density(energy: ti.template(), f, mu, lam, actuation):
     """Psi(F) [J/m3].
 
     Args:
-        energy: compile-time number of the energy in ``ENERGIES``.
+        energy: index of the energy in ``ENERGIES``, a compile-time constant.
         f: deformation gradient.
-        mu, lam: constants of the energy [Pa].
-        actuation: volume change that the material tries to reach [1].
+        mu, lam: parameters of the energy [Pa].
+        actuation: target change of volume [1].
     """
     psi = 0.0
     if ti.static(energy == STVK):
@@ -172,7 +172,7 @@ def energy_density(energy: ti.template(), f, mu, lam, actuation):
 
 @ti.func
 def stress(energy: ti.template(), f, mu, lam, actuation):
-    """First Piola-Kirchhoff stress P(F) = dPsi/dF [Pa], with the arguments of ``energy_density``."""
+    """First Piola-Kirchhoff stress P(F) = dPsi/dF [Pa]; arguments as in ``energy_density``."""
     p = mat3(0.0)
     if ti.static(energy == STVK):
         strain = green_strain(f)
@@ -196,14 +196,14 @@ def stress_differential(energy: ti.template(), f, g, mu, lam, actuation):
     """Differential dP(F; G) of the stress, and the derivatives of <P, G> with respect to the parameters.
 
     Args:
-        energy: compile-time number of the energy in ``ENERGIES``.
+        energy: index of the energy in ``ENERGIES``, a compile-time constant.
         f: deformation gradient.
-        g: change of it, or the adjoint of the stress: dP is symmetric.
-        mu, lam: constants of the energy [Pa].
+        g: change of f, or the adjoint of the stress (dP is symmetric).
+        mu, lam: parameters of the energy [Pa].
         actuation: as in ``energy_density``.
 
     Returns:
-        dP, and the 3-vector of d<P, G> by (mu, lambda, actuation).
+        dP, and the 3-vector of derivatives of <P, G> with respect to (mu, lambda, actuation).
     """
     dp = mat3(0.0)
     parameters = vec3(0.0)

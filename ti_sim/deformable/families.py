@@ -1,11 +1,11 @@
-"""Families of elements, and what kernels are compiled for."""
+"""Families of elements, and the features that kernels are compiled for."""
 
 from dataclasses import dataclass
 
-# Position of a solid energy in this row is its number in kernels.
+# The index of a solid energy in this tuple is its number in kernels.
 ENERGIES = ("neo_hookean", "corotated", "stvk")
 
-# Families of elements in their order, with the names of their tables, and their corners.
+# Families of elements in order, with the names of their index tables and their numbers of corners.
 TABLES = {
     "tet": "tet_indices", "hex": "hex_indices", "tet10": "tet10_indices", "triangle": "tri_indices", "edge": "edge_indices",
     "spring": "spring_indices",
@@ -15,15 +15,15 @@ FAMILIES = {"tet": 4, "hex": 8, "tet10": 10, "triangle": 3, "edge": 4, "spring":
 
 @dataclass(frozen=True)
 class Features:
-    """What the elements of a simulation are: kernels are compiled for these only.
+    """Features of the elements of a simulation: kernels are compiled for these only.
 
     Attributes:
-        families: names of the families of elements that there are, of "tet", "hex", "tet10", "triangle", "edge", "spring".
-        energies: numbers of the solid energies that occur, rising (see ``ENERGIES``).
-        with_damping: whether any element may be damped.
-        with_air: whether any triangle may feel the air.
-        controls: rows of actuation in a frame.
-        with_self_contact: whether there are triangles that touch vertices.
+        families: names of the families in the model, of "tet", "hex", "tet10", "triangle", "edge", "spring".
+        energies: numbers of the solid energies in the model, ascending (see ``ENERGIES``).
+        with_damping: whether any element has damping.
+        with_air: whether any triangle has air forces.
+        controls: control rows (rows of actuation) per frame.
+        with_self_contact: whether any triangles have self-contact.
     """
 
     families: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Every number that a deformable rollout is differentiable in."""
+"""Inputs of a deformable rollout."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from ti_sim.rollout.arrays import Arrays, array
 
 @bundle
 class DeformableInputs(Arrays):
-    """Numbers of B worlds of F frame intervals; also the shape of their adjoint. Axes of what the model has none of have size 0.
+    """Inputs of B worlds and F frame intervals, differentiable in all of them; also the container of their adjoints.
 
-    The arrays are contiguous, of the working precision, all in one kind of container; an empty one may be a numpy array anyway.
+    Axes of elements that the model does not have are of size 0. The arrays are contiguous and of the working precision, all in
+    one kind of container; an empty array may always be a numpy array.
     """
 
     particle_q0: Array = array("B P 3", "initial positions [m]")
     particle_qd0: Array = array(
         "B P 3",
-        "initial velocities [m/s]; a prescribed particle's is what damping sees in the first step",
+        "initial velocities [m/s]; for a prescribed particle, the velocity in the damping of the first step",
     )
-    particle_mass: Array = array("B P", "kg; that of particles that are fixed or prescribed is not read")
+    particle_mass: Array = array("B P", "kg; not read for fixed and prescribed particles")
     particle_contact: Array = array(
         "B P 4",
         "contact with the ground: stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction "
@@ -34,19 +35,19 @@ class DeformableInputs(Arrays):
     )
     solid_material: Array = array(
         "B E 3",
-        "constants mu and lambda of the energy [Pa] (not always those of linear elasticity), and viscous damping [Pa s]",
+        "parameters mu and lambda of the energy [Pa] (not always those of linear elasticity), and viscous damping [Pa s]",
     )
-    solid_actuation: Array = array("B R E", "change of the rest volume [1]; C rows share a frame interval in equal parts")
-    tri_material: Array = array("B T 5", "constants mu and lambda of the energy [N/m], damping [N s/m], drag and lift [kg/m3]")
+    solid_actuation: Array = array("B R E", "change of the rest volume [1]; the C control rows divide a frame interval equally")
+    tri_material: Array = array("B T 5", "parameters mu and lambda of the energy [N/m], damping [N s/m], drag and lift [kg/m3]")
     tri_actuation: Array = array("B R T", "change of the rest area [1]")
     edge_material: Array = array("B M 3", "bending stiffness [N m] and damping [N m s], rest angle [rad]")
-    edge_actuation: Array = array("B R M", "added to half the angle's deviation from rest [rad]")
+    edge_actuation: Array = array("B R M", "added to half the deviation of the angle from rest [rad]")
     spring_material: Array = array("B S 3", "stiffness [N/m], damping [N s/m], rest length [m]")
     gravity: Array = array("B 3", "m/s2")
     wind: Array = array("B 3", "velocity of the air [m/s]")
-    load: Array = array("B F L 3", "external force [N], held over a frame interval")
-    prescribed_qd: Array = array("B F K 3", "prescribed velocity [m/s], held over a frame interval")
-    self_contact: Array = array("B 4", "ke, kd, kf, mu of vertices and triangles that touch, as of ``particle_contact``")
+    load: Array = array("B F L 3", "external force [N], constant over a frame interval")
+    prescribed_qd: Array = array("B F K 3", "prescribed velocity [m/s], constant over a frame interval")
+    self_contact: Array = array("B 4", "ke, kd, kf, mu of self-contact, as in ``particle_contact``")
 
     @property
     def world_count(self) -> int:
@@ -55,12 +56,12 @@ class DeformableInputs(Arrays):
 
     @property
     def frame_count(self) -> int:
-        """Number of frame intervals F that there are loads, actuations and prescribed velocities for."""
+        """Number of frame intervals F of the loads, actuations and prescribed velocities."""
         return int(self.load.shape[1]) if len(self.load.shape) == 4 else 1
 
     @property
     def controls(self) -> int:
-        """Number C of rows of actuation in a frame interval."""
+        """Number C of control rows (rows of actuation) in a frame interval."""
         shape = self.solid_actuation.shape
         return max(int(shape[1]) // max(self.frame_count, 1), 1) if len(shape) == 3 else 1
 
@@ -73,7 +74,7 @@ class DeformableInputs(Arrays):
         })  # fmt: skip
 
     def check_values(self, model: DeformableModel) -> None:
-        """Raise a UserError for numbers that no simulation can begin with."""
+        """Raise a UserError for values that make a simulation impossible."""
         self._check_finite(model)
         mass = to_numpy(self.particle_mass)
         free = model.particle_table[:, 0] == 0
@@ -105,7 +106,7 @@ class DeformableInputs(Arrays):
                     )
 
     def _check_finite(self, model: DeformableModel) -> None:
-        """Raise a UserError for a number that is not finite."""
+        """Raise a UserError if a number is not finite."""
         owners = {
             "solid_material": "solid", "solid_actuation": "solid", "tri_material": "triangle", "tri_actuation": "triangle",
             "edge_material": "edge", "edge_actuation": "edge", "spring_material": "spring",
@@ -127,7 +128,7 @@ class DeformableInputs(Arrays):
 
 
 def _owner(model: DeformableModel, family: str | None, index: int) -> str:
-    """What messages call a particle (family None), a solid by its number among all solids, or an element of a family."""
+    """Name, for messages, of a particle (family None), of a solid by its index among all solids, or of an element of a family."""
     if family is None:
         return model.particle_name(index)
     if family == "solid":

@@ -1,4 +1,4 @@
-"""Model and inputs as the kernels read them, and the sums in which their adjoints are gathered."""
+"""Model and inputs as kernel arguments, and the sums of their adjoints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ti_sim.deformable.states import join, sum_rows
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Adjoints that every step adds to; those of actuations, loads and prescribed velocities belong to one row each.
+# Adjoints to which every step adds; those of actuations, loads and prescribed velocities have one row per control row or frame.
 _SUMMED = (
     "particle_mass", "particle_contact", "solid_material", "tri_material", "edge_material", "spring_material", "gravity", "wind",
     "self_contact",
@@ -29,15 +29,15 @@ _SUMMED = (
 
 @bundle
 class DeformableArrays(DeformableInputs):
-    """What kernels take: the inputs and, beside them, the model's tables.
+    """Arguments of the kernels: the inputs and the tables of the model.
 
     Attributes:
-        features: what kernels are compiled for.
+        features: features that the kernels are compiled for.
         particle_table: [P, 4] int32, see ``DeformableModel.particle_table``.
-        solid_energy: [E] int32, number of each solid's energy.
+        solid_energy: [E] int32, index of the energy of each solid.
         others: tables of ``DeformableModel`` of the same names.
-        gather: where what elements give their corners goes: False to the particles, True to a slot for each corner, or an
-            ``ThreadCopy`` of the particles.
+        gather: target of the element forces: False for the particles, True for a slot per corner, or a ``ThreadCopy`` of the
+            particles (see ``corners``).
     """
 
     features: Static
@@ -57,17 +57,17 @@ class DeformableArrays(DeformableInputs):
 
     @property
     def energies(self) -> tuple[int, ...]:
-        """Numbers of the solid energies that occur."""
+        """Indices of the solid energies in the model."""
         return self.features.energies
 
     @property
     def with_damping(self) -> bool:
-        """Whether any element may be damped."""
+        """Whether any element has damping."""
         return self.features.with_damping
 
     @property
     def with_air(self) -> bool:
-        """Whether any triangle may feel the air."""
+        """Whether any triangle has air forces."""
         return self.features.with_air
 
     def indices_of(self, family: str) -> Array:
@@ -82,28 +82,28 @@ _TABLES = {field.name for field in fields(DeformableArrays)} - {field.name for f
 
 
 def zeros(like: Array, shape: tuple[int, ...]) -> Array:
-    """Real zeros in the container of ``like``; an empty array is a numpy array where the container has none."""
+    """Real zeros in the container of ``like``; an empty array is a numpy array if the container does not support empty ones."""
     if 0 in shape and isinstance(like, ti.Ndarray):
         like = np.zeros(0)
     return zeros_like_family(like, shape)
 
 
 def compiled_for(model: DeformableModel, function: Callable[P, R]) -> Callable[P, R]:
-    """``function``, which launches kernels for this model, with kernels compiled in reasonable time.
+    """``function`` with compiler passes selected for the kernels of this model.
 
-    Kernels of many families or energies would take half a minute; theirs run about a seventh slower instead.
+    Kernels of many families or energies would compile for half a minute. They skip a pass and run about a seventh slower.
     """
     many = len(model.families) > 2 or len(np.unique(model.solid_energy_numbers)) > 1
     return (compiled_plainly if many else compiled_lightly)(function)
 
 
 def features_of(model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool = False) -> Features:
-    """What kernels have to be compiled for.
+    """Features that kernels must be compiled for.
 
     Args:
         model: the elements.
         inputs: numbers of every world.
-        differentiable: True counts damping and air that are zero, whose derivatives need not be.
+        differentiable: True includes damping and air forces that are zero, because their derivatives may not be zero.
     """
     solid, triangle, edge, spring = (
         to_numpy(array) for array in (inputs.solid_material, inputs.tri_material, inputs.edge_material, inputs.spring_material)
@@ -121,12 +121,12 @@ def features_of(model: DeformableModel, inputs: DeformableInputs, *, differentia
 
 
 def prepare(model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool = False) -> DeformableArrays:
-    """Put the tables of a model and the inputs together for the kernels.
+    """Combine the tables of a model and the inputs into kernel arguments.
 
     Args:
         model: the elements.
         inputs: numbers of every world, of fitting shapes.
-        differentiable: for the kernels of adjoints.
+        differentiable: whether the arguments are for adjoint kernels.
     """
     tables = {name: _table(inputs.particle_mass, values) for name, values in model.tables.items() if name in _TABLES}
     features = features_of(model, inputs, differentiable=differentiable)
@@ -134,21 +134,22 @@ def prepare(model: DeformableModel, inputs: DeformableInputs, *, differentiable:
 
 
 def _table(like: Array, values: np.ndarray) -> Array:
-    """A table in the container of ``like``; an empty one is a numpy array where the container has none."""
+    """A table in the container of ``like``; an empty one is a numpy array if the container does not support empty ones."""
     container = np.zeros(0) if values.size == 0 and isinstance(like, ti.Ndarray) else like
     return (ints_like_family if values.dtype.kind == "i" else reals_like_family)(container, values)
 
 
 class AdjointSums:
-    """The adjoints of a rollout's inputs while its steps add to them: sums of sums (one over 1e4 steps would lose two digits of
-    f32), by particle, triangle or part where many add to one number."""
+    """Adjoints of the inputs of a rollout while its steps add to them. They are sums of partial sums (one sum over 1e4 steps
+    would lose two digits in f32), per particle, triangle or part if many of these add to one number.
+    """
 
     def __init__(self, model: DeformableModel, inputs: DeformableInputs) -> None:
         """Set all adjoints to zero.
 
         Args:
             model: the elements.
-            inputs: what the adjoints belong to.
+            inputs: inputs of the rollout.
         """
         like, b = inputs.particle_mass, inputs.world_count
         self.bars = inputs.zeros()
@@ -160,11 +161,11 @@ class AdjointSums:
         self._parts = {name: zeros(like, tuple(self._total(name).shape)) for name in _SUMMED}
 
     def parts(self) -> DeformableInputs:
-        """What steps add to; parts of triangles add to different rows [B, rows, 4] of ``self_contact``."""
+        """Adjoints to which steps add; parts of triangles add to different rows [B, rows, 4] of ``self_contact``."""
         return replace(self.bars, **self._parts)
 
     def join(self) -> None:
-        """Add what the steps since the last call gave to the sums over the rollout."""
+        """Add the partial sums since the last call to the sums over the rollout."""
         for name, part in self._parts.items():
             if 0 not in part.shape:
                 join(*views(part, self._total(name)))

@@ -1,4 +1,4 @@
-"""What a deformable simulation is made of: the immutable elements, and the settings of its solver."""
+"""Parts of a deformable simulation: the immutable model of elements, and the settings of the solver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ti_sim.deformable.triangles import triangle_rest_table
 Plan = Literal["auto", "world", "element"]
 
 SOLIDS = ("tet", "hex", "tet10")
-_UNIT_TOLERANCE = 1e-6  # how far from 1 the length of a normal may be
+_UNIT_TOLERANCE = 1e-6  # tolerance of the length of a unit normal
 
 # Columns of ``DeformableModel.particle_table``.
 HELD, PRESCRIBED, LOADED, GROUND_CONTACT = range(4)
@@ -31,30 +31,29 @@ def _no_rows(width: int, dtype: type) -> np.ndarray:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class DeformableModel:
-    """Particles, the elements between them and what holds them, the same in every world.
+    """Particles, elements and boundary conditions, equal in every world.
 
-    Solids are numbered through: tetrahedra, then hexahedra, then ten-node tetrahedra, E in all.
+    Solids have consecutive numbers: tetrahedra, then hexahedra, then ten-node tetrahedra, E in total.
 
     Attributes:
-        particle_rest: [P, 3] positions in which every element has its rest shape [m].
+        particle_rest: [P, 3] positions at which every element has its rest shape [m].
         tet_indices: [E4, 4] particles of linear tetrahedra, (1 - 0) x (2 - 0) . (3 - 0) > 0.
         hex_indices: [E8, 8] of trilinear hexahedra: bottom quadrilateral counter-clockwise seen from +z, then the top one.
         tet10_indices: [E10, 10] of quadratic tetrahedra: 4 corners, then the middles of edges 01, 12, 02, 03, 13, 23.
         solid_energy: E names of ``ENERGIES``; () for "neo_hookean" everywhere.
         tri_indices: [T, 3] of triangles.
-        tri_normal: [T, 3] zero for a membrane in space; a unit normal for an element of a flat body, which lives in the plane at
-            right angles to it.
+        tri_normal: [T, 3] zero for a membrane; for an element of a plane body, the unit normal of the plane.
         edge_indices: [M, 4] of bending edges between two triangles: opposite vertex of the first one, opposite vertex of the
             second one, start and end of the edge; (start, end, first opposite) is counter-clockwise, as (end, start, second).
         spring_indices: [S, 2] of springs.
         fixed: particles that never move.
-        prescribed: K particles whose velocity is given.
+        prescribed: K particles with prescribed velocity.
         loaded: L particles with an external force.
-        contact: particles that touch the ground.
+        contact: particles that collide with the ground.
         ground_height: z of the ground plane [m].
-        contact_triangles: [S, 3] particles of the triangles that touch the vertices of all of them, but those at their own
-            corners or joined to one by an edge.
-        self_thickness: distance at which they touch [m].
+        contact_triangles: [S, 3] particles of the triangles with self-contact. Each collides with the vertices of all of them,
+            except its own corners and vertices connected to these by an edge.
+        self_thickness: distance of self-contact [m].
         parts: (name, first particle, last particle + 1) of each body, for messages.
     """
 
@@ -100,7 +99,7 @@ class DeformableModel:
         for name in set(self.solid_energy) - set(ENERGIES):
             raise UserError(f"solid energy {name!r} is unknown: choose one of {', '.join(ENERGIES)}")
         self._check_normals()
-        _ = self.tables  # refuses elements without a proper rest shape
+        _ = self.tables  # raises for elements with an invalid rest shape
 
     def _check_indices(self, indices: np.ndarray, table: str, corners: int) -> None:
         """Raise a UserError unless ``indices`` are [rows, corners] different particles of the model."""
@@ -134,7 +133,7 @@ class DeformableModel:
             raise UserError(f"{name} names {self.particle_name(int(index))} twice: name it once")
 
     def _check_normals(self) -> None:
-        """Raise a UserError for normals that fit no triangle."""
+        """Raise a UserError if normals do not fit the triangles."""
         if np.shape(self.tri_normal) != (self.triangle_count, 3):
             raise UserError(
                 f"tri_normal has shape {np.shape(self.tri_normal)}, and {(self.triangle_count, 3)} is needed: a row of zeros for "
@@ -174,22 +173,23 @@ class DeformableModel:
 
     @property
     def with_self_contact(self) -> bool:
-        """Whether there are triangles that touch vertices."""
+        """Whether any triangles have self-contact."""
         return len(self.contact_triangles) > 0
 
     @property
     def families(self) -> tuple[str, ...]:
-        """Names of the families of elements that there are."""
+        """Names of the families of elements in the model."""
         return tuple(family for family, table in TABLES.items() if len(getattr(self, table)))
 
     @property
     def solid_energy_numbers(self) -> np.ndarray:
-        """Number of each solid's energy, [E] int32."""
+        """Index of the energy of each solid in ``ENERGIES``, [E] int32."""
         return np.array([ENERGIES.index(name) for name in self.solid_energy] or [0] * self.solid_count, dtype=np.int32)
 
     @cached_property
     def particle_table(self) -> np.ndarray:
-        """Rows (fixed or prescribed, index in ``prescribed`` or -1, index in ``loaded`` or -1, touches the ground), [P, 4]."""
+        """Rows (fixed or prescribed, index in ``prescribed`` or -1, index in ``loaded`` or -1, collides with the ground), [P, 4].
+        """
         rows = np.tile(np.array([0, -1, -1, 0], dtype=np.int32), (self.particle_count, 1))
         fixed, prescribed, loaded, contact = (
             np.asarray(chosen, dtype=np.int64) for chosen in (self.fixed, self.prescribed, self.loaded, self.contact)
@@ -203,7 +203,7 @@ class DeformableModel:
 
     @cached_property
     def tables(self) -> dict[str, np.ndarray]:
-        """What kernels read of the model, by the names of ``DeformableArrays``."""
+        """Tables of the model for kernels, by the names of ``DeformableArrays``."""
         tables = {table: np.asarray(getattr(self, table), dtype=np.int32) for table in TABLES.values()}
         tables |= {"particle_table": self.particle_table, "solid_energy": self.solid_energy_numbers}
         for kind in SOLIDS:
@@ -216,18 +216,18 @@ class DeformableModel:
         return tables
 
     def part_of(self, particle: int) -> str:
-        """Name of the part that a particle belongs to, "particles" where the model has none."""
+        """Name of the part to which a particle belongs, "particles" if the model has no parts."""
         return next((name for name, first, end in self.parts if first <= particle < end), "particles")
 
     def particle_name(self, particle: int) -> str:
-        """What messages call a particle."""
+        """Name of a particle for messages."""
         for name, first, end in self.parts:
             if first <= particle < end:
                 return f"particle {particle - first} of {name!r}"
         return f"particle {particle}"
 
     def element_name(self, family: str, element: int) -> str:
-        """What messages call element ``element`` of a family: its number among those of its part."""
+        """Name of an element of a family for messages: its index among those of its part."""
         words = {"hex": "hexahedron", "tet": "tetrahedron", "tet10": "ten-node tetrahedron", "edge": "bending edge"}
         table = np.asarray(getattr(self, TABLES[family]))
         for name, first, end in self.parts:
@@ -237,7 +237,7 @@ class DeformableModel:
         return f"{words.get(family, family)} {element}"
 
     def element_of(self, particle: int) -> str | None:
-        """Name of an element that holds the particle, None where there is none."""
+        """Name of an element with this particle, None if there is none."""
         for family, table in TABLES.items():
             holders = np.flatnonzero((np.asarray(getattr(self, table)) == particle).any(axis=1))
             if len(holders):
@@ -252,9 +252,9 @@ class DeformableSettings:
 
     Attributes:
         dt: physics step [s].
-        substeps: steps in a frame.
-        plan: "world" (one thread a world, for many worlds or few elements), "element" (one thread an element, for few worlds of
-            many), or "auto" by device and size.
+        substeps: steps per frame.
+        plan: "world" (one thread per world, for many worlds or few elements), "element" (one thread per element, for few worlds
+            with many elements), or "auto" (selected by device and size).
     """
 
     dt: Positive

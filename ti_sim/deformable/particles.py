@@ -1,6 +1,6 @@
-"""One particle's part of a semi-implicit step, and its adjoint: v' = v + dt (f / m + g), x' = x + dt v'.
+"""Semi-implicit Euler step of a particle and its adjoint: v' = v + dt (f / m + g), x' = x + dt v'.
 
-A state is a row of [B, rows, P, 6]: position and velocity. Both execution plans call these functions.
+A state is a row of [B, rows, P, 6]: position and velocity. Both execution plans use these functions.
 """
 
 from ti_sim.base.runtime import ti
@@ -9,7 +9,7 @@ from ti_sim.deformable.corners import load_position, load_velocity
 from ti_sim.deformable.model import GROUND_CONTACT, HELD, LOADED, PRESCRIBED
 from ti_sim.rigid.contact import contact_force, contact_force_adjoint
 
-LARGEST = 1e18  # a number beyond it counts as not finite; its square still is finite in f32
+LARGEST = 1e18  # a larger number is treated as not finite; the square of this one is finite in f32
 
 
 @ti.func
@@ -45,16 +45,16 @@ def move_particle(body: ti.template(), states: ti.template(), b, row, next_row, 
         body: ``DeformableArrays``.
         states: [B, rows, P, 6].
         b: world.
-        row: of the state before the step.
-        next_row: of the state after it.
-        frame: whose loads and prescribed velocities apply.
+        row: row of the state before the step.
+        next_row: row of the state after it.
+        frame: frame interval of the loads and prescribed velocities.
         p: particle.
-        force: of the elements on it [N].
+        force: force of the elements on it [N].
         ground: height of the ground [m].
         dt: step [s].
 
     Returns:
-        A number that is finite and small where the new state is (see ``LARGEST``).
+        Size of the new state: finite and small if the state is (see ``LARGEST``).
     """
     x = load_position(states, b, row, p)
     v = load_velocity(states, b, row, p)
@@ -79,7 +79,7 @@ def move_particle(body: ti.template(), states: ti.template(), b, row, next_row, 
 
 @ti.func
 def particle_size(states: ti.template(), b, row, p):
-    """What ``move_particle`` returns, of a state."""
+    """Size of a state, as returned by ``move_particle``."""
     return ti.abs(load_position(states, b, row, p)).sum() + ti.abs(load_velocity(states, b, row, p)).sum()
 
 
@@ -88,18 +88,18 @@ def move_particle_adjoint(
     body: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), dual: ti.template(),
     b, row, next_row, frame, p, x_bar, v_bar, ground, dt,
 ):  # fmt: skip
-    """Adjoint of ``move_particle``, the elements' part apart: it gives them their dual velocities.
+    """Adjoint of ``move_particle`` without the elements; writes the adjoint of their force.
 
     Args:
         body: ``DeformableArrays``.
-        bars: ``DeformableBars``; the particle's own adjoints are added to.
+        bars: ``DeformableInputs`` of adjoints; those of the particle are added to.
         states: [B, rows, P, 6].
-        bar: [B, P, 6], gets the adjoint of the state before the step, without what the elements add.
-        dual: [B, P, 3], gets the adjoint of the force on the particle, for the elements.
+        bar: [B, P, 6], receives the adjoint of the state before the step, without the contribution of the elements.
+        dual: [B, P, 3], receives the adjoint of the force on the particle, for the elements.
         b: world.
-        row: of the state before the step.
-        next_row: of the state after it.
-        frame: whose loads and prescribed velocities apply.
+        row: row of the state before the step.
+        next_row: row of the state after it.
+        frame: frame interval of the loads and prescribed velocities.
         p: particle.
         x_bar: adjoint of its position after the step.
         v_bar: adjoint of its velocity after the step.
@@ -115,7 +115,7 @@ def move_particle_adjoint(
         v = load_velocity(states, b, row, p)
         gained = load_velocity(states, b, next_row, p) - v
         weight = dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
-        # The force on the particle was mass (gained - weight) / dt.
+        # The force on the particle is mass (gained - weight) / dt.
         bars.particle_mass[b, p] = bars.particle_mass[b, p] - (gained - weight).dot(v_bar) / mass
         for k in ti.static(range(3)):
             bars.gravity[b, p, k] = bars.gravity[b, p, k] + dt * v_bar[k]

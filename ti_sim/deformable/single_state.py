@@ -1,4 +1,4 @@
-"""Forces, energies and force derivatives of the elements at an instant."""
+"""Forces, energies and force derivatives of the elements at one state."""
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def sum_adjoints(
 
 
 def forces(model: DeformableModel, inputs: DeformableInputs, particle_q: Array, particle_qd: Array) -> Array:
-    """Forces of the elements on the particles: elastic, damping, air; not those of gravity, loads, contact and the ground.
+    """Forces of the elements on the particles: elastic, damping and air forces, without gravity, loads and contact.
 
     Args:
         model: the elements.
@@ -85,7 +85,7 @@ def energy(model: DeformableModel, inputs: DeformableInputs, particle_q: Array) 
 
 
 class ForceDerivative:
-    """Derivatives of the elements' forces at an instant, as products with a dual field."""
+    """Derivatives of the elements' forces at one state, as products with a dual field."""
 
     def __init__(self, model: DeformableModel, inputs: DeformableInputs, particle_q: Array, particle_qd: Array) -> None:
         """Bind the derivatives to a state.
@@ -119,7 +119,7 @@ class ForceDerivative:
 def _at(
     model: DeformableModel, inputs: DeformableInputs, particle_q: Array, particle_qd: Array, *, differentiable: bool = False
 ) -> tuple[DeformableArrays, Array]:
-    """Inputs for the kernels, and states [B, 1, P, 6] of these positions and velocities."""
+    """Kernel arguments of the inputs, and states [B, 1, P, 6] of these positions and velocities."""
     states = states_at(model, inputs, particle_q, particle_qd)
     return prepare(model, inputs, differentiable=differentiable), states
 

@@ -476,7 +476,7 @@ def test_edges_of_a_sheet_and_their_angles() -> None:
 def test_meshes_that_are_no_sheets_are_refused() -> None:
     with pytest.raises(UserError, match="edge 0-1 belongs to triangles 0, 1 and 2: bending needs a sheet"):
         bending_edges(np.array([[0, 1, 2], [1, 0, 3], [1, 0, 4]]))
-    with pytest.raises(UserError, match="triangles 0 and 1 are wound in opposite ways at edge 1-2: reverse"):
+    with pytest.raises(UserError, match="triangles 0 and 1 have opposite winding at edge 1-2: reverse"):
         bending_edges(np.array([[0, 1, 2], [1, 2, 3]]))
     rest = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [2, 0, 0.0]])
     zero, up = np.zeros((2, 3)), np.array([[0, 0, 1.0]])
