@@ -181,7 +181,7 @@ def bending_force(body: ti.template(), state: ti.template(), out: ti.template(),
         b: world.
         row: row of the state.
         frame: control row of this step.
-        e: number of the edge.
+        e: index of the edge.
         first_slot: slot of the first corner of the first edge.
     """
     i0, i1 = body.edge_indices[e, FIRST], body.edge_indices[e, SECOND]

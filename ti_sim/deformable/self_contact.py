@@ -1,12 +1,13 @@
-"""Contact of a surface's vertices with its triangles: the law of one pair, its adjoint, and the sum over the pairs of a part.
+"""Self-contact of vertices with triangles: the force of one contact pair, its adjoint, and the sum over the pairs of a part.
 
-With y = sum_k w_k x_k the point of the triangle (in its face, on an edge or a corner) that is closest to the vertex x, r = x - y,
-d = |r| and n = r / d, the vertex feels the law of ``ti_sim.rigid.contact`` at the height d - h above a plane with normal n, where
-h is the thickness, at the velocity relative to the point; corners feel -w_k of it. No momentum is made, and without friction no
-angular momentum either, as the force points along r. A vertex that lies on the triangle (d = 0) feels none: it has no normal.
+Let y = sum_k w_k x_k be the point of the triangle (in its face, on an edge or a corner) that is closest to the vertex x,
+r = x - y, d = |r| and n = r / d. The force on the vertex follows ``ti_sim.rigid.contact`` at the height d - h above a plane with
+normal n, where h is the thickness, with the velocity relative to that point. The corners get -w_k times the force. Momentum is
+conserved, and without friction also angular momentum, because the force is parallel to r. A vertex on the triangle (d = 0) has no
+normal and no force.
 
-The closest point is a continuous function of all positions, so that the force is too. Its derivative jumps where the closest
-point passes from one region of the triangle to another, besides the kinks of the law.
+The closest point is a continuous function of all positions, and so is the force. Its derivative jumps where the closest point
+moves from one region of the triangle to another, in addition to the kinks of the contact law.
 """
 
 from ti_sim.base.runtime import ti
@@ -20,7 +21,7 @@ from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoin
 
 @ti.func
 def contact_row(contacts: ti.template(), out: ti.template(), states: ti.template(), particle):
-    """Row of ``out`` that a force on a particle is added to: where elements have slots, the last P ones."""
+    """Row of ``out`` for the contact force on a particle: if elements have slots, one of the last P rows."""
     place = particle
     if ti.static(not isinstance(contacts.gather, ThreadCopy) and contacts.gather):
         place += out.shape[1] - states.shape[2]
@@ -29,7 +30,7 @@ def contact_row(contacts: ti.template(), out: ti.template(), states: ti.template
 
 @ti.func
 def add_force(contacts: ti.template(), out: ti.template(), states: ti.template(), b, particle, value):
-    """Add a force to what contacts give a particle; the threads of a GPU share the place."""
+    """Add a contact force to a particle; on a GPU threads share the row and add atomically."""
     if ti.static(not isinstance(contacts.gather, ThreadCopy) and contacts.gather):
         place = contact_row(contacts, out, states, particle)
         for k in ti.static(range(3)):
@@ -40,7 +41,7 @@ def add_force(contacts: ti.template(), out: ti.template(), states: ti.template()
 
 @ti.func
 def add_state(contacts: ti.template(), out: ti.template(), states: ti.template(), b, particle, position, velocity):
-    """``add_force`` of the adjoints of a particle's position and velocity."""
+    """``add_force`` for the adjoints of a particle's position and velocity."""
     if ti.static(not isinstance(contacts.gather, ThreadCopy) and contacts.gather):
         place = contact_row(contacts, out, states, particle)
         for k in ti.static(range(3)):
@@ -52,7 +53,7 @@ def add_state(contacts: ti.template(), out: ti.template(), states: ti.template()
 
 @ti.func
 def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, triangle, i, dt):
-    """Add the force between a triangle and particle i to ``out``, where they touch."""
+    """Add the force between a triangle and particle i to ``out`` if they touch."""
     thickness = contacts.reals[b, THICKNESS]
     a, j, k = corner_of(contacts, triangle, 0), corner_of(contacts, triangle, 1), corner_of(contacts, triangle, 2)
     origin = load_position(states, b, row, a)
@@ -76,12 +77,12 @@ def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(
 
 @ti.func
 def weight_multipliers(region, e1, e2, s_bar, t_bar):
-    """Multipliers (l1, l2) of the conditions r . e1 = 0 and r . e2 = 0 that hold the closest point in its region.
+    """Multipliers (l1, l2) of the conditions r . e1 = 0 and r . e2 = 0 of the closest point in its region.
 
     Args:
-        region: of ``closest_on_triangle``.
+        region: region from ``closest_on_triangle``.
         e1, e2: edges of the triangle [m].
-        s_bar, t_bar: adjoints of the closest point's two weights.
+        s_bar, t_bar: adjoints of the two weights of the closest point.
     """
     l1, l2 = 0.0, 0.0
     g11, g12, g22 = e1.dot(e1), e1.dot(e2), e2.dot(e2)
@@ -89,7 +90,7 @@ def weight_multipliers(region, e1, e2, s_bar, t_bar):
         inverse = 1 / (g11 * g22 - g12 * g12)
         l1, l2 = (g22 * s_bar - g12 * t_bar) * inverse, (g11 * t_bar - g12 * s_bar) * inverse
     elif region != CORNER:
-        # An edge holds one condition, of its own direction c1 e1 + c2 e2.
+        # An edge has one condition, for its direction c1 e1 + c2 e2.
         c1, c2 = 0.0, 1.0
         if region == FIRST_EDGE:
             c1, c2 = 1.0, 0.0
@@ -108,7 +109,7 @@ def pair_force_adjoint(
     """Adjoint of ``pair_force`` with the dual [B, P, 3] of the forces: adds to out [B, rows, 6].
 
     Returns:
-        Adjoints of (ke, kd, kf, mu), zeros where the two do not touch.
+        Adjoints of (ke, kd, kf, mu), zeros if the two do not touch.
     """
     contact_bar = vec4(0.0)
     thickness = contacts.reals[b, THICKNESS]
@@ -146,16 +147,16 @@ def pair_force_adjoint(
 
 @ti.func
 def part_contacts(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, part, parts, dt):
-    """Add the forces between the triangles of one of ``parts`` equal parts and the vertices that they touch.
+    """Add the contact forces between the triangles of one of ``parts`` equal parts and the vertices.
 
     Args:
-        contacts: ``SelfContactArrays``, whose hash is no older than its skin allows.
+        contacts: ``SelfContactArrays`` with a valid hash.
         states: [B, rows, P, 6] m, m/s.
-        out: forces [N], as of ``element_force``.
+        out: forces [N], as in ``element_force``.
         b: world.
-        row: of the states.
-        part: number of the part.
-        parts: how many there are.
+        row: row of the states.
+        part: index of the part.
+        parts: number of parts.
         dt: physics step [s].
     """
     triangles = contacts.table[TRIANGLES]
@@ -174,8 +175,9 @@ def part_contacts_adjoint(
     contacts: ti.template(), contact_bar: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
     b, row, part, parts, dt,
 ):  # fmt: skip
-    """Adjoint of ``part_contacts`` with the dual [B, P, 3] of the forces: adds to out [B, rows, 6] and to contact_bar
-    [B, rows, 4], row part modulo rows."""
+    """Adjoint of ``part_contacts`` with the dual [B, P, 3] of the forces: adds to out [B, rows, 6] and to row ``part`` modulo
+    rows of contact_bar [B, rows, 4].
+    """
     triangles = contacts.table[TRIANGLES]
     first, end = triangles * part // parts, triangles * (part + 1) // parts
     triangle, after = first, -1
@@ -194,7 +196,7 @@ def part_contacts_adjoint(
 
 @ti.func
 def all_contacts(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, step, dt):
-    """``part_contacts`` of all triangles, with a new hash where ``step`` needs one; for one thread."""
+    """``part_contacts`` of all triangles, with a new hash if ``step`` needs one; for one thread."""
     renew(contacts, states, b, row, step)
     part_contacts(contacts, states, out, b, row, 0, 1, dt)
 

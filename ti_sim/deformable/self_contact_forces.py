@@ -1,4 +1,4 @@
-"""Forces of self-contact at an instant, and their derivatives."""
+"""Forces of self-contact at one state, and their derivatives."""
 
 import numpy as np
 
@@ -40,14 +40,14 @@ def self_contact_forces(
     """Forces of self-contact on the particles.
 
     Args:
-        model: whose ``contact_triangles`` touch vertices.
+        model: model with ``contact_triangles``.
         inputs: numbers of every world.
         particle_q: [B, P, 3] positions [m].
         particle_qd: [B, P, 3] velocities [m/s].
         dt: physics step [s], which limits damping at the onset of a contact (see ``ti_sim.rigid.contact``).
 
     Returns:
-        [B, P, 3] forces [N]; zeros where the model has no self-contact.
+        [B, P, 3] forces [N]; zeros if the model has no self-contact.
 
     Raises:
         UserError: shapes or precision do not fit.
@@ -66,7 +66,7 @@ def self_contact_adjoint(
     """Derivatives of dual . ``self_contact_forces``.
 
     Args:
-        model, inputs, particle_q, particle_qd, dt: as of ``self_contact_forces``.
+        model, inputs, particle_q, particle_qd, dt: as in ``self_contact_forces``.
         dual: [B, P, 3].
 
     Returns:

@@ -1,6 +1,6 @@
-"""Self-contact in steps of the element plan on a GPU: a thread for each vertex or triangle, each triangle a part of its own.
+"""Self-contact in the element plan on a GPU: one thread per vertex or triangle, each triangle is a part.
 
-Forces are added by atomic operations, in any order: results repeat to rounding.
+Forces are added atomically, in any order: results are repeatable up to rounding.
 """
 
 from ti_sim.base.bundles import kernel, with_fields
@@ -16,7 +16,7 @@ def sort_vertices(
     step: int, states: ti.types.ndarray(), first_step: int, in_place: int, vertices: int, buckets: int, triangles: int,
     contacts: SelfContactArrays,
 ):  # fmt: skip
-    """Build the hash anew in the worlds in which ``step`` needs it, as ``self_contact_lists.build_hash``."""
+    """Rebuild the hash in the worlds in which ``step`` needs it, as ``self_contact_lists.build_hash``."""
     for b, bucket in ti.ndrange(states.shape[0], buckets):
         if contacts.ints[b, STALE] == step:
             contacts.ints[b, contacts.table[BUCKET] + 2 * bucket + 1] = 0

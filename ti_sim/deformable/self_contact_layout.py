@@ -1,27 +1,28 @@
-"""How the tables and the memory of self-contact are laid out, and the table of a model."""
+"""Memory layout of the arrays of self-contact, and the table of a model."""
 
 import numpy as np
 
-# ``SelfContactArrays.table``: numbers of triangles and vertices, buckets, pairs in a part's list; then where things begin, in the
-# table itself (vertices, rings, the particles that are vertices), in ``ints`` (buckets, entries, keys, lists) and in ``reals``
-# (positions of the entries). The corners of the triangles begin at CORNERS.
+# ``SelfContactArrays.table``: numbers of triangles, vertices, buckets, and pairs per list of a part; then offsets in the table
+# itself (vertices, rings, the particles that are vertices), in ``ints`` (buckets, entries, keys, lists) and in ``reals``
+# (positions of the entries). The corners of the triangles start at CORNERS.
 TRIANGLES, VERTICES, BUCKETS, CAPACITY, VERTEX, RING, MEMBER, BUCKET, ENTRY, KEY, PAIRS, ENTRY_POSITION = range(12)
 CORNERS = 12
-# ``SelfContactArrays.ints``: the step that needs a new hash; the step whose positions the hash holds; how many entries have a
-# bucket (while many threads build the hash); for each part the number of pairs in its list, and whether these are all. A bucket
-# has two numbers, of its first entry and of the one after its last.
+# ``SelfContactArrays.ints``: the step that needs a new hash; the step of the positions in the hash; the number of entries with a
+# bucket (while many threads build the hash); for each part the number of pairs in its list, and whether the list is complete. A
+# bucket has two numbers: its first entry and the one after its last.
 STALE, BUILT, PLACED = range(3)
 COUNTS = 3
-# ``SelfContactArrays.reals``: thickness [m], distance up to which pairs are listed [m], how far a particle may move until the
-# hash is stale [m], cells per length [1/m], mean velocity when the hash was built [m/s], positions then of all particles [m].
+# ``SelfContactArrays.reals``: thickness [m], distance up to which pairs are listed [m], distance that a particle may move until
+# the hash is stale [m], cells per length [1/m], mean velocity when the hash was built [m/s], positions of all particles at that
+# time [m].
 THICKNESS, REACH, SLACK, INVERSE_CELL, DRIFT = range(5)
 POSITIONS = 7
 
-BAR_ROWS = 16  # of the adjoint of the contact parameters, which parts share
+BAR_ROWS = 16  # rows of the adjoint of the contact parameters, shared by the parts
 
 
 def triangle_rings(triangles: np.ndarray) -> list[np.ndarray]:
-    """Corners of every triangle, and the particles that an edge of a triangle joins to them, rising.
+    """Corners of every triangle and the particles connected to them by an edge, in ascending order.
 
     Args:
         triangles: [S, 3] particles.
@@ -34,7 +35,7 @@ def triangle_rings(triangles: np.ndarray) -> list[np.ndarray]:
 
 
 def contact_table(triangles: np.ndarray, particles: int) -> np.ndarray:
-    """``SelfContactArrays.table``, without what depends on the number of parts.
+    """``SelfContactArrays.table``, without the entries that depend on the number of parts.
 
     Args:
         triangles: [S, 3] particles.

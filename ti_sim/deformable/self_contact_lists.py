@@ -1,9 +1,9 @@
-"""Which vertices may touch which triangles: a spatial hash of vertices, and lists of near pairs with a skin (Taichi functions).
+"""Candidate pairs of vertices and triangles: a spatial hash of vertices, and pair lists with a skin (Taichi functions).
 
-A list holds, for one part of the triangles, all pairs nearer than thickness + skin when the hash was built; it serves until some
-particle has moved by half a skin, apart from a common drift, which changes no distance. Forces do not depend on it: it holds more
-pairs than touch, always in the same order (triangle by triangle, particles by number). Where a part has more pairs than its list
-has room for, the list is filled and used up again and again in each step: slower, and with the same result.
+The list of a part of the triangles contains all pairs closer than thickness + skin when the hash was built. It is valid until a
+particle has moved by half a skin relative to the mean motion, which changes no distance. The forces do not depend on the lists:
+they contain more pairs than touch, always in the same order (by triangle, then by particle index). If a part has more pairs than
+the capacity of its list, the list is filled and processed several times in each step: slower, with the same result.
 """
 
 from ti_sim.base.bundles import Array, Static, bundle
@@ -38,14 +38,14 @@ from ti_sim.deformable.triangle_distance import closest_on_triangle
 
 @bundle
 class SelfContactArrays:
-    """What kernels read and write for self-contact.
+    """Arrays of self-contact that kernels read and write.
 
     Attributes:
         parameters: [B, 4] ke, kd, kf, mu.
-        table: [N] int32 of the model, see ``TRIANGLES``.
+        table: [N] int32 table of the model, see ``TRIANGLES``.
         ints: [B, N] int32 hash and lists, see ``STALE``.
         reals: [B, N] hash, see ``THICKNESS``.
-        gather: as of ``DeformableArrays``.
+        gather: as in ``DeformableArrays``.
     """
 
     parameters: Array
@@ -64,49 +64,49 @@ def corner_of(contacts: ti.template(), triangle, corner):
 
 @ti.func
 def first_pair(contacts: ti.template(), part):
-    """Where a part's list of (triangle, particle) begins in ``ints``."""
+    """Start of a part's list of (triangle, particle) in ``ints``."""
     return contacts.table[PAIRS] + 2 * part * contacts.table[CAPACITY]
 
 
 @ti.func
-def is_stale(contacts: ti.template(), b, step, nothing):
+def is_stale(contacts: ti.template(), b, step, zero):
     """Whether ``step`` needs a new hash.
 
     Args:
-        nothing: 0, which the compiler must not know: adding it reads what other threads have written.
+        zero: 0, as a run-time value: adding it atomically reads what other threads have written.
     """
-    return ti.atomic_add(contacts.ints[b, STALE], nothing) == step
+    return ti.atomic_add(contacts.ints[b, STALE], zero) == step
 
 
 @ti.func
 def hash_key(contacts: ti.template(), x, y, z):
-    """Bucket of a cell with whole numbers x, y, z."""
+    """Bucket of the cell with integer coordinates x, y, z."""
     return ((x * 73856093) ^ (y * 19349663) ^ (z * 83492791)) & (contacts.table[BUCKETS] - 1)
 
 
 @ti.func
 def cell_of(contacts: ti.template(), b, x):
-    """Cell of a point, as three whole numbers of real type."""
+    """Cell of a point, as three integers of real type."""
     return ti.floor(x * contacts.reals[b, INVERSE_CELL])
 
 
 @ti.func
 def stored_position(contacts: ti.template(), b, first, index):
-    """Position number ``index`` of those that begin at ``first`` in ``reals``."""
+    """Position ``index`` of the array of positions at ``first`` in ``reals``."""
     at = first + 3 * index
     return vec3(contacts.reals[b, at], contacts.reals[b, at + 1], contacts.reals[b, at + 2])
 
 
 @ti.func
 def store_position(contacts: ti.template(), b, first, index, x):
-    """Write what ``stored_position`` reads."""
+    """Write a position for ``stored_position``."""
     for k in ti.static(range(3)):
         contacts.reals[b, first + 3 * index + k] = x[k]
 
 
 @ti.func
 def enter(contacts: ti.template(), states: ti.template(), b, row, q):
-    """Note where vertex q is in a row of states; its key."""
+    """Store the position of vertex q in a row of states; returns its key."""
     x = load_position(states, b, row, contacts.table[contacts.table[VERTEX] + q])
     store_position(contacts, b, POSITIONS, contacts.table[contacts.table[VERTEX] + q], x)
     cell = ti.cast(cell_of(contacts, b, x), ti.i32)
@@ -126,14 +126,14 @@ def place(contacts: ti.template(), b, q, entry):
 
 @ti.func
 def build_hash(contacts: ti.template(), states: ti.template(), b, row, step):
-    """Sort the vertices of world b into buckets by their places in a row of states, by one thread; no list is whole then.
+    """Sort the vertices of world b into buckets by their positions in a row of states, with one thread; invalidates all lists.
 
     Args:
         contacts: ``SelfContactArrays``.
         states: [B, rows, P, 6].
         b: world.
-        row: of the states.
-        step: number of the step that the row is the start of.
+        row: row of the states.
+        step: step that starts at this row.
     """
     vertices, start = contacts.table[VERTICES], contacts.table[BUCKET]
     for bucket in range(contacts.table[BUCKETS]):
@@ -161,13 +161,13 @@ def build_hash(contacts: ti.template(), states: ti.template(), b, row, step):
 
 @ti.func
 def forget_list(contacts: ti.template(), b, part):
-    """Have a part's list filled anew when it is needed."""
+    """Invalidate the list of a part, so that it is rebuilt at its next use."""
     contacts.ints[b, COUNTS + 2 * part + 1] = 0
 
 
 @ti.func
 def renew(contacts: ti.template(), states: ti.template(), b, row, step):
-    """Build a new hash where ``step``, whose state is in a row of states, needs one; for one thread and one part."""
+    """Build a new hash if ``step``, whose state is in a row of states, needs one; for one thread and one part."""
     if is_stale(contacts, b, step, 0):
         build_hash(contacts, states, b, row, step)
         forget_list(contacts, b, 0)
@@ -175,21 +175,21 @@ def renew(contacts: ti.template(), states: ti.template(), b, row, step):
 
 @ti.func
 def note_motion(contacts: ti.template(), states: ti.template(), b, row, p, step, dt):
-    """Mark the hash as stale for ``step``, whose state is in a row of states, where particle p has moved too far."""
+    """Mark the hash as stale for ``step``, whose state is in a row of states, if particle p has moved too far."""
     if contacts.table[contacts.table[MEMBER] + p] == 1:
         ahead = dt * (step - contacts.ints[b, BUILT])
         moved = load_position(states, b, row, p) - stored_position(contacts, b, POSITIONS, p)
         for k in ti.static(range(3)):
             moved[k] -= ahead * contacts.reals[b, DRIFT + k]
         square, slack = moved.dot(moved), contacts.reals[b, SLACK]
-        # Particles of a world that has diverged are let go.
+        # Particles of a diverged world are ignored.
         if square > slack * slack and square < LARGEST:
             contacts.ints[b, STALE] = step
 
 
 @ti.func
 def in_ring(contacts: ti.template(), triangle, particle):
-    """Whether a particle is a corner of a triangle, or joined to one by an edge."""
+    """Whether a particle is a corner of a triangle, or connected to one by an edge."""
     ring = contacts.table[RING]
     found = 0
     for n in range(contacts.table[ring + triangle], contacts.table[ring + triangle + 1]):
@@ -200,12 +200,12 @@ def in_ring(contacts: ti.template(), triangle, particle):
 
 @ti.func
 def insert(contacts: ti.template(), b, triangle, particle, first, count, room):
-    """Add a particle to a triangle's pairs, which are sorted by particle; without room the last one is dropped.
+    """Insert a particle into the pairs of a triangle, which are sorted by particle; at full capacity the last one is dropped.
 
     Args:
-        first: where the triangle's pairs begin in ``ints``.
-        count: how many there are.
-        room: how many there may be.
+        first: start of the triangle's pairs in ``ints``.
+        count: number of pairs.
+        room: capacity.
 
     Returns:
         (count, dropped): the new number, and whether one was dropped.
@@ -227,14 +227,14 @@ def insert(contacts: ti.template(), b, triangle, particle, first, count, room):
 
 @ti.func
 def list_triangle(contacts: ti.template(), b, triangle, after, first, room):
-    """List the vertices near a triangle when the hash was built, with numbers above ``after``.
+    """List the vertices that were near a triangle when the hash was built, with indices above ``after``.
 
     Args:
-        first: where its pairs begin in ``ints``.
-        room: how many there may be; those with the lowest numbers are kept.
+        first: start of its pairs in ``ints``.
+        room: capacity; the vertices with the lowest indices are kept.
 
     Returns:
-        (count, dropped): how many are listed, and whether more were found.
+        (count, dropped): number of listed vertices, and whether more were found.
     """
     reach = contacts.reals[b, REACH]
     origin = stored_position(contacts, b, POSITIONS, corner_of(contacts, triangle, 0))
@@ -245,7 +245,7 @@ def list_triangle(contacts: ti.template(), b, triangle, after, first, room):
     span = cell_of(contacts, b, high) - low_cell + 1
     cells = span.x * span.y * span.z
     count, dropped = 0, False
-    # A huge triangle looks at every vertex, which is sooner done than looking into all cells; one that is not finite, at none.
+    # A huge triangle tests every vertex, which is faster than a search in all cells; a triangle that is not finite tests none.
     everywhere = cells > contacts.table[VERTICES]
     visits, nx, ny = 0, 1, 1
     if ti.abs(low).sum() + ti.abs(high).sum() < LARGEST:
@@ -263,7 +263,7 @@ def list_triangle(contacts: ti.template(), b, triangle, after, first, room):
         for entry in range(begin, end):
             x = stored_position(contacts, b, contacts.table[ENTRY_POSITION], entry)
             inside = low.x <= x.x and low.y <= x.y and low.z <= x.z and x.x <= high.x and x.y <= high.y and x.z <= high.z
-            # Cells that share a bucket would find a vertex twice.
+            # Cells that share a bucket would list a vertex twice.
             if inside and (everywhere or (cell_of(contacts, b, x) == cell).all()):
                 particle = contacts.ints[b, contacts.table[ENTRY] + entry]
                 e1, e2 = second - origin, third - origin
@@ -278,10 +278,11 @@ def list_triangle(contacts: ti.template(), b, triangle, after, first, room):
 
 @ti.func
 def fill_list(contacts: ti.template(), b, part, triangle, after, end):
-    """Fill a part's list with pairs of the triangles from ``triangle`` on, of which particles up to ``after`` are done with.
+    """Fill a part's list with pairs of the triangles, beginning at ``triangle``, whose particles up to ``after`` are already
+    processed.
 
     Returns:
-        (triangle, after) from which to go on; triangle is ``end`` when all have been listed.
+        (triangle, after) at which to continue; triangle is ``end`` if all pairs are listed.
     """
     first, capacity = first_pair(contacts, part), contacts.table[CAPACITY]
     count = 0
@@ -299,14 +300,14 @@ def fill_list(contacts: ti.template(), b, part, triangle, after, end):
 
 @ti.func
 def listed_part(contacts: ti.template(), b, part, first, end, triangle, after):
-    """Have pairs of a part in its list: all, where it has room for them, or the next ones.
+    """Make sure that the list of a part contains its next pairs: all pairs if the capacity is sufficient.
 
     Args:
-        first, end: the part's first triangle, and the one after its last.
-        triangle, after: from which to go on (see ``fill_list``), ``first`` and -1 at the start.
+        first, end: first triangle of the part, and the one after its last.
+        triangle, after: where to continue (see ``fill_list``), ``first`` and -1 at the start.
 
     Returns:
-        (triangle, after) from which to go on when these pairs are used up; triangle is ``end`` when they are the last ones.
+        (triangle, after) at which to continue after these pairs; triangle is ``end`` if they are the last ones.
     """
     whole = COUNTS + 2 * part + 1
     next_triangle, next_after = end, -1

@@ -1,4 +1,4 @@
-"""The memory in which the kernels of self-contact look for near pairs, and the distances at which they do."""
+"""Allocation of the memory for the search of contact pairs, and the distances of the search."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.self_contact_lists import SelfContactArrays
 
-# Pairs nearer than the thickness and a skin are listed, the skin in thicknesses and in mean lengths of an edge: the longer, the
-# rarer a new search, and the more pairs are looked at in vain. A cell's size beyond that distance, in mean lengths of an edge.
+# Pairs closer than the thickness plus a skin are listed. Skin in thicknesses and in mean edge lengths: a larger one makes
+# searches rarer and lists longer. Size of a cell beyond that distance, in mean edge lengths.
 _SKIN_OF_THICKNESS, _SKIN_OF_EDGE, _CELL_OF_EDGE = 0.25, 0.15, 1.0
 
-PAIRS_PER_TRIANGLE = 16  # room in the lists; more cost time, see ``self_contact_lists``
+PAIRS_PER_TRIANGLE = 16  # capacity of the lists; more pairs cost time, see ``self_contact_lists``
 
 
 def search_distances(model: DeformableModel) -> tuple[float, float]:
@@ -26,16 +26,16 @@ def search_distances(model: DeformableModel) -> tuple[float, float]:
 
 
 def self_contact_memory(model: DeformableModel, inputs: DeformableInputs, *, step: int, parts: int) -> SelfContactArrays:
-    """What kernels need for self-contact, with lists yet to be filled.
+    """Arrays of self-contact with empty lists.
 
     Args:
-        model: whose triangles touch vertices.
+        model: model with self-contact triangles.
         inputs: numbers of every world.
-        step: the first one that is taken.
-        parts: number of parts of the triangles, each with a list of its own.
+        step: first step.
+        parts: number of parts of the triangles, each with its own list.
 
     Returns:
-        Arrays that are all but the first tiny where the model has no self-contact.
+        The arrays; if the model has no self-contact, all except the first are tiny.
     """
     like, worlds = inputs.particle_mass, inputs.world_count
     if not model.with_self_contact:

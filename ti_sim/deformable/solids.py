@@ -1,10 +1,10 @@
 """Solid elements: tetrahedra with four and ten nodes, and hexahedra; their rest tables, forces and adjoints.
 
 The deformation gradient at a quadrature point is F = sum over the nodes a >= 1 of (x_a - x_0) g_a^T, with g_a the gradient of
-shape function a in the rest shape: the gradients of all nodes add up to zero, so that node 0 needs none. A row of a rest table
-is those gradients and the point's volume.
+shape function a in the rest shape. The gradients of all nodes sum to zero, so that of node 0 is not needed. A row of a rest table
+contains these gradients and the volume of the point.
 
-Damping is a viscous second Piola-Kirchhoff stress eta sym(F^T dF/dt), which feels neither translation nor rotation.
+Damping is a viscous second Piola-Kirchhoff stress eta sym(F^T dF/dt), which is zero for rigid motion.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from ti_sim.deformable.corners import add_corner
 from ti_sim.deformable.energies import energy_density, inner, stress, stress_differential, symmetric_product
 from ti_sim.deformable.families import ENERGIES
 
-# Determinant of the rest shape's Jacobian, over the cubed length of the element, at and below which it counts as flat.
+# Determinant of the Jacobian of the rest shape, over the cubed length of the element, below which an element is flat.
 _FLAT = 1e-7
 _HEX_CORNERS = np.array([(-1, -1, -1), (1, -1, -1), (1, 1, -1), (-1, 1, -1), (-1, -1, 1), (1, -1, 1), (1, 1, 1), (-1, 1, 1)])
 _TET_CORNERS = np.array([(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)])
@@ -40,7 +40,7 @@ def lame_from_young(young: Any, poisson: Any) -> tuple[Any, Any]:
 
 
 def energy_constants(energy: str, mu_lame: Any, lambda_lame: Any) -> tuple[Any, Any]:
-    """Constants with which an energy is, at small strains, linear elasticity with these Lame constants.
+    """Parameters for which an energy equals, at small strains, linear elasticity with these Lame constants.
 
     Args:
         energy: name from ``ENERGIES``.
@@ -59,7 +59,7 @@ def energy_constants(energy: str, mu_lame: Any, lambda_lame: Any) -> tuple[Any, 
 
 
 def lame_constants(energy: str, mu: Any, lam: Any) -> tuple[Any, Any]:
-    """Lame constants [Pa] of an energy's constants: the inverse of ``energy_constants``."""
+    """Lame constants [Pa] from the parameters of an energy: the inverse of ``energy_constants``."""
     if _known(energy) == "neo_hookean":
         return mu * 0.75, lam - mu * 0.625
     return mu, lam
@@ -74,16 +74,17 @@ def _known(energy: str) -> str:
 def rest_table(
     kind: str, particle_rest: np.ndarray, indices: np.ndarray, *, element_name: Callable[[int], str] | None = None
 ) -> np.ndarray:
-    """What the element functions need of the rest shapes.
+    """Rest shapes of elements as tables for the element functions.
 
     Args:
         kind: "tet", "hex" (trilinear, 8 nodes) or "tet10" (quadratic), in VTK's node order.
         particle_rest: [P, 3] rest positions [m].
         indices: [E, nodes] particles of each element.
-        element_name: what messages call an element, by its row (``DeformableModel.element_name``); None: its row.
+        element_name: function from the row of an element to its name in messages (``DeformableModel.element_name``); None uses
+            the row.
 
     Returns:
-        [E, points, 3 (nodes - 1) + 1] f64: at each quadrature point the rest gradients [1/m] of all shape functions but
+        [E, points, 3 (nodes - 1) + 1] float64: at each quadrature point the rest gradients [1/m] of all shape functions except
         the first, and the volume [m3]. Points: tet 1, hex 8 (2x2x2 Gauss), tet10 4.
 
     Raises:
@@ -104,7 +105,7 @@ def rest_table(
         raise UserError(
             f"{element_name(element) if element_name else f'{kind} element {element}'} is {state} at rest"
             f"{f' (and {faulty.size - 1} more)' if faulty.size > 1 else ''}: "
-            "give its nodes in the order of a positive volume, apart from each other, or repair the mesh"
+            "give distinct nodes in the order of a positive volume, or repair the mesh"
         )
     gradients = np.einsum("qnj,eqji->eqni", slopes, np.linalg.inv(jacobians))
     volumes = np.linalg.det(jacobians) * weights
@@ -113,17 +114,17 @@ def rest_table(
 
 
 def corner_volumes(kind: str, rest: np.ndarray) -> np.ndarray:
-    """Volume that each node of an element stands for, so that lumped masses are density times volume.
+    """Volume of each node of an element; lumped masses are density times this volume.
 
-    A quarter each for tetrahedra, the integrals of the shape functions for hexahedra; those are negative at the corners of
-    quadratic tetrahedra, which share the volume as the diagonal of their mass matrix does (Hinton, Rock and Zienkiewicz 1976).
+    A quarter of the volume for tetrahedra, the integrals of the shape functions for hexahedra. These integrals are negative at
+    the corners of quadratic tetrahedra, which instead scale the diagonal of the mass matrix (Hinton, Rock and Zienkiewicz 1976).
 
     Args:
         kind: "tet", "hex" or "tet10".
         rest: ``rest_table`` of the elements.
 
     Returns:
-        [E, nodes] f64 [m3].
+        [E, nodes] float64 [m3].
     """
     volumes = rest[..., -1]
     if kind == "hex":
@@ -133,7 +134,7 @@ def corner_volumes(kind: str, rest: np.ndarray) -> np.ndarray:
 
 
 def _quadrature(kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """Places [points, 3] in the reference element, and their shares of its volume [points]."""
+    """Points [points, 3] in the reference element, and their weights as fractions of its volume [points]."""
     if kind == "tet":
         return np.full((1, 3), 0.25), np.full(1, 1 / 6)
     if kind == "hex":
@@ -155,7 +156,7 @@ def _hex_shapes(places: np.ndarray) -> np.ndarray:
 
 
 def _shape_slopes(kind: str, places: np.ndarray) -> np.ndarray:
-    """Derivatives [places, nodes, 3] of the shape functions by the reference coordinates."""
+    """Derivatives [places, nodes, 3] of the shape functions with respect to the reference coordinates."""
     if kind == "hex":
         terms = 1 + places[:, None] * _HEX_CORNERS
         others = np.stack([terms[..., 1] * terms[..., 2], terms[..., 2] * terms[..., 0], terms[..., 0] * terms[..., 1]], axis=-1)
@@ -180,11 +181,11 @@ def solid_force(
         kind: "tet", "hex" or "tet10".
         body: bundle of arrays (``DeformableArrays``).
         state: [B, rows, P, 6] positions [m] and velocities [m/s].
-        out: where the forces go.
+        out: array of forces.
         b, row: world, and row of the state.
-        frame: row of the actuations that applies.
-        e: number of the element within its kind.
-        first_solid: number of the kind's first element among all solids.
+        frame: control row of this step.
+        e: index of the element within its kind.
+        first_solid: index of the first element of the kind among all solids.
         first_slot: slot of the kind's first corner.
     """
     if ti.static(kind == "tet"):
@@ -200,12 +201,12 @@ def solid_force_adjoint(
     kind: ti.template(), body: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(),
     out: ti.template(), b, row, frame, e, first_solid, first_slot,
 ):  # fmt: skip
-    """Adjoint of ``solid_force``, whose other arguments it takes.
+    """Adjoint of ``solid_force``; other arguments as there.
 
     Args:
-        bars: bundle of adjoints: the element's own solid_material and solid_actuation are added to.
+        bars: bundle of adjoints; adds to solid_material and solid_actuation of the element.
         dual: [B, P, 3] adjoints w of the forces on the particles.
-        out: where (df/dx)^T w (columns 0 to 2) and (df/dv)^T w (columns 3 to 5) go.
+        out: array to which (df/dx)^T w (columns 0 to 2) and (df/dv)^T w (columns 3 to 5) are added.
     """
     if ti.static(kind == "tet"):
         _force_adjoint(
@@ -223,7 +224,7 @@ def solid_force_adjoint(
 
 @ti.func
 def solid_energy_of(kind: ti.template(), body: ti.template(), state: ti.template(), b, row, frame, e, first_solid):
-    """Elastic energy [J] of an element, with the arguments of ``solid_force``."""
+    """Elastic energy [J] of an element; arguments as in ``solid_force``."""
     energy = 0.0
     if ti.static(kind == "tet"):
         energy = _energy(4, 1, body.tet_indices, body.tet_rest, body, state, b, row, frame, e, first_solid)
@@ -260,7 +261,7 @@ def _dual_shift_of(nodes: ti.template(), indices: ti.template(), dual: ti.templa
 
 @ti.func
 def _gradient_of(nodes: ti.template(), rest: ti.template(), shift, e, point):
-    """Gradient in the rest shape, at a quadrature point, of the field whose node differences are ``shift``."""
+    """Gradient in the rest shape, at a quadrature point, of the field with the node differences ``shift``."""
     gradient = mat3(0.0)
     for a in range(nodes - 1):
         for j in ti.static(range(3)):
@@ -272,7 +273,9 @@ def _gradient_of(nodes: ti.template(), rest: ti.template(), shift, e, point):
 
 @ti.func
 def _spread(nodes: ti.template(), rest: ti.template(), stress_volume, e, point, forces: ti.template()):
-    """Add a stress times volume, by the rest gradients, to ``forces`` of the nodes a >= 1: the adjoint of ``_gradient_of``."""
+    """Add a stress times volume, multiplied by the rest gradients, to ``forces`` of the nodes a >= 1: the adjoint of
+    ``_gradient_of``.
+    """
     for a in range(nodes - 1):
         for j in ti.static(range(3)):
             slope = rest[e, point, 3 * a + j]
@@ -285,7 +288,7 @@ def _scatter(
     nodes: ti.template(), indices: ti.template(), gather: ti.template(), out: ti.template(), b, e, first_slot,
     column: ti.template(), forces: ti.template(),
 ):  # fmt: skip
-    """Give the nodes a >= 1 their forces, and node 0 what balances them."""
+    """Add the forces to the nodes a >= 1, and their negative sum to node 0."""
     slot = first_slot + e * nodes
     balance = vec3(0.0)
     for a in range(nodes - 1):
@@ -300,7 +303,7 @@ def _force(
     nodes: ti.template(), points: ti.template(), indices: ti.template(), rest: ti.template(), body: ti.template(),
     state: ti.template(), out: ti.template(), b, row, frame, e, first_solid, first_slot,
 ):  # fmt: skip
-    """``solid_force`` of a kind with so many nodes and quadrature points."""
+    """``solid_force`` of a kind with this many nodes and quadrature points."""
     solid = first_solid + e
     mu, lam, eta = (
         body.solid_material[b, solid, 0],
@@ -334,10 +337,10 @@ def _force_adjoint(
     bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(), b, row, frame, e, first_solid,
     first_slot,
 ):  # fmt: skip
-    """``solid_force_adjoint`` of a kind with so many nodes and quadrature points.
+    """``solid_force_adjoint`` of a kind with this many nodes and quadrature points.
 
-    With G the gradient of the dual field, the forces' virtual power at a point is -V <P(F) + eta F A, G> with A = sym(F^T dF/dt),
-    and <F A, G> = <A, B> with B = sym(F^T G). Its derivatives by F and dF/dt are spread as a stress is.
+    With G the gradient of the dual field, the virtual power of the forces at a point is -V <P(F) + eta F A, G> with A = sym(F^T
+    dF/dt), and <F A, G> = <A, B> with B = sym(F^T G). Its derivatives by F and dF/dt are added to the nodes like a stress.
     """
     solid = first_solid + e
     mu, lam, eta = (
@@ -386,7 +389,7 @@ def _energy(
     nodes: ti.template(), points: ti.template(), indices: ti.template(), rest: ti.template(), body: ti.template(),
     state: ti.template(), b, row, frame, e, first_solid,
 ):  # fmt: skip
-    """``solid_energy_of`` of a kind with so many nodes and quadrature points."""
+    """``solid_energy_of`` of a kind with this many nodes and quadrature points."""
     solid = first_solid + e
     mu, lam = body.solid_material[b, solid, 0], body.solid_material[b, solid, 1]
     actuation = body.solid_actuation[b, frame, solid]

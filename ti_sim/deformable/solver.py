@@ -1,4 +1,4 @@
-"""The deformable solver: rollouts of a batch of worlds, and their adjoint, for any container of arrays."""
+"""The deformable solver: rollouts of a batch of worlds and their adjoint, for any array container."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
 from ti_sim.rollout.divergence import mark_diverged_frames
 from ti_sim.rollout.solver import Solver
 
-# Steps whose parameter adjoints are summed before they join the sum over the rollout.
+# Number of steps whose parameter adjoints are summed before they are added to the sum over the rollout.
 _SUM_STEPS = 1024
 
-_LARGEST_ARRAY = 2**31 - 1  # kernels count entries in 32 bits
+_LARGEST_ARRAY = 2**31 - 1  # kernels use 32-bit indices
 
-# Cost of an element's force on a CPU core [us], and of the elements of a step that are worth sharing among threads.
+# Cost of the force of an element on a CPU core [us], and least cost of the elements of a step for which several threads are used.
 _COST = {"tet": 0.06, "hex": 0.9, "tet10": 0.6, "triangle": 0.04, "edge": 0.03, "spring": 0.01}
 _LEAST_WORK = 12.0
-_MANY_CUDA_WORLDS = 4096  # as many threads keep a GPU busy without sharing a world's elements
+_MANY_CUDA_WORLDS = 4096  # number of worlds that keeps a GPU busy with one thread per world
 
 
 def check_controls(inputs: DeformableInputs, substeps: int) -> None:
-    """Raise a UserError where the rows of actuation cannot share the steps of a frame in equal parts."""
+    """Raise a UserError if the number of control rows does not divide the number of steps in a frame."""
     if substeps % inputs.controls:
         raise UserError(
             f"there are {inputs.controls} rows of actuation in a frame of {substeps} steps: give a number that divides the steps"
@@ -55,7 +55,7 @@ def check_controls(inputs: DeformableInputs, substeps: int) -> None:
 
 
 def check_size(numbers: int, what: str, steps: int) -> None:
-    """Raise a UserError where states would be more numbers than an array can hold."""
+    """Raise a UserError if the states do not fit in an array."""
     if numbers > _LARGEST_ARRAY:
         raise UserError(
             f"StoreAll() would keep {numbers:.3g} numbers of {what}, more than an array can hold: use "
@@ -65,17 +65,17 @@ def check_size(numbers: int, what: str, steps: int) -> None:
 
 @dataclass(frozen=True)
 class DeformableRollout:
-    """What a rollout gives, and what its adjoint needs.
+    """Result of a rollout, and the data that its adjoint needs.
 
     Attributes:
-        particle_q: [B, frames + 1, P, 3] positions at the frames, frame 0 the start [m].
+        particle_q: [B, frames + 1, P, 3] positions at the frames; frame 0 is the initial state [m].
         particle_qd: [B, frames + 1, P, 3] velocities [m/s].
-        diverged_step: [B] int32, first step after which a world's state was not finite, -1 where all went well.
-        diverged_particle: [B] int32, its first particle whose state it was, -1 where all went well.
-        inputs: what the rollout started from.
+        diverged_step: [B] int32, first step after which the state of a world was not finite, -1 if it stayed finite.
+        diverged_particle: [B] int32, the first particle with that state, -1 if it stayed finite.
+        inputs: inputs of the rollout.
         frames: number of frame intervals.
-        adjoint: how states were kept, None for a rollout without gradient.
-        states: [B, kept, P, 6] positions and velocities at every step or checkpoint; None without gradient.
+        adjoint: how states were stored, None for a rollout without gradient.
+        states: [B, stored, P, 6] positions and velocities at every step or checkpoint; None without gradient.
     """
 
     particle_q: Array
@@ -99,7 +99,7 @@ class DeformableRollout:
 
 
 class DeformableSolver(Solver):
-    """Advances particles and the elements between them by semi-implicit Euler steps (gradSim, appendices A.1 and C)."""
+    """Simulates particles and elements by semi-implicit Euler steps (gradSim, appendices A.1 and C)."""
 
     frame_names, held = ("particle_q", "particle_qd"), "loads and actuations"
 
@@ -193,15 +193,16 @@ class DeformableSolver(Solver):
         )
 
     def failed_steps(self, rollout: DeformableRollout) -> np.ndarray:
-        """[B, 1] int32, first step after which a world's state was not finite, -1 where all went well."""
+        """[B, 1] int32, first step after which the state of a world was not finite, -1 if it stayed finite."""
         return to_numpy(rollout.diverged_step)[:, None]
 
     def _advance(
         self, prepared: DeformableArrays, rollout: DeformableRollout, states: Array, in_place: bool, write_frames: bool,
         keep_every: int, kept: Array, first: int, steps: int, pace: ThreadTuner | None = None,
     ) -> None:  # fmt: skip
-        """Run ``advance`` over a segment from row 0 of ``states``; ``rollout`` gives the frames and the marks of divergence, and
-        ``pace`` what the segments before took."""
+        """Run ``advance`` over a segment from row 0 of ``states``; ``rollout`` holds the frames and the marks of divergence, and
+        ``pace`` the timings of earlier segments.
+        """
         like, b, p = rollout.inputs.particle_mass, rollout.inputs.world_count, self.model.particle_count
         frames = (rollout.particle_q, rollout.particle_qd)
         diverged = (rollout.diverged_step, rollout.diverged_particle)
@@ -225,15 +226,15 @@ class DeformableSolver(Solver):
         ))  # fmt: skip
 
     def _numbers(self) -> tuple[float, float, int]:
-        """Ground height [m], step [s] and substeps, as kernels take them."""
+        """Ground height [m], step [s] and substeps as kernel arguments."""
         return float(self.model.ground_height), float(self.settings.dt), int(self.settings.substeps)
 
     def _contact_parts(self, slots: Slots | None) -> int:
-        """Parts of the triangles of self-contact: those of the elements, or on a GPU one for each triangle."""
+        """Number of parts of the self-contact triangles: that of the elements, or on a GPU one per triangle."""
         return 1 if slots is None else slots.copies or max(len(self.model.contact_triangles), 1)
 
     def _sorting(self, states: Array, first: int, in_place: bool, memory: SelfContactArrays) -> Launcher:
-        """What builds a new hash of self-contact on a GPU where a step needs one."""
+        """Launcher that rebuilds the hash of self-contact on a GPU if a step needs it."""
         table = self.model.tables["self_contact"]
         sizes = (int(table[layout.VERTICES]), int(table[layout.BUCKETS]), int(table[layout.TRIANGLES]))
         return Launcher(self_contact_gpu.sort_vertices, states, first, int(in_place), *sizes, memory)
@@ -241,7 +242,7 @@ class DeformableSolver(Solver):
     def _contact_launchers(
         self, slots: Slots, states: Array, first: int, in_place: bool, given: Array, memory: SelfContactArrays
     ) -> tuple[Launcher, ...]:
-        """What steps of the element plan need beside them on a GPU for self-contact."""
+        """Launchers before and after a step of the element plan, for self-contact on a GPU."""
         if slots.copies or not self.model.with_self_contact:
             return ()
         add = Launcher(
@@ -253,7 +254,7 @@ class DeformableSolver(Solver):
     def _contact_launchers_adjoint(
         self, slots: Slots, states: Array, first: int, dual: Array, pending: Array, memory: SelfContactArrays, sums: AdjointSums
     ) -> tuple[Launcher, ...]:
-        """``_contact_launchers`` of the adjoint."""
+        """``_contact_launchers`` for the adjoint."""
         if slots.copies or not self.model.with_self_contact:
             return ()
         add = Launcher(
@@ -263,9 +264,9 @@ class DeformableSolver(Solver):
         return self._sorting(states, first, False, memory), add
 
     def plan(self, world_count: int) -> str:
-        """The execution plan ("world" or "element") that a rollout of ``world_count`` worlds takes.
+        """Execution plan ("world" or "element") of a rollout of ``world_count`` worlds.
 
-        On CUDA that is of arrays that lie there; those of the host would travel at every step of the element plan.
+        On CUDA this assumes arrays on the device; host arrays would be copied at every step of the element plan.
         """
         if self.settings.plan != "auto":
             return self.settings.plan
@@ -275,6 +276,6 @@ class DeformableSolver(Solver):
         return "element" if world_count < thread_count() and work > _LEAST_WORK else "world"
 
     def _by_element(self, like: Array) -> bool:
-        """Whether the element plan runs worlds with masses ``like``."""
+        """Whether the element plan is used for worlds with the masses ``like``."""
         travels = require().device != "cpu" and isinstance(kernel_view(like), np.ndarray)
         return self.plan(like.shape[0]) == "element" and not (travels and self.settings.plan == "auto")

@@ -1,4 +1,4 @@
-"""Springs between two particles: stiffness and damping along the line through both, and their adjoint."""
+"""Springs between two particles: stiffness and damping along the connecting line, and their adjoint."""
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
@@ -10,17 +10,17 @@ STIFFNESS, DAMPING, REST_LENGTH = range(3)
 
 @ti.func
 def spring_force(body: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_slot):
-    """Add the force of spring e to its two particles: -(k (|d| - L0) + c d'.u) d' on the second, d' the direction of d from
-    the first to the second and u the velocity of the second relative to the first. Particles in one place feel none.
+    """Add the force of spring e to its two particles: -(k (|d| - L0) + c d'.u) d' on the second, with d' the direction of d from
+    the first to the second and u the velocity of the second relative to the first. The force is zero if both coincide.
 
     Args:
         body: ``DeformableArrays``.
         state: [B, rows, P, 6], m and m/s.
         out: forces [N], see ``add_corner``.
         b: world.
-        row: of the state.
-        frame: not used; there so that all families of elements are called in the same way.
-        e: number of the spring.
+        row: row of the state.
+        frame: not used; all families of elements have the same arguments.
+        e: index of the spring.
         first_slot: slot of the first corner of the first spring.
     """
     i, j = body.spring_indices[e, 0], body.spring_indices[e, 1]
@@ -44,8 +44,9 @@ def spring_force_adjoint(
     body: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(),
     b, row, frame, e, first_slot,
 ):  # fmt: skip
-    """Adjoint of ``spring_force``: what the dual of the forces, dual [B, P, 3], gives positions and velocities (columns 0-2 and
-    3-5 of ``out``) and the spring's material (``bars.spring_material``)."""
+    """Adjoint of ``spring_force`` for the dual of the forces, dual [B, P, 3]: adds to the adjoints of positions and velocities
+    (columns 0-2 and 3-5 of ``out``) and to that of the spring's material (``bars.spring_material``).
+    """
     i, j = body.spring_indices[e, 0], body.spring_indices[e, 1]
     apart = load_position(state, b, row, j) - load_position(state, b, row, i)
     length = apart.norm()

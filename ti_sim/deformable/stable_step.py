@@ -1,7 +1,7 @@
-"""The longest stable step of a deformable simulation, from the largest eigenvalues of its linear motion about a state.
+"""The longest stable step of a deformable simulation, from the largest eigenvalues of its linearisation about a state.
 
 A semi-implicit step of one mode, v' = v - dt (omega^2 x + c v), x' = x + dt v', stays bounded while omega^2 dt^2 + 2 c dt <= 4.
-With the largest omega^2 and the largest c, which need not belong to one mode, the bound holds for all modes.
+With the largest omega^2 and the largest c, even of different modes, the bound holds for all modes.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import GROUND_CONTACT, HELD, DeformableModel
 from ti_sim.deformable.single_state import ForceDerivative
 
-_ITERATIONS = 20  # of Lanczos; after so many the step is right to half a per cent
+_ITERATIONS = 20  # Lanczos iterations, for an error of the step of 0.5 %
 
 
 @checked
 def stable_step(model: DeformableModel, inputs: DeformableInputs, *, iterations: Count = _ITERATIONS) -> float:
-    """Longest step with which the simulation can be stable, at the initial state of the worst world.
+    """Longest stable step at the initial state, over all worlds.
 
-    Arguments, errors: as of ``stable_steps``.
+    Arguments and errors: as in ``stable_steps``.
 
     Returns:
-        Step [s]; inf where nothing limits it.
+        Step [s]; inf if there is no limit.
     """
     return float(np.min(stable_steps(model, inputs, iterations=iterations)))
 
 
 def stable_steps(model: DeformableModel, inputs: DeformableInputs, *, iterations: int = _ITERATIONS) -> np.ndarray:
-    """Longest step of every world with which its simulation can be stable, at its initial state; other worlds do not matter.
+    """Longest stable step of each world at its initial state, independent of the other worlds.
 
-    The elements' stiffness and damping count, and the ground's on the particles that may touch it, as if they all did; so does
-    self-contact, as if every vertex lay over another one, and met all of its triangles. A motion that stiffens (large strains,
-    squeezed elements) needs shorter steps: stay 10 to 30 % below.
+    Includes stiffness and damping of the elements, of ground contact as if all particles that may touch the ground did, and of
+    self-contact as if every vertex touched another one and all its triangles. Motions that stiffen (large strains, compressed
+    elements) need shorter steps: stay 10 to 30 % below.
 
     Args:
         model: particles and elements.
         inputs: numbers of every world; actuations are those of frame 0.
-        iterations: of Lanczos, of which each takes about as long as four steps. With four the step is
-            about a twentieth too long.
+        iterations: number of Lanczos iterations, each about as expensive as four steps. With four iterations the step is about 5
+            % too long.
 
     Returns:
-        [B] steps [s]; inf where nothing limits one.
+        [B] steps [s]; inf if there is no limit.
 
     Raises:
         UserError: shapes or precision do not fit.
@@ -59,10 +59,10 @@ def stable_steps(model: DeformableModel, inputs: DeformableInputs, *, iterations
     stiffness = np.stack([0 * contact[..., 0], 0 * contact[..., 0], contact[..., 0]], axis=-1)
     damping = np.stack([contact[..., 2], contact[..., 2], contact[..., 1]], axis=-1)
 
-    # Two equal sheets that move against each other feel four times ke on each particle: as a vertex and as a corner, both moving.
-    # A vertex over another one meets every triangle that has that corner.
-    meetings = np.bincount(model.contact_triangles.ravel(), minlength=model.particle_count)[:, None]
-    own = 4 * to_numpy(inputs.self_contact).astype(np.float64)[:, None] * meetings
+    # Two equal sheets moving against each other have four times ke on each particle: as a vertex and as a corner, both moving. A
+    # vertex over another one touches every triangle with that corner.
+    triangles = np.bincount(model.contact_triangles.ravel(), minlength=model.particle_count)[:, None]
+    own = 4 * to_numpy(inputs.self_contact).astype(np.float64)[:, None] * triangles
     stiffness += own[..., :1]
     damping += np.maximum(own[..., 1:2], own[..., 2:3])
 
@@ -87,9 +87,9 @@ def _largest_eigenvalue(
     """Largest eigenvalue of a symmetric operator in every world, by Lanczos from one random start for all; at least 0.
 
     Args:
-        product: maps fields [B, P, 3] of all worlds.
+        product: the operator, a function of fields [B, P, 3].
         shape: (B, P, 3).
-        iterations: of Lanczos.
+        iterations: number of Lanczos iterations.
 
     Returns:
         [B].
@@ -102,7 +102,7 @@ def _largest_eigenvalue(
     for _ in range(min(iterations, count)):
         new = product(basis[-1].reshape(shape)).reshape(worlds, count)
         diagonal.append((new * basis[-1]).sum(1))
-        for vector in 2 * basis:  # f32 products lose the orthogonality that three terms would keep, and once is not enough
+        for vector in 2 * basis:  # f32 products lose the orthogonality of the three-term recurrence, and one pass is not enough
             new = new - (new * vector).sum(1, keepdims=True) * vector
         length = np.linalg.norm(new, axis=1)
         beside.append(length)

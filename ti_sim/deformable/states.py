@@ -1,11 +1,11 @@
-"""The ends of a rollout: its first state, and what the adjoints of its steps leave to sum up."""
+"""Initial state of a rollout, and the final sums of its adjoint."""
 
 from ti_sim.base.runtime import ti
 
 
 @ti.kernel
 def begin(particle_q0: ti.types.ndarray(), particle_qd0: ti.types.ndarray(), states: ti.types.ndarray()):
-    """Write positions and velocities [B, P, 3] to row 0 of states [B, rows, P, 6]. Adjoint: ``begin_adjoint``, by hand."""
+    """Write positions and velocities [B, P, 3] to row 0 of states [B, rows, P, 6]. Hand-written adjoint: ``begin_adjoint``."""
     for b, p, k in ti.ndrange(particle_q0.shape[0], particle_q0.shape[1], 3):
         states[b, 0, p, k] = particle_q0[b, p, k]
         states[b, 0, p, 3 + k] = particle_qd0[b, p, k]
@@ -16,8 +16,9 @@ def begin_frames(
     particle_q0: ti.types.ndarray(), particle_qd0: ti.types.ndarray(),
     particle_q: ti.types.ndarray(), particle_qd: ti.types.ndarray(),
 ):  # fmt: skip
-    """Write positions and velocities [B, P, 3] to frame 0 of particle_q and particle_qd [B, frames + 1, P, 3]. Adjoint:
-    ``begin_adjoint``, by hand."""
+    """Write positions and velocities [B, P, 3] to frame 0 of particle_q and particle_qd [B, frames + 1, P, 3]. Hand-written
+    adjoint: ``begin_adjoint``.
+    """
     for b, p, k in ti.ndrange(particle_q0.shape[0], particle_q0.shape[1], 3):
         particle_q[b, 0, p, k] = particle_q0[b, p, k]
         particle_qd[b, 0, p, k] = particle_qd0[b, p, k]

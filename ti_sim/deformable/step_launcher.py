@@ -1,4 +1,4 @@
-"""Many steps of the element plan: on a CPU by threads that stay together for whole launches, on a GPU step by step."""
+"""Launches many steps of the element plan: on a CPU many steps per launch by a group of threads, on a GPU one step per launch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from ti_sim.deformable.element_plan import Slots
 
 
 class StepLauncher:
-    """A kernel of the element plan with its arguments set."""
+    """A kernel of the element plan with its arguments bound."""
 
     def __init__(
         self, kernel: Any, slots: Slots, *arguments: Any, worlds: int, like: Array, before: Sequence[Launcher] = (),
@@ -22,30 +22,30 @@ class StepLauncher:
 
         Args:
             kernel: ``element_plan.step_all`` or ``step_all_adjoint``.
-            slots: of the elements.
-            arguments: of the kernel from ``states`` on.
-            worlds: B.
+            slots: slots of the elements.
+            arguments: arguments of the kernel, beginning with ``states``.
+            worlds: number of worlds B.
             like: an array of the container and device of the others.
-            before: what is launched with the number of each step before it, on a GPU.
-            after: what is launched after it.
+            before: launchers that are called with the step number before each step, on a GPU.
+            after: launchers that are called after each step.
         """
         self._copies = slots.copies
         self._before, self._after = before, after
-        # Threads of a CPU meet in host memory, whatever the container of the other arrays.
-        self._meeting = np.zeros((worlds, 2), dtype=np.int32) if slots.copies else int_zeros_like_family(like, (1, 2))
-        self._launch = Launcher(kernel, self._meeting, slots, *arguments, integers=4)
+        # CPU threads use a barrier in host memory, whatever the container of the other arrays.
+        self._barrier = np.zeros((worlds, 2), dtype=np.int32) if slots.copies else int_zeros_like_family(like, (1, 2))
+        self._launch = Launcher(kernel, self._barrier, slots, *arguments, integers=4)
 
     def run(self, first: int, steps: int, pace: ThreadTuner, *, direction: int) -> None:
-        """Take ``steps`` steps.
+        """Run ``steps`` steps.
 
         Args:
-            first: number of the first one.
-            steps: how many.
-            pace: chooses the threads.
-            direction: 1 for rising numbers of steps, -1 for falling ones.
+            first: first step.
+            steps: number of steps.
+            pace: chooses the number of threads.
+            direction: 1 for ascending steps, -1 for descending ones.
 
         Raises:
-            RuntimeError: a thread waited for seconds for another one, which the system did not let run.
+            RuntimeError: a thread timed out at a barrier because the system did not schedule another one.
         """
         if not self._copies:
             for step in range(first, first + direction * steps, direction):
@@ -56,10 +56,10 @@ class StepLauncher:
                     launch(step)
             return
 
-        def launch_team(team: int, done: int, count: int) -> None:
-            self._meeting.fill(0)
-            self._launch(first + direction * done, count, team, 0)
-            if self._meeting[:, 1].any():
-                raise RuntimeError("threads of a simulation waited for each other in vain: choose plan='world'")
+        def launch_group(threads: int, done: int, count: int) -> None:
+            self._barrier.fill(0)
+            self._launch(first + direction * done, count, threads, 0)
+            if self._barrier[:, 1].any():
+                raise RuntimeError("threads of a simulation timed out at a barrier: choose plan='world'")
 
-        pace.run(launch_team, steps)
+        pace.run(launch_group, steps)

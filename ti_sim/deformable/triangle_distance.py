@@ -1,8 +1,8 @@
-"""The point of a triangle that is closest to a given one (Taichi functions)."""
+"""Closest point of a triangle to a point (Taichi functions)."""
 
 from ti_sim.base.runtime import ti
 
-# Regions of a triangle in which the closest point may lie: its face, the edges along e1, e2 and e2 - e1, or a corner.
+# Regions of a triangle that may contain the closest point: its face, the edges along e1, e2 and e2 - e1, or a corner.
 FACE, FIRST_EDGE, SECOND_EDGE, FAR_EDGE, CORNER = range(5)
 
 
@@ -16,14 +16,14 @@ def closest_on_triangle(p, e1, e2):
         e1, e2: two of the triangle's edges [m].
 
     Returns:
-        (s, t, region): the weights of e1 and e2, and where the point lies.
+        (s, t, region): the weights of e1 and e2, and the region of the point.
     """
     s, t, region = 0.0, 0.0, CORNER
     d1, d2 = e1.dot(p), e2.dot(p)
     g11, g12, g22 = e1.dot(e1), e1.dot(e2), e2.dot(e2)
     d3, d4 = d1 - g11, d2 - g12
     d5, d6 = d1 - g12, d2 - g22
-    n = e1.cross(e2)  # signed areas by cross products: differences of products lose the digits of slim triangles
+    n = e1.cross(e2)  # signed areas from cross products: differences of products lose digits for slim triangles
     if d1 > 0 or d2 > 0:
         c = n.dot(e1.cross(p))
         if d3 >= 0 and d4 <= d3:

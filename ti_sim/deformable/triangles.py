@@ -1,12 +1,13 @@
-"""Triangles: elastic membranes in space and elements of plane (2D) bodies, their damping, and their adjoint.
+"""Triangles: elastic membranes and elements of plane (2D) bodies, with damping, and their adjoint.
 
 The deformation gradient F is 3x2 with columns f1 and f2, I_C = |f1|^2 + |f2|^2, and J is the stretch of area: |f1 x f2| for a
-membrane, and n . (f1 x f2) for a body in the plane at right angles to n, so that it feels its inversion. Energy per rest area:
+membrane, and n . (f1 x f2) for a body in the plane with normal n, where it is negative for inverted elements. Energy per rest
+area:
 
     mu/2 (I_C - 2) + lambda/2 (J - 1 - a)^2 - (2/3) mu (J - 1) - mu/2 log((I_C + 1) / 3)
 
-a neo-Hookean one, finite and rotation invariant however flat the triangle becomes, with no stress at F = I where the actuation
-a is 0. The damping is a viscous second Piola stress, damping times the rate of the strain (F^T F - I) / 2.
+This neo-Hookean energy is finite and rotation invariant also for degenerate triangles, with zero stress at F = I if the actuation
+a is 0. The damping is a viscous second Piola stress: damping times the rate of the strain (F^T F - I) / 2.
 """
 
 from typing import TypeVar
@@ -21,8 +22,8 @@ from ti_sim.deformable.corners import add_bar, add_corner, add_state_corner, loa
 
 Number = TypeVar("Number")
 
-# Columns of a rest row: inverse of the rest edges' 2x2 matrix (row by row), area, and the plane's normal (zero: a membrane).
-# Edge 01 is along the first axis, so that the inverse's entry (1, 0) is zero.
+# Columns of a rest row: inverse of the 2x2 matrix of the rest edges (row-major), area, and normal of the plane (zero for a
+# membrane). Edge 01 is along the first axis, so the entry (1, 0) of the inverse is zero.
 INVERSE = 0  # 4
 AREA = 4
 NORMAL = 5  # 3
@@ -35,27 +36,26 @@ MU, LAMBDA, DAMPING, DRAG, LIFT = range(5)
 _THIRD = 1 / 3
 _TWO_THIRDS = 2 / 3
 
-# Twice a triangle's area over the square of its longest edge, below which it counts as flat.
+# Twice the area of a triangle over its squared longest edge, below which it is flat.
 _FLAT = 1e-9
-# How far the normal of an element of a plane body may be from that of the plane.
+# Tolerance between the normal of an element of a plane body and that of the plane.
 _TILT = 1e-6
 
 
 def triangle_rest_table(particle_rest: np.ndarray, tri_indices: np.ndarray, tri_normal: np.ndarray) -> np.ndarray:
-    """Rest rows of triangles, which their forces need.
+    """Rest rows of triangles for their forces.
 
     Args:
         particle_rest: [P, 3] rest positions [m].
         tri_indices: [T, 3] particles.
-        tri_normal: [T, 3], zero for membranes, and the plane's unit normal for the triangles of plane bodies.
+        tri_normal: [T, 3], zero for membranes, the unit normal of the plane for triangles of plane bodies.
 
     Returns:
-        [T, 8] f64: inverse of the matrix whose columns are the rest edges 01 and 02 in the triangle's plane [1/m], row by row;
-        rest area [m2]; ``tri_normal``.
+        [T, 8] float64: inverse of the matrix whose columns are the rest edges 01 and 02 in the plane of the triangle [1/m],
+            row-major; rest area [m2]; ``tri_normal``.
 
     Raises:
-        UserError: a triangle has no area, or one of a plane body is not in the plane or is wound clockwise seen from the tip of
-            its normal.
+        UserError: a triangle has no area, or one of a plane body is not in the plane or has clockwise winding about its normal.
     """
     first, second, cross = _edges(particle_rest, tri_indices)
     double_area = np.linalg.norm(cross, axis=1)
@@ -92,15 +92,15 @@ def triangle_areas(particle_rest: np.ndarray, tri_indices: np.ndarray) -> np.nda
 
 
 def membrane_constants(youngs_modulus: Number, poisson_ratio: Number, thickness: Number) -> tuple[Number, Number]:
-    """Constants of the energy for a thin sheet: plane stress.
+    """Parameters of the energy for a thin sheet: plane stress.
 
     Args:
-        youngs_modulus: of the material [Pa]; a float, an array or a tensor, as are the others.
-        poisson_ratio: of the material [1], in (-1, 1).
-        thickness: of the sheet [m].
+        youngs_modulus: Young's modulus [Pa]; a float, an array or a tensor, like the others.
+        poisson_ratio: Poisson's ratio [1], in (-1, 1).
+        thickness: thickness of the sheet [m].
 
     Returns:
-        (mu, lambda) [N/m], with which small strains cost what linear elasticity says.
+        (mu, lambda) [N/m] that agree with linear elasticity at small strains.
     """
     stretching = youngs_modulus * thickness
     shear = stretching / (2 * (1 + poisson_ratio))
@@ -108,14 +108,14 @@ def membrane_constants(youngs_modulus: Number, poisson_ratio: Number, thickness:
 
 
 def plane_strain_constants(youngs_modulus: Number, poisson_ratio: Number) -> tuple[Number, Number]:
-    """Constants of the energy for a plane body that cannot expand along its normal: plane strain.
+    """Parameters of the energy for a plane body without strain along its normal: plane strain.
 
     Args:
-        youngs_modulus: of the material [Pa]; a float, an array or a tensor, as is the other.
-        poisson_ratio: of the material [1], in (-1, 0.5).
+        youngs_modulus: Young's modulus [Pa]; a float, an array or a tensor, like the other.
+        poisson_ratio: Poisson's ratio [1], in (-1, 0.5).
 
     Returns:
-        (mu, lambda) per metre of depth [N/m per m], with which small strains cost what linear elasticity says.
+        (mu, lambda) per metre of depth [N/m per m] that agree with linear elasticity at small strains.
     """
     shear = youngs_modulus / (2 * (1 + poisson_ratio))
     return triangle_constants(shear, 2 * shear * poisson_ratio / (1 - 2 * poisson_ratio))
@@ -134,7 +134,7 @@ def _edges(positions: np.ndarray, tri_indices: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _refuse(bad: np.ndarray, tri_indices: np.ndarray, what: str) -> None:
-    """Raise for the first bad triangle."""
+    """Raise a UserError for the first bad triangle."""
     if bad.any():
         worst = int(np.argmax(bad))
         others = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
@@ -152,11 +152,11 @@ def gradient_columns(body: ti.template(), e, first, second):
 
 @ti.func
 def area_stretch(body: ti.template(), e, f1, f2):
-    """Stretch of area of triangle e and its direction.
+    """Area stretch of triangle e and its direction.
 
     Returns:
-        (J, n, turning): J = n . (f1 x f2), with n the plane's normal or the triangle's own (zero where it has no area); turning
-        is 1 / |f1 x f2| for a membrane, the rate at which n turns with f1 x f2, and 0 where n stays.
+        (J, n, turning): J = n . (f1 x f2), with n the normal of the plane or of the triangle (zero if it has no area); turning is
+        the derivative of n by f1 x f2: 1 / |f1 x f2| for a membrane, 0 for a constant n.
     """
     cross = f1.cross(f2)
     n = vec3(body.tri_rest[e, NORMAL], body.tri_rest[e, NORMAL + 1], body.tri_rest[e, NORMAL + 2])
@@ -178,9 +178,9 @@ def triangle_force(body: ti.template(), state: ti.template(), out: ti.template()
         state: [B, rows, P, 6], m and m/s.
         out: forces [N], see ``add_corner``.
         b: world.
-        row: of the state.
-        frame: row of the actuations that applies.
-        e: number of the triangle.
+        row: row of the state.
+        frame: control row of this step.
+        e: index of the triangle.
         first_slot: slot of the first corner of the first triangle.
     """
     i0, i1, i2 = body.tri_indices[e, 0], body.tri_indices[e, 1], body.tri_indices[e, 2]
@@ -224,8 +224,9 @@ def triangle_force_adjoint(
     body: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(),
     b, row, frame, e, first_slot,
 ):  # fmt: skip
-    """Adjoint of ``triangle_force``: what the dual of the forces, dual [B, P, 3], gives positions and velocities (columns 0-2
-    and 3-5 of ``out``), the triangle's material and actuation, and the wind ([B, T, 3], each triangle's own row)."""
+    """Adjoint of ``triangle_force`` for the dual of the forces, dual [B, P, 3]: adds to the adjoints of positions and velocities
+    (columns 0-2 and 3-5 of ``out``), of the triangle's material and actuation, and of the wind ([B, T, 3], one row per triangle).
+    """
     i0, i1, i2 = body.tri_indices[e, 0], body.tri_indices[e, 1], body.tri_indices[e, 2]
     x0 = load_position(state, b, row, i0)
     f1, f2 = gradient_columns(body, e, load_position(state, b, row, i1) - x0, load_position(state, b, row, i2) - x0)
@@ -252,7 +253,7 @@ def triangle_force_adjoint(
     push = pressure * n
     spread = 2 * mu * inverse * inverse * q
 
-    # That of the damping: damping A : B, with A and B the symmetric parts of F^T dF/dt and F^T G.
+    # Virtual power of the damping per area: damping A : B, with A and B the symmetric parts of F^T dF/dt and F^T G.
     a11, a22, a12 = f1.dot(d1), f2.dot(d2), 0.5 * (f1.dot(d2) + f2.dot(d1))
     b11, b22, b12 = f1.dot(g1), f2.dot(g2), 0.5 * (f1.dot(g2) + f2.dot(g1))
     lost = a11 * b11 + a22 * b22 + 2 * a12 * b12
@@ -264,7 +265,7 @@ def triangle_force_adjoint(
     r2 = b12 * f1 + b22 * f2
 
     u_bar = vec3(0.0)
-    if turning > 0:  # the air acts on membranes
+    if turning > 0:  # air forces act on membranes only
         u = _THIRD * (v0 + v1 + v2) - vec3(body.wind[b, 0], body.wind[b, 1], body.wind[b, 2])
         area_vector_bar, velocity_bar, drag_bar, lift_bar = air_force_adjoint(
             area * stretch, n, u, drag, lift, _THIRD * (w0 + w1 + w2)

@@ -1,6 +1,6 @@
-"""World-parallel plan: whole rollouts (or checkpoint segments) in one launch, one thread a world, and their adjoints.
+"""World-parallel plan: whole rollouts (or checkpoint segments) in one launch, one thread per world, and their adjoints.
 
-The loops count ``spread`` iterations for each world (see ``ti_sim.base.parallel``).
+The loops have ``spread`` iterations per world (see ``ti_sim.base.parallel``).
 """
 
 from ti_sim.base.bundles import kernel
@@ -25,12 +25,12 @@ def advance(
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of states [B, rows, P, 6].
 
-    Writes each next state to the row after it, or with ``in_place`` 1 to row 0 again. With ``write_frames`` 1 it writes the
-    frames that the steps reach to particle_q and particle_qd [B, frames + 1, P, 3]; where ``keep_every`` is above zero it
-    copies the state of every ``keep_every``-th step of the rollout to kept [B, checkpoints, P, 6]. diverged_step [B] and
-    diverged_particle [B] get the first step after which a state is not finite, and its first such particle; worlds that are
-    marked there are left alone. force [B, P, 3] holds zeros; the lists of self-contact are for one part of the
-    triangles, and stale for the first step. Adjoint: ``advance_adjoint``, by hand.
+    Writes each new state to the next row, or with ``in_place`` 1 to row 0. With ``write_frames`` 1 the frames at the ends of
+    steps are written to particle_q and particle_qd [B, frames + 1, P, 3]. If ``keep_every`` is above zero, the state of every
+    ``keep_every``-th step of the rollout is copied to kept [B, checkpoints, P, 6]. diverged_step [B] and diverged_particle [B]
+    get the first step after which a state is not finite, and the first particle with that state; worlds that are marked there are
+    skipped. force [B, P, 3] must hold zeros; the lists of self-contact must be for one part of the triangles, and stale for the
+    first step. Hand-written adjoint: ``advance_adjoint``.
     """
     for index in range(states.shape[0] * spread):
         b = index // spread
@@ -85,9 +85,9 @@ def advance_adjoint(
 ):  # fmt: skip
     """Adjoint of ``advance`` over ``steps`` steps from ``first_step``, whose first state is in row ``first_row`` of states.
 
-    Turns bar [B, P, 6] from the adjoint of the state after the steps into that of the first one, taking in the adjoints of the
-    frames that the steps reach. Adds to the inputs' adjoints (gravity [B, P, 3] by particle, wind [B, T, 3] by triangle).
-    dual [B, P, 3] is scratch.
+    bar [B, P, 6] holds the adjoint of the state after the steps and is overwritten by that of the first state; the adjoints of
+    the frames at the ends of the steps are added. Adds to the adjoints of the inputs (gravity [B, P, 3] by particle, wind [B, T,
+    3] by triangle). dual [B, P, 3] is scratch.
     """
     for index in range(states.shape[0] * spread):
         b = index // spread
