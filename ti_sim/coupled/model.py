@@ -38,8 +38,8 @@ class CoupledModel:
         chosen, count = self.contact_particles, self.deformable.particle_count
         if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
             raise UserError(
-                f"the particles that collide with links have shape {chosen.shape} of {chosen.dtype}: give a row of whole numbers, "
-                "or None for all"
+                f"the particles that collide with links have shape {chosen.shape} of {chosen.dtype}: "
+                "give a row of whole numbers, or None for all"
             )
         if chosen.min() < 0 or chosen.max() >= count or len(np.unique(chosen)) != len(chosen):
             raise UserError(f"the particles that collide with links must be different numbers from 0 to {count - 1}")
