@@ -453,7 +453,7 @@ def test_inverted_and_flat_elements_are_refused() -> None:
     vertices, indices = mesh("tet", cells=1, distortion=0)
     swapped = indices.copy()
     swapped[3, :2] = swapped[3, 1::-1]
-    with pytest.raises(UserError, match="tet element 3 is inverted at rest: give its nodes in the order"):
+    with pytest.raises(UserError, match="tet element 3 is inverted at rest: give distinct nodes in the order"):
         rest_table("tet", vertices, swapped)
     swapped[1, :2] = swapped[1, 1::-1]
     with pytest.raises(UserError, match=r"tetrahedron 1 of 'paw' is inverted at rest \(and 1 more\)"):
