@@ -14,7 +14,7 @@ from benchmarks.other_simulators import Measured, gap, links_description, newton
 from benchmarks.rollouts import BOUND_HEADER, KINDS, MEGA, Case, add_bound, scaling_table, timed
 from benchmarks.table import Table, number, times
 from risp_torch import load_scene
-from risp_torch.scene.articulation import articulated_inputs
+from risp_torch.scene.simulation.articulated import articulated_inputs
 from ti_sim.articulated.model import ArticulatedInputs
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.runtime import require
@@ -56,7 +56,7 @@ def make_case(name: str, *, frames: int, worlds: int = 1, integrator: str = "sem
         integrator: of the solver.
     """
     scene = load_scene(name)
-    bound = scene.solver()
+    bound = scene.simulator.solver
     solver = ArticulatedSolver(bound.model, replace(bound.settings, integrator=integrator))
     one = articulated_inputs(scene.bodies, scene.motors, scene.table.values(), frames=scene.frames, actions=None)
     return Case(solver, _spread(one, worlds, frames), frames, worlds)

@@ -51,13 +51,13 @@ def tables(*, quick: bool) -> Iterator[Table]:
     )  # fmt: skip
     for case in cases():
         scene, task, seconds = timed(case, repeats=1 if quick else 5)
-        steps = scene.frames * scene.settings.substeps
+        steps = scene.frames * scene.stepping.substeps
         memory = None if quick else in_own_process(
             "benchmarks.control", "print_growth", case.scene, case.controls, case.every, require().device
         )  # fmt: skip
         total = sum(seconds.values())
         table.add(
-            case.scene, f"{steps:,}", f"{scene.frames * scene.controls:,}", "all" if task.checkpoint == 1 else
+            case.scene, f"{steps:,}", f"{scene.frames * scene.stepping.controls:,}", "all" if task.checkpoint == 1 else
             f"every {task.checkpoint}", *(number(seconds[part]) for part in PARTS), number(total),
             times(TARGET[case.scene] / total), "" if memory is None else number(GIGA * memory[0]),
         )  # fmt: skip
@@ -83,7 +83,7 @@ def cases() -> list[Case]:
 def setting(case: Case) -> tuple[Scene, ControlTask, Aim]:
     """Scene, task and goal of a case."""
     scene = load_scene(case.scene, controls=case.controls)
-    steps = scene.frames * scene.settings.substeps
+    steps = scene.frames * scene.stepping.substeps
     task = replace(load_control(case.scene, scene), checkpoint=case.every or round(steps**0.5))
     return scene, task, Aim(scene, task, task.goal(scene, 0))
 

@@ -7,7 +7,7 @@ density.
 
 import numpy as np
 
-from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic, Param, Scene, Surface
+from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic, Param, Scene, Start, Surface
 from ti_sim.meshes import sphere_tets
 
 RADIUS = 0.1  # m
@@ -42,8 +42,7 @@ def make_scene(density: float = 100.0, mu: float = 4e3, lam: float = 4e3, stiffn
             lam=Param(lam, low=1e3, high=2e4, scale="log10", frozen=True), convention="energy", damping=1.0,
         ),  # fmt: skip
         density=Param(density, low=30.0, high=400.0, scale="log10"),
-        position=(-0.25, 0.0, 0.4),
-        velocity=(1.0, 0.0, -0.5),
+        start=Start(position=(-0.25, 0.0, 0.4), velocity=(1.0, 0.0, -0.5)),
         surface=Surface(vertex_colors=np.where(sector[:, None] % 2, RED, WHITE), smooth=True),
     )
     scene.add_camera(

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from risp_torch import Air, AmbientLight, Bending, Camera, DirectionalLight, Membrane, Param, Scene, Surface, UserError
+from risp_torch import Air, AmbientLight, Bending, Camera, DirectionalLight, Membrane, Param, Scene, Start, Surface, UserError
 from ti_sim.meshes import sheet_grid
 
 SIZE = (0.8, 0.4)  # m
@@ -52,9 +52,7 @@ def make_scene(
         bending=Bending(stiffness=2e-3, damping=2e-5),
         air=Air(drag=0.6, lift=0.2),
         density=0.2,
-        orientation=UPRIGHT,
-        velocity=Param(each, low=-4.0, high=4.0, unit="m/s"),
-        velocity_gradient=gradient,
+        start=Start(orientation=UPRIGHT, velocity=Param(each, low=-4.0, high=4.0, unit="m/s"), velocity_gradient=gradient),
         fixed=lambda x: (np.abs(x[:, 0]) > 0.499 * SIZE[0]) & (x[:, 1] > 0.499 * SIZE[1]),
         surface=Surface(vertex_colors=np.where((cell.sum(axis=1) // 2 % 2)[:, None] > 0, RED, YELLOW), smooth=True),
     )

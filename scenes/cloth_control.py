@@ -8,7 +8,7 @@ end of another throw.
 import numpy as np
 import torch
 
-from risp_torch import Air, AmbientLight, Bending, Camera, DirectionalLight, Membrane, Param, Scene, Surface
+from risp_torch import Air, AmbientLight, Bending, Camera, DirectionalLight, Membrane, Param, Scene, Start, Surface
 from risp_torch.control import ControlTask, DirectPolicy, Goal
 from ti_sim.meshes import SheetMesh, sheet_grid
 
@@ -37,10 +37,12 @@ def make_scene(
         bending=Bending(rigidity=0.05, damping=1e-5),
         air=Air(drag=1.0, lift=0.3),
         mass=_masses(mesh, density=1.0, cord=0.15),
-        position=(-1.8, 0.0, 1.8),
-        rotation=(0.5, 0.1, 0.1),
-        angular_velocity=(0.0, 1.0, 0.0),
-        velocity=Param(velocity, low=-20.0, high=20.0, unit="m/s"),
+        start=Start(
+            position=(-1.8, 0.0, 1.8),
+            rotation=(0.5, 0.1, 0.1),
+            angular_velocity=(0.0, 1.0, 0.0),
+            velocity=Param(velocity, low=-20.0, high=20.0, unit="m/s"),
+        ),
         surface=Surface(vertex_colors=_colors(mesh), smooth=True),
     )
     scene.add_camera(

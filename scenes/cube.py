@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Param, RispTask, Scene, Surface, default_psi
+from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Param, RispTask, Scene, Start, Surface, default_psi
 from risp_torch.inversion import WIDE_SEARCH
 from risp_torch.paper.trials import Trial
 from risp_torch.risp.domains import Domains
@@ -46,10 +46,7 @@ def make_scene(stiffness: float = 1e3, size: int = 128) -> Scene:
         "die",
         shape=Box(0.04, 0.04, 0.04),
         density=1000.0,
-        position=(0.0, 0.0, 0.06),
-        orientation=tilt,
-        velocity=(0.3, 0.0, 0.1),
-        angular_velocity=(5.0, 0.0, 0.0),
+        start=Start(position=(0.0, 0.0, 0.06), orientation=tilt, velocity=(0.3, 0.0, 0.1), angular_velocity=(5.0, 0.0, 0.0)),
         surface=Surface(face_colors=SIX_COLORS),
     )
     scene.add_camera(

@@ -6,7 +6,7 @@ cloth and cloth on table both are contact of surfaces (``add_self_contact``); th
 
 import numpy as np
 
-from risp_torch import Air, AmbientLight, Bending, Camera, Contact, DirectionalLight, Membrane, Param, Scene, Surface
+from risp_torch import Air, AmbientLight, Bending, Camera, Contact, DirectionalLight, Membrane, Param, Scene, Start, Surface
 from ti_sim.meshes import sheet_grid
 
 SIDE, CELLS = 0.4, 16  # m, 1
@@ -33,8 +33,7 @@ def make_scene(friction: float = 0.4, rate: float = 17.0, size: int = 128) -> Sc
         bending=Bending(stiffness=2e-4, damping=2e-6),
         air=Air(drag=0.6, lift=0.1),
         density=0.2,
-        position=(0.0, 0.0, THICKNESS),
-        velocity=np.outer(np.maximum(-mesh.vertices[:, 0], 0.0), (0.0, 0.0, rate)),
+        start=Start(position=(0.0, 0.0, THICKNESS), velocity=np.outer(np.maximum(-mesh.vertices[:, 0], 0.0), (0.0, 0.0, rate))),
         surface=Surface(vertex_colors=np.where((cell.sum(axis=1) // 2 % 2)[:, None] > 0, RED, YELLOW), smooth=True),
     )
     scene.add_cloth(

@@ -8,7 +8,7 @@ tells little of a drift towards the camera. The goal is a picture of the gear at
 
 import numpy as np
 
-from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic, Scene, Surface
+from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic, Scene, Start, Surface
 from risp_torch.control import ControlTask, Goal, SinePolicy, control_times
 from ti_sim.meshes import SolidMesh, gear_tets
 
@@ -45,10 +45,9 @@ def make_scene(density: float = 3.0, frames: int = 180, controls: int = 1, size:
         mesh=mesh,
         material=Elastic(mu=2.5e3, lam=2.5e3, convention="energy", damping=4.0),
         density=density,
-        position=START,
-        orientation=UPRIGHT,
-        velocity=(SPEED, 0.0, 0.0),
-        angular_velocity=(0.0, SPEED / RADII[2], 0.0),
+        start=Start(
+            position=START, orientation=UPRIGHT, velocity=(SPEED, 0.0, 0.0), angular_velocity=(0.0, SPEED / RADII[2], 0.0)
+        ),
         actuation=np.zeros((frames * controls, pairs.max() + 1)),
         actuation_groups=pairs,
         surface=Surface(face_colors=_colors(mesh)),

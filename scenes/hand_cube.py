@@ -4,7 +4,7 @@ The thumb swings towards the fingers and pushes a cube that lies on the ground b
 Links and cube meet by their boxes, with compliant contact like that of the ground.
 """
 
-from risp_torch import Box, Contact, Param, Scene, Surface
+from risp_torch import Box, Contact, Param, Scene, Start, Surface
 
 from .hand import add_hand, film
 
@@ -30,7 +30,7 @@ def make_scene(mass: float = 0.1, stiffness: float = 1.0, size: int = 128) -> Sc
         "cube",
         shape=Box(SIDE, SIDE, SIDE),
         mass=Param(mass, low=0.03, high=0.3, scale="log10"),
-        position=(0.006, -0.115, 0.0),
+        start=Start(position=(0.006, -0.115, 0.0)),
         collision=True,
         surface=Surface(face_colors=COLORS),
     )

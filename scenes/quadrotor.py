@@ -22,6 +22,7 @@ from risp_torch import (
     Param,
     RispTask,
     Scene,
+    Start,
     Surface,
     default_psi,
 )
@@ -61,7 +62,7 @@ def make_scene(mass: float = 3.0, size: int = 128, frames: int = FRAMES) -> Scen
         shape=shape,
         mass=Param(mass, low=2.6, high=3.4),
         inertia_per_mass=INERTIA_PER_MASS,
-        position=(-0.1, 0.15, 0.0),
+        start=Start(position=(-0.1, 0.15, 0.0)),
         linear_drag=0.1,
         angular_drag=0.01,
         surface=Surface(face_colors=colors),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Mesh, Param, Scene, Surface
+from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Mesh, Param, Scene, Start, Surface
 
 PEBBLE = Path(__file__).parent / "assets" / "pebble.obj"
 
@@ -61,10 +61,12 @@ def make_scene(
         "body",
         shape=shape,
         density=Param(density, low=100.0, high=4000.0, scale="log10"),
-        position=(-0.09, -0.02, 0.08),
-        orientation=(0.1, 0.2, 0.05, 1.0),
-        velocity=Param((0.8, 0.0, 0.0), low=-2.0, high=2.0),
-        angular_velocity=(0.0, 2.0, 1.0),
+        start=Start(
+            position=(-0.09, -0.02, 0.08),
+            orientation=(0.1, 0.2, 0.05, 1.0),
+            velocity=Param((0.8, 0.0, 0.0), low=-2.0, high=2.0),
+            angular_velocity=(0.0, 2.0, 1.0),
+        ),
         surface=Surface(face_colors=octant_colors(shape)),
     )
     scene.add_force("push", body="body", impulse=impulse, point=(0.004, -0.008, 0.012), start=0.03, duration=0.02)

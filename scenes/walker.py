@@ -7,7 +7,7 @@ say at every frame by how much the area of each triangle grows or shrinks, at mo
 
 import numpy as np
 
-from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic, Scene, Surface
+from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic, Scene, Start, Surface
 from risp_torch.control import ControlTask, Goal, SinePolicy, control_times
 from ti_sim.meshes import SheetMesh, sheet_grid
 
@@ -37,8 +37,7 @@ def make_scene(frames: int = 300, controls: int = 1, size: int = 128) -> Scene:
         mesh=mesh,
         material=Elastic(mu=1e4, lam=1e4, convention="energy", damping=100.0),
         mass=1.0,
-        position=(0.0, 0.0, SIZE[1] / 2),
-        orientation=UPRIGHT,
+        start=Start(position=(0.0, 0.0, SIZE[1] / 2), orientation=UPRIGHT),
         actuation=np.zeros((frames * controls, len(mesh.triangles))),
         surface=Surface(face_colors=_colors(mesh)),
     )

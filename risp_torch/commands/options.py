@@ -138,7 +138,7 @@ def make_scene(options: argparse.Namespace) -> Any:
             fit; a camera file that cannot be used.
     """
     from risp_torch.scene import load_scene
-    from risp_torch.scene.cameras import ALL
+    from risp_torch.scene.parts.cameras import ALL
     from ti_sim.base.runtime import start
 
     start(device=options.device, precision=options.precision)

@@ -60,7 +60,7 @@ def _check(scene: Any, options: argparse.Namespace, out: str) -> None:
         raise UserError(f"frame {options.frame} was asked for, and {scene.name} has frames 0 to {scene.frames}: change --frame")
     if not out.lower().endswith(".png"):
         raise UserError(f"--out {out} is not a .png file: give the picture a name that ends in .png")
-    settings = scene.raster_settings(camera=options.camera)
+    settings = scene.view.raster_settings(camera=options.camera)
     _check_memory(scene, options, settings)
 
 
@@ -84,7 +84,7 @@ def _numbers(scene: Any) -> int:
 
     looks = [part.look for part in (*scene.bodies, *scene.deformables) if part.look is not None]
     colours = sum(9 * len(look.mesh.faces) for look in looks)
-    return colours + sum(np.size(scene.parameters[name].value) for name in scene.picture_parameters)
+    return colours + sum(np.size(scene.parameters[name].value) for name in scene.view.picture_parameters)
 
 
 def _pictures(scene: Any, options: argparse.Namespace, values: dict[str, Any]) -> Any:
@@ -100,7 +100,7 @@ def _poses(scene: Any, frame: int) -> Any:
     """Where everything is in a frame [1, 1, ...] (``Scene.poses``)."""
     if frame == 0:
         return scene.start_poses(scene.table.values())[:, None]
-    return scene.poses(scene.rollout(frames=frame))[:, -1:]
+    return scene.view.poses(scene.rollout(frames=frame))[:, -1:]
 
 
 def _shown(pictures: Any, quantity: str) -> tuple[Any, list[str]]:

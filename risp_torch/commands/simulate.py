@@ -92,7 +92,7 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> 
 
 def announce(scene: Any) -> None:
     """Say what is going to be simulated."""
-    print(f"simulating {scene.name}: {scene.frames} frames of {scene.frame_dt:g} s, {scene.settings.substeps} steps each")
+    print(f"simulating {scene.name}: {scene.frames} frames of {scene.frame_dt:g} s, {scene.stepping.substeps} steps each")
 
 
 def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, options: argparse.Namespace) -> None:
@@ -102,7 +102,7 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
     from risp_torch.files import report
     from risp_torch.files.atomic import replacing
     from risp_torch.files.video import write_video
-    from risp_torch.scene.articulation import joint_labels
+    from risp_torch.scene.parts.links import joint_labels
 
     write_video(path / "video.mp4", pictures, fps=1 / scene.frame_dt, crf=options.crf)
     with replacing(path / "states.npz") as temporary, open(temporary, "wb") as file:
@@ -145,8 +145,8 @@ def simulation_settings(scene: Any, options: argparse.Namespace) -> dict[str, ob
         "scene": scene.name,
         "frames": scene.frames,
         "frame_dt": scene.frame_dt,
-        "substeps": scene.settings.substeps,
-        "integrator": scene.settings.integrator,
+        "substeps": scene.stepping.substeps,
+        "integrator": scene.stepping.integrator,
         "camera": options.camera,
         "size": [camera.height, camera.width] if camera else None,
         "precision": options.precision,

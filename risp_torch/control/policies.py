@@ -122,7 +122,7 @@ class DirectPolicy(nn.Module):
 
 def control_times(scene: Scene) -> np.ndarray:
     """[frames controls] s, when each row of an actuation of a scene begins."""
-    return np.arange(scene.frames * scene.controls) * (scene.frame_dt / scene.controls)
+    return np.arange(scene.frames * scene.stepping.controls) * (scene.frame_dt / scene.stepping.controls)
 
 
 def _linear(inside: int, outside: int, generator: torch.Generator) -> nn.Linear:

@@ -79,7 +79,7 @@ def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: C
         raise UserError(f"the policy sees the scene every {every} frames: give a number from 1 to {scene.frames}")
     windows = Windows(scene)
     columns = np.shape(scene.table[task.drives].value)[1:]
-    adjoint = Checkpoint(every=min(task.checkpoint, every * scene.settings.substeps))
+    adjoint = Checkpoint(every=min(task.checkpoint, every * scene.stepping.substeps))
     start = at_start(scene)
 
     def drive(policy: FeedbackPolicy) -> Driven:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
 from risp_torch.scene import Scene, States
-from risp_torch.scene.elements import Sheet, Solid
 from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.parts.elements import Sheet, Solid
 from ti_sim.base.errors import UserError
 from ti_sim.rollout.adjoint import Adjoint
 
@@ -28,13 +27,9 @@ class Windows:
             raise UserError(
                 "a scene with forces on rigid bodies, rotors or motors is simulated from its start only: leave feedback out"
             )
-        if scene.deformables:
-            scene.deformable_solver()  # made once, and shared by the copies
-        if scene.bodies:
-            scene.solver()
         self.scene = scene
         self.rows = timed_parameters(scene)
-        self._shorter: dict[int, Scene] = {}
+        self._tables: dict[int, ParameterTable] = {}
 
     def rollout(
         self,
@@ -59,19 +54,18 @@ class Windows:
             if name not in given:
                 rows = self.scene.table[name].value[first * per_frame : (first + frames) * per_frame]
                 given[name] = torch.as_tensor(rows)
-        return self._of(frames).rollout(given, worlds=1, state0=state0, adjoint=adjoint)
+        return self.scene.simulator.rollout(
+            self._table(frames), given, frames=frames, worlds=1, state0=state0, adjoint=adjoint
+        )
 
-    def _of(self, frames: int) -> Scene:
-        """The scene with so many frames, and numbers over time of this length."""
-        if frames not in self._shorter:
-            scene = copy.copy(self.scene)
-            scene.frames = frames
+    def _table(self, frames: int) -> ParameterTable:
+        """The scene's numbers; those over time have the rows of so many frames."""
+        if frames not in self._tables:
             params = dict(self.scene.table.params)
             for name, per_frame in self.rows.items():
                 params[name] = replace(params[name], value=params[name].value[: frames * per_frame], low=None, high=None)
-            scene.table = ParameterTable(params, self.scene.table.signs)
-            self._shorter[frames] = scene
-        return self._shorter[frames]
+            self._tables[frames] = ParameterTable(params, self.scene.table.signs)
+        return self._tables[frames]
 
 
 def timed_parameters(scene: Scene) -> dict[str, int]:

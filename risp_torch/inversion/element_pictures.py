@@ -11,7 +11,7 @@ from risp_torch.files.report import ElementNumbers, plot_elements
 from risp_torch.inversion.smoothness import body_of_elements
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene import Scene
-from risp_torch.scene.deformable import Deformable
+from risp_torch.scene.parts.deformable import Deformable
 from ti_sim.meshes.boundary import boundary_faces
 
 

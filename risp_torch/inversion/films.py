@@ -68,7 +68,7 @@ class Films(Scene):
             UserError: another number of cameras than of films, an unknown name, films that show the same, or pictures of
                 different heights.
         """
-        self.__dict__.update(vars(scene))
+        self.share(scene)
         if cameras and len(cameras) != count:
             raise UserError(f"{count} films and {len(cameras)} cameras are named: name one camera for each film")
         if not per_film and len(set(cameras)) < count:
@@ -274,7 +274,6 @@ def values_for_every_film(given: Mapping[str, Any], per_film: Sequence[str], cou
 def _seen_by(scene: Scene, camera: str | None) -> Scene:
     """The scene with this camera as its first."""
     film = copy(scene)
-    film._cameras = copy(scene._cameras)
     if camera is not None:
         film.film_with(camera)
     return film

@@ -11,7 +11,7 @@ import torch
 
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene import Scene
-from risp_torch.scene.deformable import Deformable
+from risp_torch.scene.parts.deformable import Deformable
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Rule

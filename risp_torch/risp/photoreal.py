@@ -52,9 +52,9 @@ def photoreal_film(
     import torch
 
     with torch.no_grad():
-        placement = scene.poses(states)[:1]
-        inputs = scene.render_inputs(scene.table.values(parameters, worlds=1), placement, camera=camera)
-    settings = scene.raster_settings(camera=camera)
+        placement = scene.view.poses(states)[:1]
+        inputs = scene.view.render_inputs(scene.table.values(parameters, worlds=1), placement, camera=camera)
+    settings = scene.view.raster_settings(camera=camera)
     return MitsubaFilm(_numpy(inputs), settings, options=options, bodies=scene.part_names, look=look, variant=variant)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from risp_torch.risp.domains import Domains
@@ -88,4 +88,4 @@ def resize_pictures(scene: Scene, size: int) -> None:
     """
     scene.resize_camera(size, size)
     scene.sigma = (EDGE * 2.0 / size) ** 2
-    scene.style["antialias"] = ANTIALIAS
+    scene.style = replace(scene.style, antialias=ANTIALIAS)

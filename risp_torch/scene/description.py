@@ -6,41 +6,40 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from risp_torch.scene.deformation import deformable_model
-from risp_torch.scene.elements import Actuation, Net, Sheet
-from risp_torch.scene.links import Link
+from risp_torch.scene.parts.body import Body
+from risp_torch.scene.parts.deformable import Deformable
+from risp_torch.scene.parts.elements import Actuation, Net, Sheet
+from risp_torch.scene.parts.lights import ARRAYS, of_array
+from risp_torch.scene.parts.links import Link
+from risp_torch.scene.parts.look import Look
+from risp_torch.scene.simulation.deformable import deformable_model
+from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.states import placement_shape
 from ti_sim.deformable.model import TABLES
 from ti_sim.shapes.contact_points import RADIUS
 
-if TYPE_CHECKING:
-    from risp_torch.scene.body import Body
-    from risp_torch.scene.deformable import Deformable
-    from risp_torch.scene.look import Look
-    from risp_torch.scene.scene import Scene
-
 MOST_LISTED = 4096  # numbers of one parameter that are listed; of larger arrays, such as textures, there is a checksum
 
 
-def describe(scene: Scene) -> dict[str, Any]:
+def describe(scene: SceneSpec) -> dict[str, Any]:
     """Everything that decides a film of a scene, in values that JSON can hold (geometry and pictures as checksums)."""
-    ground, lights = scene.backdrop.ground, scene.lights
+    ground = scene.ground
     return {
         "name": scene.name,
         "frame_dt": scene.frame_dt,
         "frames": scene.frames,
-        "substeps": scene.settings.substeps,
-        "integrator": scene.settings.integrator,
-        "style": dict(scene.style),
+        "substeps": scene.stepping.substeps,
+        "integrator": scene.stepping.integrator,
+        "style": dict(vars(scene.style)),
         "shadows": None if scene.shadows is None else asdict(scene.shadows) | {"center": list(scene.shadows.center)},
         "ground": None if ground is None else [ground.height, ground.pattern, ground.wrap],
         "bodies": [body.name for body in scene.bodies],
         "textures": [[*body.look.textures, body.look.wrap] if body.look else [] for body in scene.bodies],
-        "lights": [list(lights.ambient), list(lights.directional), list(lights.point), list(lights.environment)],
+        "lights": [[light.name for light in of_array(scene.lights, array)] for array in ARRAYS],
         "geometry_sha256": _geometry_checksum(scene.bodies),
         "forces": [[f.name, f.body, f.first_step, f.last_step, f.kind] for f in scene.forces],
         "cameras": [[c.name, c.width, c.height, c.near, c.far, np.asarray(c.rotation).tolist()] for c in scene.cameras],
@@ -48,7 +47,7 @@ def describe(scene: Scene) -> dict[str, Any]:
     } | _driving(scene)
 
 
-def _driving(scene: Scene) -> dict[str, Any]:
+def _driving(scene: SceneSpec) -> dict[str, Any]:
     """Rotors and the region of flight, links, motors and collisions, of scenes that have them: descriptions of all others stay
     what they were."""
     links = [_link(body) for body in scene.bodies if isinstance(body, Link)]
@@ -56,13 +55,13 @@ def _driving(scene: Scene) -> dict[str, Any]:
     meets = [b.name for b in scene.bodies if b.collision is not None]
     joints = {key: value for key, value in (("links", links), ("motors", motors), ("collision", meets)) if value}
     rotors = [[r.name, r.body, list(r.axis), r.limit, r.count] for r in scene.rotors]
-    region = scene.settings.max_distance
-    joints |= _softness(scene) | ({"adaptive": True} if scene.adaptive else {})
+    region = scene.stepping.max_distance
+    joints |= _softness(scene) | ({"adaptive": True} if scene.stepping.adaptive else {})
     joints |= {"contact_per_area": sorted(scene.table.per_area)} if scene.table.per_area else {}
     return joints | ({"rotors": rotors} if rotors else {}) | ({"max_distance": region} if math.isfinite(region) else {})
 
 
-def _softness(scene: Scene) -> dict[str, Any]:
+def _softness(scene: SceneSpec) -> dict[str, Any]:
     """Deformable bodies and their loads, of scenes that have some."""
     if not scene.deformables:
         return {}
@@ -89,8 +88,14 @@ def _deformable(part: Deformable) -> list[Any]:
     """What decides how a deformable body moves, besides its numbers and its mesh."""
     elements = part.elements
     if isinstance(elements, Net):
-        return [part.name, part.material]
-    described = [part.name, part.material, elements.stiffness.young, elements.stiffness.convention, _groups(elements.actuation)]
+        return [part.name, part.contact_name]
+    described = [
+        part.name,
+        part.contact_name,
+        elements.stiffness.young,
+        elements.stiffness.convention,
+        _groups(elements.actuation),
+    ]
     if isinstance(elements, Sheet):
         described += [elements.depth, elements.stiffness.thickness, part.thickness]
         described += [_groups(elements.turn)] if _groups(elements.turn) is not None else []

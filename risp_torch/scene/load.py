@@ -135,7 +135,7 @@ def errors_of_scene_file(scene: str, function: str) -> Iterator[None]:
 
 
 def _line(error: BaseException, path: Path) -> str:
-    """" (file, line N)": where in the scene's own file an error came from, the deepest such place; "" where that is unknown."""
+    """ " (file, line N)": where in the scene's own file an error came from, the deepest such place; "" where that is unknown."""
     if isinstance(error, SyntaxError) and re.search(r"line \d+\)$", str(error)):
         return ""  # says so itself
     frames = traceback.extract_tb(error.__traceback__)

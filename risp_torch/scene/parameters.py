@@ -30,6 +30,12 @@ def split_entry(name: str) -> tuple[str, tuple[int, ...]]:
     return found[1], tuple(int(number) for number in re.findall(r"\d+", found[2]))
 
 
+def check_name(name: str) -> None:
+    """Refuse a body's name that cannot be the first part of parameter names."""
+    if not re.fullmatch(r"[A-Za-z_][\w-]*", name):
+        raise UserError(f"a body is called {name!r}: use letters, digits, _ and - (dots separate the parts of parameter names)")
+
+
 @dataclass
 class ParameterTable:
     """Named numbers of a scene. An entry of an array has its name, too: "body.velocity[0]", "rotors.actions[3][1]".

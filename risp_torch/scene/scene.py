@@ -3,60 +3,57 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 
-from risp_torch.files.memory import check_memory
-from risp_torch.files.suggest import unknown_name_error
-from risp_torch.scene.articulation import articulated_inputs, velocity_slices
-from risp_torch.scene.authoring import DeformableScene
-from risp_torch.scene.backdrop import Pattern
-from risp_torch.scene.body import add_contact, make_body
-from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.adding.background import set_background
+from risp_torch.scene.adding.camera import add_camera, film_with, resize_camera, use_cameras
+from risp_torch.scene.adding.cloth import add_cloth
+from risp_torch.scene.adding.flat_body import add_flat_body
+from risp_torch.scene.adding.force import add_force
+from risp_torch.scene.adding.ground import add_ground
+from risp_torch.scene.adding.light import add_light
+from risp_torch.scene.adding.link import add_link
+from risp_torch.scene.adding.load import add_load
+from risp_torch.scene.adding.motors import add_motors
+from risp_torch.scene.adding.number import add_number
+from risp_torch.scene.adding.rigid import add_rigid
+from risp_torch.scene.adding.robot import add_robot
+from risp_torch.scene.adding.rotors import add_rotors
+from risp_torch.scene.adding.self_contact import add_self_contact
+from risp_torch.scene.adding.shadows import set_shadows
+from risp_torch.scene.adding.solid import add_solid
+from risp_torch.scene.adding.springs import add_springs
+from risp_torch.scene.adding.wind import set_wind
+from risp_torch.scene.arguments import Number, Vector
 from risp_torch.scene.description import describe
-from risp_torch.scene.escapes import without_escapes
-from risp_torch.scene.items import Array, Contact, Direction, Number, Pair, Picture, Quaternion, Surface, Vector, Wrap
-from risp_torch.scene.joints import Joint
-from risp_torch.scene.links import Link, make_link
-from risp_torch.scene.motors import Motors, SinePulse, make_motors
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable, split_entry
-from risp_torch.scene.robot import add_robot
-from risp_torch.scene.robot_files import RobotDescription
-from risp_torch.scene.rotors import Rotors, make_rotors
-from risp_torch.scene.simulation import (
-    AppliedForce,
-    articulated_solver,
-    deformable_solver,
-    deformable_step_warnings,
-    motion,
-    poses_of_joints,
-    rigid_inputs,
-    rigid_solver,
-    spin_warnings,
-    step_warnings,
-)
-from risp_torch.scene.states import States, joined_placement
-from ti_sim.articulated.solver import ArticulatedSolver
+from risp_torch.scene.simulation.motion import State
+from risp_torch.scene.simulation.simulator import Simulator, current_simulator
+from risp_torch.scene.spec import ALL_PARTS, PictureStyle, SceneSpec
+from risp_torch.scene.states import States
+from risp_torch.scene.time_stepping import LAST_STEP, TimeStepping
+from risp_torch.scene.view.view import Quantity, View, current_view
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
-from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, PositiveOrInfinite, Real, Rule, checked
-from ti_sim.deformable.solver import DeformableSolver
-from ti_sim.rigid.model import Integrator, Plan, RigidInputs, RigidSettings
-from ti_sim.rigid.solver import RigidSolver
+from ti_sim.base.rules import Count, FromZero, Positive, PositiveOrInfinite, Rule, checked
+from ti_sim.rigid.model import Integrator, Plan
 from ti_sim.rollout.adjoint import Adjoint
-from ti_sim.shapes import Shape, check_inertia
-
-LAST_STEP = 2**31 - 1  # of a simulation: kernels count steps in 32 bits
+from ti_sim.shapes import check_inertia
 
 
-class Scene(DeformableScene):
-    """Bodies, contact, forces, camera and lights; which numbers they have; how to simulate and render them."""
+class Scene(SceneSpec):
+    """Bodies, contact, forces, camera and lights; which numbers they have; how to simulate and render them.
+
+    A scene collects; ``simulator`` and ``view``, frozen plans made from it at first use, simulate and render. A changed scene
+    makes new ones.
+    """
+
+    __slots__ = ("_simulator", "_view")
 
     @checked
     def __init__(
@@ -92,9 +89,9 @@ class Scene(DeformableScene):
             max_distance: of a body's centre of mass from the origin [m]; a world in which one goes farther has failed, and is
                 treated as one that diverged.
             controls: rows of actuation of deformable bodies in a frame, each held over as many steps; 1 or a divisor of substeps.
-            adaptive: whether every world of a rollout of deformable bodies that meet no other bodies takes no more steps than its
-                own numbers need at its start (``stable_step``, with two fifths to spare, in rungs of a fifth): an eighth of
-                ``substeps`` to all. Positions are off by about what moves in half of the difference between the steps.
+            adaptive: whether every world of a rollout of deformable bodies that collide with no other bodies takes no more steps
+                than its own numbers need at its start (``stable_step``, with two fifths to spare, in rungs of a fifth): an eighth
+                of ``substeps`` to all. Positions are off by about what moves in half of the difference between the steps.
             sigma: softness of edges in pictures, squared NDC of the shorter side ("softness.sigma").
             gamma: softness of depth order in pictures ("softness.gamma").
             shading: "none" (colours as they are), "lambert" (matt) or "phong" (with highlights: ``Surface``).
@@ -109,373 +106,54 @@ class Scene(DeformableScene):
         """
         if frames * substeps > LAST_STEP:
             raise UserError(f"Scene: frames {frames} of {substeps} substeps are more steps than are counted: at most {LAST_STEP}")
-        if substeps % controls:
-            raise UserError(f"controls={controls} and substeps={substeps}: give a number of controls that divides the substeps")
-        self.name = name
-        self.frame_dt, self.adaptive = frame_dt, adaptive
-        self.settings = RigidSettings(
-            dt=frame_dt / substeps, substeps=substeps, integrator=integrator, plan=plan, max_distance=max_distance
+        stepping = TimeStepping(
+            frame_dt=frame_dt, substeps=substeps, integrator=integrator, plan=plan, max_distance=max_distance,
+            controls=controls, adaptive=adaptive,
+        )  # fmt: skip
+        style = PictureStyle(
+            shading=shading, aggregation=aggregation, composite=composite, antialias=antialias, two_sided=two_sided
         )
-        style = {
-            "shading": shading, "aggregation": aggregation, "composite": composite, "antialias": antialias,
-            "two_sided": two_sided,
-        }  # fmt: skip
-        table = ParameterTable({})
+        super().__init__(name=name, frames=frames, stepping=stepping, style=style, table=ParameterTable({}))
         strength = np.ndim(gravity.value if isinstance(gravity, Param) else gravity) == 0
-        table.add("gravity", gravity, unit="m/s2", shape=() if strength else (3,))
-        super().__init__(table, style, sigma=sigma, gamma=gamma, frames=frames, controls=controls)
-        self.forces: list[AppliedForce] = []
-        self.rotors: list[Rotors] = []
-        self.motors: list[Motors] = []
-        self._solver: RigidSolver | ArticulatedSolver | None = None
+        self.table.add("gravity", gravity, unit="m/s2", shape=() if strength else (3,))
+        self.table.add("softness.sigma", sigma, unit="", sign="positive")
+        self.table.add("softness.gamma", gamma, unit="", sign="positive")
+        self.table.add("background.color", (0.9, 0.9, 0.92), unit="", shape=(3,), sign="color")
+        self._simulator: Simulator | None = None
+        self._view: View | None = None
 
-    # -- writing a scene ------------------------------------------------------------------------------------------------
+    def share(self, scene: Scene) -> None:
+        """Consist of what another scene consists of now; the table of numbers is the same."""
+        for name in ALL_PARTS:
+            setattr(self, name, getattr(scene, name))
+        self._simulator, self._view = scene._simulator, scene._view
 
-    @checked
-    def add_ground(
-        self,
-        *,
-        contact: Contact,
-        height: Real = 0.0,
-        color: Vector | None = None,
-        pattern: Pattern = "plain",
-        second_color: Vector | None = None,
-        cell: Number = 0.1,
-        origin: Pair = (0.0, 0.0),
-        texture: Picture | None = None,
-        wrap: Wrap = "repeat",
-    ) -> None:
-        """The ground plane. It comes before the bodies.
+    # -- what a scene consists of: one file of ``adding`` for each kind of thing ----------------------------------------------
 
-        Args:
-            contact: its material.
-            height: z of the plane [m].
-            color: linear rgb, grey by default; with a texture, a tint (white by default).
-            pattern: "plain", "checker" or "texture".
-            second_color: of the checker's other squares.
-            cell: side of a square, or of the texture's picture [m].
-            origin: x and y of a corner of the pattern [m].
-            texture: a picture file, or linear rgb [h, w, 3], row 0 at the top; u grows along x, v along y.
-            wrap: what the texture does beyond its edges, "repeat" or "clamp".
-
-        Raises:
-            UserError: there is a ground or a body already, an option does not fit the pattern, or a picture cannot be read.
-        """
-        if self.bodies or self.deformables:
-            raise UserError("the ground comes before the bodies: call add_ground first")
-        add_contact(self.table, "ground.contact", contact)
-        self.backdrop.add_ground(
-            height=height, color=color, pattern=pattern, second_color=second_color, cell=cell, origin=origin, texture=texture,
-            wrap=wrap,
-        )  # fmt: skip
-        self._geometry = None
-
-    @property
-    def ground_height(self) -> float | None:
-        """z of the ground plane [m], None without a ground."""
-        return None if self.backdrop.ground is None else self.backdrop.ground.height
-
-    @checked
-    def add_rigid(
-        self,
-        name: str,
-        *,
-        shape: Shape,
-        density: Number | None = None,
-        mass: Number | None = None,
-        inertia: Array | None = None,
-        inertia_per_mass: Array | None = None,
-        position: Vector = (0.0, 0.0, 0.0),
-        orientation: Quaternion = (0.0, 0.0, 0.0, 1.0),
-        rotation: Vector = (0.0, 0.0, 0.0),
-        velocity: Vector = (0.0, 0.0, 0.0),
-        angular_velocity: Vector = (0.0, 0.0, 0.0),
-        linear_drag: Number | None = None,
-        angular_drag: Number | None = None,
-        contact: Contact | None = None,
-        collision: bool = False,
-        surface: Surface | None = None,
-    ) -> None:
-        """A rigid body.
-
-        Args:
-            name: first part of its parameter names.
-            shape: geometry; its mass properties follow from it.
-            density: kg/m3, or
-            mass: kg (the inertia then follows from the shape, unless ``inertia`` is given).
-            inertia: [3, 3] kg m2 about the centre of mass, body frame.
-            inertia_per_mass: [3, 3] m2, the inertia of one kilogram: the inertia then grows with the mass.
-            position: of the centre of mass [m].
-            orientation: quaternion (x, y, z, w) at the start.
-            rotation: rotation vector [rad], world frame, applied after ``orientation``; the unknown part of the orientation.
-            velocity: m/s.
-            angular_velocity: rad/s, world frame.
-            linear_drag: force against the velocity [N s/m], none by default.
-            angular_drag: torque against the angular velocity [N m s], none by default.
-            contact: material against the ground, the ground's own by default.
-            collision: whether its shape meets those of other bodies with this option.
-            surface: colours, texture, material.
-
-        Raises:
-            UserError: a number or mesh is not usable; the message says which.
-        """
-        body = make_body(
-            self.table, name, shape=shape, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass,
-            position=position, orientation=orientation, rotation=rotation, velocity=velocity, angular_velocity=angular_velocity,
-            linear_drag=linear_drag, angular_drag=angular_drag, contact=contact, collision=collision,
-            surface=surface,
-            ground=self.ground_height is not None, phong=self.style["shading"] == "phong",
-        )  # fmt: skip
-        self.bodies.append(body)
-        self._solver = self._geometry = None
-
-    @checked
-    def add_number(self, name: str, value: Number, *, unit: str = "") -> None:
-        """A number of its own, which joints share by its name (``Revolute(stiffness="finger.stiffness")``).
-
-        Args:
-            name: dotted name.
-            value: number or Param.
-            unit: for tables.
-
-        Raises:
-            UserError: the name is taken.
-        """
-        self.table.add(name, value, unit=unit)
-
-    @checked
-    def add_link(
-        self,
-        name: str,
-        *,
-        joint: Joint,
-        shape: Shape,
-        parent: str | None = None,
-        density: Number | None = None,
-        mass: Number | None = None,
-        inertia: Array | None = None,
-        inertia_per_mass: Array | None = None,
-        position: Vector = (0.0, 0.0, 0.0),
-        orientation: Quaternion = (0.0, 0.0, 0.0, 1.0),
-        center: Vector = (0.0, 0.0, 0.0),
-        length: Number | None = None,
-        direction: Direction = (0.0, 0.0, -1.0),
-        share: Real = 1.0,
-        at_tip: bool = False,
-        contact: Contact | None = None,
-        collision: bool = False,
-        surface: Surface | None = None,
-    ) -> None:
-        """A link that hangs on another one, or on the world, by a joint. Its frame lies in the joint. Parents come first.
-
-        Args:
-            name: first part of its parameter names.
-            joint: ``Fixed``, ``Revolute``, ``Prismatic`` or ``Spherical``; its numbers are "<name>.stiffness" and so on.
-            shape: geometry, centred at the centre of mass, with the axes of the link's frame.
-            parent: name of the link that it hangs on, None for the world.
-            density, mass, inertia, inertia_per_mass: as for ``add_rigid``.
-            position: of the joint in the parent's frame, or in the world [m].
-            orientation: of the joint in the parent's frame, quaternion (x, y, z, w).
-            center: of mass in the link's frame [m].
-            length: of the link [m], an unknown for example: it moves the centre of mass, and links that hang at the tip.
-            direction: of the length in the link's frame.
-            share: which part of the length lies between the joint and the centre of mass.
-            at_tip: whether the joint sits at the end of the parent's length, from where ``position`` counts.
-            contact: material against the ground, the ground's own by default.
-            collision: whether its shape meets those of other bodies with this option.
-            surface: colours, texture, material.
-
-        Raises:
-            UserError: there is no such parent, limits are reversed, or a number or mesh is not usable; the message says which.
-        """
-        link = make_link(
-            self.table, name, bodies=self.bodies, parent=parent, joint=joint, shape=shape, density=density, mass=mass,
-            inertia=inertia, inertia_per_mass=inertia_per_mass, position=position, orientation=orientation, center=center,
-            length=length, direction=direction, share=share, at_tip=at_tip, contact=contact, collision=collision,
-            surface=surface,
-            ground=self.ground_height is not None, phong=self.style["shading"] == "phong",
-        )  # fmt: skip
-        self.bodies.append(link)
-        self._solver = self._geometry = None
-
-    @checked
-    def add_robot(
-        self,
-        path: str | Path,
-        *,
-        name: str = "",
-        position: Direction = (0.0, 0.0, 0.0),
-        orientation: Quaternion = (0.0, 0.0, 0.0, 1.0),
-        free_base: bool = False,
-        contact: Contact | None = None,
-    ) -> RobotDescription:
-        """The links, joints and motors of a URDF or MJCF file.
-
-        Link "upper arm" of the robot "arm" becomes the body "arm_upper_arm", with its numbers "arm_upper_arm.mass",
-        "arm_upper_arm.damping" and so on; the motor in its joint is "arm_upper_arm.motor". A link that moves freely becomes a
-        rigid body. The springs of the limits hold the joint's largest motor force, or swing at 10 Hz if that is stiffer, but
-        never too stiffly for the physics step (``robot.limit_stiffness``).
-
-        Args:
-            path: of the file (``robot_files.read_robot``).
-            name: first part of the names of its bodies, the file's by default; unlike the file's, it must be one that a body can
-                have.
-            position: of the file's origin [m].
-            orientation: of the file's axes, quaternion (x, y, z, w).
-            free_base: let the root link, which the file fixes to the world, move freely.
-            contact: material of the whole robot against the ground ("<name>.contact.stiffness" and so on), the ground's own by
-                default. Primitive collision shapes touch it as such, meshes with the corners of their convex hulls.
-
-        Returns:
-            What the file describes; ``unsupported`` has a sentence for each kind of thing that is not carried over.
-
-        Warns:
-            UserWarning: with these sentences, where there are some.
-
-        Raises:
-            UserError: the file cannot be read or describes no robot that can move, a name is taken, or there is a contact
-                material and no ground.
-        """
-        self._solver = self._geometry = None
-        return add_robot(
-            self, path, name=name, position=position, orientation=orientation, free_base=free_base, contact=contact
-        )
-
-    @checked
-    def add_motors(
-        self,
-        name: str,
-        *,
-        joints: Sequence[str],
-        actions: Array | SinePulse = 0.0,
-        gain: Number = 1.0,
-        limit: PositiveOrInfinite = math.inf,
-        targets: Array | None = None,
-        servo_stiffness: Number = 0.0,
-        servo_damping: Number = 0.0,
-        shared: bool = False,
-    ) -> None:
-        """Motors in joints: each has the force clip(gain action + stiffness (target - position) - damping rate, -limit, limit).
-
-        Args:
-            name: first part of their parameter names ("<name>.actions", "<name>.gain" and so on).
-            joints: names of their links; a spherical joint has three motors.
-            actions: [frames, R] commands, each held over a frame interval (or what broadcasts to this shape), or a
-                ``SinePulse``. R is the number of motors, 1 where they share one command.
-            gain: force of an action of one [N, N m].
-            limit: largest force either way, servo included; beyond it the gradient is zero, which is the true derivative.
-            targets: [frames, R] positions of a servo [m, rad]; none by default. To hold a speed, move the target.
-            servo_stiffness, servo_damping: of the servo.
-            shared: whether one command serves all of them.
-
-        Raises:
-            UserError: there is no such joint or it has motors already, a shape does not fit, or a number makes no sense.
-        """
-        slices, taken = velocity_slices(self.bodies), {v for group in self.motors for v in group.velocities}
-        chosen: list[int] = []
-        for joint in joints:
-            index = self._body_index(joint)
-            if not isinstance(self.bodies[index], Link):
-                raise UserError(f"{name} drives {joint!r}, which is a free rigid body: name links")
-            own = range(slices[index].start, slices[index].stop)
-            if taken.intersection(own):
-                raise UserError(f"{name} drives the joint of {joint!r}, which has motors already: one group for each joint")
-            chosen += own
-        group = make_motors(
-            self.table, name, velocities=chosen, actions=actions, gain=gain, limit=limit, targets=targets,
-            servo_stiffness=servo_stiffness, servo_damping=servo_damping, shared=shared, frames=self.frames,
-        )  # fmt: skip
-        self.motors.append(group)
-
-    @checked
-    def add_force(
-        self,
-        name: str,
-        *,
-        body: str,
-        start: NotNegative,
-        duration: Positive,
-        force: Vector | None = None,
-        impulse: Vector | None = None,
-        point: Vector = (0.0, 0.0, 0.0),
-    ) -> None:
-        """A constant force on a body over a time window.
-
-        Args:
-            name: first part of its parameter names ("<name>.force" or "<name>.impulse", and "<name>.point").
-            body: name of the body.
-            start, duration: of the window [s]; it covers the physics steps that begin in it.
-            force: world frame [N], or
-            impulse: world frame [N s], spread evenly over the window.
-            point: of attack relative to the centre of mass, body frame [m].
-
-        Raises:
-            UserError: no such body, both or neither of force and impulse, or a window outside the simulated time.
-        """
-        index = self._body_index(body)
-        if (force is None) == (impulse is None):
-            raise UserError(f"{name} needs a force or an impulse: give exactly one of the two")
-        first, end = (round(min(time / self.settings.dt, 2.0**62)) for time in (start, start + duration))
-        if not first < end or first >= self.frames * self.settings.substeps:
-            raise UserError(f"{name} acts from {start} s for {duration} s: that is no physics step of {self.settings.dt:.3g} s")
-        self._solver = None
-        kind, value, unit = ("force", force, "N") if force is not None else ("impulse", impulse, "N s")
-        scale = 1.0 if kind == "force" else 1.0 / ((end - first) * self.settings.dt)
-        self.table.add(f"{name}.{kind}", value, unit=unit, shape=(3,))
-        self.table.add(f"{name}.point", point, unit="m", shape=(3,))
-        self.forces.append(AppliedForce(name, index, first, min(end, LAST_STEP), kind, scale))
-
-    @checked
-    def add_rotors(
-        self,
-        name: str,
-        *,
-        body: str,
-        positions: Array,
-        actions: Array,
-        axis: Direction = (0.0, 0.0, 1.0),
-        yaw_reaction: Array = 0.0,
-        limit: Positive = 500.0,
-    ) -> None:
-        """Rotors on a body, which push it along their common axis.
-
-        Args:
-            name: first part of their parameter names ("<name>.positions", "<name>.yaw_reaction" and "<name>.actions").
-            body: name of the body.
-            positions: [R, 3] relative to the centre of mass, body frame [m].
-            actions: [frames, R] thrusts [N], each held over a frame interval (or what broadcasts to this shape).
-            axis: of the thrust, body frame, any length.
-            yaw_reaction: [R] torque about the axis for each newton of thrust [m].
-            limit: largest thrust either way [N]. Actions beyond it are clipped, and their gradient is zero, which is the true
-                derivative: an optimiser that starts there does not get away.
-
-        Raises:
-            UserError: no such body, a shape that does not fit, or a number that makes no sense.
-        """
-        rotors = make_rotors(
-            self.table, name, body=self._body_index(body), positions=positions, axis=axis, yaw_reaction=yaw_reaction,
-            limit=limit, actions=actions, frames=self.frames,
-        )  # fmt: skip
-        self.rotors.append(rotors)
-        self._solver = None
-
-    def _body_index(self, name: str) -> int:
-        names = [body.name for body in self.bodies]
-        if name not in names:
-            raise unknown_name_error("body", name, names)
-        return names.index(name)
+    add_ground = add_ground
+    add_rigid = add_rigid
+    add_link = add_link
+    add_robot = add_robot
+    add_motors = add_motors
+    add_force = add_force
+    add_rotors = add_rotors
+    add_number = add_number
+    add_solid = add_solid
+    add_cloth = add_cloth
+    add_flat_body = add_flat_body
+    add_springs = add_springs
+    add_load = add_load
+    add_self_contact = add_self_contact
+    set_wind = set_wind
+    add_camera = add_camera
+    use_cameras = use_cameras
+    film_with = film_with
+    resize_camera = resize_camera
+    add_light = add_light
+    set_background = set_background
+    set_shadows = set_shadows
 
     # -- numbers --------------------------------------------------------------------------------------------------------
-
-    @property
-    def parameters(self) -> dict[str, Param]:
-        """Every number of the scene by its dotted name."""
-        return dict(self.table.params)
-
-    @property
-    def unknowns(self) -> list[str]:
-        """Names of the Params that are not frozen."""
-        return self.table.unknowns()
 
     @checked
     def set(self, name: str, value: Any) -> None:
@@ -487,46 +165,36 @@ class Scene(DeformableScene):
         self.table.set(name, value)
 
     @property
-    def driven(self) -> bool:
-        """Whether any body has rotors or drag."""
-        return bool(self.rotors) or any(name in self.table.params for body in self.bodies for name in body.drag_names)
+    def sigma(self) -> float:
+        """Softness of edges in pictures, squared NDC of the shorter side."""
+        return self.table["softness.sigma"].value
+
+    @sigma.setter
+    def sigma(self, value: float) -> None:
+        self.table.set("softness.sigma", value)
+
+    @property
+    def gamma(self) -> float:
+        """Softness of depth order in pictures."""
+        return self.table["softness.gamma"].value
+
+    @gamma.setter
+    def gamma(self, value: float) -> None:
+        self.table.set("softness.gamma", value)
 
     # -- running --------------------------------------------------------------------------------------------------------
 
     @property
-    def articulated(self) -> bool:
-        """Whether any body is a link or meets others; all of them then move by the articulated solver."""
-        return any(isinstance(body, Link) or body.collision is not None for body in self.bodies)
+    def simulator(self) -> Simulator:
+        """What simulates the scene as it is now (UserError: the scene has no bodies)."""
+        self._simulator = current_simulator(self._simulator, self)
+        return self._simulator
 
-    def solver(self) -> RigidSolver | ArticulatedSolver:
-        """The solver of this scene, built at first use.
-
-        Raises:
-            UserError: the scene has no bodies, or mixes links with what their solver does not have.
-        """
-        if self._solver is None:
-            if not self.bodies:
-                raise UserError("the scene has no bodies: add one with add_rigid or add_link")
-            self._solver = articulated_solver(self) if self.articulated else rigid_solver(self)
-            for sentence in (*step_warnings(self), *spin_warnings(self)):
-                warnings.warn(sentence, stacklevel=3)
-        return self._solver
-
-    def deformable_solver(self) -> DeformableSolver:
-        """The solver of this scene's deformable bodies, built at first use.
-
-        Raises:
-            UserError: the scene mixes them with what their solver does not have.
-        """
-        if self._deformable_solver is None:
-            self._deformable_solver = deformable_solver(self)
-            for sentence in deformable_step_warnings(self):
-                warnings.warn(sentence, stacklevel=3)
-        return self._deformable_solver
-
-    def description(self) -> dict[str, Any]:
-        """Everything that decides a film of this scene, in values that JSON can hold (geometry and pictures as checksums)."""
-        return describe(self)
+    @property
+    def view(self) -> View:
+        """What renders the scene as it is now."""
+        self._view = current_view(self._view, self)
+        return self._view
 
     @checked
     def rollout(
@@ -536,7 +204,7 @@ class Scene(DeformableScene):
         worlds: Count | None = None,
         frames: FromZero | None = None,
         actions: torch.Tensor | None = None,
-        state0: tuple[torch.Tensor, ...] | None = None,
+        state0: State | None = None,
         adjoint: Adjoint | None = None,
     ) -> States:
         """Simulate a batch of worlds.
@@ -556,49 +224,62 @@ class Scene(DeformableScene):
             The motion; worlds that diverged are marked, and so are those in which something flew off (``without_escapes``).
 
         Raises:
-            UserError: names or shapes do not fit. DivergenceError: every world diverged.
+            UserError: names or shapes do not fit, or the scene has no bodies, or what their solver does not have.
+            DivergenceError: every world diverged.
+
+        Warns:
+            UserWarning: at the first call, where the physics steps are too long at the scene's own numbers.
         """
-        count = self.frames if frames is None else frames
-        _check_memory(self, parameters, worlds, count)
-        states = motion(self, parameters, worlds=worlds, frames=count, actions=actions, state0=state0, adjoint=adjoint)
-        return without_escapes(self, states, parameters)
-
-    def rigid_inputs(
-        self, values: Values, *, frames: int | None = None, actions: torch.Tensor | None = None
-    ) -> RigidInputs:
-        """The rigid solver's arrays; differentiable.
-
-        Args:
-            values: parameters [B, ...] (``ParameterTable.values``).
-            frames: frame intervals that are simulated, the scene's by default.
-            actions: as of ``rollout``.
-
-        Raises:
-            UserError: the actions do not fit.
-        """
-        return rigid_inputs(self, values, frames=self.frames if frames is None else frames, actions=actions)
+        return self.simulator.rollout(
+            self.table, parameters, frames=self.frames if frames is None else frames, worlds=worlds, actions=actions,
+            state0=state0, adjoint=adjoint,
+        )  # fmt: skip
 
     def start_poses(self, values: Values) -> torch.Tensor:
-        """Poses [B, N, 7] of the centres of mass at the start (m, unit quaternions), from parameter values [B, ...].
+        """Where everything is at the start, from parameter values [B, ...]: a frame of ``States.placement``.
 
-        With deformable bodies, as ``poses``: their particles' positions, or both.
+        Of rigid bodies and links poses [B, N, 7] of the centres of mass (m, unit quaternions); of deformable bodies their
+        particles' positions, or both.
         """
-        particle_q = torch.cat([part.start(values) for part in self.deformables], dim=1) if self.deformables else None
-        if not self.bodies:
-            return joined_placement(values["gravity"].new_zeros(len(values["gravity"]), 0, 7), particle_q)
-        if not self.articulated:
-            return joined_placement(self.rigid_inputs(values).body_q0, particle_q)
-        inputs = articulated_inputs(self.bodies, self.motors, values, frames=1, actions=None)
-        return joined_placement(poses_of_joints(self, values, inputs.joint_q0), particle_q)
+        return self.simulator.start(values)
 
+    @checked
+    def render(
+        self,
+        states: States | torch.Tensor,
+        parameters: Mapping[str, torch.Tensor] | None = None,
+        *,
+        frames: Any = None,
+        camera: str | None = None,
+        quantity: Quantity = "color",
+        alpha: bool = False,
+        memory_limit: Positive | None = None,
+    ) -> torch.Tensor:
+        """Film a motion.
 
-def _check_memory(scene: Scene, parameters: Mapping[str, torch.Tensor] | None, worlds: int | None, frames: int) -> None:
-    """Raise a UserError where the states at the frames of a motion, which is the least of it, do not fit into memory."""
-    given = ((name, value) for name, value in (parameters or {}).items() if name in scene.table.params)
-    batches = [len(value) for name, value in given if np.ndim(value) > np.ndim(scene.table[name].value)]
-    batch = worlds or max(batches, default=1)
-    rows = 13 * len(scene.bodies) + 6 * scene.particle_count
-    check_memory(
-        batch * (frames + 1) * rows * bridge_dtype().itemsize, f"a motion of {batch} worlds and {frames} frames",
-        "simulate fewer worlds or frames at a time",
-    )  # fmt: skip
+        Args:
+            states: from ``rollout``, or poses [B, T, N, 7] (m, unit quaternions); in a scene with deformable bodies their
+                placement (``View.poses``).
+            parameters: values that replace the scene's own; gradients flow through them and through the states.
+            frames: slice or list of frame numbers, all by default.
+            camera: name of the camera, the first one by default; "all" for all cameras (of one size) in one call.
+            quantity: "color"; "depth", camera depth [m], one channel; or "normal", world normals. Of all three what the softness
+                of the edges mixes is a mixture.
+            alpha: whether one more channel holds the objects' coverage.
+            memory_limit: bytes of working memory for rendering (estimate: ``bridge.render``): long films are rendered in parts,
+                and for the gradient rendered again part by part. The states and the pictures themselves come on top.
+
+        Returns:
+            [B, T, H, W, C], for "all" [B, T, cameras, H, W, C], linear rgb in [0, 1] (C = 3, with alpha 4; of depth 1 and 2); NaN
+            for worlds that diverged.
+
+        Raises:
+            UserError: the scene has no camera or no light, names and shapes do not fit, or one picture needs more memory.
+        """
+        return self.view.render(
+            states, parameters, frames=frames, camera=camera, quantity=quantity, alpha=alpha, memory_limit=memory_limit
+        )
+
+    def description(self) -> dict[str, Any]:
+        """Everything that decides a film of this scene, in values that JSON can hold (geometry and pictures as checksums)."""
+        return describe(self)

@@ -62,9 +62,7 @@ def joined_placement(body_q: torch.Tensor, particle_q: torch.Tensor | None) -> t
     return torch.cat([body_q, torch.nn.functional.pad(particle_q, (0, 4))], dim=-2)
 
 
-def split_placement(
-    placement: torch.Tensor, *, bodies: int, particles: int
-) -> tuple[torch.Tensor, torch.Tensor | None]:
+def split_placement(placement: torch.Tensor, *, bodies: int, particles: int) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Poses [..., N, 7] and positions of particles [..., P, 3], None without particles, of ``joined_placement``."""
     if not particles:
         return placement, None

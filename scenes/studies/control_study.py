@@ -71,7 +71,7 @@ def run_scene(name: str, study: Study, objectives: Sequence[str], out: Path, *, 
         A row of the table for each objective.
     """
     scene = load_scene(name)
-    scene.settings = replace(scene.settings, plan=plan)
+    scene.stepping = replace(scene.stepping, plan=plan)
     task = load_control(name, scene)
     results = {
         objective: [one_run(scene, task, objective, goal, seed, out / name) for goal, seed in study.runs]

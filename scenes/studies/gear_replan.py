@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
 def gear(plan: str) -> Scene:
     """The scene with one plan of the solver or another."""
     scene = load_scene("gear")
-    scene.settings = replace(scene.settings, plan=plan)
+    scene.stepping = replace(scene.stepping, plan=plan)
     return scene
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import AmbientLight, Box, Cylinder, DirectionalLight, Scene, Sphere, Surface, UserError, load_scene
+from risp_torch import AmbientLight, Box, Cylinder, DirectionalLight, Scene, Sphere, Start, Surface, UserError, load_scene
 from risp_torch.commands.options import number
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.files.video import srgb_to_linear
@@ -134,7 +134,7 @@ def board(size: int, *, wrap: str, reach: float) -> Scene:
     shape = Box(side, 0.01, side)
     uv = 0.5 + reach * shape.mesh().vertices[:, [0, 2]] / side
     surface = Surface(texture=letters(["a", "b", "c", "d"], columns=2), uv=uv, wrap=wrap)
-    scene.add_rigid("board", shape=shape, density=1e3, position=(0.0, 0.0, 0.5 * side), surface=surface)
+    scene.add_rigid("board", shape=shape, density=1e3, start=Start(position=(0.0, 0.0, 0.5 * side)), surface=surface)
     scene.add_light(AmbientLight(intensity=1.0))
     return scene
 
@@ -162,7 +162,7 @@ def two_cylinders(size: int) -> Scene:
     scene = empty_stage(size)
     for name, x, angle in (("left", -0.04, 0.8), ("right", 0.04, None)):
         surface = Surface(color=ORANGE, smooth=True, crease_angle=angle)
-        scene.add_rigid(name, shape=Cylinder(0.03, 0.06), density=1e3, position=(x, 0.0, 0.03), surface=surface)
+        scene.add_rigid(name, shape=Cylinder(0.03, 0.06), density=1e3, start=Start(position=(x, 0.0, 0.03)), surface=surface)
     scene.add_light(DirectionalLight(direction=FROM_LEFT, intensity=0.8))
     scene.add_light(AmbientLight(intensity=0.25))
     return scene

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Scene, Sphere, Surface
+from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Scene, Sphere, Start, Surface
 from risp_torch.files.video import srgb_to_linear
 
 SIX_COLORS = [(0.8, 0.1, 0.1), (0.1, 0.5, 0.75), (0.95, 0.75, 0.1), (0.15, 0.6, 0.2), (0.9, 0.9, 0.85), (0.45, 0.15, 0.6)]
@@ -61,12 +61,13 @@ def stage(
     """
     scene = empty_stage(size, **options)
     scene.add_rigid(
-        "ball", shape=Sphere(BALL_RADIUS, subdivisions), density=1e3, position=BALL_PLACE,
+        "ball", shape=Sphere(BALL_RADIUS, subdivisions), density=1e3, start=Start(position=BALL_PLACE),
         surface=ball or Surface(color=ORANGE, smooth=True),
     )  # fmt: skip
     scene.add_rigid(
-        "box", shape=Box(BOX_SIDE, BOX_SIDE, BOX_SIDE), density=1e3, position=BOX_PLACE,
-        orientation=(0.0, 0.0, math.sin(0.5 * BOX_TURN), math.cos(0.5 * BOX_TURN)), surface=box or Surface(color=TEAL),
+        "box", shape=Box(BOX_SIDE, BOX_SIDE, BOX_SIDE), density=1e3,
+        start=Start(position=BOX_PLACE, orientation=(0.0, 0.0, math.sin(0.5 * BOX_TURN), math.cos(0.5 * BOX_TURN))),
+        surface=box or Surface(color=TEAL),
     )  # fmt: skip
     usual = [DirectionalLight(direction=FROM_LEFT, intensity=0.8), AmbientLight(intensity=0.25)]
     for light in usual if lights is None else lights:

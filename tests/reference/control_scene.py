@@ -5,7 +5,7 @@ The file is a scene file too: the command line is tested with a copy of it.
 
 import numpy as np
 
-from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic, Scene, Surface
+from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic, Scene, Start, Surface
 from risp_torch.control import ControlTask, Feedback, Goal, SinePolicy, control_times
 from ti_sim.meshes import sheet_grid
 
@@ -26,8 +26,7 @@ def make_scene(frames: int = 4, substeps: int = 8, controls: int = 2, size: int 
         mesh=mesh,
         material=Elastic(mu=200.0, lam=200.0, convention="energy", damping=0.5),
         mass=0.05,
-        position=(0.0, 0.0, 0.07),
-        orientation=UPRIGHT,
+        start=Start(position=(0.0, 0.0, 0.07), orientation=UPRIGHT),
         actuation=np.zeros((frames * controls, len(mesh.triangles))),
         surface=Surface(face_colors=[(0.8, 0.2, 0.1), (0.2, 0.3, 0.8), (0.2, 0.3, 0.8), (0.8, 0.2, 0.1)]),
     )

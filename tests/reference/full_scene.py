@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from risp_torch import Start
 from risp_torch.scene import (
     AmbientLight,
     Camera,
@@ -53,14 +54,18 @@ def make_full_scene(*, size: int = 12, pictures: bool = False, cameras: bool = T
         )  # fmt: skip
     material = {"specular": (0.3, 0.2, 0.25), "shininess": 8.0} if style["shading"] == "phong" else {}
     scene.add_rigid(
-        "box", shape=Box(0.05, 0.04, 0.03), density=800.0, position=(-0.02, 0.0, 0.025), orientation=(0.1, 0.15, 0.05, 1.0),
-        velocity=(0.5, 0.1, -0.8), angular_velocity=(3.0, -2.0, 1.0),
+        "box", shape=Box(0.05, 0.04, 0.03), density=800.0,
+        start=Start(
+            position=(-0.02, 0.0, 0.025), orientation=(0.1, 0.15, 0.05, 1.0), velocity=(0.5, 0.1, -0.8),
+            angular_velocity=(3.0, -2.0, 1.0),
+        ),
         surface=Surface(texture=picture(6, 9, 3), wrap="clamp", color=(0.9, 0.8, 0.7), **material),
     )  # fmt: skip
     colors = np.random.default_rng(4).uniform(0.2, 0.9, (len(BALL.mesh().vertices), 3))
     scene.add_rigid(
-        "ball", shape=BALL, density=600.0, position=(0.035, -0.02, 0.03), velocity=(-0.1, 0.2, -0.3),
-        angular_velocity=(1.0, 4.0, -2.0), surface=Surface(vertex_colors=colors, smooth=True, **material),
+        "ball", shape=BALL, density=600.0,
+        start=Start(position=(0.035, -0.02, 0.03), velocity=(-0.1, 0.2, -0.3), angular_velocity=(1.0, 4.0, -2.0)),
+        surface=Surface(vertex_colors=colors, smooth=True, **material),
     )  # fmt: skip
     if cameras:
         scene.add_camera(camera(size))

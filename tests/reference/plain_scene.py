@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from risp_torch import Box
+from risp_torch import Box, Start
 from risp_torch.scene import AmbientLight, DirectionalLight, Scene
 from tests.reference.full_scene import CONTACT, camera, make_full_scene
 
@@ -32,7 +32,8 @@ def plain_scene(*, size: int = 12, ground: bool = True, **style: object) -> Scen
 
 
 def add(scene: Scene, **options: object) -> None:
-    scene.add_rigid("thing", **({"shape": Box(0.05, 0.04, 0.03), "density": 800.0, "position": (0, 0, 0.03)} | options))
+    usual = {"shape": Box(0.05, 0.04, 0.03), "density": 800.0, "start": Start(position=(0, 0, 0.03))}
+    scene.add_rigid("thing", **(usual | options))
 
 
 def shot(scene: Scene, **options: object) -> torch.Tensor:

@@ -4,7 +4,7 @@ The camera is low, so that block, ground and background are all in the picture; 
 frames, slides and turns. The file is a scene file too: the command line is tested with a copy of it.
 """
 
-from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Mesh, Param, Scene, Surface
+from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Mesh, Param, Scene, Start, Surface
 
 COLORS = [(0.85, 0.1, 0.1), (0.1, 0.55, 0.75), (0.95, 0.75, 0.1), (0.15, 0.6, 0.2), (0.9, 0.9, 0.85), (0.45, 0.15, 0.6)]
 
@@ -45,10 +45,12 @@ def make_scene(
         "block",
         shape=Box(0.05, 0.04, 0.03) if mesh is None else Mesh(mesh, scale=scale),
         density=Param(density, low=80.0, high=8000.0, scale="log10"),
-        position=(0.0, 0.0, height),
-        orientation=(0.1, 0.15, 0.05, 1.0),
-        velocity=Param((0.5, 0.1, -0.8), low=-2.0, high=2.0),
-        angular_velocity=(3.0, -2.0, 1.0),
+        start=Start(
+            position=(0.0, 0.0, height),
+            orientation=(0.1, 0.15, 0.05, 1.0),
+            velocity=Param((0.5, 0.1, -0.8), low=-2.0, high=2.0),
+            angular_velocity=(3.0, -2.0, 1.0),
+        ),
         surface=Surface(face_colors=COLORS) if mesh is None else Surface(color=COLORS[0]),
     )
     scene.add_force("push", body="block", impulse=(0.003, 0.004, 0.002), point=(0.01, -0.008, 0.012), start=0.0, duration=0.005)

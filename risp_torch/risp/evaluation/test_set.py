@@ -156,7 +156,7 @@ def _record(scene: Scene, task: RispTask, settings: TestSettings, body_q: torch.
     shown = {key: value for key, value in scene.description().items() if key not in _OF_MOTION}
     softness = "softness." if settings.renderer == "mitsuba" else None  # the path tracer has sharp edges
     shown["parameters"] = {
-        name: shown["parameters"][name] for name in scene.picture_parameters if not (softness and name.startswith(softness))
+        name: shown["parameters"][name] for name in scene.view.picture_parameters if not (softness and name.startswith(softness))
     }
     domain = task.domains.target if settings.renderer == "mitsuba" else task.domains.training
     return {

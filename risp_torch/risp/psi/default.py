@@ -42,7 +42,7 @@ def default_psi(scene: Scene, *, camera: bool = False) -> RenderingParameters:
         UserError: there is nothing in the scene that could vary.
     """
     spreads = {}
-    for array, field in scene.picture_fields().items():
+    for array, field in scene.view.picture_fields().items():
         for name in field.names:
             if name in scene.parameters and (spread := _usual(scene, array, name, camera=camera)):
                 spreads[name] = spread

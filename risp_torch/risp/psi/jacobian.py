@@ -19,7 +19,7 @@ _NONE = "trying to differentiate pictures of image_jacobian: they have no deriva
 
 if TYPE_CHECKING:
     from risp_torch.scene import Scene, States
-    from risp_torch.scene.stage import Quantity
+    from risp_torch.scene.view.view import Quantity
 
 
 @checked
@@ -64,7 +64,7 @@ def image_jacobian(
     worlds, frames = placement.shape[:2]
     chosen = range(parameters.size) if columns is None else parameters.indices(columns)
     steps = torch.eye(parameters.size, dtype=psi.dtype, device=psi.device)[list(chosen)]
-    fields = scene.picture_fields(worlds, camera=camera)
+    fields = scene.view.picture_fields(worlds, camera=camera)
     touched = {name: field for name, field in fields.items() if set(field.names) & parameters.spreads.keys()}
 
     def arrays(step: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
@@ -79,13 +79,13 @@ def image_jacobian(
         # Forward mode gives a float64 tangent to a float32 number without axes that met a Python number.
         tangents = {name: derivative.movedim(-1, 0).to(made[name].dtype) for name, derivative in derivatives.items()}
         values = scene.table.values({**(given or {}), **parameters.values(psi)}, worlds=worlds)
-        inputs = scene.render_inputs(values, placement.detach(), camera=camera, quantity=quantity)
+        inputs = scene.view.render_inputs(values, placement.detach(), camera=camera, quantity=quantity)
         inputs = replace(inputs, **made)  # with rows as in the tangents
-        settings = scene.raster_settings(camera=camera, quantity=quantity)
+        settings = scene.view.raster_settings(camera=camera, quantity=quantity)
         return bridge.render_jacobian(inputs, settings, tangents, memory_limit=memory_limit)
 
     pictures, jacobian = once(rendered, RuntimeError(_NONE), *sources)
-    film = (scene.film_of(x, worlds, frames, camera=camera, quantity=quantity, alpha=alpha) for x in (pictures, jacobian))
+    film = (scene.view.film_of(x, worlds, frames, camera=camera, quantity=quantity, alpha=alpha) for x in (pictures, jacobian))
     image, columns_of_image = (x.reshape(*batch, *x.shape[2:]) for x in film)
     return image, columns_of_image
 
@@ -99,7 +99,7 @@ def _worlds_and_frames(
     if not 0 <= lacking <= 2:
         raise UserError(f"the poses have shape {tuple(given.shape)}: give [worlds, frames, bodies, 7], or without the first axes")
     placement = given[:, None] if lacking == 1 else given[None, None] if lacking == 2 else given
-    placement = scene.poses(placement)
+    placement = scene.view.poses(placement)
     if psi.ndim == 2 and placement.shape[0] == 1:
         placement = placement.expand(psi.shape[0], -1, -1, -1)
     if psi.ndim == 2 and psi.shape[0] != placement.shape[0]:

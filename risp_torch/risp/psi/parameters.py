@@ -45,7 +45,7 @@ class RenderingParameters:
         """
         if not spreads:
             raise UserError("there are no rendering parameters: name at least one, or take default_psi(scene)")
-        known = scene.picture_parameters
+        known = scene.view.picture_parameters
         for name in spreads:
             if name not in known and name in scene.parameters:
                 raise UserError(f"{name} decides how the scene moves, not how it looks: psi holds {', '.join(known[:8])} ...")

@@ -52,19 +52,18 @@ class JointAngleHead(StateHead, kind="joint_angles"):
 
     def sample(self, scene: Scene, random: np.random.Generator) -> torch.Tensor:
         """Poses with uniformly drawn angles; other joints stay at the scene's start (``StateHead.sample``)."""
-        from risp_torch.scene.articulation import articulated_inputs, coordinate_slices
-        from risp_torch.scene.simulation import poses_of_joints
+        from risp_torch.scene.parts.links import coordinate_slices
 
-        values = scene.table.values()
-        joint_q = articulated_inputs(scene.bodies, scene.motors, values, frames=1, actions=None).joint_q0.detach().clone()
+        values, links = scene.table.values(), scene.simulator.links
+        joint_q = links.inputs(values, frames=1).joint_q0.detach().clone()
         places = coordinate_slices(scene.bodies)
         for index in self._links(scene):
             joint_q[0, places[index]] = float(random.uniform(self.low, self.high))
-        return poses_of_joints(scene, values, joint_q)[0]
+        return links.poses_of_joints(values, joint_q)[0]
 
     def outputs(self, scene: Scene, body_q: torch.Tensor) -> torch.Tensor:
         """The angles of each set of poses (``StateHead.outputs``)."""
-        from risp_torch.scene.body import quaternion_product
+        from risp_torch.scene.rotations import quaternion_product
 
         angles = []
         for index in self._links(scene):

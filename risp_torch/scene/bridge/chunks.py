@@ -59,9 +59,7 @@ def image_bytes(inputs: RenderInputs, settings: RasterSettings, *, columns: int 
     return (pixels + reals * size) * (1 + columns)
 
 
-def plan_chunks(
-    inputs: RenderInputs, settings: RasterSettings, memory_limit: int | None, *, columns: int = 0
-) -> list[Chunk]:
+def plan_chunks(inputs: RenderInputs, settings: RasterSettings, memory_limit: int | None, *, columns: int = 0) -> list[Chunk]:
     """Parts of the images, each of which fits into the limit.
 
     Args:

@@ -14,6 +14,7 @@ from risp_torch import (
     Param,
     Scene,
     Sphere,
+    Start,
     Surface,
     UserError,
     invert,
@@ -25,7 +26,7 @@ from risp_torch.inversion.result import remarks_on
 from risp_torch.inversion.target import load_target
 from risp_torch.inversion.uncertainty import Uncertainty, widened
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.scene.simulation import step_warnings
+from risp_torch.scene.simulation.step_warnings import step_warnings
 from tests.reference.small_scenes import make_scene
 
 CONTACT = Contact(stiffness=100.0, damping=0.1, friction_stiffness=1.0, friction=0.3)
@@ -82,7 +83,7 @@ def test_a_step_that_is_too_long_is_said() -> None:
     (sentence,) = step_warnings(stiff)
     assert "too long for the contact of 'block'" in sentence
     with pytest.warns(UserWarning, match="too long"):
-        stiff.solver()
+        _ = stiff.simulator.solver
 
 
 def test_worlds_that_diverged_have_no_pictures() -> None:
@@ -174,7 +175,7 @@ def thrown(stiffness: float) -> Scene:
     """A ball that meets the ground at 2 m/s, filmed for 40 ms in steps of 1 ms."""
     scene = Scene(frame_dt=1e-2, frames=4, substeps=10)
     scene.add_ground(contact=Contact(stiffness=stiffness, damping=0.0, friction_stiffness=0.0, friction=0.0))
-    scene.add_rigid("ball", shape=Sphere(0.1), density=1000.0, position=(0.0, 0.0, 0.105), velocity=(0.0, 0.0, -2.0))
+    scene.add_rigid("ball", shape=Sphere(0.1), density=1000.0, start=Start(position=(0.0, 0.0, 0.105), velocity=(0.0, 0.0, -2.0)))
     return scene
 
 

@@ -95,7 +95,7 @@ def test_true_states_give_the_stiffness_of_the_die(tmp_path: Path) -> None:
 
 def test_a_scene_without_camera_needs_true_states(tmp_path: Path) -> None:
     scene = small_scenes.make_scene()
-    scene._cameras.cameras.clear()
+    scene.cameras = ()
     with torch.no_grad():
         loss = StateLoss(HEAD, scene.rollout(worlds=1))
     result = quick(scene, None, [DENSITY], loss=loss, starts=[{DENSITY: 700.0}], settings=FAST, out=tmp_path / "run")

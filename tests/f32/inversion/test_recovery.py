@@ -18,8 +18,8 @@ from risp_torch import AmbientLight, Camera, Capsule, Contact, DirectionalLight,
 from risp_torch.files.video import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion.losses.mesh import flattening_loss, laplacian_loss, mesh_neighbours, silhouette_iou
 from risp_torch.scene import bridge
-from risp_torch.scene.body import quaternion_product, rotation_quaternion
 from risp_torch.scene.numbers import constant
+from risp_torch.scene.rotations import quaternion_product, rotation_quaternion
 from ti_render import (
     RasterSettings,
     RenderInputs,
@@ -256,7 +256,7 @@ def globe(texture: np.ndarray, look: Look, shading: str = "lambert") -> tuple[Re
     scene.set_background((0.3, 0.3, 0.3))
     pose = constant([0.0, 0.0, 0.0, 0.3, 0.2, 0.1, 0.9])
     pose = pose / torch.cat([pose.new_ones(3), pose[3:].norm().expand(4)])
-    return scene.render_inputs(scene.table.values(worlds=1), pose.expand(1, 1, 1, 7)), scene.raster_settings()
+    return scene.view.render_inputs(scene.table.values(worlds=1), pose.expand(1, 1, 1, 7)), scene.view.raster_settings()
 
 
 def texel_weights(texture: np.ndarray, look: Look) -> torch.Tensor:

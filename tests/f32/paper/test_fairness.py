@@ -19,7 +19,7 @@ import torch
 import risp_torch.paper.trials
 import risp_torch.risp.evaluation
 import risp_torch.risp.network
-from risp_torch import OptimiseSettings, StateLoss
+from risp_torch import OptimiseSettings, Scene, StateLoss
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.video import read_video
 from risp_torch.inversion import Comparison, Unknowns, WideSteps
@@ -200,14 +200,14 @@ def test_a_drawn_truth_is_filmed_looked_for_and_measured(monkeypatch: pytest.Mon
 def test_a_goal_shows_the_last_frame(quadrotor: dict, tmp_path: Path) -> None:
     _, scene, task, motion = quadrotor["reach"]
     shown: list[torch.Tensor] = []
-    render = scene.render
+    render = Scene.render
 
-    def spied(placement: torch.Tensor, *rest: Any) -> torch.Tensor:
+    def spied(own: Scene, placement: torch.Tensor, *rest: Any) -> torch.Tensor:
         shown.append(placement)
-        return render(placement, *rest)
+        return render(own, placement, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scene, "render", spied)
+        patch.setattr(Scene, "render", spied)
         folder = target_film(scene, task, "reach", motion, tmp_path / "goal", seed=0, repeat=0, renderer="rasteriser")
         film = target_film(scene, task, "identify", motion, tmp_path / "film", seed=0, repeat=0, renderer="rasteriser")
     assert torch.equal(shown[0], motion.placement[:1, -1:]) and torch.equal(shown[1], motion.placement[:1])

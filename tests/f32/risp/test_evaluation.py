@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from risp_torch import UserError, load_task
+from risp_torch import Scene, UserError, load_task
 from risp_torch.__main__ import main
 from risp_torch.commands.evaluate import short_names
 from risp_torch.risp import evaluation
@@ -39,15 +39,16 @@ def settings(**changes):
 
 def renders(monkeypatch, scene, *, most=None):
     """Count the calls of ``scene.render``, and stop the run after so many."""
-    calls, render = [], scene.render
+    calls, render = [], Scene.render
 
-    def counted(*given, **named):
-        if most is not None and len(calls) == most:
-            raise KeyboardInterrupt
-        calls.append(given)
-        return render(*given, **named)
+    def counted(own, *given, **named):
+        if own is scene:
+            if most is not None and len(calls) == most:
+                raise KeyboardInterrupt
+            calls.append(given)
+        return render(own, *given, **named)
 
-    monkeypatch.setattr(scene, "render", counted)
+    monkeypatch.setattr(Scene, "render", counted)
     return calls
 
 

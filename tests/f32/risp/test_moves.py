@@ -18,7 +18,7 @@ def scene() -> Scene:
 
 
 def rendered(scene: Scene, psi: torch.Tensor, parameters: RenderingParameters) -> Batch:
-    poses = scene.rigid_inputs(scene.table.values()).body_q0.expand(len(psi), -1, -1)
+    poses = scene.simulator.motion.inputs(scene.table.values(), frames=scene.frames).body_q0.expand(len(psi), -1, -1)
     with torch.no_grad():
         images, columns = image_jacobian(scene, poses, psi, parameters)
     return Batch(images.clamp(0.0, 1.0).float(), columns.half(), torch.zeros(len(psi), 9), psi)

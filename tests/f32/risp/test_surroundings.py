@@ -35,7 +35,7 @@ def parameters(scene: Scene, surface: str | None) -> RenderingParameters:
 
 
 def rendered(scene: Scene, psi: torch.Tensor, names: RenderingParameters) -> Batch:
-    poses = scene.rigid_inputs(scene.table.values()).body_q0.expand(BATCH, -1, -1)
+    poses = scene.simulator.motion.inputs(scene.table.values(), frames=scene.frames).body_q0.expand(BATCH, -1, -1)
     with torch.no_grad():
         images, columns = image_jacobian(scene, poses, psi, names)
     assert images.max() < 1.0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from risp_torch import DirectionalLight, Sphere
+from risp_torch import DirectionalLight, Sphere, Start
 from scenes.studies import render_sheets, sheet_stage
 from tests.reference.folders import ROOT
 from ti_sim.base.errors import UserError
@@ -42,7 +42,7 @@ def test_light_comes_from_where_it_is_said_to_come() -> None:
     for name, direction in (("left", sheet_stage.FROM_LEFT), ("right", sheet_stage.FROM_RIGHT)):
         light = DirectionalLight(direction=direction)
         scene = sheet_stage.empty_stage(32)
-        scene.add_rigid("ball", shape=Sphere(0.03, 2), density=1e3, position=(0.0, 0.0, 0.06))
+        scene.add_rigid("ball", shape=Sphere(0.03, 2), density=1e3, start=Start(position=(0.0, 0.0, 0.06)))
         scene.add_light(light)
         lit[name] = sheet_stage.shot(sheet_stage.with_shadows(scene), alpha=True)
     left, right = lit["left"][..., :3].mean(axis=-1), lit["right"][..., :3].mean(axis=-1)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from risp_torch.scene.joints import Fixed, Joint, Revolute
+from risp_torch import Start
+from risp_torch.scene.parts.joints import Fixed, Joint, Revolute
 from risp_torch.scene.scene import Scene
-from risp_torch.scene.simulation import spin_warnings
+from risp_torch.scene.simulation.step_warnings import spin_warnings
 from tests.reference.articulated_adjoints import check_adjoint
 from tests.reference.contact_cases import bodies, inputs_of
 from tests.reference.numpy_rigid import quaternion_rate, rotation, unit
@@ -260,7 +261,7 @@ def test_a_step_without_solution_diverges_in_its_world_alone(solver: str) -> Non
 def carrier(joint: Joint, *, speed: float, integrator: str = "semi_implicit") -> Scene:
     """A box in free flight that carries another, for a minute at 1 ms."""
     scene = Scene(frame_dt=0.1, frames=600, substeps=100, gravity=(0.0, 0.0, 0.0), integrator=integrator)
-    scene.add_rigid("base", shape=Box(0.1, 0.06, 0.03), density=1000.0, angular_velocity=(0.0, speed, 0.0))
+    scene.add_rigid("base", shape=Box(0.1, 0.06, 0.03), density=1000.0, start=Start(angular_velocity=(0.0, speed, 0.0)))
     scene.add_link("arm", parent="base", shape=Box(0.1, 0.06, 0.03), density=1000.0, joint=joint, position=(0.1, 0.0, 0.0))
     return scene
 
@@ -269,8 +270,8 @@ def test_a_fast_base_with_moving_links_is_told_and_no_other() -> None:
     hinge = Revolute(axis=(0.0, 0.0, 1.0))
     fast = carrier(hinge, speed=6.0)
     with pytest.warns(UserWarning, match="use integrator 'rk4'"):
-        fast.solver()
-    (sentence,) = spin_warnings(fast)
+        solver = fast.simulator.solver
+    (sentence,) = spin_warnings(fast, solver.model)
     assert "'base' spins at 6 rad/s and carries links that move" in sentence and "at least 2160 substeps" in sentence
     quiet = (carrier(hinge, speed=0.5), carrier(hinge, speed=6.0, integrator="rk4"), carrier(Fixed(), speed=6.0))
-    assert [spin_warnings(scene) for scene in quiet] == [[], [], []]
+    assert [spin_warnings(scene, scene.simulator.solver.model) for scene in quiet] == [[], [], []]

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Contact, Elastic, Membrane, Mesh, Revolute, Scene, Sphere
+from risp_torch import Contact, Elastic, Membrane, Mesh, Revolute, Scene, Sphere, Start
 from risp_torch.inversion.gradients import check_torch
-from risp_torch.scene.simulation import deformable_step_warnings
 from tests.reference.contact_cases import COUPLED_FRAMES as FRAMES
 from tests.reference.contact_cases import PEBBLE, at, bodies, frames_of, inputs_of
 from tests.reference.deformable_cases import solid_body
@@ -214,11 +213,11 @@ def block_and_bodies(*, stiffness: float = 400.0) -> Scene:
     pebble = Sphere(radius=0.1, subdivisions=1).surface()
     scene.add_rigid(
         "pebble", shape=Mesh(vertices=pebble.vertices, faces=pebble.faces, field_cells=16), density=500.0,
-        position=(0.0, 0.02, -0.12), contact=contact, collision=True,
+        start=Start(position=(0.0, 0.02, -0.12)), contact=contact, collision=True,
     )  # fmt: skip
     scene.add_solid(
         "block", mesh=box_tets((0.2, 0.2, 0.1), (2, 2, 1)), material=Elastic(E=2e3, nu=0.3, damping=3.0), density=300.0,
-        position=(0.03, 0.0, 0.0), rotation=(0.3, 0.5, 0.1), velocity=(0.1, 0.0, -0.2), contact=contact,
+        start=Start(position=(0.03, 0.0, 0.0), rotation=(0.3, 0.5, 0.1), velocity=(0.1, 0.0, -0.2)), contact=contact,
     )  # fmt: skip
     return scene
 
@@ -252,11 +251,10 @@ def test_scenes_with_bodies_that_meet_particles() -> None:
 
 
 def test_a_step_too_long_for_contact_with_bodies_warns() -> None:
-    scene = block_and_bodies()
-    scene.deformable_solver()
-    assert not deformable_step_warnings(scene)
+    particles = block_and_bodies().simulator.motion.particles
+    assert not particles.step_warnings(particles.solver)
     with pytest.warns(UserWarning, match="too long for 'block': the longest that elements and contacts bear"):
-        block_and_bodies(stiffness=1e6).deformable_solver()
+        _ = block_and_bodies(stiffness=1e6).simulator.solver
 
 
 def test_bad_input() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Bending, Contact, Elastic, Membrane, Scene
+from risp_torch import Bending, Contact, Elastic, Membrane, Scene, Start
 from tests.reference.deformable_cases import inputs_for, sheet_body
 from tests.reference.self_contact import piercings
 from ti_sim import Checkpoint, StoreAll, UserError, stable_step
@@ -152,7 +152,11 @@ def blocks(*, gap: float = 0.01) -> Scene:
         fixed=lambda x: np.ones(len(x), dtype=bool),
     )  # fmt: skip
     scene.add_solid(
-        "upper", mesh=box_tets((0.1, 0.1, 0.1), (1, 1, 1)), material=rubber, density=300.0, position=(0.3, 0.08, 0.15 + gap)
+        "upper",
+        mesh=box_tets((0.1, 0.1, 0.1), (1, 1, 1)),
+        material=rubber,
+        density=300.0,
+        start=Start(position=(0.3, 0.08, 0.15 + gap)),
     )
     return scene
 
@@ -174,7 +178,7 @@ def cloths() -> Scene:
     for name, height in (("lower", 0.0), ("upper", 0.095)):
         scene.add_cloth(
             name, mesh=sheet_grid((0.6, 0.6), (3, 3)), material=Membrane(mu=20.0, lam=20.0, damping=0.01), density=1.0,
-            bending=Bending(stiffness=1e-2), position=(0.0, 0.05, height), velocity=(height, 0.0, -10 * height),
+            bending=Bending(stiffness=1e-2), start=Start(position=(0.0, 0.05, height), velocity=(height, 0.0, -10 * height)),
         )  # fmt: skip
     return scene
 

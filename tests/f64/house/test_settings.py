@@ -32,10 +32,13 @@ NO_SETTINGS = {
     "Comparison", "CompressedFilm", "Control", "CoupledModel", "Deformable", "DeformableRollout", "DistanceField",
     "DotProductReport", "Ends", "Features", "Film", "FilmGradient", "Found", "Generated", "GradcheckEntry", "GradcheckReport",
     "Ground", "History", "Inversion", "Judgement", "Known", "Layer", "Linearisation", "Link", "Load", "MassProperties",
-    "MeshTopology", "Motors", "Moved", "Part", "Point", "Problem", "Ranks", "Replanned", "RigidRollout", "RobotDescription",
-    "RobotJoint", "RobotLink", "RobotShape", "Rotors", "Rule", "Search", "SelfContact", "ShapeOnly", "Shard", "Sheet",
+    "MeshTopology", "Motors", "Moved", "Part", "Particles", "PictureArrays", "Point", "Problem", "Ranks", "Replanned",
+    "RigidRollout", "RobotDescription", "RobotJoint", "RobotLink", "RobotShape", "Rotors", "Rule", "SceneSpec", "Search",
+    "SelfContact", "ShapeOnly", "Shard", "Sheet",
     "Smoothness", "Spread", "Stiffness", "Tiles", "Track", "View", "Whitening",
 }  # fmt: skip
+# Its initialiser, and not its fields: ``test_arguments``.
+NO_SETTINGS |= {"Scene"}
 # Public functions that only the library calls with numbers, and those that read numbers of files or of models.
 NOT_CALLED_BY_USERS = {
     "check_mass", "check_memory", "check_network", "comparison_video", "figure_file", "film_losses", "inversion_result",

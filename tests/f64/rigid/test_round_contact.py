@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Contact, Prismatic, Scene
+from risp_torch import Contact, Prismatic, Scene, Start
 from tests.reference import numpy_rigid
 from tests.reference.articulated import motion
 from tests.reference.articulated_adjoints import check_adjoint
@@ -145,7 +145,7 @@ def test_nothing_jumps_where_the_lowest_point_goes_around_the_rim() -> None:
 def rolling_scene(shape: Shape, *, height: float, orientation=(0.0, 0.0, 0.0, 1.0), friction: float = 0.2) -> Scene:
     scene = Scene(frame_dt=0.02, frames=100, substeps=40)
     scene.add_ground(contact=Contact(stiffness=2e4, damping=20.0, friction_stiffness=100.0, friction=friction))
-    scene.add_rigid("body", shape=shape, density=1000.0, orientation=orientation, position=(0.0, 0.0, height))
+    scene.add_rigid("body", shape=shape, density=1000.0, start=Start(orientation=orientation, position=(0.0, 0.0, height)))
     return scene
 
 

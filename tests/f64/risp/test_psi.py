@@ -206,8 +206,8 @@ def test_forward_and_reverse_agree(scene: Scene, poses: torch.Tensor) -> None:
     """<u, J v> = <J^T u, v>, J by image_jacobian, J^T by backward through render."""
     parameters = RenderingParameters(scene, SPREADS)
     psi = parameters.sample(1, seed=6)[0]
-    inputs = scene.render_inputs(scene.table.values(worlds=2), poses)
-    limit = 3 * image_bytes(inputs, scene.raster_settings(), columns=parameters.size)
+    inputs = scene.view.render_inputs(scene.table.values(worlds=2), poses)
+    limit = 3 * image_bytes(inputs, scene.view.raster_settings(), columns=parameters.size)
     images, jacobian = image_jacobian(scene, poses, psi, parameters, memory_limit=limit)
     weight = torch.randn(images.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     leaf = psi.clone().requires_grad_()
@@ -270,8 +270,8 @@ def test_one_pass_for_all_columns(scene: Scene, poses: torch.Tensor, monkeypatch
     image_jacobian(scene, poses, parameters.sample(1)[0], parameters)
     assert calls == ["render_arrays", "render_jvp"]
     calls.clear()
-    inputs = scene.render_inputs(scene.table.values(worlds=2), poses)
-    limit = image_bytes(inputs, scene.raster_settings(), columns=parameters.size)
+    inputs = scene.view.render_inputs(scene.table.values(worlds=2), poses)
+    limit = image_bytes(inputs, scene.view.raster_settings(), columns=parameters.size)
     image_jacobian(scene, poses, parameters.sample(1)[0], parameters, memory_limit=limit)
     assert calls == ["render_arrays", "render_jvp"] * 4
 

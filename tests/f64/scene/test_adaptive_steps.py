@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from risp_torch import DivergenceError, Elastic, Param, Scene, load_scene
-from risp_torch.scene.adaptive import steps_of_worlds
-from risp_torch.scene.simulation import deformable_inputs
+from risp_torch.scene.simulation.adaptive import steps_of_worlds
+from risp_torch.scene.simulation.deformable import deformable_inputs
 from ti_sim.meshes import box_hexes
 
 MOST = 64
@@ -27,8 +28,8 @@ def block(substeps: int = MOST, *, adaptive: bool = True, controls: int = 1) -> 
 
 def steps_of(scene: Scene, *moduli: float) -> list[int]:
     values = scene.table.values({"block.E": torch.tensor(moduli, dtype=torch.float64)}, worlds=len(moduli))
-    inputs = deformable_inputs(scene.deformables, scene.loads, values, frames=1, controls=scene.controls)
-    return steps_of_worlds(scene.deformable_solver(), inputs, controls=scene.controls)
+    inputs = deformable_inputs(scene.deformables, scene.loads, values, frames=1, controls=scene.stepping.controls)
+    return steps_of_worlds(scene.simulator.solver, inputs, controls=scene.stepping.controls)
 
 
 def moved(scene: Scene, *moduli: float) -> np.ndarray:
@@ -95,7 +96,7 @@ def test_fewer_steps_put_the_motion_off_by_half_a_step():
 def test_the_rods_deflection_is_off_by_less_than_a_hundredth():
     """The scene with coarser cells, at the modulus of its films."""
     rods = [load_scene("rod", cells=(10, 2, 2)) for _ in range(2)]
-    rods[1].adaptive = False
+    rods[1].stepping = replace(rods[1].stepping, adaptive=False)
     with torch.no_grad():
         few, every = (rod.rollout().particle_q[0] for rod in rods)
     assert (few - every).abs().max() < 0.01 * (every - every[0]).abs().max()

@@ -21,14 +21,15 @@ from risp_torch import (
     SinePulse,
     Sphere,
     Spherical,
+    Start,
     UserError,
     check_film_gradient,
     load_scene,
     load_task,
 )
 from risp_torch.inversion.gradients import check_torch
-from risp_torch.scene.body import Form, collision_shape
-from risp_torch.scene.motors import Motors
+from risp_torch.scene.adding.body_options import Form, collision_shape
+from risp_torch.scene.parts.motors import Motors
 
 SWING = {"axis": (0.0, -1.0, 0.0)}
 
@@ -69,8 +70,8 @@ def mixed() -> Scene:
     rod(scene, "slider", parent="ball", joint=Prismatic(axis=(1.0, 0.0, 0.2), slide=0.05, rate=-0.2, stiffness=20.0, damping=0.1))
     scene.add_link("plate", parent="slider", joint=Fixed(), shape=Box(0.1, 0.08, 0.02), density=400.0, position=(0.0, 0.0, -0.05))
     scene.add_rigid(
-        "block", shape=Box(0.1, 0.1, 0.1), density=300.0, position=(0.5, 0.0, -0.575), velocity=(0.3, 0.1, -0.2),
-        angular_velocity=(0.4, -0.8, 0.3),
+        "block", shape=Box(0.1, 0.1, 0.1), density=300.0,
+        start=Start(position=(0.5, 0.0, -0.575), velocity=(0.3, 0.1, -0.2), angular_velocity=(0.4, -0.8, 0.3)),
     )  # fmt: skip
     actions = np.random.default_rng(0).normal(size=(3, 4))
     scene.add_motors("hip", joints=["upper", "ball"], actions=actions, gain=0.3)
@@ -189,7 +190,9 @@ def balls() -> Scene:
     elastic = Contact(stiffness=2e4, damping=0.0, friction_stiffness=0.0, friction=0.0)
     for name, x, velocity in (("left", -0.0505, 1.0), ("right", 0.0505, -0.4)):
         scene.add_rigid(
-            name, shape=Sphere(radius=0.05), mass=0.2, position=(x, 0.0, 0.0), velocity=(velocity, 0.0, 0.0), contact=elastic,
+            name, shape=Sphere(radius=0.05), mass=0.2,
+            start=Start(position=(x, 0.0, 0.0), velocity=(velocity, 0.0, 0.0)),
+            contact=elastic,
             collision=True,
         )  # fmt: skip
     return scene
@@ -213,13 +216,13 @@ def test_what_meets_others_keeps_its_shape_in_place():
     scene = Scene(frame_dt=0.01, frames=2, substeps=2)
     contact = Contact(stiffness=100.0, damping=0.0, friction_stiffness=0.0, friction=0.0)
     rod(scene, "a", collision=True, contact=contact)
-    with pytest.raises(UserError, match="a meets other bodies by a shape that stays where"):
+    with pytest.raises(UserError, match="a collides with other bodies by a shape that stays where"):
         scene.rollout({"a.length": torch.tensor([0.5], dtype=torch.float64)})
-    with pytest.raises(UserError, match="b meets other bodies and has no contact material"):
+    with pytest.raises(UserError, match="b collides with other bodies and has no contact parameters"):
         rod(scene, "b", collision=True)
     rod(scene, "c", shape=Cylinder(radius=0.1, height=0.1), collision=True, contact=contact)
     assert scene.bodies[-1].collision.kind == "mesh"
-    with pytest.raises(UserError, match="d is made of several shapes and meets no other bodies"):
+    with pytest.raises(UserError, match="d is made of several shapes and collides with no other bodies"):
         collision_shape("d", Form(None, np.zeros((0, 3)), None))
 
 
@@ -237,12 +240,12 @@ def test_actions_in_place_of_the_scenes_own():
 @pytest.mark.parametrize(
     ("write", "words"),
     [
-        (lambda s: rod(s, "a", parent="b"), "a hangs on 'b', which is no link that was added before it"),
+        (lambda s: rod(s, "a", parent="b"), "a is attached to 'b', which is no link that was added before it"),
         (lambda s: rod(s, "a", parent="a"), "links make trees, without loops"),
         (lambda s: rod(s, "a", joint=Revolute(axis=(0, 0, 0))), "the joint of a has the axis"),
         (lambda s: rod(s, "a", joint=Revolute(**SWING, limit_low=1.0, limit_high=-1.0)), "limits reversed"),
         (lambda s: rod(s, "a", joint=Revolute(**SWING, stiffness="k")), "unknown parameter 'k'"),
-        (lambda s: rod(s, "a", at_tip=True), "hangs at the tip of the world, which has no length"),
+        (lambda s: rod(s, "a", at_tip=True), "is attached to the tip of the world, which has no length"),
         (lambda s: rod(s, "a", density=3.0), "exactly one of the two"),
         (lambda s: rod(s, "a", mass=0.0), "a.mass"),
         (lambda s: (rod(s, "a"), s.add_motors("m", joints=["b"])), "unknown body 'b'"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Checkpoint, Contact, Elastic, Scene, Sphere, StoreAll, UserError, load_scene
+from risp_torch import Checkpoint, Contact, Elastic, Scene, Sphere, Start, StoreAll, UserError, load_scene
 from risp_torch.risp.psi import default_psi, image_jacobian
 from risp_torch.scene import bridge
 from risp_torch.scene.bridge.chunks import Chunk, image_bytes, plan_chunks, real_inputs
@@ -31,9 +31,9 @@ class Rollout:
     names = INPUT_NAMES
 
     def __init__(self, scene: Scene, *, worlds: int = 1) -> None:
-        self.solver = scene.solver()
+        self.solver = scene.simulator.solver
         with torch.no_grad():
-            self.inputs = scene.rigid_inputs(scene.table.values(worlds=worlds))
+            self.inputs = scene.simulator.motion.inputs(scene.table.values(worlds=worlds), frames=scene.frames)
 
     def __call__(self, **tensors: torch.Tensor) -> torch.Tensor:
         body_q, body_qd, *_ = bridge.rollout(self.solver, replace(self.inputs, **tensors), FRAMES)
@@ -44,11 +44,11 @@ class Render:
     """The pictures of a scene as a function of the renderer's input tensors."""
 
     def __init__(self, scene: Scene, *, worlds: int = 1, memory_limit: int | None = None) -> None:
-        self.settings = scene.raster_settings()
+        self.settings = scene.view.raster_settings()
         self.memory_limit = memory_limit
         with torch.no_grad():
             states = scene.rollout(worlds=worlds, frames=FRAMES)
-            self.inputs = scene.render_inputs(scene.table.values(worlds=worlds), states.body_q[:, 1:])
+            self.inputs = scene.view.render_inputs(scene.table.values(worlds=worlds), states.body_q[:, 1:])
         self.names = tuple(real_inputs(self.inputs))
 
     def __call__(self, **tensors: torch.Tensor) -> torch.Tensor:
@@ -278,7 +278,9 @@ def coupled_scene() -> Scene:
     """A soft block above a ball."""
     scene = Scene(frame_dt=0.01, frames=FRAMES, substeps=8)
     contact = Contact(stiffness=200.0, damping=1.0, friction_stiffness=2.0, friction=0.3)
-    scene.add_rigid("ball", shape=Sphere(radius=0.06), density=500.0, position=(0, 0, -0.1), contact=contact, collision=True)
+    scene.add_rigid(
+        "ball", shape=Sphere(radius=0.06), density=500.0, start=Start(position=(0, 0, -0.1)), contact=contact, collision=True
+    )
     scene.add_solid(
         "block", mesh=box_tets((0.2, 0.2, 0.1), (1, 1, 1)), material=Elastic(E=2e3, nu=0.3), density=300.0, contact=contact
     )
@@ -552,7 +554,7 @@ def add_weighted(images: ti.types.ndarray(), weight: ti.types.ndarray(), loss: t
 def test_a_tape_without_torch_gives_the_gradient_of_the_bridge_three_times() -> None:
     scene = make_scene(size=8)
     rollout, render = Rollout(scene), Render(scene)
-    settings = scene.raster_settings()
+    settings = scene.view.raster_settings()
     rigid = leaves(rollout)
     seen = leaves(render, tuple(name for name in render.names if name != "body_q"))
     body_q, *_ = bridge.rollout(rollout.solver, RigidInputs(**rigid), FRAMES)

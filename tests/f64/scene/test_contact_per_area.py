@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Contact, Elastic, Scene, UserError
+from risp_torch import Contact, Elastic, Scene, Start, UserError
 from tests.reference.contact_cases import as_mesh
 from tests.reference.folders import ROBOTS
 from tests.reference.rigid_cases import GRAVITY, turned
@@ -29,16 +29,16 @@ def contact(per: str = "area") -> Contact:
     )  # fmt: skip
 
 
-def scene_of(shape: Shape, *, per: str = "area", **options) -> Scene:
+def scene_of(shape: Shape, *, per: str = "area", collision: bool = False, **start) -> Scene:
     scene = Scene(frame_dt=0.01, frames=20, substeps=20)
     scene.add_ground(contact=contact(per))
-    scene.add_rigid("body", shape=shape, density=800.0, **options)
+    scene.add_rigid("body", shape=shape, density=800.0, start=Start(**start), collision=collision)
     return scene
 
 
-def thrown(shape: Shape, per: str, **options) -> np.ndarray:
+def thrown(shape: Shape, per: str, position: tuple[float, float, float]) -> np.ndarray:
     """Poses [21, 7] of a body that is thrown on the ground with a little tilt, bounces and slides."""
-    scene = scene_of(shape, per=per, orientation=turned((1.0, 0.6, 0.0), 0.05), velocity=(0.4, 0.1, -0.1), **options)
+    scene = scene_of(shape, per=per, orientation=turned((1.0, 0.6, 0.0), 0.05), velocity=(0.4, 0.1, -0.1), position=position)
     with torch.no_grad():
         return scene.rollout().body_q[0, :, 0].numpy()
 
@@ -47,8 +47,8 @@ def test_a_finer_mesh_moves_alike() -> None:
     """And the more so the finer it is, with the square of its edges; per point it is another motion."""
     apart = {}
     for per in ("area", "point"):
-        boxes = [thrown(fine_box(cells), per, position=(0.0, 0.0, 0.0225)) for cells in (4, 8, 16)]
-        balls = [thrown(as_mesh(Sphere(0.03, n)), per, position=(0.0, 0.0, 0.031)) for n in (2, 3, 4)]
+        boxes = [thrown(fine_box(cells), per, (0.0, 0.0, 0.0225)) for cells in (4, 8, 16)]
+        balls = [thrown(as_mesh(Sphere(0.03, n)), per, (0.0, 0.0, 0.031)) for n in (2, 3, 4)]
         apart[per] = np.array([[np.abs(b - a).max() for a, b in zip(p[:-1], p[1:], strict=True)] for p in (boxes, balls)])
     assert (apart["area"][:, 1] < 0.4 * apart["area"][:, 0]).all() and (apart["area"][:, 1] < 2e-3).all()
     assert (apart["point"][:, 1] > 5 * apart["area"][:, 1]).all()
@@ -103,7 +103,7 @@ def test_robots_touch_with_their_primitives_or_share_their_surfaces() -> None:
 def test_what_cannot_be_per_area_says_so() -> None:
     with pytest.raises(UserError, match="contact numbers per 'body': choose 'point' or 'area'"):
         Contact(stiffness=1.0, damping=1.0, friction_stiffness=1.0, friction=1.0, per="body")
-    with pytest.raises(UserError, match="body meets other bodies, at points, and its contact numbers are per area"):
+    with pytest.raises(UserError, match="body collides with other bodies, at points, and its contact numbers are per area"):
         scene_of(Box(*SIDES), collision=True)
     scene = Scene(frame_dt=0.01, frames=1, substeps=1)
     scene.add_ground(contact=contact())

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from risp_torch.scene.contact_steps import contact_rates, longest_step
-from risp_torch.scene.items import Contact
+from risp_torch import Start
+from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.scene import Scene
-from risp_torch.scene.simulation import step_warnings
+from risp_torch.scene.simulation.contact_steps import contact_rates, longest_step
+from risp_torch.scene.simulation.step_warnings import step_warnings
 from tests.reference.contact_cases import CUBE, FLOOR, HALF, as_mesh, at, bodies, inputs_of, simulate
 from tests.reference.rigid_cases import box_inertia
 from ti_sim.articulated.collision import mesh_shape
@@ -56,7 +57,9 @@ def stack(substeps: int, *, mesh: bool = False, count: int = 5) -> Scene:
     scene.add_ground(contact=Contact(stiffness=1e4, damping=10.0, friction_stiffness=20.0, friction=0.5))
     for k in range(count):
         shape = as_mesh(BOX) if mesh else BOX
-        scene.add_rigid(f"cube{k}", shape=shape, density=1000.0, position=(0, 0, HALF * (1 + 2 * k)), collision=count > 1)
+        scene.add_rigid(
+            f"cube{k}", shape=shape, density=1000.0, start=Start(position=(0, 0, HALF * (1 + 2 * k))), collision=count > 1
+        )
     return scene
 
 

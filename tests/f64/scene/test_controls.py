@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Bending, Checkpoint, Elastic, Membrane, Scene, UserError
+from risp_torch import Bending, Checkpoint, Elastic, Membrane, Scene, Start, UserError
 from risp_torch.inversion.gradients import check_torch
 from ti_sim.meshes import box_tets, sheet_grid
 
@@ -23,7 +23,9 @@ def actuated(controls: int, plan: str = "auto") -> Scene:
     ]
     scene.add_solid("block", mesh=block, material=Elastic(E=2e3, nu=0.3, damping=1.0), density=100.0, actuation=rows[0])
     scene.add_cloth(
-        "cloth", mesh=sheet, material=Membrane(mu=20.0, lam=20.0), density=0.5, position=(0.0, 0.0, 0.5), actuation=rows[1],
+        "cloth", mesh=sheet, material=Membrane(mu=20.0, lam=20.0), density=0.5,
+        start=Start(position=(0.0, 0.0, 0.5)),
+        actuation=rows[1],
         bending=Bending(stiffness=0.02, actuation=rows[2]),
     )  # fmt: skip
     return scene

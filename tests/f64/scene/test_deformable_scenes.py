@@ -24,6 +24,7 @@ from risp_torch import (
     Elastic,
     Membrane,
     Scene,
+    Start,
     StateLoss,
     Surface,
     UserError,
@@ -36,8 +37,7 @@ from risp_torch.__main__ import main
 from risp_torch.risp.dataset.plan import Plan
 from risp_torch.risp.dataset.settings import DatasetSettings
 from risp_torch.risp.state_heads import SensorHead, head_from_json
-from risp_torch.scene.deformation import deformable_inputs
-from risp_torch.scene.simulation import deformable_step_warnings
+from risp_torch.scene.simulation.deformable import deformable_inputs
 from ti_sim.meshes import SheetMesh, box_hexes, box_tets, sheet_grid
 
 FRAMES = 2
@@ -74,23 +74,29 @@ def zoo() -> Scene:
     random = np.random.default_rng(3)
     block = box_tets((0.2, 0.1, 0.1), (2, 1, 1))
     scene.add_solid(
-        "block", mesh=block, material=SOFT, density=300.0, position=(0.0, 0.0, 0.045), rotation=(0.0, 0.03, 0.1),
-        velocity=(0.3, 0.0, -0.4), angular_velocity=(0.0, 0.5, 1.0), actuation=0.02 * random.standard_normal((FRAMES, 10)),
+        "block", mesh=block, material=SOFT, density=300.0,
+        start=Start(
+            position=(0.0, 0.0, 0.045), rotation=(0.0, 0.03, 0.1), velocity=(0.3, 0.0, -0.4), angular_velocity=(0.0, 0.5, 1.0),
+        ),
+        actuation=0.02 * random.standard_normal((FRAMES, 10)),
         contact=STICKY, surface=Surface(vertex_colors=random.uniform(size=(len(block.vertices), 3))),
     )  # fmt: skip
     scene.add_cloth(
         "cloth", mesh=STRIP, material=TIGHT, bending=Bending(rigidity=2e-3, damping=1e-5, actuation=np.full((FRAMES, 3), 0.1)),
-        air=Air(drag=0.8, lift=0.5), density=0.3, position=(0.3, 0.0, 0.3), rotation=(0.2, 0.1, 0.0),
+        air=Air(drag=0.8, lift=0.5), density=0.3, start=Start(position=(0.3, 0.0, 0.3), rotation=(0.2, 0.1, 0.0)),
         fixed=lambda x: x[:, 0] < -0.09, actuation=np.array([[0.02, -0.03]] * FRAMES), actuation_groups=[0, 1, 1, 0],
         surface=Surface(color=(0.8, 0.2, 0.1), smooth=True),
     )  # fmt: skip
     scene.add_flat_body(
-        "slice", mesh=STRIP, material=Elastic(mu=8e3, lam=6e3, damping=2.0), density=300.0, depth=0.05, orientation=UPRIGHT,
-        position=(0.35, 0.15, 0.09), prescribed=[0], prescribed_velocity=(0.0, 0.0, 0.2), surface=Surface(color=(0.1, 0.3, 0.8)),
+        "slice", mesh=STRIP, material=Elastic(mu=8e3, lam=6e3, damping=2.0), density=300.0, depth=0.05,
+        start=Start(orientation=UPRIGHT, position=(0.35, 0.15, 0.09)),
+        prescribed=[0], prescribed_velocity=(0.0, 0.0, 0.2), surface=Surface(color=(0.1, 0.3, 0.8)),
     )  # fmt: skip
     scene.add_springs(
         "net", points=[(0, 0, 0), (0.1, 0, 0), (0, 0.1, 0.02)], springs=[(0, 1), (1, 2), (0, 2)], stiffness=40.0, damping=0.05,
-        rest_length=0.09, mass=0.02, position=(-0.1, 0.0, 0.3), velocity=random.standard_normal((3, 3)) * 0.2, radius=0.02,
+        rest_length=0.09, mass=0.02,
+        start=Start(position=(-0.1, 0.0, 0.3), velocity=random.standard_normal((3, 3)) * 0.2),
+        radius=0.02,
     )  # fmt: skip
     scene.add_load("push", body="block", where=lambda x: x[:, 0] > 0.09, force=[(0.2, 0.1, -0.3)] * FRAMES)
     scene.add_load("pull", body="block", where=[0, 11], force=0.4, direction=(0, 0, 2), limit=5.0)
@@ -111,7 +117,7 @@ def test_states_and_pictures_have_a_place_for_everything() -> None:
     assert states.body_q.shape == (2, FRAMES + 1, 0, 7) and states.particle_q.shape == (2, FRAMES + 1, count, 3)
     assert states.finite.tolist() == [True, True]
     assert scene.part_names == ["block", "cloth", "slice", "net"]
-    torch.testing.assert_close(scene.poses(states), states.particle_q)
+    torch.testing.assert_close(scene.view.poses(states), states.particle_q)
     torch.testing.assert_close(scene.start_poses(scene.table.values()), states.particle_q[:1, 0])
     held = states.particle_q[:, :, 12:18][:, :, scene.deformables[1].fixed]
     torch.testing.assert_close(held, held[:, :1].expand_as(held))
@@ -183,7 +189,7 @@ def test_an_elastic_box_looks_like_a_rigid_one() -> None:
     images = []
     for soft in (False, True):
         scene = filmed(empty_scene(shading="phong"))
-        look = {"position": (0.1, 0.0, 0.2), "rotation": (0.1, 0.2, 0.3)}
+        look = {"start": Start(position=(0.1, 0.0, 0.2), rotation=(0.1, 0.2, 0.3))}
         surface = Surface(texture=np.random.default_rng(0).uniform(size=(8, 12, 3)), specular=0.3, smooth=True, crease_angle=0.5)
         if soft:
             mesh = box_hexes((0.3, 0.2, 0.1), (1, 1, 1))
@@ -202,8 +208,10 @@ def test_an_elastic_box_looks_like_a_rigid_one() -> None:
 
 def test_bodies_and_deformable_bodies_move_side_by_side() -> None:
     scene = filmed(empty_scene())
-    scene.add_rigid("die", shape=Box(0.1, 0.1, 0.1), density=500.0, position=(-0.2, 0.0, 0.4))
-    scene.add_solid("block", mesh=box_hexes((0.2, 0.1, 0.1), (2, 1, 1)), material=SOFT, density=300.0, position=(0.2, 0.0, 0.3))
+    scene.add_rigid("die", shape=Box(0.1, 0.1, 0.1), density=500.0, start=Start(position=(-0.2, 0.0, 0.4)))
+    scene.add_solid(
+        "block", mesh=box_hexes((0.2, 0.1, 0.1), (2, 1, 1)), material=SOFT, density=300.0, start=Start(position=(0.2, 0.0, 0.3))
+    )
     states = scene.rollout(worlds=2)
     assert states.placement.shape == (2, FRAMES + 1, 1 + 12, 7) and states.diverged_step.shape == (2, 2)
     torch.testing.assert_close(states.placement[:, :, 1:, :3], states.particle_q)
@@ -281,7 +289,7 @@ def test_the_fingerprint_tells_deformable_scenes_apart() -> None:
     plain = described()
     assert "loads" not in plain and described() == plain
     for changes in (
-        {"mesh": box_tets((0.2, 0.1, 0.1), (2, 1, 1))}, {"fixed": [0]}, {"orientation": UPRIGHT},
+        {"mesh": box_tets((0.2, 0.1, 0.1), (2, 1, 1))}, {"fixed": [0]}, {"start": Start(orientation=UPRIGHT)},
         {"material": Elastic(E=2e4, nu=0.3, damping=4.0, energy="stvk")}, {"surface": Surface(smooth=True)},
     ):  # fmt: skip
         assert described(**changes) != plain, changes
@@ -292,12 +300,12 @@ def test_warns_of_a_step_that_is_too_long() -> None:
     scene.add_solid("block", mesh=box_hexes((0.2, 0.1, 0.1), (2, 1, 1)), material=Elastic(E=1e9, nu=0.3), density=300.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        scene.deformable_solver()
-    (sentence,) = deformable_step_warnings(scene)
+        solver = scene.simulator.solver
+    (sentence,) = scene.simulator.motion.step_warnings(solver)
     assert "the step of 0.000833 s is too long for 'block'" in sentence and "take at least" in sentence
     with pytest.warns(UserWarning, match="too long for 'block'"):
         scene.add_load("push", body="block", where=[0], force=(0.0, 0.0, 1.0))
-        scene.deformable_solver()
+        _ = scene.simulator.solver
 
 
 def solid(scene: Scene, **changes: Any) -> None:
@@ -347,8 +355,8 @@ TURNED = SheetMesh(np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0.0)]), np.
         (solid, {"density": None}, "a needs its density or the mass of its particles: give exactly one"),
         (solid, {"mesh": STRIP}, "a.mesh is of type SheetMesh: give a SolidMesh"),
         (solid, {"material": TIGHT}, "a.material is of type Membrane: give an Elastic"),
-        (solid, {"velocity": np.zeros((3, 3))}, r"a.velocity has shape \(3, 3\): give \(3,\), or \(8, 3\)"),
-        (solid, {"orientation": (0, 0, 0, 0)}, "a.orientation is .*: give a quaternion"),
+        (solid, {"start": Start(velocity=np.zeros((3, 3)))}, r"a.velocity has shape \(3, 3\): give \(3,\), or \(8, 3\)"),
+        (solid, {"start": Start(orientation=(0, 0, 0, 0))}, "a.orientation is .*: give a quaternion"),
         (solid, {"fixed": [99]}, "a.fixed names particle 99, and there are particles 0 to 7"),
         (solid, {"fixed": lambda x: x[:, 0] > 9}, "a.fixed chooses no particle"),
         (solid, {"fixed": np.zeros(3, bool)}, r"a.fixed is a mask of shape \(3,\): give \(8,\)"),
@@ -409,7 +417,7 @@ def test_what_is_refused_when_it_runs() -> None:
         stiff.rollout()
     alone = empty_scene(ground=False)
     solid(alone, contact=STICKY)
-    with pytest.raises(UserError, match="a has a contact material and meets nothing: the scene has no ground"):
+    with pytest.raises(UserError, match="a has a Contact and collides with nothing: the scene has no ground"):
         alone.rollout()
 
 

@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 from risp_torch import Camera, Contact, DirectionalLight, Scene, UserError
 from risp_torch.__main__ import main
 from risp_torch.inversion.gradients import check_torch
-from risp_torch.scene.robot import limit_stiffness
+from risp_torch.scene.adding.robot import limit_stiffness
 from risp_torch.scene.robot_files import read_robot
 from risp_torch.scene.robot_files.check import moved_by_joints
 from tests.reference.folders import ROBOTS
@@ -55,7 +55,7 @@ def posed(data: object, seed: int) -> tuple[dict[str, torch.Tensor], np.ndarray]
 def accelerations(scene: Scene, given: dict[str, torch.Tensor]) -> np.ndarray:
     with torch.no_grad():
         states = scene.rollout(given)
-    return ((states.joint_qd[0, 1] - states.joint_qd[0, 0]) / scene.settings.dt).numpy()
+    return ((states.joint_qd[0, 1] - states.joint_qd[0, 0]) / scene.stepping.dt).numpy()
 
 
 def test_arm_is_mujocos():
@@ -202,7 +202,7 @@ def test_robots_are_filmed():
             pictures[file] = scene.render(scene.rollout(), alpha=True)[0, 0].numpy()
         unseen = [body.name for body in scene.bodies if body.look is None]
         assert f"{unseen[0]}.color" not in scene.parameters and unseen[0] in scene.description()["bodies"]
-        mesh = scene.render_inputs(scene.table.values(), scene.start_poses(scene.table.values())[:, None]).mesh
+        mesh = scene.view.render_inputs(scene.table.values(), scene.start_poses(scene.table.values())[:, None]).mesh
         assert set(np.unique(mesh.vertex_body)) == {k for k, body in enumerate(scene.bodies) if body.name not in unseen}
     cover = pictures["arm.urdf"][..., 3]
     assert 0.02 < cover.mean() < 0.6 and pictures["gripper.xml"][..., 3].mean() > 0.02

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Box, Param, Scene, load_scene
+from risp_torch import Box, Param, Scene, Start, load_scene
 from risp_torch.inversion.gradients import check_torch
 from tests.reference.rigid_cases import GRAVITY
 from ti_sim.base.errors import DivergenceError, UserError
@@ -49,7 +49,7 @@ def test_gradients_of_a_flight(integrator: str) -> None:
     scene = Scene(frame_dt=0.02, frames=3, substeps=2, integrator=integrator)
     scene.add_rigid(
         "slab", shape=BOX, mass=3.0, inertia_per_mass=np.diag([0.01, 0.012, 0.018]), linear_drag=0.4,
-        angular_drag=0.02, velocity=(0.5, -0.2, 0.1), angular_velocity=(0.3, -0.4, 0.5),
+        angular_drag=0.02, start=Start(velocity=(0.5, -0.2, 0.1), angular_velocity=(0.3, -0.4, 0.5)),
     )  # fmt: skip
     rng = np.random.default_rng(4)
     thrusts = 0.75 * GRAVITY * rng.uniform(0.5, 1.5, (3, 4))
@@ -100,7 +100,7 @@ def test_actions_replace_those_of_the_scene() -> None:
 
 def test_drag_without_rotors() -> None:
     scene = Scene(frame_dt=0.02, frames=5, substeps=4, gravity=(0, 0, 0), integrator="rk4")
-    scene.add_rigid("slab", shape=BOX, mass=2.0, linear_drag=Param(0.8, low=0.0), velocity=(1, 0, 0))
+    scene.add_rigid("slab", shape=BOX, mass=2.0, linear_drag=Param(0.8, low=0.0), start=Start(velocity=(1, 0, 0)))
     velocity = scene.rollout(frames=60).body_qd[0, :, 0, 0]
     np.testing.assert_allclose(velocity, np.exp(-0.4 * 0.02 * np.arange(61)), rtol=1e-9)
     assert scene.unknowns == ["slab.linear_drag"]

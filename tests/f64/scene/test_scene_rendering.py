@@ -30,7 +30,7 @@ VARIANTS = {
 def test_gradient_of_every_number_in_the_picture(variant: str) -> None:
     scene = make_full_scene(**VARIANTS[variant])
     poses = poses_of(scene)[:, 1:]
-    names = scene.picture_parameters
+    names = scene.view.picture_parameters
     units = {n: np.maximum(np.abs(scene.parameters[n].value), 1e-6 if n.startswith("softness") else 1e-2) for n in names}
     weight = torch.randn((1, 1, 12, 12, 4), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
@@ -48,7 +48,7 @@ def test_gradient_of_every_number_in_the_picture(variant: str) -> None:
 
 def test_picture_parameters_are_all_numbers_that_do_not_move_anything() -> None:
     scene = make_full_scene()
-    looks = scene.picture_parameters
+    looks = scene.view.picture_parameters
     moves = [name for name in scene.parameters if name not in looks]
     expected = {
         "softness.sigma", "softness.gamma", "background.top", "background.bottom", "ground.color", "ground.second_color",
@@ -63,7 +63,7 @@ def test_picture_parameters_are_all_numbers_that_do_not_move_anything() -> None:
     moved = {name: torch.as_tensor(scene.parameters[name].value) * 1.01 for name in looks}
     with torch.no_grad():
         assert torch.equal(scene.rollout(moved, frames=1).body_q, states)
-    assert {"background.image", "ground.texture"} <= set(make_full_scene(pictures=True).picture_parameters)
+    assert {"background.image", "ground.texture"} <= set(make_full_scene(pictures=True).view.picture_parameters)
 
 
 # -- batches and cameras --------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_worlds_frames_and_cameras_in_one_call() -> None:
 def test_rows_that_worlds_share_are_stored_once() -> None:
     scene = make_full_scene()
     values = scene.table.values({"box.color": torch.rand(3, 3)}, worlds=3)
-    inputs = scene.render_inputs(values, poses_of(scene, worlds=3))
+    inputs = scene.view.render_inputs(values, poses_of(scene, worlds=3))
     assert inputs.albedo.shape[0] == 3
     assert {n: getattr(inputs, n).shape[0] for n in ("texels", "camera", "directional", "ground", "ambient")} == {
         "texels": 1, "camera": 1, "directional": 1, "ground": 1, "ambient": 1,
@@ -209,8 +209,8 @@ def test_a_film_under_a_memory_limit_is_the_film(monkeypatch: pytest.MonkeyPatch
     names = ("box.texture", "camera.left.position", "light.key.direction", "softness.sigma")
     with torch.no_grad():
         states = scene.rollout(worlds=2, frames=3)
-    inputs = scene.render_inputs(scene.table.values(worlds=2), states.body_q, camera="all")
-    one = image_bytes(inputs, scene.raster_settings())
+    inputs = scene.view.render_inputs(scene.table.values(worlds=2), states.body_q, camera="all")
+    one = image_bytes(inputs, scene.view.raster_settings())
     weight = torch.randn((2, 4, 2, 8, 8, 3), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
     def run(limit: int | None) -> list[torch.Tensor]:
@@ -239,10 +239,10 @@ def test_a_film_under_a_memory_limit_is_the_film(monkeypatch: pytest.MonkeyPatch
 def test_shipped_scenes_look_as_before_their_new_options() -> None:
     """Lambert shading, a plain ground and a plain background are what a scene gets that asks for nothing."""
     scene = load_scene("cube", size=16)
-    settings = scene.raster_settings()
+    settings = scene.view.raster_settings()
     assert (settings.shading, settings.aggregation, settings.composite, settings.antialias) == ("lambert", "softras", "alpha", 1)
     assert settings.ground == "plain" and settings.shadows is None and settings.quantity == "color"
-    inputs = scene.render_inputs(scene.table.values(), poses_of(scene))
+    inputs = scene.view.render_inputs(scene.table.values(), poses_of(scene))
     absent = ("point", "environment", "material", "uv", "texels", "background_image", "distortion")
     assert all(getattr(inputs, name) is None for name in absent)
     assert bridge.bridge_dtype() == torch.float64

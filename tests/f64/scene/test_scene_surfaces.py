@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from risp_torch import Box, Mesh, Param, Sphere, UserError
+from risp_torch import Box, Mesh, Param, Sphere, Start, UserError
 from risp_torch.files.video import srgb_to_linear
 from risp_torch.scene import Surface
 from tests.reference.full_scene import BALL, CONTACT, picture
@@ -66,7 +66,9 @@ def test_several_textures_of_one_file_and_the_grounds_are_kept_apart(tmp_path: P
     def film(surface: Surface | None, texture: np.ndarray) -> torch.Tensor:
         scene = plain_scene(size=16, ground=False, shading="none")
         scene.add_ground(contact=CONTACT, pattern="texture", texture=texture, cell=0.05)
-        scene.add_rigid("pair", shape=Mesh(tmp_path / "two.glb"), density=800.0, position=(0, 0, 0.03), surface=surface)
+        scene.add_rigid(
+            "pair", shape=Mesh(tmp_path / "two.glb"), density=800.0, start=Start(position=(0, 0, 0.03)), surface=surface
+        )
         if surface is None:
             order[:] = [greys[scene.parameters[f"pair.texture.{k}"].value.shape] for k in range(2)]
         return shot(scene)

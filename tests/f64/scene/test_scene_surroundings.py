@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Box, UserError
+from risp_torch import Box, Start, UserError
 from risp_torch.scene import AmbientLight, DirectionalLight, EnvironmentLight, PointLight, Scene, Surface
 from tests.reference.full_scene import CONTACT, camera
 from tests.reference.plain_scene import add, plain_scene, shot
@@ -39,7 +39,7 @@ def test_equal_backgrounds_and_grounds_in_other_words() -> None:
 
 def test_a_gradient_runs_from_top_to_bottom_and_an_image_is_upright() -> None:
     scene = plain_scene(size=16, ground=False)
-    add(scene, position=(0, 0, -5.0))  # out of sight
+    add(scene, start=Start(position=(0, 0, -5.0)))  # out of sight
     scene.set_background(top=(0.0, 0.0, 0.0), bottom=(1.0, 1.0, 1.0))
     rows = (np.arange(16) + 0.5) / 16
     np.testing.assert_allclose(shot(scene)[..., 0].numpy(), np.tile(rows[:, None], (1, 16)), atol=1e-12)
@@ -63,8 +63,7 @@ def test_many_lights_add_up() -> None:
 
     def film(*names: str) -> torch.Tensor:
         scene = plain_scene(size=12)
-        for list_of_kind in (scene.lights.ambient, scene.lights.directional):
-            list_of_kind.clear()
+        scene.lights = ()
         scene.table.drop(*(n for n in scene.parameters if n.startswith("light.")))
         for name in names:
             scene.add_light(lights[name])
@@ -80,7 +79,7 @@ def test_many_lights_add_up() -> None:
 
 def test_shadows_fall_on_the_ground_and_can_be_taken_away() -> None:
     scene = plain_scene(size=24)
-    add(scene, position=(0.0, 0.0, 0.05))
+    add(scene, start=Start(position=(0.0, 0.0, 0.05)))
     lit = shot(scene)
     scene.set_shadows(center=(0, 0, 0.02), radius=0.2)
     dark = shot(scene)
@@ -91,7 +90,7 @@ def test_shadows_fall_on_the_ground_and_can_be_taken_away() -> None:
 
 def test_quantities() -> None:
     scene = plain_scene(size=17, ground=False, sigma=1e-8)
-    add(scene, shape=Box(0.02, 0.02, 0.02), position=(0, 0, 0.02), orientation=(0, 0, 0, 1))
+    add(scene, shape=Box(0.02, 0.02, 0.02), start=Start(position=(0, 0, 0.02)))
     target = np.array([0.0, 0.0, 0.02])
     away = np.asarray(scene.camera.position) - target
     depth = shot(scene, quantity="depth", alpha=True)
@@ -113,5 +112,5 @@ def test_quantities() -> None:
 def test_colours_without_shading_are_the_colours() -> None:
     scene = Scene(frame_dt=5e-3, frames=1, substeps=1, shading="none", sigma=1e-4)
     scene.add_camera(replace(camera(13), distortion=None))
-    add(scene, shape=Box(0.3, 0.3, 0.01), position=(0, 0, 0.0), surface=Surface(color=(0.2, 0.4, 0.6)))
+    add(scene, shape=Box(0.3, 0.3, 0.01), start=Start(), surface=Surface(color=(0.2, 0.4, 0.6)))
     np.testing.assert_allclose(shot(scene)[6, 6].numpy(), [0.2, 0.4, 0.6], atol=1e-4)

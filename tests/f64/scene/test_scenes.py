@@ -37,6 +37,7 @@ from risp_torch import (
     Param,
     Scene,
     Sphere,
+    Start,
     Surface,
     UserError,
     check_film_gradient,
@@ -217,7 +218,7 @@ SHAPES = {
 def test_film_gradient_of_every_shape(kind: str) -> None:
     scene = empty_scene()
     low = float(SHAPES[kind].mesh().vertices[:, 2].min())
-    scene.add_rigid("thing", shape=SHAPES[kind], density=800.0, position=(0, 0, 0.002 - low), **MOTION)
+    scene.add_rigid("thing", shape=SHAPES[kind], density=800.0, start=Start(position=(0, 0, 0.002 - low), **MOTION))
     names = [name for name in scene.parameters if not name.startswith(("camera", "light"))]
     assert check_film(scene, names, 3) == set(names)
     mass = scene.bodies[0].mass(scene.table.values()).item()
@@ -236,7 +237,7 @@ def test_film_gradient_with_mass_and_inertia_given() -> None:
     inertia = np.array([[1.2e-5, 1e-6, 0.0], [1e-6, 1.6e-5, -1e-6], [0.0, -1e-6, 2e-5]])
     scene.add_rigid(
         "thing", shape=Box(0.05, 0.04, 0.03), mass=Param(0.05, low=0.01, high=0.2, scale="log10"),
-        inertia=Param(inertia, low=inertia - 1e-5, high=inertia + 1e-5), position=(0, 0, 0.022), **MOTION,
+        inertia=Param(inertia, low=inertia - 1e-5, high=inertia + 1e-5), start=Start(position=(0, 0, 0.022), **MOTION),
     )  # fmt: skip
     values = scene.table.values()
     assert scene.bodies[0].mass(values).item() == 0.05
@@ -259,7 +260,7 @@ def test_given_inertias_that_no_body_has_are_told_of() -> None:
 def test_mass_alone_takes_the_inertia_of_the_shape() -> None:
     scene = empty_scene()
     shape = Box(0.05, 0.04, 0.03)
-    scene.add_rigid("thing", shape=shape, mass=0.05, position=(0, 0, 0.022), **MOTION)
+    scene.add_rigid("thing", shape=shape, mass=0.05, start=Start(position=(0, 0, 0.022), **MOTION))
     solid = mass_properties(shape)
     actual = scene.bodies[0].inertia(scene.table.values())[0].numpy()
     np.testing.assert_allclose(actual, 0.05 * solid.inertia_per_density / solid.volume, rtol=1e-13)
@@ -270,10 +271,12 @@ def test_mass_alone_takes_the_inertia_of_the_shape() -> None:
 def two_bodies() -> Scene:
     """A box on the ground's own material and a cone with another."""
     scene = empty_scene()
-    scene.add_rigid("box", shape=Box(0.03, 0.04, 0.03), density=800.0, position=(-0.03, 0, 0.022), **MOTION,
-                    surface=Surface(face_colors=COLORS))  # fmt: skip
     scene.add_rigid(
-        "cone", shape=Cone(0.02, 0.035, sections=8), density=600.0, position=(0.03, 0.01, 0.012), **MOTION,
+        "box", shape=Box(0.03, 0.04, 0.03), density=800.0, start=Start(position=(-0.03, 0, 0.022), **MOTION),
+        surface=Surface(face_colors=COLORS),
+    )  # fmt: skip
+    scene.add_rigid(
+        "cone", shape=Cone(0.02, 0.035, sections=8), density=600.0, start=Start(position=(0.03, 0.01, 0.012), **MOTION),
         contact=Contact(stiffness=150.0, damping=0.05, friction_stiffness=0.2, friction=0.6),
         surface=Surface(color=(0.7, 0.2, 0.1)),
     )  # fmt: skip
@@ -300,7 +303,8 @@ def test_bodies_feel_their_own_contact_only() -> None:
 
 def test_a_scene_without_ground_falls_freely() -> None:
     scene = empty_scene(ground=False)
-    scene.add_rigid("thing", shape=Sphere(0.02, subdivisions=1), density=800.0, position=(0, 0, 0.03), velocity=(0.1, 0.0, 0.2))
+    start = Start(position=(0, 0, 0.03), velocity=(0.1, 0.0, 0.2))
+    scene.add_rigid("thing", shape=Sphere(0.02, subdivisions=1), density=800.0, start=start)
     states = scene.rollout(frames=4)
     time, steps = 4 * 5e-3, 40
     drop = -9.81 * (time / steps) ** 2 * steps * (steps + 1) / 2  # semi-implicit Euler, exactly
@@ -312,7 +316,8 @@ def test_a_scene_without_ground_falls_freely() -> None:
 def test_vertex_colors_and_plain_colors_have_gradients() -> None:
     for surface in (Surface(color=(0.5, 0.4, 0.3)), Surface(vertex_colors=np.linspace(0.1, 0.9, 24).reshape(8, 3))):
         scene = empty_scene()
-        scene.add_rigid("thing", shape=Box(0.05, 0.04, 0.03), density=800.0, position=(0, 0, 0.03), surface=surface, **MOTION)
+        start = Start(position=(0, 0, 0.03), **MOTION)
+        scene.add_rigid("thing", shape=Box(0.05, 0.04, 0.03), density=800.0, start=start, surface=surface)
         name = "thing.color" if surface.color is not None else "thing.vertex_colors"
         assert check_film(scene, [name], 1) == {name}
 
@@ -491,8 +496,8 @@ def add(scene: Scene, shape: Shape | None = None, **options: object) -> None:
         (lambda s: add(s, inertia=np.eye(3)), "thing has an inertia and a density"),
         (lambda s: add(s, density=None, mass=1.0, inertia=-np.eye(3)), "thing.inertia"),
         (lambda s: add(s, density=None, mass=1.0, inertia=np.diag([1.0, 1.0, 3.0])), "thing.inertia"),
-        (lambda s: add(s, orientation=(0, 0, 0, 0)), "thing.orientation"),
-        (lambda s: add(s, position=(1, 2)), r"thing.position has shape \(2,\)"),
+        (lambda s: add(s, start=Start(orientation=(0, 0, 0, 0))), "thing.orientation"),
+        (lambda s: add(s, start=Start(position=(1, 2))), r"Start: position has shape \(2,\)"),
         (lambda s: add(s, surface=Surface(face_colors=[(1, 1, 1)] * 5)), "thing has 5 face colours: give 6 .* or 12"),
         (lambda s: add(s, contact=contact(friction=-0.1)), "thing.contact.friction is -0.1"),
         (lambda s: add(s, contact=contact(stiffness=0.0)), "thing.contact.stiffness is 0.0"),

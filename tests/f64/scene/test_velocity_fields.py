@@ -1,25 +1,26 @@
 """Velocities of deformable bodies at the start: uniform, turning, affine, of each particle."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from risp_torch import Box, Elastic, Membrane, Param, Scene, UserError, load_scene
+from risp_torch import Box, Elastic, Membrane, Param, Scene, Start, UserError, load_scene
 from ti_sim.meshes import box_hexes, sheet_grid
 
 G = np.array([[0.3, -1.0, 0.4], [0.8, 0.1, 0.0], [-0.5, 0.6, 0.2]])
 VELOCITY, TURNING, POSITION = (0.5, -0.2, 0.1), (0.2, 0.4, -0.3), (0.3, 0.1, 0.5)
 QUARTER = (0.0, 0.0, np.sqrt(0.5), np.sqrt(0.5))  # about z
-MOTION = {
-    "position": POSITION, "orientation": QUARTER, "velocity": VELOCITY, "angular_velocity": TURNING, "velocity_gradient": G,
-    "fixed": [0],
-}  # fmt: skip
+MOTION = Start(
+    position=POSITION, orientation=QUARTER, velocity=VELOCITY, angular_velocity=TURNING, velocity_gradient=G
+)
 
 
-def scene_with(kind: str, **options: object) -> Scene:
+def scene_with(kind: str, **changes: object) -> Scene:
     scene = Scene(frame_dt=0.01, frames=1, substeps=4)
-    options = MOTION | options
+    options = {"start": replace(MOTION, **changes), "fixed": [0]}
     sheet, block, stuff = sheet_grid((0.2, 0.1), (2, 1)), box_hexes((0.2, 0.1, 0.1), (2, 1, 1)), Elastic(E=1e4, nu=0.3)
     if kind == "solid":
         scene.add_solid("body", mesh=block, material=stuff, density=1.0, **options)
@@ -47,7 +48,7 @@ def test_every_particle_has_the_velocity_of_the_field(kind: str) -> None:
 def test_a_rotation_turns_further_what_has_an_orientation() -> None:
     """Both about the world's axes, the orientation first: of rigid and of deformable bodies."""
     given, vector, place = Rotation.from_rotvec((0.9, -0.4, 0.3)), (0.2, 0.7, -1.1), np.array([0.1, 0.2, 0.3])
-    options = {"density": 1.0, "orientation": given.as_quat(), "rotation": vector, "position": place}
+    options = {"density": 1.0, "start": Start(orientation=given.as_quat(), rotation=vector, position=place)}
     scene, mesh = Scene(frame_dt=0.01, frames=1, substeps=4), box_hexes((0.2, 0.1, 0.1), (2, 1, 1))
     scene.add_rigid("box", shape=Box(0.2, 0.1, 0.1), **options)
     scene.add_solid("solid", mesh=mesh, material=Elastic(E=1e4, nu=0.3), **options)
@@ -72,7 +73,7 @@ def test_the_field_is_differentiable_and_may_differ_between_worlds() -> None:
 
 
 def test_a_gradient_of_another_shape_is_refused() -> None:
-    with pytest.raises(UserError, match=r"body.velocity_gradient has shape \(2, 3\), and \(3, 3\) is needed"):
+    with pytest.raises(UserError, match=r"Start: velocity_gradient has shape \(2, 3\), and \(3, 3\) is needed"):
         scene_with("solid", velocity_gradient=np.zeros((2, 3)))
 
 

@@ -12,7 +12,6 @@ from risp_torch.control import Aim, ControlTask
 from risp_torch.control.rollouts import Driven
 from risp_torch.inversion.gradients import check_torch
 from risp_torch.scene import Scene
-from risp_torch.scene.simulation import deformable_step_warnings
 from scenes import cloth_control, jellyfish
 from ti_sim.deformable.bending import bending_edges
 
@@ -64,7 +63,8 @@ def test_the_cloth_has_a_cord_in_its_rim() -> None:
 
 @pytest.mark.parametrize("cells", [(8, 4), (16, 16), (32, 32)])
 def test_steps_are_short_enough(cells: tuple[int, int]) -> None:
-    assert deformable_step_warnings(cloth_control.make_scene(cells=cells, frames=1, size=8)) == []
+    simulator = cloth_control.make_scene(cells=cells, frames=1, size=8).simulator
+    assert simulator.motion.step_warnings(simulator.solver) == []
 
 
 def test_goals() -> None:

@@ -19,7 +19,7 @@ import torch
 
 from risp_torch import Scene, load_scene, scene_names
 from risp_torch.scene.bridge import pictures
-from risp_torch.scene.links import Link
+from risp_torch.scene.parts.links import Link
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.rigid.solver import RigidSolver

@@ -1,0 +1,40 @@
+"""What is behind everything."""
+
+from __future__ import annotations
+
+from risp_torch.scene.arguments import Picture, Vector
+from risp_torch.scene.pictures import add_picture
+from risp_torch.scene.spec import SceneSpec
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
+
+
+@checked
+def set_background(
+    scene: SceneSpec,
+    color: Vector | None = None,
+    *,
+    top: Vector | None = None,
+    bottom: Vector | None = None,
+    image: Picture | None = None,
+) -> None:
+    """What is behind everything: a colour, a vertical gradient or a picture.
+
+    Args:
+        scene: that gets it.
+        color: linear rgb, or
+        top, bottom: linear rgb at the picture's upper and lower edge, or
+        image: a picture file, or linear rgb [h, w, 3], row 0 at the top, stretched over the picture.
+
+    Raises:
+        UserError: not exactly one of the three, or a picture that cannot be read.
+    """
+    gradient = top is not None and bottom is not None
+    if (top is None) != (bottom is None) or (color is not None) + gradient + (image is not None) != 1:
+        raise UserError("a background is a color, or top and bottom, or an image: give one of the three")
+    scene.table.drop("background.color", "background.top", "background.bottom", "background.image")
+    for name, given in (("color", color), ("top", top), ("bottom", bottom)):
+        if given is not None:
+            scene.table.add(f"background.{name}", given, unit="", shape=(3,), sign="color")
+    if image is not None:
+        add_picture(scene.table, "background.image", image)

@@ -1,0 +1,166 @@
+"""What rigid bodies and links are given alike: shape, mass, contact and surface."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
+from risp_torch.scene.parts.look import Surface, make_look
+from risp_torch.scene.spec import SceneSpec
+from ti_sim.articulated.collision import CollisionShape, mesh_shape
+from ti_sim.base.errors import UserError
+from ti_sim.base.param import Param
+from ti_sim.shapes import (
+    Box,
+    Capsule,
+    MassProperties,
+    Mesh,
+    Shape,
+    Sphere,
+    TriangleMesh,
+    check_inertia,
+    contact_points,
+    mass_properties,
+)
+from ti_sim.shapes.contact_points import balls
+
+_OVERLAP = 1e-3  # of the volume: less is no matter
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """What a body looks like, where it touches, and which solid it is.
+
+    Attributes:
+        mesh: render mesh about the centre of mass [m], None for a body that is not seen.
+        points: rows of contact points relative to the centre of mass (``ti_sim.shapes.contact_points``).
+        solid: volume and inertia per density, None where mass and inertia are given.
+    """
+
+    mesh: TriangleMesh | None
+    points: np.ndarray
+    solid: MassProperties | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BodyOptions:
+    """Options of a rigid body or a link (``Scene.add_rigid``).
+
+    Attributes:
+        shape: geometry, or the form that a robot file gives.
+        density, mass, inertia, inertia_per_mass, contact, collision, surface: as of ``Scene.add_rigid``.
+        carrier: whether what is attached to it may hold all its mass.
+    """
+
+    shape: Shape | Form
+    density: Any = None
+    mass: Any = None
+    inertia: Any = None
+    inertia_per_mass: Any = None
+    contact: Contact | None = None
+    collision: bool = False
+    surface: Surface | None = None
+    carrier: bool = False
+
+    def check(self, scene: SceneSpec, name: str) -> None:
+        """Refuse options that contradict each other, or the scene, before any number is named."""
+        self._check_mass(name)
+        self._check_contact(scene, name)
+
+    def add_mass(self, table: ParameterTable, name: str) -> None:
+        """Name mass or density, and the inertia where it is given; those of a carrier may be zero."""
+        if self.density is not None:
+            table.add(f"{name}.density", self.density, unit="kg/m3", sign="positive")
+        else:
+            table.add(f"{name}.mass", self.mass, unit="kg", sign="not negative" if self.carrier else "positive")
+        for kind, given, unit in (("inertia", self.inertia, "kg m2"), ("inertia_per_mass", self.inertia_per_mass, "m2")):
+            if given is not None:
+                check_inertia(given.value if isinstance(given, Param) else given, f"{name}.{kind}", solid=not self.carrier)
+                table.add(f"{name}.{kind}", given, unit=unit, shape=(3, 3))
+
+    def add_to(self, scene: SceneSpec, name: str) -> dict[str, Any]:
+        """Name the numbers of contact and surface, and return what a ``Body`` has of these options, by its attributes."""
+        ground = scene.ground is not None
+        form = form_of(self.shape, touches=ground, per_area=meant_per_area(scene.table, self.contact, ground=ground))
+        self._warn_of_overlap(name)
+        if self.contact is not None:
+            add_contact(scene.table, f"{name}.contact", self.contact)
+        phong, surface = scene.style.shading == "phong", self.surface or Surface()
+        return {
+            "look": None if form.mesh is None else make_look(scene.table, name, form.mesh, surface, phong=phong),
+            "points": form.points, "solid": form.solid,
+            "contact_name": f"{name}.contact" if self.contact is not None else "ground.contact" if ground else None,
+            "collision": collision_shape(name, self.shape) if self.collision else None,
+        }  # fmt: skip
+
+    def _check_mass(self, name: str) -> None:
+        if (self.density is None) == (self.mass is None):
+            raise UserError(f"{name} needs its density or its mass: give exactly one of the two")
+        if self.inertia is not None and self.mass is None:
+            raise UserError(f"{name} has an inertia and a density: give its mass with the inertia instead")
+        if self.inertia is not None and self.inertia_per_mass is not None:
+            raise UserError(f"{name} has an inertia and an inertia_per_mass: give one of the two")
+
+    def _check_contact(self, scene: SceneSpec, name: str) -> None:
+        """Refuse contact parameters that nothing uses, and bodies that collide with others without any, or with some per area."""
+        ground = scene.ground is not None
+        if self.collision and meant_per_area(scene.table, self.contact, ground=ground):
+            raise UserError(
+                f"{name} collides with other bodies, at points, and its contact numbers are per area: give a Contact per point"
+            )
+        if self.contact is not None and not ground and not self.collision:
+            raise UserError(f"{name} has a Contact and the scene has no ground: call add_ground first")
+        if self.collision and self.contact is None and not ground:
+            raise UserError(
+                f"{name} collides with other bodies and has no contact parameters: give it a Contact, or the scene a ground"
+            )
+
+    def _warn_of_overlap(self, name: str) -> None:
+        """Warn where mass or inertia follow from a mesh that intersects itself."""
+        given = self.mass is not None and (self.inertia is not None or self.inertia_per_mass is not None)
+        if isinstance(self.shape, Mesh) and not given and self.shape.miscounted_share > _OVERLAP:
+            warnings.warn(
+                f"the mesh of {name} intersects itself, or has parts that overlap or are inside out: "
+                f"{100 * self.shape.miscounted_share:.2g} % of its volume counts wrongly in mass and inertia: unite its parts in "
+                "a mesh editor, or give both numbers",
+                stacklevel=6,
+            )
+
+
+def form_of(shape: Shape | Form, *, touches: bool, per_area: bool) -> Form:
+    """The form of a shape, or the given one; without contact points where there is nothing to touch.
+
+    Args:
+        shape: of the body.
+        touches: whether there is something.
+        per_area: whether its contact numbers are per area.
+    """
+    nowhere = balls(np.zeros((0, 3)))
+    if isinstance(shape, Form):
+        return shape if touches else replace(shape, points=nowhere)
+    points = contact_points(shape, per_area=per_area) if touches else nowhere
+    return Form(shape.mesh(), points, mass_properties(shape))
+
+
+def collision_shape(name: str, shape: Shape | Form) -> CollisionShape:
+    """The shape with which a body collides with others, centred at its centre of mass: box, sphere, capsule, or a distance field.
+
+    Raises:
+        UserError: the shape is not known, or the cells of its distance field are too coarse.
+    """
+    if isinstance(shape, Sphere):
+        return CollisionShape("sphere", (shape.radius,))
+    if isinstance(shape, Capsule):
+        return CollisionShape("capsule", (shape.radius, 0.5 * shape.length))
+    if isinstance(shape, Box):
+        return CollisionShape("box", (0.5 * shape.x, 0.5 * shape.y, 0.5 * shape.z))
+    if isinstance(shape, Form):
+        raise UserError(
+            f"{name} is made of several shapes and collides with no other bodies: leave collision out, or give it one Shape"
+        )
+    return mesh_shape(shape)

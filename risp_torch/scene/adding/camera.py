@@ -1,0 +1,104 @@
+"""Cameras: more of them, others in their place, another order, another size of picture."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.scene.parts.cameras import (
+    ALL,
+    Camera,
+    add_camera_numbers,
+    chosen_cameras,
+    drop_camera_numbers,
+    prefix_of,
+)
+from risp_torch.scene.spec import SceneSpec
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, checked
+
+
+@checked
+def add_camera(scene: SceneSpec, camera: Camera) -> None:
+    """A camera that films the scene. The first one is used where none is named.
+
+    Args:
+        scene: that gets it.
+        camera: its numbers, and its part of their names.
+
+    Raises:
+        UserError: the name is taken or makes no parameter name; only one camera may have none.
+    """
+    names = [other.name for other in scene.cameras]
+    if camera.name in names and not camera.name:
+        raise UserError("the scene has a camera without a name already: give the cameras names (Camera(..., name='left'))")
+    if camera.name in names:
+        raise UserError(f"the scene has a camera {camera.name!r} already: give the second one another name")
+    if camera.name == ALL or camera.name and not re.fullmatch(r"[\w-]+", camera.name):
+        raise UserError(f"a camera is called {camera.name!r}: use letters, digits, _ and -, and not 'all'")
+    add_camera_numbers(scene.table, camera)
+    scene.cameras += (camera,)
+
+
+@checked
+def use_cameras(scene: SceneSpec, cameras: Sequence[Camera]) -> None:
+    """Film with these cameras in place of all that the scene has.
+
+    Args:
+        scene: that is filmed.
+        cameras: at least one.
+
+    Raises:
+        UserError: there is none, or a name is taken twice or makes no parameter name.
+    """
+    if not cameras:
+        raise UserError("there are no cameras to film with: give at least one")
+    for camera in scene.cameras:
+        drop_camera_numbers(scene.table, camera)
+    scene.cameras = ()
+    for camera in cameras:
+        add_camera(scene, camera)
+
+
+@checked
+def film_with(scene: SceneSpec, name: str) -> None:
+    """Make the camera of this name the first one, which films where none is named.
+
+    Args:
+        scene: that is filmed.
+        name: of the camera.
+
+    Raises:
+        UserError: no camera has that name.
+    """
+    found = [camera for camera in scene.cameras if camera.name == name]
+    if not found:
+        names = [camera.name for camera in scene.cameras if camera.name]
+        if not names:
+            raise UserError(f"no camera is called {name!r}: the scene's only camera has no name, leave it out")
+        raise unknown_name_error("camera", name, names)
+    (first,) = found
+    scene.cameras = (first, *(camera for camera in scene.cameras if camera is not first))
+
+
+@checked
+def resize_camera(scene: SceneSpec, width: Count, height: Count) -> None:
+    """Film with another size of picture, the same view (all cameras): focal lengths and principal points scale with it.
+
+    Args:
+        scene: that is filmed.
+        width, height: of the pictures [pixels].
+
+    Raises:
+        UserError: there is no camera, or a side is less than a pixel.
+    """
+    chosen_cameras(scene.cameras, None)
+    for camera in scene.cameras:
+        factor = np.array([width / camera.width, height / camera.height])
+        for part in ("focal", "center"):
+            scene.table.scale(f"{prefix_of(camera)}.{part}", factor)
+    scene.cameras = tuple(replace(camera, width=width, height=height) for camera in scene.cameras)

@@ -1,0 +1,136 @@
+"""Cloths and thin shells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from risp_torch.scene.adding.actuation import add_actuation
+from risp_torch.scene.adding.particles import ParticleOptions, Particles, add_deformable, start_axes
+from risp_torch.scene.arguments import Array, Where
+from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.parts.contact import Contact
+from risp_torch.scene.parts.elements import Actuation, Sheet
+from risp_torch.scene.parts.look import Surface
+from risp_torch.scene.parts.materials import LEAST_PLANE, Air, Bending, Membrane, add_element_number, add_stiffness
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.start import AT_REST, Start
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import NotNegative, checked
+from ti_sim.deformable.bending import bending_edges, edge_stiffness, rest_angles
+from ti_sim.deformable.triangles import membrane_constants, triangle_areas, triangle_constants
+from ti_sim.meshes.sheet import SheetMesh
+
+
+@checked
+def add_cloth(
+    scene: SceneSpec,
+    name: str,
+    *,
+    mesh: SheetMesh,
+    material: Membrane,
+    bending: Bending | None = None,
+    air: Air | None = None,
+    density: Array | None = None,
+    mass: Array | None = None,
+    start: Start = AT_REST,
+    fixed: Where = None,
+    prescribed: Where = None,
+    prescribed_velocity: Array | None = None,
+    actuation: Array | None = None,
+    actuation_groups: Array | None = None,
+    contact: Contact | None = None,
+    thickness: NotNegative = 0.0,
+    surface: Surface | None = None,
+) -> None:
+    """A cloth or thin shell in space. It is lit on both sides in a scene with ``two_sided=True``.
+
+    Args:
+        scene: that gets it.
+        name: first part of its parameter names.
+        mesh: V vertices and T triangles in their rest shape.
+        material: how it resists stretching.
+        bending: how it resists folding, not at all by default.
+        air: drag and lift, none by default.
+        density: kg/m2, a number or one for each triangle [T], or
+        mass: of its particles [kg], a number for each of them, or [V].
+        start, fixed, prescribed, prescribed_velocity: as for ``add_solid``.
+        actuation: change of the triangles' rest area [1], (rows, T), or (rows, G) for
+        actuation_groups: [T] the column of ``actuation`` that each triangle has.
+        contact: contact parameters of its particles, with the ground and bodies with collision; the ground's own by default.
+        thickness: twice the distance at which its particles touch bodies with collision [m]; a little of it keeps the
+            triangles between them from cutting through round bodies.
+        surface: colours, texture, highlights.
+
+    Raises:
+        UserError: a number or mesh is not usable; the message says which.
+    """
+    axes = start_axes(name, start)
+    elements = make_cloth(
+        scene.table, name, mesh, material, bending=bending, air=air, actuation=actuation, groups=actuation_groups,
+        frames=scene.frames, controls=scene.stepping.controls,
+    )  # fmt: skip
+    options = ParticleOptions(
+        start=start, density=density, mass=mass, fixed=fixed, prescribed=prescribed, prescribed_velocity=prescribed_velocity,
+        contact=contact, surface=surface,
+    )  # fmt: skip
+    particles = Particles(
+        vertices=mesh.vertices, axes=axes, elements=elements, mesh=mesh.surface(), touching=np.arange(len(mesh.vertices)),
+        density_unit="kg/m2", thickness=thickness,
+    )  # fmt: skip
+    add_deformable(scene, name, particles, options)
+
+
+def make_cloth(
+    table: ParameterTable, name: str, mesh: SheetMesh, material: Membrane, *, bending: Bending | None, air: Air | None,
+    actuation: Any, groups: Any, frames: int, controls: int,
+) -> Sheet:  # fmt: skip
+    """Name a cloth's numbers in the table and return its elements (arguments: ``add_cloth``)."""
+    count, thickness = len(mesh.triangles), material.thickness
+    if (material.E is not None) != (thickness is not None):
+        raise UserError(f"the membrane of {name} has E={material.E} and thickness={thickness}: give both, or mu and lam [N/m]")
+    stiffness = add_stiffness(
+        table, name, material, count=count, units=("N/m", "N s/m"),
+        from_young=lambda young, poisson: membrane_constants(young, poisson, thickness), from_lame=triangle_constants,
+        least=LEAST_PLANE,
+    )  # fmt: skip
+    if air is not None:
+        for key in ("drag", "lift"):
+            add_element_number(table, f"{name}.air.{key}", getattr(air, key), count, unit="kg/m3", sign="not negative")
+    edges = np.zeros((0, 4), dtype=np.int32) if bending is None else bending_edges(mesh.triangles)
+    fold = turn = None
+    if bending is not None:
+        fold, turn = add_bending(table, name, mesh, bending, edges, frames=frames, controls=controls)
+    shares = np.repeat(triangle_areas(mesh.vertices, mesh.triangles)[:, None] / 3, 3, axis=1)
+    return Sheet(
+        mesh.triangles, shares, np.zeros(3), 1.0, stiffness,
+        add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls),
+        air is not None, edges, fold, turn,
+    )  # fmt: skip
+
+
+def add_bending(
+    table: ParameterTable, name: str, mesh: SheetMesh, bending: Bending, edges: np.ndarray, *, frames: int, controls: int
+) -> tuple[np.ndarray | None, Actuation | None]:
+    """Name the bending numbers; stiffness of the edges per rigidity where that is given, and their actuation."""
+    count, fold = len(edges), None
+    if (bending.stiffness is None) == (bending.rigidity is None):
+        raise UserError(f"the bending of {name} needs its stiffness or its rigidity: give exactly one of the two")
+    if bending.rigidity is not None:
+        fold = edge_stiffness(1.0, mesh.vertices, edges)
+        table.add(f"{name}.bending.rigidity", bending.rigidity, unit="N m", sign="not negative")
+    else:
+        add_element_number(table, f"{name}.bending.stiffness", bending.stiffness, count, unit="N m", sign="not negative")
+    add_element_number(table, f"{name}.bending.damping", bending.damping, count, unit="N m s", sign="not negative")
+    rest = bending.rest_angle
+    if isinstance(rest, str):
+        if rest != "mesh":
+            raise UserError(f"the bending of {name} has rest_angle={rest!r}: give angles [rad], or 'mesh'")
+        rest = rest_angles(mesh.vertices, edges)
+    add_element_number(table, f"{name}.bending.rest_angle", rest, count, unit="rad")
+    turn = add_actuation(
+        table, f"{name}.bending.actuation", bending.actuation, bending.actuation_groups, count=count, frames=frames,
+        controls=controls, unit="rad",
+    )  # fmt: skip
+    return fold, turn

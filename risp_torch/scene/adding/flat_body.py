@@ -1,0 +1,121 @@
+"""Flat bodies: slices of solids in plane strain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from risp_torch.scene.adding.actuation import add_actuation
+from risp_torch.scene.adding.particles import ParticleOptions, Particles, add_deformable, start_axes
+from risp_torch.scene.arguments import Array, Where
+from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.parts.contact import Contact
+from risp_torch.scene.parts.elements import Sheet
+from risp_torch.scene.parts.look import Surface
+from risp_torch.scene.parts.materials import LEAST_PLANE, Elastic, add_stiffness
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.start import AT_REST, Start
+from ti_sim.base.errors import UserError
+from ti_sim.base.param import Param
+from ti_sim.base.rules import Positive, checked
+from ti_sim.deformable.triangles import plane_strain_constants, triangle_areas, triangle_constants
+from ti_sim.meshes.sheet import SheetMesh
+
+
+@checked
+def add_flat_body(
+    scene: SceneSpec,
+    name: str,
+    *,
+    mesh: SheetMesh,
+    material: Elastic,
+    density: Array | None = None,
+    mass: Array | None = None,
+    depth: Positive = 1.0,
+    start: Start = AT_REST,
+    fixed: Where = None,
+    prescribed: Where = None,
+    prescribed_velocity: Array | None = None,
+    actuation: Array | None = None,
+    actuation_groups: Array | None = None,
+    contact: Contact | None = None,
+    surface: Surface | None = None,
+) -> None:
+    """A body of two dimensions: a slice of a solid that cannot expand along its normal (plane strain).
+
+    It lies in the plane in which the start's ``orientation`` puts its flat mesh, and resists being turned inside out. Velocities
+    and forces along the normal move it out of that plane: give it none.
+
+    Args:
+        scene: that gets it.
+        name: first part of its parameter names.
+        mesh: V vertices in one plane, and T triangles wound alike.
+        material: of the solid; its energy is "neo_hookean".
+        density: kg/m3, a number or one for each triangle [T], or
+        mass: of its particles [kg], a number for each of them, or [V].
+        depth: of the slice along the normal [m]; masses and forces grow with it alike.
+        start, fixed, prescribed, prescribed_velocity: as for ``add_solid``; without a ``rotation``.
+        actuation: change of the triangles' rest area [1], (rows, T), or (rows, G) for
+        actuation_groups: [T] the column of ``actuation`` that each triangle has.
+        contact: contact parameters of its particles, with the ground and bodies with collision; the ground's own by default.
+        surface: colours, texture, highlights.
+
+    Raises:
+        UserError: a number or mesh is not usable; the message says which.
+    """
+    axes = start_axes(name, start)
+    if isinstance(start.rotation, Param) or np.any(start.rotation):
+        raise UserError(f"{name} is flat and starts with a rotation: turn its plane by the start's orientation alone")
+    elements = make_flat_body(
+        scene.table, name, mesh, material, depth=depth, turn=axes, actuation=actuation, groups=actuation_groups,
+        frames=scene.frames, controls=scene.stepping.controls,
+    )  # fmt: skip
+    options = ParticleOptions(
+        start=start, density=density, mass=mass, fixed=fixed, prescribed=prescribed, prescribed_velocity=prescribed_velocity,
+        contact=contact, surface=surface,
+    )  # fmt: skip
+    particles = Particles(
+        vertices=mesh.vertices, axes=axes, elements=elements, mesh=mesh.surface(), touching=np.arange(len(mesh.vertices)),
+        density_unit="kg/m3",
+    )  # fmt: skip
+    add_deformable(scene, name, particles, options)
+
+
+def make_flat_body(
+    table: ParameterTable, name: str, mesh: SheetMesh, material: Elastic, *, depth: float, turn: np.ndarray, actuation: Any,
+    groups: Any, frames: int, controls: int,
+) -> Sheet:  # fmt: skip
+    """Name a flat body's numbers in the table and return its elements (arguments: ``add_flat_body``; ``turn`` [3, 3] takes
+    the mesh's axes to the world's)."""
+    if material.energy != "neo_hookean":
+        raise UserError(f"{name} is flat and its material has the energy {material.energy!r}: flat bodies are 'neo_hookean'")
+    count = len(mesh.triangles)
+    stiffness = add_stiffness(
+        table, name, material, count=count, units=("Pa", "Pa s"), from_young=plane_strain_constants,
+        from_lame=triangle_constants, least=LEAST_PLANE,
+    )  # fmt: skip
+    shares = np.repeat(depth * triangle_areas(mesh.vertices, mesh.triangles)[:, None] / 3, 3, axis=1)
+    return Sheet(
+        mesh.triangles, shares, turn @ plane_normal(name, mesh), depth, stiffness,
+        add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls), False,
+        np.zeros((0, 4), dtype=np.int32), None, None,
+    )  # fmt: skip
+
+
+def plane_normal(name: str, mesh: SheetMesh) -> np.ndarray:
+    """Unit normal [3] of a flat mesh.
+
+    Raises:
+        UserError: its triangles do not lie in one plane, or are wound in different ways.
+    """
+    a, b, c = np.moveaxis(mesh.vertices[mesh.triangles], 1, 0)
+    normals = np.cross(b - a, c - a)
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    turned = normals @ normals[0] < 0
+    if turned.any():
+        raise UserError(f"{name} is a flat body, and its triangle {int(np.argmax(turned))} is wound against triangle 0: turn it")
+    heights = np.abs((mesh.vertices - mesh.vertices[0]) @ normals[0])
+    if heights.max() > 1e-9 * np.ptp(mesh.vertices, axis=0).max():
+        raise UserError(f"{name} is a flat body, and its vertex {int(heights.argmax())} is off the plane of triangle 0: move it")
+    return normals[0]

@@ -1,0 +1,154 @@
+"""Links, and the numbers of their joints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from risp_torch.scene.adding.body_options import BodyOptions
+from risp_torch.scene.arguments import UPRIGHT, Array, Direction, Number, Quaternion, Vector
+from risp_torch.scene.parameters import ParameterTable, check_name
+from risp_torch.scene.parts.body import Body
+from risp_torch.scene.parts.contact import Contact
+from risp_torch.scene.parts.joints import Joint, Spherical
+from risp_torch.scene.parts.links import Link
+from risp_torch.scene.parts.look import Surface
+from risp_torch.scene.rotations import unit_quaternion
+from risp_torch.scene.spec import SceneSpec
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Real, checked
+from ti_sim.shapes import Shape
+
+
+@checked
+def add_link(
+    scene: SceneSpec,
+    name: str,
+    *,
+    joint: Joint,
+    shape: Shape,
+    parent: str | None = None,
+    density: Number | None = None,
+    mass: Number | None = None,
+    inertia: Array | None = None,
+    inertia_per_mass: Array | None = None,
+    position: Vector = (0.0, 0.0, 0.0),
+    orientation: Quaternion = UPRIGHT,
+    center: Vector = (0.0, 0.0, 0.0),
+    length: Number | None = None,
+    direction: Direction = (0.0, 0.0, -1.0),
+    share: Real = 1.0,
+    at_tip: bool = False,
+    contact: Contact | None = None,
+    collision: bool = False,
+    surface: Surface | None = None,
+) -> None:
+    """A link, attached to another one, or to the world, by a joint. Its frame lies in the joint. Parents come first.
+
+    Args:
+        scene: that gets it.
+        name: first part of its parameter names.
+        joint: ``Fixed``, ``Revolute``, ``Prismatic`` or ``Spherical``; its numbers are "<name>.stiffness" and so on.
+        shape: geometry, centred at the centre of mass, with the axes of the link's frame.
+        parent: name of the link to which it is attached, None for the world.
+        density, mass, inertia, inertia_per_mass: as for ``add_rigid``.
+        position: of the joint in the parent's frame, or in the world [m].
+        orientation: of the joint in the parent's frame, quaternion (x, y, z, w).
+        center: of mass in the link's frame [m].
+        length: of the link [m], an unknown for example: it moves the centre of mass, and links that are attached at the tip.
+        direction: of the length in the link's frame.
+        share: which part of the length lies between the joint and the centre of mass.
+        at_tip: whether the joint sits at the end of the parent's length, from where ``position`` counts.
+        contact: parameters of its contact with the ground, the ground's own by default.
+        collision: whether its shape collides with those of other bodies with this option.
+        surface: colours, texture, highlights.
+
+    Raises:
+        UserError: there is no such parent, limits are reversed, or a number or mesh is not usable; the message says which.
+    """
+    options = BodyOptions(
+        shape=shape, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass, contact=contact,
+        collision=collision, surface=surface,
+    )  # fmt: skip
+    link = make_link(
+        scene, name, options, joint=joint, parent=parent, position=position, orientation=orientation, center=center,
+        length=length, direction=direction, share=share, at_tip=at_tip,
+    )  # fmt: skip
+    scene.bodies += (link,)
+
+
+def make_link(
+    scene: SceneSpec, name: str, options: BodyOptions, *, joint: Joint, parent: str | None, position: Any, orientation: Any,
+    center: Any, length: Any = None, direction: Any = None, share: float = 0.0, at_tip: bool = False,
+) -> Link:  # fmt: skip
+    """Name a link's numbers in the scene's table and return the link (arguments: ``add_link``)."""
+    check_name(name)
+    options.check(scene, name)
+    index = parent_index(name, parent, scene.bodies)
+    quaternion = unit_quaternion(name, orientation)
+    if at_tip and (index < 0 or getattr(scene.bodies[index], "direction", None) is None):
+        raise UserError(f"{name} is attached to the tip of {parent or 'the world'}, which has no length: give its position")
+    table = scene.table
+    options.add_mass(table, name)
+    table.add(f"{name}.position", position, unit="m", shape=(3,))
+    table.add(f"{name}.center", center, unit="m", shape=(3,))
+    unit = None
+    if length is not None:
+        unit = unit_vector(name, direction)
+        table.add(f"{name}.length", length, unit="m", sign="positive")
+    names = add_joint(table, name, joint)
+    axis = joint.unit_axis(name) if hasattr(joint, "unit_axis") else np.array([0.0, 0.0, 1.0])
+    return Link(
+        name=name, orientation=quaternion, **options.add_to(scene, name), parent=index, joint=joint, names=names, axis=axis,
+        direction=unit, share=share, at_tip=at_tip,
+    )  # fmt: skip
+
+
+def add_joint(table: ParameterTable, link: str, joint: Joint) -> dict[str, str]:
+    """Name a joint's numbers; those that are names of other parameters stay theirs.
+
+    Raises:
+        UserError: a shared parameter is not there, or the limits are reversed.
+    """
+    names = {}
+    for key, value in joint.numbers().items():
+        if isinstance(value, str):
+            table[value]  # an error that lists near names
+            names[key] = value
+            continue
+        names[key] = f"{link}.{key}"
+        vector = isinstance(joint, Spherical) and key in ("turn", "rate", "rest")
+        sign = "not negative" if key in joint.not_negative else None
+        table.add(names[key], value, unit=joint.units[key], shape=(3,) if vector else (), sign=sign)
+    if "limit_low" in names and "limit_high" in names:
+        low, high = (table[names[key]].value for key in ("limit_low", "limit_high"))
+        if not low < high:
+            raise UserError(f"the joint of {link} has its limits reversed ({low:g} and {high:g}): give limit_low < limit_high")
+    return names
+
+
+def parent_index(name: str, parent: str | None, bodies: Sequence[Body]) -> int:
+    """Index of a link's parent among the bodies, -1 for the world.
+
+    Raises:
+        UserError: there is no such link or body (yet).
+    """
+    if parent is None:
+        return -1
+    names = [body.name for body in bodies]
+    if parent == name or parent not in names:
+        raise UserError(
+            f"{name} is attached to {parent!r}, which is no link that was added before it: add parents first (links make trees, "
+            f"without loops; there are: {', '.join(names) or 'none'})"
+        )
+    return names.index(parent)
+
+
+def unit_vector(name: str, direction: Any) -> np.ndarray:
+    """The direction of a link's length, of length one."""
+    vector = np.asarray(direction, dtype=np.float64)
+    if not np.linalg.norm(vector) > 0:
+        raise UserError(f"{name}.length has the direction {direction}: give three numbers that are not all zero")
+    return vector / np.linalg.norm(vector)

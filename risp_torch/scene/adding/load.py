@@ -1,0 +1,67 @@
+"""Loads: forces on particles of deformable bodies."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.scene.adding.particles import chosen_particles
+from risp_torch.scene.arguments import Array, Direction, Where
+from risp_torch.scene.parts.loads import Load
+from risp_torch.scene.spec import SceneSpec
+from ti_sim.base.errors import UserError
+from ti_sim.base.param import Param
+from ti_sim.base.rules import PositiveOrInfinite, checked
+
+
+@checked
+def add_load(
+    scene: SceneSpec,
+    name: str,
+    *,
+    body: str,
+    where: Where,
+    force: Array,
+    direction: Direction | None = None,
+    limit: PositiveOrInfinite = math.inf,
+) -> None:
+    """An external force on some particles of a deformable body, in equal parts or on each of them another.
+
+    Args:
+        scene: that gets it.
+        name: first part of its parameter name, "<name>.force".
+        body: name of the deformable body.
+        where: its particles: indices, a mask, or a function of the mesh's vertices [V, 3] that returns a mask.
+        force: on all of them together [N], (3,) or (frames, 3), each held over a frame interval; along a direction one
+            number, or (frames,). Or on each of the K particles, in the order of their numbers, (frames, K, 3).
+        direction: [3] of any length, along which the force is a number; None for a vector.
+        limit: largest number (of a vector: component) either way [N]; what lies beyond is clipped, and its gradient is zero,
+            which is the true derivative: an optimiser that starts there does not get away.
+
+    Raises:
+        UserError: there is no such body or no such particle, or a number is not usable.
+    """
+    names = [part.name for part in scene.deformables]
+    if body not in names:
+        raise unknown_name_error("deformable body", body, names)
+    part, frames = scene.deformables[names.index(body)], scene.frames
+    chosen = chosen_particles(f"{name}.where", where, part.vertices)
+    if not len(chosen):
+        raise UserError(f"{name} acts on no particle: say where")
+    particles = part.first + chosen
+    shape = np.shape(force.value if isinstance(force, Param) else force)
+    allowed = ((3,), (frames, 3), (frames, len(particles), 3)) if direction is None else ((), (frames,))
+    if shape not in allowed:
+        each = f", or {allowed[-1]} (particle by particle; for a number along a direction, give the direction too)"
+        hint = each if direction is None else ""
+        raise UserError(f"{name}.force has shape {shape}: give {allowed[0]}, or {allowed[1]} (frame intervals){hint}")
+    unit = None
+    if direction is not None:
+        unit = np.asarray(direction, dtype=np.float64)
+        if not np.linalg.norm(unit) > 0:
+            raise UserError(f"{name} has the direction {direction}: give three numbers that are not all zero")
+        unit = unit / np.linalg.norm(unit)
+    scene.table.add(f"{name}.force", force, unit="N", shape=shape)
+    scene.loads += (Load(name, particles, unit, limit),)

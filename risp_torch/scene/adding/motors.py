@@ -1,0 +1,86 @@
+"""Motors in the joints of links."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from risp_torch.scene.adding.rigid import body_index
+from risp_torch.scene.arguments import Array, Number
+from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.parts.links import Link, velocity_slices
+from risp_torch.scene.parts.motors import Motors, SinePulse
+from risp_torch.scene.spec import SceneSpec
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import PositiveOrInfinite, checked
+
+
+@checked
+def add_motors(
+    scene: SceneSpec,
+    name: str,
+    *,
+    joints: Sequence[str],
+    actions: Array | SinePulse = 0.0,
+    gain: Number = 1.0,
+    limit: PositiveOrInfinite = math.inf,
+    targets: Array | None = None,
+    servo_stiffness: Number = 0.0,
+    servo_damping: Number = 0.0,
+    shared: bool = False,
+) -> None:
+    """Motors in joints: each has the force clip(gain action + stiffness (target - position) - damping rate, -limit, limit).
+
+    Args:
+        scene: that gets them.
+        name: first part of their parameter names ("<name>.actions", "<name>.gain" and so on).
+        joints: names of their links; a spherical joint has three motors.
+        actions: [frames, R] commands, each held over a frame interval (or what broadcasts to this shape), or a
+            ``SinePulse``. R is the number of motors, 1 where they share one command.
+        gain: force of an action of one [N, N m].
+        limit: largest force either way, servo included; beyond it the gradient is zero, which is the true derivative.
+        targets: [frames, R] positions of a servo [m, rad]; none by default. To hold a speed, move the target.
+        servo_stiffness, servo_damping: of the servo.
+        shared: whether one command serves all of them.
+
+    Raises:
+        UserError: there is no such joint or it has motors already, a shape does not fit, or a number makes no sense.
+    """
+    velocities = _driven_velocities(scene, name, joints)
+    rows, table = 1 if shared else len(velocities), scene.table
+    _add_actions(table, name, actions, shape=(scene.frames, rows), shared=shared)
+    table.add(f"{name}.gain", gain, unit="")
+    table.add(f"{name}.servo_stiffness", servo_stiffness, unit="", sign="not negative")
+    table.add(f"{name}.servo_damping", servo_damping, unit="", sign="not negative")
+    if targets is not None:
+        table.add(f"{name}.targets", targets, unit="", shape=(scene.frames, rows))
+    pulse = float(actions.period) if isinstance(actions, SinePulse) else None
+    scene.motors += (Motors(name, velocities, float(limit), rows, pulse),)
+
+
+def _driven_velocities(scene: SceneSpec, name: str, joints: Sequence[str]) -> tuple[int, ...]:
+    """Indices of the motors' joint velocities among all of the scene."""
+    slices, taken = velocity_slices(scene.bodies), {v for group in scene.motors for v in group.velocities}
+    chosen: list[int] = []
+    for joint in joints:
+        index = body_index(scene, joint)
+        if not isinstance(scene.bodies[index], Link):
+            raise UserError(f"{name} drives {joint!r}, which is a free rigid body: name links")
+        own = range(slices[index].start, slices[index].stop)
+        if taken.intersection(own):
+            raise UserError(f"{name} drives the joint of {joint!r}, which has motors already: one group for each joint")
+        chosen += own
+    if not chosen:
+        raise UserError(f"{name} drives no joint that can move: name revolute, prismatic or spherical joints")
+    return tuple(chosen)
+
+
+def _add_actions(table: ParameterTable, name: str, actions: Any, *, shape: tuple[int, int], shared: bool) -> None:
+    if isinstance(actions, SinePulse):
+        if not shared:
+            raise UserError(f"{name} has a pulse for all its joints: make it add_motors(shared=True)")
+        table.add(f"{name}.amplitude", actions.amplitude, unit="")
+        table.add(f"{name}.delay", actions.delay, unit="frames")
+    else:
+        table.add(f"{name}.actions", actions, unit="", shape=shape)

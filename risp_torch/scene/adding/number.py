@@ -1,0 +1,23 @@
+"""Numbers of a scene that several things share."""
+
+from __future__ import annotations
+
+from risp_torch.scene.arguments import Number
+from risp_torch.scene.spec import SceneSpec
+from ti_sim.base.rules import checked
+
+
+@checked
+def add_number(scene: SceneSpec, name: str, value: Number, *, unit: str = "") -> None:
+    """A number of its own, which joints share by its name (``Revolute(stiffness="finger.stiffness")``).
+
+    Args:
+        scene: that gets it.
+        name: dotted name.
+        value: number or Param.
+        unit: for tables.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    scene.table.add(name, value, unit=unit)

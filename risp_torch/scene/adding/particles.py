@@ -1,0 +1,200 @@
+"""What all deformable bodies are given alike: masses, start, constraints, contact and surface of their particles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.scene.arguments import Where
+from risp_torch.scene.parameters import ParameterTable, check_name
+from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
+from risp_torch.scene.parts.deformable import Deformable
+from risp_torch.scene.parts.elements import Elements
+from risp_torch.scene.parts.look import Look, Surface, make_look
+from risp_torch.scene.parts.materials import add_element_number
+from risp_torch.scene.rotations import rotation_matrix, unit_quaternion
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.start import Start
+from ti_sim.base.errors import UserError
+from ti_sim.base.param import Param
+from ti_sim.shapes import Sphere
+from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh, vertex_areas
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParticleOptions:
+    """Options of every deformable body (``Scene.add_solid``).
+
+    Attributes:
+        start, density, mass, fixed, prescribed, prescribed_velocity, contact, surface: as of ``Scene.add_solid``.
+    """
+
+    start: Start
+    mass: Any
+    density: Any = None
+    fixed: Where = None
+    prescribed: Where = None
+    prescribed_velocity: Any = None
+    contact: Contact | None = None
+    surface: Surface | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Particles:
+    """What the kind of a deformable body decides.
+
+    Attributes:
+        vertices: [V, 3] of its mesh [m].
+        axes: [3, 3] from the mesh's axes to the world's.
+        elements: between its particles.
+        mesh: what is seen of it; its vertices are ``vertices``.
+        touching: particles of its surface.
+        density_unit: for tables.
+        radius: of balls that are drawn in place of ``mesh`` [m], or None.
+        thickness: as of ``Scene.add_cloth`` [m].
+    """
+
+    vertices: np.ndarray
+    axes: np.ndarray
+    elements: Elements
+    mesh: TriangleMesh
+    touching: np.ndarray
+    density_unit: str = ""
+    radius: float | None = None
+    thickness: float = 0.0
+
+
+def start_axes(name: str, start: Start) -> np.ndarray:
+    """Rotation matrix [3, 3] from a mesh's axes to the world's at the start.
+
+    Raises:
+        UserError: the name makes no parameter names, or the quaternion is zero.
+    """
+    check_name(name)
+    return rotation_matrix(torch.as_tensor(unit_quaternion(name, start.orientation))).numpy()
+
+
+def add_deformable(scene: SceneSpec, name: str, particles: Particles, options: ParticleOptions) -> None:
+    """Name the numbers of a body besides those of its elements, and add it to the scene.
+
+    Raises:
+        UserError: a number makes no sense; the message says which.
+    """
+    table, vertices = scene.table, particles.vertices
+    _add_mass(table, name, particles, options)
+    options.start.add_to(table, name, velocity_shape=_velocity_shape(name, options.start.velocity, len(vertices)))
+    table.add(f"{name}.velocity_gradient", options.start.velocity_gradient, unit="1/s", shape=(3, 3))
+    fixed, prescribed = _add_constraints(scene, name, vertices, options)
+    ground, contact = scene.ground is not None, options.contact
+    per_area = meant_per_area(table, contact, ground=ground)
+    if per_area and not len(particles.mesh.faces):
+        raise UserError(f"{name} has no surface, and its contact numbers are per area: give it a Contact per point")
+    if contact is not None:
+        add_contact(table, f"{name}.contact", contact)
+    look, first = _look(scene, name, particles, options.surface or Surface()), scene.particle_count
+    scene.deformables += (
+        Deformable(
+            name=name, first=first, vertices=vertices, rest=vertices @ particles.axes.T, elements=particles.elements,
+            fixed=fixed, prescribed=prescribed, touching=particles.touching,
+            contact_name=f"{name}.contact" if contact is not None else "ground.contact" if ground else None,
+            look=replace(look, carrier=first + look.carrier), thickness=particles.thickness,
+            area=vertex_areas(vertices, particles.mesh.faces) if per_area else None,
+        ),
+    )  # fmt: skip
+
+
+def chosen_particles(owner: str, where: Where, vertices: np.ndarray) -> np.ndarray:
+    """Numbers of the particles that ``where`` chooses, ascending.
+
+    Args:
+        owner: what the error calls the choice.
+        where: None for none, indices, a mask [V], or a function of the mesh's vertices [V, 3] that returns one.
+        vertices: [V, 3] m.
+
+    Raises:
+        UserError: it names no particle, or one that is not there.
+    """
+    if where is None:
+        return np.zeros(0, dtype=np.int64)
+    given = np.asarray(where(vertices) if callable(where) else where)
+    if given.dtype == bool:
+        if given.shape != (len(vertices),):
+            raise UserError(f"{owner} is a mask of shape {given.shape}: give {(len(vertices),)}, one for each vertex")
+        given = np.flatnonzero(given)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise UserError(f"{owner} has shape {given.shape} of {given.dtype}: give indices, a mask, or a function of the vertices")
+    if not given.size:
+        raise UserError(f"{owner} chooses no particle: leave it out, or fix the choice")
+    wrong = given[(given < 0) | (given >= len(vertices))]
+    if wrong.size:
+        raise UserError(f"{owner} names particle {wrong[0]}, and there are particles 0 to {len(vertices) - 1}: name one of these")
+    return np.unique(given).astype(np.int64)
+
+
+def _add_mass(table: ParameterTable, name: str, particles: Particles, options: ParticleOptions) -> None:
+    if (options.density is None) == (options.mass is None):
+        raise UserError(f"{name} needs its density or the mass of its particles: give exactly one of the two")
+    if options.density is not None:
+        count, unit = len(particles.elements.indices), particles.density_unit
+        add_element_number(table, f"{name}.density", options.density, count, unit=unit, sign="positive")
+    else:
+        add_element_number(table, f"{name}.mass", options.mass, len(particles.vertices), unit="kg", sign="positive")
+
+
+def _add_constraints(
+    scene: SceneSpec, name: str, vertices: np.ndarray, options: ParticleOptions
+) -> tuple[np.ndarray, np.ndarray]:
+    """Particles that are fixed, and those with a prescribed velocity, whose numbers are named."""
+    fixed = chosen_particles(f"{name}.fixed", options.fixed, vertices)
+    prescribed = chosen_particles(f"{name}.prescribed", options.prescribed, vertices)
+    both = np.intersect1d(fixed, prescribed)
+    if len(both):
+        raise UserError(f"particle {both[0]} of {name} is fixed and has a prescribed velocity: choose one of the two")
+    if (options.prescribed_velocity is None) != (options.prescribed is None):
+        raise UserError(f"{name} needs both prescribed (which particles) and prescribed_velocity: give both, or neither")
+    if options.prescribed_velocity is not None:
+        shape, frames = np.shape(_plain(options.prescribed_velocity)), scene.frames
+        if shape not in ((3,), (frames, 3), (frames, len(prescribed), 3)):
+            raise UserError(
+                f"{name}.prescribed_velocity has shape {shape}: give (3,), {(frames, 3)} (frame intervals) or "
+                f"{(frames, len(prescribed), 3)} (particles, too)"
+            )
+        scene.table.add(f"{name}.prescribed_velocity", options.prescribed_velocity, unit="m/s", shape=shape)
+    return fixed, prescribed
+
+
+def _look(scene: SceneSpec, name: str, particles: Particles, surface: Surface) -> Look:
+    phong = scene.style.shading == "phong"
+    if particles.radius is None:
+        return _skin(scene.table, name, particles.mesh, surface, phong=phong)
+    return _balls(scene.table, name, particles.vertices, particles.radius, surface, phong=phong)
+
+
+def _velocity_shape(name: str, velocity: Any, count: int) -> tuple[int, ...]:
+    shape = np.shape(_plain(velocity))
+    if shape not in ((), (3,), (count, 3)):
+        raise UserError(f"{name}.velocity has shape {shape}: give (3,), or {(count, 3)}, one for each particle")
+    return (count, 3) if shape == (count, 3) else (3,)
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Param) else value
+
+
+def _skin(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface, *, phong: bool) -> Look:
+    """The look of a mesh whose vertices are the particles."""
+    look = make_look(table, name, mesh, surface, phong=phong)
+    return replace(look, carrier=np.arange(len(mesh.vertices)), offset=np.zeros_like(mesh.vertices))
+
+
+def _balls(table: ParameterTable, name: str, points: np.ndarray, radius: float, surface: Surface, *, phong: bool) -> Look:
+    """The look of particles that are drawn as balls."""
+    ball = Sphere(radius=radius, subdivisions=1).mesh()
+    carrier = np.repeat(np.arange(len(points)), len(ball.vertices))
+    offset = np.tile(ball.vertices, (len(points), 1))
+    faces = (ball.faces[None] + len(ball.vertices) * np.arange(len(points))[:, None, None]).reshape(-1, 3)
+    look = make_look(table, name, ungrouped_mesh(points[carrier] + offset, faces), surface, phong=phong)
+    return replace(look, carrier=carrier, offset=offset)

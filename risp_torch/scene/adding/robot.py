@@ -1,0 +1,302 @@
+"""Robots from files: links, joints and motors of a URDF or MJCF file as those of a scene."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.spatial import ConvexHull, QhullError
+from scipy.spatial.transform import Rotation
+
+from risp_torch.scene.adding.body_options import BodyOptions, Form
+from risp_torch.scene.adding.link import make_link
+from risp_torch.scene.adding.motors import add_motors
+from risp_torch.scene.adding.rigid import make_body
+from risp_torch.scene.arguments import UPRIGHT, Direction, Quaternion
+from risp_torch.scene.parameters import check_name
+from risp_torch.scene.parts.body import Body
+from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
+from risp_torch.scene.parts.joints import Fixed, Joint, Prismatic, Revolute, Spherical
+from risp_torch.scene.parts.look import GREY, Surface
+from risp_torch.scene.robot_files import RobotDescription, RobotJoint, RobotLink, RobotShape, read_robot
+from risp_torch.scene.robot_files.check import Moved, moved_by_joints
+from risp_torch.scene.robot_files.left_out import LeftOut
+from risp_torch.scene.rotations import unit_quaternion
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.start import Start
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
+from ti_sim.shapes import Box, Capsule, Cylinder, Sphere, TriangleMesh
+from ti_sim.shapes.contact_points import balls, patches, placed
+from ti_sim.shapes.surface import merge_vertices
+
+OVERSHOOT = 0.05  # of a joint's range: how far its largest motor force drives it beyond a limit
+SOFTEST = 2.0 * math.pi * 10.0  # rad/s: how fast what a joint moves swings on the spring of its limit, at least
+STIFFEST = 0.2  # rad: how far that swing goes in a physics step, at most
+_PRIMITIVES = {"box": Box, "sphere": Sphere, "cylinder": Cylinder, "capsule": Capsule}
+
+
+@checked
+def add_robot(
+    scene: SceneSpec,
+    path: str | Path,
+    *,
+    name: str = "",
+    position: Direction = (0.0, 0.0, 0.0),
+    orientation: Quaternion = UPRIGHT,
+    free_base: bool = False,
+    contact: Contact | None = None,
+) -> RobotDescription:
+    """The links, joints and motors of a URDF or MJCF file.
+
+    Link "upper arm" of the robot "arm" becomes the body "arm_upper_arm", with its numbers "arm_upper_arm.mass",
+    "arm_upper_arm.damping" and so on; the motor in its joint is "arm_upper_arm.motor". A link that moves freely becomes a
+    rigid body. The springs of the limits hold the joint's largest motor force, or swing at 10 Hz if that is stiffer, but
+    never too stiffly for the physics step (``limit_stiffness``).
+
+    Args:
+        scene: that gets it.
+        path: of the file (``robot_files.read_robot``).
+        name: first part of the names of its bodies, the file's by default; unlike the file's, it must be one that a body can
+            have.
+        position: of the file's origin [m].
+        orientation: of the file's axes, quaternion (x, y, z, w).
+        free_base: let the root link, which the file fixes to the world, move freely.
+        contact: contact parameters of the whole robot with the ground ("<name>.contact.stiffness" and so on), the ground's own
+            by default. Primitive collision shapes touch it as such, meshes with the corners of their convex hulls.
+
+    Returns:
+        What the file describes; ``unsupported`` has a sentence for each kind of thing that is not carried over.
+
+    Warns:
+        UserWarning: with these sentences, where there are some.
+
+    Raises:
+        UserError: the file cannot be read or describes no robot that can move, a name is taken, or there are contact
+            parameters and no ground.
+    """
+    place, turn = _placement(position, orientation)
+    robot = read_robot(path, free_base=free_base)
+    name = name or _spelt(robot.name or "robot")
+    check_name(name)
+    ground = scene.ground is not None
+    if contact is not None:
+        if not ground:
+            raise UserError(f"{name} has a Contact and the scene has no ground: call add_ground first")
+        add_contact(scene.table, f"{name}.contact", contact)
+    per_area = meant_per_area(scene.table, contact, ground=ground)
+    left_out = LeftOut()
+    names = _body_names(name, robot.links)
+    for link, body, moved in zip(robot.links, names, moved_by_joints(robot.links), strict=True):
+        form, surface = _form(link, left_out, per_area=per_area)
+        options = BodyOptions(shape=form, mass=link.mass, inertia=link.inertia, surface=surface, carrier=True)
+        frame = _joint_frame(link, robot.links, place, turn)
+        if link.joint.type == "free":
+            made = _free_body(scene, body, link, frame, options, left_out)
+        else:
+            made = make_link(
+                scene, body, options, parent=names[link.parent] if link.parent >= 0 else None,
+                joint=_joint(link.joint, moved, step=scene.stepping.dt), position=frame.position,
+                orientation=frame.turn.as_quat(), center=link.com,
+            )  # fmt: skip
+        scene.bodies += (made if contact is None else replace(made, contact_name=f"{name}.contact"),)
+    for link, body in zip(robot.links, names, strict=True):
+        _add_motor(scene, body, link.joint, left_out)
+    _note_gravity(scene, robot, left_out)
+    robot = replace(robot, unsupported=robot.unsupported + left_out.sentences())
+    if robot.unsupported:
+        warnings.warn(f"{path} is not carried over in every detail: {'; '.join(robot.unsupported)}", stacklevel=3)
+    return robot
+
+
+def limit_stiffness(joint: RobotJoint, moved: Moved, *, step: float) -> float:
+    """Stiffness of the springs at a joint's limits, which robot files do not give [N m/rad, N/m].
+
+    The spring holds the joint's largest motor force 5 % of the range beyond the limit. It is at least so stiff that what the
+    joint moves, everything below it in one piece, swings at 10 Hz; and never so stiff that it swings by more than 0.2 rad in a
+    physics step, which keeps the steps stable.
+
+    Args:
+        joint: revolute or prismatic, with limits.
+        moved: what it moves.
+        step: of the physics [s].
+    """
+    inertia = joint.armature + (moved.mass if joint.type == "prismatic" else float(moved.axis @ moved.inertia @ moved.axis))
+    drives = _has_motor(joint) and math.isfinite(joint.motor_limit)
+    holding = joint.motor_limit / (OVERSHOOT * (joint.limit_high - joint.limit_low)) if drives else 0.0
+    return min(max(holding, inertia * SOFTEST**2), inertia * (STIFFEST / step) ** 2)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A joint's frame in its parent's, or in the world."""
+
+    position: np.ndarray
+    turn: Rotation
+
+
+def _placement(position: Sequence[float], orientation: Sequence[float]) -> tuple[np.ndarray, Rotation]:
+    return np.asarray(position, dtype=np.float64), Rotation.from_quat(unit_quaternion("the robot", orientation))
+
+
+def _spelt(name: str) -> str:
+    """A name in the letters that parameter names have."""
+    spelt = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    return spelt if re.match(r"[A-Za-z_]", spelt) else f"_{spelt}"
+
+
+def _body_names(robot: str, links: Sequence[RobotLink]) -> list[str]:
+    """Names of the bodies; those that are the same in these letters are numbered."""
+    names: list[str] = []
+    for link in links:
+        wanted = name = f"{robot}_{re.sub(r'[^A-Za-z0-9_-]', '_', link.name)}"
+        number = 2
+        while name in names:
+            name, number = f"{wanted}_{number}", number + 1
+        names.append(name)
+    return names
+
+
+def _joint_frame(link: RobotLink, links: Sequence[RobotLink], place: np.ndarray, turn: Rotation) -> _Frame:
+    """The frame of a link's joint; ``place`` and ``turn`` are those of the file's axes in the world."""
+    own = Rotation.from_quat(link.joint.quaternion)
+    if link.parent < 0:
+        return _Frame(place + turn.apply(link.joint.position), turn * own)
+    parent = links[link.parent]
+    # A rigid body's frame lies in its centre of mass, a link's in its joint.
+    origin = parent.com if parent.joint.type == "free" else np.zeros(3)
+    return _Frame(link.joint.position - origin, own)
+
+
+def _free_body(scene: SceneSpec, name: str, link: RobotLink, frame: _Frame, options: BodyOptions, left_out: LeftOut) -> Body:
+    """A link that moves freely as a rigid body, whose frame lies in its centre of mass."""
+    joint = link.joint
+    if joint.damping or joint.armature:
+        left_out.add("damping and armature of free joints are not used", f"joint {joint.name!r}")
+    turn = frame.turn * Rotation.from_quat(joint.start[3:])
+    center = frame.position + frame.turn.apply(joint.start[:3]) + turn.apply(link.com)
+    return make_body(scene, name, options, Start(position=center, orientation=turn.as_quat()))
+
+
+def _joint(joint: RobotJoint, moved: Moved, *, step: float) -> Joint:
+    """A joint of the scene, at its coordinates in the file."""
+    if joint.type == "fixed":
+        return Fixed()
+    springs: dict[str, Any] = {"stiffness": joint.stiffness, "damping": joint.damping, "armature": joint.armature}
+    if joint.type == "spherical":
+        return Spherical(turn=Rotation.from_quat(joint.start).as_rotvec(), **springs)
+    springs |= {"axis": joint.axis, "rest": joint.rest}
+    if math.isfinite(joint.limit_low) and math.isfinite(joint.limit_high):
+        springs |= {
+            "limit_low": joint.limit_low, "limit_high": joint.limit_high,
+            "limit_stiffness": limit_stiffness(joint, moved, step=step),
+        }  # fmt: skip
+    start = joint.start[0]
+    return Revolute(angle=start, **springs) if joint.type == "revolute" else Prismatic(slide=start, **springs)
+
+
+def _has_motor(joint: RobotJoint) -> bool:
+    return any((joint.motor_gain, joint.servo_stiffness, joint.servo_damping))
+
+
+def _add_motor(scene: SceneSpec, body: str, joint: RobotJoint, left_out: LeftOut) -> None:
+    """The motor of a joint, if it has one: without command, its servo holding the coordinate that the file shows."""
+    if not _has_motor(joint):
+        return
+    if not joint.motor_limit > 0:
+        left_out.add("motors without any force are left out", f"joint {joint.name!r}")
+        return
+    add_motors(
+        scene, f"{body}.motor", joints=[body], gain=joint.motor_gain, limit=joint.motor_limit,
+        targets=joint.start[0] if joint.servo_stiffness else None, servo_stiffness=joint.servo_stiffness,
+        servo_damping=joint.servo_damping,
+    )  # fmt: skip
+
+
+def _note_gravity(scene: SceneSpec, robot: RobotDescription, left_out: LeftOut) -> None:
+    given = np.asarray(scene.table["gravity"].value)
+    own = given if given.ndim else np.array([0.0, 0.0, -float(given)])
+    if robot.gravity is not None and not np.allclose(robot.gravity, own):
+        listed = ", ".join(f"{part:g}" for part in robot.gravity)
+        left_out.add("the scene's own gravity is used", f"the file has {listed} m/s2")
+
+
+# -- shapes -------------------------------------------------------------------------------------------------------------
+
+
+def _form(link: RobotLink, left_out: LeftOut, *, per_area: bool) -> tuple[Form, Surface | None]:
+    """What is seen of a link, and where it touches, about its centre of mass."""
+    points = [placed(_touching(shape, per_area=per_area), np.eye(3), -link.com) for shape in link.collisions]
+    mesh, surface = _seen(link, left_out) if link.visuals else (None, None)
+    return Form(mesh, np.concatenate(points) if points else balls(np.zeros((0, 3))), None), surface
+
+
+def _placed(shape: RobotShape) -> TriangleMesh:
+    """The triangles of a shape in the link frame."""
+    if shape.kind == "mesh":
+        mesh = shape.mesh
+    else:
+        mesh = _PRIMITIVES[shape.kind](*shape.size).mesh()
+    vertices = Rotation.from_quat(shape.quaternion).apply(mesh.vertices) + shape.position
+    return replace(mesh, vertices=vertices)
+
+
+def _touching(shape: RobotShape, *, per_area: bool) -> np.ndarray:
+    """Contact points of a shape, rows in the link frame: of a mesh the corners of its convex hull, which meet a plane first."""
+    if per_area:
+        return patches(_placed(shape))
+    if shape.kind == "mesh":
+        points, _ = merge_vertices(shape.mesh.vertices)
+        try:
+            points = points[ConvexHull(points).vertices]
+        except QhullError:  # a flat mesh: all of its points are taken
+            pass
+        rows = balls(points)
+    else:
+        rows = _PRIMITIVES[shape.kind](*shape.size).local_contact_points()
+    return placed(rows, Rotation.from_quat(shape.quaternion).as_matrix(), shape.position)
+
+
+def _seen(link: RobotLink, left_out: LeftOut) -> tuple[TriangleMesh, Surface]:
+    """All visual shapes of a link as one mesh about its centre of mass, and its surface.
+
+    A single shape keeps the colours or texture of its mesh file, unless the robot file gives it a colour. Several have one colour
+    each, or where a mesh file brings colours one for each face.
+    """
+    meshes = [_placed(shape).transformed(offset=-link.com) for shape in link.visuals]
+    if len(meshes) == 1:
+        shape = link.visuals[0]
+        # The reader has told of a texture that cannot be read.
+        mesh = replace(meshes[0], texture_fault="")
+        return mesh, Surface() if shape.color is None else Surface(color=shape.color)
+    offsets = np.cumsum([0] + [len(mesh.vertices) for mesh in meshes])[:-1]
+    merged = TriangleMesh(
+        vertices=np.concatenate([mesh.vertices for mesh in meshes]),
+        faces=np.concatenate([mesh.faces + offset for mesh, offset in zip(meshes, offsets, strict=True)]).astype(np.int32),
+        face_groups=np.repeat(np.arange(len(meshes), dtype=np.int32), [len(mesh.faces) for mesh in meshes]),
+    )
+    if any(mesh.textures and shape.color is None for mesh, shape in zip(meshes, link.visuals, strict=True)):
+        left_out.add("textures of a link with several visual shapes are not used", f"link {link.name!r}")
+    colors = [_face_colors(shape, mesh) for shape, mesh in zip(link.visuals, meshes, strict=True)]
+    if not all(len(rows) == 1 for rows in colors):
+        every = [np.broadcast_to(rows, (len(mesh.faces), 3)) for rows, mesh in zip(colors, meshes, strict=True)]
+        return merged, Surface(face_colors=np.concatenate(every))
+    rows = np.concatenate(colors)
+    return merged, Surface(color=rows[0]) if (rows == rows[0]).all() else Surface(face_colors=rows)
+
+
+def _face_colors(shape: RobotShape, mesh: TriangleMesh) -> np.ndarray:
+    """[1, 3] or [F, 3] linear rgb of a shape's faces."""
+    if shape.color is not None:
+        return np.array([shape.color])
+    if mesh.face_colors is not None:
+        return mesh.face_colors
+    if mesh.vertex_colors is not None:
+        return mesh.vertex_colors[mesh.faces].mean(axis=1)
+    return np.array([GREY])

@@ -1,0 +1,79 @@
+"""Contact of the surfaces of deformable bodies with themselves and with one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.scene.parts.contact import Contact, add_contact
+from risp_torch.scene.parts.deformable import Deformable
+from risp_torch.scene.parts.elements import Net, Sheet, Solid
+from risp_torch.scene.parts.self_contact import PREFIX, SelfContact, near_pairs
+from risp_torch.scene.spec import SceneSpec
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, checked
+from ti_sim.meshes.boundary import boundary_faces
+
+
+@checked
+def add_self_contact(scene: SceneSpec, *, contact: Contact, thickness: Positive, bodies: Sequence[str] | None = None) -> None:
+    """Let the surfaces of deformable bodies touch themselves and one another: each vertex touches the triangles that no edge
+    joins to it, from both sides.
+
+    Args:
+        scene: whose bodies touch.
+        contact: "self_contact.stiffness" and so on, of a vertex with a triangle.
+        thickness: distance between the middles of two sheets at which they touch [m]; it must be less than that of any vertex
+            at rest from the triangles of its body that no edge joins to it, and above what a vertex moves in a step or two.
+        bodies: names of the solids and cloths that take part; all deformable bodies that there are by default.
+
+    Raises:
+        UserError: there is no such body, one has no surface, the thickness does not fit the meshes, or vertices start on
+            triangles.
+    """
+    if f"{PREFIX}.stiffness" in scene.table.params:
+        raise UserError("the scene has self-contact already: call add_self_contact once, with all bodies that take part")
+    if not scene.deformables:
+        raise UserError("self-contact needs deformable bodies, and the scene has none yet: add them first")
+    if contact.per != "point":
+        raise UserError("self-contact is between vertices and triangles: give its contact numbers per point")
+    names = [part.name for part in scene.deformables]
+    given = (bodies,) if isinstance(bodies, str) else bodies
+    chosen = tuple(dict.fromkeys(names if given is None else given))
+    for name in chosen:
+        if name not in names:
+            raise unknown_name_error("deformable body", name, names)
+    if not chosen:
+        raise UserError("self-contact names no body: name some, or leave bodies out for all")
+    joined = [scene.deformables[names.index(name)] for name in chosen]
+    surfaces = [surface_triangles(part) for part in joined]
+    for part, faces in zip(joined, surfaces, strict=True):
+        _check_rest(part, faces, thickness)
+    triangles = np.concatenate([faces + part.first for part, faces in zip(joined, surfaces, strict=True)])
+    add_contact(scene.table, PREFIX, contact)
+    scene.self_contact = SelfContact(chosen, triangles.astype(np.int32), float(thickness))
+
+
+def surface_triangles(part: Deformable) -> np.ndarray:
+    """Triangles [S, 3] of a body's surface, counted within the body.
+
+    Raises:
+        UserError: it has none that can touch.
+    """
+    if isinstance(part.elements, Solid):
+        return boundary_faces(part.elements.indices, part.name)[0]
+    if isinstance(part.elements, Sheet) and not np.any(part.elements.normal):
+        return part.elements.indices
+    kind = "springs, which have no surface" if isinstance(part.elements, Net) else "a flat body, whose triangles lie in one plane"
+    raise UserError(f"{part.name} cannot take part in self-contact: it is made of {kind}; name the solids and cloths in bodies")
+
+
+def _check_rest(part: Deformable, faces: np.ndarray, thickness: float) -> None:
+    """Raise a UserError where a body at rest would touch itself."""
+    for distance, vertex, triangle in near_pairs(part.rest, faces, thickness)[:1]:
+        raise UserError(
+            f"self-contact has the thickness {thickness:g} m, and in the rest shape of {part.name!r} vertex {vertex} is "
+            f"{distance:.3g} m from triangle {faces[triangle].tolist()}, to which no edge joins it: give a thickness below that"
+        )

@@ -1,0 +1,36 @@
+"""Shadows of directional lights."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from risp_torch.scene.arguments import Direction
+from risp_torch.scene.spec import SceneSpec
+from ti_render import ShadowSettings
+from ti_sim.base.rules import NotNegative, Positive, Rule, checked
+
+
+@checked
+def set_shadows(
+    scene: SceneSpec,
+    *,
+    center: Direction,
+    radius: Positive,
+    resolution: Annotated[int, Rule(whole=True, least=2, most=2**15)] = 128,
+    sigma: Positive = 2e-4,
+    bias: NotNegative = 0.04,
+    width: Positive = 0.01,
+) -> None:
+    """Let directional lights cast shadows, of bodies on bodies and on the ground. (``scene.shadows = None`` takes them away.)
+
+    Args:
+        scene: that gets them.
+        center, radius: of a ball in which all bodies lie through the whole film [m].
+        resolution, sigma, bias, width: see ``ti_render.ShadowSettings``.
+
+    Raises:
+        UserError: a number is out of its range.
+    """
+    scene.shadows = ShadowSettings(
+        center=tuple(float(x) for x in center), radius=radius, resolution=resolution, sigma=sigma, bias=bias, width=width
+    )

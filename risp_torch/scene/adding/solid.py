@@ -1,0 +1,115 @@
+"""Elastic solids."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from risp_torch.scene.adding.actuation import add_actuation
+from risp_torch.scene.adding.particles import ParticleOptions, Particles, add_deformable, start_axes
+from risp_torch.scene.arguments import Array, Where
+from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.parts.contact import Contact
+from risp_torch.scene.parts.elements import Solid
+from risp_torch.scene.parts.look import Surface
+from risp_torch.scene.parts.materials import LEAST_LINEAR, LEAST_SOLID, Elastic, add_stiffness
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.start import AT_REST, Start
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
+from ti_sim.deformable.model import ENERGIES
+from ti_sim.deformable.solids import corner_volumes, energy_constants, lame_from_young, rest_table
+from ti_sim.meshes.solid import SolidMesh
+
+
+@checked
+def add_solid(
+    scene: SceneSpec,
+    name: str,
+    *,
+    mesh: SolidMesh,
+    material: Elastic,
+    density: Array | None = None,
+    mass: Array | None = None,
+    start: Start = AT_REST,
+    fixed: Where = None,
+    prescribed: Where = None,
+    prescribed_velocity: Array | None = None,
+    actuation: Array | None = None,
+    actuation_groups: Array | None = None,
+    contact: Contact | None = None,
+    surface: Surface | None = None,
+) -> None:
+    """An elastic solid.
+
+    Args:
+        scene: that gets it.
+        name: first part of its parameter names ("<name>.E", "<name>.density" and so on).
+        mesh: V vertices, which become its particles, and E elements in their rest shape.
+        material: elastic constants and damping.
+        density: kg/m3, a number or one for each element [E], or
+        mass: of its particles [kg], a number for each of them, or [V].
+        start: position of the mesh's origin, orientation of its axes, and velocities at the start; at rest by default.
+        fixed: particles that never move: indices, a mask, or a function of the mesh's vertices [V, 3] that returns a mask.
+        prescribed: particles with a prescribed velocity, chosen in the same way.
+        prescribed_velocity: of these [m/s]: (3,), (frames, 3), each held over a frame interval, or (frames, K, 3).
+        actuation: change of the elements' rest volume [1], (rows, E), with a row for each frame interval or, in a scene with
+            ``controls``, so many for each; or (rows, G) for
+        actuation_groups: [E] the column of ``actuation`` that each element has.
+        contact: contact parameters of the particles on its surface, with the ground and bodies with collision; the ground's own
+            by default.
+        surface: colours, texture, highlights.
+
+    Raises:
+        UserError: a number or mesh is not usable; the message says which.
+    """
+    axes = start_axes(name, start)
+    elements = make_solid(
+        scene.table,
+        name,
+        mesh,
+        material,
+        actuation=actuation,
+        groups=actuation_groups,
+        frames=scene.frames,
+        controls=scene.stepping.controls,
+    )
+    options = ParticleOptions(
+        start=start, density=density, mass=mass, fixed=fixed, prescribed=prescribed, prescribed_velocity=prescribed_velocity,
+        contact=contact, surface=surface,
+    )  # fmt: skip
+    particles = Particles(
+        vertices=mesh.vertices, axes=axes, elements=elements, mesh=mesh.surface(),
+        touching=np.unique(mesh.faces).astype(np.int64), density_unit="kg/m3",
+    )  # fmt: skip
+    add_deformable(scene, name, particles, options)
+
+
+def make_solid(
+    table: ParameterTable,
+    name: str,
+    mesh: SolidMesh,
+    material: Elastic,
+    *,
+    actuation: Any,
+    groups: Any,
+    frames: int,
+    controls: int,
+) -> Solid:
+    """Name a solid's numbers in the table and return its elements (arguments: ``add_solid``)."""
+    if material.energy not in ENERGIES:
+        raise UserError(f"the material of {name} has the energy {material.energy!r}: choose one of {', '.join(ENERGIES)}")
+    count = len(mesh.indices)
+    from_lame = partial(energy_constants, material.energy)
+    stiffness = add_stiffness(
+        table, name, material, count=count, units=("Pa", "Pa s"),
+        from_young=lambda young, poisson: from_lame(*lame_from_young(young, poisson)), from_lame=from_lame,
+        least=LEAST_SOLID if material.energy == "neo_hookean" else LEAST_LINEAR,
+    )  # fmt: skip
+    rest = rest_table(mesh.kind, mesh.vertices, mesh.indices, element_name=lambda e: f"element {e} of {name!r}")
+    return Solid(
+        mesh.kind, mesh.indices, corner_volumes(mesh.kind, rest), material.energy, stiffness,
+        add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls),
+    )  # fmt: skip

@@ -1,0 +1,114 @@
+"""Point masses joined by springs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from risp_torch.scene.adding.particles import ParticleOptions, Particles, add_deformable, start_axes
+from risp_torch.scene.arguments import Array, Where
+from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.parts.contact import Contact
+from risp_torch.scene.parts.elements import Net
+from risp_torch.scene.parts.look import Surface
+from risp_torch.scene.parts.materials import add_element_number
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.start import AT_REST, Start
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, checked
+from ti_sim.meshes.sheet import SheetMesh
+from ti_sim.shapes.surface import ungrouped_mesh
+
+
+@checked
+def add_springs(
+    scene: SceneSpec,
+    name: str,
+    *,
+    points: Array,
+    springs: Array,
+    stiffness: Array,
+    mass: Array,
+    damping: Array = 0.0,
+    rest_length: Array | None = None,
+    start: Start = AT_REST,
+    fixed: Where = None,
+    prescribed: Where = None,
+    prescribed_velocity: Array | None = None,
+    contact: Contact | None = None,
+    radius: Positive | None = None,
+    faces: Array | None = None,
+    surface: Surface | None = None,
+) -> None:
+    """Point masses joined by springs.
+
+    Args:
+        scene: that gets it.
+        name: first part of its parameter names.
+        points: [V, 3] m.
+        springs: [S, 2] pairs of points.
+        stiffness: N/m, a number or one for each spring [S].
+        mass: of the points [kg], a number for each of them, or [V].
+        damping: against the change of a spring's length [N s/m], a number or [S].
+        rest_length: m, a number or [S]; the distances of the points by default.
+        start, fixed, prescribed, prescribed_velocity: as for ``add_solid``.
+        contact: contact parameters of its points, with the ground and bodies with collision; the ground's own by default.
+        radius: of the balls that the points are drawn as [m]; a twentieth of the extent by default. Springs are not drawn.
+        faces: [F, 3] triangles of points that are drawn in place of balls.
+        surface: colours, texture, highlights of what is drawn.
+
+    Raises:
+        UserError: a number is not usable; the message says which.
+    """
+    axes = start_axes(name, start)
+    vertices = check_points(name, points)
+    elements = make_net(scene.table, name, vertices, springs, stiffness=stiffness, damping=damping, rest_length=rest_length)
+    if radius is not None and faces is not None:
+        raise UserError(f"{name} has the radius {radius} m and faces: give one of the two")
+    drawn = 0.05 * float(np.ptp(vertices, axis=0).max()) if radius is None else radius
+    triangles = np.zeros((0, 3), dtype=np.int32)
+    if faces is not None:
+        triangles = SheetMesh(vertices, np.asarray(faces), name=f"the faces of {name}").triangles
+    options = ParticleOptions(
+        start=start, mass=mass, fixed=fixed, prescribed=prescribed, prescribed_velocity=prescribed_velocity, contact=contact,
+        surface=surface,
+    )  # fmt: skip
+    particles = Particles(
+        vertices=vertices, axes=axes, elements=elements, mesh=ungrouped_mesh(vertices, triangles),
+        touching=np.arange(len(vertices)), radius=drawn if faces is None else None,
+    )  # fmt: skip
+    add_deformable(scene, name, particles, options)
+
+
+def make_net(
+    table: ParameterTable, name: str, points: np.ndarray, springs: Any, *, stiffness: Any, damping: Any, rest_length: Any
+) -> Net:
+    """Name the springs' numbers in the table and return them (arguments: ``add_springs``)."""
+    pairs = np.asarray(springs)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs) or pairs.dtype.kind not in "iu":
+        raise UserError(f"the springs of {name} have shape {pairs.shape} of {pairs.dtype}: give pairs of points, [S, 2] integers")
+    wrong = np.flatnonzero(((pairs < 0) | (pairs >= len(points))).any(axis=1) | (pairs[:, 0] == pairs[:, 1]))
+    if len(wrong):
+        raise UserError(
+            f"spring {wrong[0]} of {name} joins the points {pairs[wrong[0]].tolist()}: give two different points of 0 to "
+            f"{len(points) - 1}"
+        )
+    lengths = np.linalg.norm(points[pairs[:, 1]] - points[pairs[:, 0]], axis=1)
+    given = lengths if rest_length is None else rest_length
+    for key, value, unit in (("stiffness", stiffness, "N/m"), ("damping", damping, "N s/m"), ("rest_length", given, "m")):
+        sign = "positive" if key == "stiffness" else "not negative"
+        add_element_number(table, f"{name}.{key}", value, len(pairs), unit=unit, sign=sign)
+    return Net(name, pairs.astype(np.int32))
+
+
+def check_points(name: str, points: Any) -> np.ndarray:
+    """Points [V, 3] float64 of a net.
+
+    Raises:
+        UserError: they have another shape, or are not finite.
+    """
+    array = np.asarray(points, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] != 3 or not len(array) or not np.isfinite(array).all():
+        raise UserError(f"the points of {name} have shape {array.shape}: give finite positions [V, 3]")
+    return array

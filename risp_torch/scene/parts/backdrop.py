@@ -1,0 +1,61 @@
+"""What is behind and below the objects of a scene: background and ground, and the renderer's arrays of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from risp_torch.scene.arguments import Wrap
+from risp_torch.scene.numbers import Values, constant, joined
+from risp_torch.scene.parameters import ParameterTable
+
+Pattern = Literal["plain", "checker", "texture"]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """How the ground plane looks.
+
+    Attributes:
+        height: z of the plane [m].
+        pattern: "plain", "checker" or "texture".
+        wrap: of the texture.
+    """
+
+    height: float
+    pattern: Pattern
+    wrap: Wrap
+
+    def rows(self, values: Values) -> torch.Tensor:
+        """[n, 10] of the ground (``ti_render.RenderInputs``)."""
+        color = values["ground.color"]
+        second = values.get("ground.second_color", color)
+        cell, origin = values.get("ground.cell"), values.get("ground.origin")
+        return joined(
+            [
+                color, constant([[self.height]]), second,
+                constant([[1.0]]) if cell is None else cell[:, None], constant([[0.0, 0.0]]) if origin is None else origin,
+            ],
+            dim=1,
+        )  # fmt: skip
+
+
+def backdrop_names(table: ParameterTable, prefix: str) -> tuple[str, ...]:
+    """Names of the numbers of the "background" or the "ground" that its array of the renderer holds."""
+    apart = ("background.image", "ground.texture")
+    return tuple(
+        name for name in table.params
+        if name.startswith(f"{prefix}.") and not name.startswith("ground.contact.") and name not in apart
+    )  # fmt: skip
+
+
+def background_rows(values: Values) -> torch.Tensor:
+    """[n, 2, 3] colours at the top and at the bottom edge; black behind an image."""
+    if "background.image" in values:
+        return constant(np.zeros((1, 2, 3)))
+    if "background.color" in values:
+        return values["background.color"][:, None].expand(-1, 2, 3)
+    return joined([values[f"background.{edge}"][:, None] for edge in ("top", "bottom")], dim=1)

@@ -1,0 +1,85 @@
+"""A rigid body of a scene: how its numbers become the solver's and the renderer's arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.parts.contact import CONTACT_FIELDS
+from risp_torch.scene.parts.look import Look
+from risp_torch.scene.rotations import quaternion_product, rotation_quaternion
+from ti_sim.articulated.collision import CollisionShape
+from ti_sim.shapes import MassProperties, TriangleMesh
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """A rigid body.
+
+    Attributes:
+        name: its part of parameter names.
+        look: render mesh about the centre of mass [m] and its surface, None for a body that is not seen.
+        points: rows of contact points relative to the centre of mass (``ti_sim.shapes.contact_points``).
+        solid: volume and inertia per density, None where mass and inertia are given.
+        orientation: given quaternion (x, y, z, w), which the parameter "rotation" turns further.
+        contact_name: prefix of its contact parameters ("ground.contact" or "<name>.contact"), None without contact.
+        collision: the shape with which it collides with other bodies, centred at the centre of mass; None where it does not.
+    """
+
+    name: str
+    look: Look | None
+    points: np.ndarray
+    solid: MassProperties | None
+    orientation: np.ndarray
+    contact_name: str | None
+    collision: CollisionShape | None = None
+
+    @property
+    def mesh(self) -> TriangleMesh | None:
+        """Render mesh about the centre of mass [m], None for a body that is not seen."""
+        return None if self.look is None else self.look.mesh
+
+    def mass(self, values: Values) -> torch.Tensor:
+        """[B] kg."""
+        given = values.get(f"{self.name}.mass")
+        return given if given is not None else values[f"{self.name}.density"] * self.solid.volume
+
+    def inertia(self, values: Values) -> torch.Tensor:
+        """[B, 3, 3] kg m2 about the centre of mass, body frame."""
+        given = values.get(f"{self.name}.inertia")
+        if given is not None:
+            return given
+        mass = self.mass(values)
+        unit = values.get(f"{self.name}.inertia_per_mass")
+        if unit is None:
+            unit = torch.as_tensor(self.solid.inertia_per_density / self.solid.volume, dtype=mass.dtype, device=mass.device)
+        return mass[:, None, None] * unit
+
+    def pose(self, values: Values) -> torch.Tensor:
+        """[B, 7] initial position of the centre of mass [m] and quaternion: "rotation" [rad] applied to the given one."""
+        turn = values[f"{self.name}.rotation"]
+        given = torch.as_tensor(self.orientation, dtype=turn.dtype, device=turn.device)
+        return torch.cat([values[f"{self.name}.position"], quaternion_product(rotation_quaternion(turn), given)], dim=-1)
+
+    def velocity(self, values: Values) -> torch.Tensor:
+        """[B, 6] initial velocity [m/s] and angular velocity [rad/s], world frame."""
+        return torch.cat([values[f"{self.name}.velocity"], values[f"{self.name}.angular_velocity"]], dim=-1)
+
+    @property
+    def drag_names(self) -> tuple[str, str]:
+        """Names that its linear and its angular drag have, where it has some."""
+        return f"{self.name}.linear_drag", f"{self.name}.angular_drag"
+
+    def drag(self, values: Values) -> torch.Tensor:
+        """[B, 2] linear drag [N s/m] and angular drag [N m s]; zeros where there is none."""
+        none = values["gravity"].new_zeros(values["gravity"].shape[0])
+        return torch.stack([values.get(name, none) for name in self.drag_names], dim=-1)
+
+    def contact(self, values: Values) -> torch.Tensor:
+        """[B, 4] ke, kd, kf, mu; zeros (no force) without contact."""
+        if self.contact_name is None:
+            return values[f"{self.name}.position"].new_zeros(values[f"{self.name}.position"].shape[0], 4)
+        return torch.stack([values[f"{self.contact_name}.{field}"] for field in CONTACT_FIELDS], dim=-1)

@@ -1,0 +1,101 @@
+"""A deformable body of a scene: how its numbers become particles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from risp_torch.scene.numbers import Values, constant
+from risp_torch.scene.parts.contact import CONTACT_FIELDS
+from risp_torch.scene.parts.elements import Elements, lumped, over_frames
+from risp_torch.scene.parts.look import Look
+from risp_torch.scene.parts.materials import element_rows
+from risp_torch.scene.rotations import rotation_matrix, rotation_quaternion
+
+
+@dataclass(frozen=True, eq=False)
+class Deformable:
+    """A deformable body.
+
+    Attributes:
+        name: its part of parameter names.
+        first: number of its first particle among all of the scene.
+        vertices: [V, 3] of its mesh [m].
+        rest: [V, 3] the same along the world's axes (without its "rotation") [m].
+        elements: between its particles.
+        fixed: particles that never move, counted within the body, as are all below.
+        prescribed: particles whose velocity is given.
+        touching: particles of its surface, which touch the ground and bodies with collision.
+        contact_name: prefix of its contact parameters ("ground.contact" or "<name>.contact"), None without contact.
+        look: its surface, None for a body that is not seen.
+        thickness: twice the distance at which its particles touch bodies with collision [m].
+        area: [V] surface that each particle stands for [m2], by which contact numbers per area are multiplied; None per point.
+    """
+
+    name: str
+    first: int
+    vertices: np.ndarray
+    rest: np.ndarray
+    elements: Elements
+    fixed: np.ndarray
+    prescribed: np.ndarray
+    touching: np.ndarray
+    contact_name: str | None
+    look: Look | None
+    thickness: float = 0.0
+    area: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        """V, its particles."""
+        return len(self.rest)
+
+    def start(self, values: Values) -> torch.Tensor:
+        """[B, V, 3] initial positions [m]."""
+        return values[f"{self.name}.position"][:, None] + self._arms(values)
+
+    def start_velocity(self, values: Values) -> torch.Tensor:
+        """[B, V, 3] initial velocities [m/s]; those of particles that do not move are zero."""
+        velocity, turning = values[f"{self.name}.velocity"], values[f"{self.name}.angular_velocity"]
+        velocity = velocity if velocity.ndim == 3 else velocity[:, None]
+        arms = self._arms(values)
+        turned = torch.linalg.cross(turning[:, None].expand_as(arms), arms)
+        moving = velocity + turned + arms @ values[f"{self.name}.velocity_gradient"].mT
+        free = np.ones((self.count, 1))
+        free[self.fixed] = 0.0
+        return moving * constant(free)
+
+    def mass(self, values: Values) -> torch.Tensor:
+        """[B, V] kg."""
+        given = values.get(f"{self.name}.mass")
+        if given is not None:
+            return element_rows(given, self.count)
+        return lumped(element_rows(values[f"{self.name}.density"], len(self.elements.indices)), self.elements, self.count)
+
+    def contact(self, values: Values) -> torch.Tensor:
+        """[B, V, 4] ke, kd, kf, mu of every particle; zeros without contact."""
+        if self.contact_name is None:
+            return values["gravity"].new_zeros(len(values["gravity"]), self.count, 4)
+        row = torch.stack([values[f"{self.contact_name}.{field}"] for field in CONTACT_FIELDS], dim=-1)
+        if self.area is None:
+            return row[:, None].expand(-1, self.count, 4)
+        return row[:, None] * constant(np.stack([self.area, self.area, self.area, np.ones(self.count)], axis=1))
+
+    def prescribed_velocity(self, values: Values, frames: int) -> torch.Tensor:
+        """[B, frames, K, 3] m/s."""
+        count = len(self.prescribed)
+        if not count:
+            return values["gravity"].new_zeros(len(values["gravity"]), frames, 0, 3)
+        name = f"{self.name}.prescribed_velocity"
+        given = values[name]
+        if given.ndim == 2:
+            return given[:, None, None].expand(-1, frames, count, 3)
+        given = over_frames(name, given, frames)
+        return given if given.ndim == 4 else given[:, :, None].expand(-1, -1, count, 3)
+
+    def _arms(self, values: Values) -> torch.Tensor:
+        """[B, V, 3] from its position to its particles at the start."""
+        turn = rotation_matrix(rotation_quaternion(values[f"{self.name}.rotation"]))
+        return constant(self.rest) @ turn.mT

@@ -1,0 +1,156 @@
+"""The elements of a scene's deformable bodies: how their numbers become the solver's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from risp_torch.scene.numbers import Values, constant
+from risp_torch.scene.parts.materials import Stiffness, element_rows
+from ti_sim.base.errors import UserError
+
+
+@dataclass(frozen=True)
+class Actuation:
+    """Numbers over time of a body's elements.
+
+    Attributes:
+        name: of the parameter.
+        groups: [E] which column of the parameter each element has, None where each has its own.
+        controls: C, rows of it in a frame.
+    """
+
+    name: str
+    groups: np.ndarray | None
+    controls: int
+
+    def rows(self, values: Values, frames: int) -> torch.Tensor:
+        """[B, frames C, E].
+
+        Raises:
+            UserError: there are fewer frames of it than are simulated.
+        """
+        given = over_frames(self.name, values[self.name], frames, controls=self.controls)
+        if self.groups is None:
+            return given
+        return given[:, :, torch.as_tensor(self.groups.astype(np.int64), device=given.device)]
+
+
+@dataclass(frozen=True)
+class Solid:
+    """Elements of a solid.
+
+    Attributes:
+        kind: "tet", "hex" or "tet10".
+        indices: [E, nodes] particles, within the body.
+        shares: [E, nodes] volume that each node stands for [m3].
+        energy: its name.
+        stiffness: elastic constants and damping.
+        actuation: change of the rest volume, or None.
+    """
+
+    kind: str
+    indices: np.ndarray
+    shares: np.ndarray
+    energy: str
+    stiffness: Stiffness
+    actuation: Actuation | None
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Triangles of a cloth or a flat body.
+
+    Attributes:
+        indices: [T, 3] particles, within the body.
+        shares: [T, 3] area (of a flat body: volume) that each corner stands for [m2, m3].
+        normal: [3] unit normal of a flat body's plane, zeros for a cloth.
+        depth: of a flat body, by which its constants count [m]; 1 for a cloth.
+        stiffness: elastic constants and damping.
+        actuation: change of the rest area, or None.
+        air: whether "<name>.air.drag" and "<name>.air.lift" are there.
+        edges: [M, 4] bending edges.
+        fold: stiffness of each edge [M] for a rigidity of 1 N m, None where the stiffness itself is given.
+        turn: angles of the edges over time, or None.
+    """
+
+    indices: np.ndarray
+    shares: np.ndarray
+    normal: np.ndarray
+    depth: float
+    stiffness: Stiffness
+    actuation: Actuation | None
+    air: bool
+    edges: np.ndarray
+    fold: np.ndarray | None
+    turn: Actuation | None
+
+    def material(self, values: Values) -> torch.Tensor:
+        """[B, T, 5] mu, lambda, damping [N/m, N s/m], drag, lift [kg/m3]."""
+        name, elastic = self.stiffness.name, self.depth * self.stiffness.rows(values)
+        if not self.air:
+            return torch.nn.functional.pad(elastic, (0, 2))
+        air = [element_rows(values[f"{name}.air.{key}"], len(self.indices)) for key in ("drag", "lift")]
+        return torch.cat([elastic, torch.stack(air, dim=-1)], dim=-1)
+
+    def edge_material(self, values: Values) -> torch.Tensor:
+        """[B, M, 3] stiffness [N m], damping [N m s], rest angle [rad]."""
+        name, count = self.stiffness.name, len(self.edges)
+        if not count:
+            return values["gravity"].new_zeros(len(values["gravity"]), 0, 3)
+        if self.fold is None:
+            stiffness = element_rows(values[f"{name}.bending.stiffness"], count)
+        else:
+            stiffness = values[f"{name}.bending.rigidity"][:, None] * constant(self.fold)
+        others = (element_rows(values[f"{name}.bending.{key}"], count) for key in ("damping", "rest_angle"))
+        return torch.stack([stiffness, *others], dim=-1)
+
+
+@dataclass(frozen=True)
+class Net:
+    """Springs between the points of a body.
+
+    Attributes:
+        name: of the body.
+        indices: [S, 2] particles, within the body.
+    """
+
+    name: str
+    indices: np.ndarray
+
+    def material(self, values: Values) -> torch.Tensor:
+        """[B, S, 3] stiffness [N/m], damping [N s/m], rest length [m]."""
+        keys = ("stiffness", "damping", "rest_length")
+        return torch.stack([element_rows(values[f"{self.name}.{key}"], len(self.indices)) for key in keys], dim=-1)
+
+
+Elements = Solid | Sheet | Net
+
+
+def over_frames(name: str, value: torch.Tensor, frames: int, *, controls: int = 1) -> torch.Tensor:
+    """The rows of the first ``frames`` frames of a parameter [B, frame intervals times controls, ...].
+
+    Raises:
+        UserError: there are fewer.
+    """
+    if value.shape[1] < frames * controls:
+        raise UserError(
+            f"{name} is given for {value.shape[1] // controls} frame intervals, and {frames} are simulated: give more rows, or "
+            "simulate fewer frames"
+        )
+    return value[:, : frames * controls]
+
+
+def lumped(density: torch.Tensor, elements: Solid | Sheet, count: int) -> torch.Tensor:
+    """Masses [B, V] of a body's particles from the densities [B, E] of its elements."""
+    masses = density[:, :, None] * constant(elements.shares)
+    places = torch.as_tensor(elements.indices.astype(np.int64).ravel(), device=density.device)
+    return density.new_zeros(len(density), count).index_add(1, places, masses.flatten(1))
+
+
+def joined_rows(parts: Sequence[torch.Tensor], like: torch.Tensor, shape: tuple[int, ...], dim: int) -> torch.Tensor:
+    """Arrays of several bodies side by side along ``dim``; one of this shape (size 0 there) where there are none."""
+    return torch.cat(list(parts), dim=dim) if parts else like.new_zeros(shape)

@@ -1,0 +1,37 @@
+"""Forces on rigid bodies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from risp_torch.scene.numbers import Values
+
+
+@dataclass(frozen=True)
+class AppliedForce:
+    """A constant force at a point of a body over some physics steps.
+
+    Attributes:
+        name: first part of its parameter names.
+        body: index of the body.
+        first_step, last_step: it acts in the steps from the first on that are below the last.
+        kind: "force" [N] or "impulse" [N s], the parameter that holds it.
+        scale: of the parameter, which makes it a force.
+    """
+
+    name: str
+    body: int
+    first_step: int
+    last_step: int
+    kind: str
+    scale: float
+
+    def force(self, values: Values) -> torch.Tensor:
+        """[B, 3] N, world frame."""
+        return values[f"{self.name}.{self.kind}"] * self.scale
+
+    def point(self, values: Values) -> torch.Tensor:
+        """[B, 3] of attack relative to the centre of mass, body frame [m]."""
+        return values[f"{self.name}.point"]

@@ -1,0 +1,136 @@
+"""Joints of a scene's links: how a link is attached to its parent, and with which numbers.
+
+Every number may be a ``Param``, or the name of another parameter of the scene (``Scene.add_number``): joints then share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from risp_torch.scene.arguments import Direction, Number, Vector
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
+
+Shared = Number | str
+SharedVector = Vector | str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joint:
+    """Base of all joints."""
+
+    kind: ClassVar[str]
+    coordinates: ClassVar[int] = 0
+    velocities: ClassVar[int] = 0
+    units: ClassVar[dict[str, str]] = {}
+    not_negative: ClassVar[tuple[str, ...]] = ("stiffness", "damping", "armature", "limit_stiffness")
+
+    def numbers(self) -> dict[str, Any]:
+        """The joint's numbers by their names in the scene: value, Param, or name of a shared parameter."""
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name in self.units}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed(Joint):
+    """No motion relative to the parent."""
+
+    kind = "fixed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OneAxis(Joint):
+    """A joint with one coordinate along or about an axis.
+
+    Attributes:
+        axis: in the joint frame, any length.
+        stiffness, rest: spring towards the rest value.
+        damping: against the rate.
+        armature: inertia that is added to the joint's own.
+        limit_low, limit_high: where the limit's spring sets in (none by default).
+        limit_stiffness: of the limit's spring.
+    """
+
+    axis: Direction
+    stiffness: Shared = 0.0
+    rest: Shared = 0.0
+    damping: Shared = 0.0
+    armature: Shared = 0.0
+    limit_low: Shared | None = None
+    limit_high: Shared | None = None
+    limit_stiffness: Shared = 0.0
+    coordinates = 1
+    velocities = 1
+
+    def unit_axis(self, name: str) -> np.ndarray:
+        """The axis with length one; a UserError that names the link if it has none."""
+        axis = np.asarray(self.axis, dtype=np.float64)
+        if not np.linalg.norm(axis) > 0:
+            raise UserError(f"the joint of {name} has the axis {self.axis}: give three numbers that are not all zero")
+        return axis / np.linalg.norm(axis)
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Revolute(_OneAxis):
+    """Rotation about an axis through the joint.
+
+    Attributes:
+        angle, rate: at the start [rad, rad/s]. Springs in N m/rad, damping in N m s/rad, armature in kg m2.
+    """
+
+    angle: Shared = 0.0
+    rate: Shared = 0.0
+    kind = "revolute"
+    units = {
+        "angle": "rad", "rate": "rad/s", "stiffness": "N m/rad", "rest": "rad", "damping": "N m s/rad", "armature": "kg m2",
+        "limit_low": "rad", "limit_high": "rad", "limit_stiffness": "N m/rad",
+    }  # fmt: skip
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Prismatic(_OneAxis):
+    """Translation along an axis.
+
+    Attributes:
+        slide, rate: at the start [m, m/s]. Springs in N/m, damping in N s/m, armature in kg.
+    """
+
+    slide: Shared = 0.0
+    rate: Shared = 0.0
+    kind = "prismatic"
+    units = {
+        "slide": "m", "rate": "m/s", "stiffness": "N/m", "rest": "m", "damping": "N s/m", "armature": "kg",
+        "limit_low": "m", "limit_high": "m", "limit_stiffness": "N/m",
+    }  # fmt: skip
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Spherical(Joint):
+    """Rotation about a point.
+
+    Attributes:
+        turn: rotation vector of the link in the joint frame at the start [3], rad.
+        rate: angular velocity relative to the parent at the start [3], link frame, rad/s.
+        stiffness, rest: spring on the rotation vector towards a rest value [3] (N m/rad, rad).
+        damping: N m s/rad.
+        armature: kg m2.
+    """
+
+    turn: SharedVector = (0.0, 0.0, 0.0)
+    rate: SharedVector = (0.0, 0.0, 0.0)
+    stiffness: Shared = 0.0
+    rest: SharedVector = (0.0, 0.0, 0.0)
+    damping: Shared = 0.0
+    armature: Shared = 0.0
+    kind = "spherical"
+    coordinates = 4
+    velocities = 3
+    units = {
+        "turn": "rad", "rate": "rad/s", "stiffness": "N m/rad", "rest": "rad", "damping": "N m s/rad", "armature": "kg m2",
+    }  # fmt: skip

@@ -1,0 +1,96 @@
+"""A link of a scene's articulated bodies: how its numbers become the solver's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.parts.body import Body
+from risp_torch.scene.parts.joints import Joint, Spherical
+from risp_torch.scene.rotations import rotation_quaternion
+
+
+@dataclass(frozen=True, eq=False)
+class Link(Body):
+    """A link: a body that is attached to its parent, or to the world, by a joint.
+
+    Its frame lies in the joint. ``orientation`` is that of the joint frame in the parent's.
+
+    Attributes:
+        parent: index among the scene's bodies, -1 for the world.
+        joint: by which it is attached.
+        names: the joint's numbers -> names of the parameters that hold them.
+        axis: unit vector in the joint frame.
+        direction: unit vector in the link frame, along which its length is laid off.
+        share: which part of the length lies between the joint and the centre of mass.
+        at_tip: whether the joint sits at the end of its parent's length.
+    """
+
+    parent: int = -1
+    joint: Joint = field(default_factory=lambda: Spherical())
+    names: dict[str, str] = field(default_factory=dict)
+    axis: np.ndarray = field(default_factory=lambda: np.array([0.0, 0.0, 1.0]))
+    direction: np.ndarray | None = None
+    share: float = 0.0
+    at_tip: bool = False
+
+    def along(self, values: Values) -> torch.Tensor:
+        """[B, 3] from the joint to the tip, link frame [m]; zeros for a link without length."""
+        if self.direction is None:
+            return torch.zeros_like(values[f"{self.name}.center"])
+        length = values[f"{self.name}.length"]
+        return length[:, None] * length.new_tensor(self.direction)
+
+    def center(self, values: Values) -> torch.Tensor:
+        """[B, 3] centre of mass, link frame [m]."""
+        return values[f"{self.name}.center"] + self.share * self.along(values)
+
+    def joint_frame(self, values: Values, parent: Link | None) -> torch.Tensor:
+        """[B, 7] pose of the joint in the parent's frame, or in the world."""
+        place = values[f"{self.name}.position"]
+        if self.at_tip and parent is not None:
+            place = place + parent.along(values)
+        return torch.cat([place, place.new_tensor(self.orientation).expand(len(place), 4)], dim=-1)
+
+    def number(self, values: Values, key: str) -> torch.Tensor:
+        """[B, velocities] of a joint number (zeros where the joint has none of this name)."""
+        some, count = values["gravity"], self.joint.velocities
+        if key not in self.names:
+            return some.new_zeros(len(some), count)
+        value = values[self.names[key]]
+        return value if value.ndim == 2 else value[:, None].expand(-1, count)
+
+    def start(self, values: Values) -> torch.Tensor:
+        """[B, coordinates] of the joint at the start (rad, m; a unit quaternion for a spherical joint)."""
+        if self.joint.kind == "spherical":
+            return rotation_quaternion(values[self.names["turn"]])
+        return self.number(values, "angle" if self.joint.kind == "revolute" else "slide")
+
+
+def velocity_slices(bodies: Sequence[Body]) -> list[slice]:
+    """Where each body's joint velocities lie among all of them."""
+    return _slices([body.joint.velocities if isinstance(body, Link) else 6 for body in bodies])
+
+
+def coordinate_slices(bodies: Sequence[Body]) -> list[slice]:
+    """Where each body's joint coordinates lie among all of them."""
+    return _slices([body.joint.coordinates if isinstance(body, Link) else 7 for body in bodies])
+
+
+def joint_labels(bodies: Sequence[Body]) -> tuple[list[str], list[str]]:
+    """Names of all joint coordinates and of all joint velocities: the link's, with a number where its joint has several."""
+    return _labels(bodies, coordinate_slices(bodies)), _labels(bodies, velocity_slices(bodies))
+
+
+def _slices(counts: Sequence[int]) -> list[slice]:
+    ends = np.cumsum([0, *counts])
+    return [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+
+def _labels(bodies: Sequence[Body], slices: Sequence[slice]) -> list[str]:
+    counts = [(body.name, part.stop - part.start) for body, part in zip(bodies, slices, strict=True)]
+    return [name if count == 1 else f"{name}[{i}]" for name, count in counts for i in range(count)]

@@ -1,0 +1,47 @@
+"""Loads: forces on particles of deformable bodies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.parts.elements import over_frames
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """A force on some particles of a deformable body, in equal parts or for each of them.
+
+    Attributes:
+        name: first part of its parameter name, "<name>.force".
+        particles: among all of the scene.
+        direction: [3] unit vector along which the parameter is a number, None where it is a vector.
+        limit: largest component (or number) either way [N].
+    """
+
+    name: str
+    particles: np.ndarray
+    direction: np.ndarray | None
+    limit: float
+
+    def share(self, values: Values, frames: int) -> torch.Tensor:
+        """[B, frames, K, 3] force on each of the K particles [N].
+
+        Raises:
+            UserError: it is given for fewer frames than are simulated.
+        """
+        name = f"{self.name}.force"
+        count = len(self.particles)
+        force = values[name].clamp(-self.limit, self.limit)
+        if force.ndim == 4:
+            return over_frames(name, force, frames)
+        constant_axes = 1 if self.direction is not None else 2
+        if force.ndim == constant_axes:
+            force = force[:, None].expand(-1, frames, *force.shape[1:])
+        else:
+            force = over_frames(name, force, frames)
+        force = force if self.direction is None else force[..., None] * force.new_tensor(self.direction)
+        return (force / count)[:, :, None].expand(-1, -1, count, 3)

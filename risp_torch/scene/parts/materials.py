@@ -1,0 +1,204 @@
+"""What deformable bodies are made of: elastic constants in the convention that their author thinks in.
+
+Any number may be a ``Param``. A number holds for all elements of a body; an array [E] gives each element its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from risp_torch.scene.arguments import Array, Number
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.parameters import ParameterTable, Sign
+from ti_sim.base.errors import UserError
+from ti_sim.base.param import Param
+from ti_sim.base.rules import Positive, checked
+
+Convention = Literal["lame", "energy"]
+Constants = Callable[[Any, Any], tuple[Any, Any]]
+
+# For each convention, the lam / mu above which a material resists a change of size: that of the bulk (area) modulus zero.
+LEAST_SOLID = {"lame": -2 / 3, "energy": 1 / 8}
+LEAST_LINEAR = {"lame": -2 / 3, "energy": -2 / 3}
+LEAST_PLANE = {"lame": -1.0, "energy": -2 / 9}
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Elastic:
+    """Material of a solid or a flat body.
+
+    Attributes:
+        E, nu: Young's modulus [Pa] and Poisson's ratio of small strains, or
+        mu, lam: two constants [Pa], which ``convention`` explains.
+        convention: "lame": mu and lam are the Lamé constants of linear elasticity (mu is the shear modulus), which the energy
+            has at small strains; "energy": they are the constants in the energy's own formula, as in gradSim. For "corotated" and
+            "stvk" both are the same. For "neo_hookean" the energy's mu is 4/3 of Lamé's, and its lambda Lamé's plus 5/6 of Lamé's
+            mu; for flat bodies 3/2, and plus 2/3.
+        energy: "neo_hookean" (stable, Smith et al. 2018), "corotated" or "stvk"; flat bodies are "neo_hookean".
+        damping: viscosity [Pa s], which brakes a change of shape and no rotation.
+    """
+
+    E: Array | None = None
+    nu: Array | None = None
+    mu: Array | None = None
+    lam: Array | None = None
+    convention: Convention = "lame"
+    energy: str = "neo_hookean"
+    damping: Array = 0.0
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Membrane:
+    """How a cloth resists stretching and shearing.
+
+    Attributes:
+        E, nu: Young's modulus [Pa] and Poisson's ratio of the sheet, in plane stress, with its
+        thickness: [m], or
+        mu, lam: two constants [N/m], which ``convention`` explains.
+        convention: "lame": mu and lam are the plane Lamé constants of small strains, times the thickness; "energy": the
+            constants in the energy's own formula (mu is 3/2 of Lamé's, lambda Lamé's plus 2/3 of Lamé's mu).
+        damping: viscosity [N s/m], which brakes a change of shape and no rotation.
+    """
+
+    E: Array | None = None
+    nu: Array | None = None
+    thickness: Positive | None = None
+    mu: Array | None = None
+    lam: Array | None = None
+    convention: Convention = "lame"
+    damping: Array = 0.0
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Bending:
+    """How a cloth resists folding along its inner edges: moment k sin((phi - rest) / 2 + actuation) + c dphi/dt.
+
+    Attributes:
+        stiffness: k of every edge [N m], a number or one each, or
+        rigidity: D of the sheet [N m], E thickness^3 / (12 (1 - nu^2)) of a plate, from which every edge gets its k.
+        damping: c of every edge [N m s].
+        rest_angle: angle between the faces at an edge without a moment, 0 where they are in a plane [rad]; a number, one each, or
+            "mesh": those of the mesh.
+        actuation: [rows, M] angles that are added in the sine [rad], with as many rows as an actuation of ``add_cloth``, or
+            [rows, G] for groups of edges; None for none.
+        actuation_groups: [M] the column of ``actuation`` that each edge has; None where each has its own.
+    """
+
+    stiffness: Array | None = None
+    rigidity: Number | None = None
+    damping: Array = 0.0
+    rest_angle: Array | str = "mesh"
+    actuation: Array | None = None
+    actuation_groups: Array | None = None
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Air:
+    """What the air does to a cloth that moves through it. The wind of the scene is its velocity (``Scene.set_wind``).
+
+    Attributes:
+        drag: [kg/m3], of the force -drag area |n.u| u on a triangle with normal n and velocity u relative to the air.
+        lift: [kg/m3], of the force -lift area (n.u) (|u| n - (n.u) u / |u|), at right angles to u.
+    """
+
+    drag: Array = 0.0
+    lift: Array = 0.0
+
+
+@dataclass(frozen=True)
+class Stiffness:
+    """Which numbers give the elastic constants of a body's elements, and how.
+
+    Attributes:
+        name: the body's part of parameter names.
+        convention: of mu and lam; of E and nu it is "lame".
+        young: whether they are "<name>.E" and "<name>.nu", and not "<name>.mu" and "<name>.lam".
+        constants: from these two to the constants of the energy.
+        count: number of elements.
+        thickness: of the sheet, where E and nu are its material's [m]; None otherwise.
+    """
+
+    name: str
+    convention: Convention
+    young: bool
+    constants: Constants
+    count: int
+    thickness: float | None
+
+    def rows(self, values: Values) -> torch.Tensor:
+        """[B, E, 3] mu, lambda of the energy, and damping."""
+        first, second = ("E", "nu") if self.young else ("mu", "lam")
+        given = (element_rows(values[f"{self.name}.{key}"], self.count) for key in (first, second))
+        mu, lam = self.constants(*given)
+        return torch.stack([mu, lam, element_rows(values[f"{self.name}.damping"], self.count)], dim=-1)
+
+
+def add_stiffness(
+    table: ParameterTable, name: str, material: Elastic | Membrane, *, count: int, units: tuple[str, str],
+    from_young: Constants, from_lame: Constants, least: Mapping[Convention, float],
+) -> Stiffness:  # fmt: skip
+    """Name a material's constants in the table.
+
+    Args:
+        table: of the scene.
+        name: of the body.
+        material: what the scene's author gave.
+        count: number of elements.
+        units: of mu and lam, and of the damping.
+        from_young: from E and nu to the constants of the energy.
+        from_lame: from Lamé's constants to those of the energy.
+        least: for each convention, the lam / mu above which the material resists a change of size.
+
+    Raises:
+        UserError: not exactly one pair of constants, an unknown convention, or a number that makes no sense.
+    """
+    pairs = {"E and nu": (material.E, material.nu), "mu and lam": (material.mu, material.lam)}
+    whole = [pair for pair, (first, second) in pairs.items() if first is not None and second is not None]
+    if len(whole) != 1 or any((a is None) != (b is None) for a, b in pairs.values()):
+        raise UserError(f"the material of {name} needs E and nu, or mu and lam: give exactly one of the two pairs")
+    if material.convention not in ("lame", "energy"):
+        raise UserError(f"the material of {name} has the convention {material.convention!r}: choose 'lame' or 'energy'")
+    young = whole == ["E and nu"]
+    if young:
+        add_element_number(table, f"{name}.E", material.E, count, unit="Pa", sign="positive")
+        add_element_number(table, f"{name}.nu", material.nu, count, unit="", sign="poisson")
+    else:
+        add_element_number(table, f"{name}.mu", material.mu, count, unit=units[0], sign="positive")
+        add_element_number(table, f"{name}.lam", material.lam, count, unit=units[0])
+        bound = least[material.convention]
+        mu, lam = (np.asarray(table[f"{name}.{key}"].value) for key in ("mu", "lam"))
+        if not (lam > bound * mu).all():
+            raise UserError(
+                f"{name}.lam is {lam.min():g} {units[0]} and its mu {mu.max():g}: such a material swells by itself: give lam "
+                f"above {bound:.3g} mu"
+            )
+    add_element_number(table, f"{name}.damping", material.damping, count, unit=units[1], sign="not negative")
+    constants = from_young if young else from_lame if material.convention == "lame" else lambda mu, lam: (mu, lam)
+    convention = "lame" if young else material.convention
+    return Stiffness(name, convention, young, constants, count, getattr(material, "thickness", None))
+
+
+def add_element_number(table: ParameterTable, name: str, value: Any, count: int, *, unit: str, sign: Sign | None = None) -> None:
+    """Name a number that all elements of a body share, or one for each of its ``count`` elements.
+
+    Raises:
+        UserError: there are fewer or more numbers than elements, or one has the wrong sign.
+    """
+    shape = np.shape(value.value if isinstance(value, Param) else value)
+    if shape not in ((), (count,)):
+        raise UserError(f"{name} has shape {shape}: give one number, or {(count,)}, one for each element")
+    table.add(name, value, unit=unit, shape=shape, sign=sign)
+
+
+def element_rows(value: torch.Tensor, count: int) -> torch.Tensor:
+    """A parameter's values [B] or [B, E] as [B, E]."""
+    return value if value.ndim == 2 else value[:, None].expand(-1, count)

@@ -1,0 +1,105 @@
+"""Motors of a scene's joints: their actions and targets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from risp_torch.scene.arguments import Number
+from risp_torch.scene.numbers import Values
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, checked
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class SinePulse:
+    """Actions that rise and fall once: amplitude sin(2 pi clip((t - delay) / period, 0, 1)) of frame t (RISP, ICLR 2022, B.1.4).
+
+    The corners of the clip are rounded over the first and the last frame of the pulse, so that the derivative in the delay is
+    continuous: the corner at 0 is x^2 (2 - x) for 0 < x = t - delay < 1. A delay of whole frames gives the formula's own actions,
+    as does a period of whole frames at its end.
+
+    Attributes:
+        amplitude: in the unit of the actions.
+        delay: before it begins [frames].
+        period: its length [frames].
+    """
+
+    amplitude: Number
+    delay: Number
+    period: Positive = 40.0
+
+
+@dataclass(frozen=True)
+class Motors:
+    """A group of motors, one on each velocity of its joints: clip(gain action + servo, -limit, limit).
+
+    Attributes:
+        name: first part of their parameter names.
+        velocities: D indices among all joint velocities of the scene.
+        limit: largest force either way [N or N m].
+        rows: numbers of an action: one for all motors of the group, or one each.
+        pulse: period of a ``SinePulse`` [frames], None where the actions are given frame by frame.
+    """
+
+    name: str
+    velocities: tuple[int, ...]
+    limit: float
+    rows: int
+    pulse: float | None
+
+    def actions(self, values: Values, frames: int) -> torch.Tensor:
+        """[B, frames, rows] from the scene's numbers.
+
+        Raises:
+            UserError: there are fewer frames of actions than are simulated.
+        """
+        if self.pulse is None:
+            given = values[f"{self.name}.actions"]
+            if given.shape[1] < frames:
+                raise UserError(
+                    f"there are actions of {self.name} for {given.shape[1]} frame intervals, and {frames} are simulated: give "
+                    "more rows of actions, or simulate fewer frames"
+                )
+            return given[:, :frames]
+        amplitude, delay = values[f"{self.name}.amplitude"], values[f"{self.name}.delay"]
+        time = torch.arange(frames, dtype=delay.dtype, device=delay.device)
+        passed = self.pulse - _ramp(self.pulse - _ramp(time - delay[:, None]))  # from 0 to the period
+        return (amplitude[:, None] * torch.sin(2.0 * math.pi * passed / self.pulse))[..., None]
+
+    def targets(self, values: Values, frames: int) -> torch.Tensor | None:
+        """[B, frames, rows] positions that the servo steers to, None without a servo."""
+        given = values.get(f"{self.name}.targets")
+        return None if given is None else given[:, :frames]
+
+
+def _ramp(x: torch.Tensor) -> torch.Tensor:
+    """max(0, x) with its corner rounded within 0 < x < 1: continuous with its slope, and equal at whole numbers."""
+    corner = x.clamp(0.0, 1.0)
+    return torch.where(x < 1.0, corner * corner * (2.0 - corner), x)
+
+
+def split_actions(groups: Sequence[Motors], actions: torch.Tensor, *, worlds: int, frames: int) -> list[torch.Tensor]:
+    """Actions [B or 1, F, A] of all groups side by side as one [B, frames, rows] for each group.
+
+    Raises:
+        UserError: the shape does not fit, a number is not finite, or there are fewer frame intervals.
+    """
+    rows = [group.rows for group in groups]
+    if actions.ndim != 3 or actions.shape[0] not in (1, worlds) or actions.shape[2] != sum(rows):
+        raise UserError(
+            f"the actions have shape {tuple(actions.shape)}, and [{worlds}, frames, {sum(rows)}] is needed "
+            "(worlds, frame intervals, motors)"
+        )
+    if not torch.isfinite(actions.detach()).all():
+        raise UserError("the actions have values that are not finite: give finite numbers")
+    if actions.shape[1] < frames:
+        raise UserError(
+            f"there are actions for {actions.shape[1]} frame intervals, and {frames} are simulated: give more rows of actions, "
+            "or simulate fewer frames"
+        )
+    return list(actions[:, :frames].expand(worlds, -1, -1).split(rows, dim=2))

@@ -1,0 +1,100 @@
+"""Contact of the surfaces of a scene's deformable bodies with themselves and with one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.parts.contact import CONTACT_FIELDS
+from risp_torch.scene.parts.deformable import Deformable
+from ti_sim.base.errors import UserError
+from ti_sim.deformable.self_contact_layout import triangle_rings
+
+PREFIX = "self_contact"  # of the parameter names
+_LEAST_START = 1e-3  # of the thickness: vertices that start nearer to a triangle have no direction in which to be pushed
+
+
+@dataclass(frozen=True, eq=False)
+class SelfContact:
+    """Surfaces that touch.
+
+    Attributes:
+        bodies: names of the bodies.
+        triangles: [S, 3] particles among all of the scene.
+        thickness: distance at which they touch [m].
+    """
+
+    bodies: tuple[str, ...]
+    triangles: np.ndarray
+    thickness: float
+
+
+def self_contact_rows(values: Values) -> torch.Tensor:
+    """[B, 4] ke, kd, kf, mu; zeros without self-contact."""
+    some = values["gravity"]
+    if f"{PREFIX}.stiffness" not in values:
+        return some.new_zeros(len(some), 4)
+    return torch.stack([values[f"{PREFIX}.{field}"] for field in CONTACT_FIELDS], dim=-1)
+
+
+def near_pairs(points: np.ndarray, triangles: np.ndarray, reach: float) -> list[tuple[float, int, int]]:
+    """Pairs of a vertex and a triangle that are nearer than ``reach`` and not joined by an edge, as (distance, vertex, triangle).
+
+    Args:
+        points: [P, 3] m.
+        triangles: [S, 3] points.
+        reach: m.
+    """
+    vertices = np.unique(triangles)
+    corners = points[triangles]
+    middle = corners.mean(axis=1)
+    radius = np.linalg.norm(corners - middle[:, None], axis=2).max(axis=1)
+    rings = triangle_rings(triangles)
+    found = []
+    for triangle, near in enumerate(cKDTree(points[vertices]).query_ball_point(middle, radius + reach)):
+        others = np.setdiff1d(vertices[near], rings[triangle])
+        if len(others):
+            distances = _distances(points[others], corners[triangle])
+            found += [(float(d), int(v), triangle) for d, v in zip(distances, others, strict=True) if d < reach]
+    return sorted(found)
+
+
+def _distances(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """Distances [N] of points [N, 3] to a triangle with corners [3, 3]."""
+    sides = []
+    for a, b in pairwise([*corners, corners[0]]):
+        along = np.clip((points - a) @ (b - a) / ((b - a) @ (b - a)), 0.0, 1.0)
+        sides.append(np.linalg.norm(points - a - along[:, None] * (b - a), axis=1))
+    normal = np.cross(corners[1] - corners[0], corners[2] - corners[0])
+    inside = np.ones(len(points), dtype=bool)
+    for a, b in pairwise([*corners, corners[0]]):
+        inside &= np.cross(b - a, points - a) @ normal >= 0
+    height = np.abs((points - corners[0]) @ normal) / np.linalg.norm(normal)
+    return np.where(inside, height, np.min(sides, axis=0))
+
+
+def check_start(touching: SelfContact, parts: Sequence[Deformable], values: Values) -> None:
+    """Raise a UserError where a vertex starts on a triangle.
+
+    Args:
+        touching: surfaces that touch.
+        parts: all deformable bodies of the scene.
+        values: its parameters; the first world's count.
+    """
+    triangles = touching.triangles
+    start = torch.cat([part.start(values) for part in parts], dim=1)[0].detach().cpu().double().numpy()
+    for distance, vertex, triangle in near_pairs(start, triangles, _LEAST_START * touching.thickness)[:1]:
+        on, of = (
+            next(part for part in parts if part.first <= p < part.first + part.count) for p in (vertex, triangles[triangle, 0])
+        )
+        raise UserError(
+            f"vertex {vertex - on.first} of {on.name!r} starts {distance:.3g} m from triangle "
+            f"{(triangles[triangle] - of.first).tolist()} of {of.name!r}, so that self-contact has no direction to part them in: "
+            "start with some distance between them"
+        )

@@ -1,0 +1,228 @@
+"""The motion of links, and of rigid bodies that collide with others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from risp_torch.scene.bridge.once import once
+from risp_torch.scene.numbers import Values, gravity_rows
+from risp_torch.scene.parts.body import Body
+from risp_torch.scene.parts.links import Link, velocity_slices
+from risp_torch.scene.parts.motors import Motors, split_actions
+from risp_torch.scene.rotations import rotation_matrix
+from risp_torch.scene.simulation.motion import Motion, State
+from risp_torch.scene.simulation.step_warnings import spin_warnings, step_warnings
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.states import States
+from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
+from ti_sim.articulated.single_state import forward_kinematics
+from ti_sim.articulated.solver import ArticulatedSolver
+from ti_sim.base.errors import UserError
+
+_SPRINGS = ("stiffness", "rest", "damping", "armature", "limit_low", "limit_high", "limit_stiffness")
+
+
+class ArticulatedMotion(Motion):
+    """Links with motors, and bodies that collide with one another."""
+
+    actuator_kind = "motors"
+
+    def __init__(self, spec: SceneSpec) -> None:
+        """The motion of the bodies of a scene."""
+        self.spec, self.actuators = spec, spec.motors
+
+    def make_solver(self) -> ArticulatedSolver:
+        """As ``Motion.make_solver``."""
+        spec, given = self.spec, self.spec.stepping
+        if spec.forces or spec.driven or math.isfinite(given.max_distance):
+            raise UserError(
+                "a scene with links, or with bodies that collide with others, has no applied forces, rotors, drag or "
+                "max_distance: leave them out, or drive joints with add_motors"
+            )
+        settings = ArticulatedSettings(dt=given.dt, substeps=given.substeps, integrator=given.integrator)
+        model = articulated_model(spec.bodies, spec.table.values(), ground_height=spec.ground_height or 0.0)
+        return ArticulatedSolver(model, settings)
+
+    def step_warnings(self, solver: ArticulatedSolver) -> list[str]:
+        """As ``Motion.step_warnings``."""
+        return step_warnings(self.spec) + spin_warnings(self.spec, solver.model)
+
+    def inputs(
+        self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None
+    ) -> ArticulatedInputs:
+        """As ``Motion.inputs``.
+
+        Raises:
+            UserError: the actions do not fit, or a link's collision shape has moved.
+        """
+        check_collision_shapes(self.spec.bodies, self.solver.model, values)
+        inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=frames, actions=actions)
+        return inputs if state0 is None else replace(inputs, joint_q0=state0[0], joint_qd0=state0[1])
+
+    def states(self, values: Values, *arrays: torch.Tensor) -> States:
+        """As ``Motion.states``."""
+        joint_q, joint_qd, link_q, link_qd, diverged = arrays
+        body_q, body_qd = centers_of_mass(self.spec.bodies, values, link_q, link_qd)
+        return States(body_q, body_qd, diverged, joint_q, joint_qd)
+
+    def start(self, values: Values) -> tuple[torch.Tensor, None]:
+        """As ``Motion.start``; a derivative raises RuntimeError."""
+        inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=1, actions=None)
+        return self.poses_of_joints(values, inputs.joint_q0), None
+
+    def poses_of_joints(self, values: Values, joint_q: torch.Tensor) -> torch.Tensor:
+        """Poses [B, N, 7] of the centres of mass (m, unit quaternions) for joint coordinates; a derivative raises RuntimeError.
+
+        Args:
+            values: parameters [B, ...].
+            joint_q: [B, Q] coordinates of all joints (``ArticulatedModel``).
+        """
+        inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=1, actions=None)
+
+        def poses() -> tuple[torch.Tensor]:
+            given = ArticulatedInputs(*(array.detach().contiguous() for array in inputs.arrays()))
+            at = joint_q.detach().contiguous()
+            link_q, link_qd = forward_kinematics(self.solver.model, given, at, torch.zeros_like(given.joint_qd0))
+            return (centers_of_mass(self.spec.bodies, values, link_q[:, None], link_qd[:, None])[0][:, 0],)
+
+        error = RuntimeError(
+            "trying to differentiate poses at the start of links: take the first frame of Scene.rollout for that"
+        )
+        return once(poses, error, joint_q, *inputs.arrays(), *values.values())[0]
+
+
+def articulated_model(bodies: Sequence[Body], values: Values, *, ground_height: float) -> ArticulatedModel:
+    """The model of all bodies; a rigid body is attached to the world by a free joint, in its centre of mass.
+
+    Args:
+        bodies: of the scene.
+        values: its own parameters [1, ...]: collision shapes lie where these put them.
+        ground_height: z of the ground [m].
+    """
+    shapes = tuple(
+        None if body.collision is None else replace(body.collision, position=tuple(center_of(body, values)[0].tolist()))
+        for body in bodies
+    )
+    return ArticulatedModel(
+        link_names=tuple(body.name for body in bodies),
+        link_parent=tuple(body.parent if isinstance(body, Link) else -1 for body in bodies),
+        joint_type=tuple(body.joint.kind if isinstance(body, Link) else "free" for body in bodies),
+        joint_axis=np.array([body.axis if isinstance(body, Link) else (0.0, 0.0, 1.0) for body in bodies]),
+        contact_points=tuple(body.points for body in bodies),
+        ground_height=ground_height,
+        collision_shape=shapes if any(shapes) else (),
+    )
+
+
+def check_collision_shapes(bodies: Sequence[Body], model: ArticulatedModel, values: Values) -> None:
+    """Raise a UserError where a link's centre of mass leaves the shape that collides with other bodies, or has a gradient."""
+    for body, shape in zip(bodies, model.collision_shape or (), strict=False):
+        if shape is not None and isinstance(body, Link):
+            center = center_of(body, values)
+            place = center.new_tensor(shape.position)
+            if center.requires_grad or not torch.allclose(center.detach(), place.expand_as(center), rtol=0.0, atol=1e-6):
+                raise UserError(
+                    f"{body.name} collides with other bodies by a shape that stays where the scene's own numbers put it: leave "
+                    "its center and length as they are, or its collision out"
+                )
+
+
+def articulated_inputs(
+    bodies: Sequence[Body], motors: Sequence[Motors], values: Values, *, frames: int, actions: torch.Tensor | None
+) -> ArticulatedInputs:
+    """The solver's arrays; differentiable.
+
+    Args:
+        bodies, motors: of the scene.
+        values: parameters [B, ...].
+        frames: frame intervals.
+        actions: [B or 1, F, A] in place of the motors' own, or None.
+
+    Raises:
+        UserError: the actions do not fit.
+    """
+    some = values["gravity"]
+    worlds, velocities = len(some), velocity_slices(bodies)[-1].stop
+    springs = {key: torch.cat([_spring(body, values, key) for body in bodies], dim=1) for key in _SPRINGS}
+    action, target = some.new_zeros(worlds, frames, velocities), some.new_zeros(worlds, frames, velocities)
+    gain, stiffness, damping = (some.new_zeros(worlds, velocities) for _ in range(3))
+    limit = some.new_full((worlds, velocities), torch.inf)
+    given = None if actions is None else split_actions(motors, actions, worlds=worlds, frames=frames)
+    for k, group in enumerate(motors):
+        places = torch.tensor(group.velocities, device=some.device)
+        rows = group.actions(values, frames) if given is None else given[k]
+        count = len(group.velocities)
+        action = action.index_copy(2, places, rows.expand(worlds, frames, count))
+        targets = group.targets(values, frames)
+        if targets is not None:
+            target = target.index_copy(2, places, targets.expand(worlds, frames, count))
+        keys = ("gain", "servo_stiffness", "servo_damping")
+        numbers = [values[f"{group.name}.{key}"][:, None].expand(worlds, count) for key in keys]
+        gain, stiffness, damping = (
+            array.index_copy(1, places, number) for array, number in zip((gain, stiffness, damping), numbers, strict=True)
+        )
+        limit = limit.index_fill(1, places, group.limit)
+    return ArticulatedInputs(
+        joint_q0=torch.cat([_start(body, values) for body in bodies], dim=1),
+        joint_qd0=torch.cat([_start_velocity(body, values) for body in bodies], dim=1),
+        joint_frame=torch.stack([_joint_frame(body, bodies, values) for body in bodies], dim=1),
+        joint_stiffness=springs["stiffness"], joint_rest=springs["rest"], joint_damping=springs["damping"],
+        joint_armature=springs["armature"], joint_limit_low=springs["limit_low"], joint_limit_high=springs["limit_high"],
+        joint_limit_stiffness=springs["limit_stiffness"],
+        motor_gain=gain, motor_limit=limit, servo_stiffness=stiffness, servo_damping=damping, action=action, servo_target=target,
+        link_mass=torch.stack([body.mass(values) for body in bodies], dim=1),
+        link_com=torch.stack([center_of(body, values) for body in bodies], dim=1),
+        link_inertia=torch.stack([body.inertia(values) for body in bodies], dim=1),
+        link_contact=torch.stack([body.contact(values) for body in bodies], dim=1),
+        gravity=gravity_rows(values),
+        link_wrench=some.new_zeros(worlds, frames, len(bodies), 6),
+    )  # fmt: skip
+
+
+def center_of(body: Body, values: Values) -> torch.Tensor:
+    """[B, 3] centre of mass in the link frame [m]; a rigid body's frame lies in it."""
+    return body.center(values) if isinstance(body, Link) else torch.zeros_like(values[f"{body.name}.position"])
+
+
+def centers_of_mass(
+    bodies: Sequence[Body], values: Values, link_q: torch.Tensor, link_qd: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Poses [B, T, N, 7] and velocities [B, T, N, 6] of the centres of mass from those of the link frames."""
+    centers = torch.stack([center_of(body, values) for body in bodies], dim=1)[:, None]
+    arm = (rotation_matrix(link_q[..., 3:]) @ centers[..., None])[..., 0]
+    spin = link_qd[..., 3:]
+    body_q = torch.cat([link_q[..., :3] + arm, link_q[..., 3:]], dim=-1)
+    return body_q, torch.cat([link_qd[..., :3] + torch.linalg.cross(spin, arm), spin], dim=-1)
+
+
+def _spring(body: Body, values: Values, key: str) -> torch.Tensor:
+    some = values["gravity"]
+    if isinstance(body, Link) and key in body.names:
+        return body.number(values, key)
+    count = body.joint.velocities if isinstance(body, Link) else 6
+    usual = {"limit_low": -torch.inf, "limit_high": torch.inf}.get(key, 0.0)
+    return some.new_full((len(some), count), usual)
+
+
+def _start(body: Body, values: Values) -> torch.Tensor:
+    return body.start(values) if isinstance(body, Link) else body.pose(values)
+
+
+def _start_velocity(body: Body, values: Values) -> torch.Tensor:
+    if isinstance(body, Link):
+        return body.number(values, "rate")
+    velocity, turn = body.velocity(values), rotation_matrix(body.pose(values)[:, 3:])
+    return torch.cat([velocity[:, :3], (turn.mT @ velocity[:, 3:, None])[..., 0]], dim=1)
+
+
+def _joint_frame(body: Body, bodies: Sequence[Body], values: Values) -> torch.Tensor:
+    if not isinstance(body, Link):
+        some = values["gravity"]
+        return some.new_tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).expand(len(some), 7)
+    parent = bodies[body.parent] if body.parent >= 0 else None
+    return body.joint_frame(values, parent if isinstance(parent, Link) else None)

@@ -1,0 +1,61 @@
+"""The motion of links and deformable bodies that collide with one another."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.simulation.articulated import ArticulatedMotion
+from risp_torch.scene.simulation.deformable import DeformableMotion
+from risp_torch.scene.simulation.motion import Motion, State
+from risp_torch.scene.simulation.step_warnings import touching_particles
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.states import States
+from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
+from ti_sim.coupled.solver import CoupledSolver
+
+
+class CoupledMotion(Motion):
+    """Particles that collide with bodies, in one solver of both."""
+
+    actuator_kind = "motors"
+    state_arrays = 4
+
+    def __init__(self, spec: SceneSpec) -> None:
+        """The motion of all bodies of a scene."""
+        self.spec, self.actuators = spec, spec.motors
+        self.links, self.particles = ArticulatedMotion(spec), DeformableMotion(spec)
+
+    def make_solver(self) -> CoupledSolver:
+        """As ``Motion.make_solver``."""
+        stepping, touching = self.spec.stepping, touching_particles(self.spec)
+        thickness = np.concatenate([np.full(part.count, part.thickness) for part in self.spec.deformables])
+        return CoupledSolver(
+            CoupledModel(self.links.solver.model, self.particles.solver.model, touching, 0.5 * thickness[touching]),
+            CoupledSettings(stepping.dt, stepping.substeps),
+        )
+
+    def step_warnings(self, solver: CoupledSolver) -> list[str]:
+        """Nothing: ``links`` and ``particles`` warn of their own."""
+        return []
+
+    def inputs(
+        self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None
+    ) -> CoupledInputs:
+        """As ``Motion.inputs``."""
+        own, particles = (None, None) if state0 is None else (state0[:2], state0[2:])
+        return CoupledInputs(
+            self.links.inputs(values, frames=frames, actions=actions, state0=own),
+            self.particles.inputs(values, frames=frames, state0=particles),
+        )
+
+    def states(self, values: Values, *arrays: torch.Tensor) -> States:
+        """As ``Motion.states``."""
+        *links, particle_q, particle_qd, diverged = arrays
+        moved = self.links.states(values, *links, diverged)
+        return States(moved.body_q, moved.body_qd, diverged, moved.joint_q, moved.joint_qd, particle_q, particle_qd)
+
+    def start(self, values: Values) -> tuple[torch.Tensor, torch.Tensor]:
+        """As ``Motion.start``."""
+        return self.links.start(values)[0], self.particles.start(values)[1]

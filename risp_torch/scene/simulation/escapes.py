@@ -1,0 +1,91 @@
+"""Motions that have blown up though their numbers are finite: something is farther away than the scene can have thrown it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from risp_torch.scene.numbers import plain
+from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.states import States
+from ti_sim.base.errors import DivergenceError
+from ti_sim.base.param import Param
+
+FARTHEST = 1e3  # times the reach of a motion: no force of a scene that is meant moves things so far
+
+
+def without_escapes(
+    spec: SceneSpec, table: ParameterTable, states: States, parameters: Mapping[str, torch.Tensor] | None
+) -> States:
+    """A motion whose worlds count as diverged where something has left the scene's reach.
+
+    The reach is the extent of what the scene consists of at the start (bodies, particles, cameras), and how far free flight goes
+    in the simulated time T from the fastest start, |v| T + |g| T^2. Steps that are too long for a contact or an element throw
+    things a thousand times as far in a few of them, long before numbers are infinite.
+
+    Args:
+        spec: of the scene that moved; one with a ``max_distance`` of its own is judged by that alone.
+        table: of its numbers.
+        states: its motion.
+        parameters: as of ``Scene.rollout``.
+
+    Raises:
+        DivergenceError: every world has diverged, the last of them so.
+    """
+    if np.isfinite(spec.stepping.max_distance):
+        return states
+    placement = plain(states.placement.detach())[..., :3]  # [B, T, rows, 3]
+    if placement.shape[1] < 2 or not placement.shape[2]:
+        return states
+    limit = FARTHEST * _reach(spec, table, states, placement, parameters)
+    away = (placement - placement[:, :1]).norm(dim=-1)  # NaN after a divergence, which is marked already
+    gone = (away > limit).any(dim=2)
+    if not gone.any():
+        return states
+    step = torch.where(gone.any(dim=1), gone.int().argmax(dim=1) * spec.stepping.substeps, -1).to(states.diverged_step)
+    marked = torch.where(states.diverged_step < 0, step[:, None], states.diverged_step)
+    if (marked >= 0).all(dim=1).all():
+        _raise(spec, away, gone, limit)
+    return replace(states, diverged_step=marked)
+
+
+def _raise(spec: SceneSpec, away: torch.Tensor, gone: torch.Tensor, limit: float) -> None:
+    world = int(gone.any(dim=1).int().argmax())
+    frame = int(gone[world].int().argmax())
+    row = int(away[world, frame].nan_to_num(nan=0.0).argmax())
+    owners = [body.name for body in spec.bodies] + [part.name for part in spec.deformables for _ in range(part.count)]
+    raise DivergenceError(
+        f"{owners[row]!r} flew {away[world, frame, row]:.3g} m by frame {frame}, where free flight goes no farther than "
+        f"{limit / FARTHEST:.3g} m: take smaller steps (more substeps), or softer contacts and materials",
+        body=owners[row], step=frame * spec.stepping.substeps,
+    )  # fmt: skip
+
+
+def _reach(
+    spec: SceneSpec,
+    table: ParameterTable,
+    states: States,
+    placement: torch.Tensor,
+    parameters: Mapping[str, torch.Tensor] | None,
+) -> float:
+    """How far a motion may go [m]: the scene's extent and free flight."""
+    start = placement[:, 0].flatten(0, 1)
+    eyes = [np.asarray(_value(camera.position), dtype=np.float64).reshape(-1) for camera in spec.cameras]
+    points = [start[torch.isfinite(start).all(dim=1)].double().cpu().numpy(), *(np.broadcast_to(eye, (1, 3)) for eye in eyes)]
+    extent = np.linalg.norm(np.ptp(np.concatenate(points), axis=0)) if len(np.concatenate(points)) else 0.0
+    radii = [np.linalg.norm(body.mesh.vertices, axis=1).max() for body in spec.bodies if body.mesh is not None]
+    extent += 2.0 * max(radii, default=0.0)
+    speeds = [plain(given[:, 0].detach())[..., :3] for given in (states.body_qd, states.particle_qd) if given is not None]
+    fastest = max((float(each.norm(dim=-1).nan_to_num(nan=0.0).max()) for each in speeds if each.numel()), default=0.0)
+    gravity = (parameters or {}).get("gravity", table["gravity"].value)
+    strength = float(plain(torch.as_tensor(gravity).detach()).abs().max()) * np.sqrt(3.0)
+    time = spec.frame_dt * (placement.shape[1] - 1)
+    return float((extent or 1.0) + fastest * time + strength * time**2)
+
+
+def _value(given: object) -> object:
+    return given.value if isinstance(given, Param) else given

@@ -1,0 +1,115 @@
+"""What a simulator needs of a solver: which arrays it takes from a scene's numbers, and how its frames become states."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+
+from risp_torch.scene import bridge
+from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.parts.motors import Motors
+from risp_torch.scene.parts.rotors import Rotors
+from risp_torch.scene.states import States
+from ti_sim.base.errors import UserError
+from ti_sim.rollout.adjoint import Adjoint
+from ti_sim.rollout.arrays import Arrays
+from ti_sim.rollout.solver import Solver
+
+State = tuple[torch.Tensor, ...]
+
+
+class Motion(ABC):
+    """How the bodies of a scene move: a solver, its inputs and its frames. One subclass for each solver, in a file of its own.
+
+    Attributes:
+        actuators: rotors or motors, which ``actions`` drive.
+        actuator_kind: what messages call them.
+        state_arrays: arrays of a state to start from.
+    """
+
+    actuator_kind: ClassVar[str] = "rotors and no motors"
+    state_arrays: ClassVar[int] = 2
+    actuators: tuple[Rotors, ...] | tuple[Motors, ...] = ()
+
+    @cached_property
+    def solver(self) -> Solver:
+        """The solver, made at first use.
+
+        Warns:
+            UserWarning: the physics step is too long at the scene's own numbers.
+
+        Raises:
+            UserError: the scene has what the solver does not.
+        """
+        solver = self.make_solver()
+        for sentence in self.step_warnings(solver):
+            warnings.warn(sentence, stacklevel=3)
+        return solver
+
+    @abstractmethod
+    def make_solver(self) -> Solver:
+        """The solver of the scene's bodies (errors: ``solver``)."""
+
+    @abstractmethod
+    def step_warnings(self, solver: Solver) -> list[str]:
+        """Sentences on what the physics step is too long for, at the scene's own numbers."""
+
+    @abstractmethod
+    def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None) -> Arrays:
+        """The solver's arrays; differentiable.
+
+        Args:
+            values: parameters [B, ...] (``ParameterTable.values``).
+            frames: frame intervals that are simulated.
+            actions: [B or 1, F, A] in place of the actuators' own, or None.
+            state0: state to start from in place of the scene's (``Scene.rollout``), or None.
+
+        Raises:
+            UserError: the actions do not fit.
+        """
+
+    @abstractmethod
+    def states(self, values: Values, *arrays: torch.Tensor) -> States:
+        """The arrays at the frames that ``bridge.rollout`` returns as states."""
+
+    @abstractmethod
+    def start(self, values: Values) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Poses [B, N, 7] of the bodies (m, unit quaternions) and positions [B, P, 3] of the particles at the start, or None."""
+
+    def rollout(
+        self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None
+    ) -> States:
+        """Simulate (arguments: ``inputs``, ``Scene.rollout``)."""
+        inputs = self.inputs(values, frames=frames, actions=actions, state0=state0)
+        return self.states(values, *bridge.rollout(self.solver, inputs, frames, adjoint=adjoint))
+
+    def check(self, given: Mapping[str, object], actions: torch.Tensor | None, state0: State | None) -> None:
+        """Raise a UserError where there are actions for nothing, or twice, or a state of another number of arrays.
+
+        Args:
+            given: parameters that replace the scene's own.
+            actions, state0: as of ``Scene.rollout``.
+        """
+        if state0 is not None and len(state0) != self.state_arrays:
+            raise UserError(f"state0 has {len(state0)} arrays, and this scene needs {self.state_arrays}: see Scene.rollout")
+        if actions is None:
+            return
+        if not self.actuators:
+            raise UserError(f"there are actions, and the scene has no {self.actuator_kind}: leave them out, or add some")
+        replaced = [name for group in self.actuators if (name := f"{group.name}.actions") in given]
+        if replaced:
+            raise UserError(f"the actions are given twice, as {replaced[0]} and as actions: leave one of the two out")
+
+
+def action_rows(actions: object, worlds: int | None) -> tuple[torch.Tensor | None, int | None]:
+    """Actions as a tensor of the runtime, and the number of worlds: their own, where the parameters do not tell."""
+    if actions is None:
+        return None, worlds
+    rows = torch.as_tensor(actions, dtype=bridge.bridge_dtype(), device=bridge_device())
+    return rows, rows.shape[0] if worlds is None and rows.ndim == 3 and rows.shape[0] > 1 else worlds

@@ -1,0 +1,76 @@
+"""The motion of free rigid bodies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from risp_torch.scene.numbers import Values, gravity_rows
+from risp_torch.scene.parts.rotors import body_wrench, group_actions
+from risp_torch.scene.simulation.motion import Motion, State
+from risp_torch.scene.simulation.step_warnings import step_warnings
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.states import States
+from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
+from ti_sim.rigid.solver import RigidSolver
+
+
+class RigidMotion(Motion):
+    """Rigid bodies that collide with the ground alone, with forces, rotors and drag."""
+
+    actuator_kind = "rotors"
+
+    def __init__(self, spec: SceneSpec) -> None:
+        """The motion of the bodies of a scene."""
+        self.spec, self.actuators = spec, spec.rotors
+
+    def make_solver(self) -> RigidSolver:
+        """As ``Motion.make_solver``."""
+        spec, given = self.spec, self.spec.stepping
+        model = RigidModel(
+            body_names=tuple(b.name for b in spec.bodies),
+            contact_points=tuple(b.points for b in spec.bodies),
+            force_body=tuple(f.body for f in spec.forces),
+            force_steps=tuple((f.first_step, f.last_step) for f in spec.forces),
+            ground_height=spec.ground_height or 0.0,
+            driven=spec.driven,
+        )
+        settings = RigidSettings(
+            dt=given.dt, substeps=given.substeps, integrator=given.integrator, plan=given.plan, max_distance=given.max_distance
+        )
+        return RigidSolver(model, settings)
+
+    def step_warnings(self, solver: RigidSolver) -> list[str]:
+        """As ``Motion.step_warnings``."""
+        return step_warnings(self.spec)
+
+    def inputs(
+        self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None
+    ) -> RigidInputs:
+        """As ``Motion.inputs``."""
+        stack, some, bodies, forces = torch.stack, values["gravity"], self.spec.bodies, self.spec.forces
+        none = [some.new_zeros(some.shape[0], 3)]
+        rows = group_actions(self.spec.rotors, values, actions, frames)
+        driven = self.spec.driven
+        inputs = RigidInputs(
+            body_q0=stack([b.pose(values) for b in bodies], 1),
+            body_qd0=stack([b.velocity(values) for b in bodies], 1),
+            body_mass=stack([b.mass(values) for b in bodies], 1),
+            body_inertia=stack([b.inertia(values) for b in bodies], 1),
+            body_contact=stack([b.contact(values) for b in bodies], 1),
+            gravity=gravity_rows(values),
+            body_force=stack([f.force(values) for f in forces] or none, 1),
+            force_point=stack([f.point(values) for f in forces] or none, 1),
+            body_wrench=body_wrench(self.spec.rotors, values, rows, bodies=len(bodies), frames=frames) if driven else None,
+            body_drag=stack([b.drag(values) for b in bodies], 1) if driven else None,
+        )
+        return inputs if state0 is None else replace(inputs, body_q0=state0[0], body_qd0=state0[1])
+
+    def states(self, values: Values, *arrays: torch.Tensor) -> States:
+        """As ``Motion.states``."""
+        return States(*arrays)
+
+    def start(self, values: Values) -> tuple[torch.Tensor, None]:
+        """As ``Motion.start``."""
+        return torch.stack([body.pose(values) for body in self.spec.bodies], 1), None

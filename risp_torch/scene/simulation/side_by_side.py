@@ -1,0 +1,64 @@
+"""The motion of bodies and deformable bodies that do not collide with one another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.simulation.deformable import DeformableMotion
+from risp_torch.scene.simulation.motion import Motion, State
+from risp_torch.scene.states import States
+from ti_sim.base.errors import UserError
+from ti_sim.rollout.adjoint import Adjoint
+from ti_sim.rollout.arrays import Arrays
+from ti_sim.rollout.solver import Solver
+
+
+class SideBySide(Motion):
+    """Two motions in one scene, each by its own solver."""
+
+    state_arrays = 4
+
+    def __init__(self, bodies: Motion, particles: DeformableMotion) -> None:
+        """The motions of a scene's bodies and of its deformable bodies."""
+        self.bodies, self.particles = bodies, particles
+        self.actuators, self.actuator_kind = bodies.actuators, bodies.actuator_kind
+
+    def make_solver(self) -> Solver:
+        """Raise a UserError: there are two solvers."""
+        raise UserError("bodies and deformable bodies of this scene have a solver each: take that of one of them")
+
+    def step_warnings(self, solver: Solver) -> list[str]:
+        """Nothing: ``bodies`` and ``particles`` warn of their own."""
+        return []
+
+    def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None) -> Arrays:
+        """Raise a UserError: there are two solvers."""
+        raise UserError("bodies and deformable bodies of this scene have a solver each: take the inputs of one of them")
+
+    def states(self, values: Values, *arrays: torch.Tensor) -> States:
+        """As ``Motion.states``: the bodies' arrays at the frames, then the particles'."""
+        *bodies, particle_q, particle_qd, diverged = arrays
+        return self._joined(self.bodies.states(values, *bodies), self.particles.states(values, particle_q, particle_qd, diverged))
+
+    def start(self, values: Values) -> tuple[torch.Tensor, torch.Tensor]:
+        """As ``Motion.start``."""
+        return self.bodies.start(values)[0], self.particles.start(values)[1]
+
+    def rollout(
+        self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None
+    ) -> States:
+        """As ``Motion.rollout``."""
+        own, particles = (None, None) if state0 is None else (state0[:2], state0[2:])
+        soft = self.particles.rollout(values, frames=frames, actions=None, state0=particles, adjoint=adjoint)
+        stiff = self.bodies.rollout(values, frames=frames, actions=actions, state0=own, adjoint=adjoint)
+        return self._joined(stiff, soft)
+
+    @staticmethod
+    def _joined(bodies: States, particles: States) -> States:
+        return replace(
+            bodies, particle_q=particles.particle_q, particle_qd=particles.particle_qd,
+            diverged_step=torch.cat([bodies.diverged_step, particles.diverged_step], dim=1),
+        )  # fmt: skip

@@ -1,0 +1,161 @@
+"""The frozen plan of a simulation: what a scene consisted of when it was made, and how that moves."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from risp_torch.files.memory import check_memory
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.parts.links import Link
+from risp_torch.scene.simulation.articulated import ArticulatedMotion
+from risp_torch.scene.simulation.coupled import CoupledMotion
+from risp_torch.scene.simulation.deformable import DeformableMotion
+from risp_torch.scene.simulation.escapes import without_escapes
+from risp_torch.scene.simulation.motion import Motion, State, action_rows
+from risp_torch.scene.simulation.rigid import RigidMotion
+from risp_torch.scene.simulation.side_by_side import SideBySide
+from risp_torch.scene.simulation.step_warnings import touching_particles
+from risp_torch.scene.spec import ALL_PARTS, SceneSpec
+from risp_torch.scene.states import States, joined_placement
+from ti_sim.base.errors import UserError
+from ti_sim.rollout.adjoint import Adjoint
+from ti_sim.rollout.solver import Solver
+from ti_sim.shapes.mass import possible_inertia
+
+_PARTS = ("stepping", "bodies", "deformables", "forces", "rotors", "motors", "loads", "self_contact", "ground", "table")
+
+
+@dataclass(frozen=True, eq=False)
+class Simulator:
+    """How a scene moves.
+
+    Attributes:
+        spec: what the scene consisted of.
+        motion: of all its bodies.
+        placed: numbers that decide where the shapes lie that the solver has in its tables.
+    """
+
+    spec: SceneSpec
+    motion: Motion
+    placed: tuple[bytes, ...]
+
+    @property
+    def solver(self) -> Solver:
+        """The solver that moves all bodies (warnings and errors: ``Motion.solver``)."""
+        return self.motion.solver
+
+    @property
+    def links(self) -> ArticulatedMotion:
+        """The motion of the scene's links (UserError: it has none)."""
+        if isinstance(self.motion, ArticulatedMotion):
+            return self.motion
+        part = getattr(self.motion, "links", getattr(self.motion, "bodies", None))
+        if not isinstance(part, ArticulatedMotion):
+            raise UserError("the scene has no links: add some with add_link")
+        return part
+
+    def serves(self, spec: SceneSpec) -> bool:
+        """Whether a scene still consists of what it did. Numbers may have other values, but for those that place shapes."""
+        return spec.same_parts(self.spec, *_PARTS) and self.placed == _placing_numbers(spec)
+
+    def rollout(
+        self,
+        table: ParameterTable,
+        parameters: Mapping[str, torch.Tensor] | None,
+        *,
+        frames: int,
+        worlds: int | None = None,
+        actions: torch.Tensor | None = None,
+        state0: State | None = None,
+        adjoint: Adjoint | None = None,
+    ) -> States:
+        """Simulate a batch of worlds.
+
+        Args:
+            table: of the scene's numbers, or one with as many rows over time as there are frames.
+            parameters, frames, worlds, actions, state0, adjoint: as of ``Scene.rollout``.
+
+        Raises:
+            UserError, DivergenceError: as there.
+        """
+        given = parameters or {}
+        _check_memory(self.spec, table, given, worlds, frames)
+        _warn_of_inertias(given)
+        actions, worlds = action_rows(actions, worlds)
+        self.motion.check(given, actions, state0)
+        values = table.values(parameters, worlds=worlds)
+        states = self.motion.rollout(values, frames=frames, actions=actions, state0=state0, adjoint=adjoint)
+        return without_escapes(self.spec, table, states, parameters)
+
+    def start(self, values: Values) -> torch.Tensor:
+        """Where everything is at the start (``joined_placement``), from parameter values [B, ...]."""
+        return joined_placement(*self.motion.start(values))
+
+
+def current_simulator(made: Simulator | None, spec: SceneSpec) -> Simulator:
+    """The simulator of what a scene consists of now: the one that was made before, where it still serves.
+
+    Args:
+        made: before, or None.
+        spec: of the scene; a snapshot of it is kept.
+
+    Raises:
+        UserError: the scene has no bodies.
+    """
+    if made is not None and made.serves(spec):
+        return made if spec.same_parts(made.spec, *ALL_PARTS) else replace(made, spec=spec.snapshot())
+    spec = spec.snapshot()
+    return Simulator(spec, _motion(spec), _placing_numbers(spec))
+
+
+def _motion(spec: SceneSpec) -> Motion:
+    if not spec.bodies and not spec.deformables:
+        raise UserError("the scene has no bodies: add one with add_rigid or add_link")
+    if not spec.bodies:
+        return DeformableMotion(spec)
+    if len(touching_particles(spec)):
+        return CoupledMotion(spec)
+    bodies = ArticulatedMotion(spec) if spec.articulated else RigidMotion(spec)
+    return SideBySide(bodies, DeformableMotion(spec)) if spec.deformables else bodies
+
+
+def _placing_numbers(spec: SceneSpec) -> tuple[bytes, ...]:
+    """Values that place the collision shapes of links in their frames: these lie in the solver's tables."""
+    links = [body for body in spec.bodies if isinstance(body, Link) and body.collision is not None]
+    names = (f"{link.name}.{key}" for link in links for key in ("center", "length"))
+    return tuple(np.asarray(spec.table[name].value).tobytes() for name in names if name in spec.table.params)
+
+
+def _check_memory(
+    spec: SceneSpec, table: ParameterTable, given: Mapping[str, torch.Tensor], worlds: int | None, frames: int
+) -> None:
+    """Raise a UserError where the states at the frames of a motion, which is the least of it, do not fit into memory."""
+    batches = [
+        len(value) for name, value in given.items()
+        if name in table.params and np.ndim(value) > np.ndim(table[name].value)
+    ]  # fmt: skip
+    batch = worlds or max(batches, default=1)
+    rows = 13 * len(spec.bodies) + 6 * spec.particle_count
+    check_memory(
+        batch * (frames + 1) * rows * bridge_dtype().itemsize, f"a motion of {batch} worlds and {frames} frames",
+        "simulate fewer worlds or frames at a time",
+    )  # fmt: skip
+
+
+def _warn_of_inertias(given: Mapping[str, torch.Tensor]) -> None:
+    """Warn where given inertias are none that bodies can have; a scene's own were checked when they were written."""
+    for name, value in given.items():
+        if name.endswith((".inertia", ".inertia_per_mass")):
+            inertia = np.asarray(torch.as_tensor(value).detach().cpu(), dtype=np.float64)
+            if inertia.shape[-2:] == (3, 3) and not possible_inertia(inertia).all():
+                warnings.warn(
+                    f"{name} has values that no body can have: a principal moment below zero, or above the sum of the other two",
+                    stacklevel=5,
+                )

@@ -1,0 +1,143 @@
+"""Sentences on bodies for which the physics steps of a scene are too long, at the scene's own numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.parts.links import Link
+from risp_torch.scene.simulation.contact_steps import contact_rates, longest_step
+from risp_torch.scene.spec import SceneSpec
+from ti_sim.articulated.model import ArticulatedModel
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.model import DeformableModel
+from ti_sim.deformable.stable_step import stable_step
+from ti_sim.shapes.contact_points import largest_share
+
+_DRIFT = 0.05  # of an angular momentum, from which on there is a warning
+
+
+def step_warnings(spec: SceneSpec) -> list[str]:
+    """Sentences about bodies for which the physics step is too long at a scene's own values.
+
+    A spring of stiffness ke on a mass m needs steps well below sqrt(m / ke), a tangential damper kf steps below m / kf, and
+    so do linear drag, and angular drag with the least moment of inertia in place of the mass. What several points of a face do
+    together, and how they turn a body, says ``contact_steps``; of links their joints decide that, and it is left out.
+    """
+    values, dt = spec.table.values(), spec.stepping.dt
+    sentences, stiff = [], set()
+    for body in spec.bodies:
+        mass = float(body.mass(values)[0])
+        ke, kd, kf = (largest_share(body.points) * body.contact(values)[0, :3]).tolist()
+        if mass > 0 and len(body.points) and max(dt * math.sqrt(ke / mass), dt * kd / mass, dt * kf / mass) > 0.5:
+            stiff.add(body.name)
+            sentences.append(
+                f"the step of {dt:.3g} s is too long for the contact of {body.name!r} (mass {mass:.3g} kg, stiffness "
+                f"{ke:.3g} N/m, damping {kd:.3g} and friction stiffness {kf:.3g} N s/m): take more substeps"
+            )
+        linear, angular = body.drag(values)[0].tolist()
+        least = float(torch.linalg.eigvalsh(body.inertia(values)[0]).min())
+        if dt * linear > 0.5 * mass or dt * angular > 0.5 * least:
+            sentences.append(
+                f"the step of {dt:.3g} s is too long for the drag of {body.name!r} (mass {mass:.3g} kg, linear drag "
+                f"{linear:.3g} N s/m, least moment of inertia {least:.3g} kg m2, angular drag {angular:.3g} N m s): "
+                "take more substeps"
+            )
+    steps = {name: step for name, step in _longest_contact_steps(spec, values).items() if name not in stiff and step < dt}
+    if steps:
+        names, longest = ", ".join(repr(name) for name in steps), min(steps.values())
+        sentences.append(
+            f"the step of {dt:.3g} s is too long for the contact of {names}: the points of a face act together, and turn what "
+            f"they touch, which bears steps of up to about {longest:.3g} s, so take at least "
+            f"{math.ceil(spec.frame_dt / longest)} substeps"
+        )
+    return sentences
+
+
+def _longest_contact_steps(spec: SceneSpec, values: Values) -> dict[str, float]:
+    """Longest step [s] for the contact of each rigid body with the ground and with others, at the scene's own values."""
+    colliding = [body for body in spec.bodies if body.collision is not None]
+    rates: dict[str, np.ndarray] = {}
+    for body in spec.bodies:
+        others = [other for other in colliding if other is not body] if body.collision is not None else []
+        partners = len(others) + (len(body.points) > 0)
+        if isinstance(body, Link) or partners == 0:
+            continue
+        own = body.contact(values)[0]
+        material = torch.stack([0.5 * (own + other.contact(values)[0]) for other in others] + [own][: partners - len(others)])
+        rates[body.name] = contact_rates(
+            float(body.mass(values)[0]), body.inertia(values)[0].numpy(force=True).astype(np.float64),
+            material.amax(dim=0).numpy(force=True).astype(np.float64), body.points, body.collision if others else None, partners,
+        )  # fmt: skip
+    steps = {}
+    for name, own in rates.items():
+        others = [rates[other.name] for other in colliding if other.name in rates and other.name != name]
+        if others and any(body.name == name for body in colliding):
+            own = own + min(others, key=lambda one: longest_step(*one))  # both move
+        steps[name] = longest_step(*own)
+    return steps
+
+
+def spin_warnings(spec: SceneSpec, model: ArticulatedModel) -> list[str]:
+    """A sentence for each free body that carries moving links and spins so fast that semi-implicit steps change its momentum.
+
+    At an angular velocity w the angular momentum changes by up to about w^2 dt T / 2 of itself over a time T (a seventh to all of
+    that in two boxes on one another); at the scene's own values.
+
+    Args:
+        spec: of the scene.
+        model: of its articulated bodies.
+    """
+    stepping, values = spec.stepping, spec.table.values()
+    if stepping.integrator != "semi_implicit":
+        return []
+    sentences, time = [], spec.frames * spec.frame_dt
+    for k in np.flatnonzero(model.has_moving_children):
+        body = spec.bodies[k]
+        spin = float((body.number(values, "rate") if isinstance(body, Link) else body.velocity(values)[:, 3:])[0].norm())
+        drift = 0.5 * spin**2 * stepping.dt * time
+        if drift > _DRIFT:
+            sentences.append(
+                f"{body.name!r} spins at {spin:.3g} rad/s and carries links that move: semi-implicit steps of "
+                f"{stepping.dt:.3g} s change its angular momentum by up to about {100 * drift:.3g} % in {time:.3g} s, so use "
+                f"integrator 'rk4', or at least {math.ceil(stepping.substeps * drift / _DRIFT)} substeps"
+            )
+    return sentences
+
+
+def deformable_step_warnings(spec: SceneSpec, model: DeformableModel, inputs: DeformableInputs) -> list[str]:
+    """A sentence where the physics step is too long for the deformable bodies (``stable_step``).
+
+    Args:
+        spec: of the scene.
+        model: of its deformable bodies.
+        inputs: the solver's arrays at the scene's own values.
+    """
+    values, dt = spec.table.values(), spec.stepping.dt
+    touching = touching_particles(spec)
+    if len(touching):  # against the hardest body, too, as against a ground of its material
+        hardest = torch.stack([body.contact(values) for body in spec.bodies if body.collision is not None]).amax(dim=0)
+        material = inputs.particle_contact.clone()
+        material[:, touching] = torch.maximum(material[:, touching], 0.5 * (material[:, touching] + hardest[:, None]))
+        model = replace(model, contact=np.union1d(model.contact, touching).astype(np.int64))
+        inputs = replace(inputs, particle_contact=material)
+    longest = stable_step(model, inputs)
+    if dt <= longest:
+        return []
+    names, substeps = ", ".join(repr(part.name) for part in spec.deformables), spec.frame_dt / longest
+    return [
+        f"the step of {dt:.3g} s is too long for {names}: the longest that elements and contacts bear at the start is about "
+        f"{longest:.3g} s, so take at least {math.ceil(substeps)} substeps, better {math.ceil(1.2 * substeps)}"
+    ]
+
+
+def touching_particles(spec: SceneSpec) -> np.ndarray:
+    """[M] particles of surfaces with contact parameters, in a scene with bodies with ``collision``; none in others."""
+    chosen = [part.touching + part.first for part in spec.deformables if part.contact_name is not None]
+    if not chosen or all(body.collision is None for body in spec.bodies):
+        return np.zeros(0, dtype=np.int64)
+    return np.concatenate(chosen)

@@ -1,0 +1,171 @@
+"""The frozen plan of a film: what of a scene is seen, its meshes as one, and the torch function that films motions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from risp_torch.scene import bridge
+from risp_torch.scene.numbers import Values, shared_rows
+from risp_torch.scene.parts.cameras import ALL, Camera, chosen_cameras
+from risp_torch.scene.spec import ALL_PARTS, SceneSpec
+from risp_torch.scene.states import States, check_placement, split_placement
+from risp_torch.scene.view.arrays import Field, PictureArrays
+from ti_render import RasterSettings, RenderInputs
+from ti_sim.base.errors import UserError
+
+Quantity = Literal["color", "depth", "normal"]
+_ARRAYS = ("bodies", "deformables", "lights", "ground", "style", "table")  # what the renderer's arrays are made of
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """How a scene is seen.
+
+    Attributes:
+        spec: what the scene consisted of.
+        arrays: of the renderer, besides poses.
+    """
+
+    spec: SceneSpec
+    arrays: PictureArrays
+
+    def render(
+        self,
+        states: States | torch.Tensor,
+        parameters: Mapping[str, torch.Tensor] | None = None,
+        *,
+        frames: Any = None,
+        camera: str | None = None,
+        quantity: Quantity = "color",
+        alpha: bool = False,
+        memory_limit: float | None = None,
+    ) -> torch.Tensor:
+        """Film a motion (arguments, returns, raises: ``Scene.render``)."""
+        placement = self.poses(states)
+        placement = placement if frames is None else _chosen_frames(placement, frames)
+        batch, count = placement.shape[:2]
+        values = self.spec.table.values(parameters, worlds=batch)
+        inputs = self.render_inputs(values, placement, camera=camera, quantity=quantity)
+        images = bridge.render(inputs, self.raster_settings(camera=camera, quantity=quantity), memory_limit=memory_limit)
+        images = self.film_of(images, batch, count, camera=camera, quantity=quantity, alpha=alpha)
+        if isinstance(states, States) and not states.finite.all():  # a motion that does not exist has no pictures
+            finite = states.finite.reshape(-1, *[1] * (images.ndim - 1))
+            images = torch.where(finite, images, torch.full_like(images, torch.nan))
+        return images
+
+    def poses(self, states: States | torch.Tensor) -> torch.Tensor:
+        """Where everything is at the frames of a motion: in a scene of rigid bodies and links the poses [B, T, N, 7].
+
+        In a scene of deformable bodies these are the positions of their particles [B, T, P, 3]; in one of both [B, T, N + P, 7],
+        the poses and below them the positions, each with four zeros.
+
+        Args:
+            states: from ``rollout``, or the placement itself.
+
+        Raises:
+            UserError: it has another shape.
+        """
+        placement = states.placement if isinstance(states, States) else states
+        return check_placement(placement, bodies=len(self.spec.bodies), particles=self.spec.particle_count)
+
+    def film_of(
+        self, images: torch.Tensor, worlds: int, frames: int, *, camera: str | None, quantity: Quantity, alpha: bool
+    ) -> torch.Tensor:
+        """The renderer's images [M, (K,) H, W, 4] as a film [B, T, (cameras,) (K,) H, W, C] (arguments: ``render``)."""
+        cameras = len(self._chosen(camera))
+        images = images.unflatten(0, (worlds, cameras, frames)).transpose(1, 2)
+        if camera != ALL:
+            images = images.squeeze(2)
+        if quantity == "depth":  # three equal channels and alpha
+            return images[..., ::3] if alpha else images[..., :1]
+        return images if alpha else images[..., :3]
+
+    def raster_settings(self, *, camera: str | None = None, quantity: Quantity = "color") -> RasterSettings:
+        """Settings of the rasteriser for a camera (arguments: ``render``)."""
+        chosen, ground, table = self._chosen(camera)[0], self.spec.ground, self.spec.table
+        return RasterSettings(
+            width=chosen.width, height=chosen.height, near=chosen.near, far=chosen.far,
+            sigma=table["softness.sigma"].value, gamma=table["softness.gamma"].value, quantity=quantity,
+            ground=None if ground is None else ground.pattern, ground_texture=self.arrays.ground_texture,
+            shadows=self.spec.shadows, **vars(self.spec.style),
+        )  # fmt: skip
+
+    def render_inputs(
+        self, values: Values, placement: torch.Tensor, *, camera: str | None = None, quantity: Quantity = "color"
+    ) -> RenderInputs:
+        """The renderer's arrays from parameter values [B, ...] and poses [B, T, N, 7]; differentiable.
+
+        Args:
+            values: from ``ParameterTable.values``.
+            placement: poses, with deformable bodies what ``poses`` returns.
+            camera, quantity: as in ``render``. Images are ordered by world, camera, frame. After the poses of all bodies there is
+                one at rest for each deformable body, whose vertices move by themselves.
+
+        Raises:
+            UserError: there is no camera, no body or no light.
+        """
+        parts = (*self.spec.bodies, *self.spec.deformables)
+        if not parts:
+            raise UserError("the scene has no bodies: add one with add_rigid")
+        if all(part.look is None for part in parts):
+            raise UserError("no body of the scene has a shape that is seen: give the robot file visual shapes, or add a body")
+        if not self.spec.lights and self.spec.style.shading != "none" and quantity == "color":
+            raise UserError("the scene has no light: add one with add_light")
+        cameras, worlds = len(self._chosen(camera)), placement.shape[0]
+        topology, vertices = self.arrays.meshes
+        rows = shared_rows(values)
+        arrays = {name: field.make(rows) for name, field in self.picture_fields(worlds, camera=camera).items()}
+        repeated = placement[:, None].expand(-1, cameras, *placement.shape[1:])
+        body_q, particle_q = split_placement(
+            repeated.flatten(0, 2), bodies=len(self.spec.bodies), particles=self.spec.particle_count
+        )
+        if particle_q is not None:
+            at_rest = body_q.new_tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).expand(len(body_q), len(self.spec.deformables), 7)
+            body_q = torch.cat([body_q, at_rest], dim=1)
+            vertices = self.arrays.moved(vertices, particle_q)
+        return RenderInputs(mesh=topology, vertices_rest=vertices, body_q=body_q, **arrays)
+
+    def picture_fields(self, worlds: int = 1, *, camera: str | None = ALL) -> dict[str, Field]:
+        """The renderer's arrays besides meshes and poses, each with the parameters that it holds."""
+        return self.arrays.fields(self.spec.cameras if camera == ALL else self._chosen(camera), worlds)
+
+    @property
+    def picture_parameters(self) -> list[str]:
+        """Names of the numbers that decide how the scene looks, and not how it moves."""
+        names = {name for field in self.picture_fields().values() for name in field.names}
+        return [name for name in self.spec.table.params if name in names]
+
+    def _chosen(self, camera: str | None) -> Sequence[Camera]:
+        return chosen_cameras(self.spec.cameras, camera)
+
+
+def current_view(made: View | None, spec: SceneSpec) -> View:
+    """The view of what a scene consists of now, with the meshes of the one that was made before where these are the same.
+
+    Args:
+        made: before, or None.
+        spec: of the scene; a snapshot of it is kept.
+    """
+    if made is not None and spec.same_parts(made.spec, *ALL_PARTS):
+        return made
+    if made is not None and spec.same_parts(made.spec, *_ARRAYS):
+        return View(spec.snapshot(), made.arrays)
+    parts = enumerate((*spec.bodies, *spec.deformables))
+    seen = {number: part.look for number, part in parts if part.look is not None}
+    arrays = PictureArrays(
+        spec.table, tuple(seen.values()), tuple(seen), spec.lights, spec.ground, phong=spec.style.shading == "phong"
+    )
+    return View(spec.snapshot(), arrays)
+
+
+def _chosen_frames(placement: torch.Tensor, frames: Any) -> torch.Tensor:
+    """Placement [B, T, ...] at a slice or list of frame numbers (UserError: it names none that is there)."""
+    try:
+        return placement[:, frames]
+    except (IndexError, TypeError) as error:
+        count = placement.shape[1]
+        raise UserError(f"render: frames is {frames!r}: give a slice or list of frame numbers from 0 to {count - 1}") from error
