@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -28,7 +29,6 @@ class SolidMesh(SurfaceAttributes):
     Attributes:
         vertices: [V, 3] float64, m; every one belongs to an element.
         indices: [E, 4], [E, 8] or [E, 10] int32.
-        owner: [F] int32, the element to which each face of the surface belongs.
 
     Raises:
         UserError: the arrays do not fit each other, an element is inverted or flat (its index is named), or more than two
@@ -37,8 +37,6 @@ class SolidMesh(SurfaceAttributes):
 
     vertices: np.ndarray
     indices: np.ndarray
-    owner: np.ndarray = field(init=False, repr=False)
-    _faces: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or "solid mesh")
@@ -51,9 +49,6 @@ class SolidMesh(SurfaceAttributes):
         object.__setattr__(self, "vertices", vertices)
         object.__setattr__(self, "indices", indices)
         self._check_elements()
-        faces, owner = boundary_faces(indices, self.name)
-        object.__setattr__(self, "_faces", faces)
-        object.__setattr__(self, "owner", owner)
         self._check_attributes()
 
     @property
@@ -64,7 +59,17 @@ class SolidMesh(SurfaceAttributes):
     @property
     def faces(self) -> np.ndarray:
         """[F, 3] int32 triangles of the surface, indices of ``vertices``, counter-clockwise seen from outside."""
-        return self._faces
+        return self._boundary[0]
+
+    @property
+    def owner(self) -> np.ndarray:
+        """[F] int32, the element to which each face of the surface belongs."""
+        return self._boundary[1]
+
+    @cached_property
+    def _boundary(self) -> tuple[np.ndarray, np.ndarray]:
+        """Faces of the surface and their elements, found once."""
+        return boundary_faces(self.indices, self.name)
 
     def _check_elements(self) -> None:
         least = jacobians(self.vertices, self.indices).min(axis=1)

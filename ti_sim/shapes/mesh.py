@@ -58,24 +58,16 @@ class Mesh(Shape):
     scale: Positive = 1.0
     collision: str | Path | Shape | None = None
     field_cells: Annotated[int, Rule(whole=True, least=4, most=512)] | None = None
-    _surface: TriangleMesh = field(init=False, repr=False)
-    _merged: tuple[np.ndarray, np.ndarray] = field(init=False, repr=False)
-    _collision_surface: TriangleMesh = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", float(self.scale))
         name = self._name()
-        scale = float(self.scale)
-        with _stages(self.path, 2) as bar:
-            surface = (read_mesh_file(Path(self.path)) if self.path is not None else self._given(name)).transformed(scale=scale)
-            bar.update()
-            merged = check_solid(surface.vertices, surface.faces, name)
-            bar.update()
+        with _stages(self.path, 3) as bar:
+            for part in ("_surface", "_merged", "_collision_surface"):  # what is wrong with them is told where the mesh is made
+                getattr(self, part)
+                bar.update()
         if self.path is not None:
-            warn_of_size(surface.vertices, scale, name, frames=5)
-        object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "_surface", surface)
-        object.__setattr__(self, "_merged", merged)
-        object.__setattr__(self, "_collision_surface", self._read_collision(surface, scale, name))
+            warn_of_size(self._surface.vertices, self.scale, name, frames=5)
 
     def surface(self) -> TriangleMesh:
         """The mesh in its own frame: the file's axes and origin, in m."""
@@ -84,6 +76,17 @@ class Mesh(Shape):
     def solid(self) -> MassProperties:
         """The solid inside the triangles, integrated once."""
         return self._solid
+
+    @cached_property
+    def _surface(self) -> TriangleMesh:
+        """Read from the file or from the arrays, once."""
+        read = read_mesh_file(Path(self.path)) if self.path is not None else self._given(self._name())
+        return read.transformed(scale=self.scale)
+
+    @cached_property
+    def _merged(self) -> tuple[np.ndarray, np.ndarray]:
+        """Vertices and faces without the splits of a file, checked to enclose a solid."""
+        return check_solid(self._surface.vertices, self._surface.faces, self._name())
 
     @cached_property
     def miscounted_share(self) -> float:
@@ -132,14 +135,16 @@ class Mesh(Shape):
         check_arrays(vertices, faces, name)
         return ungrouped_mesh(vertices, faces)
 
-    def _read_collision(self, surface: TriangleMesh, scale: float, name: str) -> TriangleMesh:
+    @cached_property
+    def _collision_surface(self) -> TriangleMesh:
+        """The collision mesh in the mesh's own frame, read once."""
         if isinstance(self.collision, Shape):
             return self.collision.collision_surface()
         if self.collision is None:
-            return _used(surface)
+            return _used(self._surface)
         if not isinstance(self.collision, str | Path):
-            raise UserError(f"{name}: collision is {type(self.collision).__name__}: give a file or a shape")
-        return _used(read_mesh_file(Path(self.collision))).transformed(scale=scale)
+            raise UserError(f"{self._name()}: collision is {type(self.collision).__name__}: give a file or a shape")
+        return _used(read_mesh_file(Path(self.collision))).transformed(scale=self.scale)
 
 
 def _stages(path: str | Path | None, count: int) -> tqdm:

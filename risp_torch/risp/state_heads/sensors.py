@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -52,7 +53,6 @@ class SensorHead(StateHead, kind="sensors"):
     def __post_init__(self) -> None:
         object.__setattr__(self, "particles", tuple(int(k) for k in self.particles))
         object.__setattr__(self, "draws", {name: (float(a), float(b)) for name, (a, b) in self.draws.items()})
-        object.__setattr__(self, "_motions", None)  # (numbers of a scene, what ``_simulated`` returned); no field of the head
         for name, (low, high) in {"range": (self.low, self.high), **self.draws}.items():
             if not low < high:
                 raise UserError(f"the state head's {name} goes from {low} to {high}: give the low end first")
@@ -100,10 +100,16 @@ class SensorHead(StateHead, kind="sensors"):
             raise unknown_name_error("deformable body", self.body, names)
         return scene.deformables[names.index(self.body)]
 
+    @cached_property
+    def _kept(self) -> dict[str, Any]:
+        """Numbers of the last scene that was simulated, and its motions; no field of the head, and empty at first."""
+        return {}
+
     def _simulated(self, scene: Scene) -> np.ndarray:
         """[W, T, rows, columns] where everything is (``Scene.poses``) in the motions that did not diverge."""
-        kept, numbers = self._motions, list(scene.table.params.values())
-        if kept is None or len(kept[0]) != len(numbers) or any(a is not b for a, b in zip(kept[0], numbers, strict=True)):
+        numbers = list(scene.table.params.values())
+        kept = self._kept.get("numbers")
+        if kept is None or len(kept) != len(numbers) or any(a is not b for a, b in zip(kept, numbers, strict=True)):
             drawn, parts = self._drawn(scene), []
             firsts = tqdm(range(0, self.worlds, _TOGETHER), desc="simulating", unit_scale=_TOGETHER, delay=2.0)
             with torch.no_grad():
@@ -111,9 +117,8 @@ class SensorHead(StateHead, kind="sensors"):
                     some = {name: value[first : first + _TOGETHER] for name, value in drawn.items()}
                     states = scene.rollout(some, worlds=min(_TOGETHER, self.worlds - first))
                     parts.append(states.placement[states.finite].cpu().numpy())
-            kept = numbers, np.concatenate(parts)
-            object.__setattr__(self, "_motions", kept)
-        return kept[1]
+            self._kept.update(numbers=numbers, motions=np.concatenate(parts))
+        return self._kept["motions"]
 
     def _drawn(self, scene: Scene) -> dict[str, torch.Tensor]:
         from risp_torch.scene.numbers import constant
