@@ -1,4 +1,4 @@
-"""What the surface of a deformable body's mesh looks like: colours, texture coordinates, pictures."""
+"""Surface attributes of meshes of deformable bodies: colours, texture coordinates, textures."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ti_sim.shapes.surface import TriangleMesh
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SurfaceAttributes(ABC):
-    """The looks of a mesh; every array is None where the mesh has none of it. F: faces of the surface, in its order.
+    """Surface attributes of a mesh; an array is None if the mesh does not have it. F is the number of faces of the surface.
 
     Attributes:
         vertex_colors: [V, 3] float64 linear RGB in [0, 1].
         face_colors: [F, 3] float64 linear RGB in [0, 1].
-        face_groups: [F] int32; a box has its six sides in the order +x, -x, +y, -y, +z, -z, everything else has 0.
-        uv: [F, 3, 2] float64 texture coordinates of every face's corners, as in ``TriangleMesh``.
-        textures: pictures [h, w, 3] float64 linear RGB in [0, 1], row 0 at the top.
-        face_texture: [F] int32, which of ``textures`` a face wears, -1 for none; None where there are no textures.
-        name: what errors call the mesh.
+        face_groups: [F] int32; the six sides of a box in the order +x, -x, +y, -y, +z, -z; 0 for other meshes.
+        uv: [F, 3, 2] float64 texture coordinates of the corners of every face, as in ``TriangleMesh``.
+        textures: images [h, w, 3] float64 linear RGB in [0, 1], row 0 at the top.
+        face_texture: [F] int32, index of the texture of each face, -1 for none; None if there are no textures.
+        name: name of the mesh in error messages.
     """
 
     vertex_colors: np.ndarray | None = field(default=None, repr=False)
@@ -37,26 +37,26 @@ class SurfaceAttributes(ABC):
     @property
     @abstractmethod
     def faces(self) -> np.ndarray:
-        """[F, 3] int32 triangles of the surface, indices of all the mesh's vertices, counter-clockwise seen from outside."""
+        """[F, 3] int32 triangles of the surface, as indices of vertices, counter-clockwise seen from outside."""
 
     def surface(self) -> TriangleMesh:
-        """The surface with its looks; ``vertices`` are all those of the mesh, in its order, also those that lie inside."""
+        """The surface with its attributes; ``vertices`` are all vertices of the mesh, including interior ones."""
         groups = np.zeros(len(self.faces), dtype=np.int32) if self.face_groups is None else self.face_groups
         return TriangleMesh(
             self.vertices, self.faces, groups, vertex_colors=self.vertex_colors, face_colors=self.face_colors,
             uv=self.uv, textures=self.textures, face_texture=self.face_texture,
         ).transformed()  # fmt: skip
 
-    def with_attributes(self, **looks: Any) -> Self:
+    def with_attributes(self, **attributes: Any) -> Self:
         """A copy with other colours, groups, uv or textures.
 
         Args:
-            **looks: the attributes of ``SurfaceAttributes``.
+            **attributes: fields of ``SurfaceAttributes``.
         """
-        return replace(self, **looks)
+        return replace(self, **attributes)
 
     def _check_attributes(self) -> None:
-        """Give the arrays their types and check their shapes."""
+        """Convert the arrays to their types and check their shapes."""
         vertices, faces = len(self.vertices), len(self.faces)
         self._check_attribute("vertex_colors", (vertices, 3), np.float64)
         self._check_attribute("face_colors", (faces, 3), np.float64)
@@ -87,11 +87,11 @@ def check_mesh_arrays(vertices: Any, indices: Any, name: str) -> tuple[np.ndarra
     Args:
         vertices: [V, 3] m.
         indices: [E, n] integers.
-        name: what the error calls the mesh.
+        name: name of the mesh in error messages.
 
     Raises:
-        UserError: a shape is wrong, a coordinate is not finite, an index is out of range, an element names a vertex twice, or a
-            vertex belongs to no element.
+        UserError: a shape is wrong, a coordinate is not finite, an index is out of range, an element contains a vertex twice, or
+            a vertex belongs to no element.
     """
     try:
         vertices, indices = np.array(vertices, dtype=np.float64), np.array(indices)
@@ -103,7 +103,7 @@ def check_mesh_arrays(vertices: Any, indices: Any, name: str) -> tuple[np.ndarra
         raise UserError(f"{name}: vertices have shape {vertices.shape}, and [V, 3] is needed")
     finite = np.isfinite(vertices).all(axis=1)
     if not finite.all():
-        raise UserError(f"{name}: vertex {int(np.argmin(finite))} is not finite: mend the mesh")
+        raise UserError(f"{name}: vertex {int(np.argmin(finite))} is not finite: repair the mesh")
     outside = ((indices < 0) | (indices >= len(vertices))).any(axis=1)
     if outside.any():
         element = int(np.argmax(outside))

@@ -1,4 +1,4 @@
-"""The outer faces of a solid's elements, and the orders in which their nodes are numbered."""
+"""Boundary faces of solid elements, and the node orders of elements."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ti_sim.base.errors import UserError
 
 KINDS = {4: "tet", 8: "hex", 10: "tet10"}  # by nodes per element
 
-# Per kind: the faces of an element, each as the triangles it is cut into, counter-clockwise seen from outside.
+# Per kind: the faces of an element, each split into triangles, counter-clockwise seen from outside.
 _TETS = ((0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2))
 _MIDDLE = {(0, 1): 4, (1, 2): 5, (0, 2): 6, (0, 3): 7, (1, 3): 8, (2, 3): 9}  # node of a ten-node tetrahedron on an edge
 _QUADS = ((0, 3, 2, 1), (4, 5, 6, 7), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7))
 
 
 def _quarters(a: int, b: int, c: int) -> tuple[tuple[int, int, int], ...]:
-    """The four triangles of a face with nodes in the middles of its edges."""
+    """The four triangles of a face with mid-edge nodes."""
     ab, bc, ca = (_MIDDLE[min(pair), max(pair)] for pair in ((a, b), (b, c), (c, a)))
     return ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))
 
@@ -28,21 +28,21 @@ ELEMENT_FACES = {
 
 
 def boundary_faces(indices: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Triangles of the faces that only one element has, in the order of the elements.
+    """Triangles of the faces that belong to a single element, in the order of the elements.
 
-    A quadrilateral is cut in two along the diagonal from its smallest node, so that the cut does not depend on how its
-    element is turned; a face of a ten-node tetrahedron is cut in four.
+    A quadrilateral is split into two along the diagonal from its smallest node, independent of the orientation of its element; a
+    face of a ten-node tetrahedron is split into four.
 
     Args:
         indices: [E, 4], [E, 8] or [E, 10], nodes in VTK order.
-        name: what the error calls the mesh.
+        name: name of the mesh in error messages.
 
     Returns:
         faces: [F, 3] int32, counter-clockwise seen from outside.
         owner: [F] int32, the element each belongs to.
 
     Raises:
-        UserError: three elements or more share a face.
+        UserError: three or more elements share a face.
     """
     kind = KINDS[indices.shape[1]]
     sides = ELEMENT_FACES[kind]

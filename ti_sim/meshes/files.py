@@ -1,4 +1,4 @@
-"""Solid meshes from files and to files, and sheets from surface meshes."""
+"""Reading and writing of solid meshes, and reading of sheets from surface meshes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ti_sim.shapes.mesh import read_mesh_file, warn_of_size
 from ti_sim.shapes.surface import merge_vertices
 
 _MESHIO_KINDS = {"tetra": "tet", "hexahedron": "hex", "tetra10": "tet10"}
-_FLAT_CELLS = ("vertex", "line", "triangle", "quad", "polygon")  # what is no volume element begins with one of these
-_MIRRORED = {  # the order of nodes that turns an element inside out
+_FLAT_CELLS = ("vertex", "line", "triangle", "quad", "polygon")  # prefixes of kinds that are not volume elements
+_MIRRORED = {  # node order that inverts an element
     4: (0, 2, 1, 3),
     8: (4, 5, 6, 7, 0, 1, 2, 3),
     10: (0, 2, 1, 3, 6, 5, 4, 7, 9, 8),
@@ -33,18 +33,18 @@ _MIRRORED = {  # the order of nodes that turns an element inside out
 def read_solid_mesh(path: str | Path, *, scale: Positive = 1.0) -> SolidMesh:
     """Read tetrahedra, hexahedra or ten-node tetrahedra from a file.
 
-    Files ending in ``.tet`` are text: lines ``v x y z`` (vertices), ``t a b c d`` (tetrahedra, vertices counted from 0) and
-    ``#`` comments; other records are skipped. All other formats (``.msh``, ``.vtk``, ``.vtu``, ``.mesh``, ``.inp``, ...) are
-    read by meshio. Faces and lines in the file are skipped, vertices that no element has are left out, and a mesh all of whose
-    elements are numbered inside out is turned. Colours are not read.
+    Files ending in ``.tet`` are text: lines ``v x y z`` (vertices), ``t a b c d`` (tetrahedra, vertices counted from 0) and ``#``
+    comments; other records are skipped. All other formats (``.msh``, ``.vtk``, ``.vtu``, ``.mesh``, ``.inp``, ...) are read by
+    meshio. Faces and lines in the file and unused vertices are skipped, and a mesh whose elements are all inverted is reordered.
+    Colours are not read.
 
     Args:
-        path: of the file; its ending says the format.
+        path: path of the file; its extension defines the format.
         scale: metres per unit of the file.
 
     Raises:
-        UserError: the file is missing or unreadable, it has no volume elements, or several kinds of them, or kinds that are not
-            known here; an element is inverted or flat; meshio is not installed.
+        UserError: the file is missing or unreadable; it has no volume elements, several kinds of them, or unsupported kinds; an
+            element is inverted or flat; meshio is not installed.
     """
     path = Path(path)
     name = f"solid mesh file {path}"
@@ -64,14 +64,14 @@ def read_solid_mesh(path: str | Path, *, scale: Positive = 1.0) -> SolidMesh:
 
 
 def write_solid_mesh(mesh: SolidMesh, path: str | Path) -> None:
-    """Write the vertices (m) and elements of a solid mesh; looks are not written.
+    """Write the vertices (m) and elements of a solid mesh, without surface attributes.
 
     Args:
-        mesh: to write.
-        path: of the file; its ending says the format, as for ``read_solid_mesh``.
+        mesh: mesh to write.
+        path: path of the file; its extension defines the format, as in ``read_solid_mesh``.
 
     Raises:
-        UserError: the format is not known or cannot hold these elements, the folder is missing, or meshio is not installed.
+        UserError: the format is unknown or does not support these elements, the folder is missing, or meshio is not installed.
     """
     path = Path(path)
     if path.suffix.lower() == ".tet":
@@ -84,7 +84,7 @@ def write_solid_mesh(mesh: SolidMesh, path: str | Path) -> None:
     meshio = required("meshio", f"writing {path.name}")
     cell = next(cell for cell, kind in _MESHIO_KINDS.items() if kind == mesh.kind)
     content = meshio.Mesh(mesh.vertices, [(cell, mesh.indices)])
-    file_format = "gmsh" if path.suffix.lower() == ".msh" else None  # otherwise told by the ending; .msh is Ansys', too
+    file_format = "gmsh" if path.suffix.lower() == ".msh" else None  # .msh is also a format of Ansys
     fault, advice = f"mesh file {path} cannot be written", "choose another format, for example .vtu or .msh"
     _trying(lambda: content.write(path, file_format=file_format), fault, advice)
     written = _trying(lambda: meshio.read(path), fault, advice)
@@ -96,10 +96,10 @@ def write_solid_mesh(mesh: SolidMesh, path: str | Path) -> None:
 def read_sheet_mesh(path: str | Path, *, scale: Positive = 1.0) -> SheetMesh:
     """Read a sheet from a surface mesh file (OBJ, STL, PLY, OFF, GLB: what trimesh reads), with its colours and textures.
 
-    Vertices that the file splits (for texture seams or normals) are merged, vertices that no face has are left out.
+    Vertices that the file splits (for texture seams or normals) are merged, unused vertices are left out.
 
     Args:
-        path: of the file; its ending says the format.
+        path: path of the file; its extension defines the format.
         scale: metres per unit of the file.
 
     Raises:
@@ -140,14 +140,14 @@ def _read_tet(path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
                 indices.append((a, b, c, d))
         except ValueError:
             wanted = "v x y z" if kind == "v" else "t a b c d"
-            raise UserError(f"{name}, line {number}: {line.strip()!r} is not of the form {wanted!r}: mend the file") from None
+            raise UserError(f"{name}, line {number}: {line.strip()!r} is not of the form {wanted!r}: fix the file") from None
     if not indices:
         raise UserError(f"{name} has no volume elements: its {len(vertices)} vertices need lines 't a b c d'")
     return np.array(vertices).reshape(-1, 3), np.array(indices)
 
 
 def _read_meshio(path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices [V, 3] and indices [E, n] of the volume elements of a file that meshio reads."""
+    """Vertices [V, 3] and indices [E, n] of the volume elements of a file, read by meshio."""
     meshio = required("meshio", f"reading {path.name}")
     content = _trying(lambda: meshio.read(path), f"{name} cannot be read", "save it again, for example as .vtu or .msh")
     counts: Counter[str] = Counter()
@@ -168,11 +168,11 @@ def _read_meshio(path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _trying(action: Callable[[], Any], fault: str, advice: str) -> Any:
-    """The result of an action on a file, or one sentence about why it failed."""
+    """The result of an action on a file, or a UserError with the reason of its failure in one sentence."""
     printed = io.StringIO()
     try:
-        with redirect_stdout(printed), redirect_stderr(printed):  # meshio prints its complaints, and may leave the program
+        with redirect_stdout(printed), redirect_stderr(printed):  # meshio prints its errors, and may call sys.exit
             return action()
-    except (Exception, SystemExit) as error:  # the readers of some thirty formats each raise their own
+    except (Exception, SystemExit) as error:  # the readers of about thirty formats raise different exceptions
         reason = str(error) if isinstance(error, Exception) and str(error) else printed.getvalue()
         raise UserError(f"{fault} ({type(error).__name__}: {' '.join(reason.split())}): {advice}") from error

@@ -1,4 +1,4 @@
-"""Meshes made from numbers: boxes, spheres, gears, sheets. Lengths in m, all about the origin."""
+"""Parametric meshes centred at the origin: boxes, spheres, gears, sheets. Lengths in m."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ti_sim.shapes.surface import merge_vertices
 Lengths = Annotated[Sequence[float], Rule(shape=(3,), exact=True, above=0)]
 Cells = Annotated[Sequence[int], Rule(shape=(3,), exact=True, whole=True, least=1)]
 
-# A cell's corners are numbered 4 i + 2 j + k; its five tetrahedra are the inner one and those at the four other corners.
+# The corners of a cell are numbered 4 i + 2 j + k; its five tetrahedra are the inner one and those at the four other corners.
 _FIVE_EVEN = ((0, 6, 3, 5), (4, 0, 5, 6), (2, 0, 6, 3), (1, 0, 3, 5), (7, 6, 5, 3))
 _FIVE_ODD = ((7, 1, 2, 4), (3, 7, 1, 2), (5, 7, 4, 1), (6, 7, 2, 4), (0, 1, 4, 2))
 _HEX = (0, 4, 6, 2, 1, 5, 7, 3)  # VTK order
@@ -25,11 +25,11 @@ _HEX = (0, 4, 6, 2, 1, 5, 7, 3)  # VTK order
 
 @checked
 def box_tets(size: Lengths, cells: Cells) -> SolidMesh:
-    """A box of five tetrahedra a cell.
+    """A box with five tetrahedra per cell.
 
-    Neighbouring cells are mirror images of each other, so that their diagonals meet, no direction is preferred, and the whole
-    is mirror symmetric along every axis that has an even number of cells. Vertices and elements run along z first, then y,
-    then x. Linear tetrahedra lock in bending: ``box_hexes`` and ``box_tet10s`` do not.
+    Neighbouring cells are mirror images of each other, so their diagonals match, no direction is preferred, and the mesh is
+    symmetric along every axis with an even number of cells. The order of vertices and elements is z fastest, then y, then x.
+    Linear tetrahedra lock in bending; ``box_hexes`` and ``box_tet10s`` do not.
 
     Args:
         size: full side lengths along x, y, z, m.
@@ -39,7 +39,7 @@ def box_tets(size: Lengths, cells: Cells) -> SolidMesh:
         ``5 nx ny nz`` tetrahedra; face groups and uv as those of ``ti_sim.shapes.Box``.
 
     Raises:
-        UserError: a length is not finite and above zero, or a number of cells is not a whole one above zero.
+        UserError: a length is not finite and positive, or a number of cells is not a positive integer.
     """
     vertices, corners = _grid(size, cells)
     return _boxed(SolidMesh(vertices, _five_tets(corners, [int(count) for count in cells]), name="box"))
@@ -47,7 +47,7 @@ def box_tets(size: Lengths, cells: Cells) -> SolidMesh:
 
 @checked
 def box_hexes(size: Lengths, cells: Cells) -> SolidMesh:
-    """A box of one hexahedron a cell; vertices, elements, arguments, looks and errors as in ``box_tets``.
+    """A box with one hexahedron per cell; vertices, elements, arguments, attributes and errors as in ``box_tets``.
 
     Args:
         size: full side lengths along x, y, z, m.
@@ -59,7 +59,7 @@ def box_hexes(size: Lengths, cells: Cells) -> SolidMesh:
 
 @checked
 def box_tet10s(size: Lengths, cells: Cells) -> SolidMesh:
-    """A box of five ten-node tetrahedra a cell: ``box_tets`` made quadratic.
+    """A box with five ten-node tetrahedra per cell: ``box_tets`` made quadratic.
 
     Args:
         size: full side lengths along x, y, z, m.
@@ -70,11 +70,11 @@ def box_tet10s(size: Lengths, cells: Cells) -> SolidMesh:
 
 @checked
 def sphere_tets(radius: Positive, resolution: Annotated[int, Rule(whole=True, least=2, most=40)] = 3) -> SolidMesh:
-    """A ball of tetrahedra, whose outer vertices lie on the sphere.
+    """A ball of tetrahedra with the outer vertices on the sphere.
 
     The twenty tetrahedra between the centre and the faces of an icosahedron are divided ``resolution`` times along each edge,
-    every layer of vertices is moved onto a sphere of its own, and each octahedron in between is cut along its shortest
-    diagonal. The innermost two layers are one: a fan of 80 tetrahedra about the centre.
+    every layer of vertices is projected onto a sphere, and each octahedron in between is split along its shortest diagonal. The
+    innermost two layers are merged into a fan of 80 tetrahedra about the centre.
 
     Args:
         radius: m.
@@ -84,7 +84,7 @@ def sphere_tets(radius: Positive, resolution: Annotated[int, Rule(whole=True, le
         ``20 resolution^3 - 80`` tetrahedra (460 by default) with the uv of ``ti_sim.shapes.Sphere``.
 
     Raises:
-        UserError: the radius is not finite and above zero, or the resolution is not a whole number from 2 to 40.
+        UserError: the radius is not finite and positive, or the resolution is not an integer from 2 to 40.
     """
     n = int(resolution)
     icosahedron = Sphere(1.0, subdivisions=0).surface()
@@ -107,21 +107,21 @@ def gear_tets(
 ) -> SolidMesh:
     """A gear wheel with a hole, its axis along z, one of its teeth at +x.
 
-    Cells of five tetrahedra on polar coordinates, with the symmetry of ``box_tets``. Every other half pitch is a tooth, which is
-    narrower at its tip.
+    Cells of five tetrahedra in polar coordinates, with the symmetry of ``box_tets``. A tooth takes half a pitch and is narrower
+    at its tip.
 
     Args:
-        radii: of the hole, of the gaps between the teeth and of their tips, ascending, m.
-        width: along the axis, m.
-        teeth: at least 3.
-        cells: around the axis for each tooth and the gap beside it, an even number; along the radius in the rim and in the
-            teeth; along the axis.
+        radii: radii of the hole, of the gaps between the teeth and of their tips, ascending, m.
+        width: width along the axis, m.
+        teeth: number of teeth, at least 3.
+        cells: number of cells around the axis per tooth and gap (even), along the radius in the rim and in the teeth, and along
+            the axis.
 
     Returns:
         ``5 teeth (around rim + around / 2 tooth) axial`` tetrahedra, 1,200 by default.
 
     Raises:
-        UserError: a length is not finite and above zero, the radii do not ascend, or a number is not a whole one in its range.
+        UserError: a length is not finite and positive, the radii do not ascend, or a number is not an integer in its range.
     """
     inner, root, tip = (float(radius) for radius in radii)
     if not inner < root < tip:
@@ -130,7 +130,7 @@ def gear_tets(
     if around % 2:
         raise UserError(f"gear_tets: cells is {cells!r}: give an even number around each tooth, one half for the gap")
     radius = np.concatenate([np.linspace(inner, root, rim + 1), np.linspace(root, tip, tooth + 1)[1:]])
-    # Places around a tooth in parts of a pitch, the tooth between -1/4 and 1/4; its flanks lean towards each other.
+    # Positions around a tooth as fractions of a pitch, the tooth between -1/4 and 1/4; its flanks are inclined.
     place = np.arange(around) / around - 0.25
     lean = np.minimum(1.0, (root / radius) ** 2)[:, None]
     angle = 2 * np.pi / teeth * (np.arange(teeth)[:, None] + np.where(np.abs(place) <= 0.25, lean * place, place)[:, None, :])
@@ -155,9 +155,9 @@ def sheet_grid(
     size: Annotated[Sequence[float], Rule(shape=(2,), exact=True, above=0)],
     cells: Annotated[Sequence[int], Rule(shape=(2,), exact=True, whole=True, least=1)],
 ) -> SheetMesh:
-    """A rectangular sheet in the plane z = 0, its upper side towards +z, two triangles a cell.
+    """A rectangular sheet in the plane z = 0, upper side towards +z, with two triangles per cell.
 
-    The diagonals alternate from cell to cell, so that neither direction is preferred. Vertices run along y first, then x.
+    The diagonals alternate between cells, so no direction is preferred. The order of vertices is y fastest, then x.
 
     Args:
         size: full side lengths along x and y, m.
@@ -167,7 +167,7 @@ def sheet_grid(
         ``2 nx ny`` triangles; uv (0, 0) at the corner of least x and y, (1, 1) at the opposite one.
 
     Raises:
-        UserError: a length is not finite and above zero, or a number of cells is not a whole one above zero.
+        UserError: a length is not finite and positive, or a number of cells is not a positive integer.
     """
     lengths = np.asarray(size, dtype=np.float64)
     nx, ny = (int(count) for count in cells)
@@ -185,17 +185,17 @@ def sheet_grid(
 
 @checked
 def sheet_disk(radius: Positive, resolution: Annotated[int, Rule(whole=True, least=1, most=1000)] = 8) -> SheetMesh:
-    """A round sheet in the plane z = 0, its upper side towards +z, of rings of nearly equilateral triangles.
+    """A circular sheet in the plane z = 0, upper side towards +z, of rings of nearly equilateral triangles.
 
     Args:
         radius: m.
-        resolution: rings; ring k has 6 k vertices.
+        resolution: number of rings; ring k has 6 k vertices.
 
     Returns:
-        ``6 resolution^2`` triangles; uv as if cut from a square picture of side ``2 radius``.
+        ``6 resolution^2`` triangles; uv of a square image of side ``2 radius``.
 
     Raises:
-        UserError: the radius is not finite and above zero, or the resolution is not a whole number above zero.
+        UserError: the radius is not finite and positive, or the resolution is not a positive integer.
     """
     n = int(resolution)
     rings = np.arange(1, n + 1)
@@ -223,7 +223,7 @@ def _grid(size: Sequence[float], cells: Sequence[int]) -> tuple[np.ndarray, np.n
 
 
 def _cell_corners(number: np.ndarray) -> np.ndarray:
-    """The eight corners [cells, 8] of each cell of a grid of vertices with these numbers [nx + 1, ny + 1, nz + 1]."""
+    """The eight corners [cells, 8] of each cell of a grid of vertices with these indices [nx + 1, ny + 1, nz + 1]."""
     nx, ny, nz = (count - 1 for count in number.shape)
     corners = [number[i : nx + i, j : ny + j, k : nz + k].ravel() for i in (0, 1) for j in (0, 1) for k in (0, 1)]
     return np.stack(corners, axis=1)
@@ -245,7 +245,7 @@ def _boxed(mesh: SolidMesh) -> SolidMesh:
 
 
 def _lattice_tets(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cells of a tetrahedron divided n times along each edge, but for the innermost two layers, which one fan fills.
+    """Cells of a tetrahedron divided n times along each edge, without the innermost two layers, which are one fan.
 
     Returns:
         Barycentric coordinates times n: tetrahedra [T, 4, 4] and octahedra [O, 6, 4] (three pairs of opposite corners).
@@ -259,7 +259,7 @@ def _lattice_tets(n: int) -> tuple[np.ndarray, np.ndarray]:
     ):
         bases = [
             (a, b, c, total - a - b - c) for a in range(n - 2) for b in range(total + 1 - a) for c in range(total + 1 - a - b)
-        ]  # a < n - 2: the lowest corner is two layers from the centre or more
+        ]  # a < n - 2: the lowest corner is at least two layers from the centre
         into += [np.array(base) + np.array(corners) for base in bases]
     centre = n * unit[0]
     layer = [(2, 0, 0), (1, 1, 0), (1, 0, 1), (0, 2, 0), (0, 1, 1), (0, 0, 2)]
@@ -277,12 +277,12 @@ def _on_sphere(lattice: np.ndarray, frames: np.ndarray, n: int) -> np.ndarray:
     if points.shape[1] == 4:
         return points
     diagonals = np.linalg.norm(points[:, 0::2] - points[:, 1::2], axis=-1)
-    shortest = np.argmin(np.round(diagonals, 9), axis=1)  # rounded: the choice between equal ones must not be left to roundoff
+    shortest = np.argmin(np.round(diagonals, 9), axis=1)  # rounded, so that roundoff does not decide between equal ones
     pieces = []
     for k in range(3):
         a, b = 2 * k, 2 * k + 1
         c, d, e, f = (m for m in range(6) if m not in (a, b))
-        ring = (c, e, d, f)  # opposite corners are not neighbours on it
+        ring = (c, e, d, f)  # opposite corners are not adjacent on it
         cut = points[shortest == k]
         pieces += [cut[:, [a, b, ring[m], ring[(m + 1) % 4]]] for m in range(4)]
     return np.concatenate(pieces)

@@ -1,4 +1,4 @@
-"""Which elements of a mesh are neighbours."""
+"""Pairs of neighbouring elements of a mesh."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _TRIANGLE_SIDES = ((0, 1), (1, 2), (2, 0))
 
 
 def element_neighbours(indices: np.ndarray) -> np.ndarray:
-    """Pairs of elements that share a face; of triangles, those that share an edge.
+    """Pairs of elements that share a face, or of triangles that share an edge.
 
     Args:
         indices: [E, 3], [E, 4], [E, 8] or [E, 10], nodes in VTK order.
 
     Returns:
-        [M, 2] int64, each pair once, the smaller number first, in rising order.
+        [M, 2] int64, each pair once, the smaller index first, in ascending order.
     """
     if indices.shape[1] == 3:
         sides = _TRIANGLE_SIDES
@@ -27,7 +27,7 @@ def element_neighbours(indices: np.ndarray) -> np.ndarray:
     order = np.argsort(key.reshape(-1), kind="stable")
     key, owner = key.reshape(-1)[order], order // len(sides)
     pairs = []
-    for step in range(1, count.max()):  # more than two triangles may meet at an edge
+    for step in range(1, count.max()):  # an edge may have more than two triangles
         same = key[step:] == key[:-step]
         pairs.append(np.stack([owner[:-step][same], owner[step:][same]], axis=1))
     if not pairs:

@@ -1,4 +1,4 @@
-"""The packages that read and make solid meshes: an optional extra."""
+"""Optional packages that read and create solid meshes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def required(name: str, purpose: str) -> ModuleType:
     """Import a package of the extra "meshes".
 
     Args:
-        name: of the module.
-        purpose: what needs it, as the error says it.
+        name: name of the module.
+        purpose: what requires it, for the error message.
 
     Raises:
         UserError: it is not installed or does not load.
@@ -31,8 +31,8 @@ def check_installed(name: str, purpose: str) -> None:
     """Raise a UserError unless a package of the extra "meshes" is installed; it is not imported.
 
     Args:
-        name: of the module.
-        purpose: what needs it, as the error says it.
+        name: name of the module.
+        purpose: what requires it, for the error message.
     """
     if importlib.util.find_spec(name) is None:
         raise UserError(f"{purpose} needs the package {name}, which is not installed: {_INSTALL}")

@@ -1,4 +1,4 @@
-"""Meshes of cloth and of flat bodies: triangles that share vertices."""
+"""Meshes of cloth and plane bodies: triangles that share vertices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from ti_sim.base.errors import UserError
 from ti_sim.meshes.attributes import SurfaceAttributes, check_mesh_arrays
 
-FLAT = 1e-9  # of the square of a triangle's longest side: below it, its area is roundoff
+FLAT = 1e-9  # of the squared longest side of a triangle: a smaller area is roundoff
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,10 +18,10 @@ class SheetMesh(SurfaceAttributes):
 
     Attributes:
         vertices: [V, 3] float64, m; every one belongs to a triangle.
-        triangles: [T, 3] int32, counter-clockwise seen from the sheet's upper side.
+        triangles: [T, 3] int32, counter-clockwise seen from the upper side.
 
     Raises:
-        UserError: the arrays do not fit each other, or a triangle is flat (its index is named).
+        UserError: the arrays do not fit each other, or a triangle is flat (the message contains its index).
     """
 
     vertices: np.ndarray

@@ -11,28 +11,28 @@ from ti_sim.base.errors import UserError
 from ti_sim.meshes.attributes import SurfaceAttributes, check_mesh_arrays
 from ti_sim.meshes.boundary import KINDS, boundary_faces
 
-FLAT = 1e-9  # of the cube of an element's longest side: below it, its volume is roundoff
-_EDGES = ((0, 1), (1, 2), (0, 2), (0, 3), (1, 3), (2, 3))  # of a tetrahedron, in the order of their middle nodes
-_HEX_CORNERS = (  # a corner, and its neighbours in the order that makes a right-handed frame
+FLAT = 1e-9  # of the cubed longest side of an element: a smaller volume is roundoff
+_EDGES = ((0, 1), (1, 2), (0, 2), (0, 3), (1, 3), (2, 3))  # edges of a tetrahedron, in the order of their middle nodes
+_HEX_CORNERS = (  # a corner, and its neighbours in the order of a right-handed frame
     (0, 1, 3, 4), (1, 2, 0, 5), (2, 3, 1, 6), (3, 0, 2, 7), (4, 7, 5, 0), (5, 4, 6, 1), (6, 5, 7, 2), (7, 6, 4, 3),
 )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class SolidMesh(SurfaceAttributes):
-    """A solid cut into elements of one kind, nodes in VTK order.
+    """A solid mesh with elements of one kind, nodes in VTK order.
 
-    A tetrahedron's nodes 0, 1, 2 run counter-clockwise seen from node 3, so that its volume
-    ``(x1 - x0) x (x2 - x0) . (x3 - x0) / 6`` is positive; a hexahedron has its bottom quadrilateral counter-clockwise seen from
-    above, then the top one; a ten-node tetrahedron its four corners, then the middles of the edges 01, 12, 02, 03, 13, 23.
+    Tetrahedron: nodes 0, 1, 2 are counter-clockwise seen from node 3, so the volume ``(x1 - x0) x (x2 - x0) . (x3 - x0) / 6`` is
+    positive. Hexahedron: the bottom quadrilateral, counter-clockwise seen from above, then the top one. Ten-node tetrahedron: the
+    four corners, then the middles of the edges 01, 12, 02, 03, 13, 23.
 
     Attributes:
         vertices: [V, 3] float64, m; every one belongs to an element.
         indices: [E, 4], [E, 8] or [E, 10] int32.
 
     Raises:
-        UserError: the arrays do not fit each other, an element is inverted or flat (its index is named), or more than two
-            elements share a face.
+        UserError: the arrays do not fit each other, an element is inverted or flat (the message contains its index), or more than
+            two elements share a face.
     """
 
     vertices: np.ndarray
@@ -53,7 +53,7 @@ class SolidMesh(SurfaceAttributes):
 
     @property
     def kind(self) -> str:
-        """Of the elements: "tet", "hex" or "tet10"."""
+        """Kind of the elements: "tet", "hex" or "tet10"."""
         return KINDS[self.indices.shape[1]]
 
     @property
@@ -87,7 +87,7 @@ class SolidMesh(SurfaceAttributes):
 
 
 def jacobians(vertices: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """Jacobian determinants of elements at the points that tell whether they are sound.
+    """Jacobian determinants of elements at the points that decide whether they are valid.
 
     Args:
         vertices: [V, 3] m.
@@ -108,7 +108,9 @@ def jacobians(vertices: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 
 def _tet10_derivatives() -> np.ndarray:
-    """Derivatives [14, 10, 3] of the ten shape functions by the barycentric coordinates 1 to 3, at nodes and Gauss points."""
+    """Derivatives [14, 10, 3] of the ten shape functions with respect to the barycentric coordinates 1 to 3, at nodes and Gauss
+    points.
+    """
     corners = np.eye(4)
     middles = [0.5 * (corners[a] + corners[b]) for a, b in _EDGES]
     inner = (5.0 - np.sqrt(5.0)) / 20.0
@@ -123,15 +125,15 @@ def _tet10_derivatives() -> np.ndarray:
 
 
 def quadratic(mesh: SolidMesh) -> SolidMesh:
-    """The ten-node tetrahedra of a mesh of linear ones: the same straight elements with a node in the middle of every edge.
+    """Ten-node tetrahedra from a mesh of linear ones: the same straight elements with a node in the middle of every edge.
 
-    Colours of vertices are interpolated; those of faces, groups, uv and textures go to the four parts of each face.
+    Vertex colours are interpolated; face colours, groups, uv and textures are copied to the four parts of each face.
 
     Args:
-        mesh: of linear tetrahedra.
+        mesh: mesh of linear tetrahedra.
 
     Raises:
-        UserError: it is of another kind.
+        UserError: the elements are of another kind.
     """
     if mesh.kind != "tet":
         raise UserError(f"{mesh.name}: ten-node tetrahedra are made of linear ones, and its elements are of kind {mesh.kind!r}")

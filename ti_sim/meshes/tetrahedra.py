@@ -1,4 +1,4 @@
-"""Tetrahedra inside a closed surface, made by fTetWild."""
+"""Tetrahedral meshes of closed surfaces, by fTetWild."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _EDGE = 0.1  # of the diagonal of the bounding box
 _MOST = 5_000_000  # tetrahedra
 _VOLUME_TOLERANCE = 0.05
 
-# In a process of its own: it writes a file into its working folder, and native code that fails must not end the caller.
-# Without coarsening it leaves many elements far smaller than asked for, and each of them shortens an explicit solver's step.
+# Runs in a separate process: it writes a file to its working folder, and a crash of native code must not end the caller. Without
+# coarsening many elements are far smaller than requested, and each of them reduces the step of an explicit solver.
 _PROGRAM = """
 import sys, numpy, pytetwild
 given = numpy.load(sys.argv[1])
@@ -37,20 +37,20 @@ numpy.savez(sys.argv[2], vertices=vertices, tets=tets)
 def tetrahedralise(surface: TriangleMesh | Shape, *, edge_length: Positive | None = None) -> SolidMesh:
     """Fill a closed surface with tetrahedra.
 
-    The tetrahedra's own surface lies within a thousandth of the bounding box's diagonal of the given one, and does not have its
-    vertices. Colours, face groups and uv are carried over from the closest points.
+    The surface of the tetrahedra is within a thousandth of the bounding box's diagonal of the given one, with different vertices.
+    Colours, face groups and uv are transferred from the closest points.
 
-    The tetrahedraliser draws random numbers that cannot be seeded: no two meshes are the same. Write the mesh to a file
-    (``write_solid_mesh``) and read it where a run must be repeatable.
+    The tetrahedraliser uses random numbers that cannot be seeded: every mesh is different. For a repeatable run, write the mesh
+    to a file (``write_solid_mesh``) and read it.
 
     Args:
-        surface: closed and looking outwards, in m; of a shape, its surface in its own frame.
-        edge_length: of the tetrahedra, m; a tenth of the diagonal of the bounding box by default. They come out between
-            half of it and twice as long, and shorter where the surface asks for it.
+        surface: closed surface with outward normals, in m; or a shape, for its surface in the shape's frame.
+        edge_length: edge length of the tetrahedra, m; a tenth of the diagonal of the bounding box by default. The actual lengths
+            are between half and twice that, and shorter where the surface requires it.
 
     Raises:
-        UserError: the surface is open, not consistently wound, inside-out or degenerate; it intersects itself so that no volume
-            inside it can be told; ``edge_length`` is no length, or would make too many tetrahedra; pytetwild is not installed.
+        UserError: the surface is open, inconsistently wound, inside-out or degenerate; it intersects itself so that its volume is
+            undefined; ``edge_length`` is invalid or results in too many tetrahedra; pytetwild is not installed.
     """
     name = f"tetrahedralise: {type(surface).__name__}" if isinstance(surface, Shape) else "tetrahedralise: surface"
     if isinstance(surface, Shape):
@@ -65,14 +65,14 @@ def tetrahedralise(surface: TriangleMesh | Shape, *, edge_length: Positive | Non
     if abs(filled - volume) > _VOLUME_TOLERANCE * volume:
         raise UserError(
             f"{name} encloses {volume:.4g} m3 and its tetrahedra would fill {filled:.4g} m3: it intersects itself, or parts of "
-            "it are thinner than a thousandth of its size: mend it in a mesh editor (union of its parts)"
+            "it are thinner than a thousandth of its size: repair it in a mesh editor (union of its parts)"
         )
     used, compact = np.unique(tets, return_inverse=True)
     return with_transferred_attributes(SolidMesh(vertices[used], compact.reshape(tets.shape), name=name), surface)
 
 
 def _edge_length(surface: TriangleMesh, volume: float, edge_length: float | None) -> float:
-    """The edge length to ask for, m."""
+    """The requested edge length, m."""
     diagonal = float(np.linalg.norm(np.ptp(surface.vertices, axis=0)))
     if edge_length is None:
         return _EDGE * diagonal

@@ -1,4 +1,4 @@
-"""Colours and texture coordinates of one surface carried to another that lies close to it."""
+"""Transfer of colours and texture coordinates from one surface to another close to it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from scipy.spatial.distance import cdist
 from ti_sim.meshes.solid import SolidMesh
 from ti_sim.shapes.surface import TriangleMesh, merge_vertices
 
-_PAIRS = 1 << 22  # distances between points and faces held at a time
-_SEAM = 2.0  # of the size of a face in the picture: a corner farther from where its face expects it lies beyond the chart's end
+_PAIRS = 1 << 22  # maximum number of point-face distances in memory
+_SEAM = 2.0  # of the size of a face in the texture: a corner farther from its expected place is on another side of a seam
 
 
 def with_transferred_attributes(mesh: SolidMesh, surface: TriangleMesh) -> SolidMesh:
-    """The mesh with the looks of a surface: each of its faces takes those of the closest face, each corner of the closest point.
+    """The mesh with the attributes of a surface: each face gets those of the closest face, each corner those of the closest
+    point.
 
-    Texture coordinates have seams, along which neighbouring faces show different parts of the picture. The corners of a face
-    stay on its own side: those whose closest point lies on another chart of the picture, or beyond the seam at which a chart
-    meets itself, take the coordinates that the plane of the closest face gives them.
+    Texture coordinates have seams, where adjacent faces show different parts of the texture. All corners of a face stay on the
+    same side of a seam: if the closest point of a corner is on another chart of the texture, or beyond the seam of a closed
+    chart, the corner gets coordinates extrapolated from the plane of the closest face.
 
     Args:
-        mesh: whose surface lies close to ``surface``.
-        surface: with the looks.
+        mesh: mesh whose surface is close to ``surface``.
+        surface: surface with the attributes.
     """
     corners = surface.vertices[surface.faces]
     faces = mesh.faces
@@ -34,7 +35,7 @@ def with_transferred_attributes(mesh: SolidMesh, surface: TriangleMesh) -> Solid
         at_vertex, foot = closest_faces(mesh.vertices[used], corners)
         weights = _plane_coordinates(foot, corners[at_vertex])
     if surface.vertex_colors is not None:
-        colors = np.zeros((len(mesh.vertices), 3))  # black inside, where nobody looks
+        colors = np.zeros((len(mesh.vertices), 3))  # black inside, which is not visible
         blended = np.einsum("nk,nkc->nc", weights, surface.vertex_colors[surface.faces[at_vertex]])
         colors[used] = np.clip(blended, 0.0, 1.0)
     if surface.uv is not None:
@@ -45,7 +46,7 @@ def with_transferred_attributes(mesh: SolidMesh, surface: TriangleMesh) -> Solid
         size = np.linalg.norm(expected - expected.mean(axis=1, keepdims=True), axis=2).max(axis=1)
         chart = _charts(surface)
         joined = chart[at_vertex][inverse.reshape(faces.shape)] == chart[source][:, None]
-        beyond = ~(joined & (np.linalg.norm(closest - expected, axis=2) <= _SEAM * size[:, None] + 1e-9))  # NaN is beyond
+        beyond = ~(joined & (np.linalg.norm(closest - expected, axis=2) <= _SEAM * size[:, None] + 1e-9))  # NaN is beyond, too
         uv = np.where(beyond[..., None], expected, closest)
     return mesh.with_attributes(
         vertex_colors=colors, face_colors=None if surface.face_colors is None else surface.face_colors[source],
@@ -59,12 +60,12 @@ def closest_faces(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, 
 
     Args:
         points: [n, 3] m.
-        corners: [F, 3, 3] m, of the triangles.
+        corners: [F, 3, 3] corners of the triangles [m].
 
     Returns:
-        The triangles' numbers [n], and the closest points on them [n, 3] m.
+        Indices of the triangles [n], and the closest points on them [n, 3] m.
     """
-    from trimesh.triangles import closest_point  # half a second of import that other meshes need not pay
+    from trimesh.triangles import closest_point  # deferred: this import takes half a second
 
     centers = corners.mean(axis=1)
     radius = np.linalg.norm(corners - centers[:, None], axis=2).max(axis=1)
@@ -73,7 +74,7 @@ def closest_faces(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, 
     for start in range(0, len(points), rows):
         some = points[start : start + rows]
         distance = cdist(some, centers)
-        # A triangle lies within its radius of its centre, and the closest one is no farther than the closest centre.
+        # A triangle is within its radius of its centre, and the closest one is not farther away than the closest centre.
         point, face = np.nonzero(distance - radius <= distance.min(axis=1, keepdims=True))
         foot = closest_point(corners[face], some[point])
         apart = np.linalg.norm(foot - some[point], axis=1)
@@ -84,7 +85,7 @@ def closest_faces(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _charts(surface: TriangleMesh) -> np.ndarray:
-    """Number [F] of the chart of each face: chains of faces that share vertices and their texture coordinates."""
+    """Index [F] of the chart of each face: connected faces that share vertices with equal texture coordinates."""
     _, point = merge_vertices(surface.vertices)
     places = np.concatenate([point[surface.faces][..., None], np.nan_to_num(surface.uv, nan=-np.inf)], axis=2)
     _, node = np.unique(places.reshape(-1, 3), axis=0, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Shapes of bodies: their meshes, mass properties and contact points (SI units, float64, numpy only)."""
+"""Shapes of bodies: meshes, mass properties and contact points (SI units, float64, numpy only)."""
 
 from ti_sim.shapes.mass import MassProperties, check_inertia, check_mass
 from ti_sim.shapes.mesh import Mesh

@@ -1,4 +1,4 @@
-"""Packed mesh files: how large they are unpacked, before they are."""
+"""Size check of compressed mesh files before decompression."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 from ti_sim.base.errors import UserError
 
 _LARGEST = 1 << 30  # bytes
-_SMALL = 1 << 24  # bytes: whatever its ratio, this much may be unpacked
-_RATIO = 100.0  # of unpacked to packed: meshes reach 3 to 30
+_SMALL = 1 << 24  # bytes: allowed unpacked size at any ratio
+_RATIO = 100.0  # of unpacked to packed size: 3 to 30 for meshes
 _CHUNK = 1 << 20  # bytes
 
 
 def check_unpacked_size(path: Path, name: str) -> None:
-    """Raise a UserError for a packed file (zip, gzip, bzip2; also formats that are zip files) that unpacks to far too much.
+    """Raise a UserError if a compressed file (zip, gzip, bzip2, or a format based on zip) is far too large when unpacked.
 
     Args:
-        path: of any file; one that is not packed passes.
-        name: what the error calls it.
+        path: path of any file; uncompressed files pass.
+        name: name of the file in error messages.
     """
     packed = path.stat().st_size
     most = min(_LARGEST, max(_SMALL, _RATIO * packed))
@@ -34,7 +34,7 @@ def check_unpacked_size(path: Path, name: str) -> None:
 
 
 def _unpacked(path: Path, most: float) -> float:
-    """Bytes that a file unpacks to; where only unpacking tells, no more than a little beyond ``most``."""
+    """Unpacked size of a file in bytes. If only decompression can determine it, that stops shortly after ``most``."""
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
@@ -48,4 +48,4 @@ def _unpacked(path: Path, most: float) -> float:
                 total += len(chunk)
         return float(total)
     except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile):
-        return 0.0  # damaged: its reader says what is wrong
+        return 0.0  # damaged: its reader reports the error

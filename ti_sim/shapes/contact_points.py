@@ -1,15 +1,16 @@
-"""Points at which bodies touch a plane: rows of numbers that solvers read.
+"""Contact points of bodies with a plane, as rows of numbers for the solvers.
 
 A point is one of three kinds:
 
 - a ball: a vertex (radius 0), the centre of a sphere, the end of a capsule's axis. Its lowest point touches;
-- a quarter of a rim: one of four points of a circle, the end of a cylinder or the base of a cone, at the angle of the circle's
-  lowest point and a quarter, a half and three quarters of a turn further. A cylinder that lies rolls on the lowest points of its
-  ends, one that stands rests on all eight quarters' lower four, and because the sum of forces that grow linearly with depth over
-  four such points is the same at every angle, nothing jumps where the lowest point goes around the rim;
-- a patch: a vertex that stands for a share of the surface, with the area vector of a third of each face about it. Where the
-  contact numbers are per area, the part of that area that faces the plane multiplies them. The sum over a closed surface is the
-  integral of the pressure over the submerged part (for the stiffness alone: its volume), however fine the mesh.
+- a quarter of a rim: one of four points of a circle (the end of a cylinder or the base of a cone), at the angle of the circle's
+  lowest point and 90, 180 and 270 degrees further. A lying cylinder rolls on the lowest points of its ends; a standing one rests
+  on the four points of its lower end. The sum over four such points of forces that are linear in depth does not depend on the
+  angle, so the force does not jump when the lowest point moves around the rim;
+- a patch: a vertex that represents a part of the surface, with the area vector of a third of each adjacent face. If the contact
+  parameters are per area, they are multiplied by the part of that area that faces the plane. The sum over a closed surface is the
+  integral of the pressure over the submerged part (for the stiffness alone: its volume), independent of the resolution of the
+  mesh.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from ti_sim.shapes.surface import TriangleMesh, merge_vertices
 
-# Columns of a point's row, and how many of them a model of balls alone has.
+# Columns of a point's row, and their number in a model with balls only.
 POSITION = 0  # 3, relative to the centre of mass, body axes [m]
 RADIUS = 3  # of a ball or rim [m]
 KIND = 4
@@ -31,7 +32,7 @@ BALL, RIM, PATCH = 0, 1, 5
 
 
 def balls(centers: np.ndarray, radius: float = 0.0) -> np.ndarray:
-    """Rows [P, POINT_SIZE] of vertices, or of balls about ``centers`` [P, 3] m."""
+    """Rows [P, POINT_SIZE] of vertices, or of balls at ``centers`` [P, 3] m."""
     rows = np.zeros((len(centers), POINT_SIZE))
     rows[:, POSITION : POSITION + 3] = centers
     rows[:, RADIUS] = radius
@@ -39,7 +40,7 @@ def balls(centers: np.ndarray, radius: float = 0.0) -> np.ndarray:
 
 
 def rim(center: np.ndarray, radius: float, axis: np.ndarray) -> np.ndarray:
-    """Rows [4, POINT_SIZE] of a circle about ``center`` [3] m in the plane at right angles to the unit vector ``axis`` [3]."""
+    """Rows [4, POINT_SIZE] of a circle about ``center`` [3] m in the plane with unit normal ``axis`` [3]."""
     rows = balls(np.tile(center, (4, 1)), radius)
     rows[:, KIND] = RIM + np.arange(4)
     rows[:, VECTOR:] = axis
@@ -47,10 +48,10 @@ def rim(center: np.ndarray, radius: float, axis: np.ndarray) -> np.ndarray:
 
 
 def patches(surface: TriangleMesh) -> np.ndarray:
-    """Rows [P, POINT_SIZE] of a surface's merged vertices, each with a third of the area of every face about it.
+    """Rows [P, POINT_SIZE] of a surface's merged vertices, each with a third of the area of every adjacent face.
 
     Args:
-        surface: looking outwards; m.
+        surface: surface with outward normals; m.
     """
     points, index = merge_vertices(surface.vertices)
     a, b, c = np.moveaxis(surface.vertices[surface.faces], 1, 0)
@@ -63,9 +64,9 @@ def patches(surface: TriangleMesh) -> np.ndarray:
 
 
 def largest_share(rows: np.ndarray) -> float:
-    """Factor of the contact numbers of a body that touches a plane with its largest side.
+    """Largest factor of the contact parameters of a body on a plane.
 
-    It is 1 for points; of patches the largest area that they show in one of six directions [m2].
+    It is 1 for points; for patches the largest projected area in one of six directions [m2].
     """
     patch = rows[rows[:, KIND] == PATCH, VECTOR:]
     sides = [np.maximum(0.0, sign * patch[:, axis]).sum() for axis in range(3) for sign in (-1.0, 1.0)]
@@ -73,7 +74,7 @@ def largest_share(rows: np.ndarray) -> float:
 
 
 def placed(rows: np.ndarray, rotation: np.ndarray, offset: np.ndarray) -> np.ndarray:
-    """The same points turned by a rotation matrix [3, 3] and then moved by ``offset`` [3] m."""
+    """The points rotated by a rotation matrix [3, 3] and then translated by ``offset`` [3] m."""
     moved = rows.copy()
     moved[:, POSITION : POSITION + 3] = rows[:, POSITION : POSITION + 3] @ rotation.T + offset
     moved[:, VECTOR:] = rows[:, VECTOR:] @ rotation.T
@@ -81,7 +82,7 @@ def placed(rows: np.ndarray, rotation: np.ndarray, offset: np.ndarray) -> np.nda
 
 
 def point_table(points: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Points of several bodies in a row, as kernels read them.
+    """Points of several bodies in one table for kernels.
 
     Args:
         points: for each body [P, 3] positions of vertices, or rows [P, POINT_SIZE].

@@ -1,13 +1,13 @@
-"""Signed distance to a closed surface, sampled on a regular grid and held as a smooth spline.
+"""Signed distance to a closed surface, sampled on a regular grid and interpolated by a smooth spline.
 
-The distance at the grid's nodes is exact: an octree over the nodes is walked down with the triangles that may be closest to a
-block, as told by distances from its centre. The sign comes from the angle-weighted normal of the closest face, edge or
-vertex (J. A. Baerentzen and H. Aanaes, Signed distance computation using the angle weighted pseudonormal, IEEE TVCG 2005), part
-by part for surfaces of several closed parts: they are joined, and parts that look inwards are cavities.
+The distance at the nodes of the grid is exact: an octree over the nodes is traversed with the triangles that may be closest to a
+block, selected by their distances from its centre. The sign is that of the angle-weighted normal of the closest face, edge or
+vertex (J. A. Baerentzen and H. Aanaes, Signed distance computation using the angle weighted pseudonormal, IEEE TVCG 2005). Closed
+parts of a surface are processed separately and united; parts with inward normals are cavities.
 
-Between the nodes the field is a quadratic B-spline, whose gradient is continuous; its coefficients, the values less an eighth
-of their second differences, make it exact for fields of second degree. Near edges and corners it rounds the distance by about
-a tenth of a cell. ``distance_kernels`` evaluates it.
+Between the nodes the field is a quadratic B-spline with continuous gradient. Its coefficients, the values minus an eighth of
+their second differences, make it exact for quadratic fields. Near edges and corners it rounds the distance by about a tenth of a
+cell. ``distance_kernels`` evaluates it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from scipy.sparse.csgraph import connected_components
 from ti_sim.base.errors import UserError
 from ti_sim.shapes.surface import TriangleMesh, enclosed_volume, merge_vertices
 
-_CELLS = 32  # along the longest side, unless the shape is thin
-_THIN_CELLS = 6  # across the shortest side, as far as the number of nodes allows
+_CELLS = 32  # cells along the longest side, unless the shape is thin
+_THIN_CELLS = 6  # cells along the shortest side, if the number of nodes allows it
 _MOST_NODES = 64**3
 _MARGIN = 2  # nodes beyond the bounding box on every side
-_BLOCK = 16  # nodes along a side of the blocks that the search begins with
-_ROWS = 1 << 17  # pairs of points and triangles looked at together
+_BLOCK = 16  # nodes along a side of the initial blocks of the search
+_ROWS = 1 << 17  # pairs of points and triangles processed together
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +34,10 @@ class DistanceField:
     """Signed distance in and around a solid, negative inside.
 
     Attributes:
-        coefficients: [X, Y, Z] float64 of the quadratic B-splines about the nodes, m.
+        coefficients: [X, Y, Z] float64 coefficients of the quadratic B-splines at the nodes, m.
         low: [3] float64, first node, m.
-        cell: distance of neighbouring nodes [m].
-        bound: radius of the sphere about the origin that holds the solid [m].
+        cell: distance between neighbouring nodes [m].
+        bound: radius of the bounding sphere about the origin [m].
     """
 
     coefficients: np.ndarray
@@ -50,12 +50,12 @@ def sample_distance(surface: TriangleMesh, *, cells: int | None = None) -> Dista
     """Sample the signed distance to a closed surface.
 
     Args:
-        surface: closed and looking outwards, m.
-        cells: of the grid along the longest side of the bounding box; None takes 32 and, for thin
-            solids, at least 6 across the shortest side as long as there are no more than 64^3 nodes.
+        surface: closed surface with outward normals, m.
+        cells: cells of the grid along the longest side of the bounding box; None uses 32 and, for thin solids, at least 6 along
+            the shortest side if that needs no more than 64^3 nodes.
 
     Raises:
-        UserError: the cells are too coarse for the solid: no node lies inside.
+        UserError: the cells are too coarse for the solid: no node is inside.
     """
     vertices, faces = surface.vertices, surface.faces
     used = vertices[np.unique(faces)]
@@ -63,11 +63,11 @@ def sample_distance(surface: TriangleMesh, *, cells: int | None = None) -> Dista
     cell = _cell_size(sides) if cells is None else float(sides.max() / cells)
     counts = np.ceil(sides / cell).astype(int) + 1 + 2 * _MARGIN
     first = low + 0.5 * sides - 0.5 * cell * (counts - 1)
-    values = signed_distance(vertices, faces, first - cell, cell, tuple(counts + 2))  # one node more for the differences
+    values = signed_distance(vertices, faces, first - cell, cell, tuple(counts + 2))  # one more node for the differences
     if not (values < 0).any():
         raise UserError(
             f"the distance field of a mesh of {sides[0]:.3g} x {sides[1]:.3g} x {sides[2]:.3g} m with cells of {cell:.3g} m has "
-            "no node inside it: ask for more cells (Mesh(field_cells=...)), or give it a simpler collision shape"
+            "no node inside it: use more cells (Mesh(field_cells=...)), or give it a simpler collision shape"
         )
     inner = (slice(1, -1),) * 3
     coefficients = values[inner].copy()
@@ -77,7 +77,7 @@ def sample_distance(surface: TriangleMesh, *, cells: int | None = None) -> Dista
 
 
 def _cell_size(sides: np.ndarray) -> float:
-    """Cell [m] for a bounding box with these sides [m]."""
+    """Size of a cell [m] for a bounding box with these sides [m]."""
     cell = min(sides.max() / _CELLS, sides.min() / _THIN_CELLS)
     while np.prod(np.ceil(sides / cell) + 1 + 2 * _MARGIN) > _MOST_NODES:
         cell *= 1.05
@@ -91,9 +91,9 @@ def signed_distance(
 
     Args:
         vertices: [V, 3] m.
-        faces: [F, 3] of a closed surface; equal vertices may be split.
+        faces: [F, 3] faces of a closed surface; equal vertices may be split.
         low: [3] first node, m.
-        cell: distance of neighbouring nodes [m].
+        cell: distance between neighbouring nodes [m].
         counts: nodes along x, y, z.
 
     Returns:
@@ -118,7 +118,7 @@ def signed_distance(
 def _distance_to_part(
     points: np.ndarray, triangles: np.ndarray, low: np.ndarray, cell: float, counts: tuple[int, int, int]
 ) -> np.ndarray:
-    """``signed_distance`` for a surface of one part, whose vertices are merged."""
+    """``signed_distance`` for a surface of one part with merged vertices."""
     corners, normals = points[triangles], _pseudonormals(points, triangles)
     centers = corners.mean(axis=1)
     radii = np.linalg.norm(corners - centers[:, None], axis=2).max(axis=1)
@@ -145,18 +145,18 @@ def _distance_to_part(
 def _near_triangles(
     centers: np.ndarray, radii: np.ndarray, low: np.ndarray, cell: float, counts: tuple[int, int, int], start: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Triangles among which the closest ones of a block's nodes are.
+    """Triangles that may be closest to the nodes of a block.
 
     Args:
-        centers: [F, 3] of the triangles [m].
-        radii: [F] of spheres about the centres that hold them [m].
+        centers: [F, 3] centres of the triangles [m].
+        radii: [F] radii of the bounding spheres at these centres [m].
         low: [3] first node [m].
-        cell: distance of neighbouring nodes [m].
+        cell: distance between neighbouring nodes [m].
         counts: nodes along x, y, z.
-        start: [3] first node of the block.
+        start: [3] first node of the first block.
 
     Returns:
-        (nodes [n, 3], where each one's triangles begin [n + 1], triangles).
+        (nodes [n, 3], first triangle of each node [n + 1], triangles).
     """
     octants = np.array(list(np.ndindex(2, 2, 2)))
     blocks, size = start[None], _BLOCK
@@ -166,7 +166,8 @@ def _near_triangles(
         middles = low + cell * (blocks + 0.5 * (size - 1))
         apart = middles[owner] - centers[candidates]
         distance = np.sqrt(_dot(apart, apart))
-        # The closest triangle of a node is at most twice the block's radius farther from its centre than the closest one there.
+        # The closest triangle of a node is farther from the centre of the block than the closest one of the centre by at most
+        # twice the radius of the block.
         reach = np.minimum.reduceat(distance, first[:-1]) * (1 + 1e-12) + np.sqrt(3.0) * cell * (size - 1)
         kept = distance - radii[candidates] <= reach[owner]
         owner, candidates = owner[kept], candidates[kept]
@@ -184,13 +185,13 @@ def _near_triangles(
 
 
 def _offset(place: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places [n, 3] less the closest points of triangles [n, 3, 3], and the barycentric coordinates of those, [n, 3]."""
+    """Points [n, 3] minus the closest points of triangles [n, 3, 3], and the barycentric coordinates of those, [n, 3]."""
     weights = _barycentric(place, corners)
     return place - np.einsum("nk,nki->ni", weights, corners), weights
 
 
 def _barycentric(place: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """Barycentric coordinates of the closest points of triangles, [n, 3], zero exactly where one is on an edge or a corner.
+    """Barycentric coordinates of the closest points of triangles, [n, 3], exactly zero for points on an edge or a corner.
 
     The regions are those of C. Ericson, Real-Time Collision Detection, 2005, ch. 5.1.5.
     """
@@ -200,7 +201,7 @@ def _barycentric(place: np.ndarray, corners: np.ndarray) -> np.ndarray:
     d3, d4, d5, d6 = d1 - bb, d2 - bc, d1 - bc, d2 - cc
     va, vb, vc = d3 * d6 - d5 * d4, d5 * d2 - d1 * d6, d1 * d4 - d3 * d2
     zero, one = np.zeros_like(d1), np.ones_like(d1)
-    with np.errstate(divide="ignore", invalid="ignore"):  # of regions that are not chosen
+    with np.errstate(divide="ignore", invalid="ignore"):  # of regions that are not selected
         on_ab, on_ac, on_bc = d1 / (d1 - d3), d2 / (d2 - d6), (d4 - d3) / (d4 - d3 + d5 - d6)
         share_b, share_c = vb / (va + vb + vc), vc / (va + vb + vc)
     regions = [

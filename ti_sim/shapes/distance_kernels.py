@@ -1,21 +1,22 @@
-"""Distance and normal of a sampled solid at a point, and their adjoint (Taichi functions); see ``distance`` for the field.
+"""Distance and normal of a solid at a point from its sampled field (see ``distance``), and their adjoint (Taichi functions).
 
-Inside the grid the gap is the spline's value and the normal its gradient, scaled to length one. A point beyond the grid, whose
-outermost nodes lie outside the solid, is looked at from the closest point p of the grid: the closest surface point of p, along
-the normal there, stands for that of the point. Both are continuous; the normal is zero where the gradient vanishes, deep inside.
+Inside the grid the gap is the value of the spline and the normal its normalised gradient. The outermost nodes of the grid are
+outside the solid. For a point beyond the grid, the closest surface point is approximated by that of the closest grid point p,
+along the normal at p. Gap and normal are continuous; the normal is zero where the gradient vanishes, deep inside.
 """
 
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, vec3
 
-_LEAST = 1e-6  # square of the gradient's length [1] that counts as none
-_FAR = 1e9  # gap of points beyond reach [m]
+_LEAST = 1e-6  # squared length of the gradient [1] that is treated as zero
+_FAR = 1e9  # gap of points out of range [m]
 
 
 @ti.func
 def spline_weights(t, side):
-    """Weight of the quadratic B-spline about the node before (side -1), at (0) or after (1) a point at t in [-1/2, 1/2] of a
-    node, and its first and second derivative by t."""
+    """Weight, and its first and second derivative by t, of the quadratic B-spline at the node before (side -1), at (0) or after
+    (1) a node, for a point at t in [-1/2, 1/2] from that node.
+    """
     reach = 0.5 + side * t
     weight, slope, bend = 0.5 * reach * reach, side * reach, 1.0
     if side == 0:
@@ -25,7 +26,7 @@ def spline_weights(t, side):
 
 @ti.func
 def grid_place(nodes, low, cell, x):
-    """(Closest point of the grid to x in nodes from the first one, x less that point [m])."""
+    """(Closest point of the grid to x, in nodes from the first one; x minus that point [m])."""
     u = (x - low) / cell
     held = u
     for k in ti.static(range(3)):
@@ -35,15 +36,15 @@ def grid_place(nodes, low, cell, x):
 
 @ti.func
 def spline_at(sample: ti.template(), first, nodes, cell, u, second: ti.template()):
-    """Value [m], gradient [1] and, if ``second``, matrix of second derivatives [1/m] of a field at a place u of its grid.
+    """Value [m], gradient [1] and, if ``second``, matrix of second derivatives [1/m] of a field at the grid coordinates u.
 
     Args:
-        sample: coefficients of all fields in a row.
-        first: number of the field's first one.
-        nodes: along x, y, z.
-        cell: distance of nodes [m].
-        u: place in nodes from the first one.
-        second: whether second derivatives are wanted; zeros otherwise.
+        sample: array that contains the coefficients of all fields.
+        first: index of the first coefficient of the field.
+        nodes: number of nodes along x, y, z.
+        cell: distance between nodes [m].
+        u: grid coordinates, in nodes from the first one.
+        second: whether to compute second derivatives; zeros otherwise.
     """
     base = ti.cast(ti.floor(u + 0.5), ti.i32)
     t = u - ti.cast(base, float)
@@ -51,7 +52,7 @@ def spline_at(sample: ti.template(), first, nodes, cell, u, second: ti.template(
     here_z, here_slope, _bend = spline_weights(t.z, 0)
     after_z, after_slope, _bend = spline_weights(t.z, 1)
     value, gradient, squares, mixed = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
-    for i in range(-1, 2):  # not unrolled, as that takes long to compile
+    for i in range(-1, 2):  # not unrolled, to save compile time
         w_x, slope_x, bend_x = spline_weights(t.x, i)
         for j in range(-1, 2):
             w_y, slope_y, bend_y = spline_weights(t.y, j)
@@ -77,16 +78,16 @@ def grid_distance(sample: ti.template(), first, nodes, low, cell, x, reach):
     """Distance and normal of a solid at a point.
 
     Args:
-        sample: coefficients of all fields in a row.
-        first: number of the field's first one.
-        nodes: along x, y, z.
+        sample: array that contains the coefficients of all fields.
+        first: index of the first coefficient of the field.
+        nodes: number of nodes along x, y, z.
         low: first node [m].
-        cell: distance of nodes [m].
-        x: the point, in the field's frame [m].
-        reach: distance beyond the grid from which on the point does not matter [m].
+        cell: distance between nodes [m].
+        x: point in the frame of the field [m].
+        reach: distance from the grid beyond which a point is out of range [m].
 
     Returns:
-        (gap [m], unit normal out of the solid): a large gap and no normal beyond reach.
+        (gap [m], outward unit normal); a large gap and a zero normal out of range.
     """
     u, beyond = grid_place(nodes, low, cell, x)
     gap, normal = _FAR, vec3(0.0)
@@ -106,10 +107,10 @@ def grid_distance(sample: ti.template(), first, nodes, low, cell, x, reach):
 
 @ti.func
 def grid_distance_slopes(sample: ti.template(), first, nodes, low, cell, x):
-    """``grid_distance`` of a point within reach, and its derivatives.
+    """``grid_distance`` of a point in range, and its derivatives.
 
     Returns:
-        (gap [m], unit normal, derivative of the gap by x, matrix that takes the normal's adjoint to that of x [1/m]).
+        (gap [m], unit normal, derivative of the gap by x, matrix that maps the adjoint of the normal to that of x [1/m]).
     """
     u, beyond = grid_place(nodes, low, cell, x)
     value, gradient, hessian = spline_at(sample, first, nodes, cell, u, True)
@@ -123,7 +124,7 @@ def grid_distance_slopes(sample: ti.template(), first, nodes, low, cell, x):
     if beyond.dot(beyond) > 0:
         away = value * normal + beyond
         gap = away.norm()
-        moved = outer(gradient, normal) + value * bend  # takes the adjoint of ``away`` to that of x
+        moved = outer(gradient, normal) + value * bend  # maps the adjoint of ``away`` to that of x
         for k in ti.static(range(3)):
             if beyond[k] != 0:
                 for m in ti.static(range(3)):
@@ -136,6 +137,6 @@ def grid_distance_slopes(sample: ti.template(), first, nodes, low, cell, x):
 
 @ti.func
 def grid_distance_adjoint(sample: ti.template(), first, nodes, low, cell, x, gap_bar, normal_bar):
-    """Adjoint of ``grid_distance``: that of x. Points beyond reach have none and must not be asked for."""
+    """Adjoint of ``grid_distance`` with respect to x. The point must be in range."""
     _gap, _normal, slope, bend = grid_distance_slopes(sample, first, nodes, low, cell, x)
     return gap_bar * slope + bend @ normal_bar

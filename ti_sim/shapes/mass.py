@@ -1,4 +1,4 @@
-"""Mass properties of a homogeneous solid from its surface, and checks of masses and inertias given by hand."""
+"""Mass properties of a homogeneous solid from its surface, and checks of given masses and inertias."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from ti_sim.base.errors import UserError
 from ti_sim.shapes.surface import TriangleMesh
 
-_TOLERANCE = 1e-8  # relative: numbers typed by hand are rounded
+_TOLERANCE = 1e-8  # relative: manually entered numbers are rounded
 _TYPED = 1e-3  # relative: inertias in robot files have three digits or more
 
 
@@ -19,9 +19,9 @@ class MassProperties:
 
     Attributes:
         volume: m3; times the density (kg/m3) it is the mass.
-        centre_of_mass: [3] float64, m, in the shape's own frame.
-        inertia_per_density: [3, 3] float64, m5, about the centre of mass along the axes of the shape's own frame;
-            times the density it is the inertia in kg m2.
+        centre_of_mass: [3] float64, m, in the shape's frame.
+        inertia_per_density: [3, 3] float64, m5, about the centre of mass along the axes of the shape's frame; times the density
+            it is the inertia in kg m2.
     """
 
     volume: float
@@ -38,10 +38,10 @@ def integrate_surface(mesh: TriangleMesh) -> MassProperties:
     solid body represented by a triangle mesh", 2004).
 
     Args:
-        mesh: closed and looking outwards, in the frame that the result is stated in.
+        mesh: closed mesh with outward normals, in the frame of the result.
     """
     vertices = mesh.vertices
-    origin = 0.5 * (vertices.min(axis=0) + vertices.max(axis=0))  # near the solid, so that nothing cancels
+    origin = 0.5 * (vertices.min(axis=0) + vertices.max(axis=0))  # near the solid, to avoid cancellation
     corners = vertices[mesh.faces] - origin
     determinant = np.einsum("fi,fi->f", corners[:, 0], np.cross(corners[:, 1], corners[:, 2]))
     total = corners.sum(axis=1)
@@ -60,10 +60,10 @@ def check_mass(m: float, name: str) -> float:
 
     Args:
         m: kg.
-        name: what the error calls it, for example "die.mass".
+        name: name in error messages, for example "die.mass".
 
     Raises:
-        UserError: it is not one finite positive number.
+        UserError: the mass is not one finite positive number.
     """
     try:
         mass = float(m)
@@ -75,10 +75,10 @@ def check_mass(m: float, name: str) -> float:
 
 
 def possible_inertia(inertia: np.ndarray) -> np.ndarray:
-    """Whether bodies can have inertias: no principal moment is below zero, or above the sum of the other two.
+    """Whether inertias are physical: no principal moment is negative or larger than the sum of the other two.
 
     Args:
-        inertia: [..., 3, 3] kg m2 or m2, of which the symmetric part counts; to three digits.
+        inertia: [..., 3, 3] kg m2 or m2; the symmetric part is checked, to three digits.
 
     Returns:
         [...] bool.
@@ -89,18 +89,18 @@ def possible_inertia(inertia: np.ndarray) -> np.ndarray:
 
 
 def check_inertia(I: np.ndarray, name: str, *, solid: bool = True) -> np.ndarray:  # noqa: E741, N803 (the field's symbol)
-    """Return an inertia as a float64 array [3, 3] in kg m2 after checking that a body can have it.
+    """Return an inertia as a float64 array [3, 3] in kg m2 after checking that it is physical.
 
     Args:
         I: [3, 3] kg m2 about the centre of mass.
-        name: what the error calls it, for example "die.inertia".
-        solid: whether it is that of a solid; otherwise moments may be zero (point masses, thin rods, frames without mass), and
-            the triangle inequality is not asked for.
+        name: name in error messages, for example "die.inertia".
+        solid: whether it is the inertia of a solid; otherwise moments may be zero (point masses, thin rods, frames without mass),
+            and the triangle inequality is not checked.
 
     Raises:
-        UserError: it is not finite, symmetric and positive definite (semidefinite where it is no solid), or breaks the triangle
-            inequality (no principal moment exceeds the sum of the other two, because they are sums of y2 + z2, x2 + z2 and
-            x2 + y2).
+        UserError: the inertia is not finite, symmetric and positive definite (semidefinite if it is not a solid's), or violates
+            the triangle inequality (no principal moment exceeds the sum of the other two, because they are integrals of y2 + z2,
+            x2 + z2 and x2 + y2).
     """
     try:
         inertia = np.array(I, dtype=np.float64)

@@ -29,27 +29,27 @@ _LINEAR_COLOUR_FILES = (".glb", ".gltf")  # the glTF 2.0 specification stores ve
 class Mesh(Shape):
     """A closed mesh from a file (OBJ, STL, PLY, OFF, GLB: what trimesh reads) or from arrays.
 
-    Coordinates are taken as they are, times ``scale``; several geometries in one file become one body. Vertices that a
-    file splits (for colours or normals) stay split in ``mesh()`` and are merged in ``contact_points``. Vertex or face
-    colours of the file are kept, made linear, and so are its texture coordinates and its texture pictures (an OBJ file's
-    map_Kd, a glTF file's base colour texture); nothing else of its materials is read.
+    Coordinates are multiplied by ``scale``; several geometries in one file become one body. Vertices that a file splits (for
+    colours or normals) stay split in ``mesh()`` and are merged in ``contact_points``. Vertex or face colours are read and made
+    linear, and so are texture coordinates and texture images (map_Kd of an OBJ file, base colour texture of a glTF file). Other
+    properties of its materials are ignored.
 
     Attributes:
-        path: the file; or None, and then ``vertices`` and ``faces`` are given.
+        path: mesh file; or None if ``vertices`` and ``faces`` are given.
         vertices: [V, 3].
         faces: [F, 3] integers, counter-clockwise seen from outside.
         scale: metres per unit of the file or the vertices.
-        collision: where the contact points come from, in the same frame as this mesh: a file (same ``scale``; it need
-            not be closed), another shape (in m, placed by its own frame, and touching the ground as that shape does), or None for
-            this mesh itself. Other bodies meet this mesh, or the other shape.
-        field_cells: cells along the longest side of the grid on which the distance to the surface is held, by which other
-            bodies meet it; None for a usual choice (see ``distance.sample_distance``).
+        collision: source of the contact points, in the same frame as this mesh: a file (same ``scale``; not necessarily closed),
+            another shape (in m, placed by its own frame, with the contact points of that shape), or None for this mesh itself.
+            Other bodies collide with this mesh, or with the other shape.
+        field_cells: cells along the longest side of the grid of the distance field, with which other bodies collide; None for the
+            default (see ``distance.sample_distance``).
 
     Raises:
-        UserError: the file is missing, unreadable or without faces; the surface is not watertight, not consistently
-            wound, inside-out or degenerate; ``scale`` is not a finite number above zero.
+        UserError: the file is missing, unreadable or without faces; the surface is not watertight, not consistently wound,
+            inside-out or degenerate; ``scale`` is not finite and positive.
 
-    A warning says where a file's mesh without a scale is larger than 10 m.
+    A warning is issued if the mesh of a file without a scale is larger than 10 m.
     """
 
     path: str | Path | None = None
@@ -74,7 +74,7 @@ class Mesh(Shape):
         return self._surface.transformed()
 
     def solid(self) -> MassProperties:
-        """The solid inside the triangles, integrated once."""
+        """Mass properties of the solid inside the triangles, computed once."""
         return self._solid
 
     @cached_property
@@ -90,7 +90,9 @@ class Mesh(Shape):
 
     @cached_property
     def miscounted_share(self) -> float:
-        """Part of the volume that mass and inertia count twice or with the wrong sign, because the mesh cuts itself [1]."""
+        """Fraction of the volume that is counted twice or with the wrong sign in mass and inertia because the mesh intersects
+        itself [1].
+        """
         return miscounted_volume(*self._merged) / self._solid.volume
 
     @cached_property
@@ -98,7 +100,7 @@ class Mesh(Shape):
         return integrate_surface(self._surface)
 
     def corners(self) -> np.ndarray:
-        """The merged vertices of its collision mesh, found once."""
+        """The merged vertices of the collision mesh, computed once."""
         return self._corners.copy()
 
     @cached_property
@@ -107,15 +109,15 @@ class Mesh(Shape):
         return super().corners() if self.collision is not None else points[np.unique(triangles)]
 
     def collision_surface(self) -> TriangleMesh:
-        """The collision mesh in the mesh's own frame."""
+        """The collision mesh in the frame of this mesh."""
         return self._collision_surface.transformed()
 
     def field_surface(self) -> tuple[TriangleMesh, int | None]:
-        """The surface of its collision shape, or its own."""
+        """The surface of the collision shape, or of this mesh."""
         return (self.collision if isinstance(self.collision, Shape) else self).surface(), self.field_cells
 
     def local_contact_points(self) -> np.ndarray:
-        """The vertices of its collision mesh, or what its collision shape touches with."""
+        """The vertices of the collision mesh, or the contact points of the collision shape."""
         return self.collision.local_contact_points() if isinstance(self.collision, Shape) else super().local_contact_points()
 
     def _name(self) -> str:
@@ -148,20 +150,20 @@ class Mesh(Shape):
 
 
 def _stages(path: str | Path | None, count: int) -> tqdm:
-    """A progress bar of so many stages, shown for large files only."""
+    """A progress bar with this many stages, shown for large files only."""
     file = None if path is None else Path(path)
     large = file is not None and file.is_file() and file.stat().st_size > _LARGE
     return tqdm(total=count, desc="" if file is None else f"mesh file {file.name}", leave=False, disable=not large)
 
 
 def warn_of_size(vertices: np.ndarray, scale: float, name: str, *, frames: int) -> None:
-    """Say so where a file's mesh is so large, taken as it is, that its numbers may be millimetres.
+    """Warn if a mesh is so large without scaling that its numbers may be in millimetres.
 
     Args:
         vertices: [V, 3] m.
         scale: metres per unit of the file.
-        name: what the warning calls the mesh.
-        frames: how many calls up the user's line is, which the warning names.
+        name: name of the mesh in the warning.
+        frames: number of stack frames up to the line of the user, which the warning shows.
     """
     if scale == 1.0 and extent(vertices) > HUGE:
         warnings.warn(
@@ -171,21 +173,21 @@ def warn_of_size(vertices: np.ndarray, scale: float, name: str, *, frames: int) 
 
 
 def _used(mesh: TriangleMesh) -> TriangleMesh:
-    """The geometry of a mesh without the vertices that no face uses."""
+    """The geometry of a mesh without unused vertices."""
     used, index = np.unique(mesh.faces, return_inverse=True)
     return ungrouped_mesh(mesh.vertices[used], index.reshape(-1, 3))
 
 
 def read_mesh_file(path: Path) -> TriangleMesh:
-    """Read the triangles of a file as they are, all its geometries together.
+    """Read the triangles of all geometries of a file, without checks or merging.
 
-    Colours are kept when every geometry has the same kind of them.
+    Colours are read if every geometry has the same kind of colours.
 
     Args:
-        path: of the file; its ending says the format.
+        path: path of the file; its extension defines the format.
 
     Raises:
-        UserError: it is missing, unreadable, unpacks to far too much, has no faces or has faces that make no sense. Closedness is
+        UserError: the file is missing, unreadable or far too large when unpacked, or has no faces or invalid ones. Closedness is
             not checked.
     """
     if not path.is_file():
@@ -207,13 +209,13 @@ def read_mesh_file(path: Path) -> TriangleMesh:
 
 
 def _triangle_parts(path: Path) -> list[Any]:
-    """The triangle meshes of a file, each moved to its place in the file's scene."""
-    import trimesh  # half a second of import that scenes without mesh files need not pay
+    """The triangle meshes of a file, each transformed to its pose in the scene of the file."""
+    import trimesh  # deferred: this import takes half a second
 
     try:
-        scene = trimesh.load_scene(path, process=False)  # process would merge and drop vertices
+        scene = trimesh.load_scene(path, process=False)  # with process=True it would merge and drop vertices
         parts = scene.dump()
-    except Exception as error:  # the readers of some twenty formats each raise their own
+    except Exception as error:  # the readers of about twenty formats raise different exceptions
         raise UserError(
             f"mesh file {path} cannot be read ({type(error).__name__}: {error}): save it again, for example as OBJ"
         ) from error
@@ -221,7 +223,7 @@ def _triangle_parts(path: Path) -> list[Any]:
 
 
 def _colors(parts: list[Any], kind: str, linear: bool) -> np.ndarray | None:
-    """Linear colours [V or F, 3] of all parts, or None unless each part has colours of this kind."""
+    """Linear colours [V or F, 3] of all parts; None unless each part has colours of this kind."""
     if any(part.visual.kind != kind for part in parts):
         return None
     stored = np.concatenate([getattr(part.visual, f"{kind}_colors")[:, :3] for part in parts]) / 255.0
@@ -229,7 +231,7 @@ def _colors(parts: list[Any], kind: str, linear: bool) -> np.ndarray | None:
 
 
 def _uv(parts: list[Any]) -> np.ndarray | None:
-    """Texture coordinates [F, 3, 2] of all parts, NaN for parts without; None where no part has some."""
+    """Texture coordinates [F, 3, 2] of all parts, NaN for parts without; None if no part has any."""
     found = [_uv_of(part) for part in parts]
     if all(uv is None for uv in found):
         return None
@@ -245,7 +247,7 @@ def _uv_of(part: Any) -> np.ndarray | None:
 
 
 def _textures(parts: list[Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
-    """Distinct texture pictures of the parts, and which of them each face wears (-1 for none)."""
+    """Distinct texture images of the parts, and the index of the texture of each face (-1 for none)."""
     pictures: list[np.ndarray] = []
     worn = []
     for part in parts:
@@ -260,25 +262,25 @@ def _textures(parts: list[Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray | No
 
 
 def _texture_image(part: Any) -> Any:
-    """The picture of a part's material, or None."""
+    """The texture image of a part's material, or None."""
     if part.visual.kind != "texture":
         return None
     material = part.visual.material
     if hasattr(material, "baseColorTexture"):
         return material.baseColorTexture
     image = getattr(material, "image", None)
-    # A part that names a material which is not there gets a blank picture of 2 x 2 pixels from trimesh.
+    # For a missing material, trimesh returns a blank image of 2 x 2 pixels.
     return None if image is None or (image.size == (2, 2) and not image.info) else image
 
 
 def _texture_fault(path: Path) -> str:
-    """Why a picture that the material files of an OBJ file name cannot be read ("" where all can): trimesh does not say."""
+    """Reason why a texture in the material files of an OBJ file cannot be read, "" if all can; trimesh does not report it."""
     from PIL import Image
 
     if path.suffix.lower() != ".obj":
         return ""
     for library in _named_files(path, "mtllib"):
-        # Without its material file nothing says that there is a texture: such meshes are often passed around.
+        # Meshes are often distributed without their material files; then it is unknown whether there is a texture.
         for picture in _named_files(library, "map_Kd") if library.is_file() else ():
             try:
                 with Image.open(picture) as image:
@@ -291,14 +293,14 @@ def _texture_fault(path: Path) -> str:
 
 
 def _named_files(path: Path, keyword: str) -> list[Path]:
-    """The files that the lines ``keyword <file>`` of a text file name, relative to its folder."""
+    """Files from the lines ``keyword <file>`` of a text file, relative to its folder."""
     lines = (line.split(maxsplit=1) for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
     return [path.parent / line[1].strip() for line in lines if len(line) == 2 and line[0].lower() == keyword.lower()]
 
 
 def linear_picture(image: Any) -> np.ndarray:
-    """A PIL picture (sRGB, 8 or 16 bits; alpha is dropped) as linear colour [h, w, 3] float64 in [0, 1], row 0 at the top."""
-    if image.mode.startswith("I"):  # 16 bits of grey, which PIL's own conversion would cut off at 255
+    """A PIL image (sRGB, 8 or 16 bits; alpha is dropped) as linear RGB [h, w, 3] float64 in [0, 1], row 0 at the top."""
+    if image.mode.startswith("I"):  # 16-bit grey, which the conversion of PIL would clip at 255
         stored = np.repeat(np.asarray(image, dtype=np.float64)[..., None] / 65535.0, 3, axis=2).clip(0.0, 1.0)
     else:
         stored = np.asarray(image.convert("RGB"), dtype=np.float64) / 255.0

@@ -1,47 +1,47 @@
-"""How much of a solid a closed surface that cuts itself counts twice.
+"""Volume of a solid that is counted twice because its closed surface intersects itself.
 
-Parallel lines on a grid are followed through the surface. Each crossing of a face says how many parts of the solid the line is in
-from there on: one inside a surface that does not cut itself, two where parts overlap, less than none where one is inside out.
+Parallel lines on a grid are traced through the surface. Each crossing of a face changes the number of parts of the solid that
+contain the line: one inside a surface without self-intersection, two where parts overlap, negative where a part is inside out.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-_LINES = 256  # along each side of the grid
+_LINES = 256  # lines along each side of the grid
 
 
 def miscounted_volume(points: np.ndarray, triangles: np.ndarray) -> float:
-    """Volume by which the parts of a closed surface overlap, and that of parts that are inside out.
+    """Volume of the overlap of the parts of a closed surface, plus that of parts that are inside out.
 
     Args:
         points: [V, 3] m, equal ones merged.
         triangles: [F, 3] integers, every edge between two of them (or any even number).
 
     Returns:
-        m3, by lines along the shortest side of the bounding box, 256 times 256 of them: overlaps narrower than a line's distance
-        from the next may be missed.
+        m3, from 256 x 256 lines along the shortest side of the bounding box; overlaps narrower than the distance between lines
+        may be missed.
     """
     low, sides = points.min(axis=0), np.ptp(points, axis=0)
     axes = np.argsort(sides)[[2, 1, 0]]
     spacing = sides[axes[:2]] / _LINES
-    # In units of the grid; the offset keeps lines from the corners of shapes that are themselves regular.
+    # In units of the grid; the offset moves lines away from the corners of regular shapes.
     place = np.column_stack([(points[:, axes[:2]] - low[axes[:2]]) / spacing - (0.4142, 0.6180), points[:, axes[2]]])
     line, height, step = _crossings(place, triangles)
     if np.linalg.det(np.eye(3)[axes]) < 0:
         step = -step
     order = np.lexsort((height, line))
-    line, height, inside = line[order], height[order], np.cumsum(step[order])  # every line ends outside: one sum serves all
+    line, height, inside = line[order], height[order], np.cumsum(step[order])  # every line ends outside: one sum for all
     length = np.where(np.diff(line) == 0, np.diff(height), 0.0)
     wrong = np.maximum(inside - 1, 0) + np.maximum(-inside, 0)
     return float((wrong[:-1] * length).sum() * spacing.prod())
 
 
 def _crossings(place: np.ndarray, triangles: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where the lines through whole numbers x and y cross triangles.
+    """Crossings of triangles with the lines through integer x and y.
 
-    A row of lines, at one y, meets two edges of a triangle. The place on an edge is computed from its lower end, in both of its
-    triangles alike, and intervals are half open, so that no line slips through between two triangles or meets both.
+    A row of lines at one y crosses two edges of a triangle. The position on an edge is computed from its lower end, equally in
+    both of its triangles, and intervals are half open, so no line passes between two triangles or crosses both.
 
     Args:
         place: [V, 3] vertices.
@@ -70,7 +70,7 @@ def _crossings(place: np.ndarray, triangles: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _on_edge(low: np.ndarray, high: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x and z [n, 2] where edges between two points [n, 3] are at y [n]."""
-    with np.errstate(divide="ignore", invalid="ignore"):  # of level edges, which the long edge stands for
+    """x and z [n, 2] of edges between two points [n, 3] at y [n]."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # of horizontal edges, which are replaced by the long edge
         share = (y - low[:, 1]) / (high[:, 1] - low[:, 1])
     return low[:, ::2] + share[:, None] * (high[:, ::2] - low[:, ::2])

@@ -1,7 +1,7 @@
-"""Boxes and round shapes, all as closed triangle meshes. Lengths in m; every axis of revolution is z.
+"""Boxes and round shapes as closed triangle meshes. Lengths in m; every axis of revolution is z.
 
-The triangles of round shapes are inscribed: they are what is seen. Mass, centre of mass, inertia and where they touch the ground
-are those of the round body.
+The triangles of round shapes are inscribed and used for rendering. Mass, centre of mass, inertia and contact points are those of
+the exact round body.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Sections = Annotated[int, Rule(whole=True, least=3, most=4096)]
 
 
 class _Sized(Shape):
-    """A shape given by numbers, which it holds as plain floats and integers."""
+    """A shape defined by numbers, which are stored as plain floats and integers."""
 
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
@@ -33,11 +33,11 @@ class _Sized(Shape):
 @checked
 @dataclass(frozen=True)
 class Box(_Sized):
-    """A box about the origin of its own frame.
+    """A box centred at the origin of its frame.
 
-    Its mesh has 8 vertices and 12 faces, two a side; ``face_groups`` are the sides +x, -x, +y, -y, +z, -z as 0 to 5.
-    A texture is a picture of three columns and two rows, which show the sides +x, -x, +y and below them -y, +z, -z, each seen
-    from outside with z upwards (+z and -z with y upwards).
+    Its mesh has 8 vertices and 12 faces, two per side; ``face_groups`` are the sides +x, -x, +y, -y, +z, -z as 0 to 5. A texture
+    has three columns and two rows: the sides +x, -x, +y and below them -y, +z, -z, each seen from outside with z upwards (+z and
+    -z with y upwards).
 
     Attributes:
         x: full side length along x, m.
@@ -61,14 +61,14 @@ class Box(_Sized):
 @checked
 @dataclass(frozen=True)
 class Sphere(_Sized):
-    """An icosphere about the origin of its own frame, its vertices on the sphere.
+    """An icosphere centred at the origin of its frame, with its vertices on the sphere.
 
     Attributes:
-        radius: m.
-        subdivisions: 0 is the icosahedron; each one more divides every face in four (2: 162 vertices, 320 faces).
+        radius: radius, m.
+        subdivisions: 0 is the icosahedron; each subdivision splits every face into four (2: 162 vertices, 320 faces).
 
-    A texture is a map of the sphere: u is the longitude (0 at +x, growing towards +y), v the latitude (1 at +z). Faces across
-    the meridian u = 0 go on beyond u = 1, so that the texture must repeat.
+    In a texture, u is the longitude (0 at +x, increasing towards +y), v the latitude (1 at +z). Faces across the meridian u = 0
+    extend beyond u = 1, so the texture must repeat.
     """
 
     radius: Positive
@@ -95,12 +95,12 @@ class Sphere(_Sized):
 @checked
 @dataclass(frozen=True)
 class Capsule(_Sized):
-    """A cylinder with two half-sphere caps about the origin of its own frame, axis z, its vertices on the capsule.
+    """A cylinder with two hemispherical caps, centred at the origin of its frame, axis z, with its vertices on the capsule.
 
     Attributes:
-        radius: m.
-        length: of the cylinder without the caps, m; the whole is ``length + 2 radius`` long.
-        sections: vertices around; a cap has ``max(2, sections // 4)`` rings of faces.
+        radius: radius, m.
+        length: length of the cylinder without the caps, m; the capsule is ``length + 2 radius`` long.
+        sections: number of vertices around the axis; a cap has ``max(2, sections // 4)`` rings of faces.
     """
 
     radius: Positive
@@ -118,7 +118,7 @@ class Capsule(_Sized):
         return balls(0.5 * self.length * np.array([(0.0, 0.0, -1.0), (0.0, 0.0, 1.0)]), self.radius)
 
     def solid(self) -> MassProperties:
-        """The capsule: a cylinder, and two half balls with their centres of mass 3/8 r beyond its ends."""
+        """The capsule: a cylinder, and two hemispheres with their centres of mass 3/8 r beyond its ends."""
         r, h = self.radius, self.length
         tube, caps = math.pi * r**2 * h, 4.0 / 3.0 * math.pi * r**3
         across = tube * (3.0 * r**2 + h**2) / 12.0 + caps * (0.4 * r**2 + 0.25 * h**2 + 0.375 * r * h)
@@ -128,12 +128,12 @@ class Capsule(_Sized):
 @checked
 @dataclass(frozen=True)
 class Cylinder(_Sized):
-    """A cylinder about the origin of its own frame, axis z: a prism over an inscribed regular polygon.
+    """A cylinder centred at the origin of its frame, axis z: a prism over an inscribed regular polygon.
 
     Attributes:
-        radius: m.
-        height: m.
-        sections: vertices around.
+        radius: radius, m.
+        height: height, m.
+        sections: number of vertices around the axis.
     """
 
     radius: Positive
@@ -160,12 +160,12 @@ class Cylinder(_Sized):
 @checked
 @dataclass(frozen=True)
 class Cone(_Sized):
-    """A cone whose base lies in z = 0 of its own frame and whose tip is at (0, 0, height).
+    """A cone with its base at z = 0 of its frame and its tip at (0, 0, height).
 
     Attributes:
-        radius: of the base, m.
-        height: m.
-        sections: vertices around.
+        radius: radius of the base, m.
+        height: height, m.
+        sections: number of vertices around the axis.
     """
 
     radius: Positive
@@ -193,7 +193,7 @@ def _solid_of_revolution(volume: float, across: float, along: float, *, height: 
 
     Args:
         volume: m3.
-        across: moment per density about an axis through the centre of mass at right angles to z [m5].
+        across: moment per density about an axis through the centre of mass orthogonal to z [m5].
         along: moment per density about z [m5].
         height: z of the centre of mass [m].
     """
@@ -203,13 +203,13 @@ def _solid_of_revolution(volume: float, across: float, along: float, *, height: 
 def _revolved(radii: np.ndarray, heights: np.ndarray, sections: int) -> TriangleMesh:
     """Surface of revolution about z between two poles.
 
-    Its texture is wound around it: u is the angle about z (0 at +x, growing towards +y), v the length along the profile from
-    the bottom pole (0) to the top pole (1).
+    Texture coordinates: u is the angle about z (0 at +x, increasing towards +y), v the length along the profile from the bottom
+    pole (0) to the top pole (1).
 
     Args:
-        radii: [R] m, of the rings from bottom to top, all positive.
-        heights: [R + 2] m, of the bottom pole, the rings and the top pole.
-        sections: vertices of a ring.
+        radii: [R] m, radii of the rings from bottom to top, all positive.
+        heights: [R + 2] m, heights of the bottom pole, the rings and the top pole.
+        sections: number of vertices of a ring.
     """
     angles = 2.0 * np.pi * np.arange(sections) / sections
     circle = np.stack([np.cos(angles), np.sin(angles), np.zeros(sections)], axis=1)
@@ -227,7 +227,7 @@ def _revolved(radii: np.ndarray, heights: np.ndarray, sections: int) -> Triangle
 
 
 def _revolved_uv(radii: np.ndarray, heights: np.ndarray, sections: int) -> np.ndarray:
-    """uv [F, 3, 2] of the faces of ``_revolved``, in their order; a pole takes the angle in the middle of its face."""
+    """uv [F, 3, 2] of the faces of ``_revolved``; a pole gets the angle of the middle of its face."""
     profile = np.concatenate([[0.0], radii, [0.0]])
     length = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(profile), np.diff(heights)))])
     v = length / length[-1]
@@ -246,7 +246,7 @@ def _revolved_uv(radii: np.ndarray, heights: np.ndarray, sections: int) -> np.nd
 
 
 def box_uv(signs: np.ndarray, sides: np.ndarray) -> np.ndarray:
-    """uv [F, 3, 2] of a box from its corners' signs [F, 3, 3] and the faces' sides [F]."""
+    """uv [F, 3, 2] of a box from the signs of its corners [F, 3, 3] and the sides of its faces [F]."""
     right = np.array([(0, 1, 0), (0, -1, 0), (-1, 0, 0), (1, 0, 0), (1, 0, 0), (-1, 0, 0)])
     up = np.array([(0, 0, 1)] * 4 + [(0, 1, 0)] * 2)
     across, along = (0.5 + 0.5 * np.einsum("fki,fi->fk", signs, axes[sides]) for axes in (right, up))
@@ -255,7 +255,7 @@ def box_uv(signs: np.ndarray, sides: np.ndarray) -> np.ndarray:
 
 
 def sphere_uv(corners: np.ndarray) -> np.ndarray:
-    """uv [F, 3, 2] of faces with their corners [F, 3, 3] on the unit sphere; a pole takes the mean angle of its face."""
+    """uv [F, 3, 2] of faces with corners [F, 3, 3] on the unit sphere; a pole gets the mean angle of its face."""
     u = np.arctan2(corners[..., 1], corners[..., 0]) / (2.0 * np.pi) % 1.0
     pole = np.hypot(corners[..., 0], corners[..., 1]) < 1e-9
     low, high = np.where(pole, np.inf, u).min(axis=1), np.where(pole, -np.inf, u).max(axis=1)
@@ -274,14 +274,14 @@ def _icosahedron() -> tuple[np.ndarray, np.ndarray]:
     )
     vertices = np.concatenate([[(0.0, 0.0, 1.0)], rings, [(0.0, 0.0, -1.0)]])
     faces = []
-    for k in range(0, 10, 2):  # even ring vertices lie above, odd ones below
+    for k in range(0, 10, 2):  # even ring vertices are in the upper ring, odd ones in the lower ring
         up, down, next_up, next_down = 1 + k, 2 + k, 1 + (k + 2) % 10, 1 + (k + 3) % 10
         faces += [(0, up, next_up), (up, down, next_up), (next_up, down, next_down), (11, next_down, down)]
     return vertices, np.array(faces)
 
 
 def _subdivided(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Divide every face of a mesh on the unit sphere in four, with the new vertices on the sphere."""
+    """Split every face of a mesh on the unit sphere into four, with the new vertices on the sphere."""
     edges = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
     distinct, index = np.unique(np.sort(edges, axis=1), axis=0, return_inverse=True)
     middles = vertices[distinct].sum(axis=1)

@@ -1,4 +1,4 @@
-"""What every shape offers: a mesh about its centre of mass, mass properties and contact points."""
+"""Interface of all shapes: a mesh relative to the centre of mass, mass properties and contact points."""
 
 from __future__ import annotations
 
@@ -17,60 +17,61 @@ if TYPE_CHECKING:
 
 
 class Shape(ABC):
-    """Base of all shapes: a closed surface in the shape's own frame, from which all else follows."""
+    """Base class of all shapes: a closed surface in the shape's frame, from which all other properties follow."""
 
     @abstractmethod
     def surface(self) -> TriangleMesh:
-        """The closed mesh in the shape's own frame, vertices in m."""
+        """The closed mesh in the shape's frame, vertices in m."""
 
     def solid(self) -> MassProperties:
-        """Volume, centre of mass and inertia per density of the solid that the shape stands for, in its own frame.
+        """Volume, centre of mass and inertia per density of the solid, in the shape's frame.
 
-        It is the solid inside the triangles, unless a closed form is known (round shapes, whose triangles are inscribed).
+        The solid is the inside of the triangles; for round shapes, whose triangles are inscribed, it is the exact round body.
         """
         return integrate_surface(self.surface())
 
     def collision_surface(self) -> TriangleMesh:
-        """The collision mesh in the shape's own frame, vertices in m, each used by a face; it need not be closed."""
+        """The collision mesh in the shape's frame, vertices in m, each used by a face; not necessarily closed."""
         return self.surface()
 
     def corners(self) -> np.ndarray:
-        """The merged vertices [P, 3] of the collision mesh, m, in the shape's own frame (``surface.merge_vertices``)."""
+        """The merged vertices [P, 3] of the collision mesh, m, in the shape's frame (``surface.merge_vertices``)."""
         return merge_vertices(self.collision_surface().vertices)[0]
 
     def local_contact_points(self) -> np.ndarray:
-        """Where it touches a plane, rows [P, POINT_SIZE] (see ``contact_points``) in the shape's own frame.
+        """Contact points with a plane in the shape's frame, rows [P, POINT_SIZE] (see ``contact_points``).
 
-        The merged vertices of its collision mesh, unless the shape is a round one.
+        These are the merged vertices of the collision mesh, unless the shape is round.
         """
         return balls(self.corners())
 
     def mesh(self) -> TriangleMesh:
-        """The render mesh: vertices [V, 3] float64 in m relative to the CENTRE OF MASS, axes of the own frame."""
+        """The render mesh: vertices [V, 3] float64 in m relative to the CENTRE OF MASS, axes of the shape's frame."""
         return self.surface().transformed(offset=-self.solid().centre_of_mass)
 
     @cached_property
     def distance_field(self) -> DistanceField:
-        """Signed distance to the solid about its centre of mass, made when it is first asked for.
+        """Signed distance field relative to the centre of mass, computed at the first call.
 
         Raises:
             UserError: the cells are too coarse for the shape.
         """
-        from ti_sim.shapes.distance import sample_distance  # scipy.sparse, which most scenes need not import
+        from ti_sim.shapes.distance import sample_distance  # deferred: imports scipy.sparse, which most scenes do not need
 
         (surface, cells), own = self.field_surface(), self.surface()
         return sample_distance(surface.transformed(offset=self.mesh().vertices[0] - own.vertices[0]), cells=cells)
 
     def field_surface(self) -> tuple[TriangleMesh, int | None]:
-        """What the distance field is sampled of, in the shape's own frame, and cells along its longest side, None for any."""
+        """Surface of the distance field in the shape's frame, and number of cells along its longest side, None for the default.
+        """
         return self.surface(), None
 
 
 def mass_properties(shape: Shape) -> MassProperties:
-    """Volume (m3), centre of mass ([3] m, own frame) and inertia per density ([3, 3] m5) of a shape.
+    """Volume (m3), centre of mass ([3] m, shape's frame) and inertia per density ([3, 3] m5) of a shape.
 
-    They belong to the solid inside a mesh's triangles; spheres, capsules, cylinders and cones have those of the round body,
-    however many triangles show it.
+    For a mesh they are those of the solid inside its triangles; for spheres, capsules, cylinders and cones those of the exact
+    round body, independent of the number of triangles.
 
     Args:
         shape: any shape.
@@ -79,24 +80,24 @@ def mass_properties(shape: Shape) -> MassProperties:
 
 
 def contact_points(shape: Shape, *, per_area: bool = False) -> np.ndarray:
-    """Where a shape touches a plane.
+    """Contact points of a shape with a plane.
 
-    Spheres, capsules, cylinders and cones touch as the round bodies that they are; all others with the merged vertices of their
-    collision mesh, distinct within 1e-9 of its extent, in the order in which they first appear there.
+    Spheres, capsules, cylinders and cones have the contact points of exact round bodies; other shapes those of the merged
+    vertices of their collision mesh (within 1e-9 of its extent), in the order of their first appearance.
 
     Args:
         shape: any shape.
-        per_area: whether contact numbers are meant per area. Every shape then touches with the vertices of its collision mesh,
-            round ones too, and each stands for its share of the surface.
+        per_area: whether contact parameters are per area. All shapes, also round ones, then have the vertices of their collision
+            mesh as contact points, each with its share of the surface.
 
     Returns:
-        [P, POINT_SIZE] float64 rows (module ``ti_sim.shapes.contact_points``), relative to the centre of mass of the solid that
-        has the mass (the render mesh).
+        [P, POINT_SIZE] float64 rows (module ``ti_sim.shapes.contact_points``), relative to the centre of mass of the solid of the
+        render mesh.
     """
     rows = patches(shape.collision_surface()) if per_area else shape.local_contact_points()
     return placed(rows, np.eye(3), -mass_properties(shape).centre_of_mass)
 
 
 def collision_corners(shape: Shape) -> np.ndarray:
-    """The merged vertices [P, 3] of a shape's collision mesh relative to the centre of mass [m]: a mesh's corners for others."""
+    """The merged vertices [P, 3] of a shape's collision mesh relative to the centre of mass [m]: corners of a collision mesh."""
     return shape.corners() - mass_properties(shape).centre_of_mass

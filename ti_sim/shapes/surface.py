@@ -1,4 +1,4 @@
-"""Triangle surfaces: the arrays, the merging of equal vertices, and the check that a surface encloses a solid."""
+"""Triangle surfaces: arrays, merging of equal vertices, and the check that a surface encloses a solid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ti_sim.base.errors import UserError
 
-MERGE_TOLERANCE = 1e-9  # of the longest side of the bounding box: vertices closer than this are one point
+MERGE_TOLERANCE = 1e-9  # of the longest side of the bounding box: closer vertices are merged
 _ZERO_AREA = 1e-14  # of the extent squared: about the roundoff of a cross product in float64
 _ZERO_VOLUME = 1e-12  # of the extent cubed
 
@@ -23,14 +23,14 @@ class TriangleMesh:
     Attributes:
         vertices: [V, 3] float64, m.
         faces: [F, 3] int32, indices of vertices.
-        face_groups: [F] int32; a Box has its six sides in the order +x, -x, +y, -y, +z, -z, everything else has 0.
+        face_groups: [F] int32; the six sides of a Box in the order +x, -x, +y, -y, +z, -z; 0 for other meshes.
         vertex_colors: [V, 3] float64 linear RGB in [0, 1], or None.
         face_colors: [F, 3] float64 linear RGB in [0, 1], or None.
-        uv: [F, 3, 2] float64 texture coordinates of every face's corners, u to the right, v upwards in the picture, (0, 0) and
-            (1, 1) its lower left and upper right corners; NaN for faces without any; or None where no face has some.
-        textures: pictures [h, w, 3] float64 linear RGB in [0, 1], row 0 at the top, that came with the mesh.
-        face_texture: [F] int32, which of ``textures`` a face wears, -1 for none; None where there are no textures.
-        texture_fault: why a texture that the mesh names could not be read, "" where all is well.
+        uv: [F, 3, 2] float64 texture coordinates of the corners of every face, u to the right, v upwards in the image, (0, 0) and
+            (1, 1) its lower left and upper right corners; NaN for faces without any; None if no face has any.
+        textures: images [h, w, 3] float64 linear RGB in [0, 1] of the mesh, row 0 at the top.
+        face_texture: [F] int32, index of the texture of each face, -1 for none; None if there are no textures.
+        texture_fault: reason why a texture of the mesh could not be read, "" for none.
     """
 
     vertices: np.ndarray
@@ -44,7 +44,7 @@ class TriangleMesh:
     texture_fault: str = ""
 
     def transformed(self, *, scale: float = 1.0, offset: np.ndarray | float = 0.0) -> TriangleMesh:
-        """A copy, which shares no array, with vertices ``scale * vertices + offset``.
+        """A copy with new arrays and vertices ``scale * vertices + offset``.
 
         Args:
             scale: positive factor.
@@ -67,17 +67,17 @@ class TriangleMesh:
         )
 
 
-def ungrouped_mesh(vertices: np.ndarray, faces: np.ndarray, **looks: Any) -> TriangleMesh:
-    """A TriangleMesh of one face group, with the types that TriangleMesh promises.
+def ungrouped_mesh(vertices: np.ndarray, faces: np.ndarray, **attributes: Any) -> TriangleMesh:
+    """A TriangleMesh with one face group; converts the arrays to the types of TriangleMesh.
 
     Args:
         vertices: [V, 3] m.
         faces: [F, 3] integers.
-        **looks: colours, uv and textures, as in TriangleMesh.
+        **attributes: colours, uv and textures, as in TriangleMesh.
     """
     faces = np.ascontiguousarray(faces, dtype=np.int32)
     groups = np.zeros(len(faces), dtype=np.int32)
-    return TriangleMesh(np.ascontiguousarray(vertices, dtype=np.float64), faces, groups, **looks)
+    return TriangleMesh(np.ascontiguousarray(vertices, dtype=np.float64), faces, groups, **attributes)
 
 
 def extent(vertices: np.ndarray) -> float:
@@ -88,8 +88,8 @@ def extent(vertices: np.ndarray) -> float:
 def merge_vertices(vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Merge vertices that lie within ``MERGE_TOLERANCE`` of the extent of each other.
 
-    Each coordinate is sorted and cut where a gap is wider than the tolerance, so that no pair is torn apart by the
-    border of a rounding grid.
+    Each coordinate is sorted and split where a gap is wider than the tolerance, so no pair is separated by the border of a
+    rounding grid.
 
     Args:
         vertices: [V, 3] m.
@@ -100,7 +100,7 @@ def merge_vertices(vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     tolerance = MERGE_TOLERANCE * extent(vertices)
     earliest, equal = _merge_equal(vertices)
     distinct = vertices[earliest]
-    number = np.zeros(len(distinct), dtype=np.int64)  # of the cell in the axes so far
+    number = np.zeros(len(distinct), dtype=np.int64)  # index of the cell in the axes so far
     for axis in range(3):
         order = np.argsort(distinct[:, axis])
         cell = np.empty_like(number)
@@ -115,13 +115,13 @@ def merge_vertices(vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _merge_equal(vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Merge vertices [V, 3] that are the same to the last bit: the first of each kind, and which kind each vertex is.
+    """Merge bit-wise equal vertices [V, 3]: the index of the first vertex of each group, and the group of each vertex.
 
-    Files of loose triangles repeat every vertex six times. One sort of a mix of the bits finds them; should two different ones
-    share a mix, nothing is merged.
+    Files with separate triangles repeat every vertex six times. One sort of a hash of the bits finds them; if two different
+    vertices have the same hash, nothing is merged.
     """
-    bits = (np.ascontiguousarray(vertices, dtype=np.float64) + 0.0).view(np.int64)  # + 0.0 takes the sign off zeros
-    bits = bits ^ (bits >> 29)  # decimals have zeros in their last bits, which the products below would keep
+    bits = (np.ascontiguousarray(vertices, dtype=np.float64) + 0.0).view(np.int64)  # + 0.0 removes the sign of zeros
+    bits = bits ^ (bits >> 29)  # the last bits of short decimals are zeros, which the products below would preserve
     mix = bits[:, 0] * 0x1E3779B97F4A7C15 + bits[:, 1] * 0x32B2AE3D27D4EB4F + bits[:, 2] * 0x165667B19E3779F9
     _, first, kind = np.unique(mix, return_index=True, return_inverse=True)
     if (vertices[first][kind] != vertices).any():
@@ -130,7 +130,7 @@ def _merge_equal(vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def vertex_areas(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """[V] m2: a third of the area of every triangle about a vertex.
+    """[V] m2: a third of the area of all triangles adjacent to a vertex.
 
     Args:
         vertices: [V, 3] m.
@@ -142,19 +142,19 @@ def vertex_areas(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
 
 
 def smooth_groups(vertices: np.ndarray, faces: np.ndarray, *, crease_angle: float | None = None) -> np.ndarray:
-    """Which corners of a mesh share a normal when it is shaded smoothly.
+    """Groups of corners of a mesh that share a normal in smooth shading.
 
-    Corners at one point (merged as in ``merge_vertices``) share it when a chain of neighbouring faces about the point joins
-    them, each two of which meet at an edge that is not a crease.
+    Corners at one point (merged as in ``merge_vertices``) share a normal if they are connected by a chain of adjacent faces about
+    the point, without a crease between any two of them.
 
     Args:
         vertices: [V, 3] m.
         faces: [F, 3] integers.
-        crease_angle: an edge whose faces' normals differ by more than this is a crease [rad]; with None there are no creases,
+        crease_angle: edges whose face normals differ by more than this angle [rad] are creases; with None there are no creases,
             and all corners at a point share one normal.
 
     Returns:
-        [F, 3] int32 numbers of the groups, from 0 on.
+        [F, 3] int32 indices of the groups.
     """
     _, index = merge_vertices(vertices)
     corners = index[faces]
@@ -177,7 +177,7 @@ def smooth_groups(vertices: np.ndarray, faces: np.ndarray, *, crease_angle: floa
 
 
 def _edge_neighbours(corners: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of faces that share an edge: one [n], the other [n], and the two corners [n, 2] of each at which it does."""
+    """Pairs of faces that share an edge: one [n], the other [n], and the two corners [n, 2] of the edge in each."""
     ends = np.array([(0, 1), (1, 2), (2, 0)])
     edges = np.sort(np.concatenate([corners[:, end] for end in ends]), axis=1)
     order = np.lexsort((edges[:, 1], edges[:, 0]))
@@ -188,19 +188,19 @@ def _edge_neighbours(corners: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def enclosed_volume(vertices: np.ndarray, faces: np.ndarray) -> float:
-    """Signed volume in m3 of a closed surface (divergence theorem); positive when the faces look outwards."""
+    """Signed volume in m3 of a closed surface (divergence theorem); positive for outward normals."""
     centre = 0.5 * (vertices.min(axis=0) + vertices.max(axis=0))  # keeps the terms small far from the origin
     a, b, c = np.moveaxis(vertices[faces] - centre, 1, 0)
     return float(np.einsum("fi,fi->", a, np.cross(b, c)) / 6.0)
 
 
 def check_arrays(vertices: np.ndarray, faces: np.ndarray, name: str) -> None:
-    """Raise a UserError unless the arrays describe triangles: shapes, finite numbers, indices in range, some face.
+    """Raise a UserError unless the arrays describe triangles: shapes, finite numbers, indices in range, at least one face.
 
     Args:
         vertices: [V, 3] m.
         faces: [F, 3] integers.
-        name: what the error calls the mesh.
+        name: name of the mesh in error messages.
     """
     if faces.size == 0:
         raise UserError(f"{name} has no faces: a triangle mesh is needed, not points or lines")
@@ -210,7 +210,7 @@ def check_arrays(vertices: np.ndarray, faces: np.ndarray, name: str) -> None:
         raise UserError(f"{name}: faces have shape {faces.shape} of {faces.dtype}, and [F, 3] integers are needed")
     if not np.isfinite(vertices).all():
         raise UserError(
-            f"{name}: vertex {int(np.argmax(~np.isfinite(vertices).all(axis=1)))} is not finite: mend the mesh"
+            f"{name}: vertex {int(np.argmax(~np.isfinite(vertices).all(axis=1)))} is not finite: repair the mesh"
         )
     if faces.min() < 0 or faces.max() >= len(vertices):
         raise UserError(
@@ -219,18 +219,19 @@ def check_arrays(vertices: np.ndarray, faces: np.ndarray, name: str) -> None:
 
 
 def check_solid(vertices: np.ndarray, faces: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Raise a UserError unless the surface is closed, consistently wound, outward looking and free of empty triangles.
+    """Raise a UserError unless the surface is closed and consistently wound, with outward normals and without degenerate
+    triangles.
 
-    Equal vertices count as one here, so a mesh may be split along its edges. Intersections of the surface with itself
-    are not looked for here (see ``overlap``).
+    Equal vertices are merged first, so a mesh may be split along its edges. Self-intersections are not checked here (see
+    ``overlap``).
 
     Args:
         vertices: [V, 3] m.
         faces: [F, 3] integers.
-        name: what the error calls the mesh.
+        name: name of the mesh in error messages.
 
     Returns:
-        Its merged vertices [P, 3] m, and the triangles between them [F, 3].
+        The merged vertices [P, 3] m, and their triangles [F, 3].
     """
     check_arrays(vertices, faces, name)
     points, index = merge_vertices(vertices)
@@ -253,12 +254,12 @@ def check_solid(vertices: np.ndarray, faces: np.ndarray, name: str) -> tuple[np.
 
 
 def _check_edges(triangles: np.ndarray, name: str) -> None:
-    """Every edge must be shared by two faces that run along it in opposite directions."""
+    """Every edge must be shared by two faces with opposite directions along it."""
     edges = np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [2, 0]]])
     low, high = edges.min(axis=1).astype(np.int64), edges.max(axis=1)
     _, index, count = np.unique(low * (high.max() + 1) + high, return_inverse=True, return_counts=True)
     balance = np.bincount(index, weights=np.where(edges[:, 0] == low, 1.0, -1.0))
-    # An even number of faces meet along an edge where two closed parts touch; each part must still be closed.
+    # An edge at which two closed parts touch has an even number of faces; each part must be closed.
     open_edges = int((count % 2 == 1).sum())
     if open_edges:
         raise UserError(
@@ -269,5 +270,6 @@ def _check_edges(triangles: np.ndarray, name: str) -> None:
     if twisted:
         raise UserError(
             f"{name} has faces of opposite winding: the two faces at {twisted} edges disagree about the outside: "
+
             "make the normals consistent in a mesh editor (or trimesh.repair.fix_normals) and save it"
         )
