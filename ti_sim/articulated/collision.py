@@ -172,13 +172,13 @@ def check_shapes(
     n = len(names)
     if shapes and len(shapes) != n:
         raise UserError(f"collision_shape holds {len(shapes)} entries for {n} links: give one per link (None for none), or ()")
-    met: set[frozenset[int]] = set()
+    seen: set[frozenset[int]] = set()
     for pair in pairs or ():
         if len(pair) != 2 or not all(0 <= i < n for i in pair) or pair[0] == pair[1]:
             raise UserError(f"collision_pairs holds {pair!r}: a pair is two different links out of 0 to {n - 1}")
-        if frozenset(pair) in met:
+        if frozenset(pair) in seen:
             raise UserError(f"collision_pairs holds {names[pair[0]]!r} and {names[pair[1]]!r} twice: list each pair once")
-        met.add(frozenset(pair))
+        seen.add(frozenset(pair))
         for i in pair:
             if not shapes or shapes[i] is None:
                 raise UserError(f"collision_pairs names link {names[i]!r}, which has no collision_shape: give it one")

@@ -141,12 +141,12 @@ def near_pair_contacts(world: ti.template(), bars: ti.template(), b, adjoint: ti
     update_near_pairs(world, b)
     for n in range(world.near[b, NEAR_COUNT]):
         p = world.near[b, FIRST_NEAR + n]
-        i, j, meeting = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK], world.pair[p, CONTACT_KIND]
+        i, j, kind = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK], world.pair[p, CONTACT_KIND]
         check_speed(world, b, p, i, j)
-        if meeting == BOXES:
+        if kind == BOXES:
             if ti.static(world.with_pairs & WITH_BOXES):
                 box_box_contacts(world, bars, b, p, i, j, adjoint)
-        elif meeting == POINTS:
+        elif kind == POINTS:
             if ti.static(world.with_meshes and world.with_pairs & WITH_OTHERS):
                 mesh_contacts(world, bars, b, p, i, j, adjoint)
         elif ti.static(world.with_pairs & WITH_OTHERS):

@@ -26,7 +26,7 @@ class ContactWarnings:
             dt: physics step [s].
         """
         self._model, self._dt = model, dt
-        self._told: set[tuple[int, int]] = set()
+        self._reported: set[tuple[int, int]] = set()
 
     def warn(self, near: np.ndarray) -> None:
         """Warn about the first unresolved pair of every world, once per pair and reason.
@@ -36,8 +36,8 @@ class ContactWarnings:
         """
         for world in np.flatnonzero(near[:, FAULTY_PAIR] >= 0) if self._model.has_pairs else ():
             pair, reason, step = (int(near[world, column]) for column in (FAULTY_PAIR, FAULT, FAULT_STEP))
-            if (pair, reason) not in self._told:
-                self._told.add((pair, reason))
+            if (pair, reason) not in self._reported:
+                self._reported.add((pair, reason))
                 first, second = (self._model.link_names[self._model.pair[pair, k]] for k in (FIRST_LINK, SECOND_LINK))
                 where = f"at step {step} ({step * self._dt:.4g} s)" + (f" of world {world}" if len(near) > 1 else "")
                 warnings.warn(f"{where} {first!r} and {second!r} {_REASONS[reason == DEEP]}", stacklevel=4)

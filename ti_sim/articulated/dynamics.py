@@ -187,10 +187,10 @@ def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame,
                 world.velocity_work[b, d, INVERSE] = inverse
                 world.velocity_work[b, d, DRIVE] = drive
                 d -= 1
-            carried = 0
+            parent_moves = 0
             if parent >= 0:
-                carried = world.tree[parent, MOVES]
-            if carried == 1:
+                parent_moves = world.tree[parent, MOVES]
+            if parent_moves == 1:
                 r = load_vec3(world.work, b, i, ARM)
                 if ti.static(not virtual):
                     spin, pull = load_vec3(world.work, b, i, BIAS), load_vec3(world.work, b, i, BIAS + 3)

@@ -56,7 +56,7 @@ def diagonal(v):
 
 @ti.func
 def step_freely(world: ti.template(), states: ti.template(), b, slot, i, kind):
-    """Step the coordinates and velocities of such a link in a row of ``states``, with the accelerations of that row."""
+    """Step coordinates and velocities of a freely rotating link in a row of ``states``, with the accelerations of that row."""
     dt, turns_q, turns_qd = world.dt, world.tree[i, FIRST_Q], world.coordinates + world.tree[i, FIRST_QD]
     if kind == FREE:
         turns_q += 3

@@ -321,11 +321,11 @@ class ArticulatedInputs(Arrays):
                 f"the limits of the joint of {model.link_names[model.velocity_link[d]]!r} are reversed, {low:g} to {high:g}: "
                 "give the lower one as joint_limit_low"
             )
-        carried = np.abs(to_numpy(self.link_mass)) + np.abs(to_numpy(self.link_inertia)).sum(axis=(2, 3))
+        subtree_mass = np.abs(to_numpy(self.link_mass)) + np.abs(to_numpy(self.link_inertia)).sum(axis=(2, 3))
         for i in reversed(range(model.link_count)):
             if model.link_parent[i] >= 0:
-                carried[:, model.link_parent[i]] += carried[:, i]
-        bare = (carried[:, model.velocity_link] == 0) & (to_numpy(self.joint_armature) <= 0)
+                subtree_mass[:, model.link_parent[i]] += subtree_mass[:, i]
+        bare = (subtree_mass[:, model.velocity_link] == 0) & (to_numpy(self.joint_armature) <= 0)
         if bare.any():
             b, d = (int(k) for k in np.argwhere(bare)[0])
             raise UserError(

@@ -28,7 +28,7 @@ from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
 from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
-from ti_sim.deformable.self_contact_lists import SelfContactArrays, note_motion
+from ti_sim.deformable.self_contact_lists import SelfContactArrays, mark_if_stale
 
 
 @kernel
@@ -85,7 +85,7 @@ def advance(
                             force[b, p, k] = 0.0
                         size += move_particle(body, states, b, row, next_row, frame, p, f, ground, world.dt)
                         if ti.static(body.features.with_self_contact):
-                            note_motion(contacts, states, b, next_row, p, step + 1, world.dt)
+                            mark_if_stale(contacts, states, b, next_row, p, step + 1, world.dt)
                     if keep_every > 0 and (step + 1) % keep_every == 0:
                         copy_row(run, 0, kept_joints, (step + 1) // keep_every, b, count)
                         for p in range(particles):
@@ -146,7 +146,7 @@ def advance_adjoint(
                             body, body_bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, world.dt
                         )
                         if ti.static(body.features.with_self_contact):
-                            note_motion(contacts, states, b, row, p, step, world.dt)
+                            mark_if_stale(contacts, states, b, row, p, step, world.dt)
                     step_coordinates_adjoint(world, joints, bars, joint_bar, b, row, 0)
                 begin_accelerate_adjoint(
                     world, joints, b, row, frame, step // substeps, seeded, frame_bars.body_q, frame_bars.body_qd

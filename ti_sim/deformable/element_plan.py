@@ -22,7 +22,7 @@ from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, store_frame
 from ti_sim.deformable.self_contact import part_contacts, part_contacts_adjoint
-from ti_sim.deformable.self_contact_lists import SelfContactArrays, build_hash, forget_list, is_stale, note_motion
+from ti_sim.deformable.self_contact_lists import SelfContactArrays, build_hash, invalidate_list, is_stale, mark_if_stale
 
 _MOST_COPIES = 16
 
@@ -132,7 +132,7 @@ def move_and_store(
     force = take(slots, given, b, p, states.shape[2], 0)
     size = move_particle(body, states, b, row, next_row, frame, p, force, ground, dt)
     if ti.static(body.features.with_self_contact):
-        note_motion(contacts, states, b, next_row, p, step + 1, dt)
+        mark_if_stale(contacts, states, b, next_row, p, step + 1, dt)
     if not size < LARGEST and fault[b, p] == 0:
         fault[b, p] = step + 1
     if write_frames == 1 and (step + 1) % substeps == 0:
@@ -165,7 +165,7 @@ def renew_together(
         barrier_wait(meeting, b, team, meetings, nothing)
         met = 1
         for k in range(parts_of(member, team, copies)):
-            forget_list(contacts, b, member + k * team)
+            invalidate_list(contacts, b, member + k * team)
     return met
 
 
@@ -264,7 +264,7 @@ def take_and_move_adjoint(
             v_bar[k] += particle_qd_bar[b, frame + 1, p, k]
     move_particle_adjoint(body, bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, dt)
     if ti.static(body.features.with_self_contact):
-        note_motion(contacts, states, b, row, p, step, dt)
+        mark_if_stale(contacts, states, b, row, p, step, dt)
 
 
 @kernel

@@ -14,7 +14,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec4
 from ti_sim.deformable.corners import ThreadCopy, add_corner, add_state_corner, load_dual, load_position, load_velocity
 from ti_sim.deformable.self_contact_layout import COUNTS, THICKNESS, TRIANGLES
-from ti_sim.deformable.self_contact_lists import corner_of, first_pair, listed_part, renew
+from ti_sim.deformable.self_contact_lists import corner_of, first_pair, list_next_pairs, rebuild_if_stale
 from ti_sim.deformable.triangle_distance import CORNER, FACE, FAR_EDGE, FIRST_EDGE, closest_on_triangle
 from ti_sim.rigid.contact import contact_force_along, contact_force_along_adjoint
 
@@ -163,7 +163,7 @@ def part_contacts(contacts: ti.template(), states: ti.template(), out: ti.templa
     first, end = triangles * part // parts, triangles * (part + 1) // parts
     triangle, after = first, -1
     while triangle < end:
-        triangle, after = listed_part(contacts, b, part, first, end, triangle, after)
+        triangle, after = list_next_pairs(contacts, b, part, first, end, triangle, after)
         pairs = first_pair(contacts, part)
         for pair in range(contacts.ints[b, COUNTS + 2 * part]):
             at = pairs + 2 * pair
@@ -183,7 +183,7 @@ def part_contacts_adjoint(
     triangle, after = first, -1
     total = vec4(0.0)
     while triangle < end:
-        triangle, after = listed_part(contacts, b, part, first, end, triangle, after)
+        triangle, after = list_next_pairs(contacts, b, part, first, end, triangle, after)
         pairs = first_pair(contacts, part)
         for pair in range(contacts.ints[b, COUNTS + 2 * part]):
             at = pairs + 2 * pair
@@ -197,7 +197,7 @@ def part_contacts_adjoint(
 @ti.func
 def all_contacts(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, step, dt):
     """``part_contacts`` of all triangles, with a new hash if ``step`` needs one; for one thread."""
-    renew(contacts, states, b, row, step)
+    rebuild_if_stale(contacts, states, b, row, step)
     part_contacts(contacts, states, out, b, row, 0, 1, dt)
 
 
@@ -207,5 +207,5 @@ def all_contacts_adjoint(
     b, row, step, dt,
 ):  # fmt: skip
     """Adjoint of ``all_contacts``, as ``part_contacts_adjoint``."""
-    renew(contacts, states, b, row, step)
+    rebuild_if_stale(contacts, states, b, row, step)
     part_contacts_adjoint(contacts, contact_bar, states, dual, out, b, row, 0, 1, dt)

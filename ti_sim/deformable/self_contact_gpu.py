@@ -8,7 +8,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.deformable.corners import load_velocity
 from ti_sim.deformable.self_contact import part_contacts, part_contacts_adjoint
 from ti_sim.deformable.self_contact_layout import BUCKET, BUILT, DRIFT, KEY, PLACED, STALE, VERTEX
-from ti_sim.deformable.self_contact_lists import SelfContactArrays, enter, forget_list, place
+from ti_sim.deformable.self_contact_lists import SelfContactArrays, invalidate_list, record_vertex, store_entry
 
 
 @kernel
@@ -27,7 +27,7 @@ def sort_vertices(
     for b, q in ti.ndrange(states.shape[0], vertices):
         if contacts.ints[b, STALE] == step:
             row = (step - first_step) * (1 - in_place)
-            key = enter(contacts, states, b, row, q)
+            key = record_vertex(contacts, states, b, row, q)
             ti.atomic_add(contacts.ints[b, contacts.table[BUCKET] + 2 * key + 1], 1)
             velocity = load_velocity(states, b, row, contacts.table[contacts.table[VERTEX] + q]) / vertices
             for k in ti.static(range(3)):
@@ -41,12 +41,12 @@ def sort_vertices(
     for b, q in ti.ndrange(states.shape[0], vertices):
         if contacts.ints[b, STALE] == step:
             end = contacts.table[BUCKET] + 2 * contacts.ints[b, contacts.table[KEY] + q] + 1
-            place(contacts, b, q, ti.atomic_add(contacts.ints[b, end], 1))
+            store_entry(contacts, b, q, ti.atomic_add(contacts.ints[b, end], 1))
             if q == 0:
                 contacts.ints[b, BUILT] = step
     for b, triangle in ti.ndrange(states.shape[0], triangles):
         if contacts.ints[b, STALE] == step:
-            forget_list(contacts, b, triangle)
+            invalidate_list(contacts, b, triangle)
 
 
 @kernel

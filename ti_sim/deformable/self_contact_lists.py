@@ -105,7 +105,7 @@ def store_position(contacts: ti.template(), b, first, index, x):
 
 
 @ti.func
-def enter(contacts: ti.template(), states: ti.template(), b, row, q):
+def record_vertex(contacts: ti.template(), states: ti.template(), b, row, q):
     """Store the position of vertex q in a row of states; returns its key."""
     x = load_position(states, b, row, contacts.table[contacts.table[VERTEX] + q])
     store_position(contacts, b, POSITIONS, contacts.table[contacts.table[VERTEX] + q], x)
@@ -116,7 +116,7 @@ def enter(contacts: ti.template(), states: ti.template(), b, row, q):
 
 
 @ti.func
-def place(contacts: ti.template(), b, q, entry):
+def store_entry(contacts: ti.template(), b, q, entry):
     """Write vertex q to an entry of the hash."""
     particle = contacts.table[contacts.table[VERTEX] + q]
     contacts.ints[b, contacts.table[ENTRY] + entry] = particle
@@ -141,7 +141,7 @@ def build_hash(contacts: ti.template(), states: ti.template(), b, row, step):
     drift = vec3(0.0)
     for q in range(vertices):
         drift += load_velocity(states, b, row, contacts.table[contacts.table[VERTEX] + q])
-        end = start + 2 * enter(contacts, states, b, row, q) + 1
+        end = start + 2 * record_vertex(contacts, states, b, row, q) + 1
         contacts.ints[b, end] = contacts.ints[b, end] + 1
     total = 0
     for bucket in range(contacts.table[BUCKETS]):
@@ -153,28 +153,28 @@ def build_hash(contacts: ti.template(), states: ti.template(), b, row, step):
         end = start + 2 * contacts.ints[b, contacts.table[KEY] + q] + 1
         entry = contacts.ints[b, end]
         contacts.ints[b, end] = entry + 1
-        place(contacts, b, q, entry)
+        store_entry(contacts, b, q, entry)
     for k in ti.static(range(3)):
         contacts.reals[b, DRIFT + k] = drift[k] / vertices
     contacts.ints[b, BUILT] = step
 
 
 @ti.func
-def forget_list(contacts: ti.template(), b, part):
+def invalidate_list(contacts: ti.template(), b, part):
     """Invalidate the list of a part, so that it is rebuilt at its next use."""
     contacts.ints[b, COUNTS + 2 * part + 1] = 0
 
 
 @ti.func
-def renew(contacts: ti.template(), states: ti.template(), b, row, step):
+def rebuild_if_stale(contacts: ti.template(), states: ti.template(), b, row, step):
     """Build a new hash if ``step``, whose state is in a row of states, needs one; for one thread and one part."""
     if is_stale(contacts, b, step, 0):
         build_hash(contacts, states, b, row, step)
-        forget_list(contacts, b, 0)
+        invalidate_list(contacts, b, 0)
 
 
 @ti.func
-def note_motion(contacts: ti.template(), states: ti.template(), b, row, p, step, dt):
+def mark_if_stale(contacts: ti.template(), states: ti.template(), b, row, p, step, dt):
     """Mark the hash as stale for ``step``, whose state is in a row of states, if particle p has moved too far."""
     if contacts.table[contacts.table[MEMBER] + p] == 1:
         ahead = dt * (step - contacts.ints[b, BUILT])
@@ -199,18 +199,18 @@ def in_ring(contacts: ti.template(), triangle, particle):
 
 
 @ti.func
-def insert(contacts: ti.template(), b, triangle, particle, first, count, room):
+def insert(contacts: ti.template(), b, triangle, particle, first, count, capacity):
     """Insert a particle into the pairs of a triangle, which are sorted by particle; at full capacity the last one is dropped.
 
     Args:
         first: start of the triangle's pairs in ``ints``.
         count: number of pairs.
-        room: capacity.
+        capacity: maximum number of pairs.
 
     Returns:
         (count, dropped): the new number, and whether one was dropped.
     """
-    dropped = count == room
+    dropped = count == capacity
     slot = count
     if dropped:
         slot = count - 1
@@ -226,12 +226,12 @@ def insert(contacts: ti.template(), b, triangle, particle, first, count, room):
 
 
 @ti.func
-def list_triangle(contacts: ti.template(), b, triangle, after, first, room):
+def list_triangle(contacts: ti.template(), b, triangle, after, first, capacity):
     """List the vertices that were near a triangle when the hash was built, with indices above ``after``.
 
     Args:
         first: start of its pairs in ``ints``.
-        room: capacity; the vertices with the lowest indices are kept.
+        capacity: maximum number of pairs; the vertices with the lowest indices are kept.
 
     Returns:
         (count, dropped): number of listed vertices, and whether more were found.
@@ -271,7 +271,7 @@ def list_triangle(contacts: ti.template(), b, triangle, after, first, room):
                 r = x - origin - s * e1 - t * e2
                 if r.dot(r) < reach * reach and particle > after:
                     if not in_ring(contacts, triangle, particle):
-                        count, more = insert(contacts, b, triangle, particle, first, count, room)
+                        count, more = insert(contacts, b, triangle, particle, first, count, capacity)
                         dropped = dropped or more
     return count, dropped
 
@@ -299,7 +299,7 @@ def fill_list(contacts: ti.template(), b, part, triangle, after, end):
 
 
 @ti.func
-def listed_part(contacts: ti.template(), b, part, first, end, triangle, after):
+def list_next_pairs(contacts: ti.template(), b, part, first, end, triangle, after):
     """Make sure that the list of a part contains its next pairs: all pairs if the capacity is sufficient.
 
     Args:

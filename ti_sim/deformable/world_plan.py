@@ -11,7 +11,7 @@ from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
 from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
-from ti_sim.deformable.self_contact_lists import SelfContactArrays, note_motion
+from ti_sim.deformable.self_contact_lists import SelfContactArrays, mark_if_stale
 
 
 @kernel
@@ -54,7 +54,7 @@ def advance(
                         force[b, p, k] = 0.0
                     size += move_particle(body, states, b, row, next_row, frame, p, f, ground, dt)
                     if ti.static(body.features.with_self_contact):
-                        note_motion(contacts, states, b, next_row, p, step + 1, dt)
+                        mark_if_stale(contacts, states, b, next_row, p, step + 1, dt)
                 done += 1
                 if write_frames == 1 and (step + 1) % substeps == 0:
                     for p in range(body.particle_mass.shape[1]):
@@ -106,7 +106,7 @@ def advance_adjoint(
                         body, bars, states, bar, dual, b, row, row + 1, frame, p, x_bar, v_bar, ground, dt
                     )
                     if ti.static(body.features.with_self_contact):
-                        note_motion(contacts, states, b, row, p, step, dt)
+                        mark_if_stale(contacts, states, b, row, p, step, dt)
                 part_adjoints(body, bars, states, dual, bar, b, row, actuation_row(body, step, substeps), 0, 1)
                 if ti.static(body.features.with_self_contact):
                     all_contacts_adjoint(contacts, bars.self_contact, states, dual, bar, b, row, step, dt)

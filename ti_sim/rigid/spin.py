@@ -50,16 +50,16 @@ def solved(a, b):
 def turning_part(mean, inverse, armature, armed: ti.template()):
     """(J m, matrix N with d(J m x (m - armature J m)) = (J m) x dm - N J dm, m - armature J m)."""
     w = inverse @ mean
-    carried = mean
+    rotating = mean
     if ti.static(armed):
-        carried -= armature * w
-    n = crossed(carried)
+        rotating -= armature * w
+    n = crossed(rotating)
     if ti.static(armed):
         n += mat3(
             0.0, -w.z * armature.y, w.y * armature.z, w.z * armature.x, 0.0, -w.x * armature.z,
             -w.y * armature.x, w.x * armature.y, 0.0,
         )  # fmt: skip
-    return w, n, carried
+    return w, n, rotating
 
 
 @ti.func
@@ -90,8 +90,8 @@ def mean_momentum(momentum, inverse, armature, h, armed: ti.template()):
     left = size
     count = 0
     while count < _ITERATIONS:
-        w, n, carried = turning_part(mean, inverse, armature, armed)
-        rest = mean + h * w.cross(carried) - momentum
+        w, n, rotating = turning_part(mean, inverse, armature, armed)
+        rest = mean + h * w.cross(rotating) - momentum
         left = rest.dot(rest)
         if left <= rounding * rounding * size:
             count = _ITERATIONS
@@ -106,7 +106,7 @@ def mean_momentum(momentum, inverse, armature, h, armed: ti.template()):
 @ti.func
 def mean_momentum_adjoint(mean, inverse, armature, h, mean_bar, armed: ti.template()):
     """Adjoint of ``mean_momentum``, given its result: (momentum_bar, inverse_bar, armature_bar)."""
-    w, n, _carried = turning_part(mean, inverse, armature, armed)
+    w, n, _rotating = turning_part(mean, inverse, armature, armed)
     momentum_bar = solved(slope_of(w, n, inverse, h).transpose(), mean_bar)
     armature_bar = vec3(0.0)
     if ti.static(armed):

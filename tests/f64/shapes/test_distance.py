@@ -150,7 +150,7 @@ def test_a_shape_has_one_field_and_its_cells_can_be_chosen() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(UserError, match="1 x 1 x 0.01 m with cells of 0.125 m has no node inside it: ask for more cells"):
+    with pytest.raises(UserError, match="1 x 1 x 0.01 m with cells of 0.125 m has no node inside it: use more cells"):
         sample_distance(Box(1.0, 1.0, 0.01).surface().transformed(offset=np.array([0.0, 0.0, 0.011])), cells=8)
     with pytest.raises(UserError, match="field_cells is 2: give a whole number from 4 to 512"):
         Mesh(vertices=WEDGE.vertices, faces=WEDGE.faces, field_cells=2)
