@@ -10,9 +10,8 @@ import torch
 
 from benchmarks.memory import in_own_process, peak_bytes, reset_peak, resident_bytes
 from benchmarks.table import Table, number, times
-from risp_torch import Checkpoint
+from risp_torch import Checkpoint, Scene, load_scene
 from risp_torch.control import Aim, ControlTask, Driven, load_control
-from risp_torch.scene import Scene, load_scene
 from ti_sim.base.runtime import require
 
 TITLE = "Control"

@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.table import Table, number, times
 from benchmarks.timing import best_times
-from risp_torch import RispTask, Scene, load_task
-from risp_torch.risp.dataset import DatasetSettings, Generated, RendererSource, ShardSource, generate
+from risp_torch import Scene
+from risp_torch.risp import DatasetSettings, Generated, RendererSource, RispTask, ShardSource, generate, load_task
 from risp_torch.risp.task import training_scene
 
 TITLE = "Training data of RISP"

@@ -9,14 +9,12 @@ import numpy as np
 import torch
 
 from benchmarks.table import Table, number, times
-from risp_torch import OptimiseSettings, load_task
-from risp_torch.inversion import RispLoss
+from risp_torch import OptimiseSettings, RispLoss, Scene
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.optimise import descend
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.risp.network import NetworkSettings, RispNetwork
+from risp_torch.risp import NetworkSettings, RispNetwork, load_task
 from risp_torch.risp.task import training_scene
-from risp_torch.scene import Scene
 
 TITLE = "Inversions by RISP"
 

@@ -12,12 +12,10 @@ import torch
 from benchmarks.memory import resident_bytes
 from benchmarks.table import Table, number, times
 from benchmarks.timing import best_times
-from risp_torch import load_task
-from risp_torch.risp.dataset import Batch, DatasetSettings, RendererSource, ShardSource, generate
-from risp_torch.risp.network import NetworkSettings, RispNetwork
+from risp_torch.risp import Batch, DatasetSettings, NetworkSettings, RendererSource, RispNetwork, ShardSource, generate, load_task
 from risp_torch.risp.task import training_scene
-from risp_torch.risp.training import error_and_its_gradient, error_and_jacobian, state_error
 from risp_torch.risp.training.feed import Feed
+from risp_torch.risp.training.losses import error_and_its_gradient, error_and_jacobian, state_error
 from risp_torch.risp.training.ranks import Ranks
 
 TITLE = "Training of RISP"

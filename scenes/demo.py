@@ -17,15 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from risp_torch import Inversion, Scene, invert, load_scene, simulate_video
-from risp_torch.commands.estimates import TRUE_HEADERS, estimate_rows, print_inversion
-from risp_torch.commands.options import number
-from risp_torch.files.atomic import write_text
+from risp_torch import Inversion, Quality, Scene, invert, load_scene, simulate_video
 from risp_torch.files.report import format_table
-from risp_torch.files.run_folder import default_run_path
-from risp_torch.files.video import Quality
 from risp_torch.inversion import Unknowns
-from ti_sim.base.rules import Count
+from risp_torch.programs import TRUE_HEADERS, default_run_path, estimate_rows, number, print_inversion, write_text
+from ti_sim import Count
 
 from .studies import crossing
 

@@ -13,26 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from risp_torch import (
-    AmbientLight,
-    Box,
-    Camera,
-    DirectionalLight,
-    Factor,
-    Fixed,
-    Param,
-    Revolute,
-    RispTask,
-    Scene,
-    SinePulse,
-    Surface,
-    default_psi,
-)
-from risp_torch.inversion import WideSteps
-from risp_torch.paper.trials import Trial
-from risp_torch.risp.domains import Domains, PhotorealDomain
-from risp_torch.risp.psi import RenderingParameters
-from risp_torch.risp.state_heads import JointAngleHead
+from risp_torch import AmbientLight, Box, Camera, DirectionalLight, Fixed, Param, Revolute, Scene, SinePulse, Surface, WideSteps
+from risp_torch.paper import Trial
+from risp_torch.risp import Domains, JointAngleHead, PhotorealDomain, RispTask
+from risp_torch.risp.psi import Factor, RenderingParameters, default_psi
 
 FRAMES, FRAME_DT = 80, 0.02
 ONSET = math.pi / 4 - 0.04  # rad, where the springs set in that keep a joint within pi / 4

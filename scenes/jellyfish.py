@@ -12,7 +12,7 @@ import numpy as np
 
 from risp_torch import Air, AmbientLight, Bending, Camera, DirectionalLight, Membrane, Scene, Surface
 from risp_torch.control import ControlTask, Goal, SinePolicy, control_times
-from ti_sim.deformable.bending import bending_edges
+from ti_sim import bending_edges
 from ti_sim.meshes import SheetMesh, sheet_disk
 
 RADIUS = 0.5  # m, of the sphere of which the bell is a cap

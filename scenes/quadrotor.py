@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from risp_torch import (
+    WIDE_SEARCH,
     AmbientLight,
     Box,
     Camera,
@@ -20,17 +21,15 @@ from risp_torch import (
     DirectionalLight,
     Mesh,
     Param,
-    RispTask,
     Scene,
     Start,
     Surface,
-    default_psi,
+    WideSteps,
 )
-from risp_torch.inversion import WIDE_SEARCH, WideSteps
-from risp_torch.paper.trials import Trial, smooth_draw
-from risp_torch.risp.domains import Domains
-from risp_torch.risp.state_heads import RigidPoseHead
-from ti_sim.shapes import mass_properties
+from risp_torch.paper import Trial, smooth_draw
+from risp_torch.risp import Domains, RigidPoseHead, RispTask
+from risp_torch.risp.psi import default_psi
+from ti_sim import mass_properties
 
 FRAMES, FRAME_DT = 40, 0.025  # one second
 ARM = 0.25 / math.sqrt(2.0)  # m along x and y

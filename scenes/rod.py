@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch import AmbientLight, Camera, DirectionalLight, Elastic, Param, RispTask, Scene, Surface, default_psi
-from risp_torch.inversion import WIDE_SEARCH, WideSteps
-from risp_torch.paper.trials import Trial, smooth_draw
-from risp_torch.risp.domains import Domains
-from risp_torch.risp.state_heads import SensorHead
+from risp_torch import WIDE_SEARCH, AmbientLight, Camera, DirectionalLight, Elastic, Param, Scene, Surface, WideSteps
+from risp_torch.paper import Trial, smooth_draw
+from risp_torch.risp import Domains, RispTask, SensorHead
+from risp_torch.risp.psi import default_psi
 from ti_sim.meshes import box_hexes
 
 SIZE = (1.0, 0.2, 0.2)  # m

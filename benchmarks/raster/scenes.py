@@ -17,8 +17,8 @@ from ti_render import (
     mesh_topology,
     pack_camera,
 )
+from ti_sim import Sphere
 from ti_sim.base.runtime import require
-from ti_sim.shapes import Sphere
 
 COVERAGE = 0.40  # of the picture, by the sphere
 DISTANCE = 2.7  # m, from the camera to the middle of the sphere of radius 1 m

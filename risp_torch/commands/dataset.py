@@ -47,7 +47,7 @@ def goes_on(options: argparse.Namespace) -> bool:
 
 
 def _check(folder: str) -> int:
-    from risp_torch.risp.dataset import problems
+    from risp_torch.risp.dataset.manifest import problems
 
     found = problems(folder, progress=True)
     for name, fault in found.items():
@@ -57,7 +57,8 @@ def _check(folder: str) -> int:
 
 
 def _generate(options: argparse.Namespace) -> int:
-    from risp_torch.risp.dataset import DatasetSettings, generate, ranks_from_environment
+    from risp_torch.risp.dataset.generate import generate, ranks_from_environment
+    from risp_torch.risp.dataset.settings import DatasetSettings
     from risp_torch.risp.task import load_task, resize_pictures
 
     settings = DatasetSettings(options.images, options.configs, options.seed, options.size, options.shard_images)

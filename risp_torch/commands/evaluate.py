@@ -36,14 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print a table for each renderer; write result.json and a sheet of pictures with what was read from them."""
     from risp_torch.files.run_folder import RunFolder, default_run_path
-    from risp_torch.risp.evaluation import (
-        TestSettings,
-        error_table,
-        evaluate,
-        make_test_set,
-        output_table,
-        write_prediction_sheet,
-    )
+    from risp_torch.risp.evaluation.evaluate import evaluate
+    from risp_torch.risp.evaluation.report import error_table, output_table, write_prediction_sheet
+    from risp_torch.risp.evaluation.test_set import TestSettings, make_test_set
     from risp_torch.risp.task import load_task
 
     size, options.size = options.size, None  # the pictures take their size together with the softness of their edges
@@ -76,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _networks(scene: Any, task: Any, paths: Sequence[str], size: int | None) -> dict[str, Any]:
     """The networks by short names; the camera's pictures get this size, by default that of the first network's."""
-    from risp_torch.risp.network import check_network, load_network
+    from risp_torch.risp.network.file import check_network, load_network
     from risp_torch.risp.task import resize_pictures
 
     loaded = {path: load_network(path) for path in paths}

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the inversion, print estimates and starts, write the run's folder."""
-    from risp_torch.inversion import invert
+    from risp_torch.inversion.invert import invert
 
     check_loss_options(options, target_needed=True)
     bounds = dict(bounds_of(text) for text in options.bounds)

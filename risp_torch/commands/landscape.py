@@ -30,8 +30,9 @@ def run(options: argparse.Namespace) -> int:
     from risp_torch.files import report
     from risp_torch.files.atomic import replacing
     from risp_torch.files.run_folder import RunFolder, default_run_path
-    from risp_torch.inversion import Comparison, film, landscape
-    from risp_torch.inversion.landscape import landscape_unknowns
+    from risp_torch.inversion import Comparison
+    from risp_torch.inversion.film import film
+    from risp_torch.inversion.landscape import landscape, landscape_unknowns
     from risp_torch.inversion.target import load_target
 
     check_loss_options(options, target_needed=False)

@@ -59,7 +59,9 @@ def make_compared_scene(options: argparse.Namespace) -> Any:
 
 def make_loss(options: argparse.Namespace, scene: Any) -> Any:
     """The loss that the options describe (errors: its class); that of states by the scene's own where none are given."""
-    from risp_torch.inversion import PerceptualLoss, PixelLoss, RispLoss
+    from risp_torch.inversion.losses.perceptual import PerceptualLoss
+    from risp_torch.inversion.losses.pixel import PixelLoss
+    from risp_torch.inversion.losses.risp import RispLoss
     from risp_torch.risp.task import load_task
 
     if options.loss == "risp":
@@ -73,7 +75,7 @@ def _state_loss(options: argparse.Namespace, scene: Any) -> Any:
     """By the state head of the scene's task, or by places where it has no task or a table tells what is known."""
     import torch
 
-    from risp_torch.inversion import StateLoss
+    from risp_torch.inversion.losses.state import StateLoss
     from risp_torch.risp.task import load_task
     from risp_torch.scene.load import has_function
 

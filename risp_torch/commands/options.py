@@ -137,7 +137,7 @@ def make_scene(options: argparse.Namespace) -> Any:
         UserError: as ``load_scene``; or a setting that is no NAME=VALUE, names nothing, or is out of bounds; values that do not
             fit; a camera file that cannot be used.
     """
-    from risp_torch.scene import load_scene
+    from risp_torch.scene.load import load_scene
     from risp_torch.scene.parts.cameras import ALL
     from ti_sim.base.runtime import start
 
@@ -174,7 +174,7 @@ def make_scene(options: argparse.Namespace) -> Any:
 
 def make_scene_of_network(options: argparse.Namespace) -> Any:
     """The scene for the network of ``--network``: with pictures of its size, and edges as soft as in those of its training."""
-    from risp_torch.risp.network import load_network
+    from risp_torch.risp.network.file import load_network
     from risp_torch.risp.task import resize_pictures
 
     size = options.size or load_network(options.network)[0].settings.size
@@ -215,7 +215,7 @@ def _options_of(scene: str) -> tuple[list[str], bool]:
 
 def _check_overrides(name: str, overrides: dict[str, Any], known: list[str]) -> None:
     """Name both kinds of settings when one without a dot is no option of make_scene."""
-    from risp_torch.scene import load_scene
+    from risp_torch.scene.load import load_scene
 
     for given in overrides:
         if given not in known:
@@ -233,7 +233,7 @@ def _use_camera_file(scene: Any, options: argparse.Namespace) -> None:
         if given:
             raise UserError(f"--{given[0].replace('_', '-')} belongs to --camera-file FILE: give that too, or leave it out")
         return
-    from risp_torch.scene import Camera
+    from risp_torch.scene.parts.cameras import Camera
     from ti_render.camera_files import read_cameras, z_up_from
 
     scale = 1.0 if options.camera_scale is None else options.camera_scale

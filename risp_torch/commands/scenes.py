@@ -8,7 +8,7 @@ import argparse
 def run(options: argparse.Namespace) -> int:
     """Print name, first line, and unknowns or what a network drives, of every scene."""
     from risp_torch.control import load_control
-    from risp_torch.scene import load_scene, scene_names
+    from risp_torch.scene.load import load_scene, scene_names
 
     driven = scene_names(having="make_control")
     for name, summary in scene_names().items():

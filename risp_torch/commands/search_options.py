@@ -53,9 +53,12 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
 
 def search_settings(options: argparse.Namespace, scene: Any, loss: Any, bounds: dict[str, tuple], psi: Any) -> Any:
     """Settings of the search."""
-    from risp_torch.inversion import WIDE_SEARCH, Films, NewtonSteps, OptimiseSettings, Unknowns
-    from risp_torch.inversion.films import for_every_film, values_for_every_film
+    from risp_torch.inversion import Unknowns
+    from risp_torch.inversion.films import Films, for_every_film, values_for_every_film
+    from risp_torch.inversion.newton_steps import NewtonSteps
+    from risp_torch.inversion.optimise import OptimiseSettings
     from risp_torch.inversion.problem import usual_search
+    from risp_torch.inversion.wide_settings import WIDE_SEARCH
 
     steps = {"optimizer": options.optimizer, "learning_rate": options.learning_rate, "keep": options.keep or None}
     given = {name: value for name, value in steps.items() if value is not None}
@@ -84,7 +87,7 @@ def search_settings(options: argparse.Namespace, scene: Any, loss: Any, bounds: 
 
 def warm_start_settings(options: argparse.Namespace) -> Any:
     """Settings of the search without gradients; None where none was asked for."""
-    from risp_torch.inversion import CmaSettings
+    from risp_torch.inversion.warm_start import CmaSettings
 
     if options.cma is None:
         if options.cma_population is not None:

@@ -10,7 +10,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Seed
 
 if TYPE_CHECKING:
-    from risp_torch.paper.trials import TrialSettings
+    from risp_torch.paper.trials.run import TrialSettings
 
 _READERS = ("average", "random", "no-grad", "full")  # methods that read single pictures
 _OF_SEARCH = ("search", "starts", "iterations", "refine", "warm", "horizon")
@@ -54,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the result of one cell and write its folder."""
     from risp_torch.files.suggest import unknown_name_error
-    from risp_torch.paper.trials import KINDS
     from risp_torch.paper.trials.methods import check_method
+    from risp_torch.paper.trials.trial import KINDS
     from ti_sim.base.runtime import start
 
     if options.task not in KINDS:
@@ -89,7 +89,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _settings(options: argparse.Namespace) -> TrialSettings:
-    from risp_torch.paper.trials import TrialSettings
+    from risp_torch.paper.trials.run import TrialSettings
 
     given = {name: getattr(options, name) for name in _OF_SEARCH if getattr(options, name) is not None}
     return TrialSettings(size=options.size, seed=options.seed, samples=options.samples, **given)
@@ -101,8 +101,11 @@ def _run_trial(options: argparse.Namespace) -> int:
     import torch
 
     from risp_torch.files.run_folder import default_run_path
-    from risp_torch.inversion import OptimiseSettings
-    from risp_torch.paper.trials import IMAGE_METHODS, load_trial, run_trial, set_truth, target_film, true_scene
+    from risp_torch.inversion.optimise import OptimiseSettings
+    from risp_torch.paper.trials.methods import IMAGE_METHODS
+    from risp_torch.paper.trials.run import run_trial
+    from risp_torch.paper.trials.target import target_film
+    from risp_torch.paper.trials.trial import load_trial, set_truth, true_scene
 
     settings = _settings(options)
     trial = load_trial(options.scene, options.task)
@@ -132,7 +135,7 @@ def _print_result(result: dict[str, Any]) -> None:
     """The error beside that of the first guess, the estimates where they are few, and motions that the fit has not seen."""
     import numpy as np
 
-    from risp_torch.paper.trials import LABELS
+    from risp_torch.paper.trials.methods import LABELS
 
     print(f"{result['scene']}, {result['kind']}, {LABELS[result['method']]}, repeat {result['repeat']}")
     print(f"error: {result['error']:.4g} {result['unit']}".rstrip() + f" (first guess: {result['guess_error']:.4g})")
@@ -150,8 +153,10 @@ def _print_result(result: dict[str, Any]) -> None:
 def _read_states(options: argparse.Namespace) -> int:
     """Errors of a network, or of a baseline, on pictures that no training has seen."""
     from risp_torch.files.run_folder import RunFolder, default_run_path
-    from risp_torch.risp.evaluation import TestSettings, error_table, evaluate, make_test_set
-    from risp_torch.risp.network import check_network, load_network
+    from risp_torch.risp.evaluation.evaluate import evaluate
+    from risp_torch.risp.evaluation.report import error_table
+    from risp_torch.risp.evaluation.test_set import TestSettings, make_test_set
+    from risp_torch.risp.network.file import check_network, load_network
     from risp_torch.risp.task import load_task, training_scene
 
     scene = training_scene(options.scene, options.size)

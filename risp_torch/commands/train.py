@@ -55,10 +55,9 @@ def run(options: argparse.Namespace) -> int:
     import torch
 
     from risp_torch.files.run_folder import default_run_path
-    from risp_torch.risp.network import load_network
+    from risp_torch.risp.network.file import load_network
     from risp_torch.risp.task import load_task, resize_pictures
-    from risp_torch.risp.training import train
-    from risp_torch.risp.training.train import parameter_count
+    from risp_torch.risp.training.train import parameter_count, train
 
     _check(options)
     size, options.size = options.size, None  # the pictures take their size together with the softness of their edges
@@ -102,7 +101,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _settings(options: argparse.Namespace, task: Any) -> Any:
     """The preset with the options' changes."""
-    from risp_torch.risp.training import preset
+    from risp_torch.risp.training.settings import preset
 
     names = (
         "gamma", "regulariser", "norm", "interval", "moves", "epochs", "batch_size", "learning_rate", "width", "head", "seed",
@@ -121,7 +120,7 @@ def _settings(options: argparse.Namespace, task: Any) -> Any:
 
 def _stored(options: argparse.Namespace, scene: Any, task: Any, size: int | None) -> Any:
     """The dataset of --data, checked against the scene."""
-    from risp_torch.risp.dataset import ShardSource
+    from risp_torch.risp.dataset.source import ShardSource
     from risp_torch.risp.task import resize_pictures
     from ti_sim.base.errors import UserError
 
@@ -134,7 +133,8 @@ def _stored(options: argparse.Namespace, scene: Any, task: Any, size: int | None
 
 def _rendered(options: argparse.Namespace, scene: Any, task: Any, size: int) -> Any:
     """Pictures rendered as they are needed."""
-    from risp_torch.risp.dataset import DatasetSettings, RendererSource
+    from risp_torch.risp.dataset.renderer import RendererSource
+    from risp_torch.risp.dataset.settings import DatasetSettings
 
     settings = DatasetSettings(
         images=options.images, configs=options.configs or "each", seed=options.data_seed or 0, size=size

@@ -6,13 +6,15 @@ from risp_torch.control.observers import RispObserver, StateObserver
 from risp_torch.control.optimise import History, Search, search
 from risp_torch.control.policies import DirectPolicy, FeedbackPolicy, SinePolicy, control_times
 from risp_torch.control.replan import Replanned, replan
+from risp_torch.control.report import film_of
 from risp_torch.control.result import Control
 from risp_torch.control.rollouts import Driven, closed_loop, open_loop
-from risp_torch.control.run import control
-from risp_torch.control.task import ControlTask, Feedback, Goal, load_control
+from risp_torch.control.run import control, settings_of
+from risp_torch.control.task import OBJECTIVES, ControlTask, Feedback, Goal, load_control
+from risp_torch.control.windows import Windows, last_state
 
 __all__ = [
-    "Aim", "Control", "ControlTask", "DirectPolicy", "Driven", "Feedback", "FeedbackPolicy", "Goal", "History", "Replanned",
-    "RispObserver", "Search", "SinePolicy", "StateObserver", "closed_loop", "control", "control_times", "load_control",
-    "load_policy", "open_loop", "replan", "save_policy", "search",
+    "Aim", "Control", "ControlTask", "DirectPolicy", "Driven", "Feedback", "FeedbackPolicy", "Goal", "History", "OBJECTIVES",
+    "Replanned", "RispObserver", "Search", "SinePolicy", "StateObserver", "Windows", "closed_loop", "control", "control_times",
+    "film_of", "last_state", "load_control", "load_policy", "open_loop", "replan", "save_policy", "search", "settings_of",
 ]  # fmt: skip

@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from risp_torch.control.rollouts import Driven
 from risp_torch.control.task import ControlTask, Goal, Objective
-from risp_torch.scene import Scene
 from risp_torch.scene.numbers import constant
+from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import joined_placement, split_placement
 from ti_sim.base.errors import UserError
 

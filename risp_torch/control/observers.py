@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from risp_torch.control.task import ControlTask
-from risp_torch.risp.network import RispNetwork
-from risp_torch.scene import Scene, States
+from risp_torch.risp.network.resnet import RispNetwork
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 
 _WATCHED = 16  # particles, where the task names none

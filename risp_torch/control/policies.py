@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from risp_torch.control.task import Widths
-from risp_torch.scene import Scene
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.scene import Scene
 from ti_sim.base.rules import Count, FiniteArray, NotNegative, Positive, Rule, Seed, checked
 
 

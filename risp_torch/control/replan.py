@@ -13,7 +13,8 @@ from risp_torch.control.objectives import Aim
 from risp_torch.control.rollouts import Driven, at_start, driven_rows
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.control.windows import Windows, joined_states, last_state
-from risp_torch.scene import Scene, States
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Positive, checked
 from ti_sim.rollout.adjoint import Checkpoint

@@ -13,7 +13,8 @@ from risp_torch.control.task import ControlTask
 from risp_torch.files import report
 from risp_torch.files.run_folder import RESULT_SCHEMA, RunFolder, program_version
 from risp_torch.files.video import write_picture
-from risp_torch.scene import Scene, States
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
 
 MOST_PICTURES = 30.0  # a second, in videos
 _TOGETHER = 64  # pictures that are rendered at once

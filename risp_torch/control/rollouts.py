@@ -13,7 +13,8 @@ from risp_torch.control.observers import Observer
 from risp_torch.control.policies import FeedbackPolicy
 from risp_torch.control.task import ControlTask
 from risp_torch.control.windows import Windows, joined_states, last_state, timed_parameters
-from risp_torch.scene import Scene, States
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked
 from ti_sim.rollout.adjoint import Checkpoint

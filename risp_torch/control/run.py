@@ -22,11 +22,11 @@ from risp_torch.control.rollouts import Drive, closed_loop, driven_rows, open_lo
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.video import read_video
-from risp_torch.risp.network import check_network, load_network
-from risp_torch.scene import Scene
+from risp_torch.risp.network.file import check_network, load_network
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.pictures import read_picture
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Seed, checked
 

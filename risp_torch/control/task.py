@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from torch.nn import Module
 
-from risp_torch.scene import Scene
 from risp_torch.scene.load import errors_of_scene_file, find_function
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, NotNegative, Positive, Rule, checked
 

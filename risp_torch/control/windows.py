@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import torch
 
-from risp_torch.scene import Scene, States
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.elements import Sheet, Solid
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.rollout.adjoint import Adjoint
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from risp_torch.inversion.losses import Loss, PictureLoss, PixelLoss
-from risp_torch.inversion.losses.loss import mean_square
-from risp_torch.scene import Scene
+from risp_torch.inversion.losses.loss import Loss, PictureLoss, mean_square
+from risp_torch.inversion.losses.pixel import PixelLoss
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import Count, checked
 from ti_sim.rollout.adjoint import Adjoint

@@ -10,8 +10,8 @@ import numpy as np
 from risp_torch.files.report import ElementNumbers, plot_elements
 from risp_torch.inversion.smoothness import body_of_elements
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.scene import Scene
 from risp_torch.scene.parts.deformable import Deformable
+from risp_torch.scene.scene import Scene
 from ti_sim.meshes.boundary import boundary_faces
 
 

@@ -12,14 +12,15 @@ from risp_torch.inversion.compression import CompressedFilm, compressed_films, c
 from risp_torch.inversion.film import film_at
 from risp_torch.inversion.flatness import flatness
 from risp_torch.inversion.linearisation import Linearisation, along_weak_directions, linearise, newton_step
-from risp_torch.inversion.losses import PictureLoss, PixelLoss
+from risp_torch.inversion.losses.loss import PictureLoss
+from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.misfit import doubts_of_misfit, explained_residual, widened_by_misfit
 from risp_torch.inversion.problem import MOST_LINEARISED, Problem
 from risp_torch.inversion.search import Ends
 from risp_torch.inversion.target import is_file
 from risp_torch.inversion.uncertainty import Spread, Uncertainty, reach, uncertainty, unfinished, widened
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.scene import Scene
+from risp_torch.scene.scene import Scene
 
 WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MOST_LINEARISED
 ROUGH_STEP = 4e-2  # of the range: step of the differences that tell whether a search on a rough loss has arrived

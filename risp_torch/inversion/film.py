@@ -9,12 +9,11 @@ import numpy as np
 import torch
 
 from risp_torch.files.video import Quality, write_video
-from risp_torch.inversion.losses import Loss
-from risp_torch.inversion.losses.loss import mean_square
+from risp_torch.inversion.losses.loss import Loss, mean_square
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.scene import Scene
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.scene import Scene
 from ti_sim.base.rules import Count, checked
 from ti_sim.rollout.adjoint import Adjoint
 

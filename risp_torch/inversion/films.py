@@ -15,10 +15,13 @@ import numpy as np
 import torch
 
 from risp_torch.files.suggest import unknown_name_error
-from risp_torch.inversion.losses import Loss, PictureLoss, PixelLoss
+from risp_torch.inversion.losses.loss import Loss, PictureLoss
+from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.losses.whitening import Whitening
-from risp_torch.scene import Camera, Scene, States
 from risp_torch.scene.parameters import ParameterTable, split_entry
+from risp_torch.scene.parts.cameras import Camera
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 
 MARK = "@"  # between the name of a number and that of its film

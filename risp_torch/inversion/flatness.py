@@ -16,7 +16,7 @@ import numpy as np
 from risp_torch.inversion.linearisation import Linearisation, observed_at
 from risp_torch.inversion.uncertainty import Spread
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.scene import Scene
+from risp_torch.scene.scene import Scene
 
 LENGTHS = (2.0, 4.0, 8.0)  # of the moves, in error bars of the Gauss-Newton model
 FARTHER = (16.0, 32.0, 64.0, 128.0)  # of those that follow as long as the loss stays flat

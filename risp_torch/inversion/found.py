@@ -14,8 +14,8 @@ import torch
 
 from risp_torch.inversion.unknowns import PSI
 from risp_torch.risp.psi import RenderingParameters
-from risp_torch.scene import Scene
 from risp_torch.scene.parameters import split_entry
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
 _WRITERS = "the result.json of 'risp invert', 'risp landscape' or 'risp task'"

@@ -11,9 +11,9 @@ import torch
 from tqdm import tqdm
 
 from risp_torch.inversion.film import film, pixel_loss
-from risp_torch.scene import Scene
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.parameters import split_entry
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.gradcheck import GradcheckReport, gradcheck
 from ti_sim.base.param import Param

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion.error_bars import Judgement, judge
-from risp_torch.inversion.losses import Loss
+from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.newton_steps import NewtonSteps
 from risp_torch.inversion.optimise import OptimiseSettings
 from risp_torch.inversion.problem import Problem
@@ -26,7 +26,7 @@ from risp_torch.inversion.unknowns import Bounds
 from risp_torch.inversion.warm_start import CmaSettings
 from risp_torch.inversion.wide_settings import WideSteps
 from risp_torch.risp.psi import RenderingParameters
-from risp_torch.scene import Scene
+from risp_torch.scene.scene import Scene
 from ti_sim.base.rules import Count, FromZero, Seed, checked
 from ti_sim.rollout.adjoint import Adjoint
 

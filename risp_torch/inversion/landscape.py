@@ -10,9 +10,9 @@ from tqdm import tqdm
 
 from risp_torch.inversion.comparison import Comparison, film_losses
 from risp_torch.inversion.unknowns import Bounds, Unknowns
-from risp_torch.scene import Scene
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Rule, checked
 

@@ -12,9 +12,9 @@ import torch
 
 from risp_torch.inversion.comparison import Comparison, film_losses
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.scene import Scene
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.scene import Scene
 from ti_sim.base.rules import FromZero, Rule, checked
 
 Step = Annotated[float, Rule(above=0, most=0.5)]  # of differences, in parts of the range

@@ -11,7 +11,7 @@ import torch
 
 from risp_torch.inversion.compression import CompressedFilm, bytes_per_frame, compression_power, noise_variance
 from risp_torch.inversion.linearisation import Linearisation
-from risp_torch.inversion.losses import PixelLoss
+from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.uncertainty import Uncertainty
 
 MISFIT = 4.0  # times what noise and compression explain: a larger mean squared residual fits nothing

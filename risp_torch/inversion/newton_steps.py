@@ -20,7 +20,7 @@ from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.linearisation import Linearisation, linearise, losses_at
 from risp_torch.inversion.optimise import History
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.scene import Scene
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 from ti_sim.base.rules import Count, Rule, checked
 

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.scene import Scene
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import Count, Positive, Rule, Share, checked
 from ti_sim.rollout.adjoint import Adjoint

@@ -15,7 +15,8 @@ from risp_torch.files.memory import check_memory
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.films import Films, films_loss, for_every_film, values_for_every_film
-from risp_torch.inversion.losses import Loss, PixelLoss
+from risp_torch.inversion.losses.loss import Loss
+from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.newton_steps import NewtonSteps
 from risp_torch.inversion.optimise import OptimiseSettings
 from risp_torch.inversion.smoothness import Weights
@@ -24,8 +25,8 @@ from risp_torch.inversion.unknowns import Bounds, Unknowns
 from risp_torch.inversion.warm_start import CmaSettings
 from risp_torch.inversion.wide_settings import WIDE_SEARCH, WideSteps
 from risp_torch.risp.psi import RenderingParameters
-from risp_torch.scene import Scene
 from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
 # Unknowns with Gauss-Newton steps and error bars, each of which takes two films for every unknown; and where nothing is rendered.

@@ -10,7 +10,7 @@ from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.linearisation import linearise, losses_at, newton_step, weakest_direction
 from risp_torch.inversion.optimise import History
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.scene import Scene
+from risp_torch.scene.scene import Scene
 
 DAMPINGS = (1e-6, 1e-3, 3e-2)  # of the normal equations' mean diagonal
 LENGTHS = (1.0, 0.3, 0.05)  # of a step

@@ -10,9 +10,9 @@ import torch
 from risp_torch.files.run_folder import RunFolder, inversion_result
 from risp_torch.inversion.element_pictures import write_elements
 from risp_torch.inversion.film import film_at
-from risp_torch.inversion.losses import Loss
+from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.result import Inversion
-from risp_torch.scene import Scene
+from risp_torch.scene.scene import Scene
 
 MOST_PANELS = 12  # numbers of one parameter that are plotted one by one
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from risp_torch.files.suggest import unknown_name_error
-from risp_torch.scene import Scene
 from risp_torch.scene.parts.deformable import Deformable
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Rule

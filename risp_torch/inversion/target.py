@@ -11,9 +11,9 @@ import torch
 
 from risp_torch.files.video import read_video
 from risp_torch.inversion.films import Films
-from risp_torch.scene import Scene
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
 Video = str | Path | np.ndarray | torch.Tensor

@@ -12,10 +12,10 @@ import torch
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.smoothness import Smoothness, Weights
 from risp_torch.risp.psi import RenderingParameters, default_psi
-from risp_torch.scene import Scene
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.parameters import split_entry
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Count, Seed, checked

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from risp_torch.inversion.comparison import Comparison, film_losses
 from risp_torch.inversion.optimise import History
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.scene import Scene
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Rule, checked
 

@@ -13,9 +13,9 @@ from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.losses.loss import mean_square
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.wide_settings import WideSteps
-from risp_torch.scene import Scene
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 
 _LEAST_DAMPING, _MOST_DAMPING = 1e-6, 1e12  # of the normal equations' mean diagonal

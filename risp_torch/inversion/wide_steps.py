@@ -23,7 +23,7 @@ from risp_torch.inversion.optimise import History
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.wide_rounds import WideSearch
 from risp_torch.inversion.wide_settings import WideSteps
-from risp_torch.scene import Scene
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 
 

@@ -18,7 +18,8 @@ from ti_render.photoreal import Appearance, MitsubaFilm, MitsubaSettings, Pictur
 if TYPE_CHECKING:
     import torch
 
-    from risp_torch.scene import Scene, States
+    from risp_torch.scene.scene import Scene
+    from risp_torch.scene.states import States
 
 __all__ = ["photoreal_film", "write_photoreal_frames"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from risp_torch.risp.domains import Domains
-from risp_torch.risp.state_heads import StateHead
-from risp_torch.scene import Scene
+from risp_torch.risp.domains.domains import Domains
+from risp_torch.risp.state_heads.head import StateHead
 from risp_torch.scene.load import errors_of_scene_file, find_function, load_scene
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import NotNegative, checked
 

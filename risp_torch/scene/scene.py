@@ -43,7 +43,7 @@ from ti_sim.base.param import Param
 from ti_sim.base.rules import Count, FromZero, Positive, PositiveOrInfinite, Rule, checked
 from ti_sim.rigid.model import Integrator, Plan
 from ti_sim.rollout.adjoint import Adjoint
-from ti_sim.shapes import check_inertia
+from ti_sim.shapes.mass import check_inertia
 
 
 class Scene(SceneSpec):

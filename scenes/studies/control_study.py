@@ -18,14 +18,10 @@ from typing import Any
 import numpy as np
 
 from risp_torch import Scene, UserError, load_scene
-from risp_torch.commands.options import number
-from risp_torch.control import ControlTask, control, load_control
-from risp_torch.control.run import settings_of
-from risp_torch.control.task import OBJECTIVES
-from risp_torch.files.atomic import write_text
+from risp_torch.control import OBJECTIVES, ControlTask, control, load_control, settings_of
 from risp_torch.files.report import format_table, plot_curves
-from risp_torch.files.run_folder import first_difference, plain
-from ti_sim.base.rules import Count
+from risp_torch.programs import first_difference, number, plain, write_text
+from ti_sim import Count
 
 from .exit_status import exit_status
 

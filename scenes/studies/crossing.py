@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from risp_torch import OptimiseSettings, PixelLoss, RispLoss, invert, load_task
+from risp_torch import OptimiseSettings, PixelLoss, RispLoss, invert
 from risp_torch.files.report import format_table
-from risp_torch.files.run_folder import default_run_path
-from risp_torch.risp.task import training_scene
+from risp_torch.programs import default_run_path
+from risp_torch.risp import load_task, training_scene
 
 ASSETS = Path(__file__).parents[1] / "assets"
 NETWORK, FILM = ASSETS / "cube_risp.safetensors", ASSETS / "cube_target.mp4"
@@ -34,7 +34,7 @@ def run(out: Path, *, iterations: int = 25) -> dict[str, float]:
     Returns:
         Loss -> estimate minus truth in log10.
     """
-    from risp_torch.risp.network import load_network
+    from risp_torch.risp import load_network
 
     network, _ = load_network(NETWORK)
     scene = training_scene("cube", network.settings.size)

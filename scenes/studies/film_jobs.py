@@ -17,15 +17,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import OptimiseSettings, Scene, StateLoss, UserError, invert, load_scene, load_task, simulate_video, start
-from risp_torch.commands.options import number
-from risp_torch.files.atomic import write_text
+from risp_torch import (
+    Inversion,
+    OptimiseSettings,
+    Quality,
+    Scene,
+    StateLoss,
+    UserError,
+    film,
+    invert,
+    load_scene,
+    simulate_video,
+    start,
+    write_frames,
+)
 from risp_torch.files.report import format_table
-from risp_torch.files.video import Quality, write_frames
-from risp_torch.inversion.element_pictures import write_elements
-from risp_torch.inversion.film import film
-from risp_torch.inversion.result import Inversion
-from ti_sim.base.rules import Count
+from risp_torch.inversion import write_elements
+from risp_torch.programs import number, write_text
+from risp_torch.risp import load_task
+from ti_sim import Count
 
 MOST = 0.98  # of the upper bound, where a start would lie beyond it
 

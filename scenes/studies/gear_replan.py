@@ -16,12 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from risp_torch import Scene, UserError, load_scene
-from risp_torch.commands.options import number
-from risp_torch.control import Aim, control, load_control, load_policy, replan
-from risp_torch.control.report import film_of
-from risp_torch.files.atomic import write_text
+from risp_torch.control import Aim, control, film_of, load_control, load_policy, replan
 from risp_torch.files.report import comparison_video, format_table, write_strip
-from ti_sim.base.rules import Count, FromZero, Positive, Seed
+from risp_torch.programs import number, write_text
+from ti_sim import Count, FromZero, Positive, Seed
 
 from .exit_status import exit_status
 

@@ -14,13 +14,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import AmbientLight, Box, Cylinder, DirectionalLight, Scene, Sphere, Start, Surface, UserError, load_scene
-from risp_torch.commands.options import number
-from risp_torch.files.suggest import unknown_name_error
-from risp_torch.files.video import srgb_to_linear
+from risp_torch import (
+    AmbientLight,
+    Box,
+    Cylinder,
+    DirectionalLight,
+    EnvironmentLight,
+    PointLight,
+    Scene,
+    Sphere,
+    Start,
+    Surface,
+    UserError,
+    load_scene,
+    srgb_to_linear,
+)
+from risp_torch.programs import number, unknown_name_error
 from risp_torch.risp.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
-from risp_torch.scene import EnvironmentLight, PointLight
-from ti_sim.base.rules import Count
+from ti_sim import Count
 
 from .sheet_stage import (
     BALL_PLACE,
@@ -352,7 +363,7 @@ def psi_sheet(size: int) -> Sheet:
 
 def mitsuba_sheet(size: int, samples: int = SAMPLES) -> Sheet:
     """The same stage rasterised, path-traced with its own lights, and path-traced with drawn looks."""
-    from risp_torch.risp.photoreal import photoreal_film
+    from risp_torch.risp import photoreal_film
     from ti_render.photoreal import MitsubaSettings
 
     scene = with_shadows(stage(size, box=Surface(face_colors=SIX_COLORS), antialias=2), resolution=256, sigma=2e-5)

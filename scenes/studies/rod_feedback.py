@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from risp_torch import Scene, load_scene
-from risp_torch.commands.options import number
 from risp_torch.control import (
     Aim,
     ControlTask,
@@ -28,18 +27,18 @@ from risp_torch.control import (
     FeedbackPolicy,
     Goal,
     RispObserver,
+    Windows,
     closed_loop,
     control,
+    film_of,
+    last_state,
     load_policy,
     open_loop,
 )
-from risp_torch.control.report import film_of
-from risp_torch.control.windows import Windows, last_state
-from risp_torch.files.atomic import write_text
 from risp_torch.files.report import comparison_video, format_table, plot_curves, write_strip
-from risp_torch.risp.network import RispNetwork, load_network
-from risp_torch.risp.task import resize_pictures
-from ti_sim.base.rules import Count, Seed
+from risp_torch.programs import number, write_text
+from risp_torch.risp import RispNetwork, load_network, resize_pictures
+from ti_sim import Count, Seed
 
 from .exit_status import exit_status
 

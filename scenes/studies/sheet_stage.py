@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Scene, Sphere, Start, Surface
-from risp_torch.files.video import srgb_to_linear
+from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Scene, Sphere, Start, Surface, srgb_to_linear
 
 SIX_COLORS = [(0.8, 0.1, 0.1), (0.1, 0.5, 0.75), (0.95, 0.75, 0.1), (0.15, 0.6, 0.2), (0.9, 0.9, 0.85), (0.45, 0.15, 0.6)]
 ORANGE, TEAL, WHITE, SKY = (0.85, 0.35, 0.1), (0.1, 0.45, 0.5), (0.9, 0.9, 0.9), (0.75, 0.85, 0.95)

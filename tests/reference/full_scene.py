@@ -2,17 +2,7 @@
 
 import numpy as np
 
-from risp_torch import Start
-from risp_torch.scene import (
-    AmbientLight,
-    Camera,
-    Contact,
-    DirectionalLight,
-    EnvironmentLight,
-    PointLight,
-    Scene,
-    Surface,
-)
+from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, EnvironmentLight, PointLight, Scene, Start, Surface
 from ti_sim import Box, Sphere
 
 CONTACT = Contact(stiffness=400.0, damping=0.1, friction_stiffness=0.5, friction=0.3)

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from risp_torch import Box, Start
-from risp_torch.scene import AmbientLight, DirectionalLight, Scene
+from risp_torch import AmbientLight, Box, DirectionalLight, Scene, Start
 from tests.reference.full_scene import CONTACT, camera, make_full_scene
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import torch
 
-from risp_torch import RenderingParameters, RispTask, Scene, default_psi
-from risp_torch.risp.dataset import Batch, DatasetSettings, RendererSource, generate
+from risp_torch import Scene
+from risp_torch.risp import Batch, DatasetSettings, Domains, RendererSource, RigidPoseHead, RispTask, generate
 from risp_torch.risp.dataset.generate import Generated
-from risp_torch.risp.domains import Domains
-from risp_torch.risp.state_heads import RigidPoseHead
+from risp_torch.risp.psi import RenderingParameters, default_psi
 from tests.reference.small_scenes import make_scene
 
 SIZE = 16

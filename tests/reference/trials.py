@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 
-from risp_torch.paper.trials import load_trials, true_scene
+from risp_torch.paper import load_trials
+from risp_torch.paper.trials.trial import true_scene
 
 SIDE = 64  # pixels
 

@@ -10,8 +10,11 @@ import numpy as np
 
 from ti_sim.articulated.surface_points import surface_points
 from ti_sim.base.errors import UserError
-from ti_sim.shapes import Box, Mesh, Shape, TriangleMesh, collision_corners, mass_properties
 from ti_sim.shapes.distance import DistanceField
+from ti_sim.shapes.mesh import Mesh
+from ti_sim.shapes.primitives import Box
+from ti_sim.shapes.shape import Shape, collision_corners, mass_properties
+from ti_sim.shapes.surface import TriangleMesh
 
 ShapeKind = Literal["sphere", "capsule", "box", "mesh"]
 

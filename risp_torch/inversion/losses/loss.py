@@ -12,7 +12,8 @@ from torch.utils.checkpoint import checkpoint
 
 from risp_torch.files.video import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion.losses.whitening import Whitening
-from risp_torch.scene import Scene, States
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 
 BLOCK = 16  # pixels: side of a macroblock of H.264, within which compression errors hang together

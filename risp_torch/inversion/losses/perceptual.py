@@ -14,9 +14,9 @@ from risp_torch.inversion.losses.efficientnet import bundled_file, load_efficien
 from risp_torch.inversion.losses.loss import PictureLoss, in_parts, pixel_blocks
 from risp_torch.inversion.losses.risp import checksum
 from risp_torch.inversion.losses.vgg import Vgg16, load_vgg16, torchvision_vgg16
-from risp_torch.scene import Scene
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
 MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pictures, sRGB: what VGG-16 was trained with

@@ -13,13 +13,15 @@ import torch
 
 from risp_torch.inversion.losses.loss import PictureLoss, in_parts
 from risp_torch.inversion.losses.whitening import LOOKS, Whitening
-from risp_torch.risp.domains import RasteriserDomain
-from risp_torch.risp.network import check_network, load_network
+from risp_torch.risp.domains.domains import RasteriserDomain
+from risp_torch.risp.network.file import check_network, load_network
 from risp_torch.risp.task import RispTask
-from risp_torch.scene import Camera, Scene, States
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.parameters import split_entry
+from risp_torch.scene.parts.cameras import Camera
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 
 _TOGETHER = 512  # pictures that are read at once; for the derivative each takes a megabyte (width 32) or two (64)

@@ -13,11 +13,11 @@ import torch
 
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.losses.tracks import Table, Track, point_coordinates
-from risp_torch.risp.state_heads import StateHead
-from risp_torch.scene import Scene, States
+from risp_torch.risp.state_heads.head import StateHead
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
-from risp_torch.scene.states import joined_placement, placement_shape
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States, joined_placement, placement_shape
 from ti_sim.base.errors import UserError
 
 _ARRAYS = ("body_q", "particle_q")

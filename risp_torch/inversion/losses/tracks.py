@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from risp_torch.files.suggest import unknown_name_error
-from risp_torch.scene import Scene
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.rotations import rotation_matrix
+from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import placement_shape, split_placement
 from ti_sim.base.errors import UserError
 

@@ -21,7 +21,7 @@ from ti_sim.base.errors import UserError
 if TYPE_CHECKING:
     from risp_torch.inversion import Comparison, Unknowns
     from risp_torch.paper.tables.presets import TablePreset
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 SAMPLINGS = ("all", "every:5", "first+last", "first+middle")
 _TOGETHER = 4  # points of a landscape that are simulated together and then kept
@@ -46,10 +46,12 @@ def configs_unit(variant: str, configs: str, *, preset: TablePreset, folder: Pat
     Raises:
         UserError: the folder holds a run with other settings; as ``train``.
     """
-    from risp_torch.risp.dataset import DatasetSettings, ShardSource, generate
-    from risp_torch.risp.evaluation import TestSettings, make_test_set
-    from risp_torch.risp.training import preset as training_preset
-    from risp_torch.risp.training import train
+    from risp_torch.risp.dataset.generate import generate
+    from risp_torch.risp.dataset.settings import DatasetSettings
+    from risp_torch.risp.dataset.source import ShardSource
+    from risp_torch.risp.evaluation.test_set import TestSettings, make_test_set
+    from risp_torch.risp.training.settings import preset as training_preset
+    from risp_torch.risp.training.train import train
     from risp_torch.scene.bridge.checks import bridge_device
 
     folder, scene = Path(folder), training_scene(CURVE_SCENE, preset.size)
@@ -111,9 +113,9 @@ def sampling_unit(
         UserError: the folder holds another run, or as ``RispLoss`` and ``read_target``.
     """
     from risp_torch.inversion import Comparison, Unknowns
-    from risp_torch.paper.trials import load_trial, true_scene
     from risp_torch.paper.trials.methods import make_loss
     from risp_torch.paper.trials.target import read_target
+    from risp_torch.paper.trials.trial import load_trial, true_scene
 
     trial = load_trial(SAMPLING_SCENE, "identify")
     scene, task = true_scene(SAMPLING_SCENE, trial, _width(Path(target)))

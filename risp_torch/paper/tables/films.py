@@ -16,8 +16,8 @@ from risp_torch.paper.tables.figures import strip_label, write_columns, write_ro
 from risp_torch.paper.tables.plan import IMAGE_METHODS, TABLES, TablePlan
 from risp_torch.paper.tables.results import Cells
 from risp_torch.paper.tables.units import target_name, trial_name
-from risp_torch.scene import Scene
 from risp_torch.scene.numbers import constant
+from risp_torch.scene.scene import Scene
 
 _SHOWN = (*IMAGE_METHODS, "state")
 _REPEAT = 0  # the repeat that is shown
@@ -38,7 +38,7 @@ def write_films(plan: TablePlan, table: str, scene_name: str, cells: Cells, fold
     Returns:
         Names of the files; none where the target was not made.
     """
-    from risp_torch.paper.trials import load_trial, true_scene
+    from risp_torch.paper.trials.trial import load_trial, true_scene
 
     kind = TABLES[table]
     target, records = _target(plan, scene_name, kind), _records(plan, scene_name, kind)

@@ -159,7 +159,7 @@ def _inversions(shown: Sequence[Cell]) -> list[str]:
 
 def how(plan: TablePlan, table: str) -> list[str]:
     """Settings, seeds, machines, versions, and the command."""
-    from risp_torch.paper.trials import DRAWN_FROM
+    from risp_torch.paper.trials.trial import DRAWN_FROM
 
     preset = plan.preset
     lines = ["## How it was made", "", "```", _command(plan, table), "```", ""]

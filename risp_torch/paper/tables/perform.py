@@ -14,10 +14,11 @@ from risp_torch.risp.task import RispTask, load_task, training_scene
 from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
-    from risp_torch.paper.trials import TrialSettings
-    from risp_torch.risp.evaluation import StateErrors, TestSet
-    from risp_torch.risp.training import TrainSettings
-    from risp_torch.scene import Scene
+    from risp_torch.paper.trials.run import TrialSettings
+    from risp_torch.risp.evaluation.errors import StateErrors
+    from risp_torch.risp.evaluation.test_set import TestSet
+    from risp_torch.risp.training.settings import TrainSettings
+    from risp_torch.scene.scene import Scene
 
 NETWORK_FILE = "network.safetensors"
 # What the state evaluation calls the two readers that see nothing.
@@ -48,7 +49,8 @@ def _data(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
 
 def _render(plan: TablePlan, scene: Scene, task: RispTask, folder: Path) -> None:
     """Render what is missing of the training pictures."""
-    from risp_torch.risp.dataset import DatasetSettings, generate
+    from risp_torch.risp.dataset.generate import generate
+    from risp_torch.risp.dataset.settings import DatasetSettings
 
     preset = plan.preset
     settings = DatasetSettings(preset.images_of(scene.name), preset.configs, seed=preset.seed, size=preset.size)
@@ -57,9 +59,9 @@ def _render(plan: TablePlan, scene: Scene, task: RispTask, folder: Path) -> None
 
 def _network(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
     """A network, or a check of the one that is there."""
-    from risp_torch.risp.dataset import ShardSource
     from risp_torch.risp.dataset.manifest import MANIFEST
-    from risp_torch.risp.training import train
+    from risp_torch.risp.dataset.source import ShardSource
+    from risp_torch.risp.training.train import train
     from risp_torch.scene.bridge.checks import bridge_device
 
     scene, task = _scene_and_task(plan, about["scene"])
@@ -76,7 +78,7 @@ def _network(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
 
 def training_settings(plan: TablePlan, task: RispTask, variant: str) -> TrainSettings:
     """Settings of a training, with rendering gradients (their loss, and moves along them) or without."""
-    from risp_torch.risp.training import preset
+    from risp_torch.risp.training.settings import preset
 
     without = {"regulariser": "none", "gamma": 0.0, "moves": 0.0} if variant == "no-grad" else {}
     return preset(plan.preset.training, task, seed=plan.preset.seed, **(dict(plan.preset.changes) | without))
@@ -97,7 +99,7 @@ def _test_set(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
 
 def make_pictures(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> tuple[Scene, RispTask, TestSet]:
     """The test set of a scene and renderer, rendered where it is not there yet, and what it shows."""
-    from risp_torch.risp.evaluation import TestSettings, make_test_set
+    from risp_torch.risp.evaluation.test_set import TestSettings, make_test_set
 
     scene, task = _scene_and_task(plan, about["scene"])
     preset = plan.preset
@@ -109,8 +111,8 @@ def make_pictures(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> tu
 
 def _evaluation(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
     """Errors of one reader on a test set."""
-    from risp_torch.risp.evaluation import evaluate
-    from risp_torch.risp.network import load_network
+    from risp_torch.risp.evaluation.evaluate import evaluate
+    from risp_torch.risp.network.file import load_network
 
     method = about["method"]
     scene, task, test_set = make_pictures(plan, about, plan.out / f"test-sets/{about['scene']}-{about['renderer']}")
@@ -134,7 +136,8 @@ def make_target(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> Path
     """The film (of a goal: the picture) of a repeat, made where it is not there yet: the folder of its frames."""
     import torch
 
-    from risp_torch.paper.trials import load_trial, set_truth, target_film, true_scene
+    from risp_torch.paper.trials.target import target_film
+    from risp_torch.paper.trials.trial import load_trial, set_truth, true_scene
 
     preset, kind = plan.preset, about["task"]
     trial = load_trial(about["scene"], kind)
@@ -150,7 +153,7 @@ def make_target(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> Path
 
 def _trial(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
     """One inversion."""
-    from risp_torch.paper.trials import run_trial
+    from risp_torch.paper.trials.run import run_trial
 
     method, search = about["method"], "usual"
     if method == PAPER_SEARCH:
@@ -167,7 +170,7 @@ def _trial(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
 
 def trial_settings(plan: TablePlan, search: str = "usual") -> TrialSettings:
     """Settings of the inversions; with the paper's search it has its own number of iterations."""
-    from risp_torch.paper.trials import TrialSettings
+    from risp_torch.paper.trials.run import TrialSettings
 
     preset = plan.preset
     given = dict(preset.trial) if search == "usual" else {}

@@ -13,7 +13,8 @@ from risp_torch.scene.numbers import constant
 if TYPE_CHECKING:
     from risp_torch.paper.trials.trial import Trial, Values
     from risp_torch.risp.task import RispTask
-    from risp_torch.scene import Scene, States
+    from risp_torch.scene.scene import Scene
+    from risp_torch.scene.states import States
 
 
 def outputs_of(scene: Scene, task: RispTask, values: Values) -> torch.Tensor:

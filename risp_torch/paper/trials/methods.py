@@ -9,9 +9,9 @@ from risp_torch.files.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
-    from risp_torch.inversion import Loss
+    from risp_torch.inversion.losses.loss import Loss
     from risp_torch.risp.task import RispTask
-    from risp_torch.scene import States
+    from risp_torch.scene.states import States
 
 LABELS = {
     "average": "average", "random": "random", "pixel": "pixels (gradSim)", "perceptual": "perceptual",
@@ -44,7 +44,10 @@ def make_loss(method: str, task: RispTask, motion: States, network: Path | str |
     Raises:
         UserError: as the losses, for a network that cannot be read or an extra that is not installed.
     """
-    from risp_torch.inversion import PerceptualLoss, PixelLoss, RispLoss, StateLoss
+    from risp_torch.inversion.losses.perceptual import PerceptualLoss
+    from risp_torch.inversion.losses.pixel import PixelLoss
+    from risp_torch.inversion.losses.risp import RispLoss
+    from risp_torch.inversion.losses.state import StateLoss
 
     if method in NETWORK_METHODS:
         return RispLoss(network, task=task)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from risp_torch.inversion import OptimiseSettings
+from risp_torch.inversion.optimise import OptimiseSettings
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device

@@ -14,9 +14,11 @@ import numpy as np
 import torch
 
 from risp_torch.files.run_folder import RunFolder, first_difference, plain
-from risp_torch.inversion import Comparison, OptimiseSettings, WideSteps
+from risp_torch.inversion import Comparison
 from risp_torch.inversion.losses.loss import mean_square
+from risp_torch.inversion.optimise import OptimiseSettings
 from risp_torch.inversion.warm_start import CmaSettings
+from risp_torch.inversion.wide_settings import WideSteps
 from risp_torch.paper.trials.errors import trial_error, unseen_errors
 from risp_torch.paper.trials.methods import NETWORK_METHODS, check_method, make_loss
 from risp_torch.paper.trials.paper_search import PAPER_SEARCH
@@ -28,9 +30,10 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Seed, checked
 
 if TYPE_CHECKING:
-    from risp_torch.inversion import Loss
+    from risp_torch.inversion.losses.loss import Loss
     from risp_torch.risp.task import RispTask
-    from risp_torch.scene import Scene, States
+    from risp_torch.scene.scene import Scene
+    from risp_torch.scene.states import States
 
 SCHEMA = 1
 _STREAMS = {"guess": 83, "initial": 84, "random": 85}  # of the random numbers; looks and test sets have others

@@ -22,9 +22,9 @@ from ti_sim.base.errors import DivergenceError
 
 if TYPE_CHECKING:
     from risp_torch.files.run_folder import RunFolder
-    from risp_torch.inversion import OptimiseSettings
+    from risp_torch.inversion.optimise import OptimiseSettings
     from risp_torch.paper.trials.trial import Trial, Values
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from ti_sim.base.rules import Count, FromZero, Seed, checked
 
 if TYPE_CHECKING:
     from risp_torch.risp.task import RispTask
-    from risp_torch.scene import Scene, States
+    from risp_torch.scene.scene import Scene
+    from risp_torch.scene.states import States
 
 RENDERERS = ("mitsuba", "rasteriser")
 FRAMES = "frames"

@@ -10,10 +10,11 @@ from zlib import crc32
 import numpy as np
 
 from risp_torch.files.suggest import unknown_name_error
-from risp_torch.inversion import OptimiseSettings, WideSteps
+from risp_torch.inversion.optimise import OptimiseSettings
+from risp_torch.inversion.wide_settings import WideSteps
 from risp_torch.risp.task import RispTask, load_task, training_scene
-from risp_torch.scene import Scene
 from risp_torch.scene.load import errors_of_scene_file, find_function
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, NotNegative, checked
 

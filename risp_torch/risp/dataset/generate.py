@@ -22,13 +22,13 @@ from risp_torch.risp.dataset.renderer import RendererSource
 from risp_torch.risp.dataset.settings import DatasetSettings
 from risp_torch.risp.dataset.shards import ShardError, open_shard, write_shard
 from risp_torch.risp.dataset.sheets import SHEETS, draw_sheets
-from risp_torch.risp.state_heads import warn_of_states_beyond
+from risp_torch.risp.state_heads.head import warn_of_states_beyond
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, checked
 
 if TYPE_CHECKING:
     from risp_torch.risp.task import RispTask
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 CHUNK = 32  # pictures rendered at once
 _SPARE = 4 << 20  # bytes besides the shards: manifest and sheets

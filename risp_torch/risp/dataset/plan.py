@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from risp_torch.risp.task import RispTask
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 SCHEMA = 1
 KIND = "dataset"

@@ -18,7 +18,7 @@ from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
     from risp_torch.risp.task import RispTask
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 _MOST_NAMED = 8
 

@@ -13,7 +13,8 @@ from ti_sim.base.rules import Count, Rule, checked
 if TYPE_CHECKING:
     import torch
 
-    from risp_torch.scene import Scene, States
+    from risp_torch.scene.scene import Scene
+    from risp_torch.scene.states import States
     from ti_render.photoreal import MitsubaFilm
 
 TINT = (0.3, 1.0)  # of red, green and blue of the bodies of the usual target

@@ -13,7 +13,7 @@ from ti_sim.base.rules import Seed, checked
 if TYPE_CHECKING:
     from risp_torch.risp.evaluation.test_set import TestSet
     from risp_torch.risp.task import RispTask
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 SAMPLES = 2000  # states for the mean of the training distribution
 _STREAM = 78  # of the random numbers, another one than the test set's

@@ -15,7 +15,7 @@ from ti_sim.base.rules import Seed, checked
 if TYPE_CHECKING:
     from risp_torch.risp.evaluation.test_set import TestSet
     from risp_torch.risp.task import RispTask
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 _AT_ONCE = 100  # pictures that a network reads in one call
 

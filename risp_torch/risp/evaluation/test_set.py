@@ -19,7 +19,7 @@ from ti_sim.base.rules import Count, Seed, checked
 
 if TYPE_CHECKING:
     from risp_torch.risp.task import RispTask
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 RENDERERS = ("soft", "mitsuba")
 Renderer = Literal["soft", "mitsuba"]

@@ -12,7 +12,7 @@ from risp_torch.risp.psi.ranges import Direction, Factor, Range, Spread
 from ti_sim.base.param import Param
 
 if TYPE_CHECKING:
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 # Ranges of the training domain: the light's elevation [rad] and brightness, tints, grey values, and the highlight.
 ELEVATION = (0.35, 1.4)

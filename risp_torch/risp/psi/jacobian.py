@@ -18,7 +18,8 @@ from ti_sim.base.rules import Count, checked
 _NONE = "trying to differentiate pictures of image_jacobian: they have no derivatives of their own, take Scene.render for that"
 
 if TYPE_CHECKING:
-    from risp_torch.scene import Scene, States
+    from risp_torch.scene.scene import Scene
+    from risp_torch.scene.states import States
     from risp_torch.scene.view.view import Quantity
 
 

@@ -16,7 +16,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Seed, checked
 
 if TYPE_CHECKING:
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 _SLACK = 1e-9
 

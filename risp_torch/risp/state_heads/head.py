@@ -13,7 +13,7 @@ import torch
 from risp_torch.risp.kinds import of_kind
 
 if TYPE_CHECKING:
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 _ROUNDING = 1e-4  # of outputs
 HEADS: dict[str, type[StateHead]] = {}

@@ -15,7 +15,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Real, checked
 
 if TYPE_CHECKING:
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 
 @checked

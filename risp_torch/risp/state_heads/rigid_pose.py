@@ -15,7 +15,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Rule, checked
 
 if TYPE_CHECKING:
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 Place = Annotated[tuple[float, float, float], Rule(shape=(3,), exact=True)]
 Ends = Annotated[tuple[float, float], Rule(shape=(2,), exact=True)]

@@ -17,7 +17,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Real, Rule, checked
 
 if TYPE_CHECKING:
-    from risp_torch.scene import Scene
+    from risp_torch.scene.scene import Scene
 
 _STREAM = 7  # of the random numbers of the simulated motions
 _TOGETHER = 8  # motions that are simulated at once

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from risp_torch.risp.dataset import Batch, Source
+from risp_torch.risp.dataset.batch import Batch, Source
 from risp_torch.risp.training.ranks import Ranks
 
 

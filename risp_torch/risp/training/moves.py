@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from risp_torch.risp.dataset import Batch
+from risp_torch.risp.dataset.batch import Batch
 from risp_torch.risp.psi import Direction, RenderingParameters
 
 BEYOND = 1.2  # ends of the new entries of psi

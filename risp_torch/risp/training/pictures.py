@@ -9,7 +9,7 @@ import torch
 
 from risp_torch.files.atomic import replacing
 from risp_torch.risp.psi import contact_sheet
-from risp_torch.risp.state_heads import StateHead
+from risp_torch.risp.state_heads.head import StateHead
 
 
 def plot_training(path: Path, history: Sequence[Mapping[str, float]]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from risp_torch.risp.dataset import ranks_from_environment
+from risp_torch.risp.dataset.generate import ranks_from_environment
 from ti_sim.base.errors import UserError
 
 

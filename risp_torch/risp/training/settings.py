@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from risp_torch.files.suggest import unknown_name_error
-from risp_torch.risp.network import NetworkSettings
-from risp_torch.risp.network.resnet import HeadKind
+from risp_torch.risp.network.resnet import HeadKind, NetworkSettings
 from risp_torch.risp.training.losses import Norm, Regulariser
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, NotNegative, Positive, Rule, Seed, Share, checked

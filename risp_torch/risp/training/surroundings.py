@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from risp_torch.risp.dataset import Batch
+from risp_torch.risp.dataset.batch import Batch
 from risp_torch.risp.psi import Range, RenderingParameters
 from risp_torch.risp.training.fields import smooth_field
 

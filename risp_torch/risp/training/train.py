@@ -16,9 +16,9 @@ from tqdm import tqdm
 
 from risp_torch.files.memory import check_memory
 from risp_torch.files.run_folder import RunFolder, plain
-from risp_torch.risp.dataset import Batch, Source
-from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
-from risp_torch.risp.network.resnet import denormals_flushed
+from risp_torch.risp.dataset.batch import Batch, Source
+from risp_torch.risp.network.file import save_network
+from risp_torch.risp.network.resnet import NetworkSettings, RispNetwork, denormals_flushed
 from risp_torch.risp.task import RispTask
 from risp_torch.risp.training.exposure import exposed
 from risp_torch.risp.training.feed import Feed
@@ -28,11 +28,11 @@ from risp_torch.risp.training.moves import Moves
 from risp_torch.risp.training.ranks import Ranks, joined_ranks, rank_from_environment
 from risp_torch.risp.training.settings import TrainSettings
 from risp_torch.risp.training.surroundings import Surroundings
-from risp_torch.scene import Scene
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 
 if TYPE_CHECKING:
-    from risp_torch.risp.evaluation import TestSet
+    from risp_torch.risp.evaluation.test_set import TestSet
 
 _AT_ONCE = 100  # test pictures that are read together
 NETWORK, TABLE, BOARD = "network.safetensors", "training.csv", "tensorboard"

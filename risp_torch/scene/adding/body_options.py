@@ -15,19 +15,12 @@ from risp_torch.scene.spec import SceneSpec
 from ti_sim.articulated.collision import CollisionShape, mesh_shape
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
-from ti_sim.shapes import (
-    Box,
-    Capsule,
-    MassProperties,
-    Mesh,
-    Shape,
-    Sphere,
-    TriangleMesh,
-    check_inertia,
-    contact_points,
-    mass_properties,
-)
 from ti_sim.shapes.contact_points import balls
+from ti_sim.shapes.mass import MassProperties, check_inertia
+from ti_sim.shapes.mesh import Mesh
+from ti_sim.shapes.primitives import Box, Capsule, Sphere
+from ti_sim.shapes.shape import Shape, contact_points, mass_properties
+from ti_sim.shapes.surface import TriangleMesh
 
 _OVERLAP = 1e-3  # of the volume: less is no matter
 

@@ -19,7 +19,7 @@ from risp_torch.scene.rotations import unit_quaternion
 from risp_torch.scene.spec import SceneSpec
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Real, checked
-from ti_sim.shapes import Shape
+from ti_sim.shapes.shape import Shape
 
 
 @checked

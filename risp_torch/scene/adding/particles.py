@@ -20,7 +20,7 @@ from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import Start
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
-from ti_sim.shapes import Sphere
+from ti_sim.shapes.primitives import Sphere
 from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh, vertex_areas
 
 

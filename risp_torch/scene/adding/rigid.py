@@ -19,7 +19,7 @@ from risp_torch.scene.start import AT_REST, Start
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import checked
-from ti_sim.shapes import Shape
+from ti_sim.shapes.shape import Shape
 
 
 @checked

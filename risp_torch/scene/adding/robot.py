@@ -24,17 +24,18 @@ from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
 from risp_torch.scene.parts.joints import Fixed, Joint, Prismatic, Revolute, Spherical
 from risp_torch.scene.parts.look import GREY, Surface
-from risp_torch.scene.robot_files import RobotDescription, RobotJoint, RobotLink, RobotShape, read_robot
 from risp_torch.scene.robot_files.check import Moved, moved_by_joints
+from risp_torch.scene.robot_files.description import RobotDescription, RobotJoint, RobotLink, RobotShape
 from risp_torch.scene.robot_files.left_out import LeftOut
+from risp_torch.scene.robot_files.read import read_robot
 from risp_torch.scene.rotations import unit_quaternion
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import Start
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
-from ti_sim.shapes import Box, Capsule, Cylinder, Sphere, TriangleMesh
 from ti_sim.shapes.contact_points import balls, patches, placed
-from ti_sim.shapes.surface import merge_vertices
+from ti_sim.shapes.primitives import Box, Capsule, Cylinder, Sphere
+from ti_sim.shapes.surface import TriangleMesh, merge_vertices
 
 OVERSHOOT = 0.05  # of a joint's range: how far its largest motor force drives it beyond a limit
 SOFTEST = 2.0 * math.pi * 10.0  # rad/s: how fast what a joint moves swings on the spring of its limit, at least

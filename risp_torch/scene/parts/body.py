@@ -12,7 +12,8 @@ from risp_torch.scene.parts.contact import CONTACT_FIELDS
 from risp_torch.scene.parts.look import Look
 from risp_torch.scene.rotations import quaternion_product, rotation_quaternion
 from ti_sim.articulated.collision import CollisionShape
-from ti_sim.shapes import MassProperties, TriangleMesh
+from ti_sim.shapes.mass import MassProperties
+from ti_sim.shapes.surface import TriangleMesh
 
 
 @dataclass(frozen=True, eq=False)

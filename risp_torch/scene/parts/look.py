@@ -16,8 +16,7 @@ from risp_torch.scene.pictures import add_picture
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Real, checked
-from ti_sim.shapes import TriangleMesh
-from ti_sim.shapes.surface import smooth_groups
+from ti_sim.shapes.surface import TriangleMesh, smooth_groups
 
 GREY, WHITE = (0.6, 0.6, 0.6), (1.0, 1.0, 1.0)
 SPECULAR, SHININESS = 0.2, 20.0  # of a body in a scene with Phong shading that says nothing else

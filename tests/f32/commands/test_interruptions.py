@@ -59,7 +59,7 @@ def test_a_task_says_whether_its_search_goes_on(
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(10)
 
-    monkeypatch.setattr("risp_torch.paper.trials.run_trial", killed)
+    monkeypatch.setattr("risp_torch.paper.trials.run.run_trial", killed)
     words = ["task", "rod", "identify", "--method", "state", "--search", search, "--out", tmp_path]
     sentence = f"; the same command with --out {tmp_path} goes on where it was" if again else ""
     assert command_line(*words) == (130, "", f"risp task: stopped{sentence}\n")

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from risp_torch.risp.dataset import DatasetSettings, generate
-from risp_torch.risp.network import load_network
+from risp_torch.risp import DatasetSettings, generate, load_network
 from risp_torch.risp.task import load_task, training_scene
 
 Risp = Callable[..., tuple[int, str, str]]

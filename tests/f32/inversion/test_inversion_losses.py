@@ -17,24 +17,30 @@ from safetensors.torch import save_file
 from risp_torch import (
     OptimiseSettings,
     PerceptualLoss,
-    Range,
-    RenderingParameters,
+    PixelLoss,
     RispLoss,
-    RispTask,
     Scene,
     StateLoss,
     UserError,
+    landscape,
     load_scene,
-    load_task,
     simulate_video,
 )
-from risp_torch.inversion import Comparison, PixelLoss, Unknowns, landscape, sampled_frames, uncertainty
+from risp_torch.inversion import Comparison, Unknowns, sampled_frames, uncertainty
 from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.losses.vgg import Vgg16
 from risp_torch.inversion.losses.whitening import LOOKS, Whitening
-from risp_torch.risp.domains import Domains, RasteriserDomain
-from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
-from risp_torch.risp.state_heads import RigidPoseHead
+from risp_torch.risp import (
+    Domains,
+    NetworkSettings,
+    RasteriserDomain,
+    RigidPoseHead,
+    RispNetwork,
+    RispTask,
+    load_task,
+    save_network,
+)
+from risp_torch.risp.psi import Range, RenderingParameters
 from tests.reference import small_scenes
 from tests.reference.searches import pictures, quick
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from risp_torch import UserError
-from risp_torch.inversion import PerceptualLoss
+from risp_torch import PerceptualLoss, UserError
 from risp_torch.inversion.losses.efficientnet import PACKAGE, EfficientNetLite0, bundled_file, load_efficientnet
 from risp_torch.inversion.losses.perceptual import MEAN, SPREAD
 

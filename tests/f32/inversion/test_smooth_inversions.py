@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import AmbientLight, Camera, Elastic, OptimiseSettings, Param, Scene, Surface, film, invert
-from risp_torch.inversion import Inversion, Unknowns, linearise, uncertainty
+from risp_torch import AmbientLight, Camera, Elastic, Inversion, OptimiseSettings, Param, Scene, Surface, film, invert
+from risp_torch.inversion import Unknowns, linearise, uncertainty
 from ti_sim.meshes import box_hexes
 
 CELLS, COUNT = (6, 1, 1), 6

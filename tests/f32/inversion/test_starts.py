@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Inversion, OptimiseSettings, UserError, invert
+from risp_torch import CmaSettings, Inversion, OptimiseSettings, UserError, invert
 from risp_torch.files.run_folder import RunFolder
-from risp_torch.inversion import CmaSettings, optimise
+from risp_torch.inversion import optimise
 from tests.reference import small_scenes
 
-INVERT = sys.modules["risp_torch.inversion.invert"]  # the package has a function of this name, too
+INVERT = sys.modules["risp_torch.inversion.invert"]
 DENSITY, FRICTION = "block.density", "ground.contact.friction"
 KEEP = ((0.25, 2), (0.6, 1))
 STOPPED = "stopped early"

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import OptimiseSettings, Param, StateLoss, UserError, load_scene, load_task
-from risp_torch.inversion import WIDE_SEARCH, Comparison, Unknowns, WideSteps, invert
+from risp_torch import WIDE_SEARCH, OptimiseSettings, Param, Scene, StateLoss, States, UserError, WideSteps, invert, load_scene
+from risp_torch.inversion import Comparison, Unknowns
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.optimise import History, descend
 from risp_torch.inversion.refine import refined
 from risp_torch.inversion.smoothness import Smoothness
 from risp_torch.inversion.wide_rounds import Point, WideSearch, directions
 from risp_torch.inversion.wide_steps import settle_whitened, wide_gauss_newton
-from risp_torch.scene import Scene, States
+from risp_torch.risp import load_task
 from ti_sim.base.errors import DivergenceError
 
 MASS = 3.0  # kg, the true one of the quadrotor

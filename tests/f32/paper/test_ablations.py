@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import RispTask, Scene, UserError, load_scene
+from risp_torch import PixelLoss, Scene, UserError, load_scene
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.video import read_video, write_frames
-from risp_torch.inversion import Comparison, PixelLoss
+from risp_torch.inversion import Comparison
 from risp_torch.paper.tables import ablations
 from risp_torch.paper.tables.ablation_pages import configs_markdown, plot_configs, plot_sampling, sampling_markdown, shape_of
 from risp_torch.paper.tables.ablations import SAMPLINGS, configs_unit, sampled_mean, sampling_unit
 from risp_torch.paper.tables.presets import PRESETS
-from risp_torch.risp import dataset, evaluation
-from risp_torch.risp.dataset import DatasetSettings, RendererSource
-from risp_torch.risp.network import load_network
+from risp_torch.risp import DatasetSettings, RendererSource, RispTask, dataset, evaluation, load_network
 from risp_torch.risp.task import load_task, training_scene
 from tests.reference import small_scenes
 

@@ -16,29 +16,29 @@ import numpy as np
 import pytest
 import torch
 
-import risp_torch.paper.trials
-import risp_torch.risp.evaluation
-import risp_torch.risp.network
-from risp_torch import OptimiseSettings, Scene, StateLoss
+from risp_torch import OptimiseSettings, PixelLoss, Scene, StateLoss, WideSteps
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.video import read_video
-from risp_torch.inversion import Comparison, Unknowns, WideSteps
-from risp_torch.paper.tables import PRESETS, TablePlan, perform
+from risp_torch.inversion import Comparison, Unknowns
+from risp_torch.paper import TrialSettings, load_trials, run_trial
+from risp_torch.paper.tables import perform
 from risp_torch.paper.tables.claims import mark_done
-from risp_torch.paper.tables.plan import BLIND, METHODS, NETWORKS, PAPER_SEARCH, TABLES
-from risp_torch.paper.tables.presets import table_preset
+from risp_torch.paper.tables.plan import BLIND, METHODS, NETWORKS, PAPER_SEARCH, TABLES, TablePlan
+from risp_torch.paper.tables.presets import PRESETS, table_preset
 from risp_torch.paper.tables.results import cells_of
 from risp_torch.paper.tables.units import Unit, evaluation_name, network_name, planned, target_name, trial_name
-from risp_torch.paper.trials import IMAGE_METHODS, TrialSettings, load_trials, run_trial, target_film, true_scene
 from risp_torch.paper.trials import run as run_module
 from risp_torch.paper.trials import search as search_module
 from risp_torch.paper.trials import target as target_module
 from risp_torch.paper.trials import trial as trial_module
 from risp_torch.paper.trials.errors import outputs_of, unseen_errors
+from risp_torch.paper.trials.methods import IMAGE_METHODS
 from risp_torch.paper.trials.paper_search import paper_unknowns
 from risp_torch.paper.trials.search import Found
+from risp_torch.paper.trials.target import target_film
+from risp_torch.paper.trials.trial import true_scene
+from risp_torch.risp import NetworkSettings, RispNetwork, save_network
 from risp_torch.risp.evaluation import test_set
-from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
 from tests.reference.folders import ROOT
 from tests.reference.trials import SIDE
 
@@ -77,7 +77,7 @@ def test_all_methods_begin_alike(
         return Found({name: np.asarray(trial.truth[name], dtype=np.float64) for name in trial.unknowns}, 0.0, 0)
 
     monkeypatch.setattr(run_module, "search", spied)
-    monkeypatch.setattr("risp_torch.inversion.PerceptualLoss", risp_torch.inversion.PixelLoss)  # without its weights
+    monkeypatch.setattr("risp_torch.inversion.losses.perceptual.PerceptualLoss", PixelLoss)  # without its weights
     settings = TrialSettings(size=SIDE, seed=5)
     results = {}
     for method in METHODS:
@@ -190,7 +190,7 @@ def test_a_drawn_truth_is_filmed_looked_for_and_measured(monkeypatch: pytest.Mon
     assert result["error"] == 0.0 and max(result["unseen"].values()) == 0.0 and seen == [trial.truth[unknown]]
     filmed: list[float] = []
     monkeypatch.setattr(
-        risp_torch.paper.trials, "target_film", lambda scene, *rest, **options: filmed.append(float(scene.table[unknown].value))
+        target_module, "target_film", lambda scene, *rest, **options: filmed.append(float(scene.table[unknown].value))
     )
     for repeat in (0, 5):
         perform.make_target(asked(tmp_path), {"scene": "cube", "task": "identify", "repeat": repeat}, tmp_path)
@@ -305,7 +305,7 @@ def test_every_method_has_its_own_network_and_search(monkeypatch: pytest.MonkeyP
     def spied(scene: str, task: str, method: str, **options: Any) -> None:
         calls[about["method"], options["repeat"]] = {"method": method, **options}
 
-    monkeypatch.setattr(risp_torch.paper.trials, "run_trial", spied)
+    monkeypatch.setattr(run_module, "run_trial", spied)
     monkeypatch.setattr(perform, "make_target", lambda plan, about, folder: folder)
     for unit in planned(plan).values():
         if unit.kind == "trial":
@@ -344,9 +344,9 @@ def test_a_reader_is_evaluated_with_its_own_network(method: str, monkeypatch: py
         )
     errors = SimpleNamespace(to_json=lambda: {"error": {"mean": 0.1, "sd": 0.0}})
     monkeypatch.setattr(perform, "make_pictures", lambda plan, about, folder: (None, None, [0, 0]))
-    monkeypatch.setattr(risp_torch.risp.network, "load_network", lambda path: read.append(path) or (path, {}))
+    monkeypatch.setattr("risp_torch.risp.network.file.load_network", lambda path: read.append(path) or (path, {}))
     monkeypatch.setattr(
-        risp_torch.risp.evaluation, "evaluate",
+        "risp_torch.risp.evaluation.evaluate.evaluate",
         lambda scene, task, readers, test_set, seed: SimpleNamespace(errors=dict.fromkeys(readers, errors)),
     )  # fmt: skip
     perform.perform(plan, unit_of(plan, evaluation_name("cube", method, "soft")))

@@ -22,18 +22,18 @@ import pytest
 from risp_torch import DivergenceError, UserError
 from risp_torch.commands import table
 from risp_torch.files.atomic import write_text
-from risp_torch.paper.tables import ABLATIONS, PRESETS, TablePlan, work, worker
+from risp_torch.paper.tables import worker
 from risp_torch.paper.tables.claims import claimed, done, failed, is_claimed, mark_done
 from risp_torch.paper.tables.figures import plot_cells, write_columns, write_rows, write_small_png
 from risp_torch.paper.tables.pages import number, write_table_page
 from risp_torch.paper.tables.paper import PAPER
-from risp_torch.paper.tables.plan import IMAGE_METHODS, METHODS, PAPER_SEARCH, SCENES, TABLES
-from risp_torch.paper.tables.presets import table_preset
+from risp_torch.paper.tables.plan import ABLATIONS, IMAGE_METHODS, METHODS, PAPER_SEARCH, SCENES, TABLES, TablePlan
+from risp_torch.paper.tables.presets import PRESETS, table_preset
 from risp_torch.paper.tables.results import cells_of, lowest
 from risp_torch.paper.tables.summary import write_summary
 from risp_torch.paper.tables.units import Unit, evaluation_name, planned, trial_name
 from risp_torch.paper.tables.why import reasons
-from risp_torch.paper.tables.work import Outcome, _remove_plans, keep_settings, time_left
+from risp_torch.paper.tables.work import Outcome, _remove_plans, keep_settings, time_left, work
 from tests.reference.folders import ROOT
 
 

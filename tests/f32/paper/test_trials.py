@@ -8,23 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import OptimiseSettings, StateLoss, UserError
-from risp_torch.inversion import Comparison, Unknowns, WideSteps, sampled_frames
-from risp_torch.paper.trials import (
-    IMAGE_METHODS,
-    METHODS,
-    PAPER_SEARCH,
-    TrialSettings,
-    load_trials,
-    run_trial,
-    smooth_draw,
-    target_film,
-    true_scene,
-)
+from risp_torch import OptimiseSettings, StateLoss, UserError, WideSteps
+from risp_torch.inversion import Comparison, Unknowns, sampled_frames
+from risp_torch.paper import TrialSettings, load_trials, run_trial, smooth_draw
 from risp_torch.paper.trials import run as run_module
 from risp_torch.paper.trials.errors import trial_error
+from risp_torch.paper.trials.methods import IMAGE_METHODS, METHODS
+from risp_torch.paper.trials.paper_search import PAPER_SEARCH
 from risp_torch.paper.trials.search import penalised
-from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
+from risp_torch.paper.trials.target import target_film
+from risp_torch.paper.trials.trial import true_scene
+from risp_torch.risp import NetworkSettings, RispNetwork, save_network
 from tests.reference.trials import SIDE
 
 KINDS_OF = {"quadrotor": ("identify", "imitate", "reach"), "cube": ("identify",)}
@@ -253,7 +247,7 @@ def test_what_does_not_fit_is_refused(quadrotor, files, monkeypatch, tmp_path):
         raise UserError("the weights are missing: pip install 'risp-taichi[perceptual]'")
 
     with monkeypatch.context() as patch:
-        patch.setattr("risp_torch.inversion.PerceptualLoss", no_weights)
+        patch.setattr("risp_torch.inversion.losses.perceptual.PerceptualLoss", no_weights)
         with pytest.raises(UserError, match="pip install"):
             run_trial("quadrotor", "identify", "perceptual", **options, target=files["identify"])
     _, scene, task, motion = quadrotor["identify"]

@@ -17,12 +17,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from risp_torch import Factor, RenderingParameters
 from risp_torch.__main__ import main
 from risp_torch.files.atomic import DiskFullError, remove_leftovers, replacing
-from risp_torch.risp.dataset import RendererSource, ShardSource, generate, problems, ranks_from_environment
-from risp_torch.risp.domains import Domains
-from risp_torch.risp.state_heads import RigidPoseHead, warn_of_states_beyond
+from risp_torch.risp import Domains, RendererSource, RigidPoseHead, ShardSource, generate
+from risp_torch.risp.dataset.generate import ranks_from_environment
+from risp_torch.risp.dataset.manifest import problems
+from risp_torch.risp.psi import Factor, RenderingParameters
+from risp_torch.risp.state_heads.head import warn_of_states_beyond
 from risp_torch.risp.task import resize_pictures, training_scene
 from tests.reference.folders import ROOT
 from tests.reference.small_dataset import HEAD, SETTINGS, SIZE, make_task, write_slowly

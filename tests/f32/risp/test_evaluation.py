@@ -8,15 +8,13 @@ import pytest
 import torch
 from PIL import Image
 
-from risp_torch import Scene, UserError, load_task
+from risp_torch import Scene, UserError
 from risp_torch.__main__ import main
 from risp_torch.commands.evaluate import short_names
-from risp_torch.risp import evaluation
+from risp_torch.risp import NetworkSettings, PhotorealDomain, RispNetwork, evaluation, load_task, save_network
 from risp_torch.risp.dataset.settings import DatasetSettings
-from risp_torch.risp.domains import PhotorealDomain
 from risp_torch.risp.evaluation.errors import physical_errors
 from risp_torch.risp.evaluation.test_set import drawn_states
-from risp_torch.risp.network import NetworkSettings, RispNetwork, save_network
 from risp_torch.risp.task import training_scene
 
 SIDE = 16

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from risp_torch import default_psi, image_jacobian, load_scene
+from risp_torch import load_scene
+from risp_torch.risp.psi import default_psi, image_jacobian
 
 
 @pytest.mark.parametrize("worlds", [None, 2])

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from risp_torch import Direction, Factor, RenderingParameters, Scene, image_jacobian
-from risp_torch.risp.dataset import Batch
+from risp_torch import Scene
+from risp_torch.risp import Batch
+from risp_torch.risp.psi import Direction, Factor, RenderingParameters, image_jacobian
 from risp_torch.risp.training.moves import BEYOND, PLAIN, TURN, Moves
 from tests.reference import small_scenes
 

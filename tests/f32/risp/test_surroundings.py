@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from risp_torch import Factor, Range, RenderingParameters, Scene, image_jacobian
-from risp_torch.risp.dataset import Batch
+from risp_torch import Scene
+from risp_torch.risp import Batch
+from risp_torch.risp.psi import Factor, Range, RenderingParameters, image_jacobian
 from risp_torch.risp.training import surroundings as module
 from risp_torch.risp.training.surroundings import NOISE, PLAIN, Surroundings, drawn_patterns
 from tests.reference import small_scenes

@@ -19,12 +19,24 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from risp_torch import DivergenceError, RispTask, Scene, UserError
+from risp_torch import DivergenceError, Scene, UserError
 from risp_torch.files.run_folder import FinishedError, RunFolder, plain
-from risp_torch.risp.dataset import Batch, DatasetSettings, RendererSource, ShardSource, generate
-from risp_torch.risp.network import NetworkSettings, RispNetwork, load_network
+from risp_torch.risp import (
+    Batch,
+    DatasetSettings,
+    NetworkSettings,
+    RendererSource,
+    RispNetwork,
+    RispTask,
+    ShardSource,
+    TrainSettings,
+    generate,
+    load_network,
+    preset,
+    train,
+)
 from risp_torch.risp.task import load_task, training_scene
-from risp_torch.risp.training import TrainSettings, error_and_its_gradient, error_and_jacobian, preset, train
+from risp_torch.risp.training.losses import error_and_its_gradient, error_and_jacobian
 from risp_torch.risp.training.moves import Moves
 from risp_torch.risp.training.surroundings import Surroundings
 from risp_torch.risp.training.train import held_out
@@ -342,7 +354,7 @@ def train_elsewhere(
 Start = Callable[..., BaseProcess]
 # Imported once for all processes, with what would be imported during a training.
 MODULES = [
-    "risp_torch.risp.training", "risp_torch.risp.task", "scenes.cube", "tensorboardX", "matplotlib.figure", "torch._dynamo",
+    "risp_torch.risp", "scenes.cube", "tensorboardX", "matplotlib.figure", "torch._dynamo",
 ]  # fmt: skip
 
 

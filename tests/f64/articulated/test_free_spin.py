@@ -14,6 +14,7 @@ from tests.reference.articulated_adjoints import check_adjoint
 from tests.reference.contact_cases import bodies, inputs_of
 from tests.reference.numpy_rigid import quaternion_rate, rotation, unit
 from tests.reference.rigid_cases import box_inertia, driven, one_body, turned
+from ti_sim import Box
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.single_state import forward_dynamics
 from ti_sim.articulated.solver import ArticulatedSolver
@@ -21,7 +22,6 @@ from ti_sim.base.errors import DivergenceError
 from ti_sim.rigid.model import RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rollout.adjoint import StoreAll
-from ti_sim.shapes import Box
 
 HALF, MASS = (0.05, 0.03, 0.015), 0.18  # m, kg: a box of .1 x .06 x .03 m
 INERTIA = box_inertia(MASS, HALF)

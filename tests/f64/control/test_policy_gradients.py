@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch.func import functional_call
 
+from risp_torch import Scene
 from risp_torch.control import Aim, ControlTask, FeedbackPolicy, Goal, RispObserver, StateObserver, closed_loop, open_loop
 from risp_torch.control.objectives import blurred
 from risp_torch.control.rollouts import Drive
 from risp_torch.control.windows import Windows, joined_states, last_state
 from risp_torch.inversion.gradients import check_torch
-from risp_torch.risp.network import NetworkSettings, RispNetwork
-from risp_torch.scene import Scene
+from risp_torch.risp import NetworkSettings, RispNetwork
 from tests.reference.control_scene import make_control, make_scene
 
 

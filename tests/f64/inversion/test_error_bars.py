@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Param
+from risp_torch import Param, PictureLoss
 from risp_torch.files.video import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion import Uncertainty, Unknowns
 from risp_torch.inversion.compression import CompressedFilm, compression_moves, compression_power, noise_variance, size_of_moves
 from risp_torch.inversion.error_bars import scatter_of_starts
 from risp_torch.inversion.flatness import flatness
 from risp_torch.inversion.linearisation import Linearisation, newton_step
-from risp_torch.inversion.losses import PictureLoss
 from risp_torch.inversion.losses.loss import pixel_blocks
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.misfit import MISFIT, doubts_of_misfit, widened_by_misfit

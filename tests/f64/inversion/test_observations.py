@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Range, RenderingParameters, Scene
+from risp_torch import Loss, PerceptualLoss, PixelLoss, RispLoss, Scene, StateLoss, film
 from risp_torch.files.video import linear_to_srgb
-from risp_torch.inversion import Comparison, Loss, PerceptualLoss, PixelLoss, RispLoss, StateLoss, Unknowns, film, linearise
+from risp_torch.inversion import Comparison, Unknowns, linearise
 from risp_torch.inversion.gradients import check_torch
 from risp_torch.inversion.losses.perceptual import MEAN, SPREAD, srgb_of
-from risp_torch.risp.domains import RasteriserDomain
-from risp_torch.risp.state_heads import RigidPoseHead
+from risp_torch.risp import RasteriserDomain, RigidPoseHead
+from risp_torch.risp.psi import Range, RenderingParameters
 from risp_torch.risp.state_heads.rigid_pose import quaternion_of
 from tests.reference import small_scenes
 

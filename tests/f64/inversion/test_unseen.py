@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Param, Scene
-from risp_torch.inversion import Comparison, PixelLoss, Uncertainty, Unknowns, uncertainty
+from risp_torch import Param, PixelLoss, Scene
+from risp_torch.inversion import Comparison, Uncertainty, Unknowns, uncertainty
 from risp_torch.inversion.linearisation import Linearisation, newton_step
 from risp_torch.inversion.uncertainty import widened
 from risp_torch.inversion.unseen import describe_direction, unseen_directions

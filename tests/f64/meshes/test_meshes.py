@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import trimesh
 
+from ti_sim import Box, Shape, Sphere
 from ti_sim.base.errors import UserError
 from ti_sim.meshes import (
     SheetMesh,
@@ -28,7 +29,6 @@ from ti_sim.meshes import (
     write_solid_mesh,
 )
 from ti_sim.meshes.transfer import closest_faces, with_transferred_attributes
-from ti_sim.shapes import Box, Shape, Sphere
 from ti_sim.shapes.primitives import sphere_uv
 from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
 

@@ -10,13 +10,13 @@ from tests.reference.articulated import motion
 from tests.reference.articulated_adjoints import check_adjoint
 from tests.reference.articulated_robots import Link, Robot
 from tests.reference.rigid_cases import GRAVITY, INPUT_NAMES, stacked, turned
+from ti_sim import Box, Capsule, Cone, Cylinder, Shape, Sphere, contact_points, mass_properties
 from ti_sim.articulated.model import ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.gradcheck import gradcheck
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rollout.adjoint import StoreAll
-from ti_sim.shapes import Box, Capsule, Cone, Cylinder, Shape, Sphere, contact_points, mass_properties
 
 LYING = turned((0.0, 1.0, 0.0), np.pi / 2)  # axis along x
 

@@ -2,8 +2,7 @@
 
 import torch
 
-from risp_torch import load_task
-from risp_torch.risp.dataset import DatasetSettings, ShardSource, generate
+from risp_torch.risp import DatasetSettings, ShardSource, generate, load_task
 from risp_torch.risp.task import training_scene
 
 STEP = 1e-6

@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from risp_torch import UserError
-from risp_torch.risp.network import NetworkSettings, RispNetwork, check_network, load_network, save_network
+from risp_torch.risp import NetworkSettings, RispNetwork, load_network, save_network
+from risp_torch.risp.network.file import check_network
 from risp_torch.risp.network.resnet import _InstanceNorm, denormals_flushed
 from ti_sim.base.gradcheck import dot_product_test, gradcheck
 

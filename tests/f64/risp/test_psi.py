@@ -12,9 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from risp_torch import Param, UserError, load_scene
+from risp_torch import Param, Scene, UserError, load_scene
 from risp_torch.risp.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
-from risp_torch.scene import Scene, bridge
+from risp_torch.scene import bridge
 from risp_torch.scene.bridge.chunks import image_bytes
 from tests.reference.full_scene import camera, make_full_scene
 from tests.reference.small_scenes import make_scene

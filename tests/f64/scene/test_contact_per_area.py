@@ -9,8 +9,8 @@ from risp_torch import Contact, Elastic, Scene, Start, UserError
 from tests.reference.contact_cases import as_mesh
 from tests.reference.folders import ROBOTS
 from tests.reference.rigid_cases import GRAVITY, turned
+from ti_sim import Box, Mesh, Shape, Sphere, contact_points
 from ti_sim.meshes.generators import box_hexes
-from ti_sim.shapes import Box, Mesh, Shape, Sphere, contact_points
 
 SIDES = (0.06, 0.05, 0.04)
 STIFFNESS = 1e6  # N/m3

@@ -28,15 +28,14 @@ from risp_torch import (
     StateLoss,
     Surface,
     UserError,
-    default_psi,
-    image_jacobian,
     load_scene,
-    load_task,
 )
 from risp_torch.__main__ import main
+from risp_torch.risp import SensorHead, load_task
 from risp_torch.risp.dataset.plan import Plan
 from risp_torch.risp.dataset.settings import DatasetSettings
-from risp_torch.risp.state_heads import SensorHead, head_from_json
+from risp_torch.risp.psi import default_psi, image_jacobian
+from risp_torch.risp.state_heads.head import head_from_json
 from risp_torch.scene.simulation.deformable import deformable_inputs
 from ti_sim.meshes import SheetMesh, box_hexes, box_tets, sheet_grid
 

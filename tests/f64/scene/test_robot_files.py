@@ -10,8 +10,9 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from risp_torch.files.video import srgb_to_linear
-from risp_torch.scene.robot_files import RobotDescription, RobotLink, read_robot
 from risp_torch.scene.robot_files.check import start_poses
+from risp_torch.scene.robot_files.description import RobotDescription, RobotLink
+from risp_torch.scene.robot_files.read import read_robot
 from tests.reference.folders import ROBOTS
 from ti_sim.base.errors import UserError
 

@@ -11,8 +11,8 @@ from risp_torch import Camera, Contact, DirectionalLight, Scene, UserError
 from risp_torch.__main__ import main
 from risp_torch.inversion.gradients import check_torch
 from risp_torch.scene.adding.robot import limit_stiffness
-from risp_torch.scene.robot_files import read_robot
 from risp_torch.scene.robot_files.check import moved_by_joints
+from risp_torch.scene.robot_files.read import read_robot
 from tests.reference.folders import ROBOTS
 
 pytest.importorskip("yourdfpy")

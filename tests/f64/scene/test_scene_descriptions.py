@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from risp_torch.scene import AmbientLight, Scene, Surface
+from risp_torch import AmbientLight, Scene, Surface
 from tests.reference.full_scene import camera, make_full_scene, picture
 from tests.reference.plain_scene import add, plain_scene
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Box, Param, UserError, check_torch, load_scene
-from risp_torch.scene import AmbientLight, Camera, Scene, bridge
+from risp_torch import AmbientLight, Box, Camera, Param, Scene, UserError, check_torch, load_scene
+from risp_torch.scene import bridge
 from risp_torch.scene.bridge.chunks import image_bytes
 from tests.reference.full_scene import camera, make_full_scene
 from tests.reference.plain_scene import add, plain_scene, poses_of, shot, two_cameras

@@ -9,9 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from risp_torch import Box, Mesh, Param, Sphere, Start, UserError
+from risp_torch import Box, Mesh, Param, Sphere, Start, Surface, UserError
 from risp_torch.files.video import srgb_to_linear
-from risp_torch.scene import Surface
 from tests.reference.full_scene import BALL, CONTACT, picture
 from tests.reference.plain_scene import add, plain_scene, shot, textured_box
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Box, Start, UserError
-from risp_torch.scene import AmbientLight, DirectionalLight, EnvironmentLight, PointLight, Scene, Surface
+from risp_torch import AmbientLight, Box, DirectionalLight, EnvironmentLight, PointLight, Scene, Start, Surface, UserError
 from tests.reference.full_scene import CONTACT, camera
 from tests.reference.plain_scene import add, plain_scene, shot
 

@@ -48,8 +48,7 @@ from risp_torch import (
 from risp_torch.control import load_control
 from tests.reference.folders import SCENE_ASSETS as ASSETS
 from tests.reference.small_scenes import COLORS, make_scene
-from ti_sim import Shape
-from ti_sim.shapes import mass_properties
+from ti_sim import Shape, mass_properties
 
 RTOL = 1e-5
 FLOOR = 1e-6  # of the loss, per range

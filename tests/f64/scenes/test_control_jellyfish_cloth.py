@@ -7,11 +7,10 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from risp_torch import Checkpoint
+from risp_torch import Checkpoint, Scene
 from risp_torch.control import Aim, ControlTask
 from risp_torch.control.rollouts import Driven
 from risp_torch.inversion.gradients import check_torch
-from risp_torch.scene import Scene
 from scenes import cloth_control, jellyfish
 from ti_sim.deformable.bending import bending_edges
 

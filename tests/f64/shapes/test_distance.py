@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from ti_sim import Box, Mesh, Sphere, TriangleMesh
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
-from ti_sim.shapes import Box, Mesh, Sphere, TriangleMesh
 from ti_sim.shapes.distance import DistanceField, sample_distance, signed_distance
 from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
 from ti_sim.shapes.surface import ungrouped_mesh

@@ -16,24 +16,13 @@ from PIL import Image
 
 from risp_torch import Scene
 from tests.reference.folders import SCENE_ASSETS as ASSETS
+from ti_sim import Box, Capsule, Cone, Cylinder, Mesh, Sphere, contact_points, mass_properties
 from ti_sim.base.errors import UserError
 from ti_sim.meshes.files import read_sheet_mesh, read_solid_mesh
-from ti_sim.shapes import (
-    Box,
-    Capsule,
-    Cone,
-    Cylinder,
-    Mesh,
-    Sphere,
-    check_inertia,
-    check_mass,
-    collision_corners,
-    contact_points,
-    mass_properties,
-)
 from ti_sim.shapes.contact_points import largest_share, placed
-from ti_sim.shapes.mass import integrate_surface
+from ti_sim.shapes.mass import check_inertia, check_mass, integrate_surface
 from ti_sim.shapes.overlap import miscounted_volume
+from ti_sim.shapes.shape import collision_corners
 from ti_sim.shapes.surface import check_solid, merge_vertices, smooth_groups
 
 EVERY_SHAPE = [
