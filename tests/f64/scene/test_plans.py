@@ -15,6 +15,7 @@ from risp_torch import (
     Camera,
     Contact,
     Elastic,
+    Films,
     Param,
     PointLight,
     Revolute,
@@ -23,7 +24,6 @@ from risp_torch import (
     Surface,
     UserError,
 )
-from risp_torch.inversion import Films
 from ti_sim.meshes import box_hexes
 
 SIDE, BLOCK = Box(0.1, 0.1, 0.1), box_hexes((0.1, 0.1, 0.1), (1, 1, 1))
