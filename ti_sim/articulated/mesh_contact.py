@@ -172,6 +172,139 @@ def add_motion_adjoints(
 
 
 @ti.func
+def touch(world: ti.template(), j, other, back, at, along, h, own, free, adjoint: ti.template()):
+    """How a point (or an edge, where ``free`` is 1) of one mesh touches the shape of link j.
+
+    Args:
+        world: arrays of the simulation.
+        j: link of the shape.
+        other, back: rotation matrix of the shape, and its transpose.
+        at: place relative to the shape's origin [m], world axes.
+        along, h: direction and half length of the edge [m].
+        own: inner normal of the mesh at the point, of length one, or zeros outside of its faces.
+        free: 1 for an edge, 0 for a point.
+        adjoint: whether derivatives are needed.
+
+    Returns:
+        Place of the contact relative to ``at``, normal, direction of the force, gap, weight of the force, slope of the weight by
+        how far both normals oppose each other, slope and bend of the distance field (shape's axes).
+    """
+    place, normal, gap, weight, slope, bend = vec3(0.0), vec3(0.0), 1.0, 1.0, vec3(0.0), mat3(0.0)
+    if free > 0:
+        place, normal, gap, weight = line_shape_contact(world, j, other, at, along, h, 0.0, 0.0, free)
+    else:
+        gap, normal, slope, bend = point_shape_contact(world, j, back @ at, adjoint)
+        normal = other @ normal
+        place = -0.5 * gap * normal
+    push, opposed_slope = normal, 0.0
+    if own.dot(own) > 0.5:
+        push = -own
+        weight, opposed_slope = opposing(normal.dot(push))
+    return place, normal, push, gap, weight, opposed_slope, slope, bend
+
+
+@ti.func
+def touch_adjoint(
+    world: ti.template(), j, other, back, at, along, h, free, within, place, normal, push, gap, weight, opposed_slope,
+    slope, bend, u, f, side, spin, y, virtual_spin, contact,
+):  # fmt: skip
+    """Adjoint of the force of one contact, of minus its power on the virtual velocities.
+
+    Args:
+        world, j, other, back, at, along, h, free: as of ``touch``.
+        within: whether the point is on a face of its mesh.
+        place, normal, push, gap, weight, opposed_slope, slope, bend: what ``touch`` returns.
+        u, f: relative velocity of the point, and force without weight.
+        side: 1 where the point belongs to the first link, -1 for the second.
+        spin: relative angular velocity.
+        y, virtual_spin: virtual velocity of the point, relative virtual angular velocity.
+        contact: ke, kd, kf, mu of the pair.
+
+    Returns:
+        Adjoints of the relative velocity, the contact parameters, the place, the point, the edge's direction; the moments on the
+        mesh by its normal, and on the shape.
+    """
+    normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
+        push, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, -weight * y
+    )
+    weight_bar, along_bar, turn_bar, own_bar = -f.dot(y), vec3(0.0), vec3(0.0), vec3(0.0)
+    if within:
+        own_bar = push.cross(normal_bar + weight_bar * opposed_slope * normal)
+        normal_bar = weight_bar * opposed_slope * push
+        weight_bar = 0.0
+    u_bar *= side
+    place_bar, centre_bar = u_bar.cross(spin) - side * weight * f.cross(virtual_spin), vec3(0.0)
+    if free > 0:
+        centre_bar, along_bar, turn_bar = line_shape_contact_adjoint(
+            world, j, other, at, along, h, 0.0, 0.0, free, place, normal, gap, place_bar, normal_bar, gap_bar, weight_bar
+        )
+    else:
+        gap_bar -= 0.5 * normal.dot(place_bar)
+        normal_bar -= 0.5 * gap * place_bar
+        centre_bar = other @ (gap_bar * slope + bend @ (back @ normal_bar))
+        # The frame of j rotates results forwards and arguments backwards.
+        turn_bar = normal.cross(normal_bar) - at.cross(centre_bar)
+    return u_bar, contact_bar, place_bar, centre_bar, along_bar, own_bar, turn_bar
+
+
+@ti.func
+def add_sums(
+    world: ti.template(), bars: ti.template(), b, first, second, sweep, count, count_bar, apart, force, moment, u_sum, u_moment,
+    contact_bar, first_turn_bar, second_turn_bar, apart_bar, virtual_drift, virtual_spin, adjoint: ti.template(),
+):  # fmt: skip
+    """Add the sums of a sweep, scaled by a function of the count, to the links' wrenches or to their adjoints.
+
+    Args:
+        world, bars, b, first, second, adjoint: as of ``mesh_contacts``.
+        sweep: 0 of points, 1 of edges.
+        count: of the points.
+        count_bar: adjoint of the count so far.
+        apart: origin of the first link minus that of the second [m].
+        force, moment: on the first link, about its origin.
+        u_sum, u_moment, contact_bar, first_turn_bar, second_turn_bar, apart_bar: adjoints (``add_motion_adjoints``).
+        virtual_drift, virtual_spin: relative virtual motion of the links.
+
+    Returns:
+        Adjoint of the count.
+    """
+    scale = _MOST / ti.max(count, _MOST)
+    if sweep == 1:
+        scale = 0.5 * (1 - count)
+    if ti.static(adjoint):
+        power = -force.dot(virtual_drift) - moment.dot(virtual_spin)
+        if sweep == 0 and count > _MOST:
+            count_bar = -power * scale / count
+        elif sweep == 1:
+            count_bar = -0.5 * power
+        apart_bar = scale * apart_bar + add_motion_adjoints(
+            world, bars, b, first, second, apart, scale * u_sum, scale * u_moment, scale * force, scale * moment,
+            scale * contact_bar,
+        )  # fmt: skip
+        add_vec3(world.work, b, first, BARS, scale * first_turn_bar)
+        add_vec3(world.work, b, second, BARS, scale * second_turn_bar)
+        add_vec3(world.work, b, first, BARS + 3, apart_bar)
+        add_vec3(world.work, b, second, BARS + 3, -apart_bar)
+    else:
+        add_wrench(world, b, first, scale * moment, scale * force)
+        add_wrench(world, b, second, -scale * (moment + apart.cross(force)), -scale * force)
+    return count_bar
+
+
+@ti.func
+def add_count_adjoint(world: ti.template(), b, first, second, apart, slope, moment):
+    """Add the adjoints of both links' poses by the count of points.
+
+    Args:
+        world, b, first, second, apart: as of ``add_sums``.
+        slope, moment: adjoint of the translation of the first link, and of its rotation about its origin.
+    """
+    add_vec3(world.work, b, first, BARS, moment)
+    add_vec3(world.work, b, second, BARS, -moment - apart.cross(slope))
+    add_vec3(world.work, b, first, BARS + 3, slope)
+    add_vec3(world.work, b, second, BARS + 3, -slope)
+
+
+@ti.func
 def mesh_contacts(world: ti.template(), bars: ti.template(), b, p, first, second, adjoint: ti.template()):
     """Contacts of pair p, two meshes or a box and a mesh: the forces or their adjoint (arguments of ``box_box_contacts``).
 
@@ -225,19 +358,10 @@ def mesh_contacts(world: ti.template(), bars: ti.template(), b, p, first, second
                             along = matrix @ (along / h)
                         else:
                             own = matrix @ sampled(world, at + 3)
-                        place, normal, gap, weight, slope, bend = vec3(0.0), vec3(0.0), 1.0, 1.0, vec3(0.0), mat3(0.0)
-                        if free > 0:
-                            place, normal, gap, weight = line_shape_contact(
-                                world, j, other, centre + offset, along, h, 0.0, 0.0, free
-                            )
-                        else:
-                            gap, normal, slope, bend = point_shape_contact(world, j, back @ (centre + offset), adjoint)
-                            normal = other @ normal
-                            place = -0.5 * gap * normal
-                        within, push, opposed_slope = own.dot(own) > 0.5, normal, 0.0
-                        if within:
-                            push = -own
-                            weight, opposed_slope = opposing(normal.dot(push))
+                        place, normal, push, gap, weight, opposed_slope, slope, bend = touch(
+                            world, j, other, back, centre + offset, along, h, own, free, adjoint
+                        )
+                        within = own.dot(own) > 0.5
                         if sweep == 0 and gap < counting:
                             count += 1 - ti.max(gap, 0.0) / counting
                             deepest = ti.min(deepest, gap)
@@ -251,34 +375,18 @@ def mesh_contacts(world: ti.template(), bars: ti.template(), b, p, first, second
                             u = side * (drift + spin.cross(arm))
                             f = contact_force_along(push, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
                             if ti.static(adjoint):
-                                y = side * (virtual_drift + virtual_spin.cross(arm))
-                                normal_bar, gap_bar, u_bar, one_contact_bar = contact_force_along_adjoint(
-                                    push, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, -weight * y
-                                )
-                                weight_bar, along_bar, one_turn_bar = -f.dot(y), vec3(0.0), vec3(0.0)
-                                if within:
-                                    turn_i_bar += push.cross(normal_bar + weight_bar * opposed_slope * normal)
-                                    normal_bar = weight_bar * opposed_slope * push
-                                    weight_bar = 0.0
-                                u_bar *= side
+                                u_bar, one_contact_bar, place_bar, point_bar, along_bar, own_bar, one_turn_bar = touch_adjoint(
+                                    world, j, other, back, centre + offset, along, h, free, within,
+                                    place, normal, push, gap, weight, opposed_slope, slope, bend, u, f, side, spin,
+                                    side * (virtual_drift + virtual_spin.cross(arm)), virtual_spin, contact,
+                                )  # fmt: skip
                                 u_sum += u_bar
                                 u_moment += arm.cross(u_bar)
                                 contact_bar += one_contact_bar
-                                place_bar, one_centre_bar = u_bar.cross(spin) - side * weight * f.cross(virtual_spin), vec3(0.0)
-                                if free > 0:
-                                    one_centre_bar, along_bar, one_turn_bar = line_shape_contact_adjoint(
-                                        world, j, other, centre + offset, along, h, 0.0, 0.0, free, place, normal, gap,
-                                        place_bar, normal_bar, gap_bar, weight_bar,
-                                    )  # fmt: skip
-                                else:
-                                    gap_bar -= 0.5 * normal.dot(place_bar)
-                                    normal_bar -= 0.5 * gap * place_bar
-                                    one_centre_bar = other @ (gap_bar * slope + bend @ (back @ normal_bar))
-                                    # The frame of j rotates results forwards and arguments backwards.
-                                    one_turn_bar = normal.cross(normal_bar) - (centre + offset).cross(one_centre_bar)
                                 place_sum += place_bar
-                                centre_bar += one_centre_bar
-                                turn_i_bar += offset.cross(one_centre_bar + place_bar) + along.cross(along_bar)
+                                centre_bar += point_bar
+                                turn_i_bar += own_bar
+                                turn_i_bar += offset.cross(point_bar + place_bar) + along.cross(along_bar)
                                 turn_j_bar += one_turn_bar
                             f *= side * weight
                             force += f
@@ -294,33 +402,12 @@ def mesh_contacts(world: ti.template(), bars: ti.template(), b, p, first, second
                         first_turn_bar += turn_j_bar
                         second_turn_bar += turn_i_bar
                         apart_bar -= place_sum
-            scale = _MOST / ti.max(count, _MOST)
-            if sweep == 1:
-                scale = 0.5 * (1 - count)
-            if ti.static(adjoint):
-                power = -force.dot(virtual_drift) - moment.dot(virtual_spin)
-                if sweep == 0 and count > _MOST:
-                    count_bar = -power * scale / count
-                elif sweep == 1:
-                    count_bar = -0.5 * power
-                apart_bar = scale * apart_bar + add_motion_adjoints(
-                    world, bars, b, first, second, apart, scale * u_sum, scale * u_moment, scale * force, scale * moment,
-                    scale * contact_bar,
-                )  # fmt: skip
-                add_vec3(world.work, b, first, BARS, scale * first_turn_bar)
-                add_vec3(world.work, b, second, BARS, scale * second_turn_bar)
-                add_vec3(world.work, b, first, BARS + 3, apart_bar)
-                add_vec3(world.work, b, second, BARS + 3, -apart_bar)
-            else:
-                add_wrench(world, b, first, scale * moment, scale * force)
-                add_wrench(world, b, second, -scale * (moment + apart.cross(force)), -scale * force)
+            count_bar = add_sums(
+                world, bars, b, first, second, sweep, count, count_bar, apart, force, moment, u_sum, u_moment, contact_bar,
+                first_turn_bar, second_turn_bar, apart_bar, virtual_drift, virtual_spin, adjoint,
+            )  # fmt: skip
     if ti.static(adjoint):
         if count_bar != 0:
-            count_slope *= count_bar
-            count_moment *= count_bar
-            add_vec3(world.work, b, first, BARS, count_moment)
-            add_vec3(world.work, b, second, BARS, -count_moment - apart.cross(count_slope))
-            add_vec3(world.work, b, first, BARS + 3, count_slope)
-            add_vec3(world.work, b, second, BARS + 3, -count_slope)
+            add_count_adjoint(world, b, first, second, apart, count_bar * count_slope, count_bar * count_moment)
     if deepest < greatest_depth(world, first, second):
         mark_pair(world, b, p, DEEP)

@@ -8,7 +8,7 @@ world-parallel plan up to the order of the sums.
 from ti_sim.base.arrays import Array, zeros_like_family
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec3, vec4
+from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec3
 from ti_sim.rigid.arrays import BodyArrays, RigidArrays, load_contact, load_gravity
 from ti_sim.rigid.contact import contact_force
 from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
@@ -30,8 +30,10 @@ from ti_sim.rigid.state import (
     load_frame_adjoint,
     load_inertia,
     load_state,
+    load_state_adjoint,
     store_frame,
     store_state,
+    store_state_adjoint,
 )
 
 # Compile time grows faster than the number of unrolled steps (adjoint: 4, 11, 41 s for 1, 2, 4 steps), hence the small numbers.
@@ -145,6 +147,45 @@ def advance_unrolled(
                     diverged_step[b, n] = step + wrong
 
 
+@ti.func
+def add_point_adjoint(
+    rigid: ti.template(), load_bar: ti.template(), point_bar: ti.template(), b, n, p, height, local, rotation, v, w
+):
+    """Add the adjoint of the load of point p on body n of world b to point_bar [B, N, 21].
+
+    Args:
+        rigid: arrays of the bodies.
+        load_bar: [B, N, 6] adjoints of the bodies' loads.
+        point_bar: [B, N, 21] sums of the points' adjoints.
+        b, n, p: world, body, point.
+        height: of the point above the ground [m].
+        local: position of the point in the body's frame [m].
+        rotation, v, w: of the body.
+    """
+    arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
+    force_bar = load_vec3(load_bar, b, n)
+    torque_bar = vec3(load_bar[b, n, 3], load_bar[b, n, 4], load_bar[b, n, 5])
+    f, f_bar, height_bar, u_bar, contact_bar = point_load_adjoint(
+        height, v + w.cross(arm), arm, share, load_contact(rigid, b, n), rigid.dt, force_bar, torque_bar
+    )
+    arm_bar = share * f.cross(torque_bar) + u_bar.cross(w)
+    arm_bar.z += height_bar
+    rotation_bar = outer(arm_bar, local)
+    if ti.static(rigid.turning):
+        vector_bar = contact_vector_adjoint(rigid.point, p, rotation, arm_bar, f.dot(f_bar))
+        rotation_bar += outer(vector_bar, point_vector(rigid.point, p))
+    w_bar = arm.cross(u_bar)
+    for i, j in ti.static(ti.ndrange(3, 3)):
+        ti.atomic_add(point_bar[b, n, 3 * i + j], rotation_bar[i, j])
+    for k in ti.static(range(3)):
+        ti.atomic_add(point_bar[b, n, 9 + k], u_bar[k])
+        ti.atomic_add(point_bar[b, n, 12 + k], w_bar[k])
+    ti.atomic_add(point_bar[b, n, 15], height_bar)
+    for k in ti.static(range(4)):
+        ti.atomic_add(point_bar[b, n, 16 + k], contact_bar[k])
+    ti.atomic_add(point_bar[b, n, 20], share * f.dot(force_bar))
+
+
 @kernel
 def advance_unrolled_adjoint(
     count: ti.template(), states: ti.types.ndarray(), first_slot: int,
@@ -166,10 +207,7 @@ def advance_unrolled_adjoint(
                 inverse_inertia = load_inertia(rigid.body_inertia, b, n).inverse()
                 x, q, v, momentum = load_state(states, b, first_slot + u, n)
                 _x, q_next, _v, momentum_next = load_state(states, b, first_slot + u + 1, n)
-                x_bar = load_vec3(state_bar, b, n)
-                q_bar = vec4(state_bar[b, n, 3], state_bar[b, n, 4], state_bar[b, n, 5], state_bar[b, n, 6])
-                v_bar = vec3(state_bar[b, n, 7], state_bar[b, n, 8], state_bar[b, n, 9])
-                momentum_bar = vec3(state_bar[b, n, 10], state_bar[b, n, 11], state_bar[b, n, 12])
+                x_bar, q_bar, v_bar, momentum_bar = load_state_adjoint(state_bar, b, n)
                 inverse_inertia_bar = mat3(0.0)
                 if (step + 1) % substeps == 0:
                     fx_bar, fq_bar, fv_bar, fw_bar = load_frame_adjoint(
@@ -213,11 +251,7 @@ def advance_unrolled_adjoint(
                     ti.atomic_add(bars.gravity[b, k], g_bar[k])
                     load_bar[b, n, k] = force_bar[k]
                     load_bar[b, n, 3 + k] = torque_bar[k]
-                    state_bar[b, n, k] = x_bar[k]
-                    state_bar[b, n, 7 + k] = v_bar[k]
-                    state_bar[b, n, 10 + k] = momentum_bar[k]
-                for k in ti.static(range(4)):
-                    state_bar[b, n, 3 + k] = q_bar[k]
+                store_state_adjoint(state_bar, b, n, x_bar, q_bar, v_bar, momentum_bar)
                 for k in ti.static(range(POINT_BAR_SIZE)):
                     point_bar[b, n, k] = 0
         for b, p in ti.ndrange(rigid.body_mass.shape[0], rigid.point_count):
@@ -226,28 +260,7 @@ def advance_unrolled_adjoint(
             local = point_position(rigid.point, p)
             height = z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
             if height < 0 and diverged_step[b, n] < 0:
-                arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
-                force_bar = load_vec3(load_bar, b, n)
-                torque_bar = vec3(load_bar[b, n, 3], load_bar[b, n, 4], load_bar[b, n, 5])
-                f, f_bar, height_bar, u_bar, contact_bar = point_load_adjoint(
-                    height, v + w.cross(arm), arm, share, load_contact(rigid, b, n), rigid.dt, force_bar, torque_bar
-                )
-                arm_bar = share * f.cross(torque_bar) + u_bar.cross(w)
-                arm_bar.z += height_bar
-                rotation_bar = outer(arm_bar, local)
-                if ti.static(rigid.turning):
-                    vector_bar = contact_vector_adjoint(rigid.point, p, rotation, arm_bar, f.dot(f_bar))
-                    rotation_bar += outer(vector_bar, point_vector(rigid.point, p))
-                w_bar = arm.cross(u_bar)
-                for i, j in ti.static(ti.ndrange(3, 3)):
-                    ti.atomic_add(point_bar[b, n, 3 * i + j], rotation_bar[i, j])
-                for k in ti.static(range(3)):
-                    ti.atomic_add(point_bar[b, n, 9 + k], u_bar[k])
-                    ti.atomic_add(point_bar[b, n, 12 + k], w_bar[k])
-                ti.atomic_add(point_bar[b, n, 15], height_bar)
-                for k in ti.static(range(4)):
-                    ti.atomic_add(point_bar[b, n, 16 + k], contact_bar[k])
-                ti.atomic_add(point_bar[b, n, 20], share * f.dot(force_bar))
+                add_point_adjoint(rigid, load_bar, point_bar, b, n, p, height, local, rotation, v, w)
         for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
             if diverged_step[b, n] < 0:
                 _x, q, _v, momentum = load_state(states, b, first_slot + u, n)

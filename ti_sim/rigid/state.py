@@ -48,6 +48,28 @@ def store_state(states: ti.template(), b, slot, n, x, q, v, momentum):
 
 
 @ti.func
+def load_state_adjoint(state_bar: ti.template(), b, n):
+    """(x_bar, q_bar, v_bar, L_bar) from a [B, N, 13] array."""
+    return (
+        vec3(state_bar[b, n, 0], state_bar[b, n, 1], state_bar[b, n, 2]),
+        vec4(state_bar[b, n, 3], state_bar[b, n, 4], state_bar[b, n, 5], state_bar[b, n, 6]),
+        vec3(state_bar[b, n, 7], state_bar[b, n, 8], state_bar[b, n, 9]),
+        vec3(state_bar[b, n, 10], state_bar[b, n, 11], state_bar[b, n, 12]),
+    )
+
+
+@ti.func
+def store_state_adjoint(state_bar: ti.template(), b, n, x_bar, q_bar, v_bar, momentum_bar):
+    """Write (x_bar, q_bar, v_bar, L_bar) into a [B, N, 13] array."""
+    for k in ti.static(range(3)):
+        state_bar[b, n, k] = x_bar[k]
+        state_bar[b, n, 7 + k] = v_bar[k]
+        state_bar[b, n, 10 + k] = momentum_bar[k]
+    for k in ti.static(range(4)):
+        state_bar[b, n, 3 + k] = q_bar[k]
+
+
+@ti.func
 def store_frame(body_q: ti.template(), body_qd: ti.template(), b, frame, n, x, q, v, w):
     """Write pose and velocity of one body at one frame into [B, frames, N, 7] and [B, frames, N, 6]."""
     for k in ti.static(range(3)):

@@ -16,7 +16,6 @@ from ti_sim.rigid.dynamics import (
     driving_load,
     driving_load_adjoint,
     load_drag,
-    load_vec3,
     semi_implicit_update,
     semi_implicit_update_adjoint,
 )
@@ -28,8 +27,10 @@ from ti_sim.rigid.state import (
     load_frame_adjoint,
     load_inertia,
     load_state,
+    load_state_adjoint,
     store_frame,
     store_state,
+    store_state_adjoint,
 )
 
 # Number of steps whose parameter adjoints are summed before they are added to the sum over the rollout.
@@ -118,6 +119,61 @@ def advance(
                     done = steps
 
 
+@ti.func
+def semi_implicit_step_adjoint(
+    x, q, v, momentum, momentum_next, x_bar, q_bar, v_bar, momentum_bar,
+    mass_bar, inverse_inertia_bar, contact_bar, g_bar, drag_bar,
+    mass, inverse_inertia, contact, b, n, step, rigid: ti.template(), bars: ti.template(), first, last, drag, substeps,
+):  # fmt: skip
+    """Adjoint of a semi-implicit Euler step of ``step_state``, added to the sums of the adjoints of its inputs.
+
+    Args:
+        x, q, v, momentum: state at the start of the step.
+        momentum_next: angular momentum at its end.
+        x_bar, q_bar, v_bar, momentum_bar: adjoint of the state at its end.
+        mass_bar, inverse_inertia_bar, contact_bar, g_bar, drag_bar: sums.
+        mass, inverse_inertia, contact, b, n, step, rigid, first, last, drag, substeps: as of ``step_state``.
+        bars: adjoints of the inputs, to which those of applied forces, rotors and gravity are added.
+
+    Returns:
+        Adjoint of the state at the start of the step, and the sums.
+    """
+    rotation = rotation_matrix(q)
+    w = angular_velocity(rotation, inverse_inertia, momentum)
+    q_bar, rotation_bar, v_bar, momentum_bar, j_bar = semi_implicit_update_adjoint(
+        q, momentum_next, mass, inverse_inertia, rigid.dt, x_bar, q_bar, v_bar, momentum_bar
+    )
+    inverse_inertia_bar += j_bar
+    g_bar += rigid.dt * v_bar
+    force_bar, torque_bar = rigid.dt / mass * v_bar, rigid.dt * momentum_bar
+    z_bar, contact_rotation_bar, contact_v_bar, w_bar, theta_bar, work = contact_load_adjoint(
+        rigid, x, rotation, v, w, contact, first, last, force_bar, torque_bar
+    )
+    rotation_bar += contact_rotation_bar
+    if rigid.force_count > 0:
+        applied_bar, applied_work = applied_load_adjoint(rigid, bars, rotation, b, n, step, force_bar, torque_bar)
+        rotation_bar += applied_bar
+        work += applied_work
+    if ti.static(rigid.driven):
+        driving_bar, driving_v_bar, driving_w_bar, d_bar, driving_work = driving_load_adjoint(
+            rigid, bars, rotation, v, w, drag, b, n, step // substeps, force_bar, torque_bar
+        )
+        rotation_bar += driving_bar
+        contact_v_bar += driving_v_bar
+        w_bar += driving_w_bar
+        drag_bar += d_bar
+        work += driving_work
+    wq_bar, wl_bar, wj_bar = frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar)
+    x_bar.z += z_bar
+    q_bar += rotation_matrix_adjoint(q, rotation_bar) + wq_bar
+    v_bar += contact_v_bar
+    momentum_bar += wl_bar
+    inverse_inertia_bar += wj_bar
+    mass_bar -= work / mass
+    contact_bar += theta_bar
+    return x_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, contact_bar, g_bar, drag_bar
+
+
 @kernel
 def advance_adjoint(
     rk4: ti.template(), kept: ti.types.ndarray(), states: ti.types.ndarray(), every: int, recompute: int,
@@ -142,10 +198,7 @@ def advance_adjoint(
             g = load_gravity(rigid, b)
             first, last = rigid.point_start[n], rigid.point_start[n + 1]
             drag = load_drag(rigid, b, n)
-            x_bar = load_vec3(state_bar, b, n)
-            q_bar = vec4(state_bar[b, n, 3], state_bar[b, n, 4], state_bar[b, n, 5], state_bar[b, n, 6])
-            v_bar = vec3(state_bar[b, n, 7], state_bar[b, n, 8], state_bar[b, n, 9])
-            momentum_bar = vec3(state_bar[b, n, 10], state_bar[b, n, 11], state_bar[b, n, 12])
+            x_bar, q_bar, v_bar, momentum_bar = load_state_adjoint(state_bar, b, n)
             mass_bar = 0.0
             inverse_inertia_bar = mat3(0.0)
             contact_bar = vec4(0.0)
@@ -192,42 +245,15 @@ def advance_adjoint(
                     g_bar += step_g_bar
                     drag_bar += d_bar
                 else:
-                    rotation = rotation_matrix(q)
-                    w = angular_velocity(rotation, inverse_inertia, momentum)
-                    q_bar, rotation_bar, v_bar, momentum_bar, j_bar = semi_implicit_update_adjoint(
-                        q, momentum_next, mass, inverse_inertia, rigid.dt, x_bar, q_bar, v_bar, momentum_bar
-                    )
-                    inverse_inertia_bar += j_bar
-                    g_bar += rigid.dt * v_bar
-                    force_bar, torque_bar = rigid.dt / mass * v_bar, rigid.dt * momentum_bar
-                    z_bar, contact_rotation_bar, contact_v_bar, w_bar, theta_bar, work = contact_load_adjoint(
-                        rigid, x, rotation, v, w, contact, first, last, force_bar, torque_bar
-                    )
-                    rotation_bar += contact_rotation_bar
-                    if rigid.force_count > 0:
-                        applied_bar, applied_work = applied_load_adjoint(rigid, bars, rotation, b, n, step, force_bar, torque_bar)
-                        rotation_bar += applied_bar
-                        work += applied_work
-                    if ti.static(rigid.driven):
-                        driving_bar, driving_v_bar, driving_w_bar, d_bar, driving_work = driving_load_adjoint(
-                            rigid, bars, rotation, v, w, drag, b, n, step // substeps, force_bar, torque_bar
-                        )
-                        rotation_bar += driving_bar
-                        contact_v_bar += driving_v_bar
-                        w_bar += driving_w_bar
-                        drag_bar += d_bar
-                        work += driving_work
-                    wq_bar, wl_bar, wj_bar = frame_velocity_adjoint(q, momentum, inverse_inertia, w_bar)
-                    x_bar.z += z_bar
-                    q_bar += rotation_matrix_adjoint(q, rotation_bar) + wq_bar
-                    v_bar += contact_v_bar
-                    momentum_bar += wl_bar
-                    inverse_inertia_bar += wj_bar
-                    mass_bar -= work / mass
-                    contact_bar += theta_bar
+                    (
+                        x_bar, q_bar, v_bar, momentum_bar, mass_bar, inverse_inertia_bar, contact_bar, g_bar, drag_bar
+                    ) = semi_implicit_step_adjoint(
+                        x, q, v, momentum, momentum_next, x_bar, q_bar, v_bar, momentum_bar,
+                        mass_bar, inverse_inertia_bar, contact_bar, g_bar, drag_bar,
+                        mass, inverse_inertia, contact, b, n, step, rigid, bars, first, last, drag, substeps,
+                    )  # fmt: skip
                 momentum_next = momentum
                 if step % _SUM_STEPS == 0:  # sums of partial sums: one sum over 1e4 steps would lose two digits in f32
-
                     for k in ti.static(range(3)):
                         bars.gravity[b, k] += g_bar[k]
                     for k in ti.static(range(4)):
@@ -243,9 +269,4 @@ def advance_adjoint(
                     contact_bar = vec4(0.0)
                     g_bar = vec3(0.0)
                 step -= 1
-            for k in ti.static(range(3)):
-                state_bar[b, n, k] = x_bar[k]
-                state_bar[b, n, 7 + k] = v_bar[k]
-                state_bar[b, n, 10 + k] = momentum_bar[k]
-            for k in ti.static(range(4)):
-                state_bar[b, n, 3 + k] = q_bar[k]
+            store_state_adjoint(state_bar, b, n, x_bar, q_bar, v_bar, momentum_bar)
