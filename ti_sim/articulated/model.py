@@ -24,7 +24,7 @@ from ti_sim.base.arrays import Array, to_numpy
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, Real, checked
 from ti_sim.rollout.arrays import Arrays, array
-from ti_sim.shapes.contact_points import BALL_SIZE, point_table
+from ti_sim.shapes.contact_points import WithContactPoints
 
 Integrator = Literal["semi_implicit", "rk4"]
 
@@ -37,7 +37,7 @@ _ABOUT_AXIS = ("revolute", "prismatic")
 
 @checked
 @dataclass(frozen=True)
-class ArticulatedModel:
+class ArticulatedModel(WithContactPoints):
     """Links, their joints and their contact points, equal in every world.
 
     Link i is attached by one joint to ``link_parent[i]``, which comes before it; its frame is the child frame of the joint. The
@@ -168,16 +168,6 @@ class ArticulatedModel:
             if kind in _ABOUT_AXIS:
                 rows[i] = np.asarray(self.joint_axis[i], dtype=np.float64) / np.linalg.norm(self.joint_axis[i])
         return rows
-
-    @cached_property
-    def point(self) -> np.ndarray:
-        """Table of all contact points, [max(P, 1), 4 or 8] float64, see ``ti_sim.shapes.contact_points.point_table``."""
-        return point_table(self.contact_points)
-
-    @property
-    def turning(self) -> bool:
-        """Whether the contact points include rims or patches, which depend on the rotation of the link."""
-        return self.point.shape[1] > BALL_SIZE
 
     @property
     def point_start(self) -> np.ndarray:

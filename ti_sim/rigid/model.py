@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -12,7 +11,7 @@ from ti_sim.base.arrays import Array
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, PositiveOrInfinite, Real, checked
 from ti_sim.rollout.arrays import Arrays, array
-from ti_sim.shapes.contact_points import BALL_SIZE, point_table
+from ti_sim.shapes.contact_points import WithContactPoints
 
 Integrator = Literal["semi_implicit", "rk4"]
 Plan = Literal["auto", "world", "element"]
@@ -20,7 +19,7 @@ Plan = Literal["auto", "world", "element"]
 
 @checked
 @dataclass(frozen=True)
-class RigidModel:
+class RigidModel(WithContactPoints):
     """Bodies, their contact points and the table of applied forces, equal in every world.
 
     Attributes:
@@ -61,16 +60,6 @@ class RigidModel:
     def force_count(self) -> int:
         """Number of applied forces A."""
         return len(self.force_body)
-
-    @cached_property
-    def point(self) -> np.ndarray:
-        """Table of all contact points, [max(P, 1), 4 or 8] float64, see ``ti_sim.shapes.contact_points.point_table``."""
-        return point_table(self.contact_points)
-
-    @property
-    def turning(self) -> bool:
-        """Whether the contact points include rims or patches, which depend on the rotation of the body."""
-        return self.point.shape[1] > BALL_SIZE
 
     @property
     def point_start(self) -> np.ndarray:

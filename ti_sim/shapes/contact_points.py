@@ -15,6 +15,8 @@ A point is one of three kinds:
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from ti_sim.shapes.surface import TriangleMesh, merge_vertices
@@ -93,3 +95,23 @@ def point_table(points: tuple[np.ndarray, ...]) -> np.ndarray:
     rows = [np.asarray(given, dtype=np.float64).reshape(len(given), -1) for given in points if len(given)]
     table = np.concatenate([balls(given) if given.shape[1] == 3 else given for given in rows] or [np.zeros((1, POINT_SIZE))])
     return table if (table[:, KIND] != BALL).any() else np.ascontiguousarray(table[:, :BALL_SIZE])
+
+
+class WithContactPoints:
+    """Part of a model that has contact points.
+
+    Attributes:
+        contact_points: rows of the points of each body.
+    """
+
+    contact_points: tuple[np.ndarray, ...]
+
+    @cached_property
+    def point(self) -> np.ndarray:
+        """Table of all contact points, [max(P, 1), 4 or 8] float64, see ``point_table``."""
+        return point_table(self.contact_points)
+
+    @property
+    def turning(self) -> bool:
+        """Whether the contact points include rims or patches, which depend on the rotation of the body."""
+        return self.point.shape[1] > BALL_SIZE
