@@ -1,4 +1,4 @@
-"""What is learnt: scenes, films and inversion (RISP, control and others are in the public rooms that docs/api.md lists)."""
+"""Scenes, films and inversion; docs/api.md lists the other public modules."""
 
 import os
 
