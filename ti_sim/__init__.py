@@ -13,17 +13,17 @@ from ti_sim.base.runtime import Runtime, start
 from ti_sim.base.tape import Tape
 from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
 from ti_sim.coupled.solver import CoupledRollout, CoupledSolver
+from ti_sim.deformable.ad_tape import DeformableTape
 from ti_sim.deformable.bending import bending_edges, edge_stiffness, plate_rigidity
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.solids import corner_volumes, energy_constants, lame_from_young
 from ti_sim.deformable.solver import DeformableRollout, DeformableSolver
 from ti_sim.deformable.stable_step import stable_step
-from ti_sim.deformable.tape import DeformableTape
 from ti_sim.deformable.triangles import membrane_constants, plane_strain_constants, triangle_areas
+from ti_sim.rigid.ad_tape import RigidTape
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidRollout, RigidSolver
-from ti_sim.rigid.tape import RolloutTape
 from ti_sim.rollout.adjoint import Adjoint, Checkpoint, StoreAll
 from ti_sim.rollout.arrays import Arrays, array
 from ti_sim.rollout.solver import Solver
@@ -39,7 +39,7 @@ __all__ = [
     "CoupledRollout", "CoupledSettings", "CoupledSolver", "Cylinder", "DeformableInputs", "DeformableModel",
     "DeformableRollout", "DeformableSettings", "DeformableSolver", "DeformableTape", "DivergenceError", "FromZero",
     "GradcheckReport", "GradientError", "MassProperties", "Mesh", "Param", "Positive", "RigidInputs", "RigidModel",
-    "RigidRollout", "RigidSettings", "RigidSolver", "RolloutTape", "Runtime", "Seed", "Shape", "Solver", "Sphere", "StoreAll",
+    "RigidRollout", "RigidSettings", "RigidSolver", "RigidTape", "Runtime", "Seed", "Shape", "Solver", "Sphere", "StoreAll",
     "Tape", "TriangleMesh", "UserError", "array", "bending_edges", "checked", "contact_points", "corner_volumes",
     "edge_stiffness", "energy_constants", "forward_dynamics", "forward_kinematics", "gradcheck", "inverse_dynamics",
     "lame_from_young", "mass_matrix", "mass_properties", "membrane_constants", "mesh_shape", "plane_strain_constants",

@@ -25,9 +25,9 @@ from tests.reference.folders import ROOT
 from ti_sim.articulated.collision import ShapeKind
 from ti_sim.articulated.model import JOINT_TYPES
 from ti_sim.deformable.families import ENERGIES, FAMILIES
+from ti_sim.rollout.ad_tape import SolverTape
 from ti_sim.rollout.arrays import Arrays
 from ti_sim.rollout.solver import Solver
-from ti_sim.solver_tape import SolverTape
 
 PACKAGES = ("ti_sim", "ti_render", "risp_torch")
 PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")

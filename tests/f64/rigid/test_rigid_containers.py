@@ -7,9 +7,9 @@ import torch
 from tests.reference.rigid_cases import INPUT_NAMES, PAIR_MODEL, pair
 from tests.reference.taichi_arrays import as_numpy, taichi_array, taichi_zeros, weighted_sum
 from ti_sim.base.tape import Tape
+from ti_sim.rigid.ad_tape import RigidTape
 from ti_sim.rigid.model import RigidInputs, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
-from ti_sim.rigid.tape import RolloutTape
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
 FRAMES = 5
@@ -75,7 +75,7 @@ def test_tape_used_three_times(plan, adjoint):
     body_qd = taichi_zeros(3, FRAMES + 1, 2, 6)
     loss = taichi_zeros(1)
     weights = taichi_array(weight)
-    rollout = RolloutTape(engine, FRAMES, adjoint=adjoint)
+    rollout = RigidTape(engine, FRAMES, adjoint=adjoint)
     for _ in range(3):
         with Tape(loss):
             rollout(inputs, body_q, body_qd)
@@ -90,7 +90,7 @@ def test_one_rollout_twice_on_a_tape_with_different_inputs():
     rng = np.random.default_rng(3)
     weight = rng.standard_normal((3, FRAMES + 1, 2, 7))
     engine = solver()
-    rollout = RolloutTape(engine, FRAMES)
+    rollout = RigidTape(engine, FRAMES)
     loss, weights = taichi_zeros(1), taichi_array(weight)
     runs = []
     for seed in (3, 4):

@@ -18,7 +18,7 @@ from tests.reference.rigid_cases import INPUT_NAMES
 from tests.reference.small_scenes import make_scene
 from tests.reference.taichi_arrays import taichi_array, taichi_zeros
 from ti_render import RenderInputs, render_tape
-from ti_sim import RigidInputs, RolloutTape, Tape
+from ti_sim import RigidInputs, RigidTape, Tape
 from ti_sim.base.runtime import ti
 from ti_sim.meshes import box_tets
 
@@ -572,7 +572,7 @@ def test_a_tape_without_torch_gives_the_gradient_of_the_bridge_three_times() -> 
     arrays = {name: taichi_array(tensor, needs_grad=True) for name, tensor in seen.items()}
     integers = {name: taichi_array(v) for name, v in vars(render.inputs.mesh).items() if isinstance(v, torch.Tensor)}
     scenery = RenderInputs(mesh=replace(render.inputs.mesh, **integers), body_q=poses, **arrays)
-    simulate = RolloutTape(rollout.solver, FRAMES)
+    simulate = RigidTape(rollout.solver, FRAMES)
     for _ in range(3):
         with Tape(loss):
             simulate(inputs, *frames)

@@ -2,10 +2,10 @@
 
 from ti_sim.base.arrays import Array
 from ti_sim.rigid.model import RigidInputs
-from ti_sim.solver_tape import SolverTape
+from ti_sim.rollout.ad_tape import SolverTape
 
 
-class RolloutTape(SolverTape):
+class RigidTape(SolverTape):
     """A rigid rollout (solver: ``RigidSolver``) whose ``__call__`` records itself on a running tape."""
 
     frame_names = ("body_q", "body_qd")

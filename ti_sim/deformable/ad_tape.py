@@ -2,7 +2,7 @@
 
 from ti_sim.base.arrays import Array
 from ti_sim.deformable.inputs import DeformableInputs
-from ti_sim.solver_tape import SolverTape
+from ti_sim.rollout.ad_tape import SolverTape
 
 
 class DeformableTape(SolverTape):
