@@ -15,19 +15,9 @@ link changes by turn x u, so u_bar adds u x u_bar to the adjoint of ``turn``.
 
 from ti_sim.articulated.contact_pairs import pair_adjoint
 from ti_sim.articulated.dynamics import eliminate_links, place_links, virtual_links
-from ti_sim.articulated.joints import (
-    FREE,
-    PRISMATIC,
-    REVOLUTE,
-    SPHERICAL,
-    add_position_adjoint,
-    joint_force_adjoint,
-    joint_position,
-    load_vec4_at,
-)
-from ti_sim.articulated.kinematics import joint_rates, load_vec3_at
+from ti_sim.articulated.joint_forces import joint_force_adjoint
+from ti_sim.articulated.joints import add_position_adjoint, joint_adjoint, joint_position, joint_rates, turn_adjoint
 from ti_sim.articulated.spatial import (
-    quaternion_product,
     rotated,
     rotated_back,
     symmetric,
@@ -66,15 +56,9 @@ from ti_sim.articulated.tables import (
     store_vec3,
 )
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import quaternion_rate, quaternion_rate_adjoint, rotation_matrix, vec3, vec4
+from ti_sim.base.vecmath import quaternion_rate_adjoint, rotation_matrix, vec3, vec4
 from ti_sim.rigid.contact import contact_force, contact_force_adjoint
 from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
-
-
-@ti.func
-def turn_adjoint(q, turn_bar):
-    """Adjoint of a quaternion q (any length, normalised on reading) from that of its ``turn``, in the target frame."""
-    return 4 / q.dot(q) * quaternion_rate(turn_bar, q)
 
 
 @ti.func
@@ -222,9 +206,7 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
     Returns:
         Adjoint of the acceleration of the world, zero unless the link is attached to the world.
     """
-    parent, kind, first_q = world.tree[i, PARENT], world.tree[i, KIND], world.tree[i, FIRST_Q]
-    first = world.tree[i, FIRST_QD]
-    at = world.coordinates + first
+    parent, kind, at = world.tree[i, PARENT], world.tree[i, KIND], world.coordinates + world.tree[i, FIRST_QD]
     rotation = load_vec4(world.work, b, i, QUATERNION)
     axis, r = load_vec3(world.work, b, i, AXIS), load_vec3(world.work, b, i, ARM)
     turn_bar, position_bar = load_vec3(world.work, b, i, BARS), load_vec3(world.work, b, i, BARS + 3)
@@ -258,49 +240,10 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
         gravity_bar = pull_bar
 
     offset_bar = r_bar  # adjoint of the frame's position in the parent, in world axes
-    if kind == REVOLUTE or kind == PRISMATIC:
-        rate, acceleration = states[b, slot, at], states[b, slot, at + world.velocities]
-        y = world.velocity_work[b, first, DRIVE]
-        if kind == REVOLUTE:
-            bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(turn_bar)
-            bar[b, row, at] = bar[b, row, at] + axis.dot(j_w_bar)
-            turn_bar += axis.cross(rate * j_w_bar + acceleration * spin_bar + y * ws_bar)
-        else:
-            bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(r_bar)
-            bar[b, row, at] = bar[b, row, at] + axis.dot(j_v_bar)
-            along_bar = rate * j_v_bar + acceleration * pull_bar + y * vs_bar
-            turn_bar += axis.cross(along_bar + states[b, slot, first_q] * r_bar)
-    elif kind == SPHERICAL or kind == FREE:
-        frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, FRAME_QUATERNION))
-        frame_turn_bar = vec3(0.0)
-        turning = first  # first of the three angular velocities
-        if kind == FREE:
-            x = rotated(frame, load_vec3_at(states, b, slot, first_q))
-            rate = rotated(frame, load_vec3_at(states, b, slot, at))
-            acceleration = rotated(frame, load_vec3_at(states, b, slot, at + world.velocities))
-            y = rotated(frame, drives(world, b, first))
-            frame_turn_bar = (
-                x.cross(r_bar) + rate.cross(j_v_bar) + acceleration.cross(pull_bar) + y.cross(vs_bar)
-            )
-            x_bar, rate_bar = rotated_back(frame, r_bar), rotated_back(frame, j_v_bar)
-            for k in ti.static(range(3)):
-                bar[b, row, first_q + k] = bar[b, row, first_q + k] + x_bar[k]
-                bar[b, row, at + k] = bar[b, row, at + k] + rate_bar[k]
-            first_q += 3
-            at += 3
-            turning += 3
-        rate = rotated(rotation, load_vec3_at(states, b, slot, at))
-        acceleration = rotated(rotation, load_vec3_at(states, b, slot, at + world.velocities))
-        y = rotated(rotation, drives(world, b, turning))
-        turn_bar += rate.cross(j_w_bar) + acceleration.cross(spin_bar) + y.cross(ws_bar)
-        rate_bar = rotated_back(rotation, j_w_bar)
-        q_bar = turn_adjoint(load_vec4_at(states, b, slot, first_q), rotated_back(frame, turn_bar))
-        for k in ti.static(range(3)):
-            bar[b, row, at + k] = bar[b, row, at + k] + rate_bar[k]
-        for k in ti.static(range(4)):
-            bar[b, row, first_q + k] = bar[b, row, first_q + k] + q_bar[k]
-        turn_bar += frame_turn_bar
-
+    turn_bar = joint_adjoint(
+        world, states, bar, b, slot, row, i, kind, parent_rotation,
+        turn_bar, r_bar, j_w_bar, j_v_bar, spin_bar, pull_bar, ws_bar, vs_bar,
+    )  # fmt: skip
     quaternion = load_vec4(world.link, b, i, FRAME_QUATERNION)
     arm = rotated(parent_rotation, load_vec3(world.link, b, i, FRAME_POSITION))
     add_vec3(bars.link, b, i, FRAME_POSITION, rotated_back(parent_rotation, offset_bar))
@@ -308,14 +251,6 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
     if parent >= 0:
         add_vec3(world.work, b, parent, BARS, turn_bar + arm.cross(offset_bar))
     return gravity_bar
-
-
-@ti.func
-def drives(world: ti.template(), b, first):
-    """Three virtual joint velocities, beginning with ``first``."""
-    return vec3(
-        world.velocity_work[b, first, DRIVE], world.velocity_work[b, first + 1, DRIVE], world.velocity_work[b, first + 2, DRIVE]
-    )
 
 
 @ti.func

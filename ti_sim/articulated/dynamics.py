@@ -13,18 +13,12 @@ The same elimination with zero loads, velocities and gravity solves M x = y for 
 """
 
 from ti_sim.articulated.contact_pairs import pair_loads
-from ti_sim.articulated.joints import (
-    FREE,
-    PRISMATIC,
-    joint_force,
-    joint_position,
-    unit,
-)
+from ti_sim.articulated.joint_forces import joint_force
+from ti_sim.articulated.joints import direction, joint_position
 from ti_sim.articulated.kinematics import place_link
 from ti_sim.articulated.spatial import (
     crossed_columns,
     load_matrix,
-    rotated,
     store_matrix,
     store_symmetric,
     symmetric,
@@ -33,7 +27,6 @@ from ti_sim.articulated.tables import (
     ACCELERATION,
     ARM,
     ARMATURE,
-    AXIS,
     BIAS,
     BODY,
     CENTER,
@@ -46,7 +39,6 @@ from ti_sim.articulated.tables import (
     FIRST_POINT,
     FIRST_Q,
     FIRST_QD,
-    FRAME_QUATERNION,
     INERTIA,
     INVERSE,
     KIND,
@@ -55,7 +47,6 @@ from ti_sim.articulated.tables import (
     MOVES,
     PARENT,
     POSITION,
-    QUATERNION,
     VIRTUAL,
     add_vec3,
     load_vec3,
@@ -128,23 +119,6 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
             store_vec3(world.work, b, i, LOAD + 3, force)
     if ti.static(world.with_pairs and not virtual):
         pair_loads(world, b)
-
-
-@ti.func
-def direction(world: ti.template(), b, i, kind, j):
-    """Direction of joint velocity j of link i in world axes, and whether it is a translation."""
-    axis = load_vec3(world.work, b, i, AXIS)
-    linear = kind == PRISMATIC
-    if kind > PRISMATIC:
-        if kind == FREE and j < 3:
-            linear = True
-            axis = rotated(load_vec4(world.link, b, i, FRAME_QUATERNION), unit(j))
-        else:
-            at = j
-            if kind == FREE:
-                at = j - 3
-            axis = rotated(load_vec4(world.work, b, i, QUATERNION), unit(at))
-    return axis, linear
 
 
 @ti.func

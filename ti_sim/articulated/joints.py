@@ -1,27 +1,59 @@
-"""Joint forces of springs, dampers, limits and motors, each function with its adjoint (Taichi functions)."""
+"""Types of joints: everything that depends on the type, for the other files of the solver (Taichi functions).
 
-from ti_sim.articulated.model import JOINT_TYPES
-from ti_sim.articulated.spatial import rotation_vector, rotation_vector_adjoint
-from ti_sim.articulated.tables import (
-    DAMPING,
-    GAIN,
-    HIGH,
-    LIMIT_STIFFNESS,
-    LOW,
-    MOTOR_LIMIT,
-    REST,
-    SERVO_DAMPING,
-    SERVO_STIFFNESS,
-    STIFFNESS,
-)
+A type is a row of ``JOINT_TYPES``, a number for kernels, and its branches in the functions below; each function has its adjoint.
+"""
+
+from dataclasses import dataclass
+
+from ti_sim.articulated.spatial import quaternion_product, rotated, rotated_back, rotation_vector, rotation_vector_adjoint
+from ti_sim.articulated.tables import AXIS, DRIVE, FIRST_Q, FIRST_QD, FRAME_QUATERNION, KIND, QUATERNION, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import vec3, vec4
+from ti_sim.base.vecmath import (
+    body_quaternion_rate,
+    body_quaternion_rate_adjoint,
+    normalized_adjoint,
+    quaternion_rate,
+    vec3,
+    vec4,
+)
 
+
+@dataclass(frozen=True)
+class JointType:
+    """Sizes of a type of joint.
+
+    Attributes:
+        coordinates: number of coordinates.
+        velocities: number of velocities. Three angular velocities of a quaternion are the last ones.
+        about_axis: whether it has an axis.
+    """
+
+    coordinates: int
+    velocities: int
+    about_axis: bool = False
+
+
+# The place of a type in this table is its number in kernels.
+JOINT_TYPES = {
+    "fixed": JointType(coordinates=0, velocities=0),
+    "revolute": JointType(coordinates=1, velocities=1, about_axis=True),
+    "prismatic": JointType(coordinates=1, velocities=1, about_axis=True),
+    "spherical": JointType(coordinates=4, velocities=3),
+    "free": JointType(coordinates=7, velocities=6),
+}
 FIXED, REVOLUTE, PRISMATIC, SPHERICAL, FREE = range(len(JOINT_TYPES))
 
-# Width [m, rad] over which the spring of a limit sets in: as a fraction of the range between two limits, and for a single limit.
-SOFT_PART = 0.01
-SOFT_WIDTH = 0.01
+
+@ti.func
+def has_limits(kind):
+    """Whether the joint has limits."""
+    return kind == REVOLUTE or kind == PRISMATIC
+
+
+@ti.func
+def has_position(kind):
+    """Whether springs and servos act on the joint."""
+    return kind != FREE
 
 
 @ti.func
@@ -33,6 +65,283 @@ def joint_position(states: ti.template(), b, slot, kind, first_q, j):
     elif kind == SPHERICAL:
         x = entry(rotation_vector(load_vec4_at(states, b, slot, first_q)), j)
     return x
+
+
+@ti.func
+def add_position_adjoint(states: ti.template(), bar: ti.template(), b, slot, row, kind, first_q, j, x_bar):
+    """Adjoint of ``joint_position``: adds to the adjoints of the coordinates in a row of ``bar``."""
+    if kind == REVOLUTE or kind == PRISMATIC:
+        bar[b, row, first_q] = bar[b, row, first_q] + x_bar
+    elif kind == SPHERICAL:
+        q_bar = rotation_vector_adjoint(load_vec4_at(states, b, slot, first_q), x_bar * unit(j))
+        for k in ti.static(range(4)):
+            bar[b, row, first_q + k] = bar[b, row, first_q + k] + q_bar[k]
+
+
+@ti.func
+def joint_axis(world: ti.template(), b, i):
+    """Unit axis of joint i in its joint frame."""
+    return vec3(world.axis[i, 0], world.axis[i, 1], world.axis[i, 2])
+
+
+@ti.func
+def joint_rates(world: ti.template(), b, i, kind, rotation, axis, rates: ti.template(), slot, column):
+    """Angular and linear velocity of a joint in world axes, from the joint velocities in a row, beginning at ``column``.
+
+    The same map applies to joint accelerations and to multipliers (virtual velocities).
+
+    Args:
+        world: ``WorldArrays``.
+        b: world.
+        i: link.
+        kind: type of its joint.
+        rotation: quaternion of the link in the world.
+        axis: axis of the joint in world axes.
+        rates: array of the joint velocities.
+        slot: its row.
+        column: column of the joint's first velocity.
+
+    Returns:
+        (angular, linear).
+    """
+    angular, linear = vec3(0.0), vec3(0.0)
+    if kind == REVOLUTE:
+        angular = axis * rates[b, slot, column]
+    elif kind == PRISMATIC:
+        linear = axis * rates[b, slot, column]
+    elif kind == SPHERICAL:
+        angular = rotated(rotation, load_vec3_at(rates, b, slot, column))
+    elif kind == FREE:
+        linear = rotated(load_vec4(world.link, b, i, FRAME_QUATERNION), load_vec3_at(rates, b, slot, column))
+        angular = rotated(rotation, load_vec3_at(rates, b, slot, column + 3))
+    return angular, linear
+
+
+@ti.func
+def place_joint(world: ti.template(), states: ti.template(), b, slot, i, kind, frame, r):
+    """Orientation and place of link i on its joint, whose coordinates are in a row of ``states``.
+
+    Args:
+        frame: quaternion of the joint frame in the world.
+        r: position of the joint frame relative to the parent's origin, in world axes [m].
+
+    Returns:
+        (quaternion of the link, position of its origin relative to the parent's, axis of the joint in world axes or zero).
+    """
+    first_q = world.tree[i, FIRST_Q]
+    rotation = frame
+    axis = vec3(0.0)
+    if kind == REVOLUTE or kind == PRISMATIC:
+        local = joint_axis(world, b, i)
+        axis = rotated(frame, local)
+        x = states[b, slot, first_q]
+        if kind == REVOLUTE:
+            s = ti.sin(0.5 * x) * local
+            rotation = quaternion_product(frame, vec4(s.x, s.y, s.z, ti.cos(0.5 * x)))
+        else:
+            r += x * axis
+    elif kind == SPHERICAL:
+        rotation = quaternion_product(frame, load_vec4_at(states, b, slot, first_q).normalized())
+    elif kind == FREE:
+        r += rotated(frame, load_vec3_at(states, b, slot, first_q))
+        rotation = quaternion_product(frame, load_vec4_at(states, b, slot, first_q + 3).normalized())
+    return rotation, r, axis
+
+
+@ti.func
+def direction(world: ti.template(), b, i, kind, j):
+    """Direction of joint velocity j of link i in world axes, and whether it is a translation."""
+    axis = load_vec3(world.work, b, i, AXIS)
+    linear = kind == PRISMATIC
+    if kind == SPHERICAL or kind == FREE:
+        if kind == FREE and j < 3:
+            linear = True
+            axis = rotated(load_vec4(world.link, b, i, FRAME_QUATERNION), unit(j))
+        else:
+            at = j
+            if kind == FREE:
+                at = j - 3
+            axis = rotated(load_vec4(world.work, b, i, QUATERNION), unit(at))
+    return axis, linear
+
+
+@ti.func
+def quaternion_column(tree: ti.template(), i):
+    """First column of the quaternion of joint i in the coordinates, -1 for joints without one."""
+    column = -1
+    if tree[i, KIND] == SPHERICAL:
+        column = tree[i, FIRST_Q]
+    elif tree[i, KIND] == FREE:
+        column = tree[i, FIRST_Q] + 3
+    return column
+
+
+@ti.func
+def step_joint(world: ti.template(), states: ti.template(), b, slot, i, kind):
+    """Euler step of the coordinates of joint i in a row of ``states``, with the velocities of that row."""
+    first_q, first_qd = world.tree[i, FIRST_Q], world.coordinates + world.tree[i, FIRST_QD]
+    if kind == REVOLUTE or kind == PRISMATIC:
+        states[b, slot, first_q] = states[b, slot, first_q] + world.dt * states[b, slot, first_qd]
+    elif kind == SPHERICAL or kind == FREE:
+        if kind == FREE:
+            for k in ti.static(range(3)):
+                states[b, slot, first_q + k] = states[b, slot, first_q + k] + world.dt * states[b, slot, first_qd + k]
+            first_q += 3
+            first_qd += 3
+        q = load_vec4_at(states, b, slot, first_q)
+        q = (q + world.dt * body_quaternion_rate(q, load_vec3_at(states, b, slot, first_qd))).normalized()
+        for k in ti.static(range(4)):
+            states[b, slot, first_q + k] = q[k]
+
+
+@ti.func
+def step_joint_adjoint(world: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, i, kind):
+    """Adjoint of ``step_joint`` in place in a row of ``bar``; the coordinates before the step are in ``slot``, the velocities
+    after it in the next slot.
+    """
+    first_q, first_qd = world.tree[i, FIRST_Q], world.coordinates + world.tree[i, FIRST_QD]
+    if kind == REVOLUTE or kind == PRISMATIC:
+        bar[b, row, first_qd] = bar[b, row, first_qd] + world.dt * bar[b, row, first_q]
+    elif kind == SPHERICAL or kind == FREE:
+        if kind == FREE:
+            for k in ti.static(range(3)):
+                bar[b, row, first_qd + k] = bar[b, row, first_qd + k] + world.dt * bar[b, row, first_q + k]
+            first_q += 3
+            first_qd += 3
+        q, w = load_vec4_at(states, b, slot, first_q), load_vec3_at(states, b, slot + 1, first_qd)
+        raw_bar = normalized_adjoint(q + world.dt * body_quaternion_rate(q, w), load_vec4_at(bar, b, row, first_q))
+        rate_bar, w_bar = body_quaternion_rate_adjoint(q, w, world.dt * raw_bar)
+        for k in ti.static(range(4)):
+            bar[b, row, first_q + k] = raw_bar[k] + rate_bar[k]
+        for k in ti.static(range(3)):
+            bar[b, row, first_qd + k] = bar[b, row, first_qd + k] + w_bar[k]
+
+
+@ti.func
+def rate_joint(world: ti.template(), run: ti.template(), b, stage, i, kind):
+    """Write the rates of the coordinates of joint i at a Runge-Kutta stage after its accelerations (see ``runge_kutta``)."""
+    rates = world.coordinates + 2 * world.velocities
+    first_q, first_qd = world.tree[i, FIRST_Q], world.coordinates + world.tree[i, FIRST_QD]
+    if kind == REVOLUTE or kind == PRISMATIC:
+        run[b, stage, rates + first_q] = run[b, stage, first_qd]
+    elif kind == SPHERICAL or kind == FREE:
+        if kind == FREE:
+            for k in ti.static(range(3)):
+                run[b, stage, rates + first_q + k] = run[b, stage, first_qd + k]
+            first_q += 3
+            first_qd += 3
+        rate = body_quaternion_rate(load_vec4_at(run, b, stage, first_q), load_vec3_at(run, b, stage, first_qd))
+        for k in ti.static(range(4)):
+            run[b, stage, rates + first_q + k] = rate[k]
+
+
+@ti.func
+def rate_joint_adjoint(world: ti.template(), states: ti.template(), bar: ti.template(), b, row, i, kind):
+    """Adjoint of ``rate_joint`` at the coordinates and velocities in ``row`` of ``states``.
+
+    In row 2 of ``bar`` the adjoints of the rates become those of the coordinates, and the adjoints of the velocities are written.
+    """
+    first_q, first_qd = world.tree[i, FIRST_Q], world.coordinates + world.tree[i, FIRST_QD]
+    if kind == REVOLUTE or kind == PRISMATIC:
+        bar[b, 2, first_qd] = bar[b, 2, first_q]
+        bar[b, 2, first_q] = 0.0
+    elif kind == SPHERICAL or kind == FREE:
+        if kind == FREE:
+            for k in ti.static(range(3)):
+                bar[b, 2, first_qd + k] = bar[b, 2, first_q + k]
+                bar[b, 2, first_q + k] = 0.0
+            first_q += 3
+            first_qd += 3
+        q_bar, w_bar = body_quaternion_rate_adjoint(
+            load_vec4_at(states, b, row, first_q), load_vec3_at(states, b, row, first_qd), load_vec4_at(bar, b, 2, first_q)
+        )
+        for k in ti.static(range(4)):
+            bar[b, 2, first_q + k] = q_bar[k]
+        for k in ti.static(range(3)):
+            bar[b, 2, first_qd + k] = w_bar[k]
+
+
+@ti.func
+def joint_adjoint(
+    world: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, i, kind, parent_rotation,
+    turn_bar, r_bar, j_w_bar, j_v_bar, spin_bar, pull_bar, ws_bar, vs_bar,
+):  # fmt: skip
+    """Adjoint of ``place_joint`` and of the three uses of ``joint_rates``: for velocities, accelerations and virtual velocities.
+
+    Adds to the adjoints of the joint's coordinates and velocities in a row of ``bar``. Rotations are differentiated as in
+    ``adjoint``.
+
+    Args:
+        parent_rotation: quaternion of the parent in the world.
+        turn_bar: adjoint of the rotation of the link.
+        r_bar: adjoint of the position of its origin relative to the parent's.
+        j_w_bar, j_v_bar: adjoints of the joint's angular and linear velocity.
+        spin_bar, pull_bar: adjoints of its angular and linear acceleration.
+        ws_bar, vs_bar: adjoints of its angular and linear virtual velocity.
+
+    Returns:
+        Adjoint of the rotation of the joint frame in the world.
+    """
+    first_q, first = world.tree[i, FIRST_Q], world.tree[i, FIRST_QD]
+    at = world.coordinates + first
+    rotation, axis = load_vec4(world.work, b, i, QUATERNION), load_vec3(world.work, b, i, AXIS)
+    if kind == REVOLUTE or kind == PRISMATIC:
+        rate, acceleration = states[b, slot, at], states[b, slot, at + world.velocities]
+        y = world.velocity_work[b, first, DRIVE]
+        if kind == REVOLUTE:
+            bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(turn_bar)
+            bar[b, row, at] = bar[b, row, at] + axis.dot(j_w_bar)
+            turn_bar += axis.cross(rate * j_w_bar + acceleration * spin_bar + y * ws_bar)
+        else:
+            bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(r_bar)
+            bar[b, row, at] = bar[b, row, at] + axis.dot(j_v_bar)
+            along_bar = rate * j_v_bar + acceleration * pull_bar + y * vs_bar
+            turn_bar += axis.cross(along_bar + states[b, slot, first_q] * r_bar)
+    elif kind == SPHERICAL or kind == FREE:
+        frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, FRAME_QUATERNION))
+        frame_turn_bar = vec3(0.0)
+        turning = first  # first of the three angular velocities
+        if kind == FREE:
+            x = rotated(frame, load_vec3_at(states, b, slot, first_q))
+            rate = rotated(frame, load_vec3_at(states, b, slot, at))
+            acceleration = rotated(frame, load_vec3_at(states, b, slot, at + world.velocities))
+            y = rotated(frame, drives(world, b, first))
+            frame_turn_bar = (
+                x.cross(r_bar) + rate.cross(j_v_bar) + acceleration.cross(pull_bar) + y.cross(vs_bar)
+            )
+            x_bar, rate_bar = rotated_back(frame, r_bar), rotated_back(frame, j_v_bar)
+            for k in ti.static(range(3)):
+                bar[b, row, first_q + k] = bar[b, row, first_q + k] + x_bar[k]
+                bar[b, row, at + k] = bar[b, row, at + k] + rate_bar[k]
+            first_q += 3
+            at += 3
+            turning += 3
+        rate = rotated(rotation, load_vec3_at(states, b, slot, at))
+        acceleration = rotated(rotation, load_vec3_at(states, b, slot, at + world.velocities))
+        y = rotated(rotation, drives(world, b, turning))
+        turn_bar += rate.cross(j_w_bar) + acceleration.cross(spin_bar) + y.cross(ws_bar)
+        rate_bar = rotated_back(rotation, j_w_bar)
+        q_bar = turn_adjoint(load_vec4_at(states, b, slot, first_q), rotated_back(frame, turn_bar))
+        for k in ti.static(range(3)):
+            bar[b, row, at + k] = bar[b, row, at + k] + rate_bar[k]
+        for k in ti.static(range(4)):
+            bar[b, row, first_q + k] = bar[b, row, first_q + k] + q_bar[k]
+        turn_bar += frame_turn_bar
+    return turn_bar
+
+
+@ti.func
+def drives(world: ti.template(), b, first):
+    """Three virtual joint velocities, beginning with ``first``."""
+    return vec3(
+        world.velocity_work[b, first, DRIVE], world.velocity_work[b, first + 1, DRIVE], world.velocity_work[b, first + 2, DRIVE]
+    )
+
+
+@ti.func
+def turn_adjoint(q, turn_bar):
+    """Adjoint of a quaternion q (any length, normalised on reading) from that of its ``turn``, in the target frame."""
+    return 4 / q.dot(q) * quaternion_rate(turn_bar, q)
 
 
 @ti.func
@@ -62,102 +371,3 @@ def load_vec3_at(array: ti.template(), b, i, column):
 def load_vec4_at(array: ti.template(), b, i, column):
     """Four numbers of row (b, i) of an array, from a run-time column on."""
     return vec4(array[b, i, column], array[b, i, column + 1], array[b, i, column + 2], array[b, i, column + 3])
-
-
-@ti.func
-def soft_width(low, high):
-    """Overshoot [m, rad] over which the spring of a limit sets in."""
-    width = SOFT_PART * (high - low)
-    if ti.math.isinf(width):
-        width = SOFT_WIDTH
-    return width
-
-
-@ti.func
-def joint_force(world: ti.template(), b, frame, d, kind, x, rate):
-    """Force [N, N m] of spring, damper, limits and motor of joint velocity d at position x and velocity ``rate``."""
-    stiffness, servo = world.velocity[b, d, STIFFNESS], world.velocity[b, d, SERVO_STIFFNESS]
-    if kind == FREE:
-        stiffness, servo = 0.0, 0.0
-    force = -stiffness * (x - world.velocity[b, d, REST]) - world.velocity[b, d, DAMPING] * rate
-    if kind == REVOLUTE or kind == PRISMATIC:
-        low, high = world.velocity[b, d, LOW], world.velocity[b, d, HIGH]
-        if x < low:
-            over = low - x
-            force += world.velocity[b, d, LIMIT_STIFFNESS] * over * over / (over + soft_width(low, high))
-        elif x > high:
-            over = x - high
-            force -= world.velocity[b, d, LIMIT_STIFFNESS] * over * over / (over + soft_width(low, high))
-    most = world.velocity[b, d, MOTOR_LIMIT]
-    motor = (
-        world.velocity[b, d, GAIN] * world.action[b, frame, d]
-        + servo * (world.target[b, frame, d] - x)
-        - world.velocity[b, d, SERVO_DAMPING] * rate
-    )
-    return force + ti.max(-most, ti.min(most, motor))
-
-
-@ti.func
-def joint_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, kind, x, rate, force_bar):
-    """Adjoint of ``joint_force``: adds to the adjoints of row d, action and target, returns (x_bar, rate_bar)."""
-    x_bar, rate_bar = 0.0, 0.0
-    damping = world.velocity[b, d, DAMPING]
-    rate_bar -= damping * force_bar
-    bars.velocity[b, d, DAMPING] = bars.velocity[b, d, DAMPING] - rate * force_bar
-    if kind != FREE:
-        stiffness = world.velocity[b, d, STIFFNESS]
-        x_bar -= stiffness * force_bar
-        bars.velocity[b, d, STIFFNESS] = bars.velocity[b, d, STIFFNESS] - (x - world.velocity[b, d, REST]) * force_bar
-        bars.velocity[b, d, REST] = bars.velocity[b, d, REST] + stiffness * force_bar
-    if kind == REVOLUTE or kind == PRISMATIC:
-        low, high = world.velocity[b, d, LOW], world.velocity[b, d, HIGH]
-        if x < low or x > high:
-            sign, over = 1.0, low - x
-            if x > high:
-                sign, over = -1.0, x - high
-            k = world.velocity[b, d, LIMIT_STIFFNESS]
-            width = soft_width(low, high)
-            share = over / (over + width)
-            bars.velocity[b, d, LIMIT_STIFFNESS] = bars.velocity[b, d, LIMIT_STIFFNESS] + sign * over * share * force_bar
-            over_bar = sign * k * share * (2 - share) * force_bar
-            x_bar -= sign * over_bar
-            low_bar, high_bar = over_bar, 0.0
-            if x > high:
-                low_bar, high_bar = 0.0, -over_bar
-            if not ti.math.isinf(high - low):
-                wide_bar = -sign * SOFT_PART * k * share * share * force_bar
-                low_bar -= wide_bar
-                high_bar += wide_bar
-            bars.velocity[b, d, LOW] = bars.velocity[b, d, LOW] + low_bar
-            bars.velocity[b, d, HIGH] = bars.velocity[b, d, HIGH] + high_bar
-    servo, most = world.velocity[b, d, SERVO_STIFFNESS], world.velocity[b, d, MOTOR_LIMIT]
-    if kind == FREE:
-        servo = 0.0
-    gain, action, target = world.velocity[b, d, GAIN], world.action[b, frame, d], world.target[b, frame, d]
-    resist = world.velocity[b, d, SERVO_DAMPING]
-    motor = gain * action + servo * (target - x) - resist * rate
-    if motor > most:
-        bars.velocity[b, d, MOTOR_LIMIT] = bars.velocity[b, d, MOTOR_LIMIT] + force_bar
-    elif motor < -most:
-        bars.velocity[b, d, MOTOR_LIMIT] = bars.velocity[b, d, MOTOR_LIMIT] - force_bar
-    else:
-        bars.velocity[b, d, GAIN] = bars.velocity[b, d, GAIN] + action * force_bar
-        bars.action[b, frame, d] = bars.action[b, frame, d] + gain * force_bar
-        bars.velocity[b, d, SERVO_DAMPING] = bars.velocity[b, d, SERVO_DAMPING] - rate * force_bar
-        rate_bar -= resist * force_bar
-        if kind != FREE:
-            bars.velocity[b, d, SERVO_STIFFNESS] = bars.velocity[b, d, SERVO_STIFFNESS] + (target - x) * force_bar
-            bars.target[b, frame, d] = bars.target[b, frame, d] + servo * force_bar
-            x_bar -= servo * force_bar
-    return x_bar, rate_bar
-
-
-@ti.func
-def add_position_adjoint(states: ti.template(), bar: ti.template(), b, slot, row, kind, first_q, j, x_bar):
-    """Adjoint of ``joint_position``: adds to the adjoints of the coordinates in a row of ``bar``."""
-    if kind == REVOLUTE or kind == PRISMATIC:
-        bar[b, row, first_q] = bar[b, row, first_q] + x_bar
-    elif kind == SPHERICAL:
-        q_bar = rotation_vector_adjoint(load_vec4_at(states, b, slot, first_q), x_bar * unit(j))
-        for k in ti.static(range(4)):
-            bar[b, row, first_q + k] = bar[b, row, first_q + k] + q_bar[k]

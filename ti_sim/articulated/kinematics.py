@@ -11,14 +11,13 @@ Virtual velocities (of the adjoint's multipliers) follow the first line.
 """
 
 from ti_sim.articulated.free_spin import step_freely, step_freely_adjoint
-from ti_sim.articulated.joints import FREE, PRISMATIC, REVOLUTE, SPHERICAL, load_vec3_at, load_vec4_at
+from ti_sim.articulated.joints import joint_rates, place_joint, step_joint, step_joint_adjoint
 from ti_sim.articulated.spatial import quaternion_product, rotated
 from ti_sim.articulated.tables import (
     ARM,
     AXIS,
     DRIVE,
     END_QD,
-    FIRST_Q,
     FIRST_QD,
     FRAME_POSITION,
     FRAME_QUATERNION,
@@ -36,51 +35,9 @@ from ti_sim.articulated.tables import (
 )
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import (
-    body_quaternion_rate,
-    body_quaternion_rate_adjoint,
-    normalized_adjoint,
     vec3,
     vec4,
 )
-
-
-@ti.func
-def joint_axis(world: ti.template(), b, i):
-    """Unit axis of joint i in its joint frame."""
-    return vec3(world.axis[i, 0], world.axis[i, 1], world.axis[i, 2])
-
-
-@ti.func
-def joint_rates(world: ti.template(), b, i, kind, rotation, axis, rates: ti.template(), slot, column):
-    """Angular and linear velocity of a joint in world axes, from the joint velocities in a row, beginning at ``column``.
-
-    The same map applies to joint accelerations and to multipliers (virtual velocities).
-
-    Args:
-        world: ``WorldArrays``.
-        b: world.
-        i: link.
-        kind: type of its joint.
-        rotation: quaternion of the link in the world.
-        axis: axis of the joint in world axes.
-        rates: array of the joint velocities.
-        slot: its row.
-        column: column of the joint's first velocity.
-
-    Returns:
-        (angular, linear).
-    """
-    angular, linear = vec3(0.0), vec3(0.0)
-    if kind == REVOLUTE:
-        angular = axis * rates[b, slot, column]
-    elif kind == PRISMATIC:
-        linear = axis * rates[b, slot, column]
-    elif kind == SPHERICAL:
-        angular = rotated(rotation, load_vec3_at(rates, b, slot, column))
-    elif kind == FREE:
-        linear = rotated(load_vec4(world.link, b, i, FRAME_QUATERNION), load_vec3_at(rates, b, slot, column))
-        angular = rotated(rotation, load_vec3_at(rates, b, slot, column + 3))
-    return angular, linear
 
 
 @ti.func
@@ -91,7 +48,7 @@ def place_link(world: ti.template(), states: ti.template(), b, slot, i):
     Returns:
         (quaternion, w, v, r, j_w, j_v, w_p).
     """
-    parent, kind, first_q = world.tree[i, PARENT], world.tree[i, KIND], world.tree[i, FIRST_Q]
+    parent, kind = world.tree[i, PARENT], world.tree[i, KIND]
     parent_rotation = vec4(0.0, 0.0, 0.0, 1.0)
     w_p, v_p, position = vec3(0.0), vec3(0.0), vec3(0.0)
     if parent >= 0:
@@ -101,22 +58,7 @@ def place_link(world: ti.template(), states: ti.template(), b, slot, i):
         position = load_vec3(world.work, b, parent, POSITION)
     frame = quaternion_product(parent_rotation, load_vec4(world.link, b, i, FRAME_QUATERNION))
     r = rotated(parent_rotation, load_vec3(world.link, b, i, FRAME_POSITION))
-    rotation = frame
-    axis = vec3(0.0)
-    if kind == REVOLUTE or kind == PRISMATIC:
-        local = joint_axis(world, b, i)
-        axis = rotated(frame, local)
-        x = states[b, slot, first_q]
-        if kind == REVOLUTE:
-            s = ti.sin(0.5 * x) * local
-            rotation = quaternion_product(frame, vec4(s.x, s.y, s.z, ti.cos(0.5 * x)))
-        else:
-            r += x * axis
-    elif kind == SPHERICAL:
-        rotation = quaternion_product(frame, load_vec4_at(states, b, slot, first_q).normalized())
-    elif kind == FREE:
-        r += rotated(frame, load_vec3_at(states, b, slot, first_q))
-        rotation = quaternion_product(frame, load_vec4_at(states, b, slot, first_q + 3).normalized())
+    rotation, r, axis = place_joint(world, states, b, slot, i, kind, frame, r)
     j_w, j_v = joint_rates(
         world, b, i, kind, rotation, axis, states, slot, world.coordinates + world.tree[i, FIRST_QD]
     )
@@ -132,42 +74,19 @@ def place_link(world: ti.template(), states: ti.template(), b, slot, i):
 
 
 @ti.func
-def quaternion_column(tree: ti.template(), i):
-    """First column of the quaternion of joint i in the coordinates, -1 for joints without one."""
-    column = -1
-    if tree[i, KIND] == SPHERICAL:
-        column = tree[i, FIRST_Q]
-    elif tree[i, KIND] == FREE:
-        column = tree[i, FIRST_Q] + 3
-    return column
-
-
-@ti.func
 def step_coordinates(world: ti.template(), states: ti.template(), b, slot):
     """Semi-implicit Euler step in a row of ``states``: velocities from accelerations, then coordinates from the new velocities.
 
     The step of a freely rotating link conserves momentum and energy (see ``free_spin``).
     """
     for i in range(world.links):
-        kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
-        first_qd = world.coordinates + world.tree[i, FIRST_QD]
+        kind, first_qd = world.tree[i, KIND], world.coordinates + world.tree[i, FIRST_QD]
         if world.tree[i, SPINS_FREELY] == 1:
             step_freely(world, states, b, slot, i, kind)
         else:
             for at in range(first_qd, world.coordinates + world.tree[i, END_QD]):
                 states[b, slot, at] = states[b, slot, at] + world.dt * states[b, slot, at + world.velocities]
-            if kind == REVOLUTE or kind == PRISMATIC:
-                states[b, slot, first_q] = states[b, slot, first_q] + world.dt * states[b, slot, first_qd]
-            elif kind == SPHERICAL or kind == FREE:
-                if kind == FREE:
-                    for k in ti.static(range(3)):
-                        states[b, slot, first_q + k] = states[b, slot, first_q + k] + world.dt * states[b, slot, first_qd + k]
-                    first_q += 3
-                    first_qd += 3
-                q = load_vec4_at(states, b, slot, first_q)
-                q = (q + world.dt * body_quaternion_rate(q, load_vec3_at(states, b, slot, first_qd))).normalized()
-                for k in ti.static(range(4)):
-                    states[b, slot, first_q + k] = q[k]
+            step_joint(world, states, b, slot, i, kind)
 
 
 @ti.func
@@ -179,26 +98,10 @@ def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: 
     holds coordinates, velocities and accelerations before the step in ``slot``, and the state after it in the next slot.
     """
     for i in range(world.links):
-        kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
-        first, end = world.tree[i, FIRST_QD], world.tree[i, END_QD]
-        first_qd = world.coordinates + first
+        kind, first, end = world.tree[i, KIND], world.tree[i, FIRST_QD], world.tree[i, END_QD]
         if world.tree[i, SPINS_FREELY] == 1:
             step_freely_adjoint(world, states, bars, bar, b, slot, row, i, kind)
         else:
-            if kind == REVOLUTE or kind == PRISMATIC:
-                bar[b, row, first_qd] = bar[b, row, first_qd] + world.dt * bar[b, row, first_q]
-            elif kind == SPHERICAL or kind == FREE:
-                if kind == FREE:
-                    for k in ti.static(range(3)):
-                        bar[b, row, first_qd + k] = bar[b, row, first_qd + k] + world.dt * bar[b, row, first_q + k]
-                    first_q += 3
-                    first_qd += 3
-                q, w = load_vec4_at(states, b, slot, first_q), load_vec3_at(states, b, slot + 1, first_qd)
-                raw_bar = normalized_adjoint(q + world.dt * body_quaternion_rate(q, w), load_vec4_at(bar, b, row, first_q))
-                rate_bar, w_bar = body_quaternion_rate_adjoint(q, w, world.dt * raw_bar)
-                for k in ti.static(range(4)):
-                    bar[b, row, first_q + k] = raw_bar[k] + rate_bar[k]
-                for k in ti.static(range(3)):
-                    bar[b, row, first_qd + k] = bar[b, row, first_qd + k] + w_bar[k]
+            step_joint_adjoint(world, states, bar, b, slot, row, i, kind)
             for d in range(first, end):
                 world.velocity_work[b, d, DRIVE] = -world.dt * bar[b, row, world.coordinates + d]

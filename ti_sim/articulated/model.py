@@ -20,6 +20,7 @@ from ti_sim.articulated.collision import (
     possible_pairs,
     shape_rows,
 )
+from ti_sim.articulated.joints import JOINT_TYPES
 from ti_sim.base.arrays import Array, to_numpy
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, Real, checked
@@ -27,12 +28,6 @@ from ti_sim.rollout.arrays import Arrays, array
 from ti_sim.shapes.contact_points import WithContactPoints
 
 Integrator = Literal["semi_implicit", "rk4"]
-
-# The index of a type in this tuple is its number in kernels (see ``kinematics``).
-JOINT_TYPES = ("fixed", "revolute", "prismatic", "spherical", "free")
-JOINT_COORDINATES = {"fixed": 0, "revolute": 1, "prismatic": 1, "spherical": 4, "free": 7}
-JOINT_VELOCITIES = {"fixed": 0, "revolute": 1, "prismatic": 1, "spherical": 3, "free": 6}
-_ABOUT_AXIS = ("revolute", "prismatic")
 
 
 @checked
@@ -88,7 +83,7 @@ class ArticulatedModel(WithContactPoints):
                 raise UserError(f"the joint of link {name!r} is of unknown type {kind!r}: choose one of {', '.join(JOINT_TYPES)}")
             if kind == "free" and parent >= 0:
                 raise UserError(f"link {name!r} has a free joint and a parent: only links without a parent can have free joints")
-            if kind in _ABOUT_AXIS and not 0 < np.linalg.norm(self.joint_axis[i]) < np.inf:
+            if JOINT_TYPES[kind].about_axis and not 0 < np.linalg.norm(self.joint_axis[i]) < np.inf:
                 raise UserError(f"the {kind} joint of link {name!r} has no axis: give a vector of finite length above zero")
         check_shapes(self.link_names, self.collision_shape, self.collision_pairs)
 
@@ -100,12 +95,12 @@ class ArticulatedModel(WithContactPoints):
     @property
     def q_start(self) -> np.ndarray:
         """First coordinate of each joint, [N + 1] int32."""
-        return np.cumsum([0] + [JOINT_COORDINATES[kind] for kind in self.joint_type]).astype(np.int32)
+        return np.cumsum([0] + [JOINT_TYPES[kind].coordinates for kind in self.joint_type]).astype(np.int32)
 
     @property
     def qd_start(self) -> np.ndarray:
         """First velocity of each joint, [N + 1] int32."""
-        return np.cumsum([0] + [JOINT_VELOCITIES[kind] for kind in self.joint_type]).astype(np.int32)
+        return np.cumsum([0] + [JOINT_TYPES[kind].velocities for kind in self.joint_type]).astype(np.int32)
 
     @property
     def coordinate_count(self) -> int:
@@ -165,7 +160,7 @@ class ArticulatedModel(WithContactPoints):
         """Unit axes of the joints, zero for joints without axis, [N, 3] float64."""
         rows = np.zeros((self.link_count, 3))
         for i, kind in enumerate(self.joint_type):
-            if kind in _ABOUT_AXIS:
+            if JOINT_TYPES[kind].about_axis:
                 rows[i] = np.asarray(self.joint_axis[i], dtype=np.float64) / np.linalg.norm(self.joint_axis[i])
         return rows
 
@@ -218,7 +213,7 @@ class ArticulatedModel(WithContactPoints):
         """Rows (parent, type number, first coordinate, first velocity, last velocity + 1, moves, first point, last point + 1,
         spins freely, merged into), [N, 10] int32.
         """
-        kinds = [JOINT_TYPES.index(kind) for kind in self.joint_type]
+        kinds = [list(JOINT_TYPES).index(kind) for kind in self.joint_type]
         columns = (
             self.link_parent, kinds, self.q_start[:-1], self.qd_start[:-1], self.qd_start[1:], self.moves,
             self.point_start[:-1], self.point_start[1:], self.spins_freely, self.merged_into,

@@ -6,8 +6,8 @@ The loops have ``spread`` iterations per world (see ``ti_sim.base.parallel``).
 from ti_sim.articulated.adjoint import accelerate_adjoint
 from ti_sim.articulated.collision import FAULT_STEP, FAULTY_PAIR
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
-from ti_sim.articulated.joints import load_vec4_at
-from ti_sim.articulated.kinematics import quaternion_column, step_coordinates, step_coordinates_adjoint
+from ti_sim.articulated.joints import load_vec4_at, quaternion_column
+from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
 from ti_sim.articulated.runge_kutta import (
     finish_step,
     finish_step_adjoint,

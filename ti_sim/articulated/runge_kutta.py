@@ -4,32 +4,18 @@ The rows 0 to 3 of ``run`` [B, 4, Q + D + D + Q] hold the four stages: coordinat
 coordinates. Row 0 holds the state. Quaternions are normalised after the step; stages normalise them on reading.
 """
 
-from ti_sim.articulated.joints import FREE, PRISMATIC, REVOLUTE, SPHERICAL, load_vec4_at
-from ti_sim.articulated.kinematics import load_vec3_at, quaternion_column
-from ti_sim.articulated.tables import DRIVE, END_QD, FIRST_Q, FIRST_QD, KIND
+from ti_sim.articulated.joints import load_vec3_at, load_vec4_at, quaternion_column, rate_joint, rate_joint_adjoint
+from ti_sim.articulated.tables import DRIVE, END_QD, KIND
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import body_quaternion_rate, body_quaternion_rate_adjoint, normalized_adjoint
+from ti_sim.base.vecmath import body_quaternion_rate, normalized_adjoint
 from ti_sim.rigid.runge_kutta import stage_ahead, stage_weight
 
 
 @ti.func
 def rate_coordinates(world: ti.template(), run: ti.template(), b, stage):
     """Write the rates of the coordinates of a stage after its accelerations."""
-    rates = world.coordinates + 2 * world.velocities
     for i in range(world.links):
-        kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
-        first_qd = world.coordinates + world.tree[i, FIRST_QD]
-        if kind == REVOLUTE or kind == PRISMATIC:
-            run[b, stage, rates + first_q] = run[b, stage, first_qd]
-        elif kind == SPHERICAL or kind == FREE:
-            if kind == FREE:
-                for k in ti.static(range(3)):
-                    run[b, stage, rates + first_q + k] = run[b, stage, first_qd + k]
-                first_q += 3
-                first_qd += 3
-            rate = body_quaternion_rate(load_vec4_at(run, b, stage, first_q), load_vec3_at(run, b, stage, first_qd))
-            for k in ti.static(range(4)):
-                run[b, stage, rates + first_q + k] = rate[k]
+        rate_joint(world, run, b, stage, i, world.tree[i, KIND])
 
 
 @ti.func
@@ -111,22 +97,4 @@ def stage_adjoint(
     for j in range(world.coordinates):
         bar[b, 2, j] = weight * bar[b, 1, j] + ahead * bar[b, 2, j]
     for i in range(world.links):
-        kind, first_q = world.tree[i, KIND], world.tree[i, FIRST_Q]
-        first_qd = world.coordinates + world.tree[i, FIRST_QD]
-        if kind == REVOLUTE or kind == PRISMATIC:
-            bar[b, 2, first_qd] = bar[b, 2, first_q]
-            bar[b, 2, first_q] = 0.0
-        elif kind == SPHERICAL or kind == FREE:
-            if kind == FREE:
-                for k in ti.static(range(3)):
-                    bar[b, 2, first_qd + k] = bar[b, 2, first_q + k]
-                    bar[b, 2, first_q + k] = 0.0
-                first_q += 3
-                first_qd += 3
-            q_bar, w_bar = body_quaternion_rate_adjoint(
-                load_vec4_at(states, b, row, first_q), load_vec3_at(states, b, row, first_qd), load_vec4_at(bar, b, 2, first_q)
-            )
-            for k in ti.static(range(4)):
-                bar[b, 2, first_q + k] = q_bar[k]
-            for k in ti.static(range(3)):
-                bar[b, 2, first_qd + k] = w_bar[k]
+        rate_joint_adjoint(world, states, bar, b, row, i, world.tree[i, KIND])

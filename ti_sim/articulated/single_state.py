@@ -3,8 +3,9 @@
 import numpy as np
 
 from ti_sim.articulated.adjoint import accelerations_of_links
-from ti_sim.articulated.dynamics import accelerate, direction, place_links
-from ti_sim.articulated.joints import joint_force, joint_position
+from ti_sim.articulated.dynamics import accelerate, place_links
+from ti_sim.articulated.joint_forces import joint_force
+from ti_sim.articulated.joints import direction, joint_position
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
 from ti_sim.articulated.rollout import begin, store_links
 from ti_sim.articulated.solver import prepare

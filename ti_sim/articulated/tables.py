@@ -224,7 +224,7 @@ def unpack_adjoint(
 ):  # fmt: skip
     """Adjoint of ``pack``: writes the adjoints of the inputs from those of the rows.
 
-    The adjoints of the unit quaternions in the rows are orthogonal to them (see ``adjoint.turn_adjoint``), so the adjoints of the
+    The adjoints of the unit quaternions in the rows are orthogonal to them (see ``joints.turn_adjoint``), so the adjoints of the
     given quaternions follow by division by their lengths.
     """
     for b, i in ti.ndrange(link_bar.shape[0], link_bar.shape[1]):

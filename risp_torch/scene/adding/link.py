@@ -12,7 +12,7 @@ from risp_torch.scene.arguments import UPRIGHT, Array, Direction, Number, Quater
 from risp_torch.scene.parameters import ParameterTable, check_name
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.contact import Contact
-from risp_torch.scene.parts.joints import Joint, Spherical
+from risp_torch.scene.parts.joints import Joint
 from risp_torch.scene.parts.links import Link
 from risp_torch.scene.parts.look import Surface
 from risp_torch.scene.rotations import unit_quaternion
@@ -50,7 +50,7 @@ def add_link(
     Args:
         scene: that gets it.
         name: first part of its parameter names.
-        joint: ``Fixed``, ``Revolute``, ``Prismatic`` or ``Spherical``; its numbers are "<name>.stiffness" and so on.
+        joint: one of ``risp_torch.scene.parts.joints``, ``Revolute`` for example; its numbers are "<name>.stiffness" and so on.
         shape: geometry, centred at the centre of mass, with the axes of the link's frame.
         parent: name of the link to which it is attached, None for the world.
         density, mass, inertia, inertia_per_mass: as for ``add_rigid``.
@@ -119,9 +119,8 @@ def add_joint(table: ParameterTable, link: str, joint: Joint) -> dict[str, str]:
             names[key] = value
             continue
         names[key] = f"{link}.{key}"
-        vector = isinstance(joint, Spherical) and key in ("turn", "rate", "rest")
         sign = "not negative" if key in joint.not_negative else None
-        table.add(names[key], value, unit=joint.units[key], shape=(3,) if vector else (), sign=sign)
+        table.add(names[key], value, unit=joint.units[key], shape=(3,) if key in joint.vectors else (), sign=sign)
     if "limit_low" in names and "limit_high" in names:
         low, high = (table[names[key]].value for key in ("limit_low", "limit_high"))
         if not low < high:

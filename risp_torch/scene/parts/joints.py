@@ -9,8 +9,11 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
 from risp_torch.scene.arguments import Direction, Number, Vector
+from risp_torch.scene.rotations import rotation_quaternion
+from ti_sim.articulated.joints import JOINT_TYPES
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
@@ -20,13 +23,35 @@ SharedVector = Vector | str
 
 @dataclass(frozen=True, kw_only=True)
 class Joint:
-    """Base of all joints."""
+    """Base of all joints.
+
+    Attributes:
+        kind: name of its type in ``ti_sim.articulated.joints.JOINT_TYPES``.
+        units: units of its numbers; a field without unit is no number.
+        vectors: those of its numbers that have three entries.
+        not_negative: those that are not below zero.
+        place: the number that is its coordinates at the start.
+    """
 
     kind: ClassVar[str]
-    coordinates: ClassVar[int] = 0
-    velocities: ClassVar[int] = 0
     units: ClassVar[dict[str, str]] = {}
+    vectors: ClassVar[tuple[str, ...]] = ()
+    place: ClassVar[str] = ""
     not_negative: ClassVar[tuple[str, ...]] = ("stiffness", "damping", "armature", "limit_stiffness")
+
+    @property
+    def coordinates(self) -> int:
+        """Number of its coordinates."""
+        return JOINT_TYPES[self.kind].coordinates
+
+    @property
+    def velocities(self) -> int:
+        """Number of its velocities."""
+        return JOINT_TYPES[self.kind].velocities
+
+    def start(self, place: torch.Tensor) -> torch.Tensor:
+        """[B, coordinates] at the start (rad, m; quaternions of length one) from [B, velocities] of the number ``place``."""
+        return place
 
     def numbers(self) -> dict[str, Any]:
         """The joint's numbers by their names in the scene: value, Param, or name of a shared parameter."""
@@ -62,8 +87,6 @@ class _OneAxis(Joint):
     limit_low: Shared | None = None
     limit_high: Shared | None = None
     limit_stiffness: Shared = 0.0
-    coordinates = 1
-    velocities = 1
 
     def unit_axis(self, name: str) -> np.ndarray:
         """The axis with length one; a UserError that names the link if it has none."""
@@ -85,6 +108,7 @@ class Revolute(_OneAxis):
     angle: Shared = 0.0
     rate: Shared = 0.0
     kind = "revolute"
+    place = "angle"
     units = {
         "angle": "rad", "rate": "rad/s", "stiffness": "N m/rad", "rest": "rad", "damping": "N m s/rad", "armature": "kg m2",
         "limit_low": "rad", "limit_high": "rad", "limit_stiffness": "N m/rad",
@@ -103,6 +127,7 @@ class Prismatic(_OneAxis):
     slide: Shared = 0.0
     rate: Shared = 0.0
     kind = "prismatic"
+    place = "slide"
     units = {
         "slide": "m", "rate": "m/s", "stiffness": "N/m", "rest": "m", "damping": "N s/m", "armature": "kg",
         "limit_low": "m", "limit_high": "m", "limit_stiffness": "N/m",
@@ -129,8 +154,12 @@ class Spherical(Joint):
     damping: Shared = 0.0
     armature: Shared = 0.0
     kind = "spherical"
-    coordinates = 4
-    velocities = 3
+    place = "turn"
+    vectors = ("turn", "rate", "rest")
     units = {
         "turn": "rad", "rate": "rad/s", "stiffness": "N m/rad", "rest": "rad", "damping": "N m s/rad", "armature": "kg m2",
     }  # fmt: skip
+
+    def start(self, place: torch.Tensor) -> torch.Tensor:
+        """As ``Joint.start``."""
+        return rotation_quaternion(place)

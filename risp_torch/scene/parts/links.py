@@ -11,7 +11,6 @@ import torch
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.joints import Joint, Spherical
-from risp_torch.scene.rotations import rotation_quaternion
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +64,8 @@ class Link(Body):
         return value if value.ndim == 2 else value[:, None].expand(-1, count)
 
     def start(self, values: Values) -> torch.Tensor:
-        """[B, coordinates] of the joint at the start (rad, m; a unit quaternion for a spherical joint)."""
-        if self.joint.kind == "spherical":
-            return rotation_quaternion(values[self.names["turn"]])
-        return self.number(values, "angle" if self.joint.kind == "revolute" else "slide")
+        """[B, coordinates] of the joint at the start (rad, m; quaternions of length one)."""
+        return self.joint.start(self.number(values, self.joint.place))
 
 
 def velocity_slices(bodies: Sequence[Body]) -> list[slice]:

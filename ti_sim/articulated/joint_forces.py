@@ -1,0 +1,108 @@
+"""Joint forces of springs, dampers, limits and motors, and their adjoint (Taichi functions)."""
+
+from ti_sim.articulated.joints import has_limits, has_position
+from ti_sim.articulated.tables import (
+    DAMPING,
+    GAIN,
+    HIGH,
+    LIMIT_STIFFNESS,
+    LOW,
+    MOTOR_LIMIT,
+    REST,
+    SERVO_DAMPING,
+    SERVO_STIFFNESS,
+    STIFFNESS,
+)
+from ti_sim.base.runtime import ti
+
+# Width [m, rad] over which the spring of a limit sets in: as a fraction of the range between two limits, and for a single limit.
+SOFT_PART = 0.01
+SOFT_WIDTH = 0.01
+
+
+@ti.func
+def soft_width(low, high):
+    """Overshoot [m, rad] over which the spring of a limit sets in."""
+    width = SOFT_PART * (high - low)
+    if ti.math.isinf(width):
+        width = SOFT_WIDTH
+    return width
+
+
+@ti.func
+def joint_force(world: ti.template(), b, frame, d, kind, x, rate):
+    """Force [N, N m] of spring, damper, limits and motor of joint velocity d at position x and velocity ``rate``."""
+    stiffness, servo = world.velocity[b, d, STIFFNESS], world.velocity[b, d, SERVO_STIFFNESS]
+    if not has_position(kind):
+        stiffness, servo = 0.0, 0.0
+    force = -stiffness * (x - world.velocity[b, d, REST]) - world.velocity[b, d, DAMPING] * rate
+    if has_limits(kind):
+        low, high = world.velocity[b, d, LOW], world.velocity[b, d, HIGH]
+        if x < low:
+            over = low - x
+            force += world.velocity[b, d, LIMIT_STIFFNESS] * over * over / (over + soft_width(low, high))
+        elif x > high:
+            over = x - high
+            force -= world.velocity[b, d, LIMIT_STIFFNESS] * over * over / (over + soft_width(low, high))
+    most = world.velocity[b, d, MOTOR_LIMIT]
+    motor = (
+        world.velocity[b, d, GAIN] * world.action[b, frame, d]
+        + servo * (world.target[b, frame, d] - x)
+        - world.velocity[b, d, SERVO_DAMPING] * rate
+    )
+    return force + ti.max(-most, ti.min(most, motor))
+
+
+@ti.func
+def joint_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, kind, x, rate, force_bar):
+    """Adjoint of ``joint_force``: adds to the adjoints of row d, action and target, returns (x_bar, rate_bar)."""
+    x_bar, rate_bar = 0.0, 0.0
+    damping = world.velocity[b, d, DAMPING]
+    rate_bar -= damping * force_bar
+    bars.velocity[b, d, DAMPING] = bars.velocity[b, d, DAMPING] - rate * force_bar
+    if has_position(kind):
+        stiffness = world.velocity[b, d, STIFFNESS]
+        x_bar -= stiffness * force_bar
+        bars.velocity[b, d, STIFFNESS] = bars.velocity[b, d, STIFFNESS] - (x - world.velocity[b, d, REST]) * force_bar
+        bars.velocity[b, d, REST] = bars.velocity[b, d, REST] + stiffness * force_bar
+    if has_limits(kind):
+        low, high = world.velocity[b, d, LOW], world.velocity[b, d, HIGH]
+        if x < low or x > high:
+            sign, over = 1.0, low - x
+            if x > high:
+                sign, over = -1.0, x - high
+            k = world.velocity[b, d, LIMIT_STIFFNESS]
+            width = soft_width(low, high)
+            share = over / (over + width)
+            bars.velocity[b, d, LIMIT_STIFFNESS] = bars.velocity[b, d, LIMIT_STIFFNESS] + sign * over * share * force_bar
+            over_bar = sign * k * share * (2 - share) * force_bar
+            x_bar -= sign * over_bar
+            low_bar, high_bar = over_bar, 0.0
+            if x > high:
+                low_bar, high_bar = 0.0, -over_bar
+            if not ti.math.isinf(high - low):
+                wide_bar = -sign * SOFT_PART * k * share * share * force_bar
+                low_bar -= wide_bar
+                high_bar += wide_bar
+            bars.velocity[b, d, LOW] = bars.velocity[b, d, LOW] + low_bar
+            bars.velocity[b, d, HIGH] = bars.velocity[b, d, HIGH] + high_bar
+    servo, most = world.velocity[b, d, SERVO_STIFFNESS], world.velocity[b, d, MOTOR_LIMIT]
+    if not has_position(kind):
+        servo = 0.0
+    gain, action, target = world.velocity[b, d, GAIN], world.action[b, frame, d], world.target[b, frame, d]
+    resist = world.velocity[b, d, SERVO_DAMPING]
+    motor = gain * action + servo * (target - x) - resist * rate
+    if motor > most:
+        bars.velocity[b, d, MOTOR_LIMIT] = bars.velocity[b, d, MOTOR_LIMIT] + force_bar
+    elif motor < -most:
+        bars.velocity[b, d, MOTOR_LIMIT] = bars.velocity[b, d, MOTOR_LIMIT] - force_bar
+    else:
+        bars.velocity[b, d, GAIN] = bars.velocity[b, d, GAIN] + action * force_bar
+        bars.action[b, frame, d] = bars.action[b, frame, d] + gain * force_bar
+        bars.velocity[b, d, SERVO_DAMPING] = bars.velocity[b, d, SERVO_DAMPING] - rate * force_bar
+        rate_bar -= resist * force_bar
+        if has_position(kind):
+            bars.velocity[b, d, SERVO_STIFFNESS] = bars.velocity[b, d, SERVO_STIFFNESS] + (target - x) * force_bar
+            bars.target[b, frame, d] = bars.target[b, frame, d] + servo * force_bar
+            x_bar -= servo * force_bar
+    return x_bar, rate_bar
