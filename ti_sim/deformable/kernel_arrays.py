@@ -20,11 +20,12 @@ from ti_sim.deformable.states import join, sum_rows
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Adjoints to which every step adds; those of actuations, loads and prescribed velocities have one row per control row or frame.
-_SUMMED = (
-    "particle_mass", "particle_contact", "solid_material", "tri_material", "edge_material", "spring_material", "gravity", "wind",
-    "self_contact",
-)  # fmt: skip
+# Adjoints to which every step adds: of all inputs but the initial state and those that have one row per control row or frame.
+_SUMMED = tuple(
+    field.name
+    for field in fields(DeformableInputs)
+    if field.name not in ("particle_q0", "particle_qd0") and not {"F", "R"} & set(field.metadata["shape"])
+)
 
 
 @bundle

@@ -45,11 +45,27 @@ class RigidArrays(BodyArrays):
     ground: Number
 
 
+CONTACT_SIZE = 4  # numbers of a body's contact, which the plans pass on and whose adjoints they sum
+
+
 @ti.func
 def load_contact(rigid: ti.template(), b, n):
     """(ke, kd, kf, mu) of body n of world b."""
     ke, kd = rigid.body_contact[b, n, 0], rigid.body_contact[b, n, 1]
     return vec4(ke, kd, rigid.body_contact[b, n, 2], rigid.body_contact[b, n, 3])
+
+
+@ti.func
+def no_contact():
+    """Zeros for the adjoint of ``load_contact``."""
+    return vec4(0.0)
+
+
+@ti.func
+def add_contact_adjoint(bars: ti.template(), b, n, contact_bar):
+    """Adjoint of ``load_contact``: add to the adjoints of the arrays."""
+    for k in ti.static(range(4)):
+        bars.body_contact[b, n, k] = bars.body_contact[b, n, k] + contact_bar[k]
 
 
 @ti.func

@@ -15,8 +15,8 @@ from ti_sim.base.vecmath import (
     rotation_matrix,
     vec2,
     vec3,
-    vec4,
 )
+from ti_sim.rigid.arrays import no_contact
 from ti_sim.rigid.contact import contact_force, contact_force_adjoint
 from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 from ti_sim.rigid.spin import mean_momentum, mean_momentum_adjoint
@@ -114,7 +114,7 @@ def contact_load(rigid: ti.template(), x, rotation, v, w, contact, first, last):
         height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
         if height < 0:
             arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
-            f = share * contact_force(height, v + w.cross(arm), contact.x, contact.y, contact.z, contact.w, rigid.dt)
+            f = share * point_force(height, v + w.cross(arm), contact, rigid.dt)
             force += f
             torque += arm.cross(f)
     return force, torque
@@ -128,7 +128,7 @@ def contact_load_adjoint(
     z_bar, work = 0.0, 0.0
     rotation_bar = mat3(0.0)
     v_bar, w_bar = vec3(0.0), vec3(0.0)
-    contact_bar = vec4(0.0)
+    contact_bar = no_contact()
     for p in range(first, last):
         local = point_position(rigid.point, p)
         height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
@@ -152,13 +152,19 @@ def contact_load_adjoint(
 
 
 @ti.func
+def point_force(height, u, contact, dt):
+    """Force of the ground on a point [N], for contact numbers as ``load_contact`` returns them."""
+    return contact_force(height, u, contact.x, contact.y, contact.z, contact.w, dt)
+
+
+@ti.func
 def point_load_adjoint(height, u, arm, share, contact, dt, force_bar, torque_bar):
     """Adjoint of the force of the ground on one point in contact, share * f, and of its torque.
 
     Returns:
         (f for a share of 1, adjoint of share * f, and the adjoints of height, u and the contact parameters).
     """
-    f = contact_force(height, u, contact.x, contact.y, contact.z, contact.w, dt)
+    f = point_force(height, u, contact, dt)
     f_bar = force_bar + torque_bar.cross(arm)
     height_bar, u_bar, theta_bar = contact_force_adjoint(
         height, u, contact.x, contact.y, contact.z, contact.w, dt, share * f_bar

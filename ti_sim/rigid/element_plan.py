@@ -9,8 +9,15 @@ from ti_sim.base.arrays import Array, zeros_like_family
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec3
-from ti_sim.rigid.arrays import BodyArrays, RigidArrays, load_contact, load_gravity
-from ti_sim.rigid.contact import contact_force
+from ti_sim.rigid.arrays import (
+    CONTACT_SIZE,
+    BodyArrays,
+    RigidArrays,
+    add_contact_adjoint,
+    load_contact,
+    load_gravity,
+    no_contact,
+)
 from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 from ti_sim.rigid.dynamics import (
     applied_load,
@@ -19,6 +26,7 @@ from ti_sim.rigid.dynamics import (
     driving_load_adjoint,
     load_drag,
     load_vec3,
+    point_force,
     point_load_adjoint,
     semi_implicit_update,
     semi_implicit_update_adjoint,
@@ -40,7 +48,9 @@ from ti_sim.rigid.state import (
 UNROLL = 4
 ADJOINT_UNROLL = 2
 MOTION_SIZE = 16  # rotation 9, v 3, w 3, z 1: motion of a body, read by its contact points
-POINT_BAR_SIZE = 21  # adjoints of rotation 9, v 3, w 3, z 1, contact parameters 4, and the work force · force_bar
+# Adjoints of rotation 9, v 3, w 3, z 1, the work force · force_bar, and the adjoints of the contact numbers.
+WORK, CONTACT_BAR = 16, 17
+POINT_BAR_SIZE = CONTACT_BAR + CONTACT_SIZE
 
 
 @ti.func
@@ -108,8 +118,7 @@ def advance_unrolled(
             height = z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
             if height < 0:
                 arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
-                contact = load_contact(rigid, b, n)
-                f = share * contact_force(height, v + w.cross(arm), contact.x, contact.y, contact.z, contact.w, rigid.dt)
+                f = share * point_force(height, v + w.cross(arm), load_contact(rigid, b, n), rigid.dt)
                 torque = arm.cross(f)
                 for k in ti.static(range(3)):
                     ti.atomic_add(load[b, n, k], f[k])
@@ -151,12 +160,12 @@ def advance_unrolled(
 def add_point_adjoint(
     rigid: ti.template(), load_bar: ti.template(), point_bar: ti.template(), b, n, p, height, local, rotation, v, w
 ):
-    """Add the adjoint of the load of point p on body n of world b to point_bar [B, N, 21].
+    """Add the adjoint of the load of point p on body n of world b to point_bar [B, N, POINT_BAR_SIZE].
 
     Args:
         rigid: arrays of the bodies.
         load_bar: [B, N, 6] adjoints of the bodies' loads.
-        point_bar: [B, N, 21] sums of the points' adjoints.
+        point_bar: [B, N, POINT_BAR_SIZE] sums of the points' adjoints.
         b, n, p: world, body, point.
         height: of the point above the ground [m].
         local: position of the point in the body's frame [m].
@@ -181,9 +190,9 @@ def add_point_adjoint(
         ti.atomic_add(point_bar[b, n, 9 + k], u_bar[k])
         ti.atomic_add(point_bar[b, n, 12 + k], w_bar[k])
     ti.atomic_add(point_bar[b, n, 15], height_bar)
-    for k in ti.static(range(4)):
-        ti.atomic_add(point_bar[b, n, 16 + k], contact_bar[k])
-    ti.atomic_add(point_bar[b, n, 20], share * f.dot(force_bar))
+    for k in ti.static(range(CONTACT_SIZE)):
+        ti.atomic_add(point_bar[b, n, CONTACT_BAR + k], contact_bar[k])
+    ti.atomic_add(point_bar[b, n, WORK], share * f.dot(force_bar))
 
 
 @kernel
@@ -197,8 +206,8 @@ def advance_unrolled_adjoint(
     """Adjoint of ``advance_unrolled``: the steps in reverse order, each in three parallel loops.
 
     The first, over bodies, reads the adjoint of the frame and writes the adjoints of the loads to load_bar [B, N, 6]; the second,
-    over points, sums the adjoints of the points in point_bar [B, N, 21]; the third, over bodies, completes state_bar [B, N, 13]
-    and the adjoints of the inputs. Reads the states of every step.
+    over points, sums the adjoints of the points in point_bar [B, N, POINT_BAR_SIZE]; the third, over bodies, completes
+    state_bar [B, N, 13] and the adjoints of the inputs. Reads the states of every step.
     """
     for u in ti.static(range(count - 1, -1, -1)):
         for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
@@ -275,8 +284,11 @@ def advance_unrolled_adjoint(
                     state_bar[b, n, 10 + k] = state_bar[b, n, 10 + k] + wl_bar[k]
                 for k in ti.static(range(4)):
                     state_bar[b, n, 3 + k] = state_bar[b, n, 3 + k] + q_bar[k]
-                    bars.body_contact[b, n, k] = bars.body_contact[b, n, k] + point_bar[b, n, 16 + k]
-                bars.body_mass[b, n] = bars.body_mass[b, n] - point_bar[b, n, 20] / rigid.body_mass[b, n]
+                contact_bar = no_contact()
+                for k in ti.static(range(CONTACT_SIZE)):
+                    contact_bar[k] = point_bar[b, n, CONTACT_BAR + k]
+                add_contact_adjoint(bars, b, n, contact_bar)
+                bars.body_mass[b, n] = bars.body_mass[b, n] - point_bar[b, n, WORK] / rigid.body_mass[b, n]
 
 
 def advance(

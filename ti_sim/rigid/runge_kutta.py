@@ -14,6 +14,7 @@ from ti_sim.base.vecmath import (
     vec3,
     vec4,
 )
+from ti_sim.rigid.arrays import no_contact
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,
@@ -166,7 +167,7 @@ def runge_kutta_step_adjoint(
     xs_bar, qs_bar, vs_bar, ls_bar = vec3(0.0), vec4(0.0), vec3(0.0), vec3(0.0)
     mass_bar = 0.0
     inverse_inertia_bar = mat3(0.0)
-    contact_bar = vec4(0.0)
+    contact_bar = no_contact()
     gravity_bar = vec3(0.0)
     drag_bar = vec2(0.0)
     stage = 3

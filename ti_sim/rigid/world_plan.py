@@ -7,7 +7,7 @@ iterations per body (see ``ti_sim.base.parallel``).
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, rotation_matrix, rotation_matrix_adjoint, vec2, vec3, vec4
-from ti_sim.rigid.arrays import BodyArrays, RigidArrays, load_contact, load_gravity
+from ti_sim.rigid.arrays import BodyArrays, RigidArrays, add_contact_adjoint, load_contact, load_gravity, no_contact
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,
@@ -201,7 +201,7 @@ def advance_adjoint(
             x_bar, q_bar, v_bar, momentum_bar = load_state_adjoint(state_bar, b, n)
             mass_bar = 0.0
             inverse_inertia_bar = mat3(0.0)
-            contact_bar = vec4(0.0)
+            contact_bar = no_contact()
             g_bar = vec3(0.0)
             drag_bar = vec2(0.0)
             momentum_next = vec3(0.0)
@@ -256,8 +256,7 @@ def advance_adjoint(
                 if step % _SUM_STEPS == 0:  # sums of partial sums: one sum over 1e4 steps would lose two digits in f32
                     for k in ti.static(range(3)):
                         bars.gravity[b, k] += g_bar[k]
-                    for k in ti.static(range(4)):
-                        bars.body_contact[b, n, k] = bars.body_contact[b, n, k] + contact_bar[k]
+                    add_contact_adjoint(bars, b, n, contact_bar)
                     bars.body_mass[b, n] = bars.body_mass[b, n] + mass_bar
                     add_inertia_adjoint(bars.body_inertia, b, n, inverse_inertia, inverse_inertia_bar)
                     if ti.static(rigid.driven):
@@ -266,7 +265,7 @@ def advance_adjoint(
                         drag_bar = vec2(0.0)
                     mass_bar = 0.0
                     inverse_inertia_bar = mat3(0.0)
-                    contact_bar = vec4(0.0)
+                    contact_bar = no_contact()
                     g_bar = vec3(0.0)
                 step -= 1
             store_state_adjoint(state_bar, b, n, x_bar, q_bar, v_bar, momentum_bar)
