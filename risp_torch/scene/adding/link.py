@@ -120,7 +120,7 @@ def add_joint(table: ParameterTable, link: str, joint: Joint) -> dict[str, str]:
             continue
         names[key] = f"{link}.{key}"
         sign = "not negative" if key in joint.not_negative else None
-        table.add(names[key], value, unit=joint.units[key], shape=(3,) if key in joint.vectors else (), sign=sign)
+        table.add(names[key], value, unit=joint.units[key], shape=(joint.velocities,) if key in joint.vectors else (), sign=sign)
     if "limit_low" in names and "limit_high" in names:
         low, high = (table[names[key]].value for key in ("limit_low", "limit_high"))
         if not low < high:

@@ -28,7 +28,7 @@ class Joint:
     Attributes:
         kind: name of its type in ``ti_sim.articulated.joints.JOINT_TYPES``.
         units: units of its numbers; a field without unit is no number.
-        vectors: those of its numbers that have three entries.
+        vectors: those of its numbers that have an entry for each velocity.
         not_negative: those that are not below zero.
         place: the number that is its coordinates at the start.
     """
