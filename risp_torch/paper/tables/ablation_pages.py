@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from risp_torch.files.report import figure_file
-from risp_torch.paper.tables.plan import CONFIGS, NETWORKS, SAMPLING_METHODS
+from risp_torch.paper.tables.plan import ABLATIONS, CONFIGS, NETWORKS, SAMPLING_METHODS
 
 Results = Mapping[str, Mapping[str, Any]]
 
@@ -179,3 +179,7 @@ def _sorted_methods(results: Results) -> list[str]:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
+
+
+# Ablation -> what draws its plot, and what writes its page.
+PAGES = dict(zip(ABLATIONS, ((plot_configs, configs_markdown), (plot_sampling, sampling_markdown)), strict=True))

@@ -62,10 +62,9 @@ def _ablation(plan: TablePlan, name: str, place: Path) -> list[Path]:
     }
     if not results:
         return []
-    curves = name == ABLATIONS[0]
-    figure = place / FIGURES / f"{name}.png"
-    (ablation_pages.plot_configs if curves else ablation_pages.plot_sampling)(figure, results)
-    text = (ablation_pages.configs_markdown if curves else ablation_pages.sampling_markdown)(results)
+    plot, markdown = ablation_pages.PAGES[name]
+    plot(place / FIGURES / f"{name}.png", results)
+    text = markdown(results)
     page = place / f"{name}.md"
     write_text(page, "\n".join([text.rstrip(), "", f"![{name}]({FIGURES}/{name}.png)", "", *how(plan, name)]) + "\n")
     return [page]
