@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ti_sim.articulated.tables import (
     VELOCITY_WORK_SIZE,
     WORK_SIZE,
     BarArrays,
+    PackedArrays,
     WorldArrays,
     pack,
     unpack_adjoint,
@@ -36,13 +37,6 @@ from ti_sim.base.runtime import compiled_plainly
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
 from ti_sim.rollout.divergence import mark_diverged_frames
 from ti_sim.rollout.solver import Solver
-
-# Inputs of ``pack``, in the order of its arguments.
-PACKED = (
-    "joint_frame", "link_mass", "link_com", "link_inertia", "link_contact", "joint_stiffness", "joint_rest", "joint_damping",
-    "joint_armature", "joint_limit_low", "joint_limit_high", "joint_limit_stiffness", "motor_gain", "motor_limit",
-    "servo_stiffness", "servo_damping",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -136,10 +130,15 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
         dt=float(dt),
         ground=float(model.ground_height),
     )
-    pack(*views(*(getattr(inputs, name) for name in PACKED), world.link, world.velocity))
+    pack(*views(packed(inputs), world.link, world.velocity))
     if (model.merged_into >= 0).any():
         merge(*views(world.tree, world.link, world.work))
     return world
+
+
+def packed(inputs: ArticulatedInputs) -> PackedArrays:
+    """Those of the inputs, or of their adjoints, that kernels read in rows."""
+    return PackedArrays(*(getattr(inputs, field.name) for field in fields(PackedArrays)))
 
 
 class PackedBars:
@@ -170,15 +169,13 @@ class PackedBars:
             bar: [B, rows, Q + D], row 0 the adjoint of the first state.
         """
         inputs, bars = self._inputs, self.bars
-        packed = [getattr(inputs, name) for name in PACKED]
         begin_adjoint(*views(
             inputs.joint_q0, world.tree, bar, bars.joint_q0, bars.joint_qd0, world.coordinates, world.velocities
         ))  # fmt: skip
         if (self._model.merged_into >= 0).any():
-            pack(*views(*packed, world.link, world.velocity))
+            pack(*views(packed(inputs), world.link, world.velocity))
             merge_adjoint(*views(world.tree, world.link, world.work, self.rows.link_total))
-        packed_bars = (getattr(bars, name) for name in PACKED)
-        unpack_adjoint(*views(self.rows.link_total, self.rows.velocity_total, inputs.joint_frame, *packed_bars))
+        unpack_adjoint(*views(self.rows.link_total, self.rows.velocity_total, inputs.joint_frame, packed(bars)))
 
 
 class ArticulatedSolver(Solver):

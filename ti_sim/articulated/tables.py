@@ -6,7 +6,7 @@ row. ``pack`` fills the rows, with normalised quaternions and symmetric inertias
 
 from typing import Any
 
-from ti_sim.base.bundles import Array, Integer, Number, Static, bundle
+from ti_sim.base.bundles import Array, Integer, Number, Static, bundle, kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3, vec4
 
@@ -132,6 +132,27 @@ class BarArrays:
     velocity_total: Array
 
 
+@bundle
+class PackedArrays:
+    """Inputs that ``pack`` puts into rows, or their adjoints (see ``ArticulatedInputs``)."""
+
+    joint_frame: Array
+    link_mass: Array
+    link_com: Array
+    link_inertia: Array
+    link_contact: Array
+    joint_stiffness: Array
+    joint_rest: Array
+    joint_damping: Array
+    joint_armature: Array
+    joint_limit_low: Array
+    joint_limit_high: Array
+    joint_limit_stiffness: Array
+    motor_gain: Array
+    motor_limit: Array
+    servo_stiffness: Array
+    servo_damping: Array
+
 
 @ti.func
 def load_vec3(array: ti.template(), b, i, column: ti.template()):
@@ -173,55 +194,42 @@ def add_vec4(array: ti.template(), b, i, column: ti.template(), value):
         array[b, i, column + k] = array[b, i, column + k] + value[k]
 
 
-@ti.kernel
-def pack(
-    joint_frame: ti.types.ndarray(), link_mass: ti.types.ndarray(), link_com: ti.types.ndarray(),
-    link_inertia: ti.types.ndarray(), link_contact: ti.types.ndarray(),
-    stiffness: ti.types.ndarray(), rest: ti.types.ndarray(), damping: ti.types.ndarray(), armature: ti.types.ndarray(),
-    low: ti.types.ndarray(), high: ti.types.ndarray(), limit_stiffness: ti.types.ndarray(), gain: ti.types.ndarray(),
-    motor_limit: ti.types.ndarray(), servo_stiffness: ti.types.ndarray(), servo_damping: ti.types.ndarray(),
-    link: ti.types.ndarray(), velocity: ti.types.ndarray(),
-):  # fmt: skip
+@kernel
+def pack(given: PackedArrays, link: ti.types.ndarray(), velocity: ti.types.ndarray()):
     """Fill the rows of links [B, N, LINK_SIZE] and of joint velocities [B, D, VELOCITY_SIZE] from the inputs.
 
     Normalises the quaternions of the frames and symmetrises the inertias. Hand-written adjoint: ``unpack_adjoint``.
     """
     for b, i in ti.ndrange(link.shape[0], link.shape[1]):
-        store_vec3(link, b, i, FRAME_POSITION, load_vec3(joint_frame, b, i, 0))
-        store_vec4(link, b, i, FRAME_QUATERNION, load_vec4(joint_frame, b, i, 3).normalized())
-        link[b, i, MASS] = link_mass[b, i]
-        store_vec3(link, b, i, COM, load_vec3(link_com, b, i, 0))
-        store_vec3(link, b, i, CENTER, load_vec3(link_com, b, i, 0))
+        store_vec3(link, b, i, FRAME_POSITION, load_vec3(given.joint_frame, b, i, 0))
+        store_vec4(link, b, i, FRAME_QUATERNION, load_vec4(given.joint_frame, b, i, 3).normalized())
+        link[b, i, MASS] = given.link_mass[b, i]
+        store_vec3(link, b, i, COM, load_vec3(given.link_com, b, i, 0))
+        store_vec3(link, b, i, CENTER, load_vec3(given.link_com, b, i, 0))
         for k in ti.static(range(3)):
-            link[b, i, INERTIA + k] = link_inertia[b, i, k, k]
-        link[b, i, INERTIA + 3] = 0.5 * (link_inertia[b, i, 0, 1] + link_inertia[b, i, 1, 0])
-        link[b, i, INERTIA + 4] = 0.5 * (link_inertia[b, i, 0, 2] + link_inertia[b, i, 2, 0])
-        link[b, i, INERTIA + 5] = 0.5 * (link_inertia[b, i, 1, 2] + link_inertia[b, i, 2, 1])
-        store_vec4(link, b, i, CONTACT, load_vec4(link_contact, b, i, 0))
-    for b, d in ti.ndrange(stiffness.shape[0], stiffness.shape[1]):
-        velocity[b, d, STIFFNESS] = stiffness[b, d]
-        velocity[b, d, REST] = rest[b, d]
-        velocity[b, d, DAMPING] = damping[b, d]
-        velocity[b, d, ARMATURE] = armature[b, d]
-        velocity[b, d, LOW] = low[b, d]
-        velocity[b, d, HIGH] = high[b, d]
-        velocity[b, d, LIMIT_STIFFNESS] = limit_stiffness[b, d]
-        velocity[b, d, GAIN] = gain[b, d]
-        velocity[b, d, MOTOR_LIMIT] = motor_limit[b, d]
-        velocity[b, d, SERVO_STIFFNESS] = servo_stiffness[b, d]
-        velocity[b, d, SERVO_DAMPING] = servo_damping[b, d]
+            link[b, i, INERTIA + k] = given.link_inertia[b, i, k, k]
+        link[b, i, INERTIA + 3] = 0.5 * (given.link_inertia[b, i, 0, 1] + given.link_inertia[b, i, 1, 0])
+        link[b, i, INERTIA + 4] = 0.5 * (given.link_inertia[b, i, 0, 2] + given.link_inertia[b, i, 2, 0])
+        link[b, i, INERTIA + 5] = 0.5 * (given.link_inertia[b, i, 1, 2] + given.link_inertia[b, i, 2, 1])
+        store_vec4(link, b, i, CONTACT, load_vec4(given.link_contact, b, i, 0))
+    for b, d in ti.ndrange(given.joint_stiffness.shape[0], given.joint_stiffness.shape[1]):
+        velocity[b, d, STIFFNESS] = given.joint_stiffness[b, d]
+        velocity[b, d, REST] = given.joint_rest[b, d]
+        velocity[b, d, DAMPING] = given.joint_damping[b, d]
+        velocity[b, d, ARMATURE] = given.joint_armature[b, d]
+        velocity[b, d, LOW] = given.joint_limit_low[b, d]
+        velocity[b, d, HIGH] = given.joint_limit_high[b, d]
+        velocity[b, d, LIMIT_STIFFNESS] = given.joint_limit_stiffness[b, d]
+        velocity[b, d, GAIN] = given.motor_gain[b, d]
+        velocity[b, d, MOTOR_LIMIT] = given.motor_limit[b, d]
+        velocity[b, d, SERVO_STIFFNESS] = given.servo_stiffness[b, d]
+        velocity[b, d, SERVO_DAMPING] = given.servo_damping[b, d]
 
 
-@ti.kernel
+@kernel
 def unpack_adjoint(
-    link_bar: ti.types.ndarray(), velocity_bar: ti.types.ndarray(), joint_frame: ti.types.ndarray(),
-    joint_frame_bar: ti.types.ndarray(), link_mass_bar: ti.types.ndarray(), link_com_bar: ti.types.ndarray(),
-    link_inertia_bar: ti.types.ndarray(), link_contact_bar: ti.types.ndarray(),
-    stiffness_bar: ti.types.ndarray(), rest_bar: ti.types.ndarray(), damping_bar: ti.types.ndarray(),
-    armature_bar: ti.types.ndarray(), low_bar: ti.types.ndarray(), high_bar: ti.types.ndarray(),
-    limit_stiffness_bar: ti.types.ndarray(), gain_bar: ti.types.ndarray(), motor_limit_bar: ti.types.ndarray(),
-    servo_stiffness_bar: ti.types.ndarray(), servo_damping_bar: ti.types.ndarray(),
-):  # fmt: skip
+    link_bar: ti.types.ndarray(), velocity_bar: ti.types.ndarray(), joint_frame: ti.types.ndarray(), bars: PackedArrays
+):
     """Adjoint of ``pack``: writes the adjoints of the inputs from those of the rows.
 
     The adjoints of the unit quaternions in the rows are orthogonal to them (see ``joints.turn_adjoint``), so the adjoints of the
@@ -230,28 +238,28 @@ def unpack_adjoint(
     for b, i in ti.ndrange(link_bar.shape[0], link_bar.shape[1]):
         length = load_vec4(joint_frame, b, i, 3).norm()
         for k in ti.static(range(3)):
-            joint_frame_bar[b, i, k] = link_bar[b, i, FRAME_POSITION + k]
+            bars.joint_frame[b, i, k] = link_bar[b, i, FRAME_POSITION + k]
         for k in ti.static(range(4)):
-            joint_frame_bar[b, i, 3 + k] = link_bar[b, i, FRAME_QUATERNION + k] / length
-        link_mass_bar[b, i] = link_bar[b, i, MASS]
+            bars.joint_frame[b, i, 3 + k] = link_bar[b, i, FRAME_QUATERNION + k] / length
+        bars.link_mass[b, i] = link_bar[b, i, MASS]
         for k in ti.static(range(3)):
-            link_com_bar[b, i, k] = link_bar[b, i, COM + k] + link_bar[b, i, CENTER + k]
-            link_inertia_bar[b, i, k, k] = link_bar[b, i, INERTIA + k]
+            bars.link_com[b, i, k] = link_bar[b, i, COM + k] + link_bar[b, i, CENTER + k]
+            bars.link_inertia[b, i, k, k] = link_bar[b, i, INERTIA + k]
         for k, pair in ti.static(enumerate(((0, 1), (0, 2), (1, 2)))):
             half = 0.5 * link_bar[b, i, INERTIA + 3 + k]
-            link_inertia_bar[b, i, pair[0], pair[1]] = half
-            link_inertia_bar[b, i, pair[1], pair[0]] = half
+            bars.link_inertia[b, i, pair[0], pair[1]] = half
+            bars.link_inertia[b, i, pair[1], pair[0]] = half
         for k in ti.static(range(4)):
-            link_contact_bar[b, i, k] = link_bar[b, i, CONTACT + k]
-    for b, d in ti.ndrange(stiffness_bar.shape[0], stiffness_bar.shape[1]):
-        stiffness_bar[b, d] = velocity_bar[b, d, STIFFNESS]
-        rest_bar[b, d] = velocity_bar[b, d, REST]
-        damping_bar[b, d] = velocity_bar[b, d, DAMPING]
-        armature_bar[b, d] = velocity_bar[b, d, ARMATURE]
-        low_bar[b, d] = velocity_bar[b, d, LOW]
-        high_bar[b, d] = velocity_bar[b, d, HIGH]
-        limit_stiffness_bar[b, d] = velocity_bar[b, d, LIMIT_STIFFNESS]
-        gain_bar[b, d] = velocity_bar[b, d, GAIN]
-        motor_limit_bar[b, d] = velocity_bar[b, d, MOTOR_LIMIT]
-        servo_stiffness_bar[b, d] = velocity_bar[b, d, SERVO_STIFFNESS]
-        servo_damping_bar[b, d] = velocity_bar[b, d, SERVO_DAMPING]
+            bars.link_contact[b, i, k] = link_bar[b, i, CONTACT + k]
+    for b, d in ti.ndrange(bars.joint_stiffness.shape[0], bars.joint_stiffness.shape[1]):
+        bars.joint_stiffness[b, d] = velocity_bar[b, d, STIFFNESS]
+        bars.joint_rest[b, d] = velocity_bar[b, d, REST]
+        bars.joint_damping[b, d] = velocity_bar[b, d, DAMPING]
+        bars.joint_armature[b, d] = velocity_bar[b, d, ARMATURE]
+        bars.joint_limit_low[b, d] = velocity_bar[b, d, LOW]
+        bars.joint_limit_high[b, d] = velocity_bar[b, d, HIGH]
+        bars.joint_limit_stiffness[b, d] = velocity_bar[b, d, LIMIT_STIFFNESS]
+        bars.motor_gain[b, d] = velocity_bar[b, d, GAIN]
+        bars.motor_limit[b, d] = velocity_bar[b, d, MOTOR_LIMIT]
+        bars.servo_stiffness[b, d] = velocity_bar[b, d, SERVO_STIFFNESS]
+        bars.servo_damping[b, d] = velocity_bar[b, d, SERVO_DAMPING]
