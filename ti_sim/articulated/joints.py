@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ti_sim.articulated.spatial import quaternion_product, rotated, rotated_back, rotation_vector, rotation_vector_adjoint
 from ti_sim.articulated.tables import AXIS, DRIVE, FIRST_Q, FIRST_QD, FRAME_QUATERNION, KIND, QUATERNION, load_vec3, load_vec4
+from ti_sim.base.rules import FromZero, checked
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import (
     body_quaternion_rate,
@@ -18,6 +19,7 @@ from ti_sim.base.vecmath import (
 )
 
 
+@checked
 @dataclass(frozen=True)
 class JointType:
     """Sizes of a type of joint.
@@ -28,8 +30,8 @@ class JointType:
         about_axis: whether it has an axis.
     """
 
-    coordinates: int
-    velocities: int
+    coordinates: FromZero
+    velocities: FromZero
     about_axis: bool = False
 
 
