@@ -448,9 +448,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     text += '''
 
 def make_task(scene):
-    from risp_torch import Range, RenderingParameters, RispTask
-    from risp_torch.risp.domains import Domains
-    from risp_torch.risp.state_heads import RigidPoseHead
+    from risp_torch.risp import Domains, RigidPoseHead, RispTask
+    from risp_torch.risp.psi import Range, RenderingParameters
 
     head = RigidPoseHead("block", low=(-0.05, -0.05, 0.0), high=(0.05, 0.05, 0.05))
     return RispTask(head, Domains.usual(scene, RenderingParameters(scene, {"ground.color": Range(0.1, 0.6)})), gamma=1.0)

@@ -17,24 +17,25 @@ from risp_torch.paper.tables import ablations
 from risp_torch.paper.tables.ablation_pages import configs_markdown, plot_configs, plot_sampling, sampling_markdown, shape_of
 from risp_torch.paper.tables.ablations import SAMPLINGS, configs_unit, sampled_mean, sampling_unit
 from risp_torch.paper.tables.presets import PRESETS
-from risp_torch.risp import DatasetSettings, RendererSource, RispTask, dataset, evaluation, load_network
+from risp_torch.risp import DatasetSettings, RendererSource, RispTask, load_network
+from risp_torch.risp.dataset import generate, source
+from risp_torch.risp.evaluation import test_set
 from risp_torch.risp.task import load_task, training_scene
 from tests.reference import small_scenes
 
 TASK = """
 
 def make_task(scene):
-    from risp_torch import Range, RenderingParameters, RispTask
-    from risp_torch.risp.domains import Domains
-    from risp_torch.risp.state_heads import RigidPoseHead
+    from risp_torch.risp import Domains, RigidPoseHead, RispTask
+    from risp_torch.risp.psi import Range, RenderingParameters
 
     head = RigidPoseHead("block", low=(-0.05, -0.05, 0.0), high=(0.05, 0.05, 0.05))
     return RispTask(head, Domains.usual(scene, RenderingParameters(scene, {"ground.color": Range(0.1, 0.6)})), gamma=1.0)
 
 
 def make_trials():
-    from risp_torch.inversion import OptimiseSettings
-    from risp_torch.paper.trials import Trial
+    from risp_torch import OptimiseSettings
+    from risp_torch.paper import Trial
 
     known = {"block.density": 800.0}
     return {
@@ -68,8 +69,8 @@ def without_derivatives(monkeypatch: pytest.MonkeyPatch) -> None:
         folder.mkdir(exist_ok=True)
         asked.append(settings)
 
-    monkeypatch.setattr(dataset, "generate", made)
-    monkeypatch.setattr(dataset, "ShardSource", lambda folder, scene, task: RendererSource(scene, task, asked[-1]))
+    monkeypatch.setattr(generate, "generate", made)
+    monkeypatch.setattr(source, "ShardSource", lambda folder, scene, task: RendererSource(scene, task, asked[-1]))
 
 
 def test_the_error_on_unseen_appearances_after_every_epoch(
@@ -96,8 +97,8 @@ def test_the_error_on_unseen_appearances_after_every_epoch(
         configs_unit("no-grad", "1", preset=replace(TINY, curve_images=25), folder=folder, progress=False)
 
     scene = training_scene(small, TINY.size)
-    test = evaluation.TestSettings(appearances=2, states=2, seed=0)
-    unseen = evaluation.make_test_set(scene, load_task(small, scene), test, progress=False)
+    test = test_set.TestSettings(appearances=2, states=2, seed=0)
+    unseen = test_set.make_test_set(scene, load_task(small, scene), test, progress=False)
     with torch.no_grad():
         read = load_network(folder / "network" / "network.safetensors")[0].read(unseen.images)
     assert curve["test"][-1] == pytest.approx(float((read - unseen.outputs).abs().mean()), rel=1e-4)
