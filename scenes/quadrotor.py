@@ -26,7 +26,7 @@ from risp_torch import (
     Surface,
     WideSteps,
 )
-from risp_torch.paper import Trial, smooth_draw
+from risp_torch.paper import Trial, smooth_sequence
 from risp_torch.risp import Domains, RigidPoseHead, RispTask
 from risp_torch.risp.psi import default_psi
 from ti_sim import mass_properties
@@ -133,7 +133,7 @@ def _draw_mass(random: np.random.Generator) -> dict[str, float]:
 
 def _near_hover(random: np.random.Generator, frames: int) -> np.ndarray:
     """Thrusts [frames, 4] that hover, but for a smooth tenth of a newton."""
-    return HOVER + smooth_draw(random, (frames, 4), 0.1)
+    return HOVER + smooth_sequence(random, (frames, 4), 0.1)
 
 
 def _any_thrust(random: np.random.Generator, frames: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from risp_torch import WIDE_SEARCH, AmbientLight, Camera, DirectionalLight, Elastic, Param, Scene, Surface, WideSteps
-from risp_torch.paper import Trial, smooth_draw
+from risp_torch.paper import Trial, smooth_sequence
 from risp_torch.risp import Domains, RispTask, SensorHead
 from risp_torch.risp.psi import default_psi
 from ti_sim.meshes import box_hexes
@@ -134,7 +134,7 @@ def _draw_truth(random: np.random.Generator) -> dict[str, float]:
 
 
 def _little_force(random: np.random.Generator, frames: int) -> np.ndarray:
-    return smooth_draw(random, (frames,), 20.0)
+    return smooth_sequence(random, (frames,), 20.0)
 
 
 def _pressed(force: np.ndarray, **options: Any) -> Scene:

@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_scene_arguments(parser)
     parser.add_argument(
         "--objective", choices=("image", "state", "random"), default="image",
-        help="what is lowered: the difference to the goal's picture, the true distance to it, or nothing: random policies "
+        help="objective: the difference to the goal's picture, the true distance to it, or random policies "
         "(default image)",
     )  # fmt: skip
     parser.add_argument("--seed", type=number(Seed), default=0, help="of the policy's weights (default 0)")
@@ -22,10 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--iterations", type=number(Count), help="gradient steps, or random policies (default: the scene's)")
     parser.add_argument(
         "--feedback", choices=("none", "state", "risp"), default="none",
-        help="what the policy sees: nothing, the state, or what a RISP network reads from the picture (default none)",
+        help="observation of the policy: none, the state, or the prediction of a RISP network (default none)",
     )  # fmt: skip
     parser.add_argument("--network", metavar="FILE", help="of --feedback risp: network.safetensors of 'risp train'")
-    parser.add_argument("--every", type=number(Count), metavar="K", help="frames between two looks (default: the scene's)")
+    parser.add_argument("--every", type=number(Count), metavar="K", help="frames between two observations (default: the scene's)")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/control-SCENE-TIME)")
 
 
@@ -53,5 +53,5 @@ def run(options: argparse.Namespace) -> int:
 
 
 def goes_on(options: argparse.Namespace) -> bool:
-    """A killed run goes on where it was."""
+    """Whether a killed run can be resumed: yes."""
     return True

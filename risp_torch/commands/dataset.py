@@ -18,16 +18,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", type=number(Count), metavar="N", help="number of pictures")
     parser.add_argument(
         "--configs", default="each", metavar="1|10|each",
-        help="number of appearances that the pictures share in turn, or each for one of its own (default each)",
+        help="number of appearances that the pictures share in turn, or each for separate ones (default each)",
     )  # fmt: skip
     parser.add_argument("--seed", type=number(Seed), default=0, help="of states and appearances (default 0)")
     parser.add_argument("--shard-images", type=number(Count), default=128, metavar="N", help="pictures in a file (default 128)")
-    parser.add_argument("--out", metavar="DIR", help="folder of the dataset; an unfinished one there is gone on with")
+    parser.add_argument("--out", metavar="DIR", help="folder of the dataset; an unfinished one there is resumed")
     parser.add_argument("--check", metavar="DIR", help="only compare the files of this dataset with their checksums")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Render what is missing and print where it is; with --check 1 where a file is not as it was written."""
+    """Render missing shards and print the folder; with --check, return 1 if a file has been changed."""
     from ti_sim.base.errors import UserError
 
     if options.check:
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def goes_on(options: argparse.Namespace) -> bool:
-    """A killed run goes on where it was."""
+    """Whether a killed run can be resumed: yes."""
     return True
 
 
@@ -52,7 +52,7 @@ def _check(folder: str) -> int:
     found = problems(folder, progress=True)
     for name, fault in found.items():
         print(f"{name} {fault}")
-    print(f"{folder}: {len(found)} bad files" if found else f"{folder}: every file is as it was written")
+    print(f"{folder}: {len(found)} bad files" if found else f"{folder}: every file is unchanged")
     return 1 if found else 0
 
 
@@ -82,4 +82,4 @@ def _print(made: object, settings: object) -> None:
     if made.complete:
         print(f"complete, {settings.images} pictures: look at {made.folder}/pictures.png and {made.folder}/derivatives.png")
     else:
-        print("other processes still write their shards; the last one writes the manifest")
+        print("other processes are still writing their shards; the last one writes the manifest")

@@ -1,17 +1,17 @@
-"""Estimates of an inversion, printed: a table with error bars, what cannot be seen, and where each start has come to."""
+"""Printed estimates of an inversion: a table with error bars, unobservable directions, and the end of each start."""
 
 from __future__ import annotations
 
 from typing import Any
 
-MOST_ROWS = 12  # numbers of one parameter that the table lists one by one
+MOST_ROWS = 12  # entries of one parameter that the table lists separately
 MOST_SHOWN = 6  # numbers of a start that a row shows
 HEADERS = ["unknown", "estimate", "error bar"]
 TRUE_HEADERS = ["unknown", "truth", "estimate", "error bar", "error"]
 
 
 def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
-    """Print doubts, estimates with error bars (and errors, where the truth is known), unseen directions and starts."""
+    """Print doubts, estimates with error bars (and errors if the truth is known), unobservable directions and starts."""
     from risp_torch.files.report import format_table
 
     for sentence in result.doubts:
@@ -31,7 +31,7 @@ def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
 
 
 def estimate_rows(result: Any, truth: dict[str, float] | None = None) -> list[list[str]]:
-    """Rows of the table of estimates, one for each unknown: below ``HEADERS``, or ``TRUE_HEADERS`` where the truth is known."""
+    """Rows of the table of estimates, one for each unknown: below ``HEADERS``, or ``TRUE_HEADERS`` if the truth is known."""
     unknowns = result.unknowns
     logs = dict(zip(unknowns.labels, (scale == "log10" for scale in unknowns.scales), strict=True))
     errors = result.scaled_error(truth) if truth else {}
@@ -53,7 +53,7 @@ def estimate_rows(result: Any, truth: dict[str, float] | None = None) -> list[li
 
 
 def _row_of_many(result: Any, name: str, part: slice, truth: dict[str, float] | None) -> list[str]:
-    """One row for a parameter of many numbers: their span, and the middle one of their error bars."""
+    """One row for a large parameter: the range of its values, and the median of their error bars."""
     import numpy as np
 
     unknowns = result.unknowns

@@ -1,4 +1,4 @@
-"""Compare networks on pictures that no training has seen, of the rasteriser and of Mitsuba."""
+"""Compare networks on pictures that are held out from training, of the rasteriser and of Mitsuba."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"pictures of each renderer, {APPEARANCES} appearances of N / {APPEARANCES} states each (default 800)",
     )  # fmt: skip
     parser.add_argument("--seed", type=number(Seed), default=0, help="of states and appearances (default 0)")
-    parser.add_argument("--cache", metavar="DIR", help="folder that keeps test pictures for the next time")
+    parser.add_argument("--cache", metavar="DIR", help="folder of cached test pictures")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/evaluate-SCENE-TIME)")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a table for each renderer; write result.json and a sheet of pictures with what was read from them."""
+    """Print a table for each renderer; write result.json and a sheet of pictures with predictions."""
     from risp_torch.files.run_folder import RunFolder, default_run_path
     from risp_torch.risp.evaluation.evaluate import evaluate
     from risp_torch.risp.evaluation.report import error_table, output_table, write_prediction_sheet
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         wanted = TestSettings(renderer=renderer, appearances=APPEARANCES, states=options.images // APPEARANCES, seed=options.seed)
         test_set = make_test_set(scene, task, wanted, cache=options.cache)
         outcome = evaluate(scene, task, networks, test_set, seed=options.seed)
-        print(f"\n{scene.name}, {renderer}: {len(test_set)} pictures, {APPEARANCES} unseen appearances")
+        print(f"\n{scene.name}, {renderer}: {len(test_set)} pictures, {APPEARANCES} held-out appearances")
         print(error_table(outcome.errors))
         print(output_table(outcome.errors))
         for index, name in enumerate(networks):
@@ -82,15 +82,15 @@ def _networks(scene: Any, task: Any, paths: Sequence[str], size: int | None) -> 
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """What tables call networks: their files' names, those of their folders for network.safetensors; or, if equal, the paths."""
+    """Names of networks in tables: file names, folder names for network.safetensors, or paths if these are equal."""
     files = [Path(path) for path in paths]
     names = [file.absolute().parent.name if file.stem == "network" else file.stem for file in files]
     return names if len(set(names)) == len(names) else list(paths)
 
 
 def _pictures(text: str) -> int:
-    """A number of pictures that can be shared out evenly, for argparse."""
+    """A number of pictures divisible by the number of appearances, for argparse."""
     count = number(Count)(text)
     if count % APPEARANCES:
-        raise argparse.ArgumentTypeError(f"{count} pictures are no multiple of {APPEARANCES} appearances: give 800, for example")
+        raise argparse.ArgumentTypeError(f"{count} pictures are not a multiple of {APPEARANCES} appearances: give 800")
     return count

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--step", type=number(Step), default=1e-8,
-        help="of the differences, in parts of the range: 1e-8 (default) checks the adjoint, 1e-3 what a search sees",
+        help="step of the differences relative to the range: 1e-8 (default) checks the adjoint, 1e-3 the scale of a search",
     )  # fmt: skip
 
 

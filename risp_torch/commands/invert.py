@@ -1,4 +1,4 @@
-"""Find unknown numbers of a scene from a film of it."""
+"""Estimate unknown parameters of a scene from a film."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--video", metavar="FILE", nargs="+",
         help="an .mp4 or a folder of PNG frames (not needed with --loss state); several films, of other motions or by other "
-        "cameras, are searched together",
+        "cameras, are inverted together",
     )  # fmt: skip
     parser.add_argument(
         "--per-film", metavar="NAME", nargs="+", action="extend", default=[],
-        help="of several films: parameters that each film has of its own, such as velocities at the start; NAME@2 is that of the "
-        "second, in --bounds and --set, too",
+        help="with several films: parameters that differ between films, such as initial velocities; NAME@2 is that of the "
+        "second, also in --bounds and --set",
     )  # fmt: skip
     parser.add_argument(
         "--unknown", required=True, nargs="+", action="extend", metavar="NAME",
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bounds_argument(parser)
     parser.add_argument(
         "--smooth", type=_weight, action="append", default=[], metavar="NAME=WEIGHT",
-        help="of an unknown with a number for each element: penalty on the mean squared difference of neighbours; repeatable",
+        help="for an unknown with a value per element: penalty on the mean squared difference of neighbours; repeatable",
     )  # fmt: skip
     add_loss_arguments(parser)
     add_search_arguments(parser)
@@ -74,15 +74,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace, converged: bool | None, fits: bool | None) -> int:
-    """Exit status of a finished run: 1 with --strict where the estimate is not to be trusted."""
+    """Exit status of a finished run: 1 with --strict if the estimate may be wrong."""
     return 1 if options.strict and (converged is not True or fits is False) else 0
 
 
 def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
-    """The scene and its film; where there are several, or numbers of each, the scene of all of them.
+    """The scene and its film; with several films or parameters of each film, the scene of all of them.
 
     Raises:
-        UserError: as ``Films``; or a number of each film is set that is none.
+        UserError: see ``Films``; or --set names a parameter that does not differ between films.
     """
     from risp_torch.inversion.films import Films
 
@@ -92,7 +92,7 @@ def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
             raise UserError(f"{len(cameras)} cameras are named, and there is {len(videos)} film: name one camera for each film")
         return scene, videos[0] if videos else None
     if not videos:
-        raise UserError("--per-film belongs to films: give them with --video, or leave it out")
+        raise UserError("--per-film needs films: give them with --video, or leave it out")
     films = Films(scene, len(videos), cameras=cameras if len(cameras) > 1 else (), per_film=options.per_film)
     for name, value in settings_of_films(options).items():
         films.set(name, value)
@@ -100,13 +100,13 @@ def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
 
 
 def goes_on(options: argparse.Namespace) -> bool:
-    """Whether a killed run goes on where it was: Newton and gradient steps do; wide steps and L-BFGS begin again."""
+    """Whether a killed run can be resumed: Newton and gradient steps do; wide steps and L-BFGS begin again."""
     wide = options.search or ("wide" if options.loss in ("risp", "perceptual") else "newton")
     return wide != "wide" and options.optimizer != "lbfgs"
 
 
 def _psi(options: argparse.Namespace, scene: Any) -> Any:
-    """The rendering parameters of the scene's task; None, for the usual ones, where its file has no task."""
+    """The rendering parameters of the scene's task; None, for the default ones, if its file has no task."""
     from risp_torch.risp.task import load_task
     from risp_torch.scene.load import has_function
 

@@ -1,4 +1,4 @@
-"""The options that choose what films are compared by, and the loss that they describe."""
+"""Options of the loss, and the loss that they describe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
     """--loss, the files that it needs, and --sampling."""
     parser.add_argument(
         "--loss", choices=("pixel", "perceptual", "risp", "state"), default="pixel",
-        help="what is compared: colours, a picture network's features, what a RISP network reads, or true states (default pixel)",
+        help="compared quantity: colours, features of an image network, predictions of a RISP network, or states (default pixel)",
     )  # fmt: skip
     parser.add_argument("--network", metavar="FILE", help="of --loss risp: network.safetensors of 'risp train'")
     parser.add_argument(
@@ -26,7 +26,7 @@ def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--states", metavar="FILE",
-        help="of --loss state: states.npz of 'risp simulate', poses or particles as .npy, or a .csv table of what is known",
+        help="of --loss state: states.npz of 'risp simulate', poses or particles as .npy, or a .csv table of known coordinates",
     )  # fmt: skip
     parser.add_argument(
         "--sampling", default="all", metavar="WHICH",
@@ -53,12 +53,12 @@ def check_loss_options(options: argparse.Namespace, *, target_needed: bool) -> N
 
 
 def make_compared_scene(options: argparse.Namespace) -> Any:
-    """The scene; for a network as it reads it (``make_scene_of_network``)."""
+    """The scene; resized for a network if one is given (``make_scene_of_network``)."""
     return make_scene_of_network(options) if options.loss == "risp" else make_scene(options)
 
 
 def make_loss(options: argparse.Namespace, scene: Any) -> Any:
-    """The loss that the options describe (errors: its class); that of states by the scene's own where none are given."""
+    """The loss that the options describe (errors: its class); the state loss uses the scene's own states if none are given."""
     from risp_torch.inversion.losses.perceptual import PerceptualLoss
     from risp_torch.inversion.losses.pixel import PixelLoss
     from risp_torch.inversion.losses.risp import RispLoss
@@ -72,7 +72,7 @@ def make_loss(options: argparse.Namespace, scene: Any) -> Any:
 
 
 def _state_loss(options: argparse.Namespace, scene: Any) -> Any:
-    """By the state head of the scene's task, or by places where it has no task or a table tells what is known."""
+    """State loss with the state head of the scene's task, or with positions if there is no task or a table is given."""
     import torch
 
     from risp_torch.inversion.losses.state import StateLoss

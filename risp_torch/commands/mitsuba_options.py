@@ -26,22 +26,22 @@ def add_mitsuba_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("with --renderer mitsuba")
     group.add_argument(
         "--look", choices=("photoreal", "match"),
-        help="drawn materials, lamps, sky and ground (default), or the scene's own lights and colours, all surfaces diffuse",
+        help="random materials, lamps, sky and ground (default), or the scene's own lights and colours, all surfaces diffuse",
     )  # fmt: skip
-    group.add_argument("--seed", type=number(NoiseSeed), metavar="N", help="of the drawn look and of the noise (default 0)")
-    group.add_argument("--spp", type=number(Count), metavar="N", help="light paths for each pixel (default 64)")
+    group.add_argument("--seed", type=number(NoiseSeed), metavar="N", help="seed of appearance and noise (default 0)")
+    group.add_argument("--spp", type=number(Count), metavar="N", help="light paths per pixel (default 64)")
     group.add_argument(
         "--variant", choices=("auto", "scalar_rgb", "llvm_ad_rgb"), help="of Mitsuba; auto (default) takes the fastest that works"
     )
     group.add_argument(
         "--colors", choices=("keep", "tint", "draw"),
-        help="colours of the bodies: their own (default), these times a drawn one for each body, or drawn ones",
+        help="colours of the bodies: their own (default), these times a random one for each body, or random ones",
     )  # fmt: skip
-    group.add_argument("--appearance", metavar="FILE", help="appearance.json of another run, instead of a drawn look")
+    group.add_argument("--appearance", metavar="FILE", help="appearance.json of another run, instead of a random appearance")
 
 
 def check_mitsuba_options(options: argparse.Namespace) -> None:
-    """Raise a UserError for options of Mitsuba that would be without effect."""
+    """Raise a UserError for options of Mitsuba without effect."""
     given = [f"--{name}" for name in MITSUBA_OPTIONS if getattr(options, name) is not None]
     if options.renderer != "mitsuba" and given:
         raise UserError(f"{given[0]} is an option of Mitsuba: add --renderer mitsuba, or leave {' and '.join(given)} out")
@@ -49,7 +49,7 @@ def check_mitsuba_options(options: argparse.Namespace) -> None:
     if options.look == "match" and without_look:
         raise UserError(f"{without_look[0]} has no effect with --look match: leave one of the two out")
     if options.appearance is not None and options.colors is not None:
-        raise UserError("--appearance says itself whether colours are kept or drawn: leave --colors out")
+        raise UserError("--appearance defines whether colours are kept or random: leave --colors out")
 
 
 def mitsuba_settings(options: argparse.Namespace) -> MitsubaSettings:
@@ -60,11 +60,11 @@ def mitsuba_settings(options: argparse.Namespace) -> MitsubaSettings:
     return MitsubaSettings(**{name: getattr(options, o) for name, o in names.items() if getattr(options, o) is not None})
 
 
-def chosen_look(scene: Any, options: argparse.Namespace, mitsuba: MitsubaSettings) -> Appearance | None:
-    """The look that the options ask for: from a file, or drawn; None for pictures without one.
+def chosen_appearance(scene: Any, options: argparse.Namespace, mitsuba: MitsubaSettings) -> Appearance | None:
+    """The appearance for the options: from a file, or random; None with --look match.
 
     Raises:
-        UserError: the file cannot be read or is no look for the scene's bodies.
+        UserError: the file cannot be read or does not fit the scene's bodies.
     """
     from ti_render.photoreal import Appearance, draw_appearance
 

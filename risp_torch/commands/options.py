@@ -17,13 +17,13 @@ def add_scene_arguments(
     parser: argparse.ArgumentParser, *, precision: str = "f32", optional: bool = False,
     cameras: Literal["one", "one or all", "several"] = "one",
 ) -> None:  # fmt: skip
-    """SCENE, and what changes it or chooses how it runs.
+    """SCENE, and options that change it or its simulation.
 
     Args:
         parser: of a command.
         precision: default of --precision.
-        optional: whether SCENE may lack.
-        cameras: what --camera names.
+        optional: whether SCENE may be missing.
+        cameras: meaning of --camera.
     """
     parser.add_argument(
         "scene", metavar="SCENE", nargs="?" if optional else None,
@@ -36,7 +36,7 @@ def add_scene_arguments(
     )  # fmt: skip
     parser.add_argument(
         "--from", dest="found", metavar="RESULT.json",
-        help="put the values that a run has found into the scene; --set goes before them",
+        help="set the scene's parameters to the estimates of a run; --set has precedence",
     )  # fmt: skip
     parser.add_argument("--size", type=number(Count), metavar="PIXELS", help="side of a square picture instead of the scene's")
     parser.add_argument("--frames", type=number(Count), help="frame intervals instead of the scene's, as --set frames=N")
@@ -51,7 +51,7 @@ def add_scene_arguments(
     )  # fmt: skip
     group.add_argument(
         "--camera-file", metavar="FILE",
-        help="film with the cameras of a file (OpenCV, nerfstudio or COLMAP) in place of the scene's",
+        help="use the cameras of a file (OpenCV, nerfstudio or COLMAP) instead of the scene's",
     )  # fmt: skip
     group.add_argument(
         "--camera-up", choices=("z", "y", "-y"), help="of --camera-file: which axis of its world points up (default z)"
@@ -61,7 +61,7 @@ def add_scene_arguments(
     )
     group.add_argument(
         "--camera-depth", type=_depths, metavar="NEAR:FAR",
-        help="of --camera-file: distances between which things are drawn [m] (default: those of the scene's first camera)",
+        help="of --camera-file: distances between which objects are rendered [m] (default: those of the scene's first camera)",
     )  # fmt: skip
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where kernels run")
     parser.add_argument("--precision", choices=("f32", "f64"), default=precision, help="precision of all real numbers")
@@ -71,7 +71,7 @@ def add_bounds_argument(parser: argparse.ArgumentParser) -> None:
     """--bounds of unknowns (``bounds_of`` reads it)."""
     parser.add_argument(
         "--bounds", action="append", default=[], metavar="NAME=LOW:HIGH",
-        help="range of an unknown that has none in the scene, or another one, numbers or vectors (body.velocity=-1,-1,0:1,1,0); "
+        help="range of an unknown, in place of that in the scene, numbers or vectors (body.velocity=-1,-1,0:1,1,0); "
         "LOW:HIGH:log10 for a logarithmic scale; repeatable",
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ def bounds_of(text: str) -> tuple[str, tuple]:
     """Name, and (low, high) or (low, high, scale), of NAME=LOW:HIGH[:SCALE]; the bounds are numbers or vectors.
 
     Raises:
-        UserError: it is none.
+        UserError: the text is not of this form.
     """
     name, equals, numbers = text.partition("=")
     parts = numbers.split(":")
@@ -109,10 +109,10 @@ def _floats(value: Any) -> Any:
 
 
 def number(kind: Any) -> Callable[[str], Any]:
-    """The reader, for argparse, of an option that takes a number.
+    """The parser, for argparse, of a numeric option.
 
     Args:
-        kind: what it must be: an annotation with a rule, such as ``Count`` (``ti_sim.base.rules``).
+        kind: an annotation with a rule, such as ``Count`` (``ti_sim.base.rules``).
     """
     rule = get_args(kind)[1]
 
@@ -134,7 +134,7 @@ def make_scene(options: argparse.Namespace) -> Any:
     """Start the runtime's choice and make the scene that the options describe.
 
     Raises:
-        UserError: as ``load_scene``; or a setting that is no NAME=VALUE, names nothing, or is out of bounds; values that do not
+        UserError: see ``load_scene``; or a setting that is no NAME=VALUE, names nothing, or is out of bounds; values that do not
             fit; a camera file that cannot be used.
     """
     from risp_torch.scene.load import load_scene
@@ -165,7 +165,7 @@ def make_scene(options: argparse.Namespace) -> Any:
         if name not in overrides:
             scene.set(name, value)
     cameras = options.camera if isinstance(options.camera, list) else [options.camera or ALL]
-    if len(cameras) == 1 and cameras[0] != ALL:  # several have a film each
+    if len(cameras) == 1 and cameras[0] != ALL:  # with several, each has its own film
         scene.film_with(cameras[0])
     if options.size:
         scene.resize_camera(options.size, options.size)
@@ -185,7 +185,7 @@ def make_scene_of_network(options: argparse.Namespace) -> Any:
 
 
 def settings_of_films(options: argparse.Namespace) -> dict[str, Any]:
-    """What --set says of the numbers of single films, "body.velocity@2" (``inversion.films``)."""
+    """Values of --set for parameters of single films, "body.velocity@2" (``inversion.films``)."""
     return {name: value for name, value in (_setting(text) for text in options.settings) if "@" in name}
 
 
@@ -199,13 +199,13 @@ def _frames(options: argparse.Namespace, settings: dict[str, Any]) -> int | None
         return options.frames
     frames = settings.pop("frames")
     if options.frames is not None:
-        raise UserError(f"--frames {options.frames} and --set frames={frames} mean the same: leave one out")
+        raise UserError(f"--frames {options.frames} and --set frames={frames} are the same option: leave one out")
     get_args(Count)[1].check("--set frames", frames)
     return frames
 
 
 def _options_of(scene: str) -> tuple[list[str], bool]:
-    """Names of the options of a scene's make_scene, and whether it takes any other name, too."""
+    """Names of the options of a scene's make_scene, and whether it accepts any other name."""
     from risp_torch.scene.load import find_make_scene
 
     parameters = inspect.signature(find_make_scene(scene)).parameters.values()
@@ -214,7 +214,7 @@ def _options_of(scene: str) -> tuple[list[str], bool]:
 
 
 def _check_overrides(name: str, overrides: dict[str, Any], known: list[str]) -> None:
-    """Name both kinds of settings when one without a dot is no option of make_scene."""
+    """Raise a UserError for a setting without a dot that is not an option of make_scene."""
     from risp_torch.scene.load import load_scene
 
     for given in overrides:
@@ -223,7 +223,7 @@ def _check_overrides(name: str, overrides: dict[str, Any], known: list[str]) -> 
 
 
 def _use_camera_file(scene: Any, options: argparse.Namespace) -> None:
-    """Film with the cameras of --camera-file.
+    """Use the cameras of --camera-file.
 
     Raises:
         UserError: the file cannot be read, the distances are none, or an option of the file is given without it.

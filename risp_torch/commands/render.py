@@ -11,7 +11,7 @@ from ti_sim.base.rules import Count, FromZero, Seed
 
 QUANTITIES = ("color", "depth", "normal", "alpha")
 _PICTURE_BYTES = 3 * 16  # of a pixel: colour and alpha as they are rendered, on the CPU, and as they are shown
-_COPIES = 4  # of an appearance's numbers: as drawn, as values, as the renderer's arrays, and as text
+_COPIES = 4  # of an appearance's numbers: as sampled, as values, as the renderer's arrays, and as text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--frame", type=number(FromZero), default=0, metavar="K", help="frame to render (default 0, the start)")
     parser.add_argument(
         "--psi", type=_appearances, default=0, metavar="default|random:N",
-        help="the scene's own appearance (default), or N drawn at random: lights, colours, materials",
+        help="the scene's own appearance (default), or N random ones: lights, colours, highlights",
     )  # fmt: skip
     parser.add_argument("--seed", type=number(Seed), default=0, help="of the random appearances (default 0)")
     parser.add_argument("--quantity", choices=QUANTITIES, default="color", help="what the picture shows (default color)")
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the sheet, and beside it, for random appearances, a JSON file with their numbers."""
+    """Write the sheet, and, for random appearances, a JSON file with their parameters."""
     import torch
 
     from risp_torch.files.atomic import write_text
@@ -53,11 +53,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(scene: Any, options: argparse.Namespace, out: str) -> None:
-    """Refuse before any work what would fail after it."""
+    """Check the options before any work."""
     from ti_sim.base.errors import UserError
 
     if options.frame > scene.frames:
-        raise UserError(f"frame {options.frame} was asked for, and {scene.name} has frames 0 to {scene.frames}: change --frame")
+        raise UserError(f"frame {options.frame} was requested, but {scene.name} has frames 0 to {scene.frames}: change --frame")
     if not out.lower().endswith(".png"):
         raise UserError(f"--out {out} is not a .png file: give the picture a name that ends in .png")
     settings = scene.view.raster_settings(camera=options.camera)
@@ -65,7 +65,7 @@ def _check(scene: Any, options: argparse.Namespace, out: str) -> None:
 
 
 def _check_memory(scene: Any, options: argparse.Namespace, settings: Any) -> None:
-    """Refuse pictures and appearances that do not fit into memory."""
+    """Raise a UserError if pictures and appearances do not fit into memory."""
     from risp_torch.files.memory import check_memory
     from risp_torch.risp.psi.sheet import LEAST_SIDE
     from risp_torch.scene.bridge.chunks import PIXEL_BYTES
@@ -82,13 +82,13 @@ def _numbers(scene: Any) -> int:
     """How many numbers an appearance has, with the colours of all faces' corners."""
     import numpy as np
 
-    looks = [part.look for part in (*scene.bodies, *scene.deformables) if part.look is not None]
-    colours = sum(9 * len(look.mesh.faces) for look in looks)
+    surfaces = [part.surface for part in (*scene.bodies, *scene.deformables) if part.surface is not None]
+    colours = sum(9 * len(surface.mesh.faces) for surface in surfaces)
     return colours + sum(np.size(scene.parameters[name].value) for name in scene.view.picture_parameters)
 
 
 def _pictures(scene: Any, options: argparse.Namespace, values: dict[str, Any]) -> Any:
-    """[n, H, W, C + 1] of the frame: n appearances, each of all wanted cameras in turn."""
+    """[n, H, W, C + 1] of the frame: n appearances, each by all selected cameras in turn."""
     poses = _poses(scene, options.frame)
     poses = poses.expand(max(options.psi, 1), -1, -1, -1)
     quantity = "color" if options.quantity == "alpha" else options.quantity
@@ -97,14 +97,14 @@ def _pictures(scene: Any, options: argparse.Namespace, values: dict[str, Any]) -
 
 
 def _poses(scene: Any, frame: int) -> Any:
-    """Where everything is in a frame [1, 1, ...] (``Scene.poses``)."""
+    """Placement of a frame [1, 1, ...] (``Scene.poses``)."""
     if frame == 0:
         return scene.start_poses(scene.table.values())[:, None]
     return scene.view.poses(scene.rollout(frames=frame))[:, -1:]
 
 
 def _shown(pictures: Any, quantity: str) -> tuple[Any, list[str]]:
-    """Linear rgb [n, H, W, 3] to look at, and a remark on what each shows."""
+    """Linear rgb [n, H, W, 3] for display, and a remark on each."""
     import numpy as np
 
     from risp_torch.files.video import srgb_to_linear
@@ -126,7 +126,7 @@ def _shown(pictures: Any, quantity: str) -> tuple[Any, list[str]]:
 
 
 def _depth_range(depth: Any, alpha: Any) -> tuple[float, float]:
-    """Depths [m] that are shown white and black: nearly all of those of the objects, or of everything where there are none.
+    """Depths [m] that are shown white and black: nearly all of those of the objects, or of everything without objects.
 
     At soft edges the depth is a mixture with that of the background, which is left out.
     """
@@ -148,7 +148,7 @@ def _captions(scene: Any, options: argparse.Namespace, remarks: list[str]) -> li
 
 
 def _record(scene: Any, options: argparse.Namespace, parameters: Any, psi: Any) -> str:
-    """The appearances in numbers: what psi means, and its values."""
+    """The appearances as JSON: the rendering parameters, and values of psi."""
     import json
 
     values = parameters.values(psi.double())

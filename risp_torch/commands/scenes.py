@@ -1,4 +1,4 @@
-"""List the scenes that ship, with their unknowns."""
+"""List the shipped scenes with their unknowns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print name, first line, and unknowns or what a network drives, of every scene."""
+    """Print name, first line, and unknowns or driven parameter of every scene."""
     from risp_torch.control import load_control
     from risp_torch.scene.load import load_scene, scene_names
 

@@ -1,4 +1,4 @@
-"""The options of a search for unknown numbers, and the settings that they stand for."""
+"""Options of a search, and its settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ti_sim.base.rules import Count, FromZero, Positive, Share
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
-    """Starts, the kind of search with its settings, what goes before it and what comes after it."""
+    """Starts, the kind of search with its settings, warm start and refinement."""
     parser.add_argument(
         "--starts", type=_starts, default=4,
         help="guesses spread over the allowed ranges, or 'scene' for one guess at the scene's own values (default 4)",
@@ -20,7 +20,7 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--search", choices=("newton", "gradient", "wide"),
         help="Levenberg-Marquardt steps over a growing horizon, gradient steps, or Gauss-Newton steps with differences over a "
-        "good part of the ranges, for losses that are rough in the small (default: wide for risp and perceptual; for pixel and "
+        "large part of the ranges, for losses that are locally non-smooth (default: wide for risp and perceptual; for pixel and "
         "state newton up to 40 unknowns, gradient beyond, or where one of its options is given)",
     )  # fmt: skip
     parser.add_argument(
@@ -33,10 +33,10 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--keep", type=_kept, nargs="+", action="extend", default=[], metavar="SHARE:STARTS",
-        help="of --search gradient: after that share of the steps only so many starts, the best ones, go on (0.2:4 0.5:1)",
+        help="of --search gradient: after that share of the steps only that number of best starts continue (0.2:4 0.5:1)",
     )  # fmt: skip
     parser.add_argument(
-        "--cma", type=number(Count), metavar="GENERATIONS", help="search without gradients from every start first (CMA-ES)"
+        "--cma", type=number(Count), metavar="GENERATIONS", help="gradient-free search from every start first (CMA-ES)"
     )
     parser.add_argument("--cma-population", type=number(Population), metavar="N", help="of --cma (default 4 + 3 ln(unknowns))")
     parser.add_argument("--refine", type=number(FromZero), default=15, help="Gauss-Newton rounds after the search (default 15)")
@@ -86,7 +86,7 @@ def search_settings(options: argparse.Namespace, scene: Any, loss: Any, bounds: 
 
 
 def warm_start_settings(options: argparse.Namespace) -> Any:
-    """Settings of the search without gradients; None where none was asked for."""
+    """Settings of the gradient-free search, or None."""
     from risp_torch.inversion.warm_start import CmaSettings
 
     if options.cma is None:

@@ -1,4 +1,4 @@
-"""Simulate and film a scene: a video, the states, a strip; path-traced with Mitsuba where that is asked for."""
+"""Simulate and render a scene: video, states and strip, optionally path traced with Mitsuba."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from risp_torch.commands.mitsuba_options import add_mitsuba_arguments, check_mitsuba_options, chosen_look, mitsuba_settings
+from risp_torch.commands.mitsuba_options import add_mitsuba_arguments, check_mitsuba_options, chosen_appearance, mitsuba_settings
 from risp_torch.commands.options import add_scene_arguments, make_scene, number
 from risp_torch.files.video import Quality
 
 if TYPE_CHECKING:
     import numpy as np
 
-FILM_BYTES = 3 * (4 + 4 + 1)  # of a pixel: colours as they are rendered, joined to a film, and the video's bytes
+FILM_BYTES = 3 * (4 + 4 + 1)  # of a pixel: rendered colours, colours joined to a film, and bytes of the video
 CHUNK = 64  # frames rendered at once
 
 
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def film(scene: Any, options: argparse.Namespace, began: float) -> int:
-    """Simulate and film with the rasteriser."""
+    """Simulate, and render with the rasteriser."""
     import numpy as np
     from tqdm import tqdm
 
@@ -61,7 +61,7 @@ def film(scene: Any, options: argparse.Namespace, began: float) -> int:
 
 
 def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> int:
-    """Simulate and film with Mitsuba, frame by frame; go on where a killed run with the same settings was."""
+    """Simulate, and render with Mitsuba frame by frame; a killed run with the same settings is resumed."""
     from risp_torch.files.atomic import write_text
     from risp_torch.files.run_folder import RunFolder, default_run_path
     from risp_torch.files.video import read_video
@@ -69,7 +69,7 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> 
     from ti_render.photoreal import choose_variant
 
     mitsuba = mitsuba_settings(options)
-    look = chosen_look(scene, options, mitsuba)
+    look = chosen_appearance(scene, options, mitsuba)
     variant = choose_variant(mitsuba.variant)
     settings = simulation_settings(scene, options) | {"film": scene.description()}
     settings["renderer"] = {"name": "mitsuba", **vars(mitsuba), "variant": variant.name, "appearance": look}
@@ -91,7 +91,7 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> 
 
 
 def announce(scene: Any) -> None:
-    """Say what is going to be simulated."""
+    """Print what will be simulated."""
     print(f"simulating {scene.name}: {scene.frames} frames of {scene.frame_dt:g} s, {scene.stepping.substeps} steps each")
 
 
@@ -122,7 +122,9 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
 
 
 def check_film(scene: Any) -> None:
-    """Raise a UserError before any work where H.264 (4:2:0) could not hold the camera's pictures, or memory the film."""
+    """Raise a UserError before any work if H.264 (4:2:0) cannot encode the camera's pictures, or the film does not fit into
+    memory.
+    """
     from risp_torch.files.memory import check_memory
     from ti_sim.base.errors import UserError
 
@@ -139,7 +141,7 @@ def check_film(scene: Any) -> None:
 
 
 def simulation_settings(scene: Any, options: argparse.Namespace) -> dict[str, object]:
-    """What decides a simulation's outcome, for settings.json."""
+    """Settings that determine a simulation, for settings.json."""
     camera = scene.camera
     return {
         "scene": scene.name,

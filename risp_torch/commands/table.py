@@ -1,4 +1,4 @@
-"""Fill tables of RISP's evaluation, all their cells or those that are missing, and write pages about them."""
+"""Fill tables of RISP's evaluation, all cells or the missing ones, and write their pages."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="METHOD", help="default all that the tables have")
     parser.add_argument(
         "--processes", type=number(Count), metavar="N",
-        help="that work side by side (default: one for each core; on CUDA, and of each rank under torchrun, 1)",
+        help="number of concurrent workers (default: one for each core; on CUDA, and of each rank under torchrun, 1)",
     )  # fmt: skip
     parser.add_argument(
         "--paper-search", type=number(FromZero), metavar="N",
-        help="repeats of the full method that are done with the paper's own optimiser, too (quick and paper: 4)",
+        help="repeats of the full method that are also run with the paper's optimiser (quick and paper: 4)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=number(Seed), default=0, help="of all that is drawn (default 0)")
+    parser.add_argument("--seed", type=number(Seed), default=0, help="seed of all random samples (default 0)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where everything but Mitsuba runs")
     parser.add_argument("--out", default="runs/tables", metavar="DIR", help="folder of all units of work (default runs/tables)")
     parser.add_argument("--results", metavar="DIR", help="a second folder for the pages and their pictures, such as docs/results")
-    parser.add_argument("--pages-only", action="store_true", help="do no work, write pages about what is done")
+    parser.add_argument("--pages-only", action="store_true", help="run nothing, write pages of finished work")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what is not done yet, then write the pages.
+    """Run the missing units of work, then write the pages.
 
     Returns:
-        0; 1 if a worker ended, 2 if a unit could not be done, 3 if one diverged; what was done has its pages all the same.
+        0; 1 if a worker ended, 2 if a unit could not be done, 3 if one diverged; pages of finished work are written in any case.
     """
     from risp_torch.paper.tables.extras import check_extras
     from risp_torch.paper.tables.plan import TablePlan
@@ -84,12 +84,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def goes_on(options: argparse.Namespace) -> bool:
-    """A killed run goes on where it was."""
+    """Whether a killed run can be resumed: yes."""
     return True
 
 
 def _processes(device: str, ranks: int) -> int:
-    """Workers where their number is not given: one for each core, but a single one for a GPU or a rank of several."""
+    """Default number of workers: one for each core, but a single one for a GPU or a rank of several."""
     import torch
 
     if ranks > 1 or device == "cuda" or (device == "auto" and torch.cuda.is_available()):
@@ -98,7 +98,7 @@ def _processes(device: str, ranks: int) -> int:
 
 
 def _write_pages(plan: TablePlan, places: list[Path]) -> None:
-    """Write the pages of all tables of a plan into the first place, copy them to the others, and say where they are."""
+    """Write the pages of all tables of a plan into the first folder, copy them to the others, and print their paths."""
     from risp_torch.paper.tables.publish import copy_pages, publish
     from ti_sim.base.runtime import start
 

@@ -1,4 +1,4 @@
-"""Run one cell of RISP's evaluation: read states, identify a system, imitate a film, or reach the state in a picture."""
+"""Run one cell of RISP's evaluation: estimate states, identify a system, imitate a film, or reach the state in a picture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ti_sim.base.rules import Count, FromZero, Seed
 if TYPE_CHECKING:
     from risp_torch.paper.trials.run import TrialSettings
 
-_READERS = ("average", "random", "no-grad", "full")  # methods that read single pictures
+_READERS = ("average", "random", "no-grad", "full")  # methods that use single pictures
 _OF_SEARCH = ("search", "starts", "iterations", "refine", "warm", "horizon")
 _APPEARANCES = 4  # of a test set
 
@@ -26,18 +26,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--network", metavar="FILE", help="of no-grad and full: network.safetensors of 'risp train'")
     parser.add_argument(
-        "--repeat", type=number(FromZero), default=0, metavar="N", help="number of look and first guess (default 0)"
+        "--repeat", type=number(FromZero), default=0, metavar="N", help="index of appearance and first guess (default 0)"
     )
-    parser.add_argument("--seed", type=number(Seed), default=0, help="of all that is drawn (default 0)")
+    parser.add_argument("--seed", type=number(Seed), default=0, help="seed of all random samples (default 0)")
     parser.add_argument("--size", type=number(Count), default=64, metavar="PIXELS", help="side of the pictures (default 64)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where everything but Mitsuba runs")
     target = parser.add_argument_group("target")
     target.add_argument(
         "--renderer", choices=("mitsuba", "rasteriser"), default="mitsuba",
-        help="of the target: path traced (default, extra 'photoreal'), or a drawn appearance of the training's renderer",
+        help="of the target: path traced (default, extra 'photoreal'), or a random appearance of the training's renderer",
     )  # fmt: skip
     target.add_argument("--samples", type=number(Count), default=64, help="light paths for each pixel (default 64)")
-    target.add_argument("--target", metavar="DIR", help="folder of the film, used again where it is there (default: in --out)")
+    target.add_argument("--target", metavar="DIR", help="folder of the film, reused if it exists (default: in --out)")
     target.add_argument(
         "--images", type=number(Count), metavar="N", help="of the task state: how many, a multiple of 4 (default 800)"
     )
@@ -46,9 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--starts", type=number(Count), help="first guesses (default: the task's)")
     how.add_argument("--iterations", type=number(Count), help="gradient steps (default: the scene's)")
     how.add_argument("--refine", type=number(FromZero), help="Gauss-Newton rounds (default: the scene's)")
-    how.add_argument("--warm", choices=("none", "cma"), help="cma begins with a search without gradients (extra 'search')")
-    how.add_argument("--horizon", type=number(Count), metavar="FRAMES", help="begin with so many frames and let them grow")
-    parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it goes on (default: runs/TASK-SCENE-TIME)")
+    how.add_argument("--warm", choices=("none", "cma"), help="cma begins with a gradient-free search (extra 'search')")
+    how.add_argument("--horizon", type=number(Count), metavar="FRAMES", help="begin with this number of frames and let it grow")
+    parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it is resumed (default: runs/TASK-SCENE-TIME)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,23 +69,23 @@ def run(options: argparse.Namespace) -> int:
 
 
 def goes_on(options: argparse.Namespace) -> bool:
-    """Whether a killed run goes on where it was: test sets and gradient steps do; wide steps and L-BFGS begin again."""
+    """Whether a killed run can be resumed: test sets and gradient steps do; wide steps and L-BFGS begin again."""
     return getattr(options, "resumes", False)
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse options that would be without effect."""
+    """Raise a UserError for options without effect."""
     if options.task != "state":
         if options.images is not None:
             raise UserError("--images belongs to the task state: leave it out")
         return
     if options.method not in _READERS:
-        raise UserError(f"the task state asks who reads single pictures best: choose the method {', '.join(_READERS)}")
+        raise UserError(f"the task state evaluates predictions for single pictures: choose the method {', '.join(_READERS)}")
     given = [f"--{name}" for name in (*_OF_SEARCH, "target") if getattr(options, name) is not None]
     if given:
         raise UserError(f"{given[0]} belongs to the other tasks, and state searches for nothing: leave it out")
     if options.images is not None and options.images % _APPEARANCES:
-        raise UserError(f"{options.images} pictures are no multiple of {_APPEARANCES} appearances: give 800, for example")
+        raise UserError(f"{options.images} pictures are not a multiple of {_APPEARANCES} appearances: give 800, for example")
 
 
 def _settings(options: argparse.Namespace) -> TrialSettings:
@@ -132,7 +132,7 @@ def _run_trial(options: argparse.Namespace) -> int:
 
 
 def _print_result(result: dict[str, Any]) -> None:
-    """The error beside that of the first guess, the estimates where they are few, and motions that the fit has not seen."""
+    """Print the error with that of the first guess, the estimates if they are few, and errors of held-out motions."""
     import numpy as np
 
     from risp_torch.paper.trials.methods import LABELS
@@ -143,15 +143,15 @@ def _print_result(result: dict[str, Any]) -> None:
         if np.ndim(value) == 0:
             print(f"{name}: {value:.6g}")
     for name, error in result["unseen"].items():
-        print(f"unseen, {name}: mean error of the outputs {error:.4g}")
+        print(f"held out, {name}: mean error of the outputs {error:.4g}")
     if result["loss_estimate"] is not None:
         print(f"loss: {result['loss_estimate']:.4e} at the estimate, {result['loss_truth']:.4e} at the truth")
     if result["reading_error"] is not None:
-        print(f"mean error of what the network reads of the target: {result['reading_error']:.4g}")
+        print(f"mean error of the network's predictions for the target: {result['reading_error']:.4g}")
 
 
 def _read_states(options: argparse.Namespace) -> int:
-    """Errors of a network, or of a baseline, on pictures that no training has seen."""
+    """Errors of a network, or of a baseline, on pictures that are held out from training."""
     from risp_torch.files.run_folder import RunFolder, default_run_path
     from risp_torch.risp.evaluation.evaluate import evaluate
     from risp_torch.risp.evaluation.report import error_table

@@ -1,4 +1,4 @@
-"""Train a RISP network from a dataset, or straight from the renderer."""
+"""Train a RISP network from a dataset, or directly from the renderer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ DEFAULT_SIZE = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCENE, --data, --images, --gamma, --no-grad, --preset and what changes a preset, --out."""
+    """SCENE, --data, --images, --gamma, --no-grad, --preset and its changes, --out."""
     add_scene_arguments(parser)
     data = parser.add_argument_group("pictures")
     data.add_argument("--data", metavar="DIR", help="dataset that 'risp dataset' has written")
     data.add_argument("--verify", action="store_true", help="compare every file of the dataset with its checksum first")
-    data.add_argument("--images", type=number(Count), metavar="N", help="without --data: render this many as they are needed")
+    data.add_argument("--images", type=number(Count), metavar="N", help="without --data: render this many on demand")
     data.add_argument("--configs", metavar="1|10|each", help="without --data: appearances of the pictures (default each)")
     data.add_argument("--data-seed", type=number(Seed), metavar="N", help="without --data: of states and appearances (default 0)")
     how = parser.add_argument_group("training")
@@ -31,10 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--regulariser", choices=("error", "outputs"), help="gradient of the error (Eq. 12, default) or of all outputs (Eq. 10)"
     )
     how.add_argument("--norm", choices=("norm", "squared"), help="of the gradient (default norm)")
-    how.add_argument("--interval", type=number(Count), metavar="N", help="steps from one with the gradient loss to the next")
+    how.add_argument("--interval", type=number(Count), metavar="N", help="the gradient loss is used in every N-th step")
     how.add_argument(
         "--moves", type=number(Share), metavar="SHARE",
-        help="of the way to other appearances that pictures are moved along dI/dpsi"
+        help="fraction of the step to other appearances along dI/dpsi"
     )
     how.add_argument("--epochs", type=number(Count))
     how.add_argument("--batch", type=number(Count), dest="batch_size", help="pictures of a step")
@@ -47,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--plain-exposures", action="store_true", help="leave exposures, tones and light as they were rendered")
     how.add_argument("--network-precision", choices=("f32", "bf16"), help="of the network's arithmetic (default f32)")
     how.add_argument("--seed", type=number(Seed), help="of first weights and order of pictures (default 0)")
-    parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it goes on (default: runs/train-SCENE-TIME)")
+    parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it is resumed (runs/train-SCENE-TIME)")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train and print where the network is."""
+    """Train and print the path of the network."""
     import torch
 
     from risp_torch.files.run_folder import default_run_path
@@ -80,23 +80,23 @@ def run(options: argparse.Namespace) -> int:
 
 
 def goes_on(options: argparse.Namespace) -> bool:
-    """A killed run goes on where it was."""
+    """Whether a killed run can be resumed: yes."""
     return True
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse combinations in which an option would be without effect."""
+    """Raise a UserError for options without effect."""
     from ti_sim.base.errors import UserError
 
     if not options.data and not options.images:
         raise UserError("no pictures to train on: give --data DIR ('risp dataset' makes one), or --images N to render them")
     without = [f"--{name.replace('_', '-')}" for name in ("images", "configs", "data_seed") if getattr(options, name) is not None]
     if options.data and without:
-        raise UserError(f"{without[0]} is for pictures rendered as they are needed, and --data has its own: leave one out")
+        raise UserError(f"{without[0]} is for pictures rendered on demand, but --data has its own: leave one out")
     if options.verify and not options.data:
         raise UserError("--verify compares the files of a dataset: add --data DIR, or leave it out")
     if options.no_grad and (options.regulariser or options.norm or options.moves):
-        raise UserError("--no-grad leaves dI/dpsi out, which --regulariser, --norm and --moves are about: leave one out")
+        raise UserError("--no-grad omits dI/dpsi, which --regulariser, --norm and --moves need: leave one out")
 
 
 def _settings(options: argparse.Namespace, task: Any) -> Any:
@@ -132,7 +132,7 @@ def _stored(options: argparse.Namespace, scene: Any, task: Any, size: int | None
 
 
 def _rendered(options: argparse.Namespace, scene: Any, task: Any, size: int) -> Any:
-    """Pictures rendered as they are needed."""
+    """Pictures rendered on demand."""
     from risp_torch.risp.dataset.renderer import RendererSource
     from risp_torch.risp.dataset.settings import DatasetSettings
 

@@ -1,4 +1,4 @@
-"""Deformable bodies that torch networks drive."""
+"""Control of deformable bodies by torch networks."""
 
 from risp_torch.control.files import load_policy, save_policy
 from risp_torch.control.objectives import Aim

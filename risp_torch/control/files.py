@@ -1,4 +1,4 @@
-"""Files of policies: weights as safetensors with their origin as JSON in the header. Nothing is ever unpickled."""
+"""Files of policies: weights as safetensors with their origin as JSON in the header. Files are never unpickled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def save_policy(path: Path | str, policy: Module, record: Mapping[str, Any]) -> 
     Args:
         path: file to write, ending in .safetensors.
         policy: whose weights are written, in their precision.
-        record: what it drives, in values that JSON can hold.
+        record: its origin, as JSON values.
 
     Raises:
         UserError: the file cannot be written.
@@ -31,14 +31,14 @@ def save_policy(path: Path | str, policy: Module, record: Mapping[str, Any]) -> 
 
 
 def load_policy(path: Path | str, policy: Module) -> None:
-    """Give a policy the weights of a file.
+    """Load the weights of a policy.
 
     Args:
-        path: what ``save_policy`` wrote.
-        policy: of the same kind and shape, for example a new one of the task; it is changed.
+        path: file written by ``save_policy``.
+        policy: policy with the same shapes, such as a new one of the task; it is changed in place.
 
     Raises:
-        UserError: there is no such file, it holds no policy, or one of another shape.
+        UserError: the file does not exist, has no policy, or one with other shapes.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -51,9 +51,9 @@ def load_policy(path: Path | str, policy: Module) -> None:
                 raise UserError(f"{path} holds no policy: give the policy.safetensors of a run of control")
             weights = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is no policy ({error}): give the policy.safetensors of a run of control") from error
+        raise UserError(f"{path} is not a policy ({error}): give the policy.safetensors of a run of control") from error
     own = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in weights.items()}
     if own != found:
-        raise UserError(f"the policy in {path} has weights {found}, and {own} are needed: give one of this scene")
+        raise UserError(f"the policy in {path} has weights {found}, but {own} are needed: give one of this scene")
     policy.load_state_dict(weights)

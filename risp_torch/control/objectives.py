@@ -1,4 +1,4 @@
-"""What a motion is judged by: the picture of the goal, or the goal's state."""
+"""Objectives of control: difference to the picture of the goal, or to its state."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import joined_placement, split_placement
 from ti_sim.base.errors import UserError
 
-_REACH = 3.0  # widths of a Gaussian to where it is cut off
+_REACH = 3.0  # cut-off of a Gaussian, in widths
 
 
 class Aim:
     """A goal, and the frames of a motion that are compared with it.
 
     Attributes:
-        frames: numbers of these frames, rising.
-        places: [1, P, 3] or [frames, P, 3] where the particles should be at them [m]; None where only pictures are known.
-        pictures: [1, H, W, 3] or [frames, H, W, 3] what they should look like (linear rgb); None where nothing compares pictures.
+        frames: numbers of these frames, ascending.
+        places: [1, P, 3] or [frames, P, 3] target positions of the particles [m]; None if only pictures are known.
+        pictures: [1, H, W, 3] or [frames, H, W, 3] target pictures (linear rgb); None if pictures are not compared.
     """
 
     def __init__(
         self, scene: Scene, task: ControlTask, goal: Goal | None, *, pictures: torch.Tensor | None = None, seen: bool = True
     ) -> None:
-        """Aim at a goal.
+        """Make an aim.
 
         Args:
-            scene: what moves.
-            task: of the scene.
-            goal: where the particles should be; None where only its pictures are known.
+            scene: the scene.
+            task: control task of the scene.
+            goal: target positions of the particles; None if only pictures are known.
             pictures: of the target, [1, H, W, 3] or [frames + 1, H, W, 3]; rendered from the goal by default.
-            seen: whether pictures are compared at all.
+            seen: whether pictures are compared.
 
         Raises:
             UserError: there is neither goal nor picture, or the shape of one does not fit.
@@ -58,7 +58,7 @@ class Aim:
         self._share = mass / mass.sum()
 
     def after(self, frame: int) -> Aim:
-        """What is compared of the rest of a motion that goes on from a frame: frames count from there."""
+        """The aim for the rest of a motion from a frame on, with frames counted from there."""
         rest = copy.copy(self)
         kept = [k for k, number in enumerate(self.frames) if number > frame]
         rest.frames = tuple(self.frames[k] - frame for k in kept)
@@ -68,7 +68,7 @@ class Aim:
         return rest
 
     def loss(self, driven: Driven, objective: Objective) -> torch.Tensor:
-        """The number that an optimiser lowers.
+        """The minimised loss.
 
         Args:
             driven: a motion of one world.
@@ -84,24 +84,24 @@ class Aim:
         return sum(blurred(difference, width).square().mean() for width in self.task.blur)
 
     def state_loss(self, driven: Driven) -> torch.Tensor:
-        """Mean squared measure over the frames that are compared, in parts of the size."""
+        """Mean squared measure over the compared frames, relative to the size."""
         offset = self._offset(driven.states.particle_q[0, list(self.frames)], self.places)
         return offset.square().sum(dim=-1).mean() / self.task.size**2
 
     def error(self, driven: Driven) -> float:
-        """The measure at the last frame, in parts of the size; NaN where the goal's state is not known."""
+        """The measure at the last frame, relative to the size; NaN if the goal's state is unknown."""
         if self.places is None:
             return math.nan
         offset = self._offset(driven.states.particle_q[0, -1:].detach(), self.places[-1:])
         return float(offset.norm(dim=-1).mean()) / self.task.size
 
     def moved(self, driven: Driven) -> list[float]:
-        """[3] how far the centre of mass has come from the first frame to the last [m]."""
+        """[3] displacement of the centre of mass from the first frame to the last [m]."""
         first, last = driven.states.particle_q[0, [0, -1]].detach()
         return (self._share @ (last - first)).tolist()
 
     def _offset(self, places: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        """What the measure compares, motion minus goal [m]: [T, P, 3] of all particles, [T, 3] or [T, 1] of the centre."""
+        """Difference of motion and goal for the measure [m]: [T, P, 3] of all particles, [T, 3] or [T, 1] of the centre."""
         offset = places - wanted
         if self.task.measure == "vertices":
             return offset
@@ -112,7 +112,7 @@ class Aim:
         return (center @ (direction / direction.norm()))[:, None]
 
     def _at_frames(self, rows: torch.Tensor, what: str) -> torch.Tensor:
-        """One row for all frames, or the rows of the frames that are compared."""
+        """One row for all frames, or the rows of the compared frames."""
         if len(rows) not in (1, self.scene.frames + 1):
             raise UserError(f"{what} has {len(rows)} rows: give 1, or one for each of the {self.scene.frames + 1} frames")
         return rows if len(rows) == 1 else rows[list(self.frames)]
@@ -143,7 +143,7 @@ def check_pictures(scene: Scene, pictures: torch.Tensor) -> torch.Tensor:
 
 
 def goal_placement(scene: Scene, places: torch.Tensor) -> torch.Tensor:
-    """[rows, ...] where everything is (``Scene.poses``), other bodies at their start, for positions [rows, P, 3]."""
+    """[rows, ...] placement (``Scene.poses``), other bodies at their initial poses, for positions [rows, P, 3]."""
     with torch.no_grad():
         start = scene.start_poses(scene.table.values())
         body_q, _ = split_placement(start, bodies=len(scene.bodies), particles=scene.particle_count)

@@ -1,4 +1,4 @@
-"""What a policy in a closed loop sees: the state itself, or what a RISP network reads from a picture of it."""
+"""Observations of a policy in a closed loop: the state, or the prediction of a RISP network from a picture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 
-_WATCHED = 16  # particles, where the task names none
+_WATCHED = 16  # default number of observed particles
 
 
 class Observer(ABC):
@@ -22,34 +22,34 @@ class Observer(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """O, how many numbers."""
+        """O, the number of observations."""
 
     @abstractmethod
     def observe(self, states: States, memory: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Look at a scene.
+        """Observe a scene.
 
         Args:
             states: of one world.
-            memory: what the observation before returned, None at the first.
+            memory: memory from the previous observation, None at the first.
 
         Returns:
-            The observation [1, O], and what the next one needs of it.
+            The observation [1, O], and the memory for the next one.
         """
 
 
 class StateObserver(Observer):
-    """Places and velocities of some particles about their mean, and where the goal's lies, in parts of the task's size."""
+    """Positions and velocities of some particles about their mean, and the mean of the goal, relative to the task's size."""
 
     def __init__(self, scene: Scene, task: ControlTask, places: torch.Tensor) -> None:
         """An observer.
 
         Args:
-            scene: what moves.
+            scene: the scene.
             task: of the scene, with ``feedback``.
-            places: [P, 3] where the particles should be at the end [m].
+            places: [P, 3] target positions of the particles at the end [m].
 
         Raises:
-            UserError: a particle is not there.
+            UserError: a particle does not exist.
         """
         chosen = np.asarray(task.feedback.particles, dtype=np.int64)
         if not len(chosen):
@@ -65,7 +65,7 @@ class StateObserver(Observer):
         return 6 * len(self.chosen) + 3
 
     def observe(self, states: States, memory: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """As of ``Observer.observe``; nothing is remembered."""
+        """See ``Observer.observe``; without memory."""
         places, velocities = states.particle_q[:, -1, self.chosen], states.particle_qd[:, -1, self.chosen]
         center = places.mean(dim=1, keepdim=True)
         parts = [(places - center).flatten(1), self.goal - center[:, 0], velocities.flatten(1)]
@@ -73,7 +73,7 @@ class StateObserver(Observer):
 
 
 class RispObserver(Observer):
-    """What a network reads from the rendered picture: how far the goal's reading is, and the change since the last one."""
+    """Predictions of a network for the rendered picture: difference to that of the goal, and change since the last one."""
 
     def __init__(self, scene: Scene, network: RispNetwork, picture: torch.Tensor) -> None:
         """An observer.
@@ -93,7 +93,7 @@ class RispObserver(Observer):
         return 2 * self.network.settings.outputs
 
     def observe(self, states: States, memory: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """As of ``Observer.observe``; the reading is remembered."""
+        """See ``Observer.observe``; the prediction is the memory."""
         reading = self.network.read(self.scene.render(states, {}, frames=[-1])[:, 0])
         change = torch.zeros_like(reading) if memory is None else reading - memory
         return torch.cat([self.goal - reading, change], dim=1), reading

@@ -1,4 +1,4 @@
-"""Gradient descent on the weights of a policy, or fresh random policies as a baseline; killed runs resume."""
+"""Gradient descent on the weights of a policy, or random policies as a baseline; killed runs can be resumed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ti_sim.base.rules import FromZero, Seed, checked
 
 @dataclass
 class History:
-    """What a search went through; entry i belongs to the policy after i steps.
+    """History of a search; entry i belongs to the policy after i steps.
 
     Attributes:
         losses: of the objective.
-        errors: of the last frame, in parts of the task's size; NaN where the goal's state is not known.
+        errors: of the last frame, relative to the task's size; NaN where the goal's state is not known.
         seconds: that each entry took.
     """
 
@@ -35,19 +35,19 @@ class History:
     seconds: list[float] = field(default_factory=list)
 
     def best(self, objective: Objective) -> int:
-        """The entry that a run keeps: of lowest loss; of random policies the one of least error, where errors are known."""
+        """The best entry: lowest loss, or for random policies least error if errors are known."""
         column = np.array(self.errors if objective == "random" and np.isfinite(self.errors).any() else self.losses)
         return int(np.nanargmin(column))
 
     def curve(self, objective: Objective) -> np.ndarray:
-        """Errors [I + 1] as plotted: of random policies the least so far."""
+        """Errors [I + 1] for plots: for random policies the least so far."""
         errors = np.array(self.errors)
         return np.fmin.accumulate(errors) if objective == "random" else errors
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search's end.
+    """Result of a search.
 
     Attributes:
         policy: with the weights of the entry that is kept.
@@ -75,21 +75,21 @@ def search(
     folder: RunFolder | None = None,
     progress: bool = True,
 ) -> Search:
-    """Look for a policy that reaches a goal.
+    """Search for a policy that reaches a goal.
 
     Args:
         make_policy: seed -> a new policy with random weights.
         drive: a policy -> its motion.
         aim: the goal.
-        objective: what is lowered.
+        objective: the objective.
         task: of the scene: learning rate and penalty.
         iterations: gradient steps, or random policies after the first.
         seed: of the first policy, and of all random ones.
-        folder: where the search is saved after each iteration, and from where it goes on.
-        progress: whether a bar is shown.
+        folder: where the search is saved after each iteration, and from which it is resumed.
+        progress: whether to show a progress bar.
 
     Returns:
-        The policy that is kept: of lowest loss, of random ones that of least error.
+        The policy with the lowest loss, or for random policies with the least error.
 
     Raises:
         DivergenceError: the motion of a policy diverged.
@@ -130,7 +130,7 @@ def search(
 
 
 def _random_seed(seed: int, iteration: int) -> int:
-    """Seed of a random policy; that of the first is the run's own, so that all objectives begin alike."""
+    """Seed of a random policy; that of the first is the run's own, so all objectives start equally."""
     if not iteration:
         return seed
     return int.from_bytes(hashlib.sha256(f"{seed} {iteration}".encode()).digest()[:6], "little")
@@ -154,7 +154,7 @@ def _save(
 def _resume(
     folder: RunFolder | None, policy: Module, optimizer: torch.optim.Optimizer, history: History, kept: dict[str, torch.Tensor]
 ) -> tuple[int, dict[str, torch.Tensor]]:
-    """Load what ``_save`` wrote: the iteration to go on with, and the weights that are kept so far."""
+    """Load what ``_save`` wrote: the next iteration, and the best weights so far."""
     saved = folder.load_checkpoint() if folder is not None else None
     if saved is None:
         return 0, kept

@@ -1,4 +1,4 @@
-"""Networks that drive a scene: their outputs become one of its parameters."""
+"""Networks that drive a scene: their outputs are one of its parameters."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class SinePolicy(nn.Module):
             outputs: E, numbers at each time.
             signals: K, sinusoids.
             frequency: of all of them [rad/s].
-            limit: largest output either way, in the unit of the parameter that is driven.
+            limit: largest magnitude of an output, in the unit of the driven parameter.
             times: [R] s, of the rows of the parameter (``control_times``).
-            fade: for how long before the last time the outputs fall to zero, evenly [s]; a body is then near its rest shape when
-                it is judged.
-            seed: of the weights.
+            fade: duration before the last time in which the outputs decrease linearly to zero [s]; a body is then near its rest
+                shape when it is evaluated.
+            seed: seed of the weights.
 
         Raises:
             UserError: a count, the frequency or the limit is not positive, or the fade is negative.
@@ -64,7 +64,7 @@ class SinePolicy(nn.Module):
 
 
 class FeedbackPolicy(nn.Module):
-    """Closed loop: a perceptron with tanh after every layer, from an observation to what acts until the next one."""
+    """Closed loop: a perceptron with tanh after every layer, from an observation to the outputs until the next one."""
 
     @checked
     def __init__(
@@ -73,11 +73,11 @@ class FeedbackPolicy(nn.Module):
         """Make a policy with random weights.
 
         Args:
-            observations: O, numbers that it sees.
-            outputs: E, numbers that it gives.
+            observations: O, number of observations.
+            outputs: E, number of outputs.
             hidden: widths of the layers between.
-            limit: largest output either way, in the unit of the parameter that is driven.
-            seed: of the weights.
+            limit: largest magnitude of an output, in the unit of the driven parameter.
+            seed: seed of the weights.
 
         Raises:
             UserError: a count or the limit is not positive.
@@ -97,7 +97,7 @@ class FeedbackPolicy(nn.Module):
 
 
 class DirectPolicy(nn.Module):
-    """No network: the numbers themselves, such as an initial velocity or a sequence of forces."""
+    """Direct parameters without a network, such as an initial velocity or a sequence of forces."""
 
     @checked
     def __init__(self, start: FiniteArray, *, scale: Positive = 1.0) -> None:
@@ -105,7 +105,7 @@ class DirectPolicy(nn.Module):
 
         Args:
             start: of any shape, in the unit of the parameter that is driven.
-            scale: that a step of one in the variables of the optimiser stands for, same unit.
+            scale: physical size of a unit step of the optimiser, same unit.
 
         Raises:
             UserError: the scale is not positive, or a number is not finite.
@@ -126,7 +126,7 @@ def control_times(scene: Scene) -> np.ndarray:
 
 
 def _linear(inside: int, outside: int, generator: torch.Generator) -> nn.Linear:
-    """A layer with torch's usual distribution of weights, drawn from a generator of its own."""
+    """A layer with torch's usual distribution of weights, sampled from a separate generator."""
     layer = nn.Linear(inside, outside, dtype=bridge_dtype(), device=bridge_device())
     with torch.no_grad():
         for weights in (layer.weight, layer.bias):
@@ -135,7 +135,7 @@ def _linear(inside: int, outside: int, generator: torch.Generator) -> nn.Linear:
 
 
 def _uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> torch.Tensor:
-    """Float64 numbers in [-bound, bound], on the CPU: the same for a seed in every precision and on every device."""
+    """Float64 numbers in [-bound, bound], on the CPU: equal for a seed in every precision and on every device."""
     return bound * (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1)
 
 

@@ -1,4 +1,4 @@
-"""Model-predictive control: every few frames the rest of a plan is made again, from where the real scene is by then."""
+"""Model-predictive control: every few frames the rest of the plan is optimised again from the current state of the real scene."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ti_sim.rollout.adjoint import Checkpoint
 
 @dataclass(frozen=True)
 class Replanned:
-    """What really happened.
+    """Result of replanning.
 
     Attributes:
-        driven: the real motion and all that was done.
-        error: of it, in parts of the task's size.
-        promised: [plans] errors at the last frame that the model expected of each plan when it was made.
+        driven: the real motion and its outputs.
+        error: of it, relative to the task's size.
+        promised: [plans] errors at the last frame predicted by the model for each plan.
     """
 
     driven: Driven
@@ -49,23 +49,23 @@ def replan(
     learning_rate: Positive | None = None,
     progress: bool = True,
 ) -> Replanned:
-    """Drive a real scene by a model of it whose numbers may be wrong.
+    """Drive a real scene by plans for a model of it whose parameters may be wrong.
 
     Args:
-        model: what is believed: plans are made on it.
-        world: what is driven: the same scene with other numbers.
-        task: of the scene.
+        model: model scene for planning.
+        world: driven scene: the same scene with other parameters.
+        task: control task of the scene.
         aim: the goal, on the model's scene.
-        policy: open loop, the first plan; each plan begins with the weights of the one before, of which a part has been done. It
-            is changed.
-        every: frames that are done of each plan; as many as the scene has for one plan without another look.
-        iterations: gradient steps for each plan after the first, which is taken as it is where this is 0.
+        policy: open loop, the first plan; each plan starts with the weights of the previous one. It
+            is changed in place.
+        every: executed frames of each plan; all frames of the scene for a single plan.
+        iterations: gradient steps for each plan after the first, 0 for none.
         objective: "image" or "state".
         learning_rate: of Adam, the task's by default.
-        progress: whether a bar is shown.
+        progress: whether to show a progress bar.
 
     Raises:
-        UserError: the driven parameter has no rows over time, the scenes differ in more than numbers, or a count makes no sense.
+        UserError: the driven parameter has no rows over time, the scenes differ in more than parameters, or a count is invalid.
         DivergenceError: a motion diverged.
     """
     if objective not in ("image", "state"):
@@ -97,7 +97,7 @@ def replan(
 def _improve(
     plan: _Plan, policy: Module, optimizer: torch.optim.Optimizer, objective: Objective, iterations: int
 ) -> float:
-    """Give a policy the best weights that so many steps come by; the error that the model expects of them."""
+    """Optimise a policy by ``iterations`` steps; return the error predicted by the model."""
     least, error, kept = math.inf, math.nan, policy.state_dict()
     for iteration in range(iterations + 1):
         stepping = iteration < iterations
@@ -116,7 +116,7 @@ def _improve(
 
 
 class _Plan:
-    """The rest of a motion from a frame on, and what of the goal is compared in it."""
+    """The rest of a motion from a frame on, and its aim."""
 
     def __init__(
         self, windows: Windows, task: ControlTask, aim: Aim, first: int, per_frame: int, state: tuple[torch.Tensor, ...]

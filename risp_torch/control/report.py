@@ -1,4 +1,4 @@
-"""What a run of control writes into its folder."""
+"""Files of a control run."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from risp_torch.files.video import write_picture
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 
-MOST_PICTURES = 30.0  # a second, in videos
-_TOGETHER = 64  # pictures that are rendered at once
+MOST_PICTURES = 30.0  # per second, in videos
+_TOGETHER = 64  # pictures that are rendered together
 
 
 def write_report(scene: Scene, task: ControlTask, result: Control, folder: RunFolder) -> None:
     """Write curves.png, target.png, strip.png, comparison.mp4, policy.safetensors and, last, result.json.
 
     Args:
-        scene: what moved.
-        task: of the scene.
+        scene: the scene.
+        task: control task of the scene.
         result: of the run.
-        folder: of the run.
+        folder: folder of the run.
     """
     history, best, path = result.search.history, result.search.best, folder.path
     curves = {"loss": {result.objective: np.array(history.losses)[None]}}
@@ -48,7 +48,7 @@ def write_report(scene: Scene, task: ControlTask, result: Control, folder: RunFo
 
 
 def film_of(scene: Scene, states: States) -> tuple[np.ndarray, float, list[int]]:
-    """A film [T, H, W, 3] (linear rgb) of a motion with at most 30 pictures a second, its rate, and its frames' numbers."""
+    """A film [T, H, W, 3] (linear rgb) of a motion with at most 30 pictures per second, its rate, and its frame numbers."""
     step = max(1, math.ceil(1 / scene.frame_dt / MOST_PICTURES - 1e-6))
     last = states.particle_q.shape[1] - 1
     numbers = list(range(last % step, last + 1, step))  # the last one is among them
@@ -64,7 +64,7 @@ def _write_pictures(scene: Scene, result: Control, folder: RunFolder) -> None:
     pictures = result.aim.pictures.cpu().numpy()
     write_picture(folder.path / "target.png", pictures[-1])
     film, rate, numbers = film_of(scene, result.search.driven.states)
-    if len(pictures) > 1:  # what is compared at the frame, or at the next one that is
+    if len(pictures) > 1:  # the aim at the frame, or at the next compared frame
         at = np.searchsorted(result.aim.frames, numbers)
         pictures = pictures[np.minimum(at, len(pictures) - 1)]
     target = np.broadcast_to(pictures, film.shape)

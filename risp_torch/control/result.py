@@ -1,4 +1,4 @@
-"""What a run of control found."""
+"""Result of a control run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from risp_torch.control.task import Objective
 
 @dataclass(frozen=True)
 class Control:
-    """What a run of control found.
+    """Result of a control run.
 
     Attributes:
-        objective: what was lowered.
-        note: what the goal is.
+        objective: the objective.
+        note: description of the goal.
         search: the policy, its motion and the history.
         aim: the goal.
         seconds: wall-clock time.
-        folder: where the run was written, or None.
+        folder: folder of the run, or None.
     """
 
     objective: Objective
@@ -32,5 +32,5 @@ class Control:
 
     @property
     def error(self) -> float:
-        """Error of the policy that is kept, in parts of the task's size."""
+        """Error of the best policy, relative to the task's size."""
         return self.search.history.errors[self.search.best]

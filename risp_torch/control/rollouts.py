@@ -22,7 +22,7 @@ from ti_sim.rollout.adjoint import Checkpoint
 
 @dataclass(frozen=True)
 class Driven:
-    """A motion and what drove it.
+    """A motion and the driving outputs.
 
     Attributes:
         states: of one world.
@@ -37,11 +37,11 @@ Drive = Callable[[Module], Driven]
 
 
 def open_loop(scene: Scene, task: ControlTask) -> Drive:
-    """Drives of a scene by policies that see nothing: one rollout, differentiable in the weights.
+    """Open-loop control: one rollout, differentiable in the weights.
 
     Args:
-        scene: what moves.
-        task: of the scene.
+        scene: the scene.
+        task: control task of the scene.
 
     Returns:
         A function from a policy to the motion; a UserError where the policy's output does not fit.
@@ -59,12 +59,12 @@ def open_loop(scene: Scene, task: ControlTask) -> Drive:
 
 @checked
 def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: Count = 1) -> Drive:
-    """Drives of a scene by policies that see it: an observation, some frames with the policy's answer, and so on.
+    """Closed-loop control: an observation, some frames with the policy's outputs, and so on.
 
-    The gradient goes through all of it: from a motion through what was seen of it into what the policy did next.
+    The gradient flows through the whole loop: from the motion through the observations to the outputs of the policy.
 
     Args:
-        scene: what moves.
+        scene: the scene.
         task: of the scene; the driven parameter has a row for each time.
         observer: of the scene.
         every: frames from one observation to the next.
@@ -85,7 +85,7 @@ def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: C
 
     def drive(policy: FeedbackPolicy) -> Driven:
         if policy.observations != observer.size:
-            raise UserError(f"the policy sees {policy.observations} numbers, and there are {observer.size} to see")
+            raise UserError(f"the policy sees {policy.observations} numbers, but there are {observer.size} observations")
         memory, parts, rows, states = None, [], [], start
         for first in range(0, scene.frames, every):
             count = min(every, scene.frames - first)
@@ -102,20 +102,20 @@ def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: C
 
 
 def driven_rows(scene: Scene, task: ControlTask) -> int:
-    """Rows in a frame of the driven parameter.
+    """Rows of the driven parameter per frame.
 
     Raises:
-        UserError: it is no number over time.
+        UserError: it is not a number over time.
     """
     timed = timed_parameters(scene)
     if task.drives not in timed:
         shape = np.shape(scene.table[task.drives].value)
-        raise UserError(f"{task.drives} of shape {shape} is no number over time: feedback and replanning need one")
+        raise UserError(f"{task.drives} of shape {shape} is not a number over time: feedback and replanning need one")
     return timed[task.drives]
 
 
 def at_start(scene: Scene) -> States:
-    """The first frame of a scene's motion by itself, without gradient."""
+    """The first frame of a scene's motion, without gradient."""
     with torch.no_grad():
         states = scene.rollout(worlds=1, frames=1)
     return joined_states([states], frames=1)

@@ -1,4 +1,4 @@
-"""A whole run of control: goal, policy, search, and the folder that holds them."""
+"""A control run: goal, policy, search, and the run folder."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ def control(
     out: str | Path | None = None,
     progress: bool = True,
 ) -> Control:
-    """Look for a policy that brings a scene to a goal.
+    """Search for a policy that brings a scene to a goal.
 
     Args:
-        scene: what moves.
-        task: of the scene.
+        scene: the scene.
+        task: control task of the scene.
         objective: "image", "state" or "random".
         seed: of the policy's weights.
-        goal: number of the task's goal; None for 0, or, with a target, for none, so that there are no errors.
-        target: the picture (or a video) to reach in place of the goal's own: a picture file, a video, a folder of PNG frames, or
+        goal: index of the task's goal; None for 0, or, with a target, for no goal and no errors.
+        target: target picture or video in place of the goal's own: a picture file, a video, a folder of PNG frames, or
             pictures [1 or frames + 1, H, W, 3] (linear rgb).
         iterations: gradient steps, or random policies after the first; the task's by default.
-        feedback: what the policy sees: nothing, the state, or what a RISP network reads from pictures.
+        feedback: observation of the policy: none, the state, or the predictions of a RISP network.
         network: file of the RISP network.
         every: frames from one observation to the next; the task's by default.
-        out: folder for settings, result, curves, pictures, video and weights; an unfinished run in it goes on.
-        progress: whether a bar is shown.
+        out: folder for settings, result, curves, pictures, video and weights; an unfinished run in it is resumed.
+        progress: whether to show a progress bar.
 
     Raises:
         UserError: the task has no such objective, or a policy, goal, target or network does not fit.
@@ -107,8 +107,8 @@ def load_pictures(scene: Scene, target: str | Path | torch.Tensor | np.ndarray) 
     """Pictures [1 or frames + 1, H, W, 3] (linear rgb, working precision) of a target.
 
     Args:
-        scene: whose camera they are compared with.
-        target: as of ``control``.
+        scene: scene whose camera must fit.
+        target: see ``control``.
 
     Raises:
         UserError: the file cannot be read, or its size, rate or length is not the scene's.
@@ -132,7 +132,7 @@ def load_pictures(scene: Scene, target: str | Path | torch.Tensor | np.ndarray) 
 
 
 def settings_of(scene: Scene, task: ControlTask) -> dict[str, Any]:
-    """What a scene and its task have to do with the outcome of a run, for settings.json."""
+    """Properties of a scene and its task that determine a run, for settings.json."""
     names = (
         "drives", "size", "measure", "direction", "frames", "blur", "penalty", "learning_rate", "checkpoint", "feedback",
     )  # fmt: skip
@@ -144,12 +144,12 @@ def settings_of(scene: Scene, task: ControlTask) -> dict[str, Any]:
 
 
 def _numbers(policy: Module) -> list[torch.Tensor]:
-    """Weights and buffers of a policy, which tell it from any other."""
+    """Weights and buffers of a policy, which identify it."""
     return [*policy.parameters(), *policy.buffers()]
 
 
 def _checksum(tensors: Sequence[torch.Tensor]) -> str:
-    """SHA-256 of shapes, and of numbers to six digits after the point, which rounding does not change."""
+    """SHA-256 of shapes and of numbers rounded to six decimals."""
     checksum = sha256()
     for tensor in tensors:
         checksum.update(str(tuple(tensor.shape)).encode())
@@ -158,7 +158,7 @@ def _checksum(tensors: Sequence[torch.Tensor]) -> str:
 
 
 def _summary(placement: Any) -> list[list[float]]:
-    """Mean and spread of positions along the axes [m], to a tenth of a millimetre: rounding elsewhere does not change them."""
+    """Mean and spread of positions along the axes [m], to a tenth of a millimetre, independent of roundoff."""
     places = torch.as_tensor(placement).double().flatten(0, -2)
     return [part.cpu().numpy().round(4).tolist() for part in (places.mean(dim=0), places.std(dim=0))]
 
@@ -166,7 +166,7 @@ def _summary(placement: Any) -> list[list[float]]:
 def _driver(
     scene: Scene, task: ControlTask, aim: Aim, *, feedback: FeedbackKind, network: str | Path | None, every: int | None
 ) -> tuple[Drive, Callable[[int], Module], dict[str, Any]]:
-    """How policies drive the scene, how they are made, and what settings.json says of it."""
+    """The drive of the scene by policies, a function that makes policies, and their entry in settings.json."""
     if (feedback == "risp") != (network is not None):
         raise UserError("a network belongs to feedback 'risp', and is needed there: give --network with --feedback risp only")
     if feedback == "none":
@@ -199,11 +199,11 @@ def _state_observer(scene: Scene, task: ControlTask, aim: Aim) -> StateObserver:
 
 
 def _risp_observer(scene: Scene, aim: Aim, path: str | Path) -> RispObserver:
-    """An observer that reads with the network of a file (UserError: it is one of another scene or size)."""
+    """An observer with the network of a file (UserError: it is one of another scene or size)."""
     network, record = load_network(path)
     camera = scene.camera
     if camera is None or aim.pictures is None:
-        raise UserError("feedback 'risp' reads pictures, and the scene has no camera: add one with add_camera")
+        raise UserError("feedback 'risp' needs pictures, but the scene has no camera: add one with add_camera")
     check_network(
         network, record, scene=scene.name, outputs=network.settings.outputs, size=camera.width, path=str(path)
     )

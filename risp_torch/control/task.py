@@ -1,4 +1,4 @@
-"""What a scene says to control: what a policy drives, where it should go, and how that is judged."""
+"""Control tasks of scenes: driven parameter, goal, and objective."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OBJECTIVES = ("image", "state", "random")
 
 @dataclass(frozen=True)
 class Goal:
-    """Where the particles should be.
+    """Target positions of the particles.
 
     Attributes:
-        placement: [1, P, 3] or [frames + 1, P, 3] positions of all particles of the scene [m]: one for every frame that is
-            compared, or a motion from the start.
-        note: what the goal is, for tables.
+        placement: [1, P, 3] or [frames + 1, P, 3] positions of all particles of the scene [m]: one for every compared
+            frame, or a motion from the start.
+        note: description of the goal, for tables.
     """
 
     placement: Any
@@ -37,12 +37,12 @@ class Goal:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Feedback:
-    """How a scene is driven in a closed loop.
+    """Settings of closed-loop control.
 
     Attributes:
-        limit: largest output either way, in the unit of the parameter that is driven.
+        limit: largest magnitude of an output, in the unit of the driven parameter.
         hidden: widths of the perceptron's layers.
-        particles: numbers of those whose places and velocities are observed; none for sixteen spread over all.
+        particles: indices of the observed particles; none for sixteen spread over all.
         every: frames from one observation to the next.
     """
 
@@ -55,25 +55,25 @@ class Feedback:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class ControlTask:
-    """A scene's side of control; its file has ``make_control(scene) -> ControlTask`` beside ``make_scene``.
+    """Control task of a scene; its file defines ``make_control(scene) -> ControlTask`` beside ``make_scene``.
 
     Attributes:
-        drives: parameter that the policy's output becomes: an actuation, a load's force, an initial velocity.
+        drives: parameter that is the policy's output: an actuation, a load's force, an initial velocity.
         policy: (scene, seed) -> a new policy with random weights.
-        goal: (scene, number) -> a goal; numbers count from 0.
-        size: length that errors are parts of [m].
-        measure: error of the last frame: "center", distance of the centres of mass; "along", the same along ``direction``;
-            "vertices", mean distance of the particles.
+        goal: (scene, number) -> a goal; numbered from 0.
+        size: reference length of errors [m].
+        measure: error measure of the last frame: "center", distance of the centres of mass; "along", the same along
+            ``direction``; "vertices", mean distance of the particles.
         direction: [3] of any length, of the measure "along".
-        objectives: that the scene has: "image" (pictures), "state" (the measure itself), "random" (new policies, no gradient).
-        frames: which frames are compared: "last", "every:K" (K, 2 K ... and the last) or "all"; frame 0 is never one.
+        objectives: available objectives: "image" (pictures), "state" (the measure itself), "random" (new policies, no gradient).
+        frames: which frames are compared: "last", "every:K" (K, 2 K ... and the last) or "all"; frame 0 is never compared.
         blur: widths of the Gaussians with which differences of pictures are blurred before they are squared [pixels], summed
-            over all widths; wide ones feel bodies that do not overlap.
+            over all widths; wide ones have gradients for bodies that do not overlap.
         penalty: weight of the mean square of the policy's output.
         learning_rate: of Adam; one, or one for each objective.
         iterations: gradient steps (random policies, of the objective "random").
-        checkpoint: steps between two states that are kept for the gradient (``Checkpoint``).
-        feedback: of a scene that can be driven in a closed loop.
+        checkpoint: steps between two states that are stored for the gradient (``Checkpoint``).
+        feedback: settings of closed-loop control, or None.
     """
 
     drives: str
@@ -105,7 +105,7 @@ class ControlTask:
             raise UserError(f"the objectives of a control task are {self.objectives}: choose from {', '.join(OBJECTIVES)}")
 
     def rate(self, objective: Objective) -> float:
-        """Learning rate of an objective (UserError where there is none)."""
+        """Learning rate of an objective (UserError if there is none)."""
         if not isinstance(self.learning_rate, Mapping):
             return self.learning_rate
         if objective not in self.learning_rate:
@@ -113,10 +113,10 @@ class ControlTask:
         return self.learning_rate[objective]
 
     def compared(self, frames: int) -> tuple[int, ...]:
-        """Numbers of the frames that are compared, rising, of a motion of so many frame intervals.
+        """Numbers of the compared frames, ascending, for a motion of ``frames`` intervals.
 
         Raises:
-            UserError: ``self.frames`` is none of the words.
+            UserError: ``self.frames`` is unknown.
         """
         if self.frames == "last":
             return (frames,)
@@ -128,7 +128,7 @@ class ControlTask:
         return tuple(sorted({*range(int(number), frames + 1, int(number)), frames}))
 
     def check_objective(self, objective: str, scene: str) -> None:
-        """Raise a UserError, with those that there are, unless the scene has an objective."""
+        """Raise a UserError unless the scene has an objective."""
         if objective not in self.objectives:
             raise UserError(f"the scene {scene} has no objective {objective!r}: choose {' or '.join(self.objectives)}")
 
@@ -137,18 +137,18 @@ def load_control(name: str, scene: Scene) -> ControlTask:
     """The control task of a scene, by the scene's name or the path of its file.
 
     Args:
-        name: as for ``load_scene``.
-        scene: what ``load_scene`` made of it.
+        name: see ``load_scene``.
+        scene: result of ``load_scene``.
 
     Raises:
-        UserError: the file has no make_control, or it drives no parameter of the scene.
+        UserError: the file has no make_control, or the driven parameter does not exist.
     """
     make_control = find_function(name, "make_control")
     with errors_of_scene_file(name, "make_control(scene)"):
         task = make_control(scene)
     if not isinstance(task, ControlTask):
         raise UserError(f"make_control of {name} returned {type(task).__name__}: return a ControlTask")
-    scene.table[task.drives]  # an error that lists near names
+    scene.table[task.drives]  # raises an error with similar names
     if not scene.deformables:
         raise UserError(f"make_control of {name} drives a scene without deformable bodies: control moves these")
     return task

@@ -1,4 +1,4 @@
-"""Stretches of a scene's time, each simulated by itself from the state in which the one before ended."""
+"""Time windows of a scene, each simulated from the last state of the previous one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ti_sim.rollout.adjoint import Adjoint
 
 
 class Windows:
-    """Rollouts of a scene from any frame on; numbers over time are those of the window's frames."""
+    """Rollouts of a scene from any frame on; parameters over time are those of the window's frames."""
 
     def __init__(self, scene: Scene) -> None:
         """Windows of a scene.
@@ -46,9 +46,9 @@ class Windows:
         Args:
             first: frame at which the window begins.
             frames: frame intervals of the window.
-            parameters: as of ``Scene.rollout``; those over time, without a world axis, begin at the window's first frame.
+            parameters: see ``Scene.rollout``; those over time, without world axis, begin at the window's first frame.
             state0: state there (``last_state``), the scene's start by default.
-            adjoint: as of ``Scene.rollout``.
+            adjoint: see ``Scene.rollout``.
         """
         given = dict(parameters)
         for name, per_frame in self.rows.items():
@@ -60,7 +60,7 @@ class Windows:
         )
 
     def _table(self, frames: int) -> ParameterTable:
-        """The scene's numbers; those over time have the rows of so many frames."""
+        """The parameters of the scene; those over time have rows for ``frames`` frames."""
         if frames not in self._tables:
             params = dict(self.scene.table.params)
             for name, per_frame in self.rows.items():
@@ -70,7 +70,7 @@ class Windows:
 
 
 def timed_parameters(scene: Scene) -> dict[str, int]:
-    """Rows in a frame of every parameter of a scene's deformable bodies that has a row for each time."""
+    """Rows per frame of every time-dependent parameter of a scene's deformable bodies."""
     rows = {}
     for part in scene.deformables:
         elements = part.elements
@@ -91,7 +91,7 @@ def timed_parameters(scene: Scene) -> dict[str, int]:
 
 
 def last_state(scene: Scene, states: States) -> tuple[torch.Tensor, ...]:
-    """The state at the last frame of a motion, as ``Scene.rollout`` takes it to go on from there."""
+    """The state at the last frame of a motion, as ``state0`` of ``Scene.rollout``."""
     state: list[torch.Tensor] = []
     if scene.bodies:
         own = (states.joint_q, states.joint_qd) if scene.articulated else (states.body_q, states.body_qd)
@@ -102,7 +102,7 @@ def last_state(scene: Scene, states: States) -> tuple[torch.Tensor, ...]:
 
 
 def joined_states(parts: Sequence[States], *, frames: int | None = None) -> States:
-    """Motions that follow one another as one; each begins where the one before ended. Of the whole the first frames, or all."""
+    """Concatenation of successive motions; optionally only the first frames."""
 
     def join(name: str) -> torch.Tensor | None:
         arrays = [getattr(part, name) for part in parts]

@@ -1,4 +1,4 @@
-"""From a film to numbers: losses, search, error bars, the run's folder. What inversions are made of is public here."""
+"""Inversion: estimate parameters of a scene from a film. Comparisons, unknowns and uncertainty are public here."""
 
 from risp_torch.inversion.comparison import Comparison, film_losses, sampled_frames
 from risp_torch.inversion.element_pictures import write_elements

@@ -1,4 +1,4 @@
-"""A loss, what it observed of the target, and the frames that count: all that a search needs to know of a film."""
+"""A loss, the observations of the target, and the compared frames: the input of a search."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import Count, checked
 from ti_sim.rollout.adjoint import Adjoint
 
-MOST_NUMBERS = 2**27  # observations of all worlds that are made at once, where no gradient is needed
-FLOOR_FRAMES = 12  # of a film, by which its ``floor`` is told
+MOST_NUMBERS = 2**27  # largest number of observations that are computed at once without gradients
+FLOOR_FRAMES = 12  # frames of a film from which its ``floor`` is estimated
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Films against a target.
+    """Comparison of films with a target.
 
     Attributes:
-        loss: how they are compared.
+        loss: the loss.
         target: observations of the target, [n, ...].
-        frames: n frame numbers, rising.
-        blocks: which of a frame's observations have errors that hang together (``Loss.blocks``), [D].
+        frames: n frame numbers, ascending.
+        blocks: [D] block index of a frame's observations; errors are correlated within a block (``Loss.blocks``).
     """
 
     loss: Loss
@@ -37,13 +37,13 @@ class Comparison:
 
     @staticmethod
     def of(scene: Scene, loss: Loss, video: torch.Tensor | None, sampling: str = "all") -> Comparison:
-        """Look at the target once.
+        """Make a comparison with a target.
 
         Args:
-            scene: what was filmed.
-            loss: how films are compared.
+            scene: the scene.
+            loss: the loss.
             video: [T, H, W, 3] linear rgb with T > frames of the scene; None for a loss that needs no film.
-            sampling: which frames count (``sampled_frames``).
+            sampling: which frames are compared (``sampled_frames``).
 
         Raises:
             UserError: the loss does not fit the scene, or needs a film; or an unknown sampling.
@@ -58,7 +58,7 @@ class Comparison:
 
     @staticmethod
     def of_film(target: torch.Tensor | Comparison) -> Comparison:
-        """The comparison itself, or one of all pixels with a film [T, H, W, 3]."""
+        """The given comparison, or a comparison of all pixels with a film [T, H, W, 3]."""
         if isinstance(target, Comparison):
             return target
         loss = PixelLoss()
@@ -66,7 +66,7 @@ class Comparison:
 
     @property
     def last(self) -> int:
-        """The last frame that counts."""
+        """The last compared frame."""
         return self.frames[-1]
 
     @property
@@ -75,12 +75,12 @@ class Comparison:
         return max(1, min(64, MOST_NUMBERS // self.target.numel()))
 
     def whitened(self, scene: Scene, values: Mapping[str, torch.Tensor], *, seed: int = 0) -> Comparison | None:
-        """The same comparison with whitened observations (``Loss.whitened``); None where nothing tells how to whiten them.
+        """The same comparison with whitened observations (``Loss.whitened``); None if it is not known how to whiten them.
 
         Args:
-            scene: what moves.
+            scene: the scene.
             values: parameter values [1, ...] of a motion near the target's.
-            seed: of what is drawn.
+            seed: seed of the random samples.
 
         Raises:
             DivergenceError: these values cannot be simulated.
@@ -94,13 +94,13 @@ class Comparison:
         return replace(self, loss=loss, target=loss.whitening(self.target))
 
     def floor(self, pictures: torch.Tensor | None) -> float:
-        """``Loss.floor`` by the first frames that count of a film [T, H, W, 3]; None where there is none."""
+        """``Loss.floor`` from the first compared frames of a film [T, H, W, 3], or None."""
         if pictures is None or not isinstance(self.loss, PictureLoss):
             return self.loss.floor(self.target.new_zeros((0, 0, 0, 3)))
         return self.loss.floor(pictures[list(self.frames)[:FLOOR_FRAMES]])
 
     def seen(self, horizon: int | None) -> tuple[int, ...]:
-        """The frames that count up to a horizon, at least two if there are so many; all of them without one."""
+        """The compared frames up to a horizon, at least two if there are two; all without a horizon."""
         return self.frames if horizon is None else self.frames[: max(2, sum(frame <= horizon for frame in self.frames))]
 
     def observe(
@@ -115,14 +115,14 @@ class Comparison:
         """Simulate a batch of worlds and observe them.
 
         Args:
-            scene: what moves.
+            scene: the scene.
             values: parameter values [B, ...] that replace the scene's own.
             worlds: B.
-            horizon: frame intervals that are seen, all by default; the first two frames that count are seen in any case.
+            horizon: frame intervals that are compared, all by default; at least the first two compared frames.
             adjoint: how states are kept for the gradient.
 
         Returns:
-            Observations [B, n', ...] of the n' first frames that count, and which worlds stayed finite, [B] bool.
+            Observations [B, n', ...] of the first n' compared frames, and which worlds stayed finite, [B] bool.
         """
         seen = self.seen(horizon)
         states = scene.rollout(values, worlds=worlds, frames=seen[-1], adjoint=adjoint)
@@ -150,11 +150,11 @@ def film_losses(
     """Losses of many worlds without gradients, a few worlds at a time; infinite for worlds that diverged, [B].
 
     Args:
-        scene: what moves.
+        scene: the scene.
         values: parameter values [B, ...] that replace the scene's own.
         target: a film [T, H, W, 3] to compare by pixels, or any comparison.
         worlds: B.
-        most: worlds that are simulated together, if their observations fit into memory.
+        most: largest number of worlds that are simulated together, if their observations fit into memory.
     """
     comparison = Comparison.of_film(target)
     chunk = min(most, comparison.worlds_at_once)
@@ -173,17 +173,17 @@ def film_losses(
 
 @checked
 def sampled_frames(sampling: str, frames: Count) -> tuple[int, ...]:
-    """The frames of a film that count.
+    """The compared frames of a film.
 
     Args:
         sampling: "all", "last", "first+last", "first+middle", or "every:K" for frames 0, K, 2 K ...
         frames: frame intervals of the film.
 
     Returns:
-        Frame numbers, rising.
+        Frame numbers, ascending.
 
     Raises:
-        UserError: another word, or a K that is no whole number from 1 to ``frames``.
+        UserError: an unknown sampling, or a K that is not an integer from 1 to ``frames``.
     """
     named = {
         "all": range(frames + 1), "last": (frames,), "first+last": (0, frames), "first+middle": (0, max(1, frames // 2))

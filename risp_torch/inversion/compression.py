@@ -1,4 +1,4 @@
-"""What video compression and noise do to a film: how far they move an estimate, and how large a residual they explain."""
+"""Effects of video compression and noise on a film: the shift of an estimate, and the residual that they explain."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ QUALITIES = (8, 13, 18, 23, 28, 33, 38)  # constant rate factors of H.264, best 
 
 @dataclass(frozen=True)
 class CompressedFilm:
-    """A simulated film that went through H.264 (4:2:0) and back.
+    """A simulated film after encoding and decoding with H.264 (4:2:0).
 
     Attributes:
-        bytes_per_frame: of the video stream.
-        residual: what the observations of the returned film differ by from those of the film itself, [P].
+        bytes_per_frame: bytes per frame of the video stream.
+        residual: [P] observations of the decoded film minus those of the original film.
     """
 
     bytes_per_frame: float
@@ -38,7 +38,7 @@ def compressed_films(at: Linearisation, estimate: torch.Tensor, *, fps: float) -
     """The film of the estimate at every one of the ``QUALITIES``.
 
     Args:
-        at: linearisation at the estimate, of a loss that looks at pictures.
+        at: linearisation at the estimate, for a loss that compares images.
         estimate: film of the estimate, [T, H, W, 3] linear rgb, H and W even.
         fps: frames per second.
     """
@@ -64,16 +64,16 @@ def bytes_per_frame(path: Path) -> float:
 
 
 def compression_moves(at: Linearisation, films: Sequence[CompressedFilm]) -> np.ndarray:
-    """How far video compression alone moves an estimate, [n, K] in parts of the ranges, in n films; the most alike comes first.
+    """Shifts of an estimate by video compression, [n, K] relative to the ranges, for n films; the most similar film is first.
 
-    The film of the estimate is compressed at the quality whose errors are as large as the residual, and one Gauss-Newton step
-    reads the unknowns from what comes back. Errors of compression are no noise: they blur every edge of every frame the same way,
-    and no average over pixels shows it. One film may hardly move an estimate by chance, so that the next better and the next
-    worse quality count, too, each with errors scaled to the residual.
+    The film of the estimate is compressed at the quality whose errors are as large as the residual, and a Gauss-Newton step
+    estimates the unknowns from the decoded film. Compression errors are not noise: they blur all edges of all frames alike,
+    which averages over pixels do not remove. A single film may have a small shift by chance, so the next better and the next
+    worse quality are also used, with errors scaled to the residual.
 
     Args:
         at: linearisation at the estimate.
-        films: of ``compressed_films``, best quality first.
+        films: result of ``compressed_films``, best quality first.
     """
     logs = np.array([np.log(film.power + 1e-12) for film in films])
     closest = int(np.abs(logs - np.log(at.loss + 1e-12)).argmin())
@@ -83,15 +83,15 @@ def compression_moves(at: Linearisation, films: Sequence[CompressedFilm]) -> np.
 
 
 def size_of_moves(moves: np.ndarray) -> np.ndarray:
-    """Root mean square [K] of moves [n, K], and no less than the first of them."""
+    """Root mean square [K] of shifts [n, K], at least the magnitude of the first."""
     return np.maximum(np.sqrt(np.mean(moves**2, axis=0)), np.abs(moves[0]))
 
 
 def compression_power(films: Sequence[CompressedFilm], size: float) -> float:
-    """Mean square of the errors that compression makes in a film like the estimate's, in a file of so many bytes a frame.
+    """Mean square compression error of a film like the estimate's in a file with this number of bytes per frame.
 
-    How strongly a video was compressed is not written in it. A film of the same motion that takes as many bytes went through
-    about as much; between the qualities that were tried, the logarithm of the power is a straight line over that of the size.
+    The compression quality of a video is not stored in it. A film of the same motion with the same number of bytes has
+    about the same quality; between the tested qualities, the power is interpolated linearly in log-log scale over the size.
     """
     sizes = np.log([film.bytes_per_frame for film in films])
     powers = np.log([film.power + 1e-12 for film in films])
@@ -100,10 +100,10 @@ def compression_power(films: Sequence[CompressedFilm], size: float) -> float:
 
 
 def noise_variance(difference: torch.Tensor) -> float:
-    """Variance of the noise in pictures [T, H, W, 3], of which a part may also show something else than noise.
+    """Variance of the noise in a difference of images [T, H, W, 3], robust to differences in part of the pixels.
 
-    From the median of what the mask of two Laplacians leaves (Immerkaer, Comput. Vis. Image Underst. 64, 1996): whatever is
-    smooth drops out, and the edges of bodies that are out of place lie in fewer than half of the pixels.
+    Computed from the median response of a mask of two Laplacians (Immerkaer, Comput. Vis. Image Underst. 64, 1996): smooth
+    content is removed, and misplaced edges of bodies are in fewer than half of the pixels.
 
     Args:
         difference: target minus simulation, linear rgb.

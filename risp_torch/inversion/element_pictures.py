@@ -1,4 +1,4 @@
-"""Estimates of numbers that every element of a body has, as a picture."""
+"""Images of estimated per-element parameters."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ti_sim.meshes.boundary import boundary_faces
 
 
 def write_elements(path: Path, scene: Scene, unknowns: Unknowns, columns: Mapping[str, np.ndarray]) -> bool:
-    """Draw all unknowns that have a number for each element of a solid or sheet; whether there are any.
+    """Plot all unknowns with a value for each element of a solid or sheet; return whether there are any.
 
     Args:
-        path: picture to write.
-        scene: whose bodies they belong to.
-        unknowns: of the inversion.
+        path: image to write.
+        scene: the scene.
+        unknowns: unknowns of the inversion.
         columns: title -> [K] values of all unknowns, physical units.
     """
     rows = []
@@ -39,7 +39,7 @@ def write_elements(path: Path, scene: Scene, unknowns: Unknowns, columns: Mappin
 
 
 def _surface(part: Deformable) -> tuple[np.ndarray, np.ndarray]:
-    """Triangles [F, 3, 3] of a body at rest, along the world's axes, and the element [F] of each."""
+    """Triangles [F, 3, 3] of a body at rest, in the world's axes, and the element [F] of each."""
     indices = part.elements.indices
     if indices.shape[1] == 3:
         return part.rest[indices], np.arange(len(indices))

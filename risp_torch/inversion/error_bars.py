@@ -1,4 +1,4 @@
-"""How far the estimate of an inversion is to be trusted: error bars, the way that is left to the minimum, and the misfit."""
+"""Reliability of an estimate: error bars, the remaining distance to the minimum, and the misfit."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from risp_torch.inversion.misfit import doubts_of_misfit, explained_residual, wi
 from risp_torch.inversion.problem import MOST_LINEARISED, Problem
 from risp_torch.inversion.search import Ends
 from risp_torch.inversion.target import is_file
-from risp_torch.inversion.uncertainty import Spread, Uncertainty, reach, uncertainty, unfinished, widened
+from risp_torch.inversion.uncertainty import Spread, Uncertainty, distance_in_steps, uncertainty, unfinished, widened
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.scene import Scene
 
 WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MOST_LINEARISED
-ROUGH_STEP = 4e-2  # of the range: step of the differences that tell whether a search on a rough loss has arrived
-UNMOVED = 1e-5  # of the range: what rounding moves a guess by
+ROUGH_STEP = 4e-2  # of the range: step of the differences for the convergence check on a rough loss
+UNMOVED = 1e-5  # of the range: change of a guess by rounding
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Of an estimate.
+    """Assessment of an estimate.
 
     Attributes:
         bars: error bars.
-        misfit: mean squared residual over what noise and compression explain of it; None where that is not known.
-        doubts: sentences that say why the estimate is not to be trusted.
+        misfit: mean squared residual divided by the part explained by noise and compression; None if unknown.
+        doubts: sentences on why the estimate may be wrong.
     """
 
     bars: Uncertainty
@@ -43,11 +43,11 @@ class Judgement:
 
 
 def judge(problem: Problem, ends: Ends) -> Judgement:
-    """Error bars at the end of the best start, and doubts in the estimate.
+    """Error bars at the end of the best start, and doubts about the estimate.
 
     Args:
-        problem: what was looked for.
-        ends: where its starts have come to.
+        problem: the inversion problem.
+        ends: the ends of its starts.
     """
     scene, unknowns, comparison = problem.scene, problem.unknowns, ends.comparison
     loss, values, ranges = comparison.loss, ends.final[ends.best], unknowns.scaled_range()
@@ -61,12 +61,12 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     flat = estimate is not None and not loss.rough and len(values) <= MOST_LINEARISED
     bars, own = _bars(scene, unknowns, at, floor=floor, moves=moves, scatter=scatter, flat=flat)
     explained = explained_residual(at, estimate, problem.pictures, films, problem.video, floor)
-    # Near the minimum of a rough loss its slopes are those of dents, which wide differences average over.
+    # Near the minimum of a rough loss, local minima dominate the slopes; wide differences average over them.
     rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.rough else at
     step = newton_step(rough)
     fit = min(1.0, explained / max(at.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
-    way = reach(rough, step, explained)
-    bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=way, fit=fit)
+    distance = distance_in_steps(rough, step, explained)
+    bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=distance, fit=fit)
     if not isinstance(loss, PixelLoss):
         return Judgement(bars, None, doubts)
     misfit = max(0.0, at.loss - 12 * floor) / explained
@@ -79,13 +79,13 @@ def _linearised(scene: Scene, comparison: Comparison, unknowns: Unknowns, values
     """The observations near an estimate [K]."""
     if len(unknowns.labels) <= MOST_LINEARISED:
         return along_weak_directions(scene, unknowns, linearise(scene, comparison, unknowns, values))
-    # Rounds along weak directions would each take as long as the Jacobian; wider steps lift weak responses above rounding, too.
+    # Rounds along weak directions would each cost as much as the Jacobian; wider steps also raise weak responses above rounding.
     return linearise(scene, comparison, unknowns, values, step=WIDE_STEP)
 
 
 def _films_through_the_encoder(problem: Problem, at: Linearisation, estimate: torch.Tensor | None) -> list[CompressedFilm]:
-    """The film of the estimate as video compression returns it, where the target is such a file and can tell; else none."""
-    even = estimate is not None and estimate.shape[1] % 2 == 0 and estimate.shape[2] % 2 == 0  # what 4:2:0 colour can hold
+    """Compressed films of the estimate if the target is a video file and the loss compares images; else none."""
+    even = estimate is not None and estimate.shape[1] % 2 == 0 and estimate.shape[2] % 2 == 0  # required by 4:2:0 colour
     if even and is_file(problem.video) and not at.comparison.loss.lasting:
         return compressed_films(at, estimate, fps=1 / problem.scene.frame_dt)
     return []
@@ -94,22 +94,22 @@ def _films_through_the_encoder(problem: Problem, at: Linearisation, estimate: to
 def _bars(
     scene: Scene, unknowns: Unknowns, at: Linearisation, *, floor: float, moves: np.ndarray, scatter: np.ndarray, flat: bool
 ) -> tuple[Uncertainty, Uncertainty]:
-    """Error bars of the estimate, and those of the Gauss-Newton model, by which the length of its next step is measured.
+    """Error bars of the estimate, and those of the Gauss-Newton model, relative to which the length of its next step is measured.
 
     Args:
-        scene, unknowns: of the inversion.
-        at: the observations near the estimate.
-        floor: variance of an observation below which no target is exact.
-        moves: [M, K] of the estimate by compression, in parts of the ranges.
-        scatter: [K] of the starts, scaled units.
-        flat: whether the loss is looked at along the principal directions, where it may be flatter than its model.
+        scene, unknowns: those of the inversion.
+        at: linearisation near the estimate.
+        floor: lower bound of the variance of an observation.
+        moves: [M, K] shifts of the estimate by compression, relative to the ranges.
+        scatter: [K] scatter of the starts, scaled units.
+        flat: whether to evaluate the loss along the principal directions, where it may be flatter than its model.
     """
     spread, ranges = Spread.of(at, floor), unknowns.scaled_range()
     bars = uncertainty(at, unknowns, floor=floor, spread=spread)
     own, model = (
         widened(bars, unknowns, other, size_of_moves(moves) * ranges) for other in (np.zeros(len(ranges)), scatter)
     )  # fmt: skip
-    # A scatter of starts none of which has arrived hides unknowns: there the bars without it tell how long a step is.
+    # If no start has converged, their scatter is not an error bar: the step is then compared with the bars without it.
     own = replace(own, sd=np.where(model.observable, model.sd, own.sd))
     if flat:
         times = flatness(scene, unknowns, at, spread, np.hypot(spread.sizes, size_of_moves(moves @ spread.vectors)))
@@ -121,11 +121,11 @@ def _bars(
 def scatter_of_starts(
     unknowns: Unknowns, final: np.ndarray, losses: np.ndarray, best: int, *, near: float = (1 / 255) ** 2
 ) -> np.ndarray:
-    """Standard deviation [K] (scaled units) of the starts that ended about as well as the best.
+    """Standard deviation [K] (scaled units) of the starts whose loss is close to the best.
 
-    That is within a fifth of its loss or ``near`` (a grey level of 255, squared), which the simplest flaw of a scene outweighs.
-    The floor of a flat valley has dents (contacts that slip or stick, edges that pass behind others), and where the starts were
-    caught in them shows how much that matters, which no local Jacobian can.
+    That is within a fifth of its loss or ``near`` (a grey level of 255, squared), less than any modelling error of a scene.
+    The floor of a flat valley has local minima (contacts that slip or stick, edges that become occluded); the scatter of the
+    starts in them shows their effect on the estimate, which a local Jacobian cannot.
     """
     together = losses <= 1.2 * losses[best] + near
     if together.sum() < 2:

@@ -1,4 +1,4 @@
-"""From parameter values to films, and the plain loss between two films."""
+"""Films of parameter values, and the pixel loss between two films."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def film(
     """Simulate and render a batch of worlds.
 
     Args:
-        scene: what is filmed.
+        scene: the scene.
         values: parameter values [B, ...] that replace the scene's own.
         worlds: B.
         frames: frame intervals.
         adjoint: how states are kept for the gradient.
 
     Returns:
-        Pictures [B, frames + 1, H, W, 3] (linear rgb) and which worlds stayed finite, [B] bool.
+        Images [B, frames + 1, H, W, 3] (linear rgb) and which worlds stayed finite, [B] bool.
     """
     states = scene.rollout(values, worlds=worlds, frames=frames, adjoint=adjoint)
     return scene.render(states, values), states.finite
@@ -51,7 +51,7 @@ def pixel_loss(pictures: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
     Args:
         pictures: [B, T, H, W, 3].
-        target: [T', H, W, 3] with T' >= T; its first T frames count.
+        target: [T', H, W, 3] with T' >= T; its first T frames are used.
 
     Returns:
         [B].
@@ -61,11 +61,11 @@ def pixel_loss(pictures: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 @checked
 def simulate_video(scene: Scene, path: str | Path, *, crf: Quality = 18) -> Path:
-    """Film the scene with its own numbers into an H.264 file (yuv420p).
+    """Simulate and render the scene with its own parameters and write an H.264 file (yuv420p).
 
     Args:
-        scene: what is filmed.
-        path: of the .mp4.
+        scene: the scene.
+        path: path of the .mp4.
         crf: quality, 0 best, 18 good, 28 poor.
 
     Returns:

@@ -1,7 +1,7 @@
-"""Several films of one scene as one film: numbers that all share, and numbers that each film has of its own.
+"""Several films of one scene as one film, with shared parameters and parameters of each film.
 
-The films stand side by side in one wide picture, and the numbers of a film have its number in their names ("body.velocity@2"), so
-that search, error bars and reports see one scene and one film.
+The films are placed side by side in one wide image, and parameters of a film have its number in their names
+("body.velocity@2"), so that search, error bars and reports handle one scene and one film.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 
-MARK = "@"  # between the name of a number and that of its film
+MARK = "@"  # separates the name of a parameter from the number of its film
 
 
 def of_film(name: str, film: int) -> str:
-    """Name of a film's own number, or of an entry of it: "body.velocity@2[0]"; films count from 1."""
+    """Name of a parameter, or of an entry, of one film: "body.velocity@2[0]"; films are numbered from 1."""
     base, place = split_entry(name)
     return f"{base}{MARK}{film}" + "".join(f"[{i}]" for i in place)
 
@@ -38,7 +38,7 @@ class FilmStates:
     """Motions of a batch of worlds in several films.
 
     Attributes:
-        motions: one for each film, or a single one that all films show.
+        motions: one for each film, or a single one for all films.
     """
 
     motions: tuple[States, ...]
@@ -55,20 +55,20 @@ class FilmStates:
 
 
 class Films(Scene):
-    """A scene that several films show. Its pictures are those of all films side by side."""
+    """A scene with several films. Its images are those of all films side by side."""
 
     def __init__(self, scene: Scene, count: int, *, cameras: Sequence[str] = (), per_film: Sequence[str] = ()) -> None:
-        """So many films of a scene.
+        """Make several films of a scene.
 
         Args:
-            scene: what was filmed; its later changes are not seen here.
-            count: of films.
-            cameras: name of the camera of each film; the first camera for all where none is named.
-            per_film: parameters that every film has of its own, such as velocities at the start; where there are none, the films
-                show one motion.
+            scene: the scene; later changes of it have no effect.
+            count: number of films.
+            cameras: name of the camera of each film; by default the first camera for all.
+            per_film: parameters that differ between films, such as initial velocities; without any, the films
+                show the same motion.
 
         Raises:
-            UserError: another number of cameras than of films, an unknown name, films that show the same, or pictures of
+            UserError: another number of cameras than of films, an unknown name, identical films, or images of
                 different heights.
         """
         self.share(scene)
@@ -76,23 +76,23 @@ class Films(Scene):
             raise UserError(f"{count} films and {len(cameras)} cameras are named: name one camera for each film")
         if not per_film and len(set(cameras)) < count:
             raise UserError(
-                f"the {count} films show one motion by one camera: name a camera for each (--camera), or what every film has of "
-                "its own, such as its velocity at the start (--per-film)"
+                f"the {count} films show one motion by one camera: name a camera for each (--camera), or parameters of each film "
+                "such as its initial velocity (--per-film)"
             )
         self.films = [_seen_by(scene, name) for name in cameras or [None] * count]
         self.per_film = tuple(dict.fromkeys(per_film))
         self.table = FilmsTable.of(scene.table, self.per_film, count)
         sizes = {film.camera.height for film in self.films if film.camera is not None}
         if len(sizes) != 1:
-            raise UserError(f"the films' cameras have pictures of heights {sorted(sizes)}: give them one size (--size)")
+            raise UserError(f"the films' cameras have images of heights {sorted(sizes)}: give them one size (--size)")
 
     @property
     def camera(self) -> Camera:
-        """The first film's, as wide as all pictures together."""
+        """The camera of the first film, with the width of all images together."""
         return replace(self.films[0].camera, width=sum(film.camera.width for film in self.films))
 
     def description(self) -> dict[str, Any]:
-        """Of the scene, and what is a film's own (``Scene.description``)."""
+        """Description of the scene and of the parameters of each film (``Scene.description``)."""
         own = {name: np.asarray(self.table.params[name].value).tolist() for name in self.table.params if MARK in name}
         return self.films[0].description() | {"films": [film.camera.name for film in self.films], "per_film": own}
 
@@ -107,7 +107,7 @@ class Films(Scene):
     def render(
         self, states: FilmStates, parameters: Mapping[str, torch.Tensor] | None = None, **options: Any
     ) -> torch.Tensor:
-        """[B, T, H, W, 3] pictures of all films side by side (``Scene.render``)."""
+        """[B, T, H, W, 3] images of all films side by side (``Scene.render``)."""
         pictures = [
             film.render(motion, self.values_of(k, parameters), **options)
             for k, (film, motion) in enumerate(zip(self.films, self.motions_of(states), strict=True))
@@ -119,7 +119,7 @@ class Films(Scene):
         return states.motions if self.per_film else states.motions * len(self.films)
 
     def values_of(self, film: int, parameters: Mapping[str, torch.Tensor] | None) -> dict[str, torch.Tensor]:
-        """Parameter values of one film (from 0) under the scene's own names, out of those of all films."""
+        """Parameter values of one film (from 0) under the scene's own names, from those of all films."""
         own = [of_film(name, film + 1) for name in self.per_film]
         values = {name: torch.as_tensor(self.table.params[name].value) for name in own} | dict(parameters or {})
         of_this = {}
@@ -133,20 +133,20 @@ class Films(Scene):
 
 @dataclass
 class FilmsTable(ParameterTable):
-    """The numbers of several films; what all share is kept in the scene's own table, too.
+    """The parameters of several films; shared ones are also in the scene's own table.
 
     Attributes:
-        shared: the scene's.
+        shared: table of the scene.
     """
 
     shared: ParameterTable | None = None
 
     @staticmethod
     def of(table: ParameterTable, per_film: Sequence[str], count: int) -> FilmsTable:
-        """The table of a scene with these numbers once for every film.
+        """The table of a scene with these parameters repeated for every film.
 
         Raises:
-            UserError: there is no such number.
+            UserError: a parameter is unknown.
         """
         for name in per_film:
             if name not in table.params:
@@ -160,7 +160,7 @@ class FilmsTable(ParameterTable):
         return FilmsTable(params, signs, table.per_area, shared=table)
 
     def set(self, name: str, value: Any) -> None:
-        """Another value, in the scene itself where it is shared (``ParameterTable.set``)."""
+        """Set a value; a shared parameter is also set in the scene (``ParameterTable.set``)."""
         super().set(name, value)
         if split_entry(name)[0] in self.shared.params:
             self.shared.set(name, value)
@@ -168,10 +168,10 @@ class FilmsTable(ParameterTable):
 
 @dataclass(frozen=True)
 class FilmsWhitening:
-    """Whitening of what is read of several films, as many numbers of each.
+    """Whitening of the observations of several films, with equally many of each.
 
     Attributes:
-        parts: of each film.
+        parts: whitening of each film.
     """
 
     parts: tuple[Whitening, ...]
@@ -183,17 +183,17 @@ class FilmsWhitening:
 
     @property
     def gain(self) -> float:
-        """As of ``Whitening``."""
+        """See ``Whitening``."""
         return sum(part.gain for part in self.parts) / len(self.parts)
 
     @property
-    def looks(self) -> int:
-        """In which the errors were seen."""
-        return self.parts[0].looks
+    def appearances(self) -> int:
+        """Number of appearances in which the errors were measured."""
+        return self.parts[0].appearances
 
 
 class FilmsLoss(PictureLoss):
-    """Each film's pictures read by themselves, by a loss whose network takes pictures of one film."""
+    """A loss for several films that applies the network to the images of each film separately."""
 
     def __init__(self, loss: PictureLoss) -> None:
         """The same loss for several films."""
@@ -202,7 +202,7 @@ class FilmsLoss(PictureLoss):
         self._widths: list[int] = []
 
     def check(self, scene: Scene) -> None:
-        """Every film (``Loss.check``); their pictures have one size."""
+        """Check every film (``Loss.check``); their images must have one size."""
         self._widths = [film.camera.width for film in scene.films]
         if len(set(self._widths)) > 1:
             raise UserError(f"the films are {self._widths} pixels wide: the {self.kind} loss takes one size, give it with --size")
@@ -210,11 +210,11 @@ class FilmsLoss(PictureLoss):
             self.loss.check(film)
 
     def appearance(self) -> dict[str, torch.Tensor]:
-        """The loss's (``Loss.appearance``)."""
+        """Appearance of the loss (``Loss.appearance``)."""
         return self.loss.appearance()
 
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
-        """What is read from all films as one row (``PictureLoss.read``)."""
+        """Observations of all films as one row (``PictureLoss.read``)."""
         parts = [self.loss.read(part.contiguous()) for part in pictures.split(self._widths, dim=-2)]
         leading = pictures.ndim - 3
         return torch.cat([part.flatten(leading) for part in parts], dim=-1)
@@ -222,7 +222,7 @@ class FilmsLoss(PictureLoss):
     def whitened(
         self, scene: Scene, states: FilmStates, values: Mapping[str, torch.Tensor], frames: Sequence[int], *, seed: int = 0
     ) -> FilmsLoss | None:
-        """What is read of every film weighed by itself (``Loss.whitened``)."""
+        """The loss with the observations of every film whitened separately (``Loss.whitened``)."""
         parts = []
         for k, (film, motion) in enumerate(zip(scene.films, scene.motions_of(states), strict=True)):
             single = self.loss.whitened(film, motion, scene.values_of(k, values), frames, seed=seed)
@@ -234,7 +234,7 @@ class FilmsLoss(PictureLoss):
         return weighed
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
-        """The loss's, of every film by itself (``Loss.blocks``)."""
+        """Blocks of the loss, separate for every film (``Loss.blocks``)."""
         share = int(np.prod(shape)) // len(self._widths)
         parts, first = [], 0
         for width in self._widths:
@@ -244,7 +244,7 @@ class FilmsLoss(PictureLoss):
 
     def to_json(self) -> dict[str, Any]:
         """The loss, and the films' widths (``Loss.to_json``)."""
-        weighed = {} if self.whitening is None else {"whitening_looks": self.whitening.looks}
+        weighed = {} if self.whitening is None else {"whitening_looks": self.whitening.appearances}
         return self.loss.to_json() | {"films": self._widths} | weighed
 
 
@@ -252,15 +252,15 @@ def films_loss(loss: Loss) -> Loss:
     """The loss for several films.
 
     Raises:
-        UserError: it compares no pictures.
+        UserError: it does not compare images.
     """
     if not isinstance(loss, PictureLoss):
-        raise UserError(f"several films are compared by their pictures, and the {loss.kind} loss looks at none: choose another")
+        raise UserError(f"several films are compared by their images, but the {loss.kind} loss uses none: choose another")
     return loss if isinstance(loss, PixelLoss) else FilmsLoss(loss)
 
 
 def for_every_film(names: Iterable[str], per_film: Sequence[str], count: int) -> dict[str, str]:
-    """Names with those of every film -> names as given: what is a film's own stands for all films where none is named."""
+    """Names for every film -> names as given: a parameter of each film stands for those of all films if no film is named."""
     plain = {}
     for name in names:
         own = split_entry(name)[0] in per_film
@@ -269,7 +269,7 @@ def for_every_film(names: Iterable[str], per_film: Sequence[str], count: int) ->
 
 
 def values_for_every_film(given: Mapping[str, Any], per_film: Sequence[str], count: int) -> dict[str, Any]:
-    """Values by names for every film; what a film's own name says goes before what all films are told."""
+    """Values by names for every film; a value for one film overrides a value for all films."""
     every = {name: given[plain] for name, plain in for_every_film(given, per_film, count).items()}
     return every | {name: value for name, value in given.items() if MARK in name}
 

@@ -1,10 +1,10 @@
-"""How much farther the loss lets an estimate be moved than its Gauss-Newton model does.
+"""Ratio of the error bars of the loss to those of its Gauss-Newton model.
 
-Gauss-Newton's model of the loss leaves out r · f'', residual times second derivative of the observations. That is no matter where
-the residual r is independent noise. Compression blurs edges, though, and what a blur leaves of a picture looks like its second
-derivative as the edges move: films at constant rate factor 18 have a loss about half as curved as the model's, so that their
-errors move the estimate twice as far. The same holds where the floor of the loss is dented (contacts that begin, end, slip or
-stick) and the estimate lies in one dent of several.
+The Gauss-Newton model of the loss omits r · f'', residual times second derivative of the observations. This is negligible if
+the residual r is independent noise. But compression blurs edges, and the residual of a blur resembles the second
+derivative of an image with respect to a motion of its edges: at constant rate factor 18, the curvature of the loss is about half
+that of the model, so errors move the estimate twice as far. The same holds if the loss has local minima (contacts that begin,
+end, slip or stick) and the estimate is in one of them.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from risp_torch.inversion.uncertainty import Spread
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.scene import Scene
 
-LENGTHS = (2.0, 4.0, 8.0)  # of the moves, in error bars of the Gauss-Newton model
-FARTHER = (16.0, 32.0, 64.0, 128.0)  # of those that follow as long as the loss stays flat
-GOING = 3.0  # x c(x) up to which a longer look follows: a bump may end
-NARROWEST = 1e-5  # of the range: shorter moves drown in rounding
+LENGTHS = (2.0, 4.0, 8.0)  # lengths of the moves, in error bars of the Gauss-Newton model
+FARTHER = (16.0, 32.0, 64.0, 128.0)  # lengths of further moves while the loss stays flat
+GOING = 3.0  # x c(x) up to which longer moves are tried
+NARROWEST = 1e-5  # of the range: shorter moves are below rounding
 
 
 def flatness(scene: Scene, unknowns: Unknowns, at: Linearisation, spread: Spread, sizes: np.ndarray) -> np.ndarray:
-    """How many times the model's error bars those of the loss itself are along the principal directions, [K], at least 1.
+    """Ratio [K] of the error bars of the loss to those of the model along the principal directions, at least 1.
 
     Errors of the film tilt the loss. A tilt that moves the model's minimum by one error bar b lets the loss L of the residual
     fall until its rise takes it back: at a move x b where c(x) = (rise of L by that move) / (rise of the model) is 2 / x. That is
-    2 b in the model, and 2 b / c where the loss is a parabola with c times the curvature. So the farthest of the moves
-    with c(x) <= 2 / x decides: error bars are 1 / c times as wide there, and not wider than the move. The slope at the estimate
-    is taken out of the rise: it belongs to the search.
+    2 b in the model, and 2 b / c where the loss is a parabola with c times the curvature. The longest of the moves
+    with c(x) <= 2 / x determines the ratio: error bars are 1 / c times as wide, but not wider than the move. The slope at the
+    estimate is subtracted from the rise.
 
     Args:
-        scene, unknowns: of the inversion.
-        at: linearisation at the estimate, where the moves begin.
-        spread: by the model.
-        sizes: [K] the model's error bars along the principal directions (``Spread.sizes``), with what compression adds.
+        scene, unknowns: those of the inversion.
+        at: linearisation at the estimate, the origin of the moves.
+        spread: spread of the model.
+        sizes: [K] the model's error bars along the principal directions (``Spread.sizes``), including shifts by compression.
     """
     ranges = unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
@@ -45,7 +45,7 @@ def flatness(scene: Scene, unknowns: Unknowns, at: Linearisation, spread: Spread
     longest = (room[:, None] / np.maximum(np.abs(spread.vectors), 1e-12)).min(axis=0)
 
     def look(length: float, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The answer by moves of one length along some of the directions, and which of these are worth a longer look."""
+        """The ratios from moves of one length along some directions, and the directions that need longer moves."""
         steps = np.minimum(length * np.maximum(sizes[of], NARROWEST), longest[of])
         moves = np.concatenate([sign * (steps * spread.vectors[:, of]).T for sign in (1, -1)])
         rises = np.array(list(_rises(scene, unknowns, at, moves))).reshape(2, len(of))
@@ -66,7 +66,7 @@ def flatness(scene: Scene, unknowns: Unknowns, at: Linearisation, spread: Spread
 
 
 def _rises(scene: Scene, unknowns: Unknowns, at: Linearisation, moves: np.ndarray) -> Iterator[float]:
-    """Rise of the summed squared residual, smoothness included, by moves [M, K] (parts of the ranges), its slope taken out.
+    """Rise of the summed squared residual, smoothness included, by moves [M, K] (parts of the ranges), without its slope.
 
     Infinite where a world diverges.
     """

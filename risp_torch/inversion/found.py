@@ -1,4 +1,4 @@
-"""Values that a run has found, put back into its scene."""
+"""Use the estimates of a run in its scene."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _WRITERS = "the result.json of 'risp invert', 'risp landscape' or 'risp task'"
 
 
 def use_found(scene: Scene, path: str | Path) -> list[str]:
-    """Give a scene the values that a run has found.
+    """Set the parameters of a scene to the estimates of a run.
 
-    A value beyond a parameter's bounds, which the search may have widened, widens them.
+    A value outside a parameter's bounds, which a search may have widened, widens them.
 
     Args:
-        scene: which is changed.
-        path: ``result.json`` of an inversion, a landscape (its lowest point) or a task, or the folder of the run. Of several
-            films, the numbers that each has of its own are those of the first, or, with "@2" behind the path, of the second.
+        scene: scene that is changed.
+        path: ``result.json`` of an inversion, a landscape (its lowest point) or a task, or the folder of the run. For several
+            films, the parameters of each film are those of the first, or, with "@2" after the path, of the second.
 
     Returns:
-        Names of the parameters, or entries, that have new values.
+        Names of the parameters, or entries, that were set.
 
     Raises:
-        UserError: there is no such file, it holds no values, or the scene lacks a parameter.
+        UserError: the file does not exist, has no values, or the scene lacks a parameter.
     """
     path, film = _path_and_film(str(path))
     file = path / "result.json" if path.is_dir() else path
@@ -61,15 +61,15 @@ def _read(file: Path) -> Mapping[str, Any]:
     try:
         result = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{file} is no JSON file: give {_WRITERS}") from error
+        raise UserError(f"{file} is not a JSON file: give {_WRITERS}") from error
     kinds = ("unknowns", "lowest", "values")
     if not isinstance(result, Mapping) or not any(isinstance(result.get(kind), Mapping) for kind in kinds):
-        raise UserError(f"{file} holds no values that were found: give {_WRITERS}")
+        raise UserError(f"{file} has no estimates: give {_WRITERS}")
     return result
 
 
 def _values(scene: Scene, result: Mapping[str, Any], file: str, film: int) -> dict[str, Any]:
-    """Name of a parameter or an entry -> value; psi as the parameters that it stands for."""
+    """Name of a parameter or an entry -> value; psi as its parameters."""
     for key in ("lowest", "values"):
         if isinstance(result.get(key), Mapping):
             return dict(result[key])
@@ -78,17 +78,17 @@ def _values(scene: Scene, result: Mapping[str, Any], file: str, film: int) -> di
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{file} is damaged: give {_WRITERS}") from None
     found = _of_one_film(found, film, file)
-    looks = [found.pop(label) for label in list(found) if label.startswith(f"{PSI}: ")]
+    appearance = [found.pop(label) for label in list(found) if label.startswith(f"{PSI}: ")]
     values = _whole(scene, found)
-    if looks:
+    if appearance:
         parameters = RenderingParameters.from_json(scene, result["settings"]["psi"])
-        shown = parameters.values(torch.tensor(looks, dtype=torch.float64))
+        shown = parameters.values(torch.tensor(appearance, dtype=torch.float64))
         values |= {name: value.numpy() for name, value in shown.items()}
     return values
 
 
 def _of_one_film(found: Mapping[str, float], film: int, file: str) -> dict[str, float]:
-    """The numbers that all films share, and those of one film under their plain names ("body.velocity@2[0]" without "@2")."""
+    """The shared parameters and those of one film under their plain names ("body.velocity@2[0]" without "@2")."""
     mark = re.compile(r"@(\d+)(?=\[|$)")
     films = {int(number) for label in found for number in mark.findall(label)} or {1}
     if film not in films:
@@ -97,7 +97,7 @@ def _of_one_film(found: Mapping[str, float], film: int, file: str) -> dict[str, 
 
 
 def _whole(scene: Scene, found: Mapping[str, float]) -> dict[str, Any]:
-    """Entries of one array together, so that large arrays are set once."""
+    """Entries of one array merged, so that large arrays are set once."""
     entries: dict[str, dict[tuple[int, ...], float]] = {}
     for label, value in found.items():
         base, place = split_entry(label)
@@ -108,7 +108,7 @@ def _whole(scene: Scene, found: Mapping[str, float]) -> dict[str, Any]:
             values[base] = places[()]
             continue
         first = next(iter(places))
-        scene.table[base + "".join(f"[{i}]" for i in first)]  # an error that says which entries there are
+        scene.table[base + "".join(f"[{i}]" for i in first)]  # raises an error that lists the entries
         whole = np.array(scene.table[base].value)
         for place, value in places.items():
             whole[place] = value
@@ -117,7 +117,7 @@ def _whole(scene: Scene, found: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _widen(scene: Scene, name: str, value: Any) -> None:
-    """Bounds that hold the value."""
+    """Widen the bounds to include the value."""
     param, value = scene.table[name], np.asarray(value, dtype=np.float64)
     if value.shape == np.shape(param.value):
         low = None if param.low is None else np.minimum(param.low, value)

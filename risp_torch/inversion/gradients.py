@@ -20,7 +20,7 @@ from ti_sim.base.param import Param
 from ti_sim.base.rules import Count, Rule, checked
 from ti_sim.rollout.adjoint import Adjoint
 
-SHIFT = 0.05  # of the range: how far the target's unknowns lie from the point of the check
+SHIFT = 0.05  # of the range: distance of the target's unknowns from the point of the check
 FLOOR = 1e-6  # of the loss, per allowed range: below it an unknown is not observable
 TOLERANCE = 1e-3  # relative, between gradient and difference
 ROUNDOFF = 4 * float(np.finfo(np.float64).eps)  # of a pixel
@@ -32,10 +32,10 @@ class FilmGradient:
 
     Attributes:
         label: name of the number.
-        gradient, difference: by the adjoint, and the central difference.
-        relative: how far apart they are, in parts of the difference or of what can be observed.
-        status: as of ``GradcheckEntry``; at a kink the gradient may be any slope between those of the two sides.
-        left, right: one-sided differences, where gradient and difference disagree.
+        gradient, difference: adjoint gradient, and central difference.
+        relative: their distance relative to the difference or the observability threshold.
+        status: see ``GradcheckEntry``; at a kink the gradient may be any slope between the one-sided slopes.
+        left, right: one-sided differences, if gradient and difference disagree.
     """
 
     label: str
@@ -48,12 +48,12 @@ class FilmGradient:
 
     @property
     def ok(self) -> bool:
-        """Whether the gradient is right, or cannot be told."""
+        """Whether the gradient is right or cannot be checked."""
         return self.status in ("ok", "kink, inside", "not observable")
 
     @property
     def verdict(self) -> str:
-        """What to tell a user."""
+        """Result of the check in words."""
         slopes = "" if self.left is None else f" (slopes {self.left:+.4e} from below, {self.right:+.4e} from above)"
         words = {
             "ok": "right", "kink, inside": f"right, at a kink{slopes}", "kink": f"WRONG, at a kink{slopes}",
@@ -65,7 +65,7 @@ class FilmGradient:
 def loss_and_gradient(
     function: Callable[[dict[str, torch.Tensor]], torch.Tensor],
 ) -> Callable[[Mapping[str, np.ndarray]], tuple[float, dict[str, np.ndarray]]]:
-    """What ``gradcheck`` needs, from a torch function of named tensors that returns a scalar."""
+    """The function that ``gradcheck`` needs, from a torch function of named tensors that returns a scalar."""
 
     def evaluate(point: Mapping[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
         tensors = {name: torch.tensor(value, dtype=bridge_dtype(), requires_grad=True) for name, value in point.items()}
@@ -108,13 +108,13 @@ def check_film_gradient(
     observable, nor are those that roundoff of the pixels, 4 units in the last place of white, puts into a difference.
 
     Args:
-        scene: what is filmed.
-        names: parameters, or entries of them; those without bounds count in units of their own size (at least 1, but for numbers
+        scene: the scene.
+        names: parameters, or entries of them; those without bounds are scaled by their own magnitude (at least 1, except for
             that are always positive, which may be small).
         frames: frame intervals; all by default.
-        step: of the differences, in parts of the range.
+        step: step of the differences, relative to the range.
         adjoint: how states are kept.
-        progress: whether the films made are counted on a bar.
+        progress: whether to show a progress bar.
 
     Returns:
         One entry for each number, and the loss.
@@ -123,7 +123,7 @@ def check_film_gradient(
         UserError: no names, or the runtime works in f32.
     """
     if not names:
-        raise UserError(f"{scene.name} declares nothing unknown: name a parameter with --param")
+        raise UserError(f"{scene.name} declares no unknowns: name a parameter with --param")
     if bridge_dtype() != torch.float64:
         raise UserError("gradients are checked in f64: start the runtime with precision 'f64'")
     params = {name: scene.table[name] for name in names}

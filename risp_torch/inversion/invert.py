@@ -1,4 +1,4 @@
-"""The whole inversion: starts, search, Gauss-Newton refinement, error bars, and the folder that holds them."""
+"""The inversion: starts, search, Gauss-Newton refinement, error bars, and the run folder."""
 
 from __future__ import annotations
 
@@ -54,41 +54,41 @@ def invert(
     out: str | Path | None = None,
     progress: bool = True,
 ) -> Inversion:
-    """Find the unknown numbers of a scene from a film of it.
+    """Estimate unknown parameters of a scene from a film.
 
     Args:
         scene: the scene, or several films of one (``Films``); its own values of the unknowns are not used.
         video: an .mp4, a folder of PNG frames, or linear frames [T, H, W, 3]; None for a loss that needs no film. Several films,
-            in a list, are searched together.
-        unknown: parameter names with bounds, and "psi" for all rendering parameters together.
-        cameras: names of the cameras of several films, one for each; the scene's first camera filmed all where none is named.
-        per_film: of several films, parameters that each has of its own, such as velocities at the start. Unknown or known, that
-            of the second film is called "body.velocity@2", in bounds and results, too; all other numbers are shared.
-        loss: what films are compared by, ``PixelLoss()`` by default.
-        sampling: frames that count: "all", "last", "first+last", "first+middle" or "every:K".
-        bounds: name -> (low, high) of unknowns that have none in the scene, or others.
-        psi: what the unknown "psi" stands for, the scene's usual appearances by default.
-        smooth: name -> weight, of unknowns with a number for each element of a solid or sheet: what is added to the loss is the
+            in a list, are inverted together.
+        unknown: parameter names with bounds, and "psi" for the vector of rendering parameters.
+        cameras: names of the cameras of several films, one for each; the first camera by default.
+        per_film: with several films, parameters that differ between them, such as initial velocities. Unknown or known, that
+            of the second film has the name "body.velocity@2", also in bounds and results; all others are shared.
+        loss: the loss, ``PixelLoss()`` by default.
+        sampling: compared frames: "all", "last", "first+last", "first+middle" or "every:K".
+        bounds: name -> (low, high) of unknowns, in place of those in the scene.
+        psi: the rendering parameters of the unknown "psi", ``default_psi`` by default.
+        smooth: name -> weight, of unknowns with a value per element of a solid or sheet: the penalty added to the loss is the
             weight times the mean over elements that share a face (triangles: an edge) of the squared difference of their scaled
             values (decades for log10).
-        starts: how many guesses spread over the allowed ranges, or the guesses themselves (name -> value; what a guess leaves out
-            has the scene's value).
-        settings: of the search; by default ``usual_search``. Wide steps take no checkpoints: a killed run makes them again.
-        warm_start: a search without gradients from every start, at whose ends the search begins.
-        refine: Gauss-Newton steps after the search, taken while they lower the loss; none after wide steps on a rough loss, whose
-            dents would catch them.
-        linearise_up_to: number of unknowns up to which there are Gauss-Newton steps and error bars, each of which takes two films
-            for every unknown; 40 by default, and 400 for losses that need no film.
+        starts: number of guesses spread over the allowed ranges, or the guesses (name -> value; parameters missing in a guess
+            have the scene's value).
+        settings: settings of the search; by default ``usual_search``. Wide steps are not saved: a killed run repeats them.
+        warm_start: a gradient-free search from every start, before the search.
+        refine: Gauss-Newton steps after the search, while they lower the loss; none after wide steps on a rough loss, because of
+            its local minima.
+        linearise_up_to: number of unknowns up to which Gauss-Newton steps and error bars are computed, each of which needs two
+            films per unknown; 40 by default, and 400 for losses that need no film.
         adjoint: how rollouts keep states.
-        seed: of the starts' pairing.
-        out: folder for settings, result, plots, strip and video; an unfinished run in it goes on where it was killed.
-        progress: whether bars are shown.
+        seed: seed of the starts.
+        out: folder for settings, result, plots, strip and video; an unfinished run in it is resumed.
+        progress: whether to show progress bars.
 
     Returns:
         Estimates with error bars (NaN beyond ``linearise_up_to``).
 
     Raises:
-        UserError: a name, start, video, loss or smoothness is not usable, or pycma is missing.
+        UserError: a name, start, video, loss or smoothness is invalid, or pycma is not installed.
         DivergenceError: no start could be simulated.
     """
     began = time.perf_counter()
@@ -110,7 +110,7 @@ def invert(
 
 
 def _result(problem: Problem, ends: Ends, began: float, folder: RunFolder | None) -> Inversion:
-    """What the starts' ends say, with error bars where there are not too many unknowns for them."""
+    """The result of the search, with error bars unless there are too many unknowns."""
     unknowns, best = problem.unknowns, ends.best
     status = status_of_starts(ends.losses, best, ends.history.stopped)
     judged = judge(problem, ends) if problem.linear else Judgement(without_error_bars(len(unknowns.labels)), None, [])

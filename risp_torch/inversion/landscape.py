@@ -1,4 +1,4 @@
-"""The loss of a film against one or two parameters."""
+"""The loss of a film as a function of one or two parameters."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def landscape(
     """Loss on a grid that spans the parameters' allowed ranges, evenly in their scales.
 
     Args:
-        scene: what was filmed; its other numbers hold.
+        scene: what was filmed; its other parameters are constant.
         target: [T, H, W, 3] linear rgb to compare by pixels, or any comparison.
         names: one or two scalar parameters with bounds.
-        points: grid points along each.
-        bounds: name -> (low, high) or (low, high, scale), as of ``Unknowns.of``.
-        progress: whether a bar is shown.
+        points: grid points per parameter.
+        bounds: name -> (low, high) or (low, high, scale), see ``Unknowns.of``.
+        progress: whether to show a progress bar.
 
     Returns:
         Physical grid values of each parameter ([points] each) and losses [points] or [points, points] (first name first);

@@ -1,4 +1,4 @@
-"""The observations of a film near one set of unknowns: residual and Jacobian by differences, and Gauss-Newton steps from them."""
+"""The observations of a film near one set of unknowns: residual and Jacobian by finite differences, and Gauss-Newton steps."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Linearisation:
         residual: target - simulation, [P] (with the pixel loss, P = frames × pixels × 3).
         jacobian: [P, K] derivative of the observations with respect to the scaled unknowns divided by their ranges.
         scaled: [K] scaled coordinates of the point.
-        comparison: what was observed.
-        prior: [K, K] what smoothness adds to J^T J; 0 without it.
-        pull: [K] what it adds to J^T residual.
+        comparison: the comparison.
+        prior: [K, K] contribution of smoothness to J^T J; 0 without it.
+        pull: [K] its contribution to J^T residual.
     """
 
     residual: torch.Tensor
@@ -47,7 +47,7 @@ class Linearisation:
 
     @cached_property
     def normal_equations(self) -> tuple[np.ndarray, np.ndarray]:
-        """J^T J [K, K] and J^T r [K], without smoothness; once for all steps that begin here."""
+        """J^T J [K, K] and J^T r [K], without smoothness, computed once."""
         count = self.jacobian.shape[1]
         normal, gradient = self.residual.new_zeros((count, count)).double(), self.residual.new_zeros(count).double()
         for jacobian, residual in self.frames():
@@ -56,7 +56,7 @@ class Linearisation:
         return normal.cpu().numpy(), gradient.cpu().numpy()
 
     def frames(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Jacobian [D, K] and residual [D] of each frame, in double precision: all frames at once may be gigabytes."""
+        """Jacobian [D, K] and residual [D] of each frame, in double precision: all frames at once may need gigabytes."""
         count = len(self.comparison.frames)
         for jacobian, residual in zip(self.jacobian.chunk(count), self.residual.chunk(count), strict=True):
             yield jacobian.double(), residual.double()
@@ -69,7 +69,7 @@ def linearise(
     """Residual and Jacobian of the observations at ``physical`` [K], by central differences over 2 K + 1 worlds.
 
     Args:
-        scene, unknowns: of the inversion.
+        scene, unknowns: those of the inversion.
         target: a film [T, H, W, 3] to compare by pixels, or any comparison.
         physical: values of the unknowns.
         step: of the differences, in parts of the allowed range (it shrinks near a bound).
@@ -130,17 +130,17 @@ def along_weak_directions(
 ) -> Linearisation:
     """The same linearisation, its Jacobian measured along its own principal directions instead of along single unknowns.
 
-    A difference errs by a part of what it measures. Where the responses to several unknowns cancel (all masses and contact
-    numbers scaled together move no body), the errors of the single columns remain, and the direction would seem to be seen.
-    So the differences are taken again along the eigenvectors of J^T J, over steps that are the wider the weaker the response,
-    and the eigenvectors anew: subspace iteration, whose weakest direction converges to the one that leaves no trace.
+    A finite difference has a relative error. If the responses to several unknowns cancel (all masses and contact
+    parameters scaled together do not change the motion), the errors of the columns remain, and the direction seems observable.
+    So the differences are repeated along the eigenvectors of J^T J, with wider steps for weaker responses,
+    and the eigenvectors recomputed: a subspace iteration, whose weakest direction converges to the unobservable one.
 
     Args:
-        scene, unknowns: of the inversion.
-        at: from ``linearise``.
-        rounds: of the iteration, each one batch of 2 K worlds.
+        scene, unknowns: those of the inversion.
+        at: result of ``linearise``.
+        rounds: iterations, each with a batch of 2 K worlds.
         step: of the differences along the strongest direction, in parts of the allowed range (it shrinks near a bound).
-        widest: how many times that step is taken along the weakest direction at most.
+        widest: largest ratio of the step along the weakest direction to that.
     """
     count = len(at.scaled)
     ranges = unknowns.scaled_range()
@@ -170,6 +170,6 @@ def newton_step(at: Linearisation, *, damping: float = 1e-6) -> np.ndarray:
 
 
 def weakest_direction(at: Linearisation) -> np.ndarray:
-    """Unit direction [K] (in parts of the ranges) that changes the film, and what smoothness adds, least."""
+    """Unit direction [K] (in parts of the ranges) that changes the film and the smoothness penalty least."""
     normal, _ = at.normal_equations
     return np.linalg.eigh(normal + at.prior)[1][:, 0]

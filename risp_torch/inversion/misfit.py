@@ -1,4 +1,4 @@
-"""Whether an estimate fits the film: what noise and compression explain of the residual, and what follows where they do not."""
+"""Goodness of fit: the residual that noise and compression explain, and consequences of a larger residual."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.uncertainty import Uncertainty
 
-MISFIT = 4.0  # times what noise and compression explain: a larger mean squared residual fits nothing
+MISFIT = 4.0  # times the explained residual: a larger mean squared residual is a misfit
 
 
 def explained_residual(
     at: Linearisation, estimate: torch.Tensor | None, pictures: torch.Tensor | None, films: list[CompressedFilm], video: object,
     floor: float,
 ) -> float | None:  # fmt: skip
-    """Mean squared residual that rounding, noise and compression explain; None where a loss has other errors, too."""
+    """Mean squared residual that rounding, noise and compression explain; None if a loss has other errors."""
     loss, frames = at.comparison.loss, list(at.comparison.frames)
     if not loss.needs_film:
         return floor
@@ -32,10 +32,10 @@ def explained_residual(
 
 
 def doubts_of_misfit(misfit: float, loss: float, explained: float, *, unmoved: bool) -> list[str]:
-    """A sentence where the estimate does not fit the film."""
+    """A sentence if the estimate does not fit the film."""
     if misfit <= MISFIT:
         return []
-    guess = ", a guess that no step has moved," if unmoved else ""
+    guess = ", a guess that no step has changed," if unmoved else ""
     return [
         f"nothing fits this film: the best start{guess} leaves {misfit:.2g} times what noise and compression explain (loss "
         f"{loss:.2g}, explained {explained:.2g}): another minimum, bounds without the truth, or a scene unlike the film's; the "
@@ -44,9 +44,9 @@ def doubts_of_misfit(misfit: float, loss: float, explained: float, *, unmoved: b
 
 
 def widened_by_misfit(bars: Uncertainty, misfit: float, ranges: np.ndarray) -> Uncertainty:
-    """Error bars, up to the ranges [K], where an estimate does not fit the film.
+    """Error bars, limited to the ranges [K], for an estimate that does not fit the film.
 
-    The residual is in the bars as noise. It is none: errors of a wrong scene or minimum hang together over the whole film, and
+    The bars treat the residual as noise. But errors of a wrong scene or minimum are correlated over the whole film, and
     count as another ``misfit`` times what noise explains.
     """
     if misfit <= MISFIT:
@@ -55,5 +55,5 @@ def widened_by_misfit(bars: Uncertainty, misfit: float, ranges: np.ndarray) -> U
 
 
 def _bytes_per_frame(video: Any) -> float:
-    """Of a file, or of all files whose films are compared side by side."""
+    """Bytes per frame of a file, or of all files of several films."""
     return sum(map(_bytes_per_frame, video)) if isinstance(video, list) else bytes_per_frame(Path(video))

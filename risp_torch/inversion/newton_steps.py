@@ -1,8 +1,8 @@
-"""Levenberg-Marquardt steps from every start, over a horizon that grows: the usual search where few numbers are unknown.
+"""Levenberg-Marquardt steps from every start, over a horizon that grows: the default search for few unknowns.
 
-Masses and contact numbers change a film in much the same way, so that the loss is a narrow valley, along whose floor a gradient
-hardly points. A Gauss-Newton step knows how the unknowns go together. It needs a start near enough to be believed: over the first
-frames of a film, where little has happened, that is nearly any start, and each frame more moves the minimum by a little only.
+Masses and contact parameters have similar effects on a film, so the loss has a narrow valley, along which the gradient is
+small. A Gauss-Newton step uses the correlation of the unknowns, but needs a start near the minimum. Over the first
+few frames, nearly any start is near enough, and each additional frame moves the minimum only a little.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 from ti_sim.base.rules import Count, Rule, checked
 
-_DAMPINGS = 10.0 ** np.arange(-2, 4)  # tried in every round, in parts of the last round's
+_DAMPINGS = 10.0 ** np.arange(-2, 4)  # tried in every round, relative to that of the last round
 _FIRST_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e-6, 1e6
-_LONGEST = 0.15  # change of an unknown in one round, in parts of its range
-_SETTLED = 0.1  # a round that lowers the loss by a smaller part ends the search over these frames
+_LONGEST = 0.15  # largest change of an unknown in one round, relative to its range
+_SETTLED = 0.1  # relative decrease of the loss below which the search over these frames ends
 _DONE = 1e-6  # the same over the whole film
-_BEHIND = 4.0  # a start is stopped when over the same frames another one has come to a loss so many times smaller
+_BEHIND = 4.0  # a start is stopped when another one has a loss this many times smaller over the same frames
 
 
 @checked
 @dataclass(frozen=True, kw_only=True)
 class NewtonSteps:
-    """How the search goes.
+    """Settings of the search.
 
     Attributes:
-        rounds: at most. A start sees more frames once a round hardly lowers its loss, and ends when it sees all of them.
+        rounds: largest number of rounds. The horizon of a start grows when a round hardly lowers its loss, up to all frames.
         first_frames: frame intervals of the film that the search begins with; None takes a sixth of them.
-        growth: how many times more frames are seen next.
+        growth: factor by which the horizon grows.
 
     Raises:
         UserError: a setting is out of its range.
@@ -51,7 +51,7 @@ class NewtonSteps:
     growth: Annotated[float, Rule(above=1)] = 1.25
 
     def horizons(self, frames: int) -> list[int]:
-        """Frame intervals that are seen one after another, of a film of so many."""
+        """Successive horizons in frame intervals, for a film of ``frames`` intervals."""
         seen = [min(self.first_frames or math.ceil(frames / 6), frames)]
         while seen[-1] < frames:
             seen.append(min(frames, max(seen[-1] + 1, round(self.growth * seen[-1]))))
@@ -62,22 +62,22 @@ def newton_descend(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, settings: NewtonSteps, history: History,
     *, near: float = 0.0, folder: RunFolder | None = None, progress: bool = True,
 ) -> np.ndarray:  # fmt: skip
-    """Search from every start by itself.
+    """Search from every start independently.
 
     A round takes a Jacobian by central differences and tries steps of several dampings, in the unknowns' own scales (Marquardt,
     SIAM J. Appl. Math. 11, 1963). The best is taken if its loss over the same frames is lower.
 
     Args:
-        scene, comparison, unknowns: of the inversion.
+        scene, comparison, unknowns: those of the inversion.
         values: physical values of the starts [S, K].
         settings: rounds and horizons.
-        history: every round is added to it: the losses before its step, over the frames that a start sees, and the values.
-        near: losses that differ by less count as equal.
-        folder: where the search is saved after every round, and from where it goes on.
-        progress: whether a bar is shown.
+        history: every round appends the losses before its step, over the horizon of a start, and the values.
+        near: losses with a smaller difference count as equal.
+        folder: folder in which the search is saved after every round, and from which it is resumed.
+        progress: whether to show a progress bar.
 
     Returns:
-        Physical values [S, K] of where the starts have come to.
+        Physical values [S, K] of the ends of the starts.
     """
     search, horizons = _Search(scene, comparison, unknowns), settings.horizons(comparison.last)
     run = _Run.begin(unknowns.scaled(values), len(horizons))
@@ -103,15 +103,15 @@ def newton_descend(
 
 @dataclass(frozen=True)
 class _Run:
-    """Where the S starts have come to; its arrays change.
+    """State of the S starts; its arrays are modified in place.
 
     Attributes:
         points: [S, K] scaled units.
         damping: [S] of the last steps.
-        stage: [S] which of the horizons a start sees.
+        stage: [S] index of a start's horizon.
         losses: [S] over these frames; NaN where the world diverged.
-        left: [S, H] losses with which the starts went on to the next horizon; infinite where they did not.
-        going: [S] whether a start goes on.
+        left: [S, H] losses with which the starts reached the next horizon; infinite before that.
+        going: [S] whether a start is active.
     """
 
     points: np.ndarray
@@ -131,7 +131,7 @@ class _Run:
         )  # fmt: skip
 
     def stop(self, near: float) -> list[int]:
-        """Stop the starts that are far behind another one over the same frames; their numbers."""
+        """Stop the starts that are far behind another one over the same frames; return their indices."""
         least = self.left.min(axis=0)
         last = [row[np.isfinite(row)].size - 1 for row in self.left]
         behind = [
@@ -142,13 +142,13 @@ class _Run:
         return behind
 
     def save(self, folder: RunFolder, history: History, number: int) -> None:
-        """Save the run after so many rounds."""
+        """Save the run after ``number`` rounds."""
         tensors = {f"run.{part.name}": torch.as_tensor(getattr(self, part.name)) for part in fields(self)}
         tensors |= {"losses": torch.stack(history.losses), "values": torch.stack(history.values)}
         folder.save_checkpoint(tensors, {"iteration": number, "stopped": history.stopped})
 
     def resume(self, folder: RunFolder | None, history: History) -> int:
-        """Load what ``save`` wrote; the round to go on with."""
+        """Load what ``save`` wrote; the next round."""
         saved = folder.load_checkpoint() if folder is not None else None
         if saved is None:
             return 0
@@ -189,7 +189,7 @@ class _Search:
         return loss
 
     def _tried(self, seen: Comparison, point: np.ndarray, damping: float) -> tuple[np.ndarray, float, float, float]:
-        """Where a round leads from a point [K], the damping there, and the losses before and after; NaN where worlds diverge."""
+        """The end of a round from a point [K], its damping, and the losses before and after; NaN if worlds diverge."""
         nowhere = (point, _MOST_DAMPING, math.nan, math.nan)
         try:
             at = linearise(self.scene, seen, self.unknowns, self.unknowns.physical_values(point))
@@ -208,8 +208,8 @@ class _Search:
     def _step(self, at: Linearisation, damping: float) -> np.ndarray:
         """Damped Gauss-Newton step [K] in parts of the ranges, none longer than ``_LONGEST``.
 
-        What the frames so far do not tell stays where it is: beside Marquardt's scales, a move over a whole range costs as much
-        as the whole residual, times the damping.
+        Unknowns that the current frames do not determine do not change: besides Marquardt's scales, a move over a whole range
+        costs as much as the whole residual, times the damping.
         """
         normal, gradient = at.normal_equations
         normal, gradient = normal + at.prior, gradient + at.pull

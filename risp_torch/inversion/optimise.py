@@ -1,4 +1,6 @@
-"""Gradient descent on the loss of a batch of starts, with a growing horizon and starts that stop early; killed runs resume."""
+"""Gradient descent on the loss of a batch of starts, with a growing horizon and early stopping of starts; killed runs can be
+resumed.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +26,19 @@ OptimizerName = Literal["adam", "rmsprop", "lbfgs"]
 @checked
 @dataclass(frozen=True, kw_only=True)
 class OptimiseSettings:
-    """How the search goes.
+    """Settings of the search.
 
     Attributes:
-        optimizer: "adam", "rmsprop" (RISP's) or "lbfgs" (each start by itself, strong Wolfe line search).
+        optimizer: "adam", "rmsprop" (RISP's) or "lbfgs" (each start separately, strong Wolfe line search).
         iterations: gradient steps.
         learning_rate: in the unbounded unit-scale variables.
-        decay: whether the rate falls by a cosine to a hundredth (adam, rmsprop), or stays.
+        decay: whether the rate decreases by a cosine to a hundredth (adam, rmsprop) or is constant.
         smoothing: of rmsprop's running mean of squared gradients, in [0, 1).
         first_frames: frame intervals of the film that the search begins with; None begins with the whole film.
-        growth: part of the iterations over which the horizon grows from ``first_frames`` to the whole film.
-        keep: pairs (share of the iterations, starts), shares rising and starts falling: after that share only so many starts,
-            those with the lowest losses, go on (successive halving); the others stay where they are, are not refined, and take
-            no more time. Not with lbfgs.
+        growth: fraction of the iterations over which the horizon grows from ``first_frames`` to the whole film.
+        keep: pairs (share of the iterations, starts), with increasing shares and decreasing numbers: after that share only this
+            number of starts, those with the lowest losses, continue (successive halving); the others are stopped, are not
+            refined, and take no more time. Not with lbfgs.
     """
 
     optimizer: OptimizerName = "adam"
@@ -54,7 +56,7 @@ class OptimiseSettings:
         self._check_keep()
 
     def horizon(self, iteration: int, frames: int) -> int:
-        """Frame intervals that the loss of an iteration sees."""
+        """Horizon of the loss of an iteration, frame intervals."""
         first = min(self.first_frames or frames, frames)
         part = min(1.0, iteration / max(1.0, self.growth * self.iterations))
         return first + round((frames - first) * part)
@@ -67,13 +69,13 @@ class OptimiseSettings:
         return self.learning_rate * (0.01 + 0.99 * cosine)
 
     def kept(self, iteration: int) -> int | None:
-        """How many starts go on from an iteration on; None where none is stopped there."""
+        """Number of starts that continue after an iteration; None if none is stopped then."""
         counts = [count for share, count in self.keep if math.ceil(share * self.iterations - 1e-9) == iteration]
         return min(counts, default=None)
 
     def _check_keep(self) -> None:
         if self.keep and self.optimizer == "lbfgs":
-            raise UserError("keep stops starts of a batch, and lbfgs takes each start by itself: choose adam or rmsprop")
+            raise UserError("keep stops starts of a batch, and lbfgs optimises each start separately: choose adam or rmsprop")
         shares, counts = [share for share, _ in self.keep], [count for _, count in self.keep]
         rising = all(a < b for a, b in pairwise([0.0, *shares, 1.0]))
         falling = all(a > b for a, b in pairwise([*counts, 0])) and all(count == int(count) for count in counts)
@@ -86,12 +88,12 @@ class OptimiseSettings:
 
 @dataclass
 class History:
-    """What the search went through.
+    """History of a search.
 
     Attributes:
-        losses: per iteration [S]; NaN where a world diverged, and from where a start was stopped.
-        values: per iteration [S, K], physical units; NaN from where a start was stopped.
-        stopped: numbers of the starts that were stopped early.
+        losses: per iteration [S]; NaN where a world diverged or a start was stopped.
+        values: per iteration [S, K], physical units; NaN after a start was stopped.
+        stopped: indices of the starts that were stopped early.
     """
 
     losses: list[torch.Tensor] = field(default_factory=list)
@@ -106,15 +108,15 @@ def descend(
     """Descend from the starts z [S, K].
 
     Args:
-        scene: what was filmed.
+        scene: the scene.
         comparison: loss and target.
         unknowns: the map from z to parameter values.
         z: unbounded variables of the starts.
         settings: optimiser, iterations, horizon.
-        folder: where the search is saved every few iterations, and from where it goes on.
+        folder: folder in which the search is saved every few iterations, and from which it is resumed.
         adjoint: how the rollout keeps states.
-        history: of what came before, to which the descent is added.
-        progress: whether a bar is shown.
+        history: history of previous searches, to which the descent is appended.
+        progress: whether to show a progress bar.
 
     Returns:
         Final z [S, K] and the history.
@@ -144,10 +146,10 @@ def descend(
         losses = _of_all(losses.detach(), going, len(z))
         history.losses.append(losses)
         history.values.append(_of_all(unknowns.vector(before[going]), going, len(z)))
-        z.grad[~torch.isfinite(losses)] = 0  # a start that diverged stays where it is, marked by its NaN loss
+        z.grad[~torch.isfinite(losses)] = 0  # a start that diverged does not move and has a NaN loss
         optimizer.step()
         with torch.no_grad():
-            z[history.stopped] = before[history.stopped]  # whatever speed the optimiser remembers
+            z[history.stopped] = before[history.stopped]  # despite the momentum of the optimiser
         bar.set_postfix(loss=f"{_smallest(losses):.3e}")
         bar.update()
         if folder is not None and (iteration + 1) % 10 == 0:
@@ -165,7 +167,7 @@ def _losses(
 
 
 def _best(losses: torch.Tensor, going: list[int], count: int) -> list[int]:
-    """The ``count`` of the going starts with the lowest losses [S], in their order; a start without a loss comes last."""
+    """The ``count`` active starts with the lowest losses [S], in order; starts without a loss are last."""
     numbers = losses.nan_to_num(nan=math.inf).tolist()
     return sorted(sorted(going, key=lambda start: numbers[start])[:count])
 
@@ -176,7 +178,7 @@ def _others(count: int, starts: list[int]) -> list[int]:
 
 
 def _of_all(rows: torch.Tensor, going: list[int], count: int) -> torch.Tensor:
-    """Rows of all starts [S, ...] from those of the going ones, NaN for the others."""
+    """Rows of all starts [S, ...] from those of the active ones, NaN for the others."""
     whole = rows.new_full((count, *rows.shape[1:]), torch.nan)
     whole[going] = rows
     return whole
@@ -186,7 +188,7 @@ def _descend_lbfgs(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, starts: torch.Tensor, settings: OptimiseSettings, before: History,
     *, adjoint: Adjoint | None, progress: bool,
 ) -> tuple[torch.Tensor, History]:  # fmt: skip
-    """Each start by itself: a line search cannot share its step length."""
+    """Each start separately, because each line search has its own step length."""
     frames = comparison.last
     ends, histories = [], []
     bar = tqdm(total=settings.iterations * len(starts), desc="inverting", disable=not progress, mininterval=0.5)
@@ -229,7 +231,7 @@ def _save(folder: RunFolder, z: torch.Tensor, optimizer: torch.optim.Optimizer, 
 
 
 def _resume(folder: RunFolder | None, z: torch.Tensor, optimizer: torch.optim.Optimizer, history: History) -> int:
-    """Load what ``_save`` wrote; the iteration to go on with."""
+    """Load what ``_save`` wrote; the next iteration."""
     saved = folder.load_checkpoint() if folder is not None else None
     if saved is None:
         return 0

@@ -1,4 +1,4 @@
-"""What an inversion looks for, in which film and how: everything checked, and what was not given filled in."""
+"""An inversion problem: unknowns, film and settings, with checks and defaults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
-# Unknowns with Gauss-Newton steps and error bars, each of which takes two films for every unknown; and where nothing is rendered.
+# Largest number of unknowns for Gauss-Newton steps and error bars, which need two films per unknown; and without rendering.
 MOST_LINEARISED, MOST_WITHOUT_PICTURES = 40, 400
 
 SearchSettings = NewtonSteps | OptimiseSettings | WideSteps
@@ -40,17 +40,17 @@ class Problem:
     """Unknowns of a scene, the film that they are read from, and how they are searched.
 
     Attributes:
-        scene: what was filmed, or several films of it (``Films``).
+        scene: the scene, or several films of it (``Films``).
         video: the film as it was given, or a list of several; None for a loss that needs no film.
         pictures: [T, H, W, 3] linear rgb of the film, several side by side; None without a film.
         comparison: loss, and what it observed of the film.
-        unknowns: what is looked for.
+        unknowns: the unknowns.
         initial: [S, K] guesses, physical units.
-        settings: of the search.
-        warm_start: of the search without gradients that goes before; None for none.
+        settings: settings of the search.
+        warm_start: settings of a preceding gradient-free search, or None.
         refine: Gauss-Newton steps after the search.
-        linearise_up_to: unknowns up to which there are Gauss-Newton steps and error bars, where it was given.
-        seed: of what is drawn.
+        linearise_up_to: unknowns up to which there are Gauss-Newton steps and error bars, if given.
+        seed: seed of the random samples.
     """
 
     scene: Scene
@@ -75,7 +75,7 @@ class Problem:
         """The problem that the arguments of ``invert`` describe; ``search`` has ``Problem``'s other attributes.
 
         Raises:
-            UserError: a name, start, video, loss or smoothness is not usable.
+            UserError: a name, start, video, loss or smoothness is invalid.
         """
         loss = loss or PixelLoss()
         unknown = [unknown] if isinstance(unknown, str) else list(unknown)
@@ -99,7 +99,7 @@ class Problem:
 
     @property
     def loss(self) -> Loss:
-        """How films are compared."""
+        """The loss of the comparison."""
         return self.comparison.loss
 
     @property
@@ -113,7 +113,7 @@ class Problem:
         return len(self.unknowns.labels) <= self.most_linearised
 
     def to_json(self, sampling: str) -> dict[str, Any]:
-        """Everything that decides the outcome: a run resumes only where all of it is the same."""
+        """All data that determine the result: a run is resumed only if they are equal."""
         pictures, unknowns = self.pictures, self.unknowns
         return {
             "scene": self.scene.description(),
@@ -138,9 +138,9 @@ class Problem:
 
 
 def usual_search(loss: Loss, count: int) -> SearchSettings:
-    """The search that is taken where none is given, for so many unknowns.
+    """The default search for ``count`` unknowns.
 
-    ``WIDE_SEARCH`` for losses that are rough in the small (``Loss.rough``); otherwise Levenberg-Marquardt steps over a growing
+    ``WIDE_SEARCH`` for losses that are locally non-smooth (``Loss.rough``); otherwise Levenberg-Marquardt steps over a growing
     horizon, and gradient steps for more than 40 unknowns, each of which such a step takes two films for.
     """
     if loss.rough:
@@ -151,16 +151,16 @@ def usual_search(loss: Loss, count: int) -> SearchSettings:
 def _starts(
     unknowns: Unknowns, starts: int | Sequence[Mapping[str, Any]], pictures: torch.Tensor | None, seed: int
 ) -> np.ndarray:
-    """Rows [S, K] of the guesses: so many spread over the allowed ranges, or those that the user gave."""
+    """Guesses [S, K]: spread over the allowed ranges, or given by the user."""
     if not isinstance(starts, Integral):
         return _given_starts(unknowns, starts)
-    if isinstance(pictures, torch.Tensor):  # each has a film of its own, and its gradient
+    if isinstance(pictures, torch.Tensor):  # each has its own film and gradient
         check_memory(2 * int(starts) * pictures.nbytes, f"the films of {starts} starts", "take fewer --starts")
     return unknowns.starts(int(starts), seed)
 
 
 def _given_starts(unknowns: Unknowns, starts: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Rows [S, K] of the guesses that the user gave; what a guess leaves out has the scene's value."""
+    """Guesses [S, K] given by the user; parameters missing in a guess have the scene's value."""
     rows = []
     for start in starts:
         for name in start:

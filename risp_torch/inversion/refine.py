@@ -1,4 +1,4 @@
-"""Gauss-Newton refinement of every start, with long steps along a valley's floor."""
+"""Gauss-Newton refinement of every start, with long steps along a valley of the loss."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from risp_torch.scene.scene import Scene
 
 DAMPINGS = (1e-6, 1e-3, 3e-2)  # of the normal equations' mean diagonal
 LENGTHS = (1.0, 0.3, 0.05)  # of a step
-VALLEY = (0.001, 0.003, 0.01, 0.03, 0.1)  # of the range: steps along the direction that the film sees least, both ways
-MOST_IN_VALLEY = 40  # unknowns: each of these steps takes a Jacobian of its own
-HOPE = 10  # rounds: a start goes on if so many, each as good as its last one, would bring it to the lowest loss
-BEHIND = 1.2  # times the lowest loss: a start with more of it does not look along valleys
+VALLEY = (0.001, 0.003, 0.01, 0.03, 0.1)  # of the range: steps along the least observable direction, in both senses
+MOST_IN_VALLEY = 40  # unknowns: each of these steps needs a Jacobian
+HOPE = 10  # rounds: a start continues if this many rounds like its last one would reach the lowest loss
+BEHIND = 1.2  # times the lowest loss: a start with a larger loss takes no steps along valleys
 
 
 def refined(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, rounds: int, history: History,
     *, thorough: bool = True, progress: bool,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Gauss-Newton steps from the end of every start that was not stopped early, each kept only if the loss falls.
+    """Gauss-Newton steps from the end of every start that was not stopped early, each accepted only if the loss decreases.
 
-    Where none does, the point may lie in a dent of a valley's floor (contacts that begin, end, slip or stick make small
-    ones): longer steps along the weakest direction, each followed by a Gauss-Newton step across the valley, look beyond it.
+    If none does, the point may be in a local minimum of a valley's floor (contacts that begin, end, slip or stick cause
+    small ones): longer steps along the weakest direction, each followed by a Gauss-Newton step across the valley, leave it.
 
     Args:
-        scene, comparison, unknowns: of the inversion.
+        scene, comparison, unknowns: those of the inversion.
         values: physical values of the starts' ends, [S, K].
-        rounds: at most, for each start.
-        history: every round is added to it.
-        thorough: whether to try several dampings, to look along valleys, and to leave starts that do not catch up with the best.
-        progress: whether a bar is shown.
+        rounds: largest number of rounds per start.
+        history: history to which every round is appended.
+        thorough: whether to try several dampings, steps along valleys, and to stop starts that cannot reach the best.
+        progress: whether to show a progress bar.
 
     Returns:
         Physical values [S, K] and losses over the whole film [S]; infinite where a world diverged.
@@ -71,7 +71,7 @@ class _Refinement:
         self.ranges = unknowns.scaled_range()
 
     def round(self, point: np.ndarray, loss: float, *, valley: bool = True) -> tuple[np.ndarray, float]:
-        """The better of the point and what one round of steps finds, with or without a look along the valley."""
+        """The better of the point and the result of one round of steps, with or without steps along the valley."""
         at = linearise(self.scene, self.comparison, self.unknowns, self.unknowns.physical_values(point))
         dampings = DAMPINGS if self.thorough else DAMPINGS[1:2]
         steps = [length * step for step in (newton_step(at, damping=damping) for damping in dampings) for length in LENGTHS]
@@ -96,7 +96,7 @@ class _Refinement:
         return step - direction * (step @ direction)
 
     def _best(self, point: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, float]:
-        """The lowest of the points that the steps [tries, K] (parts of the ranges) lead to."""
+        """The best of the ends of steps [tries, K] (relative to the ranges)."""
         tries = np.clip(point + steps * self.ranges, self.low, self.high)
         losses = losses_at(self.scene, self.comparison, self.unknowns, tries)
         pick = int(np.argmin(losses))

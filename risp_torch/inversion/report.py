@@ -1,4 +1,4 @@
-"""What an inversion leaves in its folder: result.json, plots of the search, and the estimate's film beside the target's."""
+"""Files of an inversion: result.json, plots of the search, and the estimate's film beside the target's."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.result import Inversion
 from risp_torch.scene.scene import Scene
 
-MOST_PANELS = 12  # numbers of one parameter that are plotted one by one
+MOST_PANELS = 12  # entries of one parameter that are plotted separately
 
 
 def write_report(
     scene: Scene, target: torch.Tensor | None, result: Inversion, folder: RunFolder, *, seed: int, loss: Loss
 ) -> None:
-    """Write result.json, the plots of the search, bodies coloured by their elements' numbers, and a strip and a video.
+    """Write result.json, the plots of the search, bodies coloured by per-element values, and a strip and a video.
 
     Args:
-        scene: what was filmed.
-        target: film [T, H, W, 3], which the strip and the video compare with the estimate's; None where there is nothing to see.
-        result: of the inversion.
-        folder: of the run.
-        seed: of the starts.
-        loss: whose appearance the estimate is shown in.
+        scene: the scene.
+        target: film [T, H, W, 3], which the strip and the video compare with the estimate's; None if there is no film.
+        result: result of the inversion.
+        folder: folder of the run.
+        seed: seed of the starts.
+        loss: loss whose appearance the estimate is rendered in.
     """
     from risp_torch.files import report
 
@@ -51,7 +51,7 @@ def write_report(
 
 
 def _plot_search(result: Inversion, folder: RunFolder) -> None:
-    """Losses over the search, the numbers of small parameters over it, and those of large ones at its start and end."""
+    """Losses during the search, small parameters during it, and large parameters at its start and end."""
     from risp_torch.files import report
 
     unknowns, history, best = result.unknowns, result.history, result.best

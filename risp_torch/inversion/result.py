@@ -1,4 +1,4 @@
-"""What an inversion found, and the words on each start and on what to doubt."""
+"""Result of an inversion, with the status of each start and remarks."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from risp_torch.inversion.uncertainty import Uncertainty
 from risp_torch.inversion.unknowns import Unknowns
 
 SAME_MINIMUM = 1.05  # a start belongs to the best one's minimum when its loss is at most this many times the lowest
-MOST_NAMED = 12  # numbers of one parameter that are named one by one
+MOST_NAMED = 12  # entries of one parameter that are listed separately
 
 
 @dataclass(frozen=True)
 class Inversion:
-    """What an inversion found.
+    """Result of an inversion.
 
     Attributes:
-        unknowns: what was looked for.
+        unknowns: the unknowns.
         values: label -> estimate, physical units.
-        sd: label -> standard deviation in scaled units (decades for log10); NaN where there is none.
-        uncertainty: error bars and unseen directions.
+        sd: label -> standard deviation in scaled units (decades for log10); NaN if not available.
+        uncertainty: error bars and unobservable directions.
         initial, final: [S, K] physical values of the starts.
-        losses: [S] final losses over all frames that count.
+        losses: [S] final losses over all compared frames.
         status: per start: "best", "same minimum", "higher loss", "stopped early" or "diverged".
         best: index of the best start.
-        converged: whether the next Gauss-Newton step is within the error bars; None where there are none.
-        misfit: mean squared residual over what noise and compression explain of it; None where that is not known.
-        doubts: sentences that say why the estimate is not to be trusted: the search has not arrived, or nothing fits the film.
-        history: of the search.
-        remarks: sentences about what else to doubt.
+        converged: whether the next Gauss-Newton step is within the error bars; None without error bars.
+        misfit: mean squared residual divided by the part explained by noise and compression; None if unknown.
+        doubts: sentences on why the estimate may be wrong: the search has not converged, or nothing fits the film.
+        history: history of the search.
+        remarks: further sentences about the reliability of the result.
         seconds: wall-clock time.
-        folder: where the run was written, or None.
+        folder: folder of the run, or None.
     """
 
     unknowns: Unknowns
@@ -58,7 +58,7 @@ class Inversion:
 
     @property
     def fits(self) -> bool | None:
-        """Whether noise and compression explain what the estimate leaves of the film; None where that is not known."""
+        """Whether noise and compression explain the residual; None if unknown."""
         return None if self.misfit is None else self.misfit <= MISFIT
 
     def scaled_error(self, truth: Mapping[str, float]) -> dict[str, float]:
@@ -69,7 +69,7 @@ class Inversion:
 
 
 def status_of_starts(losses: np.ndarray, best: int, stopped: Sequence[int]) -> list[str]:
-    """A word for each start (``Inversion.status``) by the losses [S] that they ended with."""
+    """The status of each start (``Inversion.status``) by the losses [S] that they ended with."""
     names = []
     for index, loss in enumerate(losses):
         if index == best:
@@ -84,9 +84,9 @@ def status_of_starts(losses: np.ndarray, best: int, stopped: Sequence[int]) -> l
 
 
 def remarks_on(unknowns: Unknowns, physical: np.ndarray, status: list[str]) -> list[str]:
-    """What to doubt: a minimum that one start alone found, an estimate on its bound.
+    """Remarks on the reliability: a minimum that only one start found, an estimate on its bound.
 
-    Starts that were stopped were not let look for it.
+    Stopped starts are not counted.
     """
     remarks = []
     others = [name for name in status if name not in ("best", "stopped early")]

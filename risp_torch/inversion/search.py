@@ -1,4 +1,4 @@
-"""The search of an inversion: from every start, by the steps that its settings ask for, then Gauss-Newton refinement."""
+"""The search of an inversion: from every start, the configured steps, then Gauss-Newton refinement."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ti_sim.rollout.adjoint import Adjoint
 
 @dataclass(frozen=True)
 class Ends:
-    """Where the starts have come to.
+    """Ends of the starts.
 
     Attributes:
         final: [S, K] physical values.
-        losses: [S] over all frames that count; infinite where a world diverged.
-        best: number of the start whose end is the estimate.
-        comparison: that the search ended with: of whitened observations, where settling rounds took them.
-        history: of the search.
+        losses: [S] losses over all compared frames; infinite where a world diverged.
+        best: index of the start whose end is the estimate.
+        comparison: comparison at the end of the search, with whitened observations if settling rounds used them.
+        history: history of the search.
     """
 
     final: np.ndarray
@@ -45,14 +45,14 @@ def search_from(
     """Search from the starts z [S, K] of a problem (unbounded variables).
 
     Args:
-        problem: what is looked for.
+        problem: the inversion problem.
         z: its starts (``Unknowns.unbounded``).
-        folder: where the search is saved, and from where it goes on.
+        folder: folder in which the search is saved, and from which it is resumed.
         adjoint: how rollouts keep states.
-        progress: whether bars are shown.
+        progress: whether to show progress bars.
 
     Raises:
-        UserError: pycma is missing.
+        UserError: pycma is not installed.
         DivergenceError: no start could be simulated.
     """
     scene, comparison, unknowns, settings = problem.scene, problem.comparison, problem.unknowns, problem.settings
@@ -74,7 +74,7 @@ def search_from(
         final = _physical(problem, z)
     final, losses = refined(scene, comparison, unknowns, final, rounds if problem.linear else 0, history, progress=progress)
     if not np.isfinite(losses).any():
-        scene.rollout(unknowns.physical(z))  # raises, and names body and step
+        scene.rollout(unknowns.physical(z))  # raises an error with body and step
         raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
     if best is None or rounds or not np.isfinite(losses[best]):
         best = int(np.argmin(losses))

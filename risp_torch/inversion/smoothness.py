@@ -1,4 +1,4 @@
-"""A penalty on differences between neighbouring elements, without which hundreds of unknowns of a body have no answer."""
+"""A penalty on differences between neighbouring elements, which regularises hundreds of per-element unknowns."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Smoothness:
     """Weighted sum of squared differences between pairs of unknowns, in scaled units (decades for log10).
 
     Attributes:
-        pairs: [M, 2] which of the K unknowns.
+        pairs: [M, 2] indices of unknowns.
         weights: [M] of each pair: its parameter's weight over the number of pairs of that parameter.
-        given: name -> weight, as it was asked for.
+        given: name -> weight, as given.
     """
 
     pairs: np.ndarray
@@ -39,12 +39,12 @@ class Smoothness:
         """The penalty weight * mean over neighbouring elements of (difference of scaled values)^2 of each named parameter.
 
         Args:
-            scene: whose parameters they are.
-            params: of the unknowns, in their order.
+            scene: the scene.
+            params: parameters of the unknowns, in order.
             smooth: name -> weight; None for no penalty.
 
         Raises:
-            UserError: a name is not unknown or has no number for each element of a body, or a weight is not above zero.
+            UserError: a name is not unknown or has no value per element of a body, or a weight is not above zero.
         """
         get_args(Weights)[1].check("smooth", smooth or {})
         ends = dict(zip(params, np.cumsum([np.size(param.value) for param in params.values()]), strict=True))
@@ -72,7 +72,7 @@ class Smoothness:
         return (weights * (scaled[:, pairs[:, 0]] - scaled[:, pairs[:, 1]]) ** 2).sum(dim=1)
 
     def matrix(self, ranges: np.ndarray) -> np.ndarray:
-        """H [K, K] with which the penalty is x^T H x of the unknowns x in parts of their ranges [K] (scaled units)."""
+        """H [K, K] with which the penalty is x^T H x of the unknowns x relative to their ranges [K] (scaled units)."""
         rows = np.zeros((len(self.pairs), len(ranges)))
         each = np.arange(len(self.pairs))
         for column, sign in enumerate((1.0, -1.0)):
@@ -85,6 +85,6 @@ def body_of_elements(scene: Scene, name: str) -> Deformable | None:
     body, _, key = name.partition(".")
     part = next((part for part in scene.deformables if part.name == body), None)
     if part is None or name not in scene.table.params or key == "mass" or key.startswith("bending."):
-        return None  # these have numbers for particles and for edges
+        return None  # these have values per particle and edge
     indices = part.elements.indices
     return part if indices.shape[1] > 2 and np.shape(scene.table[name].value) == (len(indices),) else None

@@ -1,4 +1,4 @@
-"""The film that is inverted: read, checked against the scene, and named in settings."""
+"""The target film: reading, checks against the scene, and its name in settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load_target(scene: Scene, video: Video | Sequence[Video]) -> torch.Tensor:
     """The target film [frames + 1, H, W, 3] (linear rgb, working precision), checked against the scene; several side by side.
 
     Raises:
-        UserError: no camera; a video that ``read_video`` refuses; frames of another shape, not finite or outside [0, 1].
+        UserError: no camera; a video that ``read_video`` cannot read; frames of another shape, not finite or outside [0, 1].
     """
     if isinstance(scene, Films):
         if len(video) != len(scene.films):
@@ -48,7 +48,7 @@ def load_target(scene: Scene, video: Video | Sequence[Video]) -> torch.Tensor:
 
 
 def is_file(video: object) -> bool:
-    """Whether a film, or each of several, is a file of a video (and no folder of frames)."""
+    """Whether a film, or each of several, is a video file, not a folder of frames."""
     if isinstance(video, list):
         return all(is_file(each) for each in video)
     return isinstance(video, str | Path) and Path(video).is_file()

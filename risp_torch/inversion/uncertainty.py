@@ -1,4 +1,4 @@
-"""How well a film fixes the unknowns: error bars, directions that cannot be seen, and the way that is left to the minimum."""
+"""Uncertainty of the unknowns: error bars, unobservable directions, and the remaining distance to the minimum."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.unseen import hardly_fixed, size_of, unseen_directions
 from ti_sim.base.rules import NotNegative, checked
 
-BLOCK_FRAMES = 4  # over which compression errors hang together
-UNSEEN = 0.25  # of the allowed range: a direction with a larger standard deviation is called unseen
-NO_TRACE = 1e3  # ranges: standard deviation of a direction without a trace; rounding mixes a little of it into all others
-_QUANTISATION = (1 / 255) ** 2 / 12  # variance of eight-bit pictures: no film is better than that
+BLOCK_FRAMES = 4  # over which compression errors are correlated
+UNSEEN = 0.25  # of the allowed range: a direction with a larger standard deviation counts as unobservable
+NO_TRACE = 1e3  # ranges: standard deviation of a direction without effect; rounding mixes a little of it into all others
+_QUANTISATION = (1 / 255) ** 2 / 12  # variance of the rounding of eight-bit images
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Uncertainty:
     Attributes:
         sd: [K] standard deviations, scaled units (decades for log10).
         correlation: [K, K].
-        observable: K flags; False where the film leaves the unknown free over a good part of its range.
-        unseen: sentences that name directions which the film cannot tell.
-        modes: [K, K] unit vectors (columns, in parts of the ranges) whose amounts the film tells independently of one another,
-            smoothness left out; the best known comes first. Empty where they were not computed.
-        mode_sd: [K] standard deviations of their amounts.
+        observable: K flags; False if the film leaves the unknown free over a large part of its range.
+        unseen: sentences on unobservable directions.
+        modes: [K, K] unit vectors (columns, relative to the ranges) with uncorrelated amplitudes,
+            without smoothness, the best known first. Empty if not computed.
+        mode_sd: [K] standard deviations of their amplitudes.
     """
 
     sd: np.ndarray
@@ -41,7 +41,7 @@ class Uncertainty:
 
     @property
     def observable_modes(self) -> int | None:
-        """How many of the modes the film fixes to better than a quarter of the ranges; None where they were not computed."""
+        """Number of modes known to better than a quarter of the ranges; None if not computed."""
         return int((self.mode_sd <= UNSEEN).sum()) if len(self.mode_sd) else None
 
     @property
@@ -53,7 +53,7 @@ class Uncertainty:
 def widened(
     bars: Uncertainty, unknowns: Unknowns, scatter: np.ndarray, shift: np.ndarray
 ) -> Uncertainty:
-    """Error bars with what no local Jacobian knows: scatter of the starts and shift by compression, [K] scaled units.
+    """Error bars with additional errors: scatter of the starts and shift by compression, [K] scaled units.
 
     An unknown whose error bar then is wider than a quarter of its range counts as not observable.
     """
@@ -64,16 +64,16 @@ def widened(
     return replace(bars, sd=sd, observable=observable, unseen=bars.unseen + remarks)
 
 
-def reach(at: Linearisation, step: np.ndarray, explained: float | None) -> float:
-    """How many times a Gauss-Newton step the way to the minimum is, at least 1.
+def distance_in_steps(at: Linearisation, step: np.ndarray, explained: float | None) -> float:
+    """Distance to the minimum in units of a Gauss-Newton step, at least 1.
 
-    A body's edge that is out of place by more than its own softness changes the picture no faster the farther it is off: a step
-    then is as long as the edge is soft. What it would take from the loss is to all that has to go as the step is to the way.
+    The residual of an edge that is displaced by more than its softness grows only linearly with the displacement: a step
+    is then as long as the edge is soft. The ratio of its decrease of the loss to the total decrease is that of step to distance.
 
     Args:
-        at: where the step begins.
-        step: [K] in parts of the ranges.
-        explained: mean squared residual that stays at the minimum; None where it is not known.
+        at: linearisation at the start of the step.
+        step: [K] relative to the ranges.
+        explained: mean squared residual at the minimum; None if unknown.
     """
     if explained is None:
         return 1.0
@@ -86,20 +86,20 @@ def unfinished(
     bars: Uncertainty, unknowns: Unknowns, step: np.ndarray, *, own: Uncertainty | None = None, times: float = 1.0,
     fit: float = 1.0,
 ) -> tuple[Uncertainty, list[str]]:
-    """Error bars that cover the way to the minimum, and a sentence about it, where the search has not arrived.
+    """Error bars that include the distance to the minimum, and a sentence about it, if the search has not converged.
 
-    At a minimum the Gauss-Newton step is zero. Where it is longer than an error bar the bar says nothing of the minimum's place.
+    At a minimum the Gauss-Newton step is zero. If it is longer than an error bar, the bar does not include the minimum.
 
     Args:
-        bars: at the estimate.
-        unknowns: of the inversion.
-        step: of the unknowns, [K] scaled units.
-        own: error bars of the model that the step belongs to, which its length is measured by; ``bars`` by default.
-        times: the way in steps (``reach``).
-        fit: part of the residual's root mean square that stays at the minimum: the error bars there are narrower by it.
+        bars: error bars at the estimate.
+        unknowns: unknowns of the inversion.
+        step: [K] step of the unknowns, scaled units.
+        own: error bars of the model of the step, relative to which its length is measured; ``bars`` by default.
+        times: distance to the minimum in steps (``distance_in_steps``).
+        fit: fraction of the residual's root mean square that remains at the minimum, by which the error bars are narrower there.
 
     Returns:
-        The error bars, and a sentence for the step that is the longest beside its bar; none where the search has arrived.
+        The error bars, and a sentence on the step that is longest relative to its bar; none if the search has converged.
     """
     own = own or bars
     observable, ranges = np.array(own.observable), unknowns.scaled_range()
@@ -110,7 +110,7 @@ def unfinished(
     size = size_of(abs(float(step[worst])), unknowns.units[worst], unknowns.scales[worst])
     sentence = (
         f"not converged: the next Gauss-Newton step would move {unknowns.labels[worst]} by {size.removeprefix('± ')}, "
-        f"{parts[worst]:.2g} error bars; the bars are widened by the way that is left: search longer, or from other starts"
+        f"{parts[worst]:.2g} error bars; the bars are widened by the remaining distance: search longer, or from other starts"
     )
     way = np.minimum(times * np.abs(step), ranges)
     return replace(bars, sd=np.where(observable, np.hypot(bars.sd, way), bars.sd)), [sentence]
@@ -121,11 +121,11 @@ class Spread:
     """Covariances of an estimate by the Gauss-Newton model of the loss, in parts of the ranges.
 
     Attributes:
-        values: [K] eigenvalues, rising, of J^T J and smoothness.
+        values: [K] eigenvalues, ascending, of J^T J and smoothness.
         vectors: [K, K] their eigenvectors (columns), the principal directions.
-        noise: variance of the residual, times the frames that count as one.
-        plain: [K, K] covariance by independent noise.
-        robust: [K, K] covariance by errors that hang together within blocks.
+        noise: variance of the residual times the correlation length in frames.
+        plain: [K, K] covariance for independent noise.
+        robust: [K, K] covariance for errors that are correlated within blocks.
     """
 
     values: np.ndarray
@@ -153,11 +153,11 @@ class Spread:
         return np.sqrt(np.maximum(*variances))
 
     def stretch(self, times: np.ndarray) -> np.ndarray:
-        """Matrix [K, K] that makes moves so many times [K] as long along the principal directions."""
+        """Matrix [K, K] that scales moves by ``times`` [K] along the principal directions."""
         return (self.vectors * times) @ self.vectors.T
 
     def stretched(self, times: np.ndarray) -> Spread:
-        """The spread so many times [K] as wide along the principal directions."""
+        """The spread scaled by ``times`` [K] along the principal directions."""
         stretch = self.stretch(times)
         plain, robust = (stretch @ covariance @ stretch for covariance in (self.plain, self.robust))
         return replace(self, values=self.values / times**2, plain=plain, robust=robust)
@@ -169,22 +169,22 @@ def uncertainty(
 ) -> Uncertainty:
     """Error bars at an estimate, to first order.
 
-    The residual noise gives the covariance s2 (J^T J)^-1; compression errors hang together within macroblocks, so the
+    The residual noise gives the covariance s2 (J^T J)^-1; compression errors are correlated within macroblocks, so the
     covariance is also summed over blocks of 16 × 16 pixels and 4 frames (the cluster-robust form (J^T J)^-1 (sum_c g_c g_c^T)
-    (J^T J)^-1 with block scores g_c = J_c^T r_c; Liang and Zeger, 1986), and the larger error bar of the two holds. What
-    compression does alike everywhere is not in it: see ``risp_torch.inversion.compression``.
+    (J^T J)^-1 with block scores g_c = J_c^T r_c; Liang and Zeger, 1986), and the larger error bar of the two is used. What
+    compression changes everywhere in the same way is not included: see ``risp_torch.inversion.compression``.
 
-    Smoothness counts as knowledge beside the film: in error bars and in what is called unseen, and not in the modes.
+    Smoothness counts as prior knowledge in error bars and unobservable directions, but not in the modes.
 
-    What a network errs by in one frame it errs by in the next, too. For losses whose errors last, the first covariance therefore
+    The errors of a network are similar in successive frames. For losses with such errors, the first covariance therefore
     counts only as many frames as are independent, by the residual's correlation over time (``_lasting``), and the blocks of the
     second are the single outputs.
 
     Args:
         at: linearisation at the estimate.
-        unknowns: of the inversion.
-        floor: variance of the observations below which no target is exact (``Loss.floor``); eight-bit pictures' by default.
-        spread: covariances that are known better than those of the Gauss-Newton model (``risp_torch.inversion.flatness``).
+        unknowns: unknowns of the inversion.
+        floor: lower bound of the variance of the observations (``Loss.floor``); that of eight-bit images by default.
+        spread: covariances to use instead of those of the Gauss-Newton model (``risp_torch.inversion.flatness``).
     """
     film, _ = at.normal_equations
     count = len(film)
@@ -208,13 +208,13 @@ def uncertainty(
 
 
 def _eigen(matrix: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues, rising and at least ``least``, and eigenvectors of normal equations."""
+    """Eigenvalues, ascending and at least ``least``, and eigenvectors of normal equations."""
     values, vectors = np.linalg.eigh(matrix)
     return np.maximum(values, least), vectors
 
 
 def without_error_bars(count: int) -> Uncertainty:
-    """What stands for error bars of K unknowns that were not computed: NaN."""
+    """Placeholder for error bars of K unknowns that were not computed: NaN."""
     nothing = np.full(count, np.nan)
     return Uncertainty(nothing, np.full((count, count), np.nan), [True] * count, [])
 
@@ -230,9 +230,9 @@ def _block_scores(at: Linearisation) -> np.ndarray:
 
 
 def _lasting(at: Linearisation) -> float:
-    """How many frames' errors count as one: 1 + 2 sum_k c_k over lags k, up to the first c_k <= 0.
+    """Correlation length of the errors in frames: 1 + 2 sum_k c_k over lags k, up to the first c_k <= 0.
 
-    c_k is the residual's correlation with itself k frames later, summed over the observations. An error that stays the same
+    c_k is the autocorrelation of the residual at lag k, summed over the observations. An error that is constant
     through n frames gives n.
     """
     rows = at.residual.double().reshape(len(at.comparison.frames), -1)

@@ -1,4 +1,4 @@
-"""The unknowns of an inversion as one vector: which numbers, their starts, the map to parameter values."""
+"""The unknowns of an inversion as one vector: names, starts, and the map to parameter values."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Count, Seed, checked
 
-PSI = "psi"  # name of the rendering parameters' vector as an unknown
+PSI = "psi"  # name of the vector of rendering parameters as an unknown
 
 Bounds = Mapping[str, tuple]
 
 
 @dataclass(frozen=True)
 class Unknowns:
-    """K numbers to be found.
+    """K unknowns.
 
     Attributes:
-        params: name -> Param with both bounds, of each unknown parameter; vectors count each entry.
-        appearance: what the unknown "psi" stands for; None where it is not among them.
-        smoothness: what is added to the loss where neighbouring elements differ.
+        params: name -> Param with both bounds, of each unknown parameter; each entry of an array counts.
+        appearance: the rendering parameters of the unknown "psi"; None if it is not unknown.
+        smoothness: penalty on differences between neighbouring elements.
     """
 
     params: dict[str, Param]
@@ -47,16 +47,16 @@ class Unknowns:
         """The named parameters of a scene.
 
         Args:
-            scene: whose parameters they are.
-            names: of parameters or single entries ("body.velocity[0]"), and "psi" for all rendering parameters together.
+            scene: the scene.
+            names: names of parameters or single entries ("body.velocity[0]"), and "psi" for the vector of rendering parameters.
             bounds: name -> (low, high) or (low, high, scale) in place of the parameter's own; numbers, or arrays that
                 broadcast with it. An entry of an unknown array may have bounds of its own.
-            psi: what "psi" stands for; the scene's usual appearances (``default_psi``) by default.
+            psi: the rendering parameters of "psi"; ``default_psi`` by default.
             smooth: name -> weight of a penalty on differences between neighbouring elements (``Smoothness.of``).
 
         Raises:
-            UserError: an unknown name, no names, a name twice, a parameter without bounds, or bounds or a smoothness that make no
-                sense.
+            UserError: an unknown name, no names, a name twice, a parameter without bounds, or invalid bounds or
+                smoothness.
         """
         if not names:
             raise UserError(f"nothing is unknown: name one of {', '.join(scene.parameters)}")
@@ -104,7 +104,7 @@ class Unknowns:
 
     @property
     def groups(self) -> dict[str, slice]:
-        """Which of the K numbers belong to each unknown parameter, by its name."""
+        """Slice of the K numbers of each unknown parameter, by its name."""
         ends = np.cumsum([_size(p) for p in self.params.values()]).tolist()
         return {name: slice(end - _size(p), end) for (name, p), end in zip(self.params.items(), ends, strict=True)}
 
@@ -147,7 +147,7 @@ class Unknowns:
         return torch.cat([value.reshape(len(z), -1) for value in values.values()], dim=1)
 
     def penalty(self, z: torch.Tensor) -> torch.Tensor:
-        """What smoothness adds to the loss, [S], from the optimiser's variables z [S, K], differentiable."""
+        """The smoothness penalty, [S], from the optimiser's variables z [S, K], differentiable."""
         values = self._split(z, lambda param, part: param.to_scaled(param.to_physical(part)))
         return self.smoothness.penalty(torch.cat([value.reshape(len(z), -1) for value in values.values()], dim=1))
 
@@ -191,7 +191,7 @@ class Unknowns:
         return np.where(logs, 10.0 ** np.where(logs, scaled, 0.0), scaled)
 
     def _of_scene(self, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """psi replaced by the parameters that it stands for."""
+        """Values with psi replaced by its parameters."""
         if self.appearance is None:
             return values
         psi = values.pop(PSI)
@@ -212,7 +212,7 @@ def _size(param: Param) -> int:
 
 
 def _with_bounds(name: str, param: Param, given: Sequence[Any]) -> Param:
-    """The parameter with other bounds; its own value, which an inversion does not use, is moved between them."""
+    """The parameter with other bounds; its value, which an inversion does not use, is clipped to them."""
     if len(given) not in (2, 3):
         raise UserError(f"the bounds of {name} are {given}: give low and high, and a scale if it is another")
     low, high, scale = (*given, param.scale)[:3]

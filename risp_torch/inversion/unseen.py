@@ -1,4 +1,4 @@
-"""Sentences about what a film cannot tell, each with its error bar."""
+"""Sentences on unobservable unknowns and directions, with error bars."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import numpy as np
 from risp_torch.inversion.unknowns import Unknowns
 
 MOST_NAMED = 12  # unknowns that a sentence lists, and sentences
-MOST_RANGES = 10  # beyond so many times the range an error bar is no number any more
+MOST_RANGES = 10  # relative to the range: larger error bars are not reported as numbers
 
 
 def unseen_directions(directions: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[str]:
-    """Sentences about directions that the film cannot tell, one for all beyond the first few.
+    """Sentences on unobservable directions, with one for all after the first few.
 
     Args:
-        directions: [K, W] unit vectors in parts of the ranges, the worst first.
-        sd: [W] standard deviations of the amounts along them.
-        unknowns: of the inversion.
+        directions: [K, W] unit vectors relative to the ranges, the worst first.
+        sd: [W] standard deviations of the amplitudes along them.
+        unknowns: unknowns of the inversion.
     """
     sentences = [describe_direction(directions[:, k], unknowns, sd[k]) for k in range(min(len(sd), MOST_NAMED))]
     rest = sd[MOST_NAMED:]
@@ -27,12 +27,12 @@ def unseen_directions(directions: np.ndarray, sd: np.ndarray, unknowns: Unknowns
 
 
 def hardly_fixed(which: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[str]:
-    """Sentences about unknowns with wide error bars, one for all of a parameter that has many.
+    """Sentences on unknowns with wide error bars, with one for all entries of a large parameter.
 
     Args:
         which: [K] flags.
         sd: [K] standard deviations, scaled units.
-        unknowns: of the inversion.
+        unknowns: unknowns of the inversion.
     """
     remarks = []
     for name, part in unknowns.groups.items():
@@ -53,15 +53,15 @@ def hardly_fixed(which: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[
 
 
 def describe_direction(direction: np.ndarray, unknowns: Unknowns, sd: float) -> str:
-    """One sentence about a direction [K] (in parts of the ranges) that the film cannot tell, with its error bar.
+    """A sentence on an unobservable direction [K] (relative to the ranges), with its error bar.
 
     Args:
         direction: unit vector.
-        unknowns: of the inversion.
-        sd: standard deviation of the amount along it.
+        unknowns: unknowns of the inversion.
+        sd: standard deviation of the amplitude along it.
     """
     labels = np.array(unknowns.labels)
-    large = np.abs(direction) >= min(0.2, 0.5 * np.abs(direction).max())  # of many unknowns none need have a large part
+    large = np.abs(direction) >= min(0.2, 0.5 * np.abs(direction).max())  # with many unknowns, none may have a large component
     bar = f"error bar {size_of(sd, 'times its range' if large.sum() == 1 else 'times the ranges', 'linear')}"
     if large.sum() > MOST_NAMED:
         first = labels[np.abs(direction).argmax()]

@@ -1,4 +1,4 @@
-"""A search without gradients before the descent: CMA-ES (Hansen and Ostermeier, 2001) from every start, all in one batch."""
+"""A gradient-free search before the descent: CMA-ES (Hansen and Ostermeier, 2001) from every start, all in one batch."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Rule, checked
 
-EDGE = 6.0  # candidates have unbounded variables up to this size: a quarter of a percent of the range from its end
+EDGE = 6.0  # limit of the unbounded variables of candidates: a quarter of a percent of the range from its end
 Population = Annotated[int, Rule(whole=True, least=4, most=2**31 - 1)]
-TOGETHER = 64  # candidates that are simulated together, of all starts
+TOGETHER = 64  # candidates of all starts that are simulated together
 
 
 @checked
 @dataclass(frozen=True, kw_only=True)
 class CmaSettings:
-    """How the search without gradients goes.
+    """Settings of the gradient-free search.
 
     Attributes:
-        generations: how many.
-        population: candidates of a generation, of each start; None takes 4 + 3 ln K for K unknowns.
+        generations: number of generations.
+        population: candidates per generation and start; None for 4 + 3 ln K with K unknowns.
         spread: standard deviation of the first generation, in the unbounded unit-scale variables.
     """
 
@@ -46,14 +46,14 @@ def warmed(
     """Search around the starts z [S, K], over the whole film.
 
     Args:
-        scene, comparison, unknowns: of the inversion.
+        scene, comparison, unknowns: those of the inversion.
         z: unbounded variables of the starts.
         settings: generations, candidates, spread.
         seed: the same seed and starts give the same candidates.
-        progress: whether a bar is shown.
+        progress: whether to show a progress bar.
 
     Returns:
-        The best that each start met, [S, K] (itself where nothing was better), and the history of the best so far.
+        The best candidate of each start [S, K] (the start if none was better), and the history of the best.
 
     Raises:
         UserError: pycma is not installed.
@@ -84,7 +84,7 @@ def _losses(scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.T
 
 
 def _searches(z: torch.Tensor, settings: CmaSettings, seed: int) -> list[Any]:
-    """One of pycma's searches for every start."""
+    """A search of pycma for every start."""
     cma = _pycma()
     starts = z.detach().double().cpu().numpy().clip(-0.99 * EDGE, 0.99 * EDGE)
     population = settings.population or 4 + math.floor(3 * math.log(starts.shape[1]))
@@ -92,7 +92,7 @@ def _searches(z: torch.Tensor, settings: CmaSettings, seed: int) -> list[Any]:
     for number, start in enumerate(starts):
         options = {
             "popsize": population, "bounds": [-EDGE, EDGE], "verbose": -9,
-            # Numbers of its own: pycma seeds and uses numpy's global generator otherwise.
+            # A separate generator: otherwise pycma seeds and uses numpy's global generator.
             "seed": math.nan, "randn": _Normal(np.random.default_rng([seed, number])),
         }  # fmt: skip
         searches.append(cma.CMAEvolutionStrategy(start, settings.spread, options))
@@ -101,7 +101,7 @@ def _searches(z: torch.Tensor, settings: CmaSettings, seed: int) -> list[Any]:
 
 @dataclass(frozen=True)
 class _Normal:
-    """numpy's ``randn`` with a generator of its own."""
+    """numpy's ``randn`` with a separate generator."""
 
     random: np.random.Generator
 

@@ -1,4 +1,4 @@
-"""One round of a search by differences over wide steps: the worlds about a point, the normal equations, and the next step."""
+"""One round of a search with wide finite differences: the worlds around a point, the normal equations, and the next step."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 
 _LEAST_DAMPING, _MOST_DAMPING = 1e-6, 1e12  # of the normal equations' mean diagonal
-_RISE = 4.0  # of the damping, until a step is short enough
-_NARROWEST = 1e-5  # width of a difference in parts of the range
-_SHORTER, _LONGER = 0.3, 2.0  # reach after a step that was taken back, and after one that was not
+_RISE = 4.0  # factor of the damping until a step is short enough
+_NARROWEST = 1e-5  # width of a difference relative to the range
+_SHORTER, _LONGER = 0.3, 2.0  # factors of the step limit after a rejected step and after an accepted one
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where a start has come to, and what the worlds about it told.
+    """The point of a start, and the results of the worlds around it.
 
     Attributes:
         scaled: the point [K], scaled units.
-        loss: mean over the worlds about it, penalty included; infinite where none is finite.
+        loss: mean over the worlds around it, penalty included; infinite if none is finite.
         normal, gradient: J^T J [M, M] and J^T r [M] of the mean loss there, penalty included, along M directions.
-        asked: width and horizon that the worlds were made with: only losses of the same ones can be compared.
-        reach: longest change of an unknown that is tried next, in widths.
-        widths: of the differences along each direction [M], parts of the ranges.
-        left: mean square of what the observations would be off by after the next step.
+        asked: width and horizon of the worlds: only losses with equal ones are comparable.
+        reach: step limit: largest change of an unknown in the next step, in widths.
+        widths: [M] widths of the differences along each direction, relative to the ranges.
+        left: mean squared residual expected after the next step.
     """
 
     scaled: np.ndarray
@@ -59,9 +59,9 @@ class WideSearch:
         self.directions = directions(unknowns, settings.spacing)
 
     def at(self, point: np.ndarray, number: int, *, centered: bool = False, before: Point | None = None) -> Point:
-        """The point, moved away from the bounds by the width of round ``number``, and the worlds about it; and at it.
+        """The point, moved away from the bounds by the width of round ``number``, and the worlds around it; and at it.
 
-        ``before`` is the point whose film tells how wide the differences are, where the settings ask for that.
+        ``before`` is the point that determines the widths of the differences, if the settings require it.
         """
         width = self.settings.widths[min(number, len(self.settings.widths) - 1)]
         horizon = self.settings.horizon(number, self.comparison.last)
@@ -80,8 +80,8 @@ class WideSearch:
     def _widths(self, width: float, before: Point | None) -> np.ndarray:
         """Widths of the differences along each direction [M], in parts of the ranges.
 
-        With a normal matrix N = J^T J / P and a mean square L of what the fit leaves, a change of d^T N d = L is seen as well as
-        that is: the directions' widths are sqrt(L (N^-1)_mm), with the other directions free.
+        With a normal matrix N = J^T J / P and a mean squared residual L, a change with d^T N d = L is as large as
+the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other directions free.
         """
         widths = np.full(len(self.directions), width)
         if self.settings.narrow is None or before is None or not math.isfinite(before.left):
@@ -91,9 +91,9 @@ class WideSearch:
         return np.clip(own, _NARROWEST, width)
 
     def better(self, old: Point | None, new: Point, *, any_loss: bool = False) -> Point:
-        """The new point, with a longer reach; or the old one with a shorter reach, if the loss was lower there.
+        """The new point with a larger step limit; or the old one with a smaller limit, if its loss is lower.
 
-        ``any_loss`` takes the new one wherever its loss is finite.
+        ``any_loss`` accepts the new one if its loss is finite.
         """
         if old is None or (any_loss and math.isfinite(new.loss)):
             return new
@@ -104,11 +104,11 @@ class WideSearch:
         return replace(old, reach=_SHORTER * old.reach)
 
     def is_near(self, point: Point, end: np.ndarray) -> bool:
-        """Whether a step ends [K] within the differences that it was made of."""
+        """Whether the end of a step [K] is within the width of its differences."""
         return bool(np.all(np.abs(end - point.scaled) <= (point.widths[:, None] * self.directions).max(axis=0) * self.ranges))
 
     def step(self, point: Point) -> np.ndarray:
-        """Where to go next [K]: damped until no unknown changes by more than the point's reach."""
+        """The next point [K]: damped until no unknown changes by more than the step limit."""
         damping = _LEAST_DAMPING
         while True:
             step = np.linalg.solve(_damped(point.normal, damping), point.gradient)
@@ -121,7 +121,7 @@ class WideSearch:
     ) -> tuple[np.ndarray, np.ndarray, float, float]:
         """J^T J / P [M, M] and J^T r / P [M] of P observations along M directions, the mean loss on either side, and r^T r / P.
 
-        The residual r is that of the centre itself, or of the mean over all worlds about it.
+        The residual r is that of the centre itself, or of the mean over all worlds around it.
         """
         rows, total, losses, alive = [], 0.0, 0.0, 0
         target = self.comparison.target[: len(self.comparison.seen(horizon))]
@@ -141,7 +141,7 @@ class WideSearch:
             return normal, gradient, math.inf, math.inf
         jacobian, residual = torch.cat(rows), (target - middle).flatten()
         count = len(residual)
-        for part in torch.arange(count).split(2**16):  # in double precision, all at once may be gigabytes
+        for part in torch.arange(count).split(2**16):  # in double precision, all at once may need gigabytes
             some = jacobian[:, part[0] : part[-1] + 1].double()
             normal += (some @ some.T).cpu().numpy()
             gradient += (some @ residual[part[0] : part[-1] + 1].double()).cpu().numpy()
@@ -150,7 +150,7 @@ class WideSearch:
     def _pairs(
         self, center: np.ndarray, widths: np.ndarray, horizon: int
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Observations [k, n, ...] on either side of the centre in some directions after others, and which are finite [2 k]."""
+        """Observations [k, n, ...] on both sides of the centre along some directions, and which are finite [2 k]."""
         moves = widths[:, None] * self.directions * self.ranges
         count = max(1, min(32, self.comparison.worlds_at_once) // 2)
         for first in range(0, len(moves), count):
@@ -170,16 +170,16 @@ class WideSearch:
 
 
 def _damped(normal: np.ndarray, damping: float = _LEAST_DAMPING) -> np.ndarray:
-    """Normal equations [M, M] with so many times their mean diagonal added to the diagonal."""
+    """Normal equations [M, M] with ``damping`` times their mean diagonal added to the diagonal."""
     return normal + damping * (np.trace(normal) / len(normal) + 1e-300) * np.eye(len(normal))
 
 
 def directions(unknowns: Unknowns, spacing: int) -> np.ndarray:
-    """What changes together [M, K], in parts of the ranges: single unknowns, or hats over the rows of sequences.
+    """Directions [M, K] relative to the ranges: single unknowns, or hat functions over the rows of sequences.
 
     Args:
-        unknowns: those with an axis are sequences along their first one.
-        spacing: rows from the middle of a hat to the next one's, or a little fewer, so that one stands at either end.
+        unknowns: arrays are sequences along their first axis.
+        spacing: distance of hat centres in rows, or slightly less, so that there is one at both ends.
     """
     blocks = []
     for name in unknowns.groups:

@@ -1,12 +1,12 @@
-"""Gauss-Newton steps whose derivatives are differences over wide steps: a search for losses that are rough in the small.
+"""Gauss-Newton steps with derivatives from wide finite differences: a search for losses that are locally non-smooth.
 
-What a network reads of a picture wavers as edges move through the pixels. The waves are small beside what the network reads over
-the whole film, yet their slopes are not: the loss has dents everywhere, in which a search along its gradient ends. Differences
-over a good part of the allowed range average over them, and so does the loss of all the points that such a difference takes.
+The predictions of a network fluctuate as edges move through pixels. The fluctuations are small relative to the changes over
+the whole film, but their slopes are not: the loss has many local minima, in which gradient descent ends. Differences
+over a large part of the allowed range average over them, and so does the mean loss of the points of such a difference.
 
-The mean of what these points show is smooth, too, but it is not what their middle shows where observations bend: with a second
-derivative H along an unknown, points w to either side of it are off by H w^2 / 2, always to the same side. The last rounds,
-whose ends are averaged in any case, look at the middle itself.
+The mean observation of these points is also smooth, but differs from that of their centre if observations are nonlinear: with a
+second derivative H along an unknown, the mean of points at a distance w is biased by H w^2 / 2. The last rounds,
+whose ends are averaged, evaluate the centre.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ def wide_gauss_newton(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, settings: WideSteps, history: History,
     *, progress: bool = True,
 ) -> tuple[np.ndarray, int]:  # fmt: skip
-    """Levenberg-Marquardt steps with differences over wide steps, from every start and then from the best one.
+    """Levenberg-Marquardt steps with wide finite differences, from every start and then from the best one.
 
-    A round takes two worlds for each direction (an unknown, or a knot of a sequence), one on either side. Their mean stands for
-    the observations at the point (settling rounds have a world there), their differences for the Jacobian, and the mean of their
-    losses for the loss. A step after which that is larger is taken back, and a shorter one tried.
+    A round simulates two worlds per direction (an unknown, or a knot of a sequence), one on each side. Their mean approximates
+    the observations at the point (settling rounds have a world there), their differences give the Jacobian, and the mean of their
+    losses the loss. A step that increases it is rejected, and a shorter one is tried.
 
     Args:
-        scene, comparison, unknowns: of the inversion.
+        scene, comparison, unknowns: those of the inversion.
         values: physical values of the starts [S, K].
-        settings: widths, reach, horizon.
-        history: every round is added to it; its losses are the means over a round's worlds.
-        progress: whether a bar is shown.
+        settings: widths, step limit, horizon.
+        history: history to which every round is appended; its losses are means over a round's worlds.
+        progress: whether to show a progress bar.
 
     Returns:
-        Physical values [S, K] of where the starts have come to, and the number of the best one, all frames and the narrowest
-        differences considered: its row is the estimate, with ``settling`` the mean of where the last steps lead.
+        Physical values [S, K] of where the starts have come to, and the number of the best one, with all frames and the narrowest
+        differences: its row is the estimate, with ``settling`` the mean end of the last steps.
 
     Raises:
         DivergenceError: no start could be simulated.
@@ -55,11 +55,11 @@ def wide_gauss_newton(
     tried, points, going = unknowns.scaled(values), [None] * len(values), list(range(len(values)))
     rounds, ends = len(settings.widths), []
     bar = tqdm(total=rounds + 1, desc="inverting", disable=not progress, mininterval=0.5)
-    for number in range(rounds + 1):  # the last one looks at where the last step leads
+    for number in range(rounds + 1):  # the last one evaluates the end of the last step
         settled = number > rounds - settings.settling
         losses = np.full(len(points), np.nan)
         for start in going:
-            if settled and points[start] is None and settings.narrow is not None:  # a look with wide steps tells how narrow
+            if settled and points[start] is None and settings.narrow is not None:  # wide steps determine the narrow widths
                 points[start] = search.at(tried[start], number, centered=True)
             new = search.at(tried[start], number, centered=settled, before=points[start] if settled else None)
             points[start] = search.better(points[start], new, any_loss=settled)
@@ -89,23 +89,23 @@ def settle_whitened(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, end: np.ndarray, settings: WideSteps, history: History,
     *, start: int = 0, seed: int = 0, progress: bool = True,
 ) -> tuple[np.ndarray, Comparison]:  # fmt: skip
-    """Feasible generalised least squares: take the settling rounds once more, with whitened observations.
+    """Feasible generalised least squares: repeat the settling rounds with whitened observations.
 
-    How errors hang together is seen at the estimate that plain squares have led to, as the motions of first guesses may be too
-    far from the target's. A penalty on sequences keeps its share of the loss.
+    The covariance of the errors is measured at the estimate of plain least squares, because the motions of first guesses may be
+    too far from the target's. A penalty on sequences keeps its relative weight.
 
     Args:
-        scene, comparison, unknowns: of the inversion.
-        end: where the plain search has ended, physical values [K].
-        settings: of that search.
-        history: the points of these rounds are added to it, without losses, as those of whitened observations are in other units.
-        start: number of the start that has ended there, among those of the history.
-        seed: of what is drawn to see the errors.
-        progress: whether a bar is shown.
+        scene, comparison, unknowns: those of the inversion.
+        end: end of the plain search, physical values [K].
+        settings: settings of that search.
+        history: the points of these rounds are appended, without losses, because those of whitened observations have other units.
+        start: index of that start in the history.
+        seed: seed of the samples for the covariance.
+        progress: whether to show a progress bar.
 
     Returns:
-        Physical values [K] and the whitened comparison; ``end`` and ``comparison`` where nothing tells how to whiten, or
-        ``settings`` do not ask for it.
+        Physical values [K] and the whitened comparison; ``end`` and ``comparison`` if the covariance is unknown, or
+        ``settings`` do not require it.
 
     Raises:
         DivergenceError: the motion cannot be simulated.

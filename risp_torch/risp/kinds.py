@@ -1,4 +1,4 @@
-"""Reading one of several classes back from a file: its kind, and its attributes beside it."""
+"""Objects of one of several classes from JSON: a kind, and the attributes of its class."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ T = TypeVar("T")
 
 
 def of_kind(kinds: Mapping[str, Callable[..., T]], data: Mapping[str, Any], *, owner: str, verb: str) -> T:
-    """An object of the class that the entry "kind" names.
+    """An object of the class with the name in the entry "kind".
 
     Args:
         kinds: name in files -> class.
         data: "kind", and the arguments of that class.
-        owner, verb: what error messages begin with: "the state head" "is of kind".
+        owner, verb: beginning of error messages: "the state head" "is of kind".
 
     Raises:
-        UserError: the kind is unknown, or an entry is missing or too much.
+        UserError: the kind is unknown, or an entry is missing or unexpected.
     """
     given = dict(data)
     kind = given.pop("kind", None)

@@ -1,4 +1,4 @@
-"""Path-traced films of scenes: the pictures of a motion, written one by one, so that a killed run goes on where it was."""
+"""Path-traced films of scenes: the pictures of a motion, written one by one, so that a killed run can be resumed."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def photoreal_film(
     look: Appearance | None = None,
     variant: Variant | None = None,
 ) -> MitsubaFilm:
-    """The path-traced film of a motion: ``film.picture(k)`` is frame k of the first world, ``len(film)`` their number.
+    """The path-traced film of a motion: ``film.picture(k)`` is frame k of the first world; ``len(film)`` is the number of frames.
 
     Args:
-        scene: with a camera.
-        states: from ``scene.rollout``, or where everything is (``Scene.poses``).
+        scene: scene with a camera.
+        states: from ``scene.rollout``, or the placement (``Scene.poses``).
         parameters: values that replace the scene's own.
         camera: name of the camera, the first one by default.
         options: samples, path length, variant; ``MitsubaSettings()`` by default.
-        look: of "photoreal" pictures, drawn with the seed of the options by default.
-        variant: from ``choose_variant``; chosen as the options say by default.
+        look: appearance of "photoreal" pictures, sampled with the seed of the options by default.
+        variant: from ``choose_variant``; by default according to the options.
 
     Raises:
-        UserError: the scene has no such camera or no light, or as ``MitsubaFilm``.
+        UserError: the camera does not exist or the scene has no light, or see ``MitsubaFilm``.
     """
     import torch
 
@@ -60,24 +60,24 @@ def photoreal_film(
 
 
 def write_photoreal_frames(folder: Path | str, film: MitsubaFilm, *, fps: float, masks: bool = True) -> int:
-    """Render the pictures that are not there yet, each into files that are whole or absent.
+    """Render the missing pictures and write each atomically.
 
-    Writes ``frames/00012.png`` (8-bit sRGB) and, with masks, for every body ``masks/<body>/00012.png`` (the share of the pixel
-    that shows the body, 255 for all of it), each folder with a ``video.json`` with which ``read_video`` gives back colours and
-    shares. A picture whose files are all there and can be read is not rendered again: the caller sees to it that they belong to
+    Writes ``frames/00012.png`` (8-bit sRGB) and, with masks, for every body ``masks/<body>/00012.png`` (the coverage of the pixel
+    by the body, 255 for full coverage), each folder with a ``video.json`` with which ``read_video`` decodes colours and
+    coverage. A picture with complete readable files is not rendered again: the caller must ensure that they belong to
     this film.
 
     Args:
-        folder: of the run.
-        film: what is rendered.
+        folder: folder of the run.
+        film: the film.
         fps: pictures per second.
-        masks: whether masks are written, too.
+        masks: whether to write masks.
 
     Returns:
-        How many pictures were rendered.
+        Number of rendered pictures.
 
     Raises:
-        UserError: the place cannot be written, or as ``MitsubaFilm.picture``.
+        UserError: the folder cannot be written, or see ``MitsubaFilm.picture``.
     """
     from tqdm import tqdm
 
@@ -104,7 +104,7 @@ def _write_picture(files: Mapping[str, Path], picture: Picture) -> None:
 
 
 def _files(folder: Path, bodies: Iterable[str], frame: int) -> dict[str, Path]:
-    """Files of one frame: by the bodies' names their masks, by "" the picture."""
+    """Files of one frame: masks by the bodies' names, the picture by ""."""
     name = f"{frame:05d}.png"
     return {**{body: folder / MASKS / body / name for body in bodies}, "": folder / FRAMES / name}
 
@@ -121,7 +121,7 @@ def _write_png(path: Path, levels: np.ndarray) -> None:
 
 
 def _whole(path: Path, width: int, height: int) -> bool:
-    """Whether a picture is there, can be read to its end and has the right size."""
+    """Whether a picture exists, is complete and has the right size."""
     from PIL import Image
 
     try:
@@ -133,7 +133,7 @@ def _whole(path: Path, width: int, height: int) -> bool:
 
 
 def _numpy(inputs: RenderInputs) -> RenderInputs:
-    """The same inputs with numpy arrays in the place of tensors."""
+    """The same inputs with numpy arrays instead of tensors."""
 
     def plain(value: Any) -> Any:
         return value.detach().cpu().numpy() if hasattr(value, "detach") else value

@@ -1,4 +1,4 @@
-"""What a scene says to RISP: what is read from its pictures, and how these look."""
+"""RISP tasks of scenes: state head and rendering domains."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ANTIALIAS = 2
 @checked
 @dataclass(frozen=True)
 class RispTask:
-    """A scene's side of RISP; its file has ``make_task(scene) -> RispTask`` beside ``make_scene``.
+    """RISP task of a scene; its file defines ``make_task(scene) -> RispTask`` beside ``make_scene``.
 
     Attributes:
-        head: what the network reads.
+        head: state head of the network.
         domains: the three rendering domains.
-        gamma: starting point for the weight of the gradient loss (RISP, B.2), of the paper preset.
+        gamma: weight of the gradient loss (RISP, B.2) in the paper preset.
     """
 
     head: StateHead
@@ -32,7 +32,7 @@ class RispTask:
     gamma: NotNegative
 
     def to_json(self) -> dict[str, Any]:
-        """Everything in values that JSON can hold."""
+        """The task as JSON values."""
         return {"head": self.head.to_json(), "domains": self.domains.to_json(), "gamma": self.gamma}
 
 
@@ -40,8 +40,8 @@ def load_task(name: str, scene: Scene) -> RispTask:
     """The task of a scene, by the scene's name or the path of its file.
 
     Args:
-        name: as for ``load_scene``.
-        scene: what ``load_scene`` made of it.
+        name: see ``load_scene``.
+        scene: result of ``load_scene``.
 
     Raises:
         UserError: the file has no make_task, or it fails.
@@ -56,10 +56,10 @@ def load_task(name: str, scene: Scene) -> RispTask:
 
 
 def training_scene(name: str, size: int, **overrides: Any) -> Scene:
-    """A scene whose pictures are the network's: square, of this size (``resize_pictures``).
+    """A scene with square pictures of this size for a network (``resize_pictures``).
 
     Args:
-        name: as for ``load_scene``.
+        name: see ``load_scene``.
         size: side of the pictures [pixels].
         overrides: options of make_scene.
 
@@ -73,14 +73,14 @@ def training_scene(name: str, size: int, **overrides: Any) -> Scene:
 
 
 def resize_pictures(scene: Scene, size: int) -> None:
-    """Film with square pictures of this size for a network, with edges as sharp as a film's.
+    """Resize the pictures of a scene to squares for a network, with edges as sharp as those of a film.
 
-    A network tells distance by the size of what it sees, and soft edges make bodies look larger than other renderers and films
-    show them: sigma becomes (``EDGE`` pixels)^2, and every pixel takes the mean of ``ANTIALIAS`` x ``ANTIALIAS`` samples.
-    Appearances, and not edges, are what images are differentiated by in training.
+    A network infers distance from apparent size, and soft edges make bodies appear larger than in other renderers and films:
+    sigma becomes (``EDGE`` pixels)^2, and every pixel is the mean of ``ANTIALIAS`` x ``ANTIALIAS`` samples.
+    Training differentiates images with respect to appearance, not edges.
 
     Args:
-        scene: which is changed.
+        scene: scene that is changed.
         size: side of the pictures [pixels].
 
     Raises:

@@ -1,1 +1,1 @@
-"""Scenes: what users write, and the torch functions that run and render it."""
+"""Scenes: their description by users, and the torch functions that simulate and render them."""

@@ -1,4 +1,4 @@
-"""Types of the arguments that put things into a scene; ``checked`` holds calls to their rules."""
+"""Types of the arguments of the ``add_`` methods; ``checked`` validates them."""
 
 from __future__ import annotations
 

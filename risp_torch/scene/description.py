@@ -1,4 +1,4 @@
-"""The fingerprint of a film: everything that decides it, to tell whether a run belongs to a scene."""
+"""The fingerprint of a film: all data that determine it, to check whether a run belongs to a scene."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from risp_torch.scene.parts.deformable import Deformable
 from risp_torch.scene.parts.elements import Actuation, Net, Sheet
 from risp_torch.scene.parts.lights import ARRAYS, of_array
 from risp_torch.scene.parts.links import Link
-from risp_torch.scene.parts.look import Look
+from risp_torch.scene.parts.surface import SurfaceMesh
 from risp_torch.scene.simulation.deformable import deformable_model
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.states import placement_shape
 from ti_sim.deformable.model import TABLES
 from ti_sim.shapes.contact_points import RADIUS
 
-MOST_LISTED = 4096  # numbers of one parameter that are listed; of larger arrays, such as textures, there is a checksum
+MOST_LISTED = 4096  # entries of one parameter that are listed; larger arrays, such as textures, have a checksum
 
 
 def describe(scene: SceneSpec) -> dict[str, Any]:
-    """Everything that decides a film of a scene, in values that JSON can hold (geometry and pictures as checksums)."""
+    """All data that determine a film of a scene, as JSON values (geometry and pictures as checksums)."""
     ground = scene.ground
     return {
         "name": scene.name,
@@ -38,7 +38,7 @@ def describe(scene: SceneSpec) -> dict[str, Any]:
         "shadows": None if scene.shadows is None else asdict(scene.shadows) | {"center": list(scene.shadows.center)},
         "ground": None if ground is None else [ground.height, ground.pattern, ground.wrap],
         "bodies": [body.name for body in scene.bodies],
-        "textures": [[*body.look.textures, body.look.wrap] if body.look else [] for body in scene.bodies],
+        "textures": [[*body.surface.textures, body.surface.wrap] if body.surface else [] for body in scene.bodies],
         "lights": [[light.name for light in of_array(scene.lights, array)] for array in ARRAYS],
         "geometry_sha256": _geometry_checksum(scene.bodies),
         "forces": [[f.name, f.body, f.first_step, f.last_step, f.kind] for f in scene.forces],
@@ -48,8 +48,8 @@ def describe(scene: SceneSpec) -> dict[str, Any]:
 
 
 def _driving(scene: SceneSpec) -> dict[str, Any]:
-    """Rotors and the region of flight, links, motors and collisions, of scenes that have them: descriptions of all others stay
-    what they were."""
+    """Rotors, the maximum distance, links, motors and collisions, if the scene has them; other descriptions do not
+    contain them."""
     links = [_link(body) for body in scene.bodies if isinstance(body, Link)]
     motors = [[m.name, list(m.velocities), str(m.limit), m.rows, m.pulse] for m in scene.motors]
     meets = [b.name for b in scene.bodies if b.collision is not None]
@@ -62,7 +62,7 @@ def _driving(scene: SceneSpec) -> dict[str, Any]:
 
 
 def _softness(scene: SceneSpec) -> dict[str, Any]:
-    """Deformable bodies and their loads, of scenes that have some."""
+    """Deformable bodies and their loads, if the scene has any."""
     if not scene.deformables:
         return {}
     model, loads = deformable_model(scene.deformables, scene.loads, ground_height=scene.ground_height), []
@@ -73,9 +73,9 @@ def _softness(scene: SceneSpec) -> dict[str, Any]:
     for name in ("fixed", "prescribed", "contact", "particle_rest", "tri_normal", *TABLES.values()):
         checksum.update(np.ascontiguousarray(getattr(model, name)).tobytes())
     for part in scene.deformables:
-        for array in _look_arrays(part.look):
+        for array in _surface_arrays(part.surface):
             checksum.update(np.ascontiguousarray(array).tobytes())
-    textures = [[*part.look.textures, part.look.wrap] for part in scene.deformables]
+    textures = [[*part.surface.textures, part.surface.wrap] for part in scene.deformables]
     described = {"deformables": [_deformable(part) for part in scene.deformables], "deformable_textures": textures}
     placement = placement_shape(bodies=len(scene.bodies), particles=scene.particle_count)
     described |= {"deformable_sha256": checksum.hexdigest(), "placement": list(placement)}
@@ -85,7 +85,7 @@ def _softness(scene: SceneSpec) -> dict[str, Any]:
 
 
 def _deformable(part: Deformable) -> list[Any]:
-    """What decides how a deformable body moves, besides its numbers and its mesh."""
+    """Data of a deformable body, besides its parameters and its mesh, that determine its motion."""
     elements = part.elements
     if isinstance(elements, Net):
         return [part.name, part.contact_name]
@@ -108,7 +108,7 @@ def _groups(actuation: Actuation | None) -> list[int] | None:
 
 
 def _link(link: Link) -> list[Any]:
-    """What decides how a link moves, besides its numbers."""
+    """Data of a link, besides its parameters, that determine its motion."""
     direction = None if link.direction is None else link.direction.tolist()
     return [link.name, link.parent, link.joint.kind, link.axis.tolist(), direction, link.share, link.at_tip]
 
@@ -116,9 +116,9 @@ def _link(link: Link) -> list[Any]:
 def _geometry_checksum(bodies: Iterable[Body]) -> str:
     checksum = sha256()
     for body in bodies:
-        look, arrays = body.look, [_touching(body.points), body.orientation]
-        if look is not None:
-            seen = _look_arrays(look)
+        surface, arrays = body.surface, [_touching(body.points), body.orientation]
+        if surface is not None:
+            seen = _surface_arrays(surface)
             arrays = [*seen[:2], *arrays, *seen[2:]]
         if body.collision is not None and body.collision.kind == "mesh":
             arrays += [body.collision.corners, body.collision.distance.coefficients]
@@ -128,18 +128,18 @@ def _geometry_checksum(bodies: Iterable[Body]) -> str:
 
 
 def _touching(points: np.ndarray) -> np.ndarray:
-    """Contact points: the positions of vertices, or all that describes round bodies."""
+    """Contact points: positions of vertices, or the full rows of round bodies."""
     return points if points[:, RADIUS:].any() else points[:, :RADIUS]
 
 
-def _look_arrays(look: Look) -> list[np.ndarray]:
-    """The mesh of a look, and what lies on it."""
-    uv = np.zeros(0) if look.uv is None else look.uv
-    return [look.mesh.vertices, look.mesh.faces, look.corner_normal, look.face_texture, uv]
+def _surface_arrays(surface: SurfaceMesh) -> list[np.ndarray]:
+    """The arrays of a surface mesh."""
+    uv = np.zeros(0) if surface.uv is None else surface.uv
+    return [surface.mesh.vertices, surface.mesh.faces, surface.corner_normal, surface.face_texture, uv]
 
 
 def _listed(value: Any) -> Any:
-    """A parameter's numbers as lists; the shape and a checksum of many."""
+    """A parameter's values as lists; shape and checksum if there are many."""
     array = np.asarray(value)
     if array.size <= MOST_LISTED:
         return array.tolist()

@@ -1,4 +1,4 @@
-"""Finding scenes: by name among those that ship, or by the path of a Python file."""
+"""Load scenes by the name of a shipped scene or by the path of a Python file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
-# The package of the scenes that ship, under the name that a wheel installs it by: in a checkout it is the folder ``scenes``.
+# The package of the shipped scenes, as a wheel installs it; in a checkout it is the folder ``scenes``.
 _PACKAGE = "risp_torch_scenes"
 _ROOT = Path(__file__).resolve().parents[2]
 _SIGNATURES = {
@@ -29,10 +29,10 @@ _SIGNATURES = {
 
 
 def scene_names(having: str = "make_scene") -> dict[str, str]:
-    """Name -> first line of the docstring, for every scene that ships.
+    """Name -> first line of the docstring, for every shipped scene.
 
     Args:
-        having: "make_task", "make_trials" or "make_control" for the scenes whose files define that too.
+        having: "make_task", "make_trials" or "make_control" for the scenes whose files also define that function.
     """
     result = {}
     for path in sorted(_folder().glob("*.py")):
@@ -51,8 +51,8 @@ def load_scene(scene: str, **overrides: Any) -> Scene:
         overrides: options of make_scene.
 
     Raises:
-        UserError: no such scene, a file that does not load, no make_scene in it, an option that it does not take, or
-            make_scene failed.
+        UserError: the scene does not exist, its file does not load or has no make_scene, make_scene does not have an option,
+            or make_scene failed.
     """
     make_scene = find_make_scene(scene)
     options = inspect.signature(make_scene).parameters
@@ -78,7 +78,7 @@ def find_function(scene: str, name: str) -> Callable[..., Any]:
     path = _find(scene)
     module = _load_module(path)
     if not callable(getattr(module, name, None)):
-        others = "" if name == "make_scene" else f" (scenes that ship with one: {', '.join(scene_names(having=name))})"
+        others = "" if name == "make_scene" else f" (shipped scenes with one: {', '.join(scene_names(having=name))})"
         raise UserError(f"{path} has no {name}: define {_SIGNATURES[name]}{others}")
     return getattr(module, name)
 
@@ -120,7 +120,7 @@ def errors_of_scene_file(scene: str, function: str) -> Iterator[None]:
 
     Args:
         scene: name or path, as for ``load_scene``.
-        function: what is called in the block, for the message: "make_task(scene)".
+        function: what is called in the block, for the message, such as "make_task(scene)".
 
     Raises:
         UserError: in place of any exception of the block.
@@ -135,22 +135,22 @@ def errors_of_scene_file(scene: str, function: str) -> Iterator[None]:
 
 
 def _line(error: BaseException, path: Path) -> str:
-    """ " (file, line N)": where in the scene's own file an error came from, the deepest such place; "" where that is unknown."""
+    """ " (file, line N)": the deepest line of the scene's file in the traceback of an error; "" if unknown."""
     if isinstance(error, SyntaxError) and re.search(r"line \d+\)$", str(error)):
-        return ""  # says so itself
+        return ""  # the message already has it
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).name == path.name and Path(frame.filename).samefile(path)]
     return f" ({path.name}, line {lines[-1]})" if lines else ""
 
 
 def _folder() -> Path:
-    """Where the scenes that ship are: beside this package, whatever lies in the working folder."""
+    """Folder of the shipped scenes: beside this package, independent of the working folder."""
     installed = _ROOT / _PACKAGE
     return installed if installed.is_dir() else _ROOT / "scenes"
 
 
 def _make_package() -> None:
-    """Make the scenes that ship importable, by one another and by scenes of users: ``from risp_torch_scenes.hand import ...``."""
+    """Make the shipped scenes importable by each other and by users' scenes: ``from risp_torch_scenes.hand import ...``."""
     if _PACKAGE in sys.modules:
         return
     folder = _folder()

@@ -1,4 +1,4 @@
-"""Helpers for the tensors of a scene's numbers: rows that worlds share, and parts of different numbers of rows."""
+"""Helpers for tensors of parameter values: rows shared by worlds, and concatenation of parts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Values = Mapping[str, torch.Tensor]
 
 
 def constant(numbers: Any) -> torch.Tensor:
-    """Numbers in the runtime's precision on its device; no part of a derivative, in torch.func's transforms neither."""
+    """A constant tensor in the runtime's precision on its device, without gradient, also in torch.func transforms."""
     return plain(torch.as_tensor(numbers, dtype=bridge_dtype(), device=bridge_device()))
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself in place of the wrapper that transforms of torch.func put around everything made inside them.
+    """The tensor without the wrapper that torch.func transforms put around every tensor made inside them.
 
-    A wrapper has no memory that a kernel could read, and it dies with its transform: what is kept must not be one.
+    A wrapper has no memory that a kernel can read and is valid only inside its transform, so it must not be cached.
     """
     return torch.func.debug_unwrap(tensor)
 
@@ -36,10 +36,10 @@ def gravity_rows(values: Values) -> torch.Tensor:
 
 
 def shared_rows(values: Values) -> dict[str, torch.Tensor]:
-    """Parameter values [B, ...] with one row [1, ...] where all worlds share it.
+    """Parameter values [B, ...] with one row [1, ...] if all worlds share the value.
 
-    ``ParameterTable.values`` repeats such a value without memory of its own (stride 0), and its gradient sums over the worlds
-    either way. A picture's arrays then need no row for each world.
+    ``ParameterTable.values`` expands such a value without copying (stride 0), and its gradient is summed over the worlds
+    in both cases. The renderer's arrays then need no row per world.
     """
     return {name: value[:1] if _is_repeated(value) else value for name, value in values.items()}
 

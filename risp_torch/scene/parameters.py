@@ -1,4 +1,4 @@
-"""The table of a scene's numbers: dotted names, their Params, and tensors of their values for a batch of worlds."""
+"""The parameter table of a scene: dotted names, their Params, and tensors of their values for a batch of worlds."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param, as_param
 from ti_sim.base.rules import Rule
 
-_MOST_SHOWN = 64  # numbers of an array that an error writes out
+_MOST_SHOWN = 64  # entries of an array that an error message lists
 
 Sign = Literal["positive", "not negative", "color", "poisson"]
 
 
 def split_entry(name: str) -> tuple[str, tuple[int, ...]]:
-    """Name and place of an entry: ("body.velocity", (0,)) of "body.velocity[0]", and no place of a plain name."""
+    """Name and index of an entry: ("body.velocity", (0,)) for "body.velocity[0]"; the index of a plain name is ()."""
     found = re.fullmatch(r"(.*?)((?:\[\d+\])+)", name)
     if found is None:
         return name, ()
@@ -31,19 +31,19 @@ def split_entry(name: str) -> tuple[str, tuple[int, ...]]:
 
 
 def check_name(name: str) -> None:
-    """Refuse a body's name that cannot be the first part of parameter names."""
+    """Raise a UserError if a body's name cannot be the first part of parameter names."""
     if not re.fullmatch(r"[A-Za-z_][\w-]*", name):
         raise UserError(f"a body is called {name!r}: use letters, digits, _ and - (dots separate the parts of parameter names)")
 
 
 @dataclass
 class ParameterTable:
-    """Named numbers of a scene. An entry of an array has its name, too: "body.velocity[0]", "rotors.actions[3][1]".
+    """Named parameters of a scene. An entry of an array also has a name: "body.velocity[0]", "rotors.actions[3][1]".
 
     Attributes:
         params: dotted name -> Param, in the order in which the scene named them.
-        signs: dotted name -> what its numbers must be (``add``).
-        per_area: prefixes of the contact materials whose numbers are per area.
+        signs: dotted name -> constraint on its values (``add``).
+        per_area: prefixes of the contact parameters that are per area.
     """
 
     params: dict[str, Param]
@@ -51,18 +51,18 @@ class ParameterTable:
     per_area: set[str] = field(default_factory=set)
 
     def add(self, name: str, value: Any, *, unit: str, shape: tuple[int, ...] = (), sign: Sign | None = None) -> None:
-        """Name a number of the scene.
+        """Add a parameter to the table.
 
         Args:
             name: dotted name.
-            value: Param, number or array; one number for a vector means all its entries.
-            unit: for tables, unless the Param has its own.
-            shape: of the value.
-            sign: "positive" where zero and less are errors, "not negative" where less than zero is one, "color" outside [0, 1],
-                "poisson" outside (-1, 0.5).
+            value: Param, number or array; one number for a vector sets all its entries.
+            unit: unit in tables, unless the Param has its own.
+            shape: shape of the value.
+            sign: "positive" (> 0), "not negative" (>= 0), "color" (in [0, 1]) or "poisson" (between -1 and 0.5);
+                other values are errors.
 
         Raises:
-            UserError: the name is taken, the value is no finite number, its shape is wrong, or its sign is.
+            UserError: the name is taken, or the value is not finite or has a wrong shape or sign.
         """
         if name in self.params:
             raise UserError(f"{name!r} is in the scene already: give the second thing another name")
@@ -85,10 +85,10 @@ class ParameterTable:
         return _entry(param, self._checked(base, place)) if place else param
 
     def set(self, name: str, value: Any) -> None:
-        """Give a parameter, or an entry of one, another value, within its bounds.
+        """Set the value of a parameter, or of an entry of one, within its bounds.
 
         Raises:
-            UserError: no such name, no finite number, wrong shape, wrong sign, or a value outside the bounds.
+            UserError: the name is unknown, or the value is not finite, has a wrong shape or sign, or is outside the bounds.
         """
         filled = self.filled(name, value)
         base, _ = split_entry(name)
@@ -100,10 +100,10 @@ class ParameterTable:
             raise UserError(f"{name}: {error}") from None
 
     def filled(self, name: str, value: Any) -> np.ndarray:
-        """The whole array of a parameter with this value, or with it in the entry that is named.
+        """The array of a parameter with this value, or with this value in the named entry.
 
         Raises:
-            UserError: no such name, no finite number, or a wrong shape.
+            UserError: the name is unknown, or the value is not finite or has a wrong shape.
         """
         base, place = split_entry(name)
         shape = np.shape(self[name].value)
@@ -116,7 +116,7 @@ class ParameterTable:
         return whole
 
     def _checked(self, name: str, place: tuple[int, ...]) -> tuple[int, ...]:
-        """The place of an entry, if the array has it."""
+        """The index of an entry (UserError if the array does not have it)."""
         shape = np.shape(self.params[name].value)
         if len(place) != len(shape) or any(index >= size for index, size in zip(place, shape, strict=True)):
             entries = "".join(f"[0 to {size - 1}]" for size in shape)
@@ -125,13 +125,13 @@ class ParameterTable:
         return place
 
     def drop(self, *names: str) -> None:
-        """Take numbers out of the table; names that are not in it are passed over."""
+        """Remove parameters from the table; unknown names are ignored."""
         for name in names:
             self.params.pop(name, None)
             self.signs.pop(name, None)
 
     def scale(self, name: str, factor: np.ndarray) -> None:
-        """Multiply a parameter, and its bounds with it, by positive numbers of its shape: a change of its unit."""
+        """Multiply a parameter and its bounds by positive numbers of its shape (a change of unit)."""
         param = self[name]
         low, high = (None if bound is None else bound * factor for bound in (param.low, param.high))
         self.params[name] = replace(param, value=param.value * factor, low=low, high=high)
@@ -144,8 +144,8 @@ class ParameterTable:
         """Physical values of all parameters for a batch of worlds.
 
         Args:
-            given: values that replace the scene's own, of the parameter's shape (the same in all worlds) or with a leading
-                world axis; gradients flow through them. Entries that are named replace those of their arrays.
+            given: values that replace the scene's own, of the parameter's shape (equal in all worlds) or with a leading
+                world axis; gradients flow through them. Named entries replace those of their arrays.
             worlds: B; by default the length of the leading axes in ``given``, or 1.
 
         Returns:
@@ -163,7 +163,7 @@ class ParameterTable:
                 value = torch.as_tensor(param.value, dtype=bridge_dtype(), device=bridge_device())
             shape = np.shape(param.value)
             if value.shape == (batch, *shape):
-                value = value.contiguous()  # a row for each world, whose gradients stay apart: what has stride 0 below is shared
+                value = value.contiguous()  # a row per world with separate gradients: values with stride 0 below are shared
             elif value.shape != shape:
                 raise UserError(f"{name} has shape {tuple(value.shape)}, and {shape} or {(batch, *shape)} is needed")
             values[name] = value.expand(batch, *shape)
@@ -174,7 +174,7 @@ class ParameterTable:
         return values
 
     def _tensor(self, name: str, value: Any) -> torch.Tensor:
-        param = self[name]  # an unknown name is named as such before anything else
+        param = self[name]  # raises for an unknown name first
         tensor = torch.as_tensor(value, dtype=bridge_dtype(), device=bridge_device())
         plain = tensor.detach()
         if not torch.isfinite(plain).all():
@@ -187,14 +187,14 @@ class ParameterTable:
 
 
 def _entry(param: Param, place: tuple[int, ...]) -> Param:
-    """One number of an array, with its own bounds."""
+    """One entry of an array, with its bounds."""
     shape = np.shape(param.value)
     low, high = (None if bound is None else float(np.broadcast_to(bound, shape)[place]) for bound in (param.low, param.high))
     return replace(param, value=float(param.value[place]), low=low, high=high)
 
 
 def _with_entry(name: str, whole: torch.Tensor, place: tuple[int, ...], value: torch.Tensor) -> torch.Tensor:
-    """The array [B, *shape] with another number in one place: a scalar for all worlds, or [B]."""
+    """The array [B, *shape] with one entry replaced by a scalar for all worlds, or [B]."""
     if value.ndim > 1 or value.ndim == 1 and len(value) != len(whole):
         raise UserError(f"{name} has shape {tuple(value.shape)}, and () or {(len(whole),)} is needed")
     here = torch.zeros(whole.shape[1:], dtype=torch.bool, device=whole.device)

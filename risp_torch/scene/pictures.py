@@ -1,4 +1,4 @@
-"""Pictures that a scene uses as textures and backgrounds: from files, arrays or Params."""
+"""Images for textures and backgrounds: from files, arrays or Params."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ti_sim.shapes.mesh import linear_picture
 
 
 def add_picture(table: ParameterTable, name: str, picture: Picture) -> None:
-    """Name a picture's texels in the table.
+    """Add the texels of an image to the table.
 
     Args:
-        table: of the scene.
-        name: of the parameter.
-        picture: path of a picture file (sRGB), or linear rgb [h, w, 3] in [0, 1], row 0 at the top.
+        table: table of the scene.
+        name: name of the parameter.
+        picture: path of an image file (sRGB), or linear rgb [h, w, 3] in [0, 1], row 0 at the top.
 
     Raises:
-        UserError: the file cannot be read, or the array is no picture.
+        UserError: the file cannot be read, or the array is not an image.
     """
     texels = read_picture(picture, name) if isinstance(picture, str | Path) else picture
     shape = np.shape(texels.value if isinstance(texels, Param) else texels)
@@ -33,11 +33,11 @@ def add_picture(table: ParameterTable, name: str, picture: Picture) -> None:
 
 
 def read_picture(path: str | Path, name: str) -> np.ndarray:
-    """Read a picture file as linear colour.
+    """Read an image file as linear colour.
 
     Args:
-        path: PNG, JPEG or whatever else pillow reads; sRGB, transparency is left out.
-        name: what the error calls it.
+        path: PNG, JPEG or another format that Pillow reads; sRGB, transparency is ignored.
+        name: its name in error messages.
 
     Returns:
         [h, w, 3] float64 in [0, 1], row 0 at the top.

@@ -32,7 +32,7 @@ def rotation_matrix(q: torch.Tensor) -> torch.Tensor:
 
 
 def quaternion_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Hamilton product a b of quaternions (x, y, z, w): first the rotation b, then a."""
+    """Hamilton product a b of quaternions (x, y, z, w): rotation b, then a."""
     av, aw, bv, bw = a[..., :3], a[..., 3:], b[..., :3], b[..., 3:]
     av, bv = torch.broadcast_tensors(av, bv)
     vector = aw * bv + bw * av + torch.linalg.cross(av, bv)
@@ -40,7 +40,7 @@ def quaternion_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def unit_quaternion(name: str, orientation: Any) -> np.ndarray:
-    """A given quaternion (x, y, z, w) [4] with length one.
+    """A given quaternion (x, y, z, w) [4], normalised.
 
     Raises:
         UserError: it is zero.

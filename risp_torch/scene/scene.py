@@ -1,4 +1,4 @@
-"""The scene: a list of things to write down, and two torch functions, ``rollout`` and ``render``."""
+"""The scene: its description, and two torch functions, ``rollout`` and ``render``."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ from ti_sim.shapes.mass import check_inertia
 
 
 class Scene(SceneSpec):
-    """Bodies, contact, forces, camera and lights; which numbers they have; how to simulate and render them.
+    """Bodies, contact, forces, cameras and lights with their parameters, and functions to simulate and render them.
 
-    A scene collects; ``simulator`` and ``view``, frozen plans made from it at first use, simulate and render. A changed scene
-    makes new ones.
+    The ``add_`` methods describe the scene; ``simulator`` and ``view``, frozen plans made from it at first use, simulate and
+    render. A changed scene makes new ones.
     """
 
     __slots__ = ("_simulator", "_view")
@@ -81,25 +81,26 @@ class Scene(SceneSpec):
 
         Args:
             frame_dt: time between two frames [s].
-            frames: frame intervals; a film of the scene has one picture more, the start.
-            substeps: physics steps in a frame.
-            gravity: [3] m/s2, or one number, its strength downwards.
+            frames: number of frame intervals; a film has one image more, the initial state.
+            substeps: physics steps per frame.
+            gravity: [3] m/s2, or one number, its magnitude downwards.
             integrator: "semi_implicit" or "rk4".
             plan: execution plan of the solver (``RigidSettings``).
-            max_distance: of a body's centre of mass from the origin [m]; a world in which one goes farther has failed, and is
-                treated as one that diverged.
-            controls: rows of actuation of deformable bodies in a frame, each held over as many steps; 1 or a divisor of substeps.
-            adaptive: whether every world of a rollout of deformable bodies that collide with no other bodies takes no more steps
-                than its own numbers need at its start (``stable_step``, with two fifths to spare, in rungs of a fifth): an eighth
-                of ``substeps`` to all. Positions are off by about what moves in half of the difference between the steps.
+            max_distance: of a body's centre of mass from the origin [m]; a world in which one goes farther is treated as
+                diverged.
+            controls: rows of actuation of deformable bodies per frame, each held for an equal number of steps; 1 or a divisor of
+            adaptive: whether every world of a rollout of deformable bodies that do not collide with rigid bodies takes no more
+                steps than its own parameters need at its start (``stable_step``, with a safety margin of two fifths, in levels of
+                a fifth), from an eighth of ``substeps`` to all. Position errors are about the motion in half of the difference
+                between the steps.
             sigma: softness of edges in pictures, squared NDC of the shorter side ("softness.sigma").
             gamma: softness of depth order in pictures ("softness.gamma").
-            shading: "none" (colours as they are), "lambert" (matt) or "phong" (with highlights: ``Surface``).
-            aggregation: how faces become a picture, "softras" or "dibr" (``RasterSettings``).
-            composite: how coverage enters the colour, "alpha" or "softmax" (``RasterSettings``).
+            shading: "none" (colours as they are), "lambert" (diffuse) or "phong" (with highlights: ``Surface``).
+            aggregation: how faces are aggregated to an image, "softras" or "dibr" (``RasterSettings``).
+            composite: how coverage is composited into the colour, "alpha" or "softmax" (``RasterSettings``).
             antialias: samples along each side of a pixel.
-            two_sided: whether faces are lit on their inner side too.
-            name: what reports call the scene.
+            two_sided: whether back faces are also lit.
+            name: name of the scene in reports.
 
         Raises:
             UserError: a time, count or softness is not positive, or a choice is unknown.
@@ -123,12 +124,12 @@ class Scene(SceneSpec):
         self._view: View | None = None
 
     def share(self, scene: Scene) -> None:
-        """Consist of what another scene consists of now; the table of numbers is the same."""
+        """Take over the current parts of another scene; both share the parameter table."""
         for name in ALL_PARTS:
             setattr(self, name, getattr(scene, name))
         self._simulator, self._view = scene._simulator, scene._view
 
-    # -- what a scene consists of: one file of ``adding`` for each kind of thing ----------------------------------------------
+    # -- parts of a scene: one file of ``adding`` for each kind of part -------------------------------------------------------
 
     add_ground = add_ground
     add_rigid = add_rigid
@@ -153,11 +154,11 @@ class Scene(SceneSpec):
     set_background = set_background
     set_shadows = set_shadows
 
-    # -- numbers --------------------------------------------------------------------------------------------------------
+    # -- parameters-----------------------------------------------------------------------------------------------------
 
     @checked
     def set(self, name: str, value: Any) -> None:
-        """Give a parameter, or one entry ("body.velocity[0]"), another value within its bounds (UserError otherwise)."""
+        """Set the value of a parameter, or of one entry ("body.velocity[0]"), within its bounds (UserError otherwise)."""
         base, _ = split_entry(name)
         if base.endswith((".inertia", ".inertia_per_mass")) and base in self.table.params:
             solid = self.table.signs.get(f"{base.rpartition('.')[0]}.mass") != "not negative"
@@ -186,13 +187,13 @@ class Scene(SceneSpec):
 
     @property
     def simulator(self) -> Simulator:
-        """What simulates the scene as it is now (UserError: the scene has no bodies)."""
+        """The simulator of the current scene (UserError: the scene has no bodies)."""
         self._simulator = current_simulator(self._simulator, self)
         return self._simulator
 
     @property
     def view(self) -> View:
-        """What renders the scene as it is now."""
+        """The renderer of the current scene."""
         self._view = current_view(self._view, self)
         return self._view
 
@@ -211,24 +212,24 @@ class Scene(SceneSpec):
 
         Args:
             parameters: values that replace the scene's own (``ParameterTable.values``); gradients flow through them.
-            worlds: B, where the parameters do not tell.
+            worlds: B, if not given by the parameters.
             frames: frame intervals, the scene's by default.
-            actions: [B, F, A] thrusts [N] in place of the scene's own, for F >= frames frame intervals, the rotors of all groups
-                side by side in the order in which they were added; gradients flow through them. [1, F, A] serves all worlds.
+            actions: [B, F, A] thrusts [N] in place of the scene's own, for F >= frames frame intervals, rotors of all groups
+                concatenated in the order in which they were added; gradients flow through them. [1, F, A] applies to all worlds.
             state0: (body_q [B, N, 7], body_qd [B, N, 6]) to start from instead of the bodies' initial values; in a scene with
                 links (joint_q [B, Q], joint_qd [B, D]); with deformable bodies particle_q [B, P, 3] and particle_qd [B, P, 3]
-                after these, or alone where there are no others.
+                after these, or alone in a scene without rigid bodies.
             adjoint: StoreAll() (default) or Checkpoint(every=k).
 
         Returns:
-            The motion; worlds that diverged are marked, and so are those in which something flew off (``without_escapes``).
+            The motion; worlds that diverged, or in which a body left the scene (``without_escapes``), are marked.
 
         Raises:
-            UserError: names or shapes do not fit, or the scene has no bodies, or what their solver does not have.
+            UserError: names or shapes do not fit, the scene has no bodies, or their solver does not support an argument.
             DivergenceError: every world diverged.
 
         Warns:
-            UserWarning: at the first call, where the physics steps are too long at the scene's own numbers.
+            UserWarning: at the first call, if the physics step is too long for the scene's own parameters.
         """
         return self.simulator.rollout(
             self.table, parameters, frames=self.frames if frames is None else frames, worlds=worlds, actions=actions,
@@ -236,10 +237,10 @@ class Scene(SceneSpec):
         )  # fmt: skip
 
     def start_poses(self, values: Values) -> torch.Tensor:
-        """Where everything is at the start, from parameter values [B, ...]: a frame of ``States.placement``.
+        """The initial placement for parameter values [B, ...]: one frame of ``States.placement``.
 
-        Of rigid bodies and links poses [B, N, 7] of the centres of mass (m, unit quaternions); of deformable bodies their
-        particles' positions, or both.
+        Poses [B, N, 7] of the centres of mass of rigid bodies and links (m, unit quaternions), positions of the
+        particles of deformable bodies, or both.
         """
         return self.simulator.start(values)
 
@@ -255,7 +256,7 @@ class Scene(SceneSpec):
         alpha: bool = False,
         memory_limit: Positive | None = None,
     ) -> torch.Tensor:
-        """Film a motion.
+        """Render a motion.
 
         Args:
             states: from ``rollout``, or poses [B, T, N, 7] (m, unit quaternions); in a scene with deformable bodies their
@@ -263,23 +264,23 @@ class Scene(SceneSpec):
             parameters: values that replace the scene's own; gradients flow through them and through the states.
             frames: slice or list of frame numbers, all by default.
             camera: name of the camera, the first one by default; "all" for all cameras (of one size) in one call.
-            quantity: "color"; "depth", camera depth [m], one channel; or "normal", world normals. Of all three what the softness
-                of the edges mixes is a mixture.
-            alpha: whether one more channel holds the objects' coverage.
-            memory_limit: bytes of working memory for rendering (estimate: ``bridge.render``): long films are rendered in parts,
-                and for the gradient rendered again part by part. The states and the pictures themselves come on top.
+            quantity: "color"; "depth", camera depth [m], one channel; or "normal", world normals. Soft edges
+                blend the values of all three.
+            alpha: whether to add a channel with the coverage of the objects.
+            memory_limit: bytes of working memory for rendering (estimate: ``bridge.render``): long films are rendered in chunks,
+                and rendered again per chunk for the gradient. The states and the images are not included.
 
         Returns:
             [B, T, H, W, C], for "all" [B, T, cameras, H, W, C], linear rgb in [0, 1] (C = 3, with alpha 4; of depth 1 and 2); NaN
             for worlds that diverged.
 
         Raises:
-            UserError: the scene has no camera or no light, names and shapes do not fit, or one picture needs more memory.
+            UserError: the scene has no camera or no light, names and shapes do not fit, or one image needs more memory.
         """
         return self.view.render(
             states, parameters, frames=frames, camera=camera, quantity=quantity, alpha=alpha, memory_limit=memory_limit
         )
 
     def description(self) -> dict[str, Any]:
-        """Everything that decides a film of this scene, in values that JSON can hold (geometry and pictures as checksums)."""
+        """All data that determine a film of this scene, as JSON values (geometry and pictures as checksums)."""
         return describe(self)

@@ -1,4 +1,4 @@
-"""What a scene consists of: a record that the functions of ``adding`` write, and that simulations and views are built from."""
+"""Description of a scene: a record that the functions of ``adding`` write, and from which simulators and views are made."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from ti_sim.base.rules import Rule, checked
 @checked
 @dataclass(frozen=True, kw_only=True)
 class PictureStyle:
-    """How pictures are made of surfaces (``RasterSettings``).
+    """Shading and rasterisation of images (``RasterSettings``).
 
     Attributes:
         shading: "none", "lambert" or "phong".
         aggregation: "softras" or "dibr".
         composite: "alpha" or "softmax".
         antialias: samples along each side of a pixel.
-        two_sided: whether faces are lit on their inner side too.
+        two_sided: whether back faces are also lit.
 
     Raises:
         UserError: a choice is unknown.
@@ -46,28 +46,28 @@ class PictureStyle:
     two_sided: bool = False
 
     def __post_init__(self) -> None:
-        RasterSettings(width=1, height=1, **vars(self))  # refuses unknown choices here, where they are made
+        RasterSettings(width=1, height=1, **vars(self))  # raises for unknown choices early
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class SceneSpec:
-    """What a scene consists of. Every field holds an immutable value, and a change of the scene assigns another one; the table
-    alone is changed in place, and holds all numbers.
+    """Description of a scene. Every field is an immutable value, and a change of the scene assigns another one; only the table
+    is changed in place; it holds all parameters.
 
     Attributes:
-        name: what reports call the scene.
+        name: name of the scene in reports.
         frames: frame intervals.
         stepping: time stepping.
-        style: of its pictures.
-        table: every number by its dotted name.
+        style: shading and rasterisation.
+        table: every parameter by its dotted name.
         bodies: rigid bodies and links.
         deformables: deformable bodies.
-        forces, rotors, motors, loads: what drives them.
-        self_contact: of the deformable bodies, None without.
-        cameras: in the order in which they were added; the first one films where none is named.
+        forces, rotors, motors, loads: forces and actuators.
+        self_contact: self-contact of the deformable bodies, or None.
+        cameras: in the order in which they were added; the first one is the default.
         lights: lights.
-        ground: the ground plane, None without.
-        shadows: of directional lights, None without.
+        ground: the ground plane, or None.
+        shadows: shadows of directional lights, or None.
     """
 
     name: str
@@ -88,11 +88,11 @@ class SceneSpec:
     shadows: ShadowSettings | None = None
 
     def same_parts(self, other: SceneSpec, *names: str) -> bool:
-        """Whether the fields of these names hold the very same values."""
+        """Whether these fields hold identical objects."""
         return all(getattr(self, name) is getattr(other, name) for name in names)
 
     def snapshot(self) -> SceneSpec:
-        """A copy that later changes of the scene leave as it is; its table is the scene's own."""
+        """A copy that later changes of the scene do not affect; the table is shared."""
         return SceneSpec(**{name: getattr(self, name) for name in ALL_PARTS})
 
     @property
@@ -102,12 +102,12 @@ class SceneSpec:
 
     @property
     def particle_count(self) -> int:
-        """P, the particles of all deformable bodies."""
+        """P, the number of particles of all deformable bodies."""
         return sum(part.count for part in self.deformables)
 
     @property
     def part_names(self) -> list[str]:
-        """Names of all bodies and, after them, of the deformable ones: each is a part of the picture."""
+        """Names of all rigid bodies and links, then of the deformable bodies."""
         return [part.name for part in (*self.bodies, *self.deformables)]
 
     @property
@@ -117,7 +117,7 @@ class SceneSpec:
 
     @property
     def articulated(self) -> bool:
-        """Whether any body is a link or collides with others; all of them then move by the articulated solver."""
+        """Whether any body is a link or collides with others; the articulated solver then simulates all bodies."""
         return any(isinstance(body, Link) or body.collision is not None for body in self.bodies)
 
     @property
@@ -127,12 +127,12 @@ class SceneSpec:
 
     @property
     def camera(self) -> Camera | None:
-        """The first camera, which films where none is named; None where there is none."""
+        """The first camera, which is the default, or None."""
         return self.cameras[0] if self.cameras else None
 
     @property
     def parameters(self) -> dict[str, Param]:
-        """Every number of the scene by its dotted name."""
+        """Every parameter of the scene by its dotted name."""
         return dict(self.table.params)
 
     @property

@@ -1,4 +1,4 @@
-"""The state in which a body starts."""
+"""The initial state of a body."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Gradient = Annotated[Any, Rule(shape=(3, 3), param=True)]
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """State of a body at the start, world frame.
+    """Initial state of a body, world frame.
 
     Attributes:
-        position: of a rigid body's centre of mass, or of the origin of a deformable body's mesh [m].
+        position: centre of mass of a rigid body, or origin of a deformable body's mesh [m].
         orientation: quaternion (x, y, z, w) of the body's axes, of any length.
         rotation: rotation vector [rad], applied after ``orientation``; the unknown part of the orientation.
-        velocity: m/s; of a deformable body's particles all together, or one for each [V, 3].
+        velocity: m/s; for a deformable body one for all particles, or [V, 3].
         angular_velocity: about ``position`` [rad/s].
-        velocity_gradient: G [1/s], (3, 3), of deformable bodies: a particle at r from ``position`` moves by G r more, so that
-            with the velocity it has an affine field of 12 numbers.
+        velocity_gradient: G [1/s], (3, 3), of deformable bodies: adds the velocity G r to a particle at r from ``position``, so
+            that with the velocity the field is affine with 12 parameters.
     """
 
     position: Vector = (0.0, 0.0, 0.0)
@@ -35,7 +35,7 @@ class Start:
     velocity_gradient: Gradient = 0.0
 
     def add_to(self, table: ParameterTable, name: str, *, velocity_shape: tuple[int, ...] = (3,)) -> None:
-        """Name position, rotation and velocities of the body ``name`` in a table (errors: ``ParameterTable.add``)."""
+        """Add position, rotation and velocities of the body ``name`` to a table (errors: ``ParameterTable.add``)."""
         table.add(f"{name}.position", self.position, unit="m", shape=(3,))
         table.add(f"{name}.rotation", self.rotation, unit="rad", shape=(3,))
         table.add(f"{name}.velocity", self.velocity, unit="m/s", shape=velocity_shape)

@@ -1,4 +1,4 @@
-"""The motion of a scene, and where everything of it is at the frames."""
+"""The motion of a scene: its states and placement at the frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class States:
         body_q: [B, T, N, 7] positions of the centres of mass [m] and quaternions (x, y, z, w); frame 0 is the start.
         body_qd: [B, T, N, 6] velocities [m/s] and angular velocities [rad/s], world frame.
         diverged_step: [B, N] int32, first physics step with a number that is not finite or a centre of mass beyond the scene's
-            max_distance, -1 where there is none. In a scene with deformable bodies one more column is theirs.
+            max_distance, -1 if there is none. Deformable bodies have one additional column.
         joint_q: [B, T, Q] coordinates of all joints [m, rad, quaternions] in a scene with links (``ArticulatedModel``); None in
             others.
         joint_qd: [B, T, D] velocities of all joints [m/s, rad/s]; None in scenes without links.
@@ -40,20 +40,20 @@ class States:
 
     @property
     def placement(self) -> torch.Tensor:
-        """[B, T, rows, columns] where everything is (``joined_placement``)."""
+        """[B, T, rows, columns] placement of all bodies (``joined_placement``)."""
         return joined_placement(self.body_q, self.particle_q)
 
 
 def joined_placement(body_q: torch.Tensor, particle_q: torch.Tensor | None) -> torch.Tensor:
-    """Where everything is, in one tensor, which heads, losses and renderers take.
+    """Placement of all bodies in one tensor, the input of state heads, losses and renderers.
 
     Args:
         body_q: [..., N, 7] poses.
         particle_q: [..., P, 3] positions of particles, or None.
 
     Returns:
-        Of rigid bodies and links alone the poses, of deformable bodies alone the positions [..., P, 3]; of both [..., N + P, 7],
-        the poses and below them the positions, each with four zeros.
+        The poses for rigid bodies and links alone, the positions [..., P, 3] for deformable bodies alone; for both [..., N + P,
+        7], the poses followed by the positions, each padded with four zeros.
     """
     if particle_q is None:
         return body_q
@@ -72,12 +72,12 @@ def split_placement(placement: torch.Tensor, *, bodies: int, particles: int) -> 
 
 
 def placement_shape(*, bodies: int, particles: int) -> tuple[int, int]:
-    """Rows and columns of ``joined_placement`` in a scene with so many bodies and particles."""
+    """Rows and columns of ``joined_placement`` for these numbers of bodies and particles."""
     return (particles, 3) if particles and not bodies else (bodies + particles, 7)
 
 
 def check_placement(placement: torch.Tensor, *, bodies: int, particles: int) -> torch.Tensor:
-    """The placement [B, T, rows, columns] of a motion, if it is one of a scene with so many bodies and particles.
+    """Check the placement [B, T, rows, columns] of a motion against the numbers of bodies and particles, and return it.
 
     Raises:
         UserError: it has another shape.

@@ -1,4 +1,4 @@
-"""Time stepping of a scene: frames, physics steps, and how they are taken."""
+"""Time stepping of a scene: frames, physics steps and integrator."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ LAST_STEP = 2**31 - 1  # of a simulation: kernels count steps in 32 bits
 @checked
 @dataclass(frozen=True, kw_only=True)
 class TimeStepping:
-    """Time stepping of all that moves in a scene.
+    """Time stepping of a scene.
 
     Attributes:
         frame_dt: time between two frames [s].
-        substeps: physics steps in a frame.
+        substeps: physics steps per frame.
         integrator: "semi_implicit" or "rk4".
         plan: execution plan of the solver (``RigidSettings``).
-        max_distance: of a body's centre of mass from the origin [m].
-        controls: rows of actuation of deformable bodies in a frame.
-        adaptive: whether worlds of deformable bodies take no more steps than their own numbers need.
+        max_distance: largest distance of a body's centre of mass from the origin [m].
+        controls: rows of actuation of deformable bodies per frame.
+        adaptive: whether worlds of deformable bodies take only as many steps as their own parameters need.
 
     Raises:
         UserError: a choice is unknown, or the controls do not divide the substeps.
@@ -43,7 +43,7 @@ class TimeStepping:
             raise UserError(
                 f"controls={self.controls} and substeps={self.substeps}: give a number of controls that divides the substeps"
             )
-        RigidSettings(  # refuses unknown choices here, where they are made
+        RigidSettings(  # raises for unknown choices early
             dt=self.dt, substeps=self.substeps, integrator=self.integrator, plan=self.plan, max_distance=self.max_distance
         )
 

@@ -1,1 +1,1 @@
-"""What a simulated film and its target are compared by: pixels, a network's features, predicted states or true states."""
+"""Losses between a simulated film and its target: pixels, features of a network, predicted states or true states."""

@@ -1,4 +1,4 @@
-"""The first stages of EfficientNet-Lite0 (Tan and Le, ICML 2019; the Lite variant), with weights that a package brings along."""
+"""The first stages of EfficientNet-Lite0 (Tan and Le, ICML 2019; the Lite variant), with weights from a package."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EfficientNetLite0(nn.Module):
         """The layers, with random weights.
 
         Args:
-            mean, spread: that the pictures were normalised with, per channel.
+            mean, spread: mean and standard deviation of the normalised images, per channel.
         """
         super().__init__()
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
@@ -60,7 +60,7 @@ class EfficientNetLite0(nn.Module):
         return maps
 
     def load(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Take weights under the package's names (KeyError or RuntimeError: one is missing or of another shape)."""
+        """Load weights with the package's names (KeyError or RuntimeError: one is missing or of another shape)."""
         self.stem.load(weights, "_conv_stem", "_bn0")
         blocks = [block for stage in self.stages for block in stage]
         for number, block in enumerate(blocks):
@@ -68,7 +68,7 @@ class EfficientNetLite0(nn.Module):
 
 
 class _Convolution(nn.Conv2d):
-    """A convolution whose output has 1 / stride of the size, rounded up; an uneven border has more on the right and below."""
+    """A convolution whose output has 1 / stride of the size, rounded up; odd padding is larger at the right and the bottom."""
 
     def __init__(self, before: int, channels: int, kernel: int, *, stride: int = 1, groups: int = 1) -> None:
         super().__init__(before, channels, kernel, stride=stride, groups=groups)
@@ -80,7 +80,7 @@ class _Convolution(nn.Conv2d):
         return super().forward(functional.pad(features, border))
 
     def load(self, weights: Mapping[str, torch.Tensor], name: str, norm: str) -> None:
-        """Weights of a convolution without offsets and of the batch norm behind it."""
+        """Weights of a convolution without bias and of the batch norm after it."""
         scale, offset, mean, square = (
             weights[f"{norm}.{key}"].double() for key in ("weight", "bias", "running_mean", "running_var")
         )
@@ -90,7 +90,7 @@ class _Convolution(nn.Conv2d):
 
 
 class _Block(nn.Module):
-    """More channels, a convolution of each by itself, fewer channels; the input is added where its shape allows."""
+    """Expansion, depthwise convolution and projection, with a residual connection if the shapes agree."""
 
     def __init__(self, before: int, channels: int, kernel: int, *, stride: int, expansion: int) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class _Block(nn.Module):
 
 
 def bundled_file() -> Path | None:
-    """The file of ImageNet weights in the installed package; None where it is not installed."""
+    """The file of ImageNet weights in the installed package; None if it is not installed."""
     spec = find_spec(PACKAGE)
     files = [] if spec is None or spec.origin is None else sorted(Path(spec.origin).parent.glob("models/*.pth"))
     return files[0] if files else None
@@ -123,8 +123,8 @@ def load_efficientnet(path: Path, mean: tuple[float, ...], spread: tuple[float, 
     """EfficientNet-Lite0 with the package's weights; the file is read as tensors only.
 
     Args:
-        path: of the file.
-        mean, spread: that the pictures were normalised with, per channel.
+        path: path of the file.
+        mean, spread: mean and standard deviation of the normalised images, per channel.
 
     Raises:
         UserError: the file is damaged or holds other weights.

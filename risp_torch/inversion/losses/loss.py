@@ -1,4 +1,4 @@
-"""What every loss of an inversion offers: observations of a motion, and the same observations of the target."""
+"""Base of all losses of an inversion: observations of a motion, and the same observations of the target."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 
-BLOCK = 16  # pixels: side of a macroblock of H.264, within which compression errors hang together
-LEAST_FLOOR = 1e-14  # variance of an observation that nothing else disturbs
+BLOCK = 16  # pixels: side of a macroblock of H.264, within which compression errors are correlated
+LEAST_FLOOR = 1e-14  # variance of an observation without other errors
 
 
 class Loss(ABC):
     """A comparison of films: the mean squared difference between observations of the simulated film and of the target.
 
-    Everything that follows (search, Gauss-Newton steps, error bars) sees observations only. They have the shape
-    [B, n, ...] for B worlds and n frames; those of the target [n, ...] are made once.
+    Search, Gauss-Newton steps and error bars use observations only. They have the shape
+    [B, n, ...] for B worlds and n frames; those of the target [n, ...] are computed once.
 
     Attributes:
         kind: name on the command line and in results.
-        needs_film: whether the target is a film (otherwise it is known in another way).
-        lasting: whether the errors of one observation hang together over the whole film, as those of a network that reads
-            similar pictures do; otherwise they hang together within ``blocks`` and a few frames, as those of video compression.
-        whitening: what the observations went through, if they were whitened.
-        rough: whether the observations waver with small motions, as those of networks that look at pixels do: then derivatives
-            mislead where they are taken at one point, and wide steps serve (``WideSteps``).
+        needs_film: whether the target is a film.
+        lasting: whether the errors of an observation are correlated over the whole film, as those of a network applied to
+            similar images are; otherwise they are correlated within ``blocks`` and a few frames, as those of video compression.
+        whitening: the whitening of the observations, or None.
+        rough: whether the observations are locally non-smooth in small motions, as those of networks applied to pixels:
+            derivatives at a point are then misleading, and wide steps are used (``WideSteps``).
     """
 
     kind: ClassVar[str]
@@ -44,17 +44,17 @@ class Loss(ABC):
 
     @abstractmethod
     def check(self, scene: Scene) -> None:
-        """Raise a UserError where the loss does not fit the scene."""
+        """Raise a UserError if the loss does not fit the scene."""
 
     def appearance(self) -> dict[str, torch.Tensor]:
-        """Rendering parameters that the simulated film is made with, in place of the scene's own."""
+        """Appearance of the simulated film: values that replace the scene's own."""
         return {}
 
     def known_frames(self, scene: Scene, frames: tuple[int, ...]) -> tuple[int, ...]:
-        """Those of these frames that the target tells.
+        """Those of these frames for which the target is known.
 
         Raises:
-            UserError: it tells none.
+            UserError: it is known for none.
         """
         return frames
 
@@ -65,7 +65,7 @@ class Loss(ABC):
         """Observations of a motion, differentiable.
 
         Args:
-            scene: what moves.
+            scene: the scene.
             states: of B worlds.
             values: parameter values [B, ...] that replace the scene's own and the ``appearance``.
             frames: n frame numbers; None for all.
@@ -79,8 +79,8 @@ class Loss(ABC):
         """Observations [n, ...] of the target.
 
         Args:
-            scene: what was filmed.
-            video: [T, H, W, 3] linear rgb; None where there is no film.
+            scene: the scene.
+            video: [T, H, W, 3] linear rgb; None if there is no film.
             frames: n frame numbers.
 
         Raises:
@@ -89,7 +89,7 @@ class Loss(ABC):
 
     @abstractmethod
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
-        """Which of a frame's observations have errors that hang together.
+        """Blocks of a frame's observations within which errors are correlated.
 
         Args:
             shape: of the observations of one frame, D numbers.
@@ -102,36 +102,36 @@ class Loss(ABC):
     def whitened(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int], *, seed: int = 0
     ) -> Loss | None:
-        """The loss with observations whose errors are independent and of unit variance, as far as they are known beforehand.
+        """The loss with whitened observations, whose known errors are independent and have unit variance.
 
         Args:
-            scene: what moves.
+            scene: the scene.
             states: of one world, near those of the target.
             values: parameter values [1, ...] of the unknowns, in place of the scene's own.
-            frames: n frame numbers that count.
-            seed: of what is drawn.
+            frames: n numbers of compared frames.
+            seed: seed of the random samples.
 
         Returns:
-            A loss that has a ``whitening``; None where nothing tells how the errors hang together, or what would tell it is
-            unknown itself.
+            A loss with a ``whitening``; None if the covariance of the errors is not known or
+            depends on unknowns.
         """
         return None
 
     def pictures(self, scene: Scene) -> torch.Tensor | None:
-        """Pictures of the target for reports where there is no film, [T, H, W, 3]; None where there are none either."""
+        """Images of the target for reports if there is no film, [T, H, W, 3], or None."""
         return None
 
     def floor(self, pictures: torch.Tensor) -> float:
-        """Variance of an observation below which no target is exact.
+        """Lower bound of the variance of an observation.
 
         Args:
-            pictures: some frames [n, H, W, 3] of the estimate; empty where the loss looks at none.
+            pictures: some frames [n, H, W, 3] of the estimate; empty if the loss uses none.
         """
         return LEAST_FLOOR
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Everything that decides the loss, in values that JSON can hold."""
+        """All data that determine the loss, as JSON values."""
 
 
 def mean_square(observations: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -141,10 +141,10 @@ def mean_square(observations: torch.Tensor, target: torch.Tensor) -> torch.Tenso
 
 
 class PictureLoss(Loss):
-    """A loss that looks at pictures of the simulated film and of the target alike."""
+    """A loss that compares images of the simulated film with those of the target."""
 
     def check(self, scene: Scene) -> None:
-        """There must be a camera (``Loss.check``)."""
+        """Raise a UserError without a camera (``Loss.check``)."""
         if scene.camera is None:
             raise UserError("the scene has no camera: add one with add_camera")
 
@@ -155,17 +155,17 @@ class PictureLoss(Loss):
     def observe(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
     ) -> torch.Tensor:
-        """What is read from the rendered frames, whitened (``Loss.observe``)."""
+        """Observations of the rendered frames, whitened (``Loss.observe``)."""
         chosen = None if frames is None else list(frames)
         return self._weighed(self.read(scene.render(states, {**self.appearance(), **values}, frames=chosen)))
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
-        """What is read from the target's frames, whitened (``Loss.of_target``)."""
+        """Observations of the target's frames, whitened (``Loss.of_target``)."""
         with torch.no_grad():
             return self._weighed(self.read(video[list(frames)]))
 
     def floor(self, pictures: torch.Tensor) -> float:
-        """What rounding pictures to eight bits does to what is read from them, whitened (``Loss.floor``)."""
+        """Variance of the observations, whitened, due to rounding of images to eight bits (``Loss.floor``)."""
         levels = np.round(255 * linear_to_srgb(pictures.clamp(0, 1).cpu().numpy())) / 255
         with torch.no_grad():
             shift = self.read(torch.as_tensor(srgb_to_linear(levels)).to(pictures)) - self.read(pictures)
@@ -178,13 +178,13 @@ class PictureLoss(Loss):
 def in_parts(read: Callable[[torch.Tensor], torch.Tensor], pictures: torch.Tensor, *, most: int = 64) -> torch.Tensor:
     """Apply a network to pictures [..., H, W, 3], at most ``most`` at a time.
 
-    Of each part but a lone one the derivative computes the inside of the network again, so that memory does not grow with the
+    With several parts, the backward pass recomputes the activations of each, so memory does not grow with the
     length of the film.
 
     Args:
-        read: from [n, H, W, 3] to [n, ...].
+        read: function from [n, H, W, 3] to [n, ...].
         pictures: any leading axes.
-        most: pictures of one part.
+        most: images per part.
 
     Returns:
         [..., *rest].
@@ -200,6 +200,6 @@ def in_parts(read: Callable[[torch.Tensor], torch.Tensor], pictures: torch.Tenso
 
 
 def pixel_blocks(height: int, width: int, stride: int = 1) -> np.ndarray:
-    """Macroblock number [height, width] of every place of a map whose places are ``stride`` pixels apart."""
+    """Macroblock index [height, width] of every position of a map with a spacing of ``stride`` pixels."""
     rows, columns = (np.arange(side) * stride // BLOCK for side in (height, width))
     return rows[:, None] * (columns[-1] + 1) + columns

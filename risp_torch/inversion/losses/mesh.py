@@ -1,7 +1,7 @@
-"""Losses for shapes that are found from pictures: what keeps a mesh smooth, and how well silhouettes agree.
+"""Losses for shape estimation from images: smoothness of meshes, and agreement of silhouettes.
 
-All are torch functions with gradients. Meshes are closed or open surfaces with consistently turned faces; vertices that a file
-splits (for texture coordinates) must be merged first, or nothing holds the two sides of such a seam together.
+All are torch functions with gradients. Meshes are closed or open surfaces with consistent winding; vertices that a file
+splits (for texture coordinates) must be merged first, or the two sides of a seam are not connected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ti_sim.base.errors import UserError
 
 @dataclass(frozen=True, eq=False)
 class MeshNeighbours:
-    """Which vertices and faces of a mesh are neighbours (``mesh_neighbours`` makes it). int64 tensors.
+    """Neighbouring vertices and faces of a mesh, made by ``mesh_neighbours``. int64 tensors.
 
     Attributes:
         faces: [F, 3] vertices of the faces.
@@ -34,16 +34,16 @@ class MeshNeighbours:
 def mesh_neighbours(
     faces: np.ndarray | torch.Tensor, vertex_count: int, *, device: torch.device | str | None = None
 ) -> MeshNeighbours:
-    """Find the neighbours in a mesh. Once for a mesh.
+    """Find the neighbours in a mesh. Call it once per mesh.
 
     Args:
-        faces: [F, 3] integers, vertices of the faces, all turned the same way.
+        faces: [F, 3] integers, vertices of the faces, with consistent winding.
         vertex_count: V.
         device: of the result; that of ``faces`` (or the CPU) by default.
 
     Raises:
-        UserError: ``faces`` is no such array, names vertices that do not exist, or two faces run along an edge in the same
-            direction (they are turned differently, or more than two faces share the edge).
+        UserError: ``faces`` has a wrong shape or type, contains vertices that do not exist, or two faces use an edge in the same
+            direction (inconsistent winding, or more than two faces share the edge).
     """
     if isinstance(faces, torch.Tensor):
         device = faces.device if device is None else device
@@ -52,7 +52,7 @@ def mesh_neighbours(
     if faces.ndim != 2 or faces.shape[1] != 3 or len(faces) == 0 or not np.issubdtype(faces.dtype, np.integer):
         raise UserError(f"faces is {faces.dtype} of shape {faces.shape}: give integers [F, 3] of at least one face")
     if faces.min() < 0 or faces.max() >= vertex_count:
-        raise UserError(f"faces name vertices {faces.min()} to {faces.max()} of {vertex_count}: mend the mesh")
+        raise UserError(f"faces name vertices {faces.min()} to {faces.max()} of {vertex_count}: fix the mesh")
     edges, pairs = _edges_and_pairs(faces.astype(np.int64))
     valence = np.bincount(edges.reshape(-1), minlength=vertex_count)
     arrays = (faces.astype(np.int64), edges, pairs, valence.astype(np.int64))
@@ -67,8 +67,8 @@ def _edges_and_pairs(faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if count.max() > 1:
         a, b = distinct[int(np.argmax(count))]
         raise UserError(
-            f"{count.max()} faces run along the edge from vertex {a} to vertex {b} in the same direction: turn all faces the "
-            "same way, and let no more than two share an edge"
+            f"{count.max()} faces use the edge from vertex {a} to vertex {b} in the same direction: give all faces the "
+            "same winding, and at most two faces at an edge"
         )
     edges, index = np.unique(np.sort(directed, axis=1), axis=0, return_inverse=True)
     order = np.argsort(index.reshape(-1), kind="stable")
@@ -77,15 +77,15 @@ def _edges_and_pairs(faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def laplacian_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch.Tensor:
-    """Mean squared distance of the vertices from the middle of their neighbours.
+    """Mean squared distance of the vertices from the mean of their neighbours.
 
     delta_i = x_i - (1 / d_i) sum_j x_j over the d_i neighbours j of vertex i: the Laplacian with uniform weights (Nealen,
-    Igarashi, Sorkine and Alexa, Laplacian mesh optimization, 2006); the loss is the mean of |delta_i|^2. It pulls vertices
-    together, too: of smooth meshes the evenly spread ones have the least. Vertices without an edge do not count.
+    Igarashi, Sorkine and Alexa, Laplacian mesh optimization, 2006); the loss is the mean of |delta_i|^2. It also contracts
+    the mesh: among smooth meshes, uniform ones have the lowest loss. Vertices without an edge are ignored.
 
     Args:
         vertices: [..., V, 3] m.
-        neighbours: of the mesh.
+        neighbours: neighbours of the mesh.
 
     Returns:
         [...] m2.
@@ -101,15 +101,15 @@ def laplacian_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch.
 
 
 def flattening_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch.Tensor:
-    """How far from flat neighbouring faces meet.
+    """Deviation of neighbouring faces from a plane.
 
-    The mean of (cos theta + 1)^2 over all edges with two faces, where theta is the angle between the faces: pi where they lie
+    The mean of (cos theta + 1)^2 over all edges with two faces, where theta is the angle between the faces: pi if they lie
     in one plane (Kato, Ushiku and Harada, Neural 3D mesh renderer, 2018). With unit normals n, cos theta = -n_1 . n_2. A face
-    without area has no normal: it counts as standing at right angles to its neighbours, and gets no gradient from them.
+    without area has no normal: it counts as perpendicular to its neighbours, and gets no gradient from them.
 
     Args:
         vertices: [..., V, 3] m.
-        neighbours: of the mesh.
+        neighbours: neighbours of the mesh.
 
     Returns:
         [...], from 0 (flat) to 4 (folded).
@@ -119,11 +119,11 @@ def flattening_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch
     """
     _check_vertices(vertices, neighbours)
     if len(neighbours.face_pairs) == 0:
-        raise UserError("no two faces of the mesh share an edge: merge its vertices before asking how flat it is")
+        raise UserError("no two faces of the mesh share an edge: merge its vertices before computing its flattening loss")
     a, b, c = (vertices[..., neighbours.faces[:, k], :] for k in range(3))
     cross = torch.linalg.cross(b - a, c - a)
     squared = (cross * cross).sum(dim=-1, keepdim=True)
-    # Of both branches of a where() the gradient is taken: it must be finite in the one that is not used, too.
+    # The gradient of both branches of where() is computed: it must also be finite in the unused one.
     has_area = squared > torch.finfo(vertices.dtype).tiny
     normals = torch.where(has_area, cross / torch.sqrt(torch.where(has_area, squared, torch.ones_like(squared))), 0.0 * cross)
     one, other = (normals[..., neighbours.face_pairs[:, k], :] for k in range(2))
@@ -131,11 +131,11 @@ def flattening_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch
 
 
 def edge_length_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch.Tensor:
-    """Mean squared length of the edges (Wang et al., Pixel2Mesh, 2018): keeps single vertices from flying away.
+    """Mean squared length of the edges (Wang et al., Pixel2Mesh, 2018): penalises isolated distant vertices.
 
     Args:
         vertices: [..., V, 3] m.
-        neighbours: of the mesh.
+        neighbours: neighbours of the mesh.
 
     Returns:
         [...] m2.
@@ -153,10 +153,10 @@ def silhouette_iou(first: torch.Tensor, second: torch.Tensor, *, threshold: floa
 
     Args:
         first, second: [..., H, W] coverage in [0, 1].
-        threshold: None, or a coverage from which on a pixel counts as covered, wholly; there is no gradient then.
+        threshold: None, or the coverage above which a pixel counts as covered; there is no gradient then.
 
     Returns:
-        [...] in [0, 1]; 1 where both are empty.
+        [...] in [0, 1]; 1 if both are empty.
 
     Raises:
         UserError: the shapes differ.

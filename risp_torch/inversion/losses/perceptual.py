@@ -35,11 +35,11 @@ class PerceptualLoss(PictureLoss):
             network: a file with the weights of VGG-16 under torchvision's names (.safetensors, or a .pth of tensors), or any
                 module that makes feature maps [n, C, h, w], one or a list, of sRGB pictures [n, 3, H, W] that are normalised
                 as ImageNet's are (``MEAN``, ``SPREAD``), and of which the loss takes a frozen copy. None takes
-                VGG-16 with torchvision's weights where they can be had, and else EfficientNet-Lite0 with those of the extra
+                VGG-16 with torchvision's weights if they are available, else EfficientNet-Lite0 with those of the extra
                 "perceptual", which needs no download.
 
         Raises:
-            UserError: the file does not exist or holds no such weights; None, and neither kind of weights can be had.
+            UserError: the file does not exist or holds no such weights; None, and neither kind of weights is available.
         """
         self.path = "" if network is None or isinstance(network, torch.nn.Module) else str(network)
         if isinstance(network, torch.nn.Module):
@@ -49,22 +49,22 @@ class PerceptualLoss(PictureLoss):
         self.network = module.eval().requires_grad_(False).to(device=bridge_device(), dtype=bridge_dtype())
 
     def check(self, scene: Scene) -> None:
-        """Refuse pictures that shrink to nothing (``Loss.check``)."""
+        """Raise a UserError for images that are too small for the network (``Loss.check``)."""
         super().check(scene)
         camera = scene.camera
         if isinstance(self.network, Vgg16) and min(camera.width, camera.height) < Vgg16.least_size:
             raise UserError(
-                f"the camera's pictures are {camera.width} x {camera.height} pixels, and VGG-16 needs at least "
-                f"{Vgg16.least_size}: film with a larger --size"
+                f"the camera's images are {camera.width} x {camera.height} pixels, and VGG-16 needs at least "
+                f"{Vgg16.least_size}: use a larger --size"
             )
 
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
         """Features of all layers as one row (``PictureLoss.read``)."""
-        # A picture alone takes megabytes in the first layers.
+        # A single image needs megabytes in the first layers.
         return in_parts(self._features, pictures, most=16)
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
-        """Macroblocks of 16 × 16 pixels that the places of the feature maps lie over (``Loss.blocks``)."""
+        """Macroblocks of 16 × 16 pixels of the positions of the feature maps (``Loss.blocks``)."""
         with torch.no_grad():
             maps = self._maps(torch.zeros((1, *size, 3), dtype=bridge_dtype(), device=bridge_device()))
         parts = []
@@ -99,7 +99,7 @@ class PerceptualLoss(PictureLoss):
 
 
 def default_network() -> torch.nn.Module:
-    """The network that is taken where none is given.
+    """The default network.
 
     Raises:
         UserError: there are no weights.
@@ -119,6 +119,6 @@ def default_network() -> torch.nn.Module:
 def srgb_of(linear: torch.Tensor) -> torch.Tensor:
     """sRGB of linear colour [...], both in [0, 1]; differentiable everywhere, with slope zero outside."""
     linear = linear.clamp(0, 1)
-    # Under the root of the branch that is not taken a zero would make NaN of its derivative.
+    # A zero under the root of the unused branch would make its derivative NaN.
     curved = 1.055 * linear.clamp_min(0.0031308) ** (1 / 2.4) - 0.055
     return torch.where(linear <= 0.0031308, 12.92 * linear, curved)

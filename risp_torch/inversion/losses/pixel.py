@@ -1,4 +1,4 @@
-"""Pixels against pixels, as in gradSim."""
+"""The pixel loss of gradSim."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from risp_torch.inversion.losses.loss import PictureLoss, pixel_blocks
 
 
 class PixelLoss(PictureLoss):
-    """Mean squared difference of linear colours (gradSim, Eq. 1's pixel-wise loss): target and simulation must look alike."""
+    """Mean squared difference of linear colours (gradSim, Eq. 1's pixel-wise loss): target and simulation must have the same
+    appearance.
+    """
 
     kind = "pixel"
 
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
-        """The pictures themselves (``PictureLoss.read``)."""
+        """The pixels (``PictureLoss.read``)."""
         return pictures
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:

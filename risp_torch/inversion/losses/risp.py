@@ -1,4 +1,4 @@
-"""RISP: a frozen network reads the states out of both films, and the loss lies between what it reads (ICLR 2022, Eq. 6)."""
+"""RISP: a frozen network predicts the states of both films, and the loss compares the predictions (ICLR 2022, Eq. 6)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.losses.loss import PictureLoss, in_parts
-from risp_torch.inversion.losses.whitening import LOOKS, Whitening
+from risp_torch.inversion.losses.whitening import APPEARANCES, Whitening
 from risp_torch.risp.domains.domains import RasteriserDomain
 from risp_torch.risp.network.file import check_network, load_network
 from risp_torch.risp.task import RispTask
@@ -24,13 +24,13 @@ from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 
-_TOGETHER = 512  # pictures that are read at once; for the derivative each takes a megabyte (width 32) or two (64)
+_TOGETHER = 512  # images per batch; for the derivative each needs one megabyte (width 32) or two (64)
 
 
 class RispLoss(PictureLoss):
-    """Mean squared difference of predicted states: target and simulation may look different.
+    """Mean squared difference of predicted states: target and simulation may have different appearances.
 
-    As in RISP each predicted number counts as a measurement of its own, unless the loss is ``whitened``.
+    As in RISP, each prediction counts as an independent measurement, unless the loss is ``whitened``.
     """
 
     kind = "risp"
@@ -49,13 +49,14 @@ class RispLoss(PictureLoss):
 
         Args:
             network: a file of ``risp train``, or a module whose ``read`` makes [..., S] normalised outputs of pictures
-                [..., H, W, 3] (linear rgb). The loss works with a frozen copy of it.
-            task: of the scene; its state head must be as long as the network's output, and its loop domain is rendered.
-            loop: domain in which the simulated film is rendered, the task's by default; without either the scene's own look.
-            record: where the network comes from, in values that JSON can hold; the file's own by default.
+                [..., H, W, 3] (linear rgb). The loss uses a frozen copy of it.
+            task: task of the scene; the size of its state head must be that of the network's output, and its loop domain is
+                rendered.
+            loop: domain in which the simulated film is rendered, the task's by default, else the scene's own appearance.
+            record: origin of the network, as JSON values; that of the file by default.
 
         Raises:
-            UserError: the file holds no network, the module reads no pictures, or the loop domain has no fixed appearance.
+            UserError: the file has no network, the module has no ``read``, or the loop domain has no fixed appearance.
         """
         self.task, self.path = task, "" if isinstance(network, torch.nn.Module) else str(network)
         self.record = dict(record or {})
@@ -66,7 +67,7 @@ class RispLoss(PictureLoss):
         self.network = deepcopy(network).eval().requires_grad_(False).to(device=bridge_device(), dtype=bridge_dtype())
         self.loop = loop or (task.domains.loop if task else None)
         if self.loop is not None and self.loop.psi is None:
-            raise UserError("the loop domain draws appearances: give it one fixed psi, RasteriserDomain(parameters, psi)")
+            raise UserError("the loop domain samples appearances: give it one fixed psi, RasteriserDomain(parameters, psi)")
 
     def check(self, scene: Scene) -> None:
         """Compare the network with scene and task (``Loss.check``)."""
@@ -74,10 +75,10 @@ class RispLoss(PictureLoss):
         camera, settings = scene.camera, getattr(self.network, "settings", None)
         if settings is not None and (camera.width, camera.height) != (settings.size, settings.size):
             raise UserError(
-                f"{self._name} reads pictures of {settings.size} x {settings.size} pixels, and the camera's are "
-                f"{camera.width} x {camera.height}: film with --size {settings.size} (resize_camera), or train one of this size"
+                f"{self._name} takes images of {settings.size} x {settings.size} pixels, and the camera's are "
+                f"{camera.width} x {camera.height}: use --size {settings.size} (resize_camera), or train one of this size"
             )
-        self.appearance()  # refuses a psi of another length
+        self.appearance()  # raises for a psi of another length
         if self.task is None:
             self._outputs(camera)
             return
@@ -99,7 +100,7 @@ class RispLoss(PictureLoss):
             )
 
     def appearance(self) -> dict[str, torch.Tensor]:
-        """The loop domain's fixed look (``Loss.appearance``)."""
+        """The loop domain's fixed appearance (``Loss.appearance``)."""
         if self.loop is None:
             return {}
         psi = torch.tensor(self.loop.psi, dtype=bridge_dtype(), device=bridge_device())
@@ -111,24 +112,24 @@ class RispLoss(PictureLoss):
 
     def whitened(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int], *, seed: int = 0,
-        looks: int = LOOKS,
+        appearances: int = APPEARANCES,
     ) -> RispLoss | None:  # fmt: skip
-        """Weighed by what so many looks of the training domain do to the predictions (``Loss.whitened``).
+        """The loss, whitened by its errors over appearances of the training domain (``Loss.whitened``).
 
-        None without a task, where a part of the look is looked for (its trace would be taken for an error), and where the looks
-        change nothing.
+        None without a task, if a part of the appearance is unknown (its effect would count as an error), and if the appearances
+        do not change the predictions.
         """
         if self.task is None:
             return None
         domain = self.task.domains.training
-        drawn = [domain.parameters.values(row[None]) for row in domain.appearances(looks, seed=seed)]
-        if any(split_entry(name)[0] in drawn[0] for name in values):
+        sampled = [domain.parameters.values(row[None]) for row in domain.appearances(appearances, seed=seed)]
+        if any(split_entry(name)[0] in sampled[0] for name in values):
             return None
         plain, weighed = copy(self), copy(self)
         plain.whitening = None
         with torch.no_grad():
             usual = plain.observe(scene, states, values, frames)
-            seen = torch.cat([plain.observe(scene, states, {**values, **look}, frames) for look in drawn])
+            seen = torch.cat([plain.observe(scene, states, {**values, **appearance}, frames) for appearance in sampled])
         errors = seen - usual
         if not errors.any():
             return None
@@ -136,12 +137,12 @@ class RispLoss(PictureLoss):
         return weighed
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
-        """Every output by itself (``Loss.blocks``)."""
+        """Every output separately (``Loss.blocks``)."""
         return np.arange(int(np.prod(shape)))
 
     def to_json(self) -> dict[str, Any]:
         """Checksum and origin of the network, and the loop domain (``Loss.to_json``)."""
-        weighed = {} if self.whitening is None else {"whitening_looks": self.whitening.looks}
+        weighed = {} if self.whitening is None else {"whitening_looks": self.whitening.appearances}
         return {
             "kind": self.kind,
             "network": self.path or type(self.network).__name__,
@@ -151,13 +152,13 @@ class RispLoss(PictureLoss):
         } | weighed
 
     def _outputs(self, camera: Camera) -> int:
-        """How many numbers the network reads from a picture."""
+        """Number of outputs of the network."""
         picture = torch.zeros((1, camera.height, camera.width, 3), dtype=bridge_dtype(), device=bridge_device())
         with torch.no_grad():
             outputs = self.network.read(picture)
         if outputs.ndim != 2 or len(outputs) != 1:
             raise UserError(
-                f"{self._name} reads {tuple(outputs.shape)} from pictures {tuple(picture.shape)}: its read(pictures) must make "
+                f"{self._name} reads {tuple(outputs.shape)} from pictures {tuple(picture.shape)}: its read(pictures) must return "
                 "one row of outputs a picture"
             )
         return outputs.shape[1]
@@ -177,7 +178,7 @@ def checksum(module: torch.nn.Module) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Nested values with lists for tuples, as JSON gives them back."""
+    """Nested values with lists for tuples, as after JSON."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""The oracle: true states against simulated ones, without any picture (RISP, ICLR 2022, section 4.1)."""
+"""The oracle: true states compared with simulated ones, without images (RISP, ICLR 2022, section 4.1)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _ARRAYS = ("body_q", "particle_q")
 
 
 class StateLoss(Loss):
-    """Mean squared difference of motions: what an inversion would reach if a film told the states exactly.
+    """Mean squared difference of motions, for an inversion with exactly known states.
 
-    With a state head its outputs are compared; without one the places of points (``point_coordinates``), in m.
+    With a state head its outputs are compared; without one the positions of points (``point_coordinates``), in m.
     """
 
     kind = "state"
@@ -37,13 +37,13 @@ class StateLoss(Loss):
         """A loss by true states.
 
         Args:
-            head: what of the states counts, and in which units; None for places, of which any scene has some.
+            head: state head of the compared quantities; None for positions of points.
             states: poses [T, N, 7] of the true motion (m, unit quaternions; of a batch [1, T, N, 7]; with deformable bodies as
-                ``Scene.poses`` has it), what ``scene.rollout`` returned, the states.npz of ``risp simulate``, such an array as
-                .npy, or, without a head, a .csv table of what is known (``Track.of_table``).
+                ``Scene.poses`` returns them), the result of ``scene.rollout``, the states.npz of ``risp simulate``, such an array
+                as .npy, or, without a head, a .csv table of known coordinates (``Track.of_table``).
 
         Raises:
-            UserError: the file holds no states (arrays of Python objects are not read).
+            UserError: the file has no states (arrays of Python objects are not read).
         """
         self.head, self.path, self._bodies = head, "", None
         self._table: Table | None = None
@@ -53,7 +53,7 @@ class StateLoss(Loss):
             check_states_file(Path(states))
             if Path(states).suffix.lower() == ".csv":
                 if head is not None:
-                    raise UserError(f"{states} is a table, which may tell a part of the states only: leave the head out (None)")
+                    raise UserError(f"{states} is a table, which may have only a part of the states: leave the head out (None)")
                 self._table = Table.read(Path(states))
                 return
             poses, self._bodies = read_states(Path(states))
@@ -82,19 +82,19 @@ class StateLoss(Loss):
             raise UserError(f"{what} have numbers that are not finite: give the states of a simulation that did not diverge")
 
     def known_frames(self, scene: Scene, frames: tuple[int, ...]) -> tuple[int, ...]:
-        """Those of the frames that a table has (``Loss.known_frames``)."""
+        """The frames in a table (``Loss.known_frames``)."""
         if self._table is None:
             return frames
         there = set(Track.of_table(scene, self._table).frames)
         known = tuple(frame for frame in frames if frame in there)
         if not known:
-            raise UserError(f"{self.path} has none of the frames that count: give rows at frames 0 to {scene.frames}")
+            raise UserError(f"{self.path} has none of the compared frames: give rows at frames 0 to {scene.frames}")
         return known
 
     def observe(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
     ) -> torch.Tensor:
-        """The head's outputs of the motion, or where its points are (``Loss.observe``)."""
+        """Outputs of the head for the motion, or positions of its points (``Loss.observe``)."""
         placement = states.placement if frames is None else states.placement[:, list(frames)]
         if self.head is not None:
             return self.head.outputs(scene, placement)
@@ -111,14 +111,14 @@ class StateLoss(Loss):
         return track.values[[track.frames.index(frame) for frame in frames]]
 
     def pictures(self, scene: Scene) -> torch.Tensor | None:
-        """The true motion in the scene's own look (``Loss.pictures``); None where a table tells a part of it."""
+        """The true motion in the scene's own appearance (``Loss.pictures``); None if a table has only a part of it."""
         if scene.camera is None or self.placement is None:
             return None
         with torch.no_grad():
             return scene.render(self.placement[None, : scene.frames + 1])[0]
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
-        """Every output by itself (``Loss.blocks``)."""
+        """Every output separately (``Loss.blocks``)."""
         return np.arange(int(np.prod(shape)))
 
     def to_json(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class StateLoss(Loss):
 
 
 def check_states_file(path: Path) -> None:
-    """Raise a UserError where there is no such file, or it is a film."""
+    """Raise a UserError if the file does not exist or is a film."""
     if path.is_dir() or path.suffix.lower() in (".mp4", ".mov", ".mkv", ".avi", ".webm", ".png", ".jpg"):
         raise UserError(f"{path} is a film or a folder: give it with --video, or states as .npz, .npy or .csv")
     if not path.is_file():
@@ -139,13 +139,13 @@ def check_states_file(path: Path) -> None:
 
 
 def read_states(path: Path) -> tuple[torch.Tensor, list[str] | None]:
-    """Where everything is (``Scene.poses``) [T, ...], and names of the bodies (None where there are none), of a file.
+    """Placement (``Scene.poses``) [T, ...] and names of the bodies (None if unknown) from a file.
 
     Args:
         path: states.npz with body_q, particle_q or both, or one such array as .npy.
 
     Raises:
-        UserError: it holds no states.
+        UserError: it has no states.
     """
     try:
         if path.suffix.lower() == ".npy":

@@ -1,4 +1,4 @@
-"""Motions that are known from elsewhere, as points: arrays of poses or particles, and tables of what a tracker has followed."""
+"""Known motions as points: arrays of poses or particles, and tables of tracked coordinates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ti_sim.base.errors import UserError
 TIMES = ("time", "t", "frame")
 _PLACE, _TURN = ("x", "y", "z"), ("qx", "qy", "qz", "qw")
 _OF_BODY = 12  # coordinates of a body: of its centre of mass, and of a point on each of its axes
-_LATE = 0.02  # of a frame: how far a time may lie from that of a frame
+_LATE = 0.02  # of a frame: largest distance of a time from that of a frame
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Table:
         """Read a CSV file: names in the first row, numbers below.
 
         Raises:
-            UserError: there is no such file, a name is missing or there twice, or a cell is no number.
+            UserError: the file does not exist, a name is missing or repeated, or a cell is not a number.
         """
         try:
             with open(path, newline="", encoding="utf-8-sig") as file:
@@ -51,7 +51,7 @@ class Table:
             raise UserError(f"the table {path} cannot be read ({error}): give a CSV file") from error
         names = [name.strip() for name in rows[0]] if rows else []
         if len(rows) < 2 or not all(names) or len(set(names)) < len(names):
-            raise UserError(f"{path} is no table: its first row must name the columns, each once, and numbers must come below")
+            raise UserError(f"{path} is not a table: its first row must name the columns, each once, then numbers")
         values = np.array([_numbers(path, number, row, len(names)) for number, row in enumerate(rows[1:], start=2)])
         return Table(str(path), dict(zip(names, values.T, strict=True)))
 
@@ -63,16 +63,16 @@ def _numbers(path: Path, number: int, row: Sequence[str], count: int) -> list[fl
     try:
         return [float(cell) if cell.strip() else np.nan for cell in row]
     except ValueError:
-        raise UserError(f"row {number} of {path} has a cell that is no number: give numbers below the first row") from None
+        raise UserError(f"row {number} of {path} has a cell that is not a number: give numbers below the first row") from None
 
 
 @dataclass(frozen=True)
 class Track:
-    """What is known of a motion.
+    """Known coordinates of a motion.
 
     Attributes:
-        frames: n frame numbers, rising.
-        chosen: [D] which of the scene's ``point_coordinates`` are known.
+        frames: n frame numbers, ascending.
+        chosen: [D] indices of the known ``point_coordinates`` of the scene.
         values: [n, D] these coordinates [m].
     """
 
@@ -82,7 +82,7 @@ class Track:
 
     @staticmethod
     def of_placement(scene: Scene, placement: torch.Tensor) -> Track:
-        """A motion of which everything is known, [T, rows, columns] (``joined_placement``)."""
+        """A fully known motion, [T, rows, columns] (``joined_placement``)."""
         values = point_coordinates(scene, placement)
         return Track(tuple(range(len(values))), torch.arange(values.shape[1], device=values.device), values)
 
@@ -92,11 +92,11 @@ class Track:
 
         Columns are "time" [s] or "frame" (without either, rows are the frames from the start), and for bodies "NAME.x", "NAME.y",
         "NAME.z" of the centre of mass [m] and "NAME.qx" to "NAME.qw" of the orientation, all four or none; for particles
-        "NAME[i].x" and so on. The NAME may be left out where a scene has one body and nothing else. Coordinates without a column
+        "NAME[i].x" and so on. The NAME may be omitted in a scene with a single body. Coordinates without a column
         are not compared, nor are rows with an empty cell.
 
         Raises:
-            UserError: a column names nothing of the scene, or rows are at no frames.
+            UserError: a column does not belong to the scene, or rows are not at frames.
         """
         names = [name for name in table.columns if name not in TIMES]
         numbers = np.stack([table.columns[name] for name in names], axis=1) if names else np.zeros((0, 0))
@@ -114,24 +114,24 @@ class Track:
 
 
 def point_coordinates(scene: Scene, placement: torch.Tensor) -> torch.Tensor:
-    """Where points of everything are, [..., D] in m: comparable coordinates of a placement [..., rows, columns]; differentiable.
+    """Coordinates [..., D] in m of points of all bodies in a placement [..., rows, columns]; differentiable.
 
-    Of a rigid body the centre of mass and, on each of its axes, a point as far from it as the vertices of its mesh are on
-    average (root mean square): turns count by the distance that they move the surface, and q and -q are the same. Of deformable
+    For a rigid body the centre of mass and, on each of its axes, a point at the root mean square distance of the vertices of
+    its mesh: rotations count by the displacement of the surface, and q and -q are equivalent. For deformable
     bodies all particles.
     """
     poses, particle_q = split_placement(placement, bodies=len(scene.bodies), particles=scene.particle_count)
     parts = []
     if poses.shape[-2]:
         place, turn = poses[..., None, :3], rotation_matrix(poses[..., 3:])
-        reach = poses.new_tensor([_reach(body) for body in scene.bodies])[:, None, None]
-        parts.append(torch.cat([place, place + reach * turn.transpose(-1, -2)], dim=-2).flatten(-3))
+        radius = poses.new_tensor([_gyration_radius(body) for body in scene.bodies])[:, None, None]
+        parts.append(torch.cat([place, place + radius * turn.transpose(-1, -2)], dim=-2).flatten(-3))
     if particle_q is not None:
         parts.append(particle_q.flatten(-2))
     return torch.cat(parts, dim=-1)
 
 
-def _reach(body: Body) -> float:
+def _gyration_radius(body: Body) -> float:
     """Distance of the points on a body's axes from its centre of mass [m]."""
     if body.mesh is None or not len(body.mesh.vertices):
         return 1.0
@@ -151,7 +151,7 @@ def _frames(scene: Scene, table: Table) -> np.ndarray:
     if off.any():
         row = int(np.argmax(off))
         raise UserError(
-            f"row {row + 2} of {table.path} has {given[0]} {table.columns[given[0]][row]:g}, which is no frame of {scene.name} "
+            f"row {row + 2} of {table.path} has {given[0]} {table.columns[given[0]][row]:g}, not a frame of {scene.name} "
             f"(every {scene.frame_dt:g} s from 0): give rows at frames, or change the scene's frame time"
         )
     return frames.astype(np.int64)
@@ -160,7 +160,7 @@ def _frames(scene: Scene, table: Table) -> np.ndarray:
 def _placement(
     scene: Scene, path: str, columns: Mapping[str, np.ndarray], count: int
 ) -> tuple[torch.Tensor, list[int]]:
-    """Placement [n, rows, columns] with the table's numbers, others made up, and which point coordinates it tells."""
+    """Placement [n, rows, columns] with the table's numbers, placeholders elsewhere, and which point coordinates are known."""
     bodies, cells = len(scene.bodies), _cells(scene)
     placement = np.zeros((count, *placement_shape(bodies=len(scene.bodies), particles=scene.particle_count)))
     if bodies:
@@ -180,10 +180,10 @@ def _placement(
         if not given & {3, 4, 5, 6}:
             continue
         if given != set(range(7)):
-            raise UserError(f"{path} tells a part of the pose of {body.name}: give all of x, y, z, qx, qy, qz and qw, or no q")
+            raise UserError(f"{path} has only a part of the pose of {body.name}: give all of x, y, z, qx, qy, qz and qw, or no q")
         length = np.linalg.norm(placement[:, row, 3:], axis=1)
         if (np.abs(length - 1) > 0.05).any():
-            raise UserError(f"the orientation of {body.name} in {path} is no unit quaternion: give qx, qy, qz, qw of length 1")
+            raise UserError(f"the orientation of {body.name} in {path} is not a unit quaternion: give qx, qy, qz, qw of length 1")
         placement[:, row, 3:] /= length[:, None]
         chosen += range(_OF_BODY * row + 3, _OF_BODY * (row + 1))
     return torch.as_tensor(placement, dtype=bridge_dtype(), device=bridge_device()), sorted(chosen)

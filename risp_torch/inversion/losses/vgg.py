@@ -11,13 +11,13 @@ from torch import nn
 
 from ti_sim.base.errors import UserError
 
-CHANNELS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512))  # of the convolutions between two poolings
+CHANNELS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512))  # of the convolutions between poolings
 
 
 class Vgg16(nn.Module):
     """Feature maps relu1_2, relu2_2, relu3_3 and relu4_3 of pictures [n, 3, H, W]; weights are named as in torchvision."""
 
-    least_size: ClassVar[int] = 2 ** (len(CHANNELS) - 1)  # pixels: the last map then is one
+    least_size: ClassVar[int] = 2 ** (len(CHANNELS) - 1)  # pixels: the last map is then 1 x 1
 
     def __init__(self) -> None:
         """The layers, with random weights."""
@@ -48,20 +48,20 @@ def load_vgg16(path: str | Path) -> Vgg16:
     """VGG-16 with the weights of a file.
 
     Args:
-        path: .safetensors, or a .pth that holds tensors and nothing else; keys "features.0.weight" and so on, others are
-            passed over.
+        path: .safetensors, or a .pth that holds tensors and nothing else; keys "features.0.weight" and so on; others are
+            ignored.
 
     Raises:
-        UserError: no such file, not of these kinds, or weights are missing or of another shape.
+        UserError: the file does not exist or has another type, or weights are missing or have another shape.
     """
     return _filled(_read(Path(path)), path)
 
 
 def torchvision_vgg16() -> Vgg16 | None:
-    """VGG-16 with what torchvision downloads or has downloaded; None where it is not installed or cannot download."""
+    """VGG-16 with torchvision's downloaded weights; None if it is not installed or cannot download."""
     try:
         from torchvision.models import VGG16_Weights, vgg16
-    except (ImportError, RuntimeError):  # the latter where it was built for another torch
+    except (ImportError, RuntimeError):  # the latter if it was built for another torch
         return None
     try:
         return _filled(vgg16(weights=VGG16_Weights.IMAGENET1K_V1).state_dict(), "torchvision")
@@ -77,7 +77,7 @@ def _filled(weights: dict[str, torch.Tensor], path: str | Path) -> Vgg16:
         if given is None or tuple(given.shape) != tuple(own.shape):
             found = "missing" if given is None else f"of shape {tuple(given.shape)}"
             raise UserError(
-                f"{path} does not hold the weights of VGG-16: {name} is {found} and {tuple(own.shape)} is needed; give "
+                f"{path} does not hold the weights of VGG-16: {name} is {found} but {tuple(own.shape)} is needed; give "
                 "torchvision's vgg16 weights"
             )
     network.load_state_dict({name: weights[name].float() for name in wanted})
@@ -101,5 +101,5 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
             "tensors only"
         ) from error
     if not isinstance(content, dict):
-        raise UserError(f"{path} holds {type(content).__name__} and no tensors by name: give a state dict of VGG-16")
+        raise UserError(f"{path} holds {type(content).__name__} instead of named tensors: give a state dict of VGG-16")
     return {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}

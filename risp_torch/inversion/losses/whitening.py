@@ -1,9 +1,9 @@
-"""Weights for what a network reads, from what the looks of its training do to it: generalised least squares.
+"""Generalised least squares for predictions of a network: whitening by its errors over appearances of the training domain.
 
-A network that misjudges a look misjudges it in every frame, and some outputs more than others. A plain mean of squares takes
-each number for a measurement of its own, so what all frames get wrong together goes into the estimate. Whitened numbers have
-errors of unit variance that hang together no more (Aitken 1936). How the errors hang together is seen where the answer is
-known: one motion, rendered in many looks of the training domain.
+The error of a network for an appearance is similar in every frame, and larger for some outputs. A plain mean of squares treats
+each prediction as an independent measurement, so common errors of all frames affect the estimate. Whitened predictions have
+uncorrelated errors of unit variance (Aitken 1936). The covariance of the errors is measured for a known
+motion, rendered in many appearances of the training domain.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 
 from ti_sim.base.errors import UserError
 
-LOOKS = 64  # in which a motion is rendered
-FRAME_RIDGE = 0.3  # variance of errors of single frames, in parts of what the looks show: other renderers have other errors, too
+APPEARANCES = 64  # in which a motion is rendered
+FRAME_RIDGE = 0.3  # variance of errors of single frames, relative to the measured: other renderers have more errors
 OUTPUT_RIDGE = 0.1  # the same of single outputs
 
 
@@ -26,28 +26,28 @@ class Whitening:
     Attributes:
         frames: [n, n] lower triangular, so that the first frames alone are whitened by its first rows and columns.
         outputs: [D, D].
-        looks: in which the errors were seen.
+        appearances: number of appearances in which the errors were measured.
     """
 
     frames: torch.Tensor
     outputs: torch.Tensor
-    looks: int
+    appearances: int
 
     @staticmethod
     def of(errors: torch.Tensor) -> Whitening:
-        """The map that whitens such errors, whose covariance is taken as one of frames times one of outputs.
+        """The map that whitens these errors, with the covariance modelled as a Kronecker product of frames and outputs.
 
-        Of the two covariances that of the outputs is the plain mean over looks and frames, that of the frames a mean over outputs
-        that are whitened: the first step of Dutilleul's iteration (J. Stat. Comput. Simul. 64, 1999).
+        The covariance of the outputs is the mean over appearances and frames, that of the frames a mean over outputs
+        after whitening: the first step of Dutilleul's iteration (J. Stat. Comput. Simul. 64, 1999).
 
         Args:
-            errors: [N, n, D] of N looks.
+            errors: [N, n, D] errors in N appearances.
 
         Raises:
             UserError: there are no errors, or numbers that are not finite.
         """
         if not len(errors) or not torch.isfinite(errors).all() or not errors.abs().max() > 0:
-            raise UserError("the looks show no errors to weigh by: give finite ones, of at least one look that changes readings")
+            raise UserError("there are no finite errors for whitening: give some appearances that change the predictions")
         errors = errors.double()
         outputs = _covariance(torch.einsum("ntd,nte->de", errors, errors) / errors[..., 0].numel(), OUTPUT_RIDGE)
         white = _inverse_root(outputs)
@@ -63,12 +63,12 @@ class Whitening:
 
     @property
     def gain(self) -> float:
-        """Mean variance of what the map makes of numbers whose errors are independent and of unit variance."""
+        """Mean variance of the mapped observations for independent errors of unit variance."""
         return float((self.frames**2).sum() * (self.outputs**2).sum()) / (len(self.frames) * len(self.outputs))
 
 
 def _covariance(seen: torch.Tensor, ridge: float) -> torch.Tensor:
-    """The covariance, with a part of its mean variance added to every variance."""
+    """The covariance with ``ridge`` times its mean variance added to the diagonal."""
     return seen + ridge * seen.diagonal().mean() * torch.eye(len(seen)).to(seen)
 
 

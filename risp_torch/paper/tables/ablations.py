@@ -1,4 +1,4 @@
-"""The two ablations of RISP (ICLR 2022, C.3): appearances of the training pictures, and frames that a loss compares."""
+"""The two ablations of RISP (ICLR 2022, C.3): appearances of the training pictures, and frames compared by a loss."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
 
 SAMPLINGS = ("all", "every:5", "first+last", "first+middle")
-_TOGETHER = 4  # points of a landscape that are simulated together and then kept
+_TOGETHER = 4  # points of a landscape that are simulated together and then saved
 
 
 def configs_unit(variant: str, configs: str, *, preset: TablePreset, folder: Path | str, progress: bool = True) -> dict[str, Any]:
-    """Train one network and follow its error on unseen appearances, epoch by epoch (the paper's figure 6a).
+    """Train one network and record its error on held-out appearances after every epoch (the paper's figure 6a).
 
     Training and test pictures are the rasteriser's, without patterned surroundings, other exposures and moves: the entries of
-    psi are all that varies.
+    psi are the only variation.
 
     Args:
         variant: "no-grad" or "full".
-        configs: appearances of the training pictures: a number of them, or "each" for one of its own for every picture.
+        configs: appearances of the training pictures: a number of them, or "each" for a separate one for every picture.
         preset: numbers of pictures, epochs and width, seed.
-        folder: of the run; what is finished in it is read, and a killed run goes on.
-        progress: whether bars are shown.
+        folder: of the run; a finished run in it is read, a killed one is resumed.
+        progress: whether to show progress bars.
 
     Returns:
         {method, configs, appearances, images, epochs: [E], train: [E], test: [E] mean L1 errors of an output, seconds}.
@@ -78,7 +78,7 @@ def configs_unit(variant: str, configs: str, *, preset: TablePreset, folder: Pat
     curves = _curves(network / "training.csv")
     result = {"method": variant, "configs": configs, "appearances": preset.curve_appearances, "images": preset.curve_images}
     run.write_result(result | curves)
-    shutil.rmtree(folder / "data", ignore_errors=True)  # gigabytes, which the seed makes again
+    shutil.rmtree(folder / "data", ignore_errors=True)  # gigabytes, which can be regenerated from the seed
     return run.read_result()
 
 
@@ -94,17 +94,17 @@ def _curves(table: Path) -> dict[str, Any]:
 def sampling_unit(
     method: str, *, network: Path | str | None, target: Path | str, folder: Path | str, points: int = 41, progress: bool = True
 ) -> dict[str, Any]:
-    """Loss of the rod's film against Young's modulus when all, or only some, frames count (the paper's figure 6b).
+    """Loss of the rod's film against Young's modulus for all frames or some of them (the paper's figure 6b).
 
     The loss of every frame is computed once; the samplings are means over frames.
 
     Args:
         method: "pixel", "no-grad" or "full".
         network: file of the latter two.
-        target: folder of the frames of the film that is compared with (``trials.target_film``).
-        folder: of the run; a killed one goes on with the first point that is missing.
+        target: folder of the frames of the target film (``trials.target_film``).
+        folder: of the run; a killed one is resumed at the first missing point.
         points: of the grid over the modulus's range.
-        progress: whether a bar is shown.
+        progress: whether to show a progress bar.
 
     Returns:
         {method, name, unit, values: [points], truth, losses: {sampling: [points]}}; null where a simulation diverged.
@@ -142,11 +142,11 @@ def sampling_unit(
 
 
 def sampled_mean(losses: np.ndarray, sampling: str) -> np.ndarray:
-    """Loss [points] when only some frames count.
+    """Loss [points] over some frames.
 
     Args:
         losses: of every frame, [points, frames + 1].
-        sampling: as for ``sampled_frames``.
+        sampling: see ``sampled_frames``.
     """
     from risp_torch.inversion import sampled_frames
 
@@ -188,7 +188,7 @@ def _frame_losses(scene: Scene, comparison: Comparison, unknowns: Unknowns, rows
 
 
 def _opened(folder: Path, asked: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any] | None]:
-    """The run in a folder, and its result where it is finished.
+    """The run in a folder, and its result if it is finished.
 
     Raises:
         UserError: the run there has other settings.

@@ -1,4 +1,4 @@
-"""Which units are done, which have failed, and which are being worked on; all of it in files, so that any process can ask."""
+"""State of units: done, failed or in progress, in files that all processes can read."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ _DONE, _FAILED, _LOCK = "done.json", "failed.json", "unit.lock"
 
 
 def done(folder: Path) -> dict[str, Any] | None:
-    """What was noted when a unit's work ended well ({"seconds"}); None when it has not."""
+    """The record of a finished unit ({"seconds"}), or None."""
     return _read(folder / _DONE)
 
 
 def mark_done(folder: Path, seconds: float) -> None:
-    """Note that a unit's work ended well."""
+    """Record that a unit is finished."""
     write_text(folder / _DONE, json.dumps({"seconds": seconds}) + "\n")
     (folder / _FAILED).unlink(missing_ok=True)
 
 
 def failed(folder: Path, *, since: float) -> dict[str, Any] | None:
-    """Why a unit's work failed ({"reason", "status"}); None when it has not since this time [s of the epoch]."""
+    """The record of a failed unit ({"reason", "status"}); None if it has not failed since this time [s of the epoch]."""
     record = _read(folder / _FAILED)
     return record if record is not None and record["time"] >= since else None
 
 
 def mark_failed(folder: Path, reason: str, *, status: int, time: float) -> None:
-    """Note why a unit's work failed, and the exit status of that."""
+    """Record why a unit failed, and its exit status."""
     write_text(folder / _FAILED, json.dumps({"reason": reason, "status": status, "time": time}) + "\n")
 
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[bool]:
-    """Claim a unit: whether this process has it now. The claim ends with the block, or with the process."""
+    """Claim a unit; yields whether this process has the claim. It ends with the block or with the process."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / _LOCK, "w", encoding="utf-8") as handle:
         try:
@@ -50,7 +50,7 @@ def claimed(folder: Path) -> Iterator[bool]:
 
 
 def is_claimed(folder: Path) -> bool:
-    """Whether some process works on a unit."""
+    """Whether a process is working on a unit."""
     if not (folder / _LOCK).is_file():
         return False
     with claimed(folder) as free:

@@ -1,4 +1,4 @@
-"""What has to be installed for some units, asked before hours of work."""
+"""Checks of optional packages before hours of work."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ti_sim.base.errors import UserError
 
 
 def check_extras(plan: TablePlan, units: Mapping[str, Unit]) -> None:
-    """Raise a UserError where units need something that is not installed.
+    """Raise a UserError if units need a package that is not installed.
 
     Args:
-        plan: with the preset's renderers.
-        units: what is to be done.
+        plan: plan with the preset's renderers.
+        units: planned units.
     """
     traced = {"target": plan.preset.target == "mitsuba", "test-set": "mitsuba" in plan.preset.renderers}
     if any(traced.get(unit.kind, False) for unit in units.values()) and find_spec("mitsuba") is None:

@@ -1,4 +1,4 @@
-"""Plots of the tables, and strips and videos of target, start and what each method found."""
+"""Plots of the tables, and strips and videos of target, start and the estimate of each method."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plot_cells(path: Path, cells: Cells, scenes: Sequence[str], what: Mapping[st
         path: picture to write.
         cells: of one table.
         scenes: one panel each.
-        what: scene -> what is plotted upwards.
+        what: scene -> label of the y axis.
     """
     with figure_file(path, 3.1 * len(scenes) + 0.4, 3.4) as figure:
         for scene, axes in zip(scenes, figure.subplots(1, len(scenes), squeeze=False)[0], strict=True):
@@ -52,7 +52,7 @@ def plot_cells(path: Path, cells: Cells, scenes: Sequence[str], what: Mapping[st
 
 
 def write_rows(path: Path, rows: Mapping[str, np.ndarray], *, frame_dt: float, last: Sequence[str] = ()) -> None:
-    """Write a picture with one film a row, at times spread over the films.
+    """Write a picture with one film per row, at times spread over the films.
 
     Args:
         path: picture to write.
@@ -80,7 +80,7 @@ def write_rows(path: Path, rows: Mapping[str, np.ndarray], *, frame_dt: float, l
 
 
 def write_columns(path: Path, columns: Mapping[str, np.ndarray], *, frame_dt: float) -> None:
-    """Write a video with one film a column, each below its label.
+    """Write a video with one film per column, each below its label.
 
     Args:
         path: video to write.
@@ -110,7 +110,7 @@ def _heading(label: str, width: int) -> np.ndarray:
 
 
 def write_small_png(path: Path) -> None:
-    """Write a PNG again with a palette of 256 colours, which takes a third of the room."""
+    """Write a PNG again with a palette of 256 colours, which has a third of the size."""
     from PIL import Image
 
     with Image.open(path) as image, replacing(path) as temporary:

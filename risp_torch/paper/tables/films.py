@@ -1,4 +1,4 @@
-"""Films of what the inversions of a table found: the target, the start, and each method's estimate."""
+"""Films of the inversions of a table: target, start, and each method's estimate."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from risp_torch.scene.numbers import constant
 from risp_torch.scene.scene import Scene
 
 _SHOWN = (*IMAGE_METHODS, "state")
-_REPEAT = 0  # the repeat that is shown
+_REPEAT = 0  # the displayed repeat
 _FRAMES = "frames"
 
 
 def write_films(plan: TablePlan, table: str, scene_name: str, cells: Cells, folder: Path, *, number: Any) -> list[str]:
-    """Write the strip and the video of a scene: the first repeat's target, its start, and what each method found.
+    """Write the strip and the video of a scene: the first repeat's target, its start, and the estimate of each method.
 
     Args:
-        plan: what was done.
+        plan: the plan.
         table: its number, "2" to "4".
         scene_name: of the scene.
         cells: of the table.
@@ -36,7 +36,7 @@ def write_films(plan: TablePlan, table: str, scene_name: str, cells: Cells, fold
         number: formats an error.
 
     Returns:
-        Names of the files; none where the target was not made.
+        Names of the files; none if the target does not exist.
     """
     from risp_torch.paper.trials.trial import load_trial, true_scene
 
@@ -64,7 +64,7 @@ def write_films(plan: TablePlan, table: str, scene_name: str, cells: Cells, fold
 
 
 def _records(plan: TablePlan, scene: str, kind: str) -> dict[str, dict[str, Any]]:
-    """Method -> result of the repeat that is shown."""
+    """Method -> result of the displayed repeat."""
     folders = {method: plan.out / trial_name(scene, kind, method, _REPEAT) for method in _SHOWN if method in plan.methods}
     return {method: RunFolder(folder, {}).read_result() for method, folder in folders.items() if done(folder) is not None}
 
@@ -76,7 +76,7 @@ def _target(plan: TablePlan, scene: str, kind: str) -> np.ndarray | None:
 
 
 def _film(scene: Scene, values: Mapping[str, Any]) -> np.ndarray:
-    """[T, H, W, 3] of the scene in its own look with these values of the unknowns."""
+    """[T, H, W, 3] of the scene in its own appearance with these values of the unknowns."""
     rows = {name: constant(np.asarray(value, dtype=np.float64))[None] for name, value in values.items()}
     with torch.no_grad():
         motion = scene.rollout(rows, worlds=1)

@@ -1,4 +1,4 @@
-"""The pages about the tables: Markdown with the paper's numbers beside ours, pictures, reasons, and how it all was made."""
+"""The pages about the tables: Markdown with the paper's numbers beside ours, pictures, reasons, and settings."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def write_table_page(plan: TablePlan, table: str, cells: Cells, place: Path, fig
     """Write table_N.md.
 
     Args:
-        plan: what was done.
+        plan: the plan.
         table: its number.
         cells: of the table.
         place: folder of the page.
-        figures: names of files below "figures" of that folder which may be shown.
+        figures: names of files below "figures" of that folder that may be included.
 
     Returns:
         The page.
@@ -95,7 +95,7 @@ def _both(cell: Cell | None, *, bold: bool) -> str:
 
 
 def _scene_part(plan: TablePlan, table: str, scene: str, cells: Cells, figures: Sequence[str]) -> list[str]:
-    """The section of a scene: all that is known of its cells."""
+    """The section of a scene with its cells."""
     shown = [cell for (name, _), cell in cells.items() if name == scene]
     if not shown:
         return []
@@ -159,7 +159,7 @@ def _inversions(shown: Sequence[Cell]) -> list[str]:
 
 def how(plan: TablePlan, table: str) -> list[str]:
     """Settings, seeds, machines, versions, and the command."""
-    from risp_torch.paper.trials.trial import DRAWN_FROM
+    from risp_torch.paper.trials.trial import RANDOM_FROM
 
     preset = plan.preset
     lines = ["## How it was made", "", "```", _command(plan, table), "```", ""]
@@ -172,7 +172,7 @@ def how(plan: TablePlan, table: str) -> list[str]:
     if table in ("2", "3", "4"):
         settings += [
             f"films: {preset.samples} light paths for each pixel" if preset.target == "mitsuba" else "films: of the rasteriser",
-            f"truth: the scene's own in the first {DRAWN_FROM} repeats, in table 2 drawn from the range in later ones",
+            f"truth: the scene's own in the first {RANDOM_FROM} repeats, in table 2 drawn from the range in later ones",
             "guesses: a search begins at so many, of which the one that ends lowest counts",
             "read: what the network reads from the target is off by so much, a mean over frames and outputs; times are those of "
             "one process beside others",
@@ -192,7 +192,7 @@ def _pictures(preset: TablePreset) -> str:
 
 
 def _command(plan: TablePlan, table: str) -> str:
-    """The command that fills a table, with the options that are not the usual ones."""
+    """The command that fills a table, with its non-default options."""
     words = ["risp table", table, "--preset", plan.preset.name, "--repeats", str(plan.repeats)]
     words += ["--seed", str(plan.preset.seed)] if plan.preset.seed else []
     words += ["--scenes", *plan.scenes] if set(plan.scenes) != set(SCENES) else []

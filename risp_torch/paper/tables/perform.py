@@ -1,4 +1,4 @@
-"""The work of each kind of unit. Killed at any moment and done again, it ends with the same numbers."""
+"""The work of each kind of unit. A killed and repeated unit gives the same numbers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
 
 NETWORK_FILE = "network.safetensors"
-# What the state evaluation calls the two readers that see nothing.
+# Names of the two image-free baselines in the state evaluation.
 _BLIND_READERS = {"average": "average", "random": "random, normal"}
 
 
 def perform(plan: TablePlan, unit: Unit) -> None:
-    """Do a unit whose needs are done.
+    """Run a unit after the units that it needs.
 
     Raises:
-        UserError: its folder holds something else, or something cannot be made. DivergenceError: as an inversion.
+        UserError: its folder has other content, or something cannot be computed. DivergenceError: see ``invert``.
     """
     _WORK[unit.kind](plan, unit.about, plan.out / unit.name)
 
@@ -40,7 +40,7 @@ def _scene_and_task(plan: TablePlan, name: str) -> tuple[Scene, RispTask]:
 
 
 def _data(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
-    """Training pictures; none where the networks that learn from them are there already."""
+    """Training pictures; none if their networks already exist."""
     learners = [name for name, unit in planned(plan).items() if str(folder.relative_to(plan.out)) in unit.needs]
     if all(RunFolder(plan.out / name, {}).finished for name in learners):
         return
@@ -48,7 +48,7 @@ def _data(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
 
 
 def _render(plan: TablePlan, scene: Scene, task: RispTask, folder: Path) -> None:
-    """Render what is missing of the training pictures."""
+    """Render the missing training pictures."""
     from risp_torch.risp.dataset.generate import generate
     from risp_torch.risp.dataset.settings import DatasetSettings
 
@@ -58,7 +58,7 @@ def _render(plan: TablePlan, scene: Scene, task: RispTask, folder: Path) -> None
 
 
 def _network(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
-    """A network, or a check of the one that is there."""
+    """Train a network, or check the existing one."""
     from risp_torch.risp.dataset.manifest import MANIFEST
     from risp_torch.risp.dataset.source import ShardSource
     from risp_torch.risp.training.train import train
@@ -70,7 +70,7 @@ def _network(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
         _check_finished(folder, settings)
         return
     data = folder.parent / "data"
-    if not (data / MANIFEST).is_file():  # an earlier command had no use for them
+    if not (data / MANIFEST).is_file():  # an earlier command did not need them
         _render(plan, scene, task, data)
     source = ShardSource(data, scene, task)
     train(scene, task, source, settings, out=folder, device=str(bridge_device()))
@@ -98,7 +98,7 @@ def _test_set(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
 
 
 def make_pictures(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> tuple[Scene, RispTask, TestSet]:
-    """The test set of a scene and renderer, rendered where it is not there yet, and what it shows."""
+    """The test set of a scene and renderer, rendered if missing, with scene and task."""
     from risp_torch.risp.evaluation.test_set import TestSettings, make_test_set
 
     scene, task = _scene_and_task(plan, about["scene"])
@@ -110,7 +110,7 @@ def make_pictures(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> tu
 
 
 def _evaluation(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
-    """Errors of one reader on a test set."""
+    """Errors of one predictor on a test set."""
     from risp_torch.risp.evaluation.evaluate import evaluate
     from risp_torch.risp.network.file import load_network
 
@@ -128,12 +128,12 @@ def _evaluation(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None
 
 
 def _target(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
-    """The film that all methods of a repeat look at."""
+    """The target film of all methods of a repeat."""
     make_target(plan, about, folder)
 
 
 def make_target(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> Path:
-    """The film (of a goal: the picture) of a repeat, made where it is not there yet: the folder of its frames."""
+    """The film (of a goal: the picture) of a repeat, rendered if missing: the folder of its frames."""
     import torch
 
     from risp_torch.paper.trials.target import target_film
@@ -178,7 +178,7 @@ def trial_settings(plan: TablePlan, search: str = "usual") -> TrialSettings:
 
 
 def _curve(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
-    """Training curves of one variant with so many appearances of the training pictures."""
+    """Training curves of one variant with a number of appearances of the training pictures."""
     from risp_torch.paper.tables.ablations import configs_unit
 
     _write(folder, dict(about), configs_unit(about["method"], about["configs"], preset=plan.preset, folder=folder / "run"))
@@ -196,7 +196,7 @@ def _sampling(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
 
 
 def _write(folder: Path, settings: Mapping[str, Any], result: Mapping[str, Any]) -> None:
-    """Write a result; one that is there without a note that it is done is from a process that was killed just then."""
+    """Write a result; an existing one without a record of completion is from a killed process."""
     run = RunFolder(folder, plain(settings))
     (folder / "result.json").unlink(missing_ok=True)
     RunFolder.open_or_create(folder, settings)

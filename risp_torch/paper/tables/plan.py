@@ -1,4 +1,4 @@
-"""Which cells of which tables are to be filled."""
+"""Plan of the tables: which cells to compute."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked
 
 SCENES = ("quadrotor", "cube", "hand", "rod")
-TABLES = {"1": "state", "2": "identify", "3": "imitate", "4": "reach"}  # the paper's number -> what is done
+TABLES = {"1": "state", "2": "identify", "3": "imitate", "4": "reach"}  # the paper's number -> task
 ABLATIONS = ("ablation-configs", "ablation-sampling")
 METHODS = ("average", "random", "pixel", "perceptual", "no-grad", "full", "state")
-READERS = ("average", "random", "no-grad", "full")  # methods that read single pictures: table 1
-_OTHER_THAN = {"2": ("average",)}  # a prior that lies about the truth has it as its mean
+READERS = ("average", "random", "no-grad", "full")  # methods of table 1, which use single pictures
+_OTHER_THAN = {"2": ("average",)}  # a prior that is symmetric about the truth has it as its mean
 BLIND = ("average", "random")
 IMAGE_METHODS = ("pixel", "perceptual", "no-grad", "full")
 NETWORKS = ("no-grad", "full")
@@ -31,15 +31,15 @@ CURVE_SCENE, SAMPLING_SCENE = "quadrotor", "rod"
 @checked
 @dataclass(frozen=True, kw_only=True)
 class TablePlan:
-    """What is asked for.
+    """Plan of some tables.
 
     Attributes:
         tables: keys of ``TABLES`` and names of ``ABLATIONS``.
-        scenes: of the tables; the paper's tables 3 and 4 have no cube.
+        scenes: scenes of the tables; the paper's tables 3 and 4 have no cube.
         methods: names from ``METHODS``.
         repeats: films and first guesses of every cell.
-        preset: what decides the numbers.
-        out: folder of everything.
+        preset: preset of all sizes.
+        out: folder of all results.
         device: where kernels and networks run: "auto", "cpu" or "cuda".
 
     Raises:
@@ -68,7 +68,7 @@ class TablePlan:
 
     @property
     def numbered(self) -> list[str]:
-        """The tables among what is asked for."""
+        """The tables of the plan, without ablations."""
         return [table for table in self.tables if table in TABLES]
 
     def scenes_of(self, table: str) -> list[str]:
@@ -87,7 +87,7 @@ class TablePlan:
 
     @staticmethod
     def from_json(text: str) -> TablePlan:
-        """The plan that ``to_json`` gave."""
+        """The plan from the result of ``to_json``."""
         given: Mapping[str, Any] = json.loads(text)
         lists = {name: tuple(given[name]) for name in ("tables", "scenes", "methods")}
         preset, out = TablePreset.from_json(given["preset"]), Path(given["out"])
@@ -99,4 +99,4 @@ def _check(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
         if name not in known:
             raise unknown_name_error(kind, name, known)
     if not names:
-        raise UserError(f"no {kind} was asked for: choose among {', '.join(known)}")
+        raise UserError(f"no {kind} was given: choose among {', '.join(known)}")

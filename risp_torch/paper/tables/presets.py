@@ -1,4 +1,4 @@
-"""What decides the numbers of the tables, and three presets of it."""
+"""Settings of the tables, and three presets."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from ti_sim.base.rules import Count, FromZero, NotNegative, Rule, Seed, checked
 @checked
 @dataclass(frozen=True, kw_only=True)
 class TablePreset:
-    """Sizes of all that is made for the tables.
+    """Sizes of all parts of the tables.
 
     Attributes:
-        name: of the preset.
+        name: name of the preset.
         size: side of all pictures [pixels].
         images: training pictures of a scene.
         scene_images: name of a scene -> its number of training pictures in place of ``images``.
-        configs: appearances of the training pictures, as ``DatasetSettings`` has them.
+        configs: appearances of the training pictures, see ``DatasetSettings``.
         training: preset of the trainings.
         changes: settings of the trainings in place of that preset's.
         test_states, test_appearances: of the test sets; every appearance shows all states.
         renderers: of the test sets, the one that the table shows first.
         target: renderer of the films that are inverted.
-        samples: light paths for each pixel of a path-traced film.
-        trial: settings of the inversions in place of the usual ones (``TrialSettings``).
-        paper_search: repeats of the full method that are done once more with the paper's own optimiser.
+        samples: light paths per pixel of a path-traced film.
+        trial: settings of the inversions in place of the default ones (``TrialSettings``).
+        paper_search: repeats of the full method that are repeated with the paper's own optimiser.
         curve_images, curve_epochs, curve_width, curve_states, curve_appearances: training pictures, epochs and width of the
-            networks whose training curves are compared, and states and unseen appearances of the test pictures of these curves.
-        curve_gamma: weight of the gradient loss of these networks, whose few pictures bear more of it than the scenes' own.
+            networks whose training curves are compared, and states and held-out appearances of the test pictures of these curves.
+        curve_gamma: weight of the gradient loss of these networks, whose few pictures tolerate more of it than those of the
+            scenes.
         points: of a loss landscape.
-        seed: of all that is drawn.
+        seed: seed of all random samples.
     """
 
     name: str
@@ -65,16 +66,16 @@ class TablePreset:
         return self.scene_images.get(scene, self.images)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything in values that JSON can hold."""
+        """The preset as JSON values."""
         return asdict(self)
 
     def deciding(self) -> dict[str, Any]:
-        """What decides the numbers of cells, and not how many cells there are."""
+        """Settings that determine the numbers in cells, not the number of cells."""
         return {name: value for name, value in self.to_json().items() if name != "paper_search"}
 
     @staticmethod
     def from_json(given: Mapping[str, Any]) -> TablePreset:
-        """The preset that ``to_json`` gave."""
+        """The preset from the result of ``to_json``."""
         known = {item.name for item in fields(TablePreset)}
         return TablePreset(**{name: tuple(v) if name == "renderers" else v for name, v in given.items() if name in known})
 
@@ -84,12 +85,12 @@ PRESETS = {
     "quick": TablePreset(
         name="quick", images=10_000, scene_images={"hand": 12_000, "rod": 6000}, changes={"epochs": 15}, points=61,
     ),
-    # As far as the paper says how it was done; its number of pictures and their size are not published.
+    # Settings of the paper as far as published; number and size of its pictures are not.
     "paper": TablePreset(
         name="paper", size=128, images=10_000, training="paper", samples=256, curve_images=10_000,
         curve_epochs=100, curve_width=64, curve_gamma=1.0, points=61,
     ),
-    # Minutes, to see that everything runs: its numbers mean nothing.
+    # Minutes, to test that everything runs; its numbers are meaningless.
     "tiny": TablePreset(
         name="tiny", images=48, changes={"epochs": 1, "width": 2}, test_states=4, test_appearances=2, renderers=("soft",),
         target="rasteriser", samples=4, trial={"iterations": 3, "refine": 0}, paper_search=0, curve_images=48, curve_epochs=1,
@@ -103,7 +104,7 @@ def table_preset(name: str, *, seed: Seed = 0) -> TablePreset:
     """A preset with a seed.
 
     Raises:
-        UserError: there is no such preset, or the seed is negative.
+        UserError: the preset is unknown, or the seed is negative.
     """
     if name not in PRESETS:
         raise unknown_name_error("preset", name, list(PRESETS))

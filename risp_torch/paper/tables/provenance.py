@@ -1,4 +1,4 @@
-"""Where results were made: machine, program, libraries."""
+"""Provenance of results: machine, program, libraries."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _LIBRARIES = ("taichi", "torch", "numpy", "mitsuba")
 
 
 def note_provenance(out: Path) -> None:
-    """Add this machine and program to what has worked on a folder of results."""
+    """Add this machine and program to the provenance of a folder of results."""
     there, here = provenance(out), _here()
     if here not in there:
         write_text(out / _FILE, json.dumps([*there, here], indent=2) + "\n")
 
 
 def provenance(out: Path) -> list[dict[str, Any]]:
-    """Every machine and program that has worked on a folder of results."""
+    """Every machine and program in the provenance of a folder of results."""
     try:
         return json.loads((out / _FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -56,7 +56,7 @@ def _gpu() -> str | None:
 
 
 def _commit() -> str:
-    """The commit of the program's folder, marked where files differ from it; "unknown" without git."""
+    """The commit of the program's folder, marked if files differ from it; "unknown" without git."""
     folder = Path(__file__).parent
     try:
         commit = _git(folder, "rev-parse", "--short=12", "HEAD")

@@ -21,7 +21,7 @@ FIGURES = "figures"
 
 
 def publish(plan: TablePlan, place: Path) -> list[Path]:
-    """Write the pages of a plan's tables, their pictures below "figures", and the summary of all tables that there are.
+    """Write the pages of a plan's tables, their pictures below "figures", and the summary of all existing tables.
 
     Returns:
         The pages.
@@ -52,7 +52,7 @@ def _figures(plan: TablePlan, table: str, cells: Cells, folder: Path) -> list[st
 
 
 def _ablation(plan: TablePlan, name: str, place: Path) -> list[Path]:
-    """Write the page and the plot of an ablation: the page, or nothing where none of its units is done."""
+    """Write the page and the plot of an ablation: the page, or nothing if none of its units is done."""
     from risp_torch.paper.tables import ablation_pages
 
     results: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What the units of the tables found: the cells, with the errors of their repeats."""
+"""Results of the units: cells of tables, with the errors of their repeats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from risp_torch.paper.tables.paper import paper_cell
 from risp_torch.paper.tables.plan import BLIND, IMAGE_METHODS, PAPER_SEARCH, TABLES, TablePlan
 from risp_torch.paper.tables.units import evaluation_name, trial_name
 
-# The paper's outputs of the hand are angles in rad; here they are parts of a range of pi / 6 either way.
+# The paper's outputs of the hand are angles in rad; here they are relative to a range of ± pi / 6.
 _ANGLES = math.pi / 6
 
 
@@ -25,12 +25,12 @@ class Cell:
     """One method on one scene of one table.
 
     Attributes:
-        table, scene, method: which one.
+        table, scene, method: position of the cell.
         mean, sd: of the errors over the repeats (table 1: over the pictures).
         errors: of the repeats.
         unit: of the errors.
-        records: results of the repeats, as the units wrote them.
-        guesses: first guesses of a repeat; 0 where nothing is searched.
+        records: results of the repeats, as written by the units.
+        guesses: first guesses of a repeat; 0 without a search.
     """
 
     table: str
@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def paper(self) -> tuple[float, float] | None:
-        """What the paper reports for it."""
+        """Values of the cell in the paper."""
         return paper_cell(self.table, self.scene, "full" if self.method == PAPER_SEARCH else self.method)
 
     def seconds(self) -> float:
@@ -53,16 +53,16 @@ class Cell:
         return float(np.mean([record.get("seconds", record.get("training_seconds", 0.0)) for record in self.records]))
 
     def spread(self) -> float:
-        """Of table 1: how much what is read of a state differs between appearances, in the unit of the errors."""
+        """Of table 1: standard deviation of predictions for a state over appearances, in the unit of the errors."""
         return _factor(self.table, self.scene) * self.records[0]["spread"]["mean"]
 
     def mean_of(self, key: str) -> float | None:
-        """Mean over the repeats of a number in their results; None where one has none."""
+        """Mean over the repeats of a number in their results; None if one does not have it."""
         values = [record.get(key) for record in self.records]
         return None if not values or any(value is None for value in values) else float(np.mean(values))
 
     def unseen(self) -> dict[str, float]:
-        """What was held out -> mean error over the repeats."""
+        """Held-out motion -> mean error over the repeats."""
         names = self.records[0].get("unseen") or {} if self.records else {}
         found = {name: [(record.get("unseen") or {}).get(name) for record in self.records] for name in names}
         factor = _factor(self.table, self.scene, held_out=True)
@@ -116,7 +116,7 @@ def state_cells(plan: TablePlan, renderer: str) -> Cells:
 
 
 def lowest(cells: Mapping[tuple[str, str], Cell], scene: str, *, but: str = "") -> str | None:
-    """The image-based method of lowest error on a scene, one left out; None where there is none."""
+    """The image-based method with the lowest error on a scene, without ``but``; None if there is none."""
     found = [cells[scene, method] for method in IMAGE_METHODS if (scene, method) in cells and method != but]
     return min(found, key=lambda cell: cell.mean).method if found else None
 
@@ -124,8 +124,8 @@ def lowest(cells: Mapping[tuple[str, str], Cell], scene: str, *, but: str = "") 
 def difference(first: Cell, second: Cell) -> tuple[float, float] | None:
     """Mean of the differences of two methods' errors, repeat by repeat, and its standard error; None for less than two repeats.
 
-    Repeats share film, first guess and initial state between methods, so what makes one harder than another drops out. That
-    either network is one training of many does not.
+    Repeats share film, first guess and initial state between methods, so differences in difficulty between repeats cancel. The
+    randomness of training the networks does not.
     """
     if len(first.errors) != len(second.errors) or len(first.errors) < 2:
         return None

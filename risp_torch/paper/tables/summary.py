@@ -1,4 +1,4 @@
-"""The summary of all tables: who is lowest in each cell, and how that compares with the paper."""
+"""The summary of all tables: lowest method in each cell, and comparison with the paper."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from risp_torch.paper.tables.why import NAMES
 
 
 def write_summary(plan: TablePlan, place: Path) -> Path | None:
-    """Write summary.md: every cell that there is, who is lowest in it, and how that compares with the paper; None for no cell."""
+    """Write summary.md: every existing cell, its lowest method, and comparison with the paper; None without cells."""
     rows, won, below, total, clear = [], 0, 0, 0, 0
     for table in TABLES:
         cells = cells_of(plan, table)

@@ -1,4 +1,4 @@
-"""What is to be done for some tables: units of work, each with a folder of its own, and which ones need which others."""
+"""Units of work of the tables, each with its own folder and dependencies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from risp_torch.paper.tables.plan import (
 
 Kind = Literal["data", "network", "test-set", "evaluation", "target", "trial", "curve", "sampling"]
 
-# Seconds of a unit of the quick preset on one core, before any of its kind has been measured.
+# Seconds of a unit of the quick preset on one core, before measurements of its kind.
 _PRIORS: dict[str, float] = {
     "data": 300, "network": 550, "test-set": 150, "evaluation": 30, "target": 30, "trial": 40, "curve": 150, "sampling": 60,
 }  # fmt: skip
@@ -32,10 +32,10 @@ class Unit:
     """A piece of work that one process does.
 
     Attributes:
-        name: its folder below the folder of everything.
-        kind: what is done.
-        about: what it is done with (scene, method, repeat, ...).
-        needs: names of the units that have to be done before.
+        name: its folder below the folder of all results.
+        kind: kind of work.
+        about: its arguments (scene, method, repeat, ...).
+        needs: names of the units that it depends on.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Unit:
 
     @property
     def prior(self) -> float:
-        """Seconds that it may take."""
+        """Estimated time [s]."""
         return _PRIORS[self.kind] * (1.5 if self.kind in ("network", "curve") and self.about["method"] == "full" else 1.0)
 
 
@@ -70,12 +70,12 @@ def trial_name(scene: str, task: str, method: str, repeat: int) -> str:
 
 
 def evaluation_name(scene: str, method: str, renderer: str) -> str:
-    """Name of the unit that evaluates a reader on a test set."""
+    """Name of the unit that evaluates a predictor on a test set."""
     return f"{scene}/state/{method}-{renderer}"
 
 
 def planned(plan: TablePlan) -> dict[str, Unit]:
-    """All units of a plan by their names, those before that others need."""
+    """All units of a plan by name, in order of dependency."""
     units: dict[str, Unit] = {}
     for unit in _all(plan):
         units.setdefault(unit.name, unit)

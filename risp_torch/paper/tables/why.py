@@ -1,4 +1,4 @@
-"""Why a cell is what it is: sentences, with their numbers, for cells where RISP is not the best or worse than the paper's."""
+"""Explanations, as sentences with numbers, for cells in which RISP is not the best or worse than in the paper."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ NAMES = {
     "average": "average", "random": "random", "pixel": "pixels", "perceptual": "perceptual", "no-grad": "RISP, no gradient loss",
     "full": "RISP", "full-rmsprop": "RISP, the paper's RMSProp", "state": "true states (oracle)",
 }  # fmt: skip
-# A loss so much lower at the estimate than at the truth speaks for a moved minimum, one so much higher for a search that ended.
+# A loss so much lower at the estimate than at the truth indicates a shifted minimum, one so much higher an unfinished search.
 _CLEARLY = 1.02
-_FAR = 3.0  # ratio of the largest to the least error of repeats that is worth a sentence
+_FAR = 3.0  # ratio of the largest to the least error of repeats above which a sentence is written
 
 
 def reasons(cells: Mapping[tuple[str, str], Cell], scene: str) -> list[str]:
-    """Sentences about the full method's cell of a scene; none where it is the lowest and not worse than the paper's.
+    """Sentences about the full method's cell of a scene; none if it is the lowest and not worse than in the paper.
 
     Args:
         cells: of one table.
-        scene: whose cell is asked about.
+        scene: scene of the cell.
     """
     full = cells.get((scene, "full"))
     best = lowest(cells, scene)
@@ -39,7 +39,7 @@ def reasons(cells: Mapping[tuple[str, str], Cell], scene: str) -> list[str]:
 
 
 def _causes(cell: Cell) -> list[str]:
-    """What the results of a cell say about its error."""
+    """Sentences on the error of a cell from its results."""
     if cell.table == "1":
         return [_spread(cell)]
     sentences = []
@@ -55,7 +55,7 @@ def _causes(cell: Cell) -> list[str]:
 
 
 def _minimum(method: str, estimate: float, truth: float) -> str:
-    """Whether the loss or the search is to blame."""
+    """Whether the loss or the search causes the error."""
     numbers = f"the loss is {estimate:.4g} at the estimate and {truth:.4g} at the truth"
     if estimate * _CLEARLY < truth:
         what = "what the network misreads" if method in ("no-grad", "full") else "the other look of the film"
@@ -66,7 +66,7 @@ def _minimum(method: str, estimate: float, truth: float) -> str:
 
 
 def _spread(cell: Cell) -> str:
-    """How much of a reading error comes from the appearance."""
+    """Part of the prediction error due to appearance."""
     return (
         f"{NAMES[cell.method]}: the same state read in different appearances differs by {cell.spread():.3g} "
         f"({cell.spread() / cell.mean:.0%} of the error)."

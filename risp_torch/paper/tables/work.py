@@ -1,4 +1,4 @@
-"""Processes that do the units of some tables, the settings that all share, and the bar that shows how far they are."""
+"""Worker processes for the units of some tables, their shared settings, and the progress bar."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from risp_torch.paper.tables.units import Unit, planned
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, checked
 
-_PAUSE, _LOOKS = 0.5, 6  # s between looks at the workers, and how many of them there are between those at the units
-_TAKEN_OVER = 0.01  # of a prior: units that took less were there already, and say nothing about time
-_LISTED = 60  # characters of the names of units in the bar
-_WORKER = (  # its first argument says where modules are
+_PAUSE, _POLLS = 0.5, 6  # s between polls of the workers, and number of these per poll of the units
+_TAKEN_OVER = 0.01  # of a prior: units that took less existed already and are not used for estimates
+_LISTED = 60  # characters for the names of units in the bar
+_WORKER = (  # its first argument is the module path
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "from risp_torch.paper.tables.worker import main; sys.exit(main())"
 )
-_PLANS = "plan-*-of-*.json"  # of workers; the last part is the number of the process that they belong to
+_PLANS = "plan-*-of-*.json"  # plans of workers; the last part is the id of their process
 _BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"  # no rate: units take seconds to half an hour
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the work ended.
+    """Outcome of the work.
 
     Attributes:
-        units: all that was planned.
-        failures: name of a unit -> why it failed, and the exit status of that.
-        missing: units that were not done because what they need has failed, or because a worker ended.
-        lost: what is to say about workers that ended before their work was done.
+        units: all planned units.
+        failures: name of a unit -> why it failed, and its exit status.
+        missing: units that were not run because a dependency failed or a worker ended.
+        lost: sentences on workers that ended before their work was done.
     """
 
     units: Mapping[str, Unit]
@@ -58,30 +58,30 @@ class Outcome:
         return max((failure["status"] for failure in self.failures.values()), default=0)
 
     def sentences(self) -> list[str]:
-        """What is to say about what was not done; units that failed for the same reason together."""
+        """Sentences on unfinished work, with units that failed for the same reason together."""
         reasons: dict[str, list[str]] = defaultdict(list)
         for name, failure in self.failures.items():
             reasons[failure["reason"]].append(name)
         said = [f"{_listed(names)} failed: {reason}" for reason, names in reasons.items()]
         if self.missing:
-            said += [*self.lost, f"{_listed(self.missing)} not done: the same command goes on with that"]
+            said += [*self.lost, f"{_listed(self.missing)} not done: the same command resumes the work"]
         return said
 
 
 @checked
 def work(plan: TablePlan, *, processes: Count, rank: FromZero = 0, progress: bool = True) -> Outcome:
-    """Do everything that is not done yet.
+    """Run all unfinished units.
 
     Under ``torchrun`` every rank calls this; rank 0 shows the bar and waits for all.
 
     Args:
-        plan: what is to be done.
-        processes: workers that this process starts.
-        rank: number of this process.
-        progress: whether a bar is shown.
+        plan: the plan.
+        processes: number of workers that this process starts.
+        rank: index of this process.
+        progress: whether to show a progress bar.
 
     Raises:
-        UserError: there is no worker, or the folder holds results of other settings.
+        UserError: there is no worker, or the folder has results of other settings.
     """
     keep_settings(plan)
     if rank == 0:
@@ -115,13 +115,13 @@ def _listed(names: Sequence[str]) -> str:
 
 def _wait(workers: Sequence[subprocess.Popen[bytes]]) -> None:
     """A few seconds, or until all workers have ended."""
-    for _ in range(_LOOKS):
+    for _ in range(_POLLS):
         if any(worker.poll() is None for worker in workers):
             time.sleep(_PAUSE)
 
 
 def keep_settings(plan: TablePlan) -> None:
-    """Note the settings of a folder, or refuse other ones than it has.
+    """Save the settings of a folder, or compare them with the existing ones.
 
     Raises:
         UserError: the folder holds results of other settings.
@@ -138,7 +138,7 @@ def _plan_file(name: str) -> str:
 
 
 def _remove_plans(plan: TablePlan) -> None:
-    """Take away the plan files of processes that were killed."""
+    """Remove the plan files of killed processes."""
     for file in (plan.out / "logs").glob(_PLANS):
         process = file.stem.rpartition("-of-")[2]
         if process.isdecimal() and not is_running(int(process)):
@@ -146,9 +146,9 @@ def _remove_plans(plan: TablePlan) -> None:
 
 
 def _started(plan: TablePlan, name: str, since: float, processes: int) -> subprocess.Popen[bytes]:
-    """A worker with its share of the cores, which writes into a log of its own.
+    """Start a worker with its share of the cores and its own log.
 
-    It looks for modules where this process does: ``-P`` keeps those of the working folder out.
+    It uses the module path of this process; ``-P`` excludes the working folder.
     """
     threads = str(max(1, len(os.sched_getaffinity(0)) // processes))
     logs = plan.out / "logs"
@@ -169,7 +169,7 @@ def _sentence(plan: TablePlan, name: str, status: int) -> str:
 
 
 def _show(bar: tqdm, plan: TablePlan, units: Mapping[str, Unit], processes: int) -> None:
-    """What is done, what is being done, and how long the rest may take."""
+    """Show finished and running units, and the estimated remaining time."""
     notes = {name: done(plan.out / name) for name in units}
     bar.n = sum(note is not None for note in notes.values())
     running = [name for name, note in notes.items() if note is None and is_claimed(plan.out / name)]
@@ -180,15 +180,15 @@ def _show(bar: tqdm, plan: TablePlan, units: Mapping[str, Unit], processes: int)
 
 
 def time_left(units: Mapping[str, Unit], seconds: Mapping[str, float], processes: int) -> float:
-    """Time that the units that are not done may take [s].
+    """Estimated time of the unfinished units [s].
 
-    A unit takes as long as those of its group took; where there is none, its prior times the mean ratio of measured times to
+    The estimate is the mean of the unit's group; without measurements, its prior times the mean ratio of measured times to
     priors.
 
     Args:
         units: all.
         seconds: name of each finished unit -> time that it took.
-        processes: that share the work.
+        processes: number of processes that share the work.
     """
     groups: dict[str, list[float]] = defaultdict(list)
     for name, value in seconds.items():

@@ -1,4 +1,4 @@
-"""A worker process of the tables: it takes one unit after another until none is left that it could do."""
+"""A worker process of the tables: it runs units until none is left."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from risp_torch.paper.tables.plan import TablePlan
 from risp_torch.paper.tables.units import Unit, planned
 from ti_sim.base.errors import DivergenceError, UserError
 
-_PAUSE = 0.3  # s, between looks at units that others work on
+_PAUSE = 0.3  # s between polls of units of other processes
 _BY_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 def ranked(units: Mapping[str, Unit]) -> list[Unit]:
-    """Units by the time that the longest chain of work takes which begins with them, longest first."""
+    """Units by the time of the longest dependency chain that begins with them, longest first."""
     chains: dict[str, float] = {}
-    for unit in reversed(list(units.values())):  # what needs a unit comes after it
+    for unit in reversed(list(units.values())):  # dependents come after their dependencies
         chains[unit.name] = unit.prior + chains.get(unit.name, 0.0)
         for need in unit.needs:
             chains[need] = max(chains.get(need, 0.0), chains[unit.name])
@@ -29,11 +29,11 @@ def ranked(units: Mapping[str, Unit]) -> list[Unit]:
 
 
 def work_through(plan: TablePlan, *, since: float) -> None:
-    """Do units until all are done, have failed, or need one that has failed.
+    """Run units until all are done, have failed, or depend on a failed one.
 
     Args:
         plan: what is to be done.
-        since: failures from before this time [s of the epoch] are tried again.
+        since: failures before this time [s of the epoch] are repeated.
     """
     units = planned(plan)
     waiting = ranked(units)
@@ -48,13 +48,13 @@ def _ready(plan: TablePlan, unit: Unit) -> bool:
 
 
 def _hopeless(plan: TablePlan, units: Mapping[str, Unit], unit: Unit, since: float) -> bool:
-    """Whether a unit has failed, or one that it needs."""
+    """Whether a unit or one of its dependencies has failed."""
     needs = (units[need] for need in unit.needs)
     return failed(plan.out / unit.name, since=since) is not None or any(_hopeless(plan, units, n, since) for n in needs)
 
 
 def _attempt(plan: TablePlan, unit: Unit, since: float) -> bool:
-    """Do a unit that no other process has: whether there was something to do."""
+    """Run a unit that no other process has claimed; return whether there was work."""
     from risp_torch.paper.tables.perform import perform
 
     folder = plan.out / unit.name
@@ -74,7 +74,7 @@ def _attempt(plan: TablePlan, unit: Unit, since: float) -> bool:
 
 
 def _end_with(parent: int) -> None:
-    """End this process as soon as the one that started it has: nobody else would stop it."""
+    """End this process when its parent ends, because nothing else would stop it."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -1,4 +1,4 @@
-"""How far an estimate is from the truth: its numbers, its motion, the state at its end, and motions that no fit has seen."""
+"""Errors of an estimate: parameters, motion, final state, and held-out motions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def outputs_of(scene: Scene, task: RispTask, values: Values) -> torch.Tensor:
 
 
 def trial_error(trial: Trial, scene: Scene, task: RispTask, motion: States, values: Values) -> float:
-    """The error of an estimate, as the trial measures it.
+    """The error of an estimate in the measure of the trial.
 
     Args:
-        trial: what was looked for.
-        scene: which the estimate moves: with the drawn initial state, where there is one.
-        task: with the outputs of which motions are compared.
-        motion: of the truth.
+        trial: the trial.
+        scene: scene of the estimate, with the random initial state if there is one.
+        task: RISP task, whose outputs are compared.
+        motion: motion of the truth.
         values: of all unknowns.
     """
     if trial.measure == "parameter":
@@ -42,13 +42,13 @@ def trial_error(trial: Trial, scene: Scene, task: RispTask, motion: States, valu
 
 
 def unseen_errors(name: str, trial: Trial, values: Values, *, fitted: int) -> dict[str, float]:
-    """Name of each motion that the fit has not seen -> mean L1 distance of its outputs from the truth's.
+    """Name of each held-out motion -> mean L1 distance of its outputs from the truth's.
 
     Args:
         name: of the scene.
-        trial: with the true scenes.
+        trial: trial with the true scenes.
         values: the estimate.
-        fitted: frame intervals of the film that was fitted: in a longer one only the frames beyond them count.
+        fitted: frame intervals of the film that was fitted: in a longer one only later frames are compared.
     """
     errors = {}
     for label, scene in (trial.unseen() if trial.unseen else {}).items():

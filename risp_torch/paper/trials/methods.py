@@ -1,4 +1,4 @@
-"""The rows of RISP's tables: how the unknowns of a trial are found."""
+"""The rows of RISP's tables: methods that estimate the unknowns of a trial."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ IMAGE_METHODS = ("pixel", "perceptual", *NETWORK_METHODS)
 
 
 def check_method(method: str, network: Path | str | None) -> None:
-    """Raise a UserError for an unknown method, or one that lacks its network or has one too many."""
+    """Raise a UserError for an unknown method, or a missing or superfluous network."""
     if method not in METHODS:
         raise unknown_name_error("method", method, METHODS)
     if method in NETWORK_METHODS and network is None:
-        raise UserError(f"the method {method} reads pictures with a network: give the network.safetensors of 'risp train'")
+        raise UserError(f"the method {method} needs a network: give the network.safetensors of 'risp train'")
     if method not in NETWORK_METHODS and network is not None:
         raise UserError(f"the method {method} uses no network: leave it out, or choose {' or '.join(NETWORK_METHODS)}")
 
 
 def make_loss(method: str, task: RispTask, motion: States, network: Path | str | None) -> Loss | None:
-    """What a method compares films by; None for the baselines that look at nothing.
+    """The loss of a method; None for the image-free baselines.
 
     Args:
         method: name from ``METHODS``.
         task: of the scene.
-        motion: of the true scene, which the oracle knows.
+        motion: true motion, for the oracle.
         network: file of "no-grad" and "full".
 
     Raises:
-        UserError: as the losses, for a network that cannot be read or an extra that is not installed.
+        UserError: see the losses, for a network that cannot be read or an extra that is not installed.
     """
     from risp_torch.inversion.losses.perceptual import PerceptualLoss
     from risp_torch.inversion.losses.pixel import PixelLoss

@@ -12,20 +12,20 @@ from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 
-# The rest are PyTorch's defaults, as the paper names no other.
+# The rest are PyTorch's defaults, because the paper does not specify them.
 PAPER_SEARCH = OptimiseSettings(optimizer="rmsprop", iterations=100, learning_rate=3e-3, decay=False, smoothing=0.99)
 
 
 @dataclass(frozen=True)
 class PlainUnknowns(Unknowns):
-    """Unknowns whose optimiser moves the numbers themselves, without the map that keeps them within their bounds.
+    """Unknowns that are optimised directly, without the map to their bounds.
 
-    A number counts in its own unit, or in decades where its scale is log10: a learning rate of 0.003 is 0.003 kg. With
-    ``relative`` it counts in halves of its range, as the paper's rate could not move forces in N. A value beyond a bound stands
-    at the bound, and its gradient is that of the value at the bound, so that it can come back.
+    A variable has the unit of its parameter, or decades for log10: a learning rate of 0.003 is 0.003 kg. With
+    ``relative`` its unit is half of its range, because the paper's rate is too small for forces in N. A value outside is clipped
+    to the bound, with the gradient at the bound, so that it can return.
 
     Attributes:
-        relative: whether numbers count in halves of their ranges.
+        relative: whether variables are in units of half ranges.
     """
 
     relative: bool = False
@@ -39,7 +39,7 @@ class PlainUnknowns(Unknowns):
         return torch.as_tensor(self.physical_values(self._scaled(z).detach().cpu().numpy())).to(z)
 
     def penalty(self, z: torch.Tensor) -> torch.Tensor:
-        """What smoothness adds to the loss, [S], from the optimiser's variables z [S, K], differentiable."""
+        """The smoothness penalty, [S], from the optimiser's variables z [S, K], differentiable."""
         return self.smoothness.penalty(self._scaled(z))
 
     def unbounded(self, physical: np.ndarray) -> torch.Tensor:
@@ -58,10 +58,10 @@ class PlainUnknowns(Unknowns):
 
 
 def paper_unknowns(unknowns: Unknowns, measure: str) -> PlainUnknowns:
-    """The same unknowns as the paper's search moves them: parameters in their own units, actions in halves of their ranges.
+    """The unknowns in the variables of the paper's search: parameters in their own units, actions in halves of their ranges.
 
     Args:
         unknowns: of a trial.
-        measure: of the trial, "parameter" where parameters are looked for.
+        measure: measure of the trial, "parameter" for unknown parameters.
     """
     return PlainUnknowns(unknowns.params, unknowns.appearance, unknowns.smoothness, relative=measure != "parameter")

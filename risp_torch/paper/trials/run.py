@@ -1,4 +1,4 @@
-"""One trial by one method: its result, kept in a folder."""
+"""One trial by one method, with its result in a folder."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
     from risp_torch.scene.states import States
 
 SCHEMA = 1
-_STREAMS = {"guess": 83, "initial": 84, "random": 85}  # of the random numbers; looks and test sets have others
+_STREAMS = {"guess": 83, "initial": 84, "random": 85}  # random streams, different from those of appearances and test sets
 
 
 @checked
 @dataclass(frozen=True, kw_only=True)
 class TrialSettings:
-    """How a trial is run.
+    """Settings of a trial.
 
     Attributes:
         size: side of the pictures [pixels].
         seed: of guesses and initial states; with the number of the repeat.
         search: "usual", the trial's own, or "paper", that of RISP (ICLR 2022), B.3 (``PAPER_SEARCH``, ``paper_unknowns``),
             without Gauss-Newton rounds.
-        starts: guesses that are drawn, by default as many as the trial begins with (of the paper's search: one). Of several only
-            the better half goes on after a fifth of the steps, and only the best after half of them (not with lbfgs, which ends
-            all).
-        iterations, refine: in place of those of the search; of wide steps the first so many rounds.
-        samples: light paths for each pixel of the target.
+        starts: number of random guesses, by default that of the trial (one for the paper's search). Of several, only
+            the better half continues after a fifth of the steps, and only the best after half of them (not with lbfgs, which
+            finishes all).
+        iterations, refine: in place of those of the search; for wide steps the number of first rounds.
+        samples: light paths per pixel of the target.
         warm: "cma" begins with a gradient-free search around the guess.
-        horizon: frames that the search begins with, where it grows.
+        horizon: initial frames of a growing horizon.
 
     Raises:
         UserError: a setting is out of its range.
@@ -102,26 +102,26 @@ def run_trial(
     scene_name: str, kind: str, method: str, *, repeat: FromZero, settings: TrialSettings, network: Path | str | None = None,
     target: Path | str | None = None, out: Path | str, progress: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
-    """Run one trial by one method, or return the result that its folder holds.
+    """Run one trial by one method, or return the result in its folder.
 
     Args:
         scene_name: name of a scene, or the path of its file.
         kind: "identify", "imitate" or "reach".
         method: name from ``METHODS``.
-        repeat: number of the repeat, which has a first guess (and for "reach" an initial state) of its own.
+        repeat: index of the repeat, which has its own first guess (and for "reach" initial state).
         settings: of the run.
         network: file of "no-grad" and "full".
-        target: folder of frames from ``target_film``, for the methods that look at pictures.
-        out: folder of the run: an unfinished one goes on, a finished one is only read.
-        progress: whether bars are shown.
+        target: folder of frames from ``target_film``, for the image-based methods.
+        out: folder of the run: an unfinished one is resumed, a finished one is only read.
+        progress: whether to show progress bars.
 
     Returns:
-        What ``result.json`` holds: error, unit, values, guess and initial (drawn values), loss_estimate, loss_truth (the
-        method's own loss at the truth), reading_error (mean L1 distance between what a network reads of the target and the
+        The content of ``result.json``: error, unit, values, guess and initial (random values), loss_estimate, loss_truth (the
+        method's own loss at the truth), reading_error (mean L1 distance between a network's predictions for the target and the
         truth), guess_error, unseen (name -> error), seconds, iterations.
 
     Raises:
-        UserError: an unknown task or method, a file that is missing or does not fit, or a folder with other settings.
+        UserError: an unknown task or method, a missing or wrong file, or a folder with other settings.
         DivergenceError: no guess could be simulated.
     """
     began = time.perf_counter()
@@ -177,7 +177,7 @@ def _comparison(scene: Scene, kind: str, method: str, loss: Loss, target: Path |
 def _at_truth(
     scene: Scene, task: RispTask, method: str, plain: Comparison | None, last: Comparison | None, motion: States
 ) -> dict[str, float | None]:
-    """The loss of the true motion, as the search compared at last, and what a network misreads of the target."""
+    """The loss of the true motion in the final comparison of the search, and the prediction error of a network for the target."""
     if plain is None or last is None:
         return {"loss_truth": None, "reading_error": None}
     with torch.no_grad():
@@ -193,7 +193,7 @@ def _asked(
     scene_name: str, kind: str, method: str, repeat: int, settings: TrialSettings, trial: Trial, scene: Scene,
     guesses: list[Mapping[str, Any]], loss: Loss | None, comparison: Comparison | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything that decides the outcome."""
+    """All data that determine the result."""
     target = None
     if comparison is not None:
         target = sha256(comparison.target.contiguous().float().cpu().numpy().tobytes()).hexdigest()
@@ -208,7 +208,7 @@ def _asked(
 
 
 def _folder(path: Path, asked: dict[str, Any]) -> RunFolder:
-    """The run's folder; a finished run is there to be read, if it has the same settings."""
+    """The run's folder; a finished run is read if it has the same settings."""
     there = RunFolder(path, asked)
     if not there.finished:
         return RunFolder.open_or_create(path, asked)

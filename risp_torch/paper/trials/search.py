@@ -1,4 +1,4 @@
-"""The search of a trial: wide or gradient steps from the first guesses, then Gauss-Newton rounds where the loss is smooth."""
+"""The search of a trial: wide or gradient steps from the first guesses, then Gauss-Newton rounds if the loss is smooth."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """Result of a search.
 
     Attributes:
         values: name -> estimate.
         loss: at the estimate, over the whole film, without the penalty.
-        iterations: gradient steps and Gauss-Newton rounds that were taken.
-        comparison: what the loss is of; None where nothing was compared.
+        iterations: number of gradient steps and Gauss-Newton rounds.
+        comparison: the comparison of the loss, or None.
     """
 
     values: dict[str, np.ndarray]
@@ -49,23 +49,23 @@ def search(
     *, refine: int, paper: bool = False, warm: CmaSettings | None = None, seed: int = 0, folder: RunFolder | None = None,
     progress: bool = True,
 ) -> Found:  # fmt: skip
-    """Find the unknowns of a trial.
+    """Estimate the unknowns of a trial.
 
     Args:
-        scene: what is simulated; with the drawn initial state, where there is one.
+        scene: the scene, with the random initial state if there is one.
         comparison: loss and target.
-        trial: what is looked for.
-        guesses: the first guesses; the one that ends lowest counts.
-        settings: of the wide or the gradient steps.
-        refine: Gauss-Newton rounds with narrow differences at most; none where the loss is rough in the small.
-        paper: whether the unknowns are moved as in the paper (``paper_unknowns``), without a penalty on changes of actions.
-        warm: of a search without gradients from every guess, at whose ends the other steps begin.
-        seed: of its candidates.
-        folder: where the search is saved, and from where a killed one goes on.
-        progress: whether bars are shown.
+        trial: the trial.
+        guesses: the first guesses; the one with the lowest final loss is used.
+        settings: settings of the wide or the gradient steps.
+        refine: largest number of Gauss-Newton rounds with narrow differences; none if the loss is locally non-smooth.
+        paper: whether the unknowns are optimised as in the paper (``paper_unknowns``), without a penalty on changes of actions.
+        warm: settings of a gradient-free search from every guess, before the other steps.
+        seed: seed of its candidates.
+        folder: folder in which the search is saved, and from which a killed one is resumed.
+        progress: whether to show progress bars.
 
     Raises:
-        UserError: pycma is missing.
+        UserError: pycma is not installed.
         DivergenceError: no guess could be simulated.
     """
     unknowns = Unknowns.of(scene, trial.unknowns)
@@ -99,15 +99,15 @@ def search(
 def penalised(scene: Scene, comparison: Comparison, unknowns: Unknowns, first: np.ndarray, weight: float) -> Unknowns:
     """The unknowns with a penalty on changes of sequences from frame to frame.
 
-    What a loss misreads in single frames would otherwise go into the actions of these frames. The penalty is the weight times the
-    loss at the first guess times the mean squared change from one frame to the next, in parts of the allowed range: so one
+    Otherwise errors of the loss in single frames affect the actions of these frames. The penalty is the weight times the
+    loss at the first guess times the mean squared change from one frame to the next, relative to the allowed range, so one
     weight suits losses of any size.
 
     Args:
-        scene, comparison: of the search.
+        scene, comparison: those of the search.
         unknowns: those with a row for each frame get the penalty.
         first: [K] the first guess.
-        weight: of the trial, 0 for none.
+        weight: weight of the trial, 0 for none.
     """
     if weight == 0:
         return unknowns

@@ -1,4 +1,4 @@
-"""What a trial is given: the film, or the picture, of the true motion in a look that no training has seen."""
+"""Target of a trial: film or picture of the true motion in a held-out appearance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 RENDERERS = ("mitsuba", "rasteriser")
 FRAMES = "frames"
-_STREAM = 79  # of the random numbers of looks; test sets have another
+_STREAM = 79  # random stream of appearances, different from that of test sets
 
 
 @checked
@@ -32,15 +32,15 @@ def target_film(
     scene: Scene, task: RispTask, trial_kind: str, motion: States, folder: Path | str, *, seed: Seed, repeat: FromZero,
     samples: Count = 64, renderer: str = "mitsuba",
 ) -> Path:  # fmt: skip
-    """Film the true motion in the drawn look of a repeat; only pictures that are not there yet are rendered.
+    """Render the true motion in the random appearance of a repeat; existing pictures are not rendered again.
 
     Args:
-        scene, task: what is filmed, and which looks there are.
-        trial_kind: "identify" or "imitate" for all frames, "reach" for the last one alone.
+        scene, task: scene and RISP task with the domains.
+        trial_kind: "identify" or "imitate" for all frames, "reach" for only the last one.
         motion: states of the true scene.
-        folder: of the film.
-        seed, repeat: of the look and of the noise.
-        samples: light paths for each pixel.
+        folder: folder of the film.
+        seed, repeat: seeds of the appearance and of the noise.
+        samples: light paths per pixel.
         renderer: "mitsuba", or "rasteriser" for an appearance of the training domain.
 
     Returns:
@@ -60,10 +60,10 @@ def target_film(
 
 
 def read_target(scene: Scene, trial_kind: str, folder: Path | str) -> torch.Tensor:
-    """The target [frames + 1, H, W, 3] in linear rgb; of a single picture, the last frame, it is repeated for all.
+    """The target [frames + 1, H, W, 3] in linear rgb; a single picture, the last frame, is repeated for all.
 
     Raises:
-        UserError: as ``read_video``.
+        UserError: see ``read_video``.
     """
     camera = scene.camera
     frames = 1 if trial_kind == "reach" else scene.frames + 1
@@ -97,7 +97,7 @@ def _rasterised(
 
 
 def _same_film(folder: Path, settings: dict[str, Any]) -> None:
-    """Begin a film, or refuse a folder that holds another one; a caller may have marked it as finished."""
+    """Start a film, or raise a UserError if the folder has another one; a caller may have marked it as finished."""
     there = RunFolder(folder, {})
     if not there.finished:
         RunFolder.open_or_create(folder, settings)

@@ -1,4 +1,4 @@
-"""What a scene says to RISP's evaluation: which numbers are looked for, their truth, the first guesses and the search."""
+"""Trials of RISP's evaluation for scenes: unknowns, truth, first guesses and search."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, NotNegative, checked
 
-DRAWN_FROM = 4  # the first repeats have the scene's own truth, the middle of the paper's range
-_TRUTHS = 86  # stream of the random numbers of truths; guesses, initial states and looks have others
+RANDOM_FROM = 4  # the first repeats have the scene's own truth, the middle of the paper's range
+_TRUTHS = 86  # random stream of truths, different from those of guesses, initial states and appearances
 KINDS = ("state", "identify", "imitate", "reach")  # tables 1 to 4 of RISP (ICLR 2022)
 
 Values = Mapping[str, Any]
@@ -32,29 +32,29 @@ class Trial:
     """One of RISP's inversions on a scene.
 
     A scene's file has ``make_trials() -> dict[str, Trial]`` with keys among "identify" (known actions, unknown parameters),
-    "imitate" (known parameters, unknown actions, a film) and "reach" (unknown actions that lead from a drawn initial state to the
-    state in one picture).
+    "imitate" (known parameters, unknown actions, a film) and "reach" (unknown actions that lead from a random initial state to
+    the state in one picture).
 
     Attributes:
-        unknowns: names of the parameters that are looked for.
-        truth: name -> true value; of "reach" the actions that lead the scene from its own start to the goal.
-        truths: draws a truth for the repeats from number ``DRAWN_FROM`` on, from the inner part of the allowed range; None leaves
-            ``truth`` to all.
-        guess: first guess of a repeat, drawn.
-        average: the middle of what is drawn: the baseline "average".
-        random: the baseline "random", drawn from the whole prior.
+        unknowns: names of the unknown parameters.
+        truth: name -> true value; for "reach" the actions that lead the scene from its own start to the goal.
+        truths: samples a truth for the repeats from number ``RANDOM_FROM`` on, from the inner part of the allowed range; None
+            uses ``truth`` for all.
+        guess: samples the first guess of a repeat.
+        average: mean of the samples: the baseline "average".
+        random: the baseline "random", sampled from the whole prior.
         options: of make_scene.
-        initial: of "reach": name -> parameters of the initial state, drawn.
+        initial: for "reach": samples parameters of the initial state.
         measure: "parameter", mean distance of the numbers; "motion", mean L1 distance of the state head's outputs summed over
             the frames; "final", the same of the last frame.
-        unit: of the error; "log10" with ``log``, whose distances are decades.
-        search: usual settings of the search.
-        starts: first guesses that it begins with, of which the worse ones stop early; the first one is "guess" in results.
-        refine: Gauss-Newton rounds after it, for losses that are smooth in the small (``Loss.rough``).
+        unit: unit of the error; "log10" with ``log``, for distances in decades.
+        search: default settings of the search.
+        starts: number of first guesses, of which the worse ones are stopped early; the first one is "guess" in results.
+        refine: Gauss-Newton rounds after it, for losses that are locally smooth (``Loss.rough``).
         smooth: weight of a penalty on changes of actions from frame to frame (``penalised``), the same for all methods.
-        sampling: frames that count (``sampled_frames``).
-        unseen: name -> a true scene whose motion the fit has not seen: the estimate is scored on it by the mean L1 distance of
-            the outputs, in a longer film by that of the frames beyond the fitted ones.
+        sampling: compared frames (``sampled_frames``).
+        unseen: name -> a true scene with a held-out motion: the error of the estimate on it is the mean L1 distance of
+            the outputs, in a longer film over the frames after the fitted ones.
     """
 
     unknowns: tuple[str, ...]
@@ -76,14 +76,14 @@ class Trial:
     unseen: Callable[[], Mapping[str, Scene]] | None = None
 
     def of_repeat(self, name: str, kind: str, *, seed: int, repeat: int) -> Trial:
-        """The trial of a repeat: from number ``DRAWN_FROM`` on the truth is drawn, where the trial draws any.
+        """The trial of a repeat: from number ``RANDOM_FROM`` on the truth is sampled if the trial defines ``truths``.
 
         Args:
             name: of the scene.
             kind: of the trial.
-            seed, repeat: of what is drawn.
+            seed, repeat: seeds of the samples.
         """
-        if self.truths is None or repeat < DRAWN_FROM:
+        if self.truths is None or repeat < RANDOM_FROM:
             return self
         random = np.random.default_rng([seed, _TRUTHS, repeat, crc32(f"{name} {kind}".encode())])
         return replace(self, truth=self.truths(random))
@@ -110,7 +110,7 @@ def load_trial(name: str, kind: str) -> Trial:
     """One trial of a scene.
 
     Raises:
-        UserError: as ``load_trials``, or the scene has no such trial.
+        UserError: see ``load_trials``, or the scene does not have the trial.
     """
     if kind not in KINDS[1:]:
         raise unknown_name_error("task", kind, KINDS)
@@ -122,7 +122,7 @@ def load_trial(name: str, kind: str) -> Trial:
 
 @checked
 def true_scene(name: str, trial: Trial, size: Count) -> tuple[Scene, RispTask]:
-    """The scene of a trial with its true numbers, filmed for networks of this picture size, and its side of RISP.
+    """The scene of a trial with its true parameters, resized for networks with this picture size, and its RISP task.
 
     Args:
         name: of the scene, or the path of its file.
@@ -130,7 +130,7 @@ def true_scene(name: str, trial: Trial, size: Count) -> tuple[Scene, RispTask]:
         size: side of the pictures [pixels].
 
     Raises:
-        UserError: as ``training_scene`` and ``load_task``.
+        UserError: see ``training_scene`` and ``load_task``.
     """
     scene = training_scene(name, size, **trial.options)
     set_truth(scene, trial)
@@ -138,6 +138,6 @@ def true_scene(name: str, trial: Trial, size: Count) -> tuple[Scene, RispTask]:
 
 
 def set_truth(scene: Scene, trial: Trial) -> None:
-    """Give a scene the trial's true numbers."""
+    """Set the parameters of a scene to the truth of a trial."""
     for unknown in trial.unknowns:
         scene.set(unknown, trial.truth[unknown])

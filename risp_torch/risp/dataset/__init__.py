@@ -1,1 +1,1 @@
-"""Training data of RISP: pictures, their derivatives by psi, and states, from shards or from the renderer."""
+"""Training data of RISP: pictures, their derivatives with respect to psi, and states, from shards or from the renderer."""

@@ -11,11 +11,11 @@ import torch
 
 @dataclass(frozen=True)
 class Batch:
-    """Pictures, how they change with psi, and the states they show.
+    """Pictures, their derivatives with respect to psi, and their states.
 
     Attributes:
         images: [B, H, W, 3] float32, linear rgb in [0, 1].
-        jacobian: [B, K, H, W, 3] float16, dI/dpsi per unit of psi (psi in [-1, 1]); None where it was not asked for.
+        jacobian: [B, K, H, W, 3] float16, dI/dpsi per unit of psi (psi in [-1, 1]); None if not requested.
         outputs: [B, S] float32, the state head's normalised outputs.
         psi: [B, K] float32, the appearances.
     """
@@ -27,11 +27,11 @@ class Batch:
 
 
 class Source(Protocol):
-    """Where training pictures come from: shards on a disk, or the renderer itself. Both give the same pictures.
+    """Source of training pictures: shards on a disk, or the renderer. Both give the same pictures.
 
     Attributes:
         size: side of the square pictures [pixels].
-        record: everything that decides the pictures, in values that JSON can hold; the same for both kinds of source.
+        record: all data that determine the pictures, as JSON values; the same for both kinds of source.
         concurrent: whether ``batch`` may be called from another thread, while the network is trained.
     """
 
@@ -40,7 +40,7 @@ class Source(Protocol):
     concurrent: bool
 
     def __len__(self) -> int:
-        """How many pictures there are."""
+        """Number of pictures."""
 
     def batch(self, indices: Sequence[int], *, jacobian: bool = True) -> Batch:
-        """The pictures of these numbers, in this order, on the CPU."""
+        """The pictures with these indices, in this order, on the CPU."""

@@ -1,4 +1,4 @@
-"""Writing a dataset: every shard whole or absent, in any order, by any number of processes, and on after being killed."""
+"""Generation of a dataset: atomic shards, in any order, by any number of processes; a killed run can be resumed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from risp_torch.risp.dataset.plan import Plan
 from risp_torch.risp.dataset.renderer import RendererSource
 from risp_torch.risp.dataset.settings import DatasetSettings
 from risp_torch.risp.dataset.shards import ShardError, open_shard, write_shard
-from risp_torch.risp.dataset.sheets import SHEETS, draw_sheets
+from risp_torch.risp.dataset.sheets import SHEETS, write_sheets
 from risp_torch.risp.state_heads.head import warn_of_states_beyond
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, checked
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
 
 CHUNK = 32  # pictures rendered at once
-_SPARE = 4 << 20  # bytes besides the shards: manifest and sheets
+_SPARE = 4 << 20  # bytes for manifest and sheets
 
 
 @dataclass(frozen=True)
 class Generated:
-    """What a call of ``generate`` did.
+    """Result of ``generate``.
 
     Attributes:
-        plan: of the dataset.
-        folder: where it is.
+        plan: plan of the dataset.
+        folder: folder of the dataset.
         images: pictures that this call rendered.
         seconds: wall time of rendering and writing.
-        bytes: size of all shards that are there.
-        complete: whether the dataset is finished; otherwise other processes still write their shards.
+        bytes: size of all existing shards.
+        complete: whether the dataset is finished; otherwise other processes are still writing shards.
     """
 
     plan: Plan
@@ -67,27 +67,27 @@ def generate(
     ranks: Count = 1,
     progress: bool = False,
 ) -> Generated:
-    """Render a dataset into a folder, or what is missing of it.
+    """Render a dataset, or its missing shards, into a folder.
 
-    Killed at any moment and called again it ends with the same bytes. Several processes may share the work; the last one to
+    A killed and repeated call gives the same bytes. Several processes may share the work; the last one to
     finish writes the manifest.
 
     Args:
-        scene: filmed by its first camera (``training_scene``).
-        task: its states and appearances.
-        settings: which pictures.
-        folder: made when it does not exist.
-        name: name of the scene or path of its file, for the command that goes on; the scene's own name by default.
-        rank, ranks: this process and how many there are; it renders every ``ranks``-th shard.
-        progress: whether to show a bar.
+        scene: rendered by its first camera (``training_scene``).
+        task: task with its states and appearances.
+        settings: settings of the dataset.
+        folder: created if it does not exist.
+        name: name of the scene or path of its file, for the command that resumes the run; the scene's own name by default.
+        rank, ranks: index of this process and number of processes; it renders every ``ranks``-th shard.
+        progress: whether to show a progress bar.
 
     Raises:
-        UserError: the folder holds a dataset with other settings or something else, it has too little room, there are more
+        UserError: the folder has a dataset with other settings or other files, the disk has too little space, there are more
             processes than shards, or something cannot be rendered or written.
     """
     folder = Path(folder)
     plan = Plan.of(scene, task, settings, name=name)
-    _check_size(folder, plan)  # before anything counts its pictures one by one
+    _check_size(folder, plan)  # before memory is allocated per picture
     source = RendererSource(scene, task, settings)
     if not 0 <= rank < ranks:
         raise UserError(f"this is process {rank} of {ranks}: processes are counted from 0")
@@ -123,10 +123,10 @@ def generate(
 
 
 def ranks_from_environment() -> tuple[int, int]:
-    """Number of this process and of all processes, as torchrun says them (RANK, WORLD_SIZE); (0, 1) without it.
+    """Index of this process and number of processes, as set by torchrun (RANK, WORLD_SIZE); (0, 1) without it.
 
     Raises:
-        UserError: one is missing or no number.
+        UserError: one is missing or not a number.
     """
     texts = [os.environ.get(name) for name in ("RANK", "WORLD_SIZE")]
     if texts == [None, None]:
@@ -152,12 +152,12 @@ def _render(source: RendererSource, indices: range, bar: tqdm) -> Mapping[str, t
 
 
 def _finish(folder: Path, plan: Plan) -> bool:
-    """Draw the sheets and write the manifest, if all shards are there; whether they are."""
+    """Write the sheets and the manifest if all shards exist; return whether they do."""
     if _whole(folder, plan) < len(plan.files):
         return False
     for name in (MANIFEST, SETTINGS, *SHEETS, *plan.files):
         remove_leftovers(folder / name)
-    draw_sheets(folder, plan)
+    write_sheets(folder, plan)
     checksums = [checksum(folder / file) for file in plan.files]
     if (folder / MANIFEST).is_file():
         _check_checksums(folder, checksums)
@@ -167,7 +167,7 @@ def _finish(folder: Path, plan: Plan) -> bool:
 
 
 def _check_checksums(folder: Path, checksums: list[str]) -> None:
-    """A finished dataset whose missing files were rendered anew must have become what it was."""
+    """Raise a UserError if re-rendered shards of a finished dataset differ from its checksums."""
     manifest = read_manifest(folder)
     pairs = zip(manifest.plan.files, manifest.checksums, checksums, strict=True)
     different = [file for file, wanted, found in pairs if wanted != found]
@@ -191,7 +191,7 @@ def _whole(folder: Path, plan: Plan) -> int:
 
 
 def _check_size(folder: Path, plan: Plan) -> None:
-    """Raise a UserError where the whole dataset is larger than its disk, or a shard than the memory."""
+    """Raise a UserError if the dataset is larger than its disk, or a shard than the memory."""
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
     needed, disk = plan.settings.images * plan.image_bytes, shutil.disk_usage(there).total
     if needed > disk:

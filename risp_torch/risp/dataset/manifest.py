@@ -1,4 +1,4 @@
-"""The manifest of a dataset: its plan, and the checksum of every shard. A folder that has one is finished."""
+"""The manifest of a dataset: its plan, and the checksum of every shard. A dataset with a manifest is finished."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Manifest:
     """A finished dataset.
 
     Attributes:
-        plan: what it holds.
+        plan: plan of the dataset.
         checksums: sha256 of every shard, in order.
     """
 
@@ -47,7 +47,7 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of a finished dataset.
 
     Raises:
-        UserError: there is no such folder, it holds no dataset, an unfinished one (with the command that goes on), or the
+        UserError: the folder does not exist, has no dataset or an unfinished one (with the command that resumes it), or the
             manifest is damaged.
     """
     if not folder.is_dir():
@@ -68,14 +68,14 @@ def problems(folder: Path | str, *, progress: bool = False) -> dict[str, str]:
     """Compare every shard of a finished dataset with its checksum.
 
     Args:
-        folder: of the dataset.
-        progress: whether to show a bar.
+        folder: folder of the dataset.
+        progress: whether to show a progress bar.
 
     Returns:
-        File name -> what is wrong with it: files that are missing, damaged, or do not belong to the dataset.
+        File name -> fault: missing, damaged, or not a file of the dataset.
 
     Raises:
-        UserError: as ``read_manifest``.
+        UserError: see ``read_manifest``.
     """
     folder = Path(folder)
     manifest = read_manifest(folder)

@@ -1,4 +1,4 @@
-"""What a dataset holds, as its folder says: enough to tell whether it belongs to a scene and to go on with it."""
+"""Plan of a dataset, saved in its folder: all data to check whether it belongs to a scene and to resume it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _PIXEL = {"images": 3 * 4, "jacobian": 3 * 2}  # bytes: single precision, and ha
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides the bytes of a dataset, in values that JSON can hold.
+    """All data that determine the bytes of a dataset, as JSON values.
 
     Attributes:
         scene: name of the scene or path of its file.
-        description: of the scene (``Scene.description``).
+        description: description of the scene (``Scene.description``).
         head: the state head.
         training: the training domain.
         labels: K names of the entries of psi.
         outputs: S names of the state head's outputs.
-        precision: in which was rendered, "f32" or "f64".
-        settings: which pictures.
+        precision: precision of rendering, "f32" or "f64".
+        settings: settings of the dataset.
     """
 
     scene: str
@@ -51,7 +51,7 @@ class Plan:
 
     @staticmethod
     def of(scene: Scene, task: RispTask, settings: DatasetSettings, *, name: str = "") -> Plan:
-        """The plan of a dataset of a scene; ``name`` is how the command line calls the scene."""
+        """The plan of a dataset of a scene; ``name`` is the scene's name on the command line."""
         return Plan(
             scene=name or scene.name,
             description=plain(scene.description()),
@@ -65,10 +65,10 @@ class Plan:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Plan:
-        """What ``to_json`` wrote.
+        """The plan from the result of ``to_json``.
 
         Raises:
-            KeyError, TypeError, ValueError, UserError: it is something else.
+            KeyError, TypeError, ValueError, UserError: the data are invalid.
         """
         if data["kind"] != KIND or data["schema"] != SCHEMA:
             raise ValueError(f"kind {data['kind']!r}, schema {data['schema']!r}")
@@ -80,7 +80,7 @@ class Plan:
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
-        """The plan in values that JSON can hold."""
+        """The plan as JSON values."""
         return {
             "schema": SCHEMA,
             "kind": KIND,
@@ -96,7 +96,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """Checksum of the plan, which every shard carries."""
+        """Checksum of the plan, stored in every shard."""
         return _digest(self.to_json())
 
     @property
@@ -127,7 +127,7 @@ class Plan:
         }
 
     def command(self, folder: Path) -> str:
-        """The command that makes the dataset, or goes on with it."""
+        """The command that generates the dataset, or resumes it."""
         s = self.settings
         return (
             f"risp dataset {self.scene} --images {s.images} --configs {s.configs} --seed {s.seed} --size {s.size} "
@@ -135,10 +135,10 @@ class Plan:
         )
 
     def check_scene(self, folder: Path, scene: Scene) -> None:
-        """Refuse another scene than that of the pictures.
+        """Raise a UserError if the scene is not that of the pictures.
 
         Raises:
-            UserError: name, picture size, or another property differs; the first one is named.
+            UserError: name, picture size, or another property differs; the message names the first difference.
         """
         wanted, size = plain(scene.description()), self.settings.size
         if wanted["name"] != self.description["name"]:
@@ -160,10 +160,10 @@ class Plan:
             )
 
     def check_task(self, folder: Path, task: RispTask) -> None:
-        """Refuse another training domain or state head than those of the pictures.
+        """Raise a UserError if training domain or state head are not those of the pictures.
 
         Raises:
-            UserError: the first difference is named.
+            UserError: they differ; the message names the first difference.
         """
         there, here = (tuple(labels) for labels in (self.labels, task.domains.training.parameters.labels))
         if there != here:
@@ -183,7 +183,7 @@ class Plan:
 
 
 def _first_label(there: tuple[str, ...], here: tuple[str, ...]) -> str:
-    """Where two lists of labels part, in words."""
+    """The first difference of two lists of labels, in words."""
     for number, (one, other) in enumerate(zip(there, here, strict=False)):
         if one != other:
             return f"{one} as entry {number} where the scene's has {other}"

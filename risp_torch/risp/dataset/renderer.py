@@ -1,4 +1,4 @@
-"""Training pictures rendered when they are asked for."""
+"""Training pictures rendered on demand."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class RendererSource:
-    """The pictures of a dataset without a dataset on the disk: the same numbers as ``ShardSource``, bit by bit.
+    """The pictures of a dataset, rendered on demand: bit-identical to those of ``ShardSource``.
 
-    Kernels and training would take each other's cores: pictures are rendered between the steps, not beside them.
+    Pictures are rendered between training steps, not concurrently, because kernels and training compete for the cores.
 
-    States and appearances are rounded to single precision before anything is made of them, whatever the working precision is.
+    States and appearances are rounded to single precision before use, in any working precision.
     """
 
     concurrent = False
@@ -33,9 +33,9 @@ class RendererSource:
         """Pictures of a scene's training domain.
 
         Args:
-            scene: filmed by its first camera, whose pictures have the settings' size (``training_scene``).
-            task: what its states are and how it looks.
-            settings: which pictures.
+            scene: rendered by its first camera, whose pictures have the size of the settings (``training_scene``).
+            task: task with its states and appearances.
+            settings: settings of the dataset.
 
         Raises:
             UserError: the camera's pictures have another size, or the scene has no camera.
@@ -59,16 +59,16 @@ class RendererSource:
         """Render pictures (``Source.batch``).
 
         Raises:
-            UserError: there is no picture of a number, or a picture has numbers that are not finite in half precision.
+            UserError: an index does not exist, or a picture has derivatives that are not finite in half precision.
         """
         return self.batch_and_states(indices, jacobian=jacobian)[0]
 
     def batch_and_states(self, indices: Sequence[int], *, jacobian: bool = True) -> tuple[Batch, torch.Tensor]:
-        """Pictures as ``batch`` gives them, and the poses of the bodies in them [B, N, 7] float32, on the CPU."""
+        """Pictures as in ``batch``, and the poses of their bodies [B, N, 7] float32, on the CPU."""
         check_indices(indices, len(self))
         numbers = np.stack([self.settings.appearance(i, self._parameters.size) for i in indices])
-        drawn = [self.task.head.sample(self.scene, self.settings.state_generator(i)) for i in indices]
-        states = torch.stack(drawn).float()
+        sampled = [self.task.head.sample(self.scene, self.settings.state_generator(i)) for i in indices]
+        states = torch.stack(sampled).float()
         psi, body_q = constant(numbers), constant(states)
         with torch.no_grad():
             outputs = self.task.head.outputs(self.scene, body_q)
@@ -88,20 +88,20 @@ class RendererSource:
 
 
 def check_indices(indices: Sequence[int], images: int) -> None:
-    """Refuse numbers of pictures that are not there.
+    """Raise a UserError for indices of pictures that do not exist.
 
     Raises:
         UserError: an index is out of range, or there are none.
     """
     if not len(indices):
-        raise UserError("a batch of no pictures was asked for: give at least one index")
+        raise UserError("an empty batch was requested: give at least one index")
     if min(indices) < 0 or max(indices) >= images:
         wrong = min(indices) if min(indices) < 0 else max(indices)
-        raise UserError(f"picture {wrong} was asked for, and the dataset has the pictures 0 to {images - 1}")
+        raise UserError(f"picture {wrong} was requested, but the dataset has the pictures 0 to {images - 1}")
 
 
 def _saturated(images: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-    """Derivatives in half precision of pictures that end at 1 as a film's do: where they are white, nothing changes them."""
+    """Derivatives in half precision of pictures clipped to 1 like a film; they are zero where a picture is saturated."""
     return (columns * (images <= 1.0)[:, None]).half()
 
 
@@ -110,6 +110,6 @@ def _check_finite(columns: torch.Tensor, indices: Sequence[int], labels: Sequenc
     if not good.all():
         row, column = (~good).nonzero()[0].tolist()
         raise UserError(
-            f"the derivative of picture {indices[row]} by {labels[column]} is not finite in half precision: "
+            f"the derivative of picture {indices[row]} with respect to {labels[column]} is not finite in half precision: "
             "narrow its range, or make the edges softer (sigma)"
         )

@@ -1,4 +1,4 @@
-"""What decides the pictures of a dataset besides the scene."""
+"""Settings of a dataset."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Seed, checked
 
 EACH = "each"
-_STATES, _OWN_APPEARANCE, _SHARED_APPEARANCE = 0, 1, 2  # what a random generator draws
+_STATES, _OWN_APPEARANCE, _SHARED_APPEARANCE = 0, 1, 2  # streams of the random generators
 
 
 @checked
 @dataclass(frozen=True)
 class DatasetSettings:
-    """How many pictures, of how many appearances, how large, and the seed of all draws.
+    """Number of pictures, number of appearances, size, and seed of all samples.
 
-    Picture i is drawn from (seed, i) alone: neither the number of pictures nor the shards change it.
+    Picture i depends only on (seed, i), not on the number of pictures or the shards.
 
     Attributes:
         images: number of pictures.
-        configs: "each" for an appearance of its own for every picture, or the number N of appearances as text: picture i then
+        configs: "each" for a separate appearance of every picture, or the number N of appearances as text: picture i then
             has appearance i modulo N ("1" and "10" are the ablations of the RISP paper).
-        seed: of states and appearances.
+        seed: seed of states and appearances.
         size: side of the square pictures [pixels].
         shard_images: pictures in one file.
     """
@@ -43,7 +43,7 @@ class DatasetSettings:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What decides the pictures, and not how they are stored, in values that JSON can hold."""
+        """Settings that determine the pictures, not their storage, as JSON values."""
         return {name: value for name, value in asdict(self).items() if name != "shard_images"}
 
     @property
@@ -52,11 +52,11 @@ class DatasetSettings:
         return -(-self.images // self.shard_images)
 
     def indices(self, shard: int) -> range:
-        """Numbers of the pictures in a file."""
+        """Indices of the pictures in a file."""
         return range(shard * self.shard_images, min((shard + 1) * self.shard_images, self.images))
 
     def state_generator(self, index: int) -> np.random.Generator:
-        """The generator that draws the state of a picture."""
+        """The random generator of the state of a picture."""
         return np.random.default_rng([self.seed, _STATES, index])
 
     def appearance(self, index: int, size: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""One file of a dataset: a safetensors file that is written whole and read through a memory map."""
+"""One file of a dataset: a safetensors file that is written atomically and memory-mapped."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class ShardError(UserError):
 
 @dataclass(frozen=True)
 class Shard:
-    """Where the tensors of a shard lie; ``open_shard`` makes one.
+    """Layout of a shard; made by ``open_shard``.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         offsets: name -> first byte in the file.
         shapes: name -> type and shape (``Plan.shapes``).
     """
@@ -47,7 +47,7 @@ class Shard:
     shapes: Mapping[str, tuple[str, tuple[int, ...]]]
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """All tensors, memory-mapped: only what is read of them is loaded."""
+        """All tensors, memory-mapped: data are loaded when they are read."""
         file = np.memmap(self.path, dtype=np.uint8, mode="r")
         result = {}
         for name, (kind, shape) in self.shapes.items():
@@ -57,16 +57,16 @@ class Shard:
 
 
 def write_shard(path: Path, plan: Plan, shard: int, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Write a shard, whole or not at all.
+    """Write a shard atomically.
 
     Args:
-        path: of the file.
-        plan: of the dataset.
-        shard: number of the file.
-        tensors: as ``Plan.shapes``, on the CPU.
+        path: path of the file.
+        plan: plan of the dataset.
+        shard: index of the file.
+        tensors: tensors of ``Plan.shapes``, on the CPU.
 
     Raises:
-        UserError: the file cannot be written (``DiskFullError`` for want of room).
+        UserError: the file cannot be written (``DiskFullError`` if the disk is full).
     """
     # One entry: the order of several would differ from process to process.
     metadata = {_METADATA_KEY: json.dumps(_metadata(plan, shard), sort_keys=True)}
@@ -74,10 +74,10 @@ def write_shard(path: Path, plan: Plan, shard: int, tensors: Mapping[str, torch.
 
 
 def open_shard(path: Path, plan: Plan, shard: int) -> Shard:
-    """Look whether a shard is there and whole, by its header and its size.
+    """Open a shard after a check of its header and size.
 
     Raises:
-        ShardError: it is not, or it belongs to another dataset.
+        ShardError: it is missing, damaged, or belongs to another dataset.
     """
     try:
         with open(path, "rb") as file:

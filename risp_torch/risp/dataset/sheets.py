@@ -1,4 +1,4 @@
-"""Pictures of a dataset to look at: its first ones, and the derivatives of the very first."""
+"""Contact sheets of a dataset: its first pictures, and the derivatives of the first one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SHEETS = ("pictures.png", "derivatives.png")
 _MOST = 8
 
 
-def draw_sheets(folder: Path, plan: Plan) -> None:
+def write_sheets(folder: Path, plan: Plan) -> None:
     """Write ``pictures.png`` and ``derivatives.png`` into the folder of a dataset.
 
-    Derivatives are shown grey where they are zero, brighter where the picture grows brighter with psi; each has its own scale.
+    Zero derivatives are grey, positive ones brighter; each has its own scale.
 
     Args:
-        folder: of the dataset.
-        plan: of the dataset.
+        folder: folder of the dataset.
+        plan: plan of the dataset.
 
     Raises:
         UserError: the first shard is damaged, or the files cannot be written.

@@ -24,7 +24,7 @@ _MOST_NAMED = 8
 
 
 class ShardSource:
-    """The pictures of a folder that ``generate`` wrote. Files are memory-mapped: what is not asked for is not loaded."""
+    """The pictures of a folder written by ``generate``. Files are memory-mapped: only requested data are loaded."""
 
     concurrent = True
 
@@ -34,13 +34,13 @@ class ShardSource:
         """Open a dataset.
 
         Args:
-            folder: of the dataset.
-            scene: whose pictures they must be; not compared where None.
-            task: whose training domain and state head they must have; not compared where None.
-            verify: whether to compare every file with its checksum; otherwise headers and sizes are looked at.
+            folder: folder of the dataset.
+            scene: scene that the dataset must have; None for no check.
+            task: task with the training domain and state head that the dataset must have; None for no check.
+            verify: whether to compare every file with its checksum; otherwise only headers and sizes are checked.
 
         Raises:
-            UserError: no folder, no dataset, an unfinished or damaged one, or one of another scene, picture size, training
+            UserError: the dataset does not exist, is unfinished or damaged, or has another scene, picture size, training
                 domain or state head.
         """
         self.folder = Path(folder)
@@ -57,7 +57,7 @@ class ShardSource:
 
     @property
     def settings(self) -> DatasetSettings:
-        """Which pictures they are."""
+        """Settings of the dataset."""
         return self.plan.settings
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class ShardSource:
         """Read pictures (``Source.batch``).
 
         Raises:
-            UserError: there is no picture of a number.
+            UserError: an index does not exist.
         """
         return Batch(
             images=self._rows("images", indices),
@@ -98,6 +98,6 @@ class ShardSource:
             named = [f"{file} {fault}" for file, fault in found.items()][:_MOST_NAMED]
             more = f"; and {len(found) - len(named)} more" if len(found) > len(named) else ""
             raise UserError(
-                f"the dataset in {self.folder} is not as it was written ({'; '.join(named)}{more}): remove these files and give "
+                f"the dataset in {self.folder} has been changed ({'; '.join(named)}{more}): remove these files and give "
                 f"'{self.plan.command(self.folder)}' again"
             )

@@ -1,1 +1,1 @@
-"""Rendering domains: how the pictures look that RISP is trained on, that the inversion loop renders, and that it is given."""
+"""Rendering domains: appearances of the training images, of the inversion loop, and of the target."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from risp_torch.scene.states import States
     from ti_render.photoreal import MitsubaFilm
 
-TINT = (0.3, 1.0)  # of red, green and blue of the bodies of the usual target
+TINT = (0.3, 1.0)  # range of the tint of bodies in the default target
 
 
 @checked
@@ -26,35 +26,35 @@ class RasteriserDomain:
     """Pictures of the differentiable rasteriser.
 
     Attributes:
-        parameters: what varies, and how far.
-        psi: [K] one fixed appearance; None where appearances are drawn, uniformly in [-1, 1]^K.
+        parameters: rendering parameters with their ranges.
+        psi: [K] a fixed appearance; None for appearances sampled uniformly in [-1, 1]^K.
     """
 
     parameters: RenderingParameters
     psi: Annotated[tuple[float, ...], Rule(shape=(None,), exact=True)] | None = None
 
     def appearances(self, count: int, *, seed: int) -> torch.Tensor:
-        """Appearances psi [count, K]: drawn with this seed, or the fixed one again and again."""
+        """Appearances psi [count, K]: sampled with this seed, or the fixed one repeated."""
         if self.psi is None:
             return self.parameters.sample(count, seed=seed)
         return constant(self.psi).expand(count, -1)
 
     def to_json(self) -> dict[str, Any]:
-        """Ranges and the fixed appearance in values that JSON can hold."""
+        """Ranges and the fixed appearance as JSON values."""
         return {"renderer": "rasteriser", "parameters": self.parameters.to_json(), "psi": self.psi}
 
 
 @checked
 @dataclass(frozen=True)
 class PhotorealDomain:
-    """Pictures of Mitsuba's path tracer with drawn materials, lamps, sky and ground.
+    """Pictures of Mitsuba's path tracer with random materials, lamps, sky and ground.
 
     Attributes:
-        ranges: of the drawn numbers in place of the usual ones (``ti_render.photoreal.draw_appearance``).
-        colors: "keep" for the bodies' own colours, "tint" for these times a drawn colour for each body, "draw" for the drawn
+        ranges: ranges that replace the default ones (``ti_render.photoreal.draw_appearance``).
+        colors: "keep" for the bodies' own colours, "tint" for these times a random colour for each body, "draw" for the random
             colour alone.
-        samples: light paths for each pixel.
-        floor: whether scenes without a ground stand above one with a drawn pattern.
+        samples: light paths per pixel.
+        floor: whether to add a ground with a random pattern to scenes without one.
     """
 
     ranges: Annotated[Mapping[str, tuple[float, float]], Rule(named=True, shape=(2,), exact=True)] = field(default_factory=dict)
@@ -63,12 +63,12 @@ class PhotorealDomain:
     floor: bool = True
 
     def film(self, scene: Scene, states: States | torch.Tensor, *, seed: int) -> MitsubaFilm:
-        """The film of a motion (or of ``Scene.poses``) in one drawn look; its pictures are made when they are asked for.
+        """The film of a motion (or of ``Scene.poses``) in a random appearance; its pictures are rendered on demand.
 
         Args:
             scene: with a camera.
             states: the motion.
-            seed: of the look and of the noise, 0 to 2^32 - 1.
+            seed: seed of the appearance and of the noise, 0 to 2^32 - 1.
 
         Raises:
             UserError: Mitsuba is not installed, or as ``photoreal_film``.
@@ -81,7 +81,7 @@ class PhotorealDomain:
         return photoreal_film(scene, states, options=options, look=look)
 
     def to_json(self) -> dict[str, Any]:
-        """The settings in values that JSON can hold."""
+        """The settings as JSON values."""
         ranges = {name: list(span) for name, span in self.ranges.items()}
         return {"renderer": "mitsuba", "ranges": ranges, "colors": self.colors, "samples": self.samples, "floor": self.floor}
 
@@ -91,9 +91,9 @@ class Domains:
     """The three domains of RISP (ICLR 2022, section 4.1).
 
     Attributes:
-        training: what the network learns from; appearances are drawn.
-        loop: what the inversion renders; one fixed appearance.
-        target: what the given film shows, unseen in training.
+        training: domain of the training images; appearances are sampled.
+        loop: domain of the inversion; one fixed appearance.
+        target: domain of the target film, not part of training.
     """
 
     training: RasteriserDomain
@@ -102,14 +102,14 @@ class Domains:
 
     @staticmethod
     def usual(scene: Scene, parameters: RenderingParameters, *, target: PhotorealDomain | None = None) -> Domains:
-        """Appearances over all of psi for training, its middle for the loop, and Mitsuba's usual looks as the target.
+        """Appearances over all of psi for training, its centre for the loop, and Mitsuba's default appearances for the target.
 
-        The bodies' colours are tinted in the target: its materials are unknown, too.
+        The colours of bodies are tinted in the target, because its materials are also unknown.
         """
         middle = (0.0,) * parameters.size
         target = target or PhotorealDomain(dict.fromkeys(("red", "green", "blue"), TINT), colors="tint")
         return Domains(RasteriserDomain(parameters), RasteriserDomain(parameters, middle), target)
 
     def to_json(self) -> dict[str, Any]:
-        """All three in values that JSON can hold."""
+        """All three as JSON values."""
         return {name: getattr(self, name).to_json() for name in ("training", "loop", "target")}

@@ -1,1 +1,1 @@
-"""How well networks read states: test sets of unseen appearances, the errors on them, and tables and pictures of these."""
+"""Evaluation of networks: test sets with held-out appearances, errors, tables and sheets."""

@@ -1,4 +1,4 @@
-"""Errors of predicted states: of the network's outputs, as RISP's table 1 counts them, and in metres and degrees."""
+"""Errors of predicted states: of the network's outputs, as in RISP's table 1, and in metres and degrees."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _EULER = ("yaw", "pitch", "roll")
 
 @dataclass(frozen=True, eq=False)
 class StateErrors:
-    """Errors of one way of reading a test set.
+    """Errors of one predictor on a test set.
 
     Attributes:
         labels: S names of the outputs.
         absolute: [n, S] absolute errors of the outputs.
-        physical: name with its unit -> [n] errors: "position [m]" the distance, "rotation [deg]" the angle of the turn between
-            the two orientations.
-        spread: [states] standard deviation, over the appearances of one state, of what was read of it, mean over the outputs: 0
-            for a reader that does not see the appearance at all.
+        physical: name with its unit -> [n] errors: "position [m]" the distance, "rotation [deg]" the angle of the rotation
+            between the two orientations.
+        spread: [states] standard deviation, of the predictions over the appearances of one state, mean over the outputs: 0
+            for a predictor that is invariant to appearance.
     """
 
     labels: list[str]
@@ -42,7 +42,7 @@ class StateErrors:
         return self.absolute.mean(axis=1)
 
     def to_json(self) -> dict[str, Any]:
-        """Means and standard deviations over the pictures in values that JSON can hold."""
+        """Means and standard deviations over the pictures as JSON values."""
         return {
             "error": _moments(self.per_image),
             "outputs": {label: _moments(self.absolute[:, k]) for k, label in enumerate(self.labels)},
@@ -55,9 +55,9 @@ def state_errors(predicted: torch.Tensor, test_set: TestSet, head: StateHead) ->
     """Errors of predictions.
 
     Args:
-        predicted: [n, S] outputs that were read from the test set's pictures.
-        test_set: with the true ones.
-        head: what the outputs mean.
+        predicted: [n, S] outputs predicted for the test set's pictures.
+        test_set: test set with the true outputs.
+        head: state head of the outputs.
 
     Raises:
         UserError: the predictions have another shape, or are not finite.
@@ -76,7 +76,7 @@ def state_errors(predicted: torch.Tensor, test_set: TestSet, head: StateHead) ->
 
 
 def physical_errors(predicted: Mapping[str, torch.Tensor], true: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    """Errors [n] of physical values (``StateHead.physical``): lengths of differences, and for yaw, pitch and roll one angle.
+    """Errors [n] of physical values (``StateHead.physical``): norms of differences, and one angle for yaw, pitch and roll.
 
     Args:
         predicted, true: name -> [n] or [n, 3].

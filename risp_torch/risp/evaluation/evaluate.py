@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from risp_torch.risp.task import RispTask
     from risp_torch.scene.scene import Scene
 
-_AT_ONCE = 100  # pictures that a network reads in one call
+_AT_ONCE = 100  # pictures per call of a network
 
 
 class Reader(Protocol):
-    """What reads outputs from pictures: a network, or something in its place."""
+    """A predictor of outputs from pictures, such as a network."""
 
     def read(self, images: torch.Tensor) -> torch.Tensor:
         """Outputs [..., S] of pictures [..., H, W, 3], linear rgb in [0, 1]."""
@@ -29,7 +29,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What all readers made of a test set.
+    """Predictions and errors of all predictors on a test set.
 
     Attributes:
         predicted: name -> [n, S] normalised outputs.
@@ -40,22 +40,22 @@ class Evaluation:
     errors: Mapping[str, StateErrors]
 
     def to_json(self) -> dict[str, Any]:
-        """Errors by reader in values that JSON can hold."""
+        """Errors by predictor as JSON values."""
         return {name: errors.to_json() for name, errors in self.errors.items()}
 
 
 @checked
 def evaluate(scene: Scene, task: RispTask, readers: Mapping[str, Reader], test_set: TestSet, *, seed: Seed = 0) -> Evaluation:
-    """Read a test set with baselines and networks.
+    """Evaluate baselines and networks on a test set.
 
     Args:
-        scene, task: whose states the pictures show.
+        scene, task: scene and task of the test set.
         readers: name -> network.
         test_set: pictures and their states.
-        seed: of the random baselines.
+        seed: seed of the random baselines.
 
     Raises:
-        UserError: a network reads pictures of another size, has another number of outputs, or gives numbers that are not finite.
+        UserError: a network has another picture size or number of outputs, or its outputs are not finite.
     """
     images = test_set.images
     predicted = baselines(scene, task, test_set, seed=seed)

@@ -1,4 +1,4 @@
-"""Tables of errors, and pictures with what was read from them."""
+"""Tables of errors, and pictures with their predictions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from risp_torch.risp.evaluation.test_set import TestSet
     from risp_torch.risp.state_heads.head import StateHead
 
-_STATES = 2  # on a sheet, each in all appearances
+_STATES = 2  # number of states on a sheet, each in all appearances
 
 
 def error_table(errors: Mapping[str, StateErrors]) -> str:
-    """One line a reader: mean and standard deviation of the outputs' error, mean physical errors, spread over appearances.
+    """One line per predictor: mean and standard deviation of the outputs' error, mean physical errors, spread over appearances.
 
     Args:
-        errors: name of the reader -> its errors.
+        errors: name of the predictor -> its errors.
     """
     physical = list(next(iter(errors.values())).physical)
     rows = [
@@ -35,10 +35,10 @@ def error_table(errors: Mapping[str, StateErrors]) -> str:
 
 
 def output_table(errors: Mapping[str, StateErrors]) -> str:
-    """One line an output, one column a reader: mean and standard deviation of the error.
+    """One line per output, one column per predictor: mean and standard deviation of the error.
 
     Args:
-        errors: name of the reader -> its errors.
+        errors: name of the predictor -> its errors.
     """
     labels = next(iter(errors.values())).labels
     rows = [
@@ -49,13 +49,13 @@ def output_table(errors: Mapping[str, StateErrors]) -> str:
 
 
 def write_prediction_sheet(path: Path | str, test_set: TestSet, predicted: torch.Tensor, head: StateHead) -> None:
-    """Write pictures of a few states in all appearances, each over what was read and, in brackets, what it shows.
+    """Write pictures of a few states in all appearances, captioned with the prediction and, in parentheses, the truth.
 
     Args:
         path: PNG to write.
-        test_set: the pictures.
-        predicted: [n, S] what was read from them.
-        head: what the outputs mean.
+        test_set: the test set.
+        predicted: [n, S] predictions.
+        head: state head of the outputs.
 
     Raises:
         UserError: the file cannot be written.

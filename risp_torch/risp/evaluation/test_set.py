@@ -1,4 +1,4 @@
-"""Test sets: pictures of states that no training has seen, in appearances that no training has seen, of either renderer."""
+"""Test sets: pictures of held-out states in held-out appearances, of either renderer."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ RENDERERS = ("soft", "mitsuba")
 Renderer = Literal["soft", "mitsuba"]
 
 SCHEMA = 1
-_STREAM = 77  # of the random numbers: states and appearances of a test set are never those of a training with the same seed
-_APPEARANCES = 1  # the appearances' part of that stream
-# Of a scene's description, what decides motions alone.
+_STREAM = 77  # random stream: states and appearances differ from those of training with the same seed
+_APPEARANCES = 1  # substream of the appearances
+# Entries of a scene's description that only affect motions.
 _OF_MOTION = ("frame_dt", "frames", "substeps", "adaptive", "integrator", "forces", "rotors", "max_distance", "loads")
-_CHUNK = 50  # pictures that the rasteriser makes in one call
+_CHUNK = 50  # pictures per call of the rasteriser
 _FROM_BYTE = srgb_to_linear(np.arange(256) / 255.0).astype(np.float32)
 
 
@@ -39,11 +39,11 @@ class TestSettings:
     """Size and origin of a test set. RISP (ICLR 2022, section 4.2) has 4 appearances of 200 states.
 
     Attributes:
-        renderer: "soft", the rasteriser in drawn appearances of the training domain, or "mitsuba", the path tracer in drawn looks
+        renderer: "soft", the rasteriser in random appearances of the training domain, or "mitsuba", the path tracer in those
             of the target domain.
-        appearances: how many; each shows all states.
-        states: how many.
-        seed: of states and appearances, not negative.
+        appearances: number of appearances; each shows all states.
+        states: number of states.
+        seed: seed of states and appearances, not negative.
 
     Raises:
         UserError: a setting is out of its range.
@@ -61,13 +61,13 @@ class TestSettings:
 
 @dataclass(frozen=True, eq=False)
 class TestSet:
-    """Pictures and what they show, ordered by appearance, then by state; every appearance shows the same states.
+    """Pictures with their states, ordered by appearance, then by state; every appearance shows the same states.
 
     Attributes:
         renderer: "soft" or "mitsuba".
-        levels: [n, H, W, 3] uint8 sRGB, as a film on a disk holds them.
+        levels: [n, H, W, 3] uint8 sRGB, as in video files.
         outputs: [n, S] float32, the state head's normalised outputs.
-        appearance: [n] number of the appearance.
+        appearance: [n] index of the appearance.
     """
 
     renderer: str
@@ -88,18 +88,18 @@ class TestSet:
 def make_test_set(
     scene: Scene, task: RispTask, settings: TestSettings, *, cache: Path | str | None = None, progress: bool = True
 ) -> TestSet:
-    """Render a test set, or take it from the cache.
+    """Render a test set, or load it from the cache.
 
     Args:
-        scene: with a camera of the networks' picture size.
-        task: the scene's side of RISP.
-        settings: size and origin.
-        cache: folder that keeps test sets, each in a folder of its own whose name tells scene, renderer and settings; a killed
-            run goes on with the first appearance that is not there. None keeps nothing.
-        progress: whether a bar is shown.
+        scene: scene with a camera of the networks' picture size.
+        task: RISP task of the scene.
+        settings: settings of the test set.
+        cache: folder of cached test sets, each in a subfolder named by scene, renderer and settings; a killed
+            run is resumed at the first missing appearance. None for no cache.
+        progress: whether to show a progress bar.
 
     Raises:
-        UserError: the cache holds another or a damaged test set under this name, Mitsuba is not installed, or as
+        UserError: the cache has another or a damaged test set with this name, Mitsuba is not installed, or as
             ``Scene.render``.
     """
     folder, levels = None, []
@@ -123,17 +123,17 @@ def make_test_set(
     return TestSet(settings.renderer, np.concatenate(levels), outputs.repeat(settings.appearances, 1), numbers)
 
 
-def drawn_states(scene: Scene, task: RispTask, count: int, random: np.random.Generator) -> torch.Tensor:
+def sampled_states(scene: Scene, task: RispTask, count: int, random: np.random.Generator) -> torch.Tensor:
     """Poses [count, N, 7] of the training distribution (m, unit quaternions)."""
     return torch.stack([task.head.sample(scene, random) for _ in range(count)])
 
 
 def _states(scene: Scene, task: RispTask, settings: TestSettings) -> torch.Tensor:
-    return drawn_states(scene, task, settings.states, np.random.default_rng([settings.seed, _STREAM]))
+    return sampled_states(scene, task, settings.states, np.random.default_rng([settings.seed, _STREAM]))
 
 
 def _rendered(scene: Scene, task: RispTask, settings: TestSettings, index: int, body_q: torch.Tensor) -> Iterator[np.ndarray]:
-    """Linear pictures [k, H, W, 3] of all states in one appearance, some at a time."""
+    """Linear pictures [k, H, W, 3] of all states in one appearance, in chunks."""
     seed = int(np.random.SeedSequence([settings.seed, _STREAM, _APPEARANCES, index]).generate_state(1)[0])
     if settings.renderer == "mitsuba":
         film = task.domains.target.film(scene, body_q[None], seed=seed)
@@ -152,7 +152,7 @@ def _levels(linear: np.ndarray) -> np.ndarray:
 
 
 def _record(scene: Scene, task: RispTask, settings: TestSettings, body_q: torch.Tensor) -> dict[str, Any]:
-    """Everything that decides the pictures, and nothing that decides motions alone."""
+    """All data that determine the pictures, without data that only affect motions."""
     shown = {key: value for key, value in scene.description().items() if key not in _OF_MOTION}
     softness = "softness." if settings.renderer == "mitsuba" else None  # the path tracer has sharp edges
     shown["parameters"] = {
@@ -166,7 +166,7 @@ def _record(scene: Scene, task: RispTask, settings: TestSettings, body_q: torch.
 
 
 def _kept(folder: RunFolder, scene: Scene, settings: TestSettings) -> list[np.ndarray]:
-    """Pictures [states, H, W, 3] of the appearances that a folder holds."""
+    """Pictures [states, H, W, 3] of the appearances in a folder."""
     saved = folder.load_checkpoint()
     if saved is None:
         return []

@@ -1,1 +1,1 @@
-"""The RISP network: a residual network that reads a scene's state from one picture, and its files."""
+"""The RISP network: a residual network that predicts the state of a scene from one picture, and its files."""

@@ -1,4 +1,4 @@
-"""Files of networks: weights as safetensors, settings and origin as JSON in their header. Nothing is ever unpickled."""
+"""Files of networks: weights as safetensors, settings and origin as JSON in their header. Files are never unpickled."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def save_network(path: Path | str, network: RispNetwork, record: Mapping[str, An
 
     Args:
         path: file to write, ending in .safetensors.
-        network: whose weights are written, as float32.
-        record: where it comes from, in values that JSON can hold: "scene", "task" (``RispTask.to_json``), "training".
+        network: network, whose weights are written as float32.
+        record: its origin, as JSON values: "scene", "task" (``RispTask.to_json``), "training".
 
     Raises:
         UserError: the file cannot be written.
@@ -35,17 +35,17 @@ def save_network(path: Path | str, network: RispNetwork, record: Mapping[str, An
 
 
 def load_network(path: Path | str, *, device: torch.device | str = "cpu") -> tuple[RispNetwork, dict[str, Any]]:
-    """Read a network: ready to predict, its weights frozen.
+    """Load a network with frozen weights.
 
     Args:
-        path: what ``save_network`` wrote.
-        device: where the network goes.
+        path: file written by ``save_network``.
+        device: device of the network.
 
     Returns:
         The network, and its record with "network", "scene", "task" and "training".
 
     Raises:
-        UserError: there is no such file, or it holds no network of this schema; the weights do not fit the settings.
+        UserError: the file does not exist or has no network of this schema, or the weights do not fit the settings.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -57,7 +57,7 @@ def load_network(path: Path | str, *, device: torch.device | str = "cpu") -> tup
             content = json.loads((file.metadata() or {}).get(_KEY, "null"))
             weights = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(f"{path} is no network ({error}): give the network.safetensors of a training run") from error
+        raise UserError(f"{path} is not a network ({error}): give the network.safetensors of a training run") from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise UserError(f"{path} holds no RISP network of schema {SCHEMA}: give the network.safetensors of a training run")
     try:
@@ -72,14 +72,14 @@ def load_network(path: Path | str, *, device: torch.device | str = "cpu") -> tup
 def check_network(
     network: RispNetwork, record: Mapping[str, Any], *, scene: str, outputs: int, size: int, path: str = ""
 ) -> None:
-    """Raise a UserError unless a network reads this scene's head from pictures of this size.
+    """Raise a UserError unless a network fits this scene's head and picture size.
 
     Args:
-        network, record: from ``load_network``.
+        network, record: result of ``load_network``.
         scene: name of the scene.
         outputs: S of its state head.
         size: side of the pictures [pixels].
-        path: what errors call the network.
+        path: name of the network in errors.
     """
     what = f"the network {path}".strip()
     if network.settings.outputs != outputs:
@@ -89,4 +89,4 @@ def check_network(
         raise UserError(f"{what} was trained for the scene {record.get('scene')!r}, not {scene!r}: give a network of this scene")
     if network.settings.size != size:
         side = network.settings.size
-        raise UserError(f"{what} reads pictures of {side} x {side} pixels, not {size} x {size}: film with --size {side}")
+        raise UserError(f"{what} takes images of {side} x {side} pixels, not {size} x {size}: use --size {side}")

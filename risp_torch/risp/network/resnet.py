@@ -17,7 +17,7 @@ from ti_sim.base.rules import Count, checked
 
 HeadKind = Literal["spatial", "average"]
 
-_STRIDE = 32  # of the last feature map
+_STRIDE = 32  # stride of the last feature map
 _LEAST_SIZE = 2 * _STRIDE  # instance normalisation needs more than one pixel there
 
 
@@ -27,11 +27,11 @@ class NetworkSettings:
     """Shape of a network.
 
     Attributes:
-        outputs: S, numbers that it reads.
+        outputs: S, number of outputs.
         size: side of its square pictures [pixels], a multiple of 32, at least 64.
-        width: channels of the first stage; 64 is ResNet-18's own.
-        head: "spatial" joins the last feature map's pixels each with weights of its own; "average" averages the map first, as
-            the paper does, and so keeps less of where things are.
+        width: channels of the first stage; 64 as in ResNet-18.
+        head: "spatial" is a linear layer over all pixels of the last feature map; "average" averages the map first, as
+            in the paper, and keeps less spatial information.
     """
 
     outputs: Count
@@ -41,15 +41,15 @@ class NetworkSettings:
 
     def __post_init__(self) -> None:
         if self.size < _LEAST_SIZE or self.size % _STRIDE:
-            raise UserError(f"a network for pictures of {self.size} pixels was asked for: take a multiple of 32, at least 64")
+            raise UserError(f"a network for images of {self.size} pixels was requested: use a multiple of 32, at least 64")
         if self.head not in ("spatial", "average"):
             raise UserError(f"head {self.head!r} is unknown: choose spatial or average")
 
 
 class RispNetwork(nn.Module):
-    """Reads normalised outputs (``StateHead``) from pictures of any appearance.
+    """Predicts normalised outputs (``StateHead``) from images of any appearance.
 
-    Every convolution is followed by instance normalisation without parameters; Swish stands for ReLU, whose second derivative is
+    Every convolution is followed by instance normalisation without parameters; Swish replaces ReLU, whose second derivative is
     zero everywhere, so that the loss on derivatives (``training.losses``) can train the network.
     """
 
@@ -73,7 +73,7 @@ class RispNetwork(nn.Module):
         self.linear = nn.Linear(8 * width * side * side, settings.outputs)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Read pictures.
+        """Predict outputs.
 
         Args:
             images: [n, 3, size, size] linear rgb in [0, 1].
@@ -84,7 +84,7 @@ class RispNetwork(nn.Module):
         return self.linear(self.pool(self.stages(self.stem(images))).flatten(1))
 
     def read(self, images: torch.Tensor) -> torch.Tensor:
-        """Read pictures with the channels last; differentiable.
+        """Predict outputs of images with channels last; differentiable.
 
         Args:
             images: [..., size, size, 3] linear rgb in [0, 1], on any device and of any real type.
@@ -98,7 +98,7 @@ class RispNetwork(nn.Module):
         size = self.settings.size
         if tuple(images.shape[-3:]) != (size, size, 3):
             shape = " x ".join(map(str, images.shape[-3:-1]))
-            raise UserError(f"the network reads pictures of {size} x {size} pixels and was given {shape}: take --size {size}")
+            raise UserError(f"the network takes images of {size} x {size} pixels, but the images have {shape}: use --size {size}")
         weight = self.linear.weight
         rows = images.reshape(-1, size, size, 3).permute(0, 3, 1, 2).to(weight)
         with denormals_flushed():
@@ -108,11 +108,11 @@ class RispNetwork(nn.Module):
 
 @contextmanager
 def denormals_flushed() -> Iterator[None]:
-    """Numbers below 1e-38 are taken for zero within.
+    """Context in which denormal numbers (below 1e-38) are flushed to zero.
 
-    Swish makes such numbers of strongly negative ones, and processors compute with them many times as slowly.
+    Swish produces denormal numbers for large negative inputs, and CPUs are many times slower with them.
     """
-    before = float(torch.tensor(1e-39) * torch.tensor(1.0)) == 0.0  # PyTorch does not tell the setting
+    before = float(torch.tensor(1e-39) * torch.tensor(1.0)) == 0.0  # PyTorch has no function to query the setting
     torch.set_flush_denormal(True)
     try:
         yield
@@ -121,7 +121,7 @@ def denormals_flushed() -> Iterator[None]:
 
 
 class _Block(nn.Module):
-    """Two convolutions beside a shortcut (He et al., figure 5, left)."""
+    """Two convolutions with a shortcut (He et al., figure 5, left)."""
 
     def __init__(self, before: int, after: int, *, stride: int) -> None:
         super().__init__()
@@ -143,10 +143,10 @@ class _InstanceNorm(nn.Module):
 
     PyTorch's layer norm over a channel's pixels is the fastest of its norms when it is differentiated twice backward. But the
     reverse derivative of its forward-mode derivative is wrong (instance norm's too, PyTorch 2.13;
-    ``tests/f64/risp/test_network.py``), group norm's is right: it takes over where the input carries a tangent.
+    ``tests/f64/risp/test_network.py``), that of group norm is right, so group norm is used if the input has a tangent.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if forward_ad.unpack_dual(x).tangent is not None:
-            return functional.group_norm(x.contiguous(), x.shape[1])  # its forward mode refuses other orders of the axes
+            return functional.group_norm(x.contiguous(), x.shape[1])  # its forward mode does not support other memory formats
         return functional.layer_norm(x.flatten(2), (x.shape[2] * x.shape[3],)).view_as(x)

@@ -1,4 +1,4 @@
-"""Rendering parameters psi: how a scene looks as one normalised vector, its distribution, and the pictures' derivatives by it."""
+"""Rendering parameters psi: the appearance of a scene as a normalised vector, its distribution, and image derivatives."""
 
 from risp_torch.risp.psi.default import default_psi
 from risp_torch.risp.psi.jacobian import image_jacobian

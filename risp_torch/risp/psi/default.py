@@ -1,4 +1,4 @@
-"""A distribution of appearances for any scene: lights, colours and materials vary as RISP's training images do."""
+"""A default distribution of appearances: lights, colours and highlights vary as in RISP's training images."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ ELEVATION = (0.35, 1.4)
 BRIGHTNESS, AMBIENT = (0.6, 1.6), (0.4, 1.8)
 TINT, GREY = (0.3, 1.0), (0.05, 0.95)
 SPECULAR, SHININESS = (0.0, 0.6), (5.0, 60.0)
-# How far a camera moves: parts of its distance from the world's origin and of its focal length, and rad.
+# Variation of cameras: relative to the distance from the world's origin and to the focal length, and rad.
 CAMERA_SHIFT, CAMERA_TURN, CAMERA_ZOOM = 0.05, 0.03, (0.95, 1.05)
 
-# Arrays of the renderer: those whose numbers stay as they are, and those of lights.
+# Arrays of the renderer: those that do not vary, and those of lights.
 _NEVER = ("softness", "uv", "texels", "background_image", "distortion")
 _LIGHTS = ("ambient", "directional", "point", "environment")
 
 
 def default_psi(scene: Scene, *, camera: bool = False) -> RenderingParameters:
-    """Rendering parameters of a scene with usual ranges.
+    """Rendering parameters of a scene with default ranges.
 
-    A parameter with bounds of its own (a ``Param`` with low and high) varies over these. Otherwise: directional lights come from
-    all sides, 20 to 80 degrees above the horizon; lights vary in brightness; bodies in their tint; ground and background
-    are grey of any value (textures and images stay); highlights in strength and size. Geometry and textures do not vary.
+    A parameter with bounds (a ``Param`` with low and high) varies between these. Otherwise: directional lights come from
+    all sides, 20 to 80 degrees above the horizon; lights vary in brightness, bodies in tint; ground and background
+    vary in grey value (textures and images do not); highlights in strength and size. Geometry and textures do not vary.
 
     Args:
-        scene: whose parameters they are.
-        camera: whether position, turn and focal lengths of the cameras vary a little, too.
+        scene: the scene.
+        camera: whether position, turn and focal lengths of the cameras also vary a little.
 
     Raises:
-        UserError: there is nothing in the scene that could vary.
+        UserError: the scene has no parameter that can vary.
     """
     spreads = {}
     for array, field in scene.view.picture_fields().items():
@@ -50,7 +50,7 @@ def default_psi(scene: Scene, *, camera: bool = False) -> RenderingParameters:
 
 
 def _usual(scene: Scene, array: str, name: str, *, camera: bool) -> Spread | None:
-    """How a parameter that the renderer's ``array`` holds usually varies."""
+    """Default variation of a parameter in the renderer's ``array``."""
     param, last = scene.parameters[name], name.rpartition(".")[2]
     if array in _NEVER or last in ("cell", "origin") or (array == "camera" and not camera):
         return None

@@ -15,7 +15,7 @@ from risp_torch.scene.numbers import constant, shared_rows
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked
 
-_NONE = "trying to differentiate pictures of image_jacobian: they have no derivatives of their own, take Scene.render for that"
+_NONE = "trying to differentiate pictures of image_jacobian: they have no derivatives, use Scene.render"
 
 if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
@@ -37,27 +37,27 @@ def image_jacobian(
     alpha: bool = False,
     memory_limit: Count | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Render, and differentiate the pictures by psi: I and dI/dpsi.
+    """Render pictures I and their derivatives dI/dpsi.
 
-    The derivatives come from the renderer's forward mode: all K in one pass over the pixels. The results have no derivatives of
-    their own: where psi, poses or a given value require a gradient, a backward pass through them raises RuntimeError.
+    The derivatives come from the renderer's forward mode: all K in one pass over the pixels. The results have no
+    derivatives: if psi, poses or a given value require a gradient, a backward pass through them raises RuntimeError.
 
     Args:
-        scene: what is rendered.
+        scene: the scene.
         states: from ``Scene.rollout``, or poses [B, T, N, 7], [B, N, 7] or [N, 7] (m, unit quaternions; with deformable bodies
-            ``Scene.poses``, or without its first axes). Poses of one world serve as many as psi has.
-        psi: [K] for all worlds, or [B, K], each world its own.
-        parameters: what psi means.
-        columns: parameter names or labels by which is differentiated, all of psi by default.
+            ``Scene.poses``, or without its first axes). Poses of one world are used for all rows of psi.
+        psi: [K] for all worlds, or [B, K] for separate worlds.
+        parameters: rendering parameters of psi.
+        columns: parameter names or labels of the derivatives, all of psi by default.
         given: other parameter values that replace the scene's own.
-        camera, quantity, alpha, memory_limit: as in ``Scene.render``.
+        camera, quantity, alpha, memory_limit: see ``Scene.render``.
 
     Returns:
         Pictures [*batch, H, W, C] and derivatives [*batch, K, H, W, C] per unit of psi. batch is [B, T], without T for poses
         [B, N, 7], empty for [N, 7] and psi [K], and followed by the cameras for camera="all".
 
     Raises:
-        UserError: shapes do not fit, a name is unknown, or as ``Scene.render``.
+        UserError: shapes do not fit, a name is unknown, or see ``Scene.render``.
     """
     sources = (psi, states if isinstance(states, torch.Tensor) else states.placement, *(given or {}).values())
     psi = constant(psi).detach()
@@ -69,7 +69,7 @@ def image_jacobian(
     touched = {name: field for name, field in fields.items() if set(field.names) & parameters.spreads.keys()}
 
     def arrays(step: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """The renderer's arrays that psi touches, a ``step`` [K] along the columns away, for jacfwd and once more as they are."""
+        """The renderer's arrays that depend on psi, at a ``step`` [K] along the columns, for jacfwd and as auxiliary output."""
         moved = {**(given or {}), **parameters.values(psi + step @ steps)}
         rows = shared_rows(scene.table.values(moved, worlds=worlds))
         made = {name: field.make(rows) for name, field in touched.items()}
@@ -77,7 +77,7 @@ def image_jacobian(
 
     def rendered() -> tuple[torch.Tensor, torch.Tensor]:
         derivatives, made = torch.func.jacfwd(arrays, has_aux=True)(psi.new_zeros(len(steps)))
-        # Forward mode gives a float64 tangent to a float32 number without axes that met a Python number.
+        # Forward mode gives a float64 tangent to a float32 scalar combined with a Python number.
         tangents = {name: derivative.movedim(-1, 0).to(made[name].dtype) for name, derivative in derivatives.items()}
         values = scene.table.values({**(given or {}), **parameters.values(psi)}, worlds=worlds)
         inputs = scene.view.render_inputs(values, placement.detach(), camera=camera, quantity=quantity)

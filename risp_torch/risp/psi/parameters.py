@@ -1,4 +1,4 @@
-"""Rendering parameters: some numbers that decide how a scene looks, as one named vector psi in [-1, 1]^K."""
+"""Rendering parameters: parameters of a scene's appearance as one vector psi in [-1, 1]^K."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _SLACK = 1e-9
 
 
 class RenderingParameters:
-    """Which numbers of a scene vary, between which bounds, and the vector psi that holds them.
+    """The varying parameters of a scene's appearance, their ranges, and their vector psi.
 
-    psi has one entry in [-1, 1] for each number (a ``Range`` or ``Factor`` may tie several to one). Sampled uniformly and
-    independently it is a distribution of appearances. The scene's other numbers stay as they are.
+    psi has one entry in [-1, 1] for each number (a ``Range`` or ``Factor`` may tie several to one). Uniform, independent
+    samples are a distribution of appearances. The scene's other parameters are constant.
 
     Attributes:
-        spreads: parameter name -> how it varies.
+        spreads: parameter name -> its variation.
         labels: K names of the entries of psi.
     """
 
     def __init__(self, scene: Scene, spreads: Mapping[str, Spread]) -> None:
-        """Name the parameters that vary.
+        """Make rendering parameters.
 
         Args:
-            scene: whose parameters they are; factors multiply the values that it has now.
+            scene: whose parameters they are; factors multiply its current values.
             spreads: parameter name -> Range, Factor or Direction.
 
         Raises:
-            UserError: an unknown name (with near ones), one that does not decide how the scene looks, a reversed range, or values
+            UserError: an unknown name (with similar ones), a parameter without effect on appearance, a reversed range, or values
                 outside the parameter's own bounds.
         """
         if not spreads:
@@ -48,7 +48,7 @@ class RenderingParameters:
         known = scene.view.picture_parameters
         for name in spreads:
             if name not in known and name in scene.parameters:
-                raise UserError(f"{name} decides how the scene moves, not how it looks: psi holds {', '.join(known[:8])} ...")
+                raise UserError(f"{name} affects the motion, not the appearance: psi may have {', '.join(known[:8])} ...")
             if name not in known:
                 raise unknown_name_error("rendering parameter", name, known)
         self.spreads = dict(spreads)
@@ -69,11 +69,11 @@ class RenderingParameters:
 
     @checked
     def sample(self, count: Count, *, seed: Seed | torch.Generator = 0) -> torch.Tensor:
-        """Draw appearances, uniformly and independently.
+        """Sample appearances, uniformly and independently.
 
         Args:
-            count: how many.
-            seed: of the draw, or a generator (on the CPU) that goes on.
+            count: number of samples.
+            seed: seed, or a generator (on the CPU), which is advanced.
 
         Returns:
             [count, K] in [-1, 1], the runtime's precision on its device. The same seed gives the same numbers on every device.
@@ -86,7 +86,7 @@ class RenderingParameters:
         """Physical values of the parameters, differentiable in psi.
 
         Args:
-            psi: [K], or [n, K] for n worlds. Beyond [-1, 1] the ranges go on.
+            psi: [K], or [n, K] for n worlds. Values outside [-1, 1] extrapolate the ranges.
 
         Returns:
             Name -> [*shape] or [n, *shape], for ``Scene.render``.
@@ -116,16 +116,18 @@ class RenderingParameters:
         return entries
 
     def to_json(self) -> dict[str, Any]:
-        """Names and ranges in values that JSON can hold."""
+        """Names and ranges as JSON values."""
         return {name: spread.to_json() for name, spread in self.spreads.items()}
 
     @staticmethod
     def from_json(scene: Scene, data: Mapping[str, Any]) -> RenderingParameters:
-        """What ``to_json`` wrote, for a scene with these parameters (errors: ``RenderingParameters``)."""
+        """Rendering parameters from the result of ``to_json``, for a scene with these parameters (errors:
+        ``RenderingParameters``).
+        """
         return RenderingParameters(scene, {name: spread_from_json(name, entry) for name, entry in data.items()})
 
     def _check_bounds(self, scene: Scene, name: str, spread: Spread) -> None:
-        """Refuse ranges in which the parameter would leave its own bounds."""
+        """Raise a UserError for ranges outside the parameter's bounds."""
         part = self._slices[name]
         points = torch.as_tensor(spread.extremes(part.stop - part.start), dtype=torch.float64)
         values = spread.physical(torch.as_tensor(self._own[name]), points).numpy()
@@ -137,6 +139,6 @@ class RenderingParameters:
         outside = (values < low - slack) | (values > high + slack) | ((sign == "positive") & (values <= 0))
         if outside.any():
             raise UserError(
-                f"{name} would reach {values[outside].flat[0]:.6g} {param.unit}, outside its bounds "
+                f"{name} reaches {values[outside].flat[0]:.6g} {param.unit}, outside its bounds "
                 f"[{np.min(low):.6g}, {np.max(high):.6g}]: narrow its range"
             )

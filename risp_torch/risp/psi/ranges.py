@@ -1,6 +1,6 @@
-"""How one parameter of a scene varies with its share of psi: over a range, by a factor, or over directions.
+"""Variation of a scene parameter with its entries of psi: over a range, by a factor, or over directions.
 
-Every number of psi lies in [-1, 1]; -1 stands for the low end of its range and 1 for the high end.
+Every entry of psi is in [-1, 1]; -1 is the low end of its range and 1 the high end.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ Ends = Annotated[Sequence[float], Rule(shape=(2,), exact=True)]
 
 
 class Spread(ABC):
-    """How one parameter varies."""
+    """Variation of one parameter."""
 
     kind: str
 
     @abstractmethod
     def labels(self, name: str, shape: Shape) -> list[str]:
-        """One label for each number of psi that the parameter ``name`` of this shape takes."""
+        """One label for each entry of psi of the parameter ``name`` of this shape."""
 
     @abstractmethod
     def physical(self, own: torch.Tensor, psi: torch.Tensor) -> torch.Tensor:
-        """Values [..., *shape] from the scene's own value [*shape] and the parameter's share of psi [..., k]; differentiable."""
+        """Values [..., *shape] from the scene's own value [*shape] and the parameter's entries of psi [..., k]; differentiable.
+        """
 
     @abstractmethod
     def check(self, name: str, shape: Shape) -> None:
-        """Raise a UserError unless the numbers make sense for the parameter ``name`` of this shape."""
+        """Raise a UserError unless the variation is valid for the parameter ``name`` of this shape."""
 
     def extremes(self, count: int) -> np.ndarray:
-        """Points [n, count] of psi between which the values do not leave their range."""
+        """Points [n, count] of psi whose values bound the range."""
         return np.stack([-np.ones(count), np.ones(count)])
 
     def to_json(self) -> dict[str, Any]:
-        """The spread in values that JSON can hold; ``spread_from_json`` reads them."""
+        """The spread as JSON values; ``spread_from_json`` reads them."""
         plain = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in asdict(self).items()}
         return {"kind": self.kind, **plain}
 
@@ -56,8 +57,8 @@ class Range(Spread):
 
     Attributes:
         low, high: in the parameter's unit, numbers or arrays that broadcast with it.
-        scale: "linear", or "log10" for even decades.
-        tied: whether one number of psi moves all numbers of the parameter together (grey values, for example) instead of one
+        scale: "linear", or "log10" for uniform decades.
+        tied: whether one entry of psi sets all numbers of the parameter (for grey values) instead of one
             each.
     """
 
@@ -68,7 +69,7 @@ class Range(Spread):
     kind = "range"
 
     def labels(self, name: str, shape: Shape) -> list[str]:
-        """One for each number, or one for all (``Spread.labels``)."""
+        """One per number, or one for all (``Spread.labels``)."""
         if self.tied or shape == ():
             return [name]
         return [name + "".join(f"[{i}]" for i in index) for index in np.ndindex(*shape)]
@@ -80,7 +81,7 @@ class Range(Spread):
         return between(self.low, self.high, self.scale, each)
 
     def check(self, name: str, shape: Shape) -> None:
-        """Refuse reversed ranges and wrong shapes (``Spread.check``)."""
+        """Raise a UserError for reversed ranges and wrong shapes (``Spread.check``)."""
         check_ends(name, self.low, self.high, self.scale, shape)
 
 
@@ -90,7 +91,7 @@ class Factor(Spread):
     """The scene's own values times a factor.
 
     Attributes:
-        low, high: of the factor, above zero.
+        low, high: bounds of the factor, above zero.
         scale: "linear" or "log10".
         tied: whether one factor multiplies all numbers (brightness); otherwise there is one for each of the last axis (a tint).
     """
@@ -108,23 +109,23 @@ class Factor(Spread):
         return [f"{name}[factor {i}]" for i in range(shape[-1])]
 
     def physical(self, own: torch.Tensor, psi: torch.Tensor) -> torch.Tensor:
-        """The own values times the factors (``Spread.physical``)."""
+        """The scene's values times the factors (``Spread.physical``)."""
         factor = between(self.low, self.high, self.scale, psi)
         if not own.ndim:
             return own * factor[..., 0]
         return own * factor.reshape(psi.shape[:-1] + (1,) * (own.ndim - 1) + psi.shape[-1:])
 
     def check(self, name: str, shape: Shape) -> None:
-        """Refuse reversed ranges and factors that are not positive (``Spread.check``)."""
+        """Raise a UserError for reversed ranges and factors that are not positive (``Spread.check``)."""
         check_ends(f"the factor of {name}", self.low, self.high, self.scale, () if self.tied or not shape else shape[-1:])
         if np.min(self.low) < 0:
-            raise UserError(f"the factor of {name} goes down to {np.min(self.low):g}: give factors that are not negative")
+            raise UserError(f"the factor of {name} has the low end {np.min(self.low):g}: give factors that are not negative")
 
 
 @checked
 @dataclass(frozen=True)
 class Direction(Spread):
-    """The direction of a directional light, by where the light comes from.
+    """The direction of a directional light, by the direction towards the light.
 
     Attributes:
         azimuth: two angles about z, 0 at +x and growing towards +y [rad].
@@ -147,9 +148,9 @@ class Direction(Spread):
         return -torch.stack([across * torch.cos(azimuth), across * torch.sin(azimuth), torch.sin(elevation)], dim=-1)
 
     def check(self, name: str, shape: Shape) -> None:
-        """Refuse reversed angles, and parameters that are no directions (``Spread.check``)."""
+        """Raise a UserError for reversed angles, and for parameters that are not directions (``Spread.check``)."""
         if shape != (3,) or not name.endswith(".direction"):
-            raise UserError(f"{name} is no direction of a light: give it a Range or a Factor")
+            raise UserError(f"{name} is not the direction of a light: give it a Range or a Factor")
         for what, ends in (("azimuth", self.azimuth), ("elevation", self.elevation)):
             check_ends(f"the {what} of {name}", *ends, "linear", ())
 
@@ -163,16 +164,16 @@ SPREADS = {spread.kind: spread for spread in (Range, Factor, Direction)}
 
 
 def spread_from_json(name: str, data: Mapping[str, Any]) -> Spread:
-    """The spread that ``Spread.to_json`` wrote.
+    """The spread from the result of ``Spread.to_json``.
 
     Raises:
-        UserError: the kind is unknown, or an entry is missing or too much.
+        UserError: the kind is unknown, or an entry is missing or unexpected.
     """
     return of_kind(SPREADS, data, owner=name, verb="varies by")
 
 
 def between(low: Any, high: Any, scale: Scale, psi: torch.Tensor) -> torch.Tensor:
-    """Low where psi is -1, high where it is 1, even in between on the scale."""
+    """Interpolation from low at psi = -1 to high at psi = 1, linear in the scale."""
     ends = [np.asarray(end, dtype=np.float64) for end in (low, high)]
     bottom, top = (
         torch.as_tensor(np.log10(end) if scale == "log10" else end, dtype=psi.dtype, device=psi.device) for end in ends
@@ -186,8 +187,8 @@ def check_ends(what: str, low: Any, high: Any, scale: str, shape: Shape) -> None
 
     Args:
         what: its name in messages.
-        low, high, scale: of the range.
-        shape: of what varies.
+        low, high, scale: those of the range.
+        shape: shape of the parameter.
     """
     if scale not in ("linear", "log10"):
         raise UserError(f"{what} has the scale {scale!r}: choose linear or log10")

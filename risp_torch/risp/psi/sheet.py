@@ -1,4 +1,4 @@
-"""Contact sheets: many pictures with their captions in one."""
+"""Contact sheets: several captioned pictures in one."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MARGIN, LINE, LETTERS = 8, 18, 13  # pixels around a picture, for its caption an
 
 @checked
 def contact_sheet(path: Path | str, pictures: Any, captions: Sequence[str], *, columns: Count = 4) -> None:
-    """Write pictures side by side, each over its caption, as one PNG.
+    """Write captioned pictures side by side as one PNG.
 
     Args:
         path: file to write, ending in .png.
         pictures: [n, H, W, 3] linear rgb (numpy or torch), clipped to [0, 1].
         captions: n texts.
-        columns: pictures in a row.
+        columns: pictures per row.
 
     Raises:
         UserError: the shapes do not fit, or the file cannot be written.

@@ -1,1 +1,1 @@
-"""State heads: what RISP reads from a picture, how it is normalised, and how states are drawn for training."""
+"""State heads: the outputs that RISP predicts, their normalisation, and the sampling of states for training."""

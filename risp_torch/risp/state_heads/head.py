@@ -1,4 +1,4 @@
-"""What every state head offers."""
+"""Base of all state heads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADS: dict[str, type[StateHead]] = {}
 
 
 class StateHead(ABC):
-    """The outputs of a RISP network for a scene: numbers of order one, made from its state and turned back into it.
+    """The outputs of a RISP network for a scene: numbers of order one, computed from its state and convertible to it.
 
     A new kind of head derives from this class with ``kind=`` its name in files, as a frozen dataclass of plain values.
     """
@@ -43,13 +43,13 @@ class StateHead(ABC):
 
     @abstractmethod
     def check(self, scene: Scene) -> None:
-        """Raise a UserError where the scene lacks what the head reads."""
+        """Raise a UserError if the scene does not have the quantities of the head."""
 
     @abstractmethod
     def sample(self, scene: Scene, random: np.random.Generator) -> torch.Tensor:
-        """Draw one state of the training distribution: poses [N, 7] of the scene's bodies (m, unit quaternions).
+        """Sample one state of the training distribution: poses [N, 7] of the scene's bodies (m, unit quaternions).
 
-        With deformable bodies, what ``Scene.poses`` has for a world and a frame.
+        With deformable bodies, a placement as from ``Scene.poses`` for one world and frame.
         """
 
     @abstractmethod
@@ -58,36 +58,36 @@ class StateHead(ABC):
 
     @abstractmethod
     def physical(self, outputs: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Physical values of outputs [..., S] by name: what the table of a run shows (m, rad)."""
+        """Physical values of outputs [..., S] by name: for the table of a run (m, rad)."""
 
     def beyond(self, outputs: torch.Tensor) -> dict[str, float]:
-        """Which outputs [..., S] leave the range that training draws from: label -> largest distance, in halves of the range."""
+        """Outputs [..., S] outside the range of training: label -> largest distance, in half ranges."""
         far = (outputs.reshape(-1, self.size).abs().amax(dim=0) - 1.0).tolist()
         return {label: distance for label, distance in zip(self.labels, far, strict=True) if distance > _ROUNDING}
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """The head in values that JSON can hold, with its kind."""
+        """The head as JSON values, with its kind."""
 
 
 def warn_of_states_beyond(head: StateHead, scene: Scene) -> None:
-    """Warn where the scene's own motion leaves the states that the head draws for training: no network will have seen them."""
+    """Warn if the scene's own motion leaves the training distribution of the head."""
     with torch.no_grad():
         states = scene.rollout(worlds=1)
         found = head.beyond(head.outputs(scene, states.placement[0]))
     if found:
         named = ", ".join(f"{label} by {distance:.2g}" for label, distance in found.items())
         warnings.warn(
-            f"the scene's own motion leaves the ranges of its state head ({named} of half a range): networks will not have seen "
+            f"the scene's own motion leaves the ranges of its state head ({named} of half a range): networks are not trained on "
             "such states; widen the ranges in make_task",
             stacklevel=2,
         )
 
 
 def head_from_json(data: Mapping[str, Any]) -> StateHead:
-    """The head that ``StateHead.to_json`` wrote.
+    """The head from the result of ``StateHead.to_json``.
 
     Raises:
-        UserError: the kind is unknown, or an entry is missing or too much.
+        UserError: the kind is unknown, or an entry is missing or unexpected.
     """
     return of_kind(HEADS, data, owner="the state head", verb="is of kind")

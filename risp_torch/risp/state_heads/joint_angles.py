@@ -24,8 +24,8 @@ class JointAngleHead(StateHead, kind="joint_angles"):
     """One output for each joint: its angle, mapped from its range to [-1, 1].
 
     Attributes:
-        joints: names of the links that hang by them.
-        low, high: ends of the angles' range [rad], within half a turn either way; states are drawn uniformly between them.
+        joints: names of their links.
+        low, high: ends of the angles' range [rad], within half a turn either way; states are sampled uniformly between them.
     """
 
     joints: tuple[str, ...]
@@ -47,11 +47,11 @@ class JointAngleHead(StateHead, kind="joint_angles"):
         return list(self.joints)
 
     def check(self, scene: Scene) -> None:
-        """The joints must be there, and be revolute (``StateHead.check``)."""
+        """The joints must exist and be revolute (``StateHead.check``)."""
         self._links(scene)
 
     def sample(self, scene: Scene, random: np.random.Generator) -> torch.Tensor:
-        """Poses with uniformly drawn angles; other joints stay at the scene's start (``StateHead.sample``)."""
+        """Poses with uniformly sampled angles; other joints have their initial coordinates (``StateHead.sample``)."""
         from risp_torch.scene.parts.links import coordinate_slices
 
         values, links = scene.table.values(), scene.simulator.links
@@ -72,7 +72,7 @@ class JointAngleHead(StateHead, kind="joint_angles"):
             frame = given if link.parent < 0 else quaternion_product(body_q[..., link.parent, 3:], given)
             turn = quaternion_product(frame * frame.new_tensor([-1.0, -1.0, -1.0, 1.0]), body_q[..., index, 3:])
             along = (turn[..., :3] * turn.new_tensor(link.axis)).sum(-1)
-            # Twice the half angle, whose sign is free: the whole angle lies within half a turn.
+            # Twice the half angle, whose sign is arbitrary: the angle is within half a turn.
             sign = torch.where(turn[..., 3] < 0, -1.0, 1.0)
             angles.append(2.0 * torch.atan2(sign * along, sign * turn[..., 3]))
         stacked = torch.stack(angles, dim=-1)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Place = Annotated[tuple[float, float, float], Rule(shape=(3,), exact=True)]
 Ends = Annotated[tuple[float, float], Rule(shape=(2,), exact=True)]
-_LEAST_COSINE = 1e-6  # of the pitch: beyond it yaw and roll turn about the same axis
+_LEAST_COSINE = 1e-6  # cosine of the pitch below which yaw and roll have the same axis
 
 
 @checked
@@ -27,12 +27,12 @@ _LEAST_COSINE = 1e-6  # of the pitch: beyond it yaw and roll turn about the same
 class RigidPoseHead(StateHead, kind="rigid_pose"):
     """Nine outputs: x, y, z, each mapped from its range to [-1, 1], then sin yaw, pitch, roll and cos yaw, pitch, roll.
 
-    The rotation is Rz(yaw) Ry(pitch) Rx(roll), the pitch within a quarter turn either way, which makes it unique.
+    The rotation is Rz(yaw) Ry(pitch) Rx(roll), with the pitch within a quarter turn in both directions, which makes it unique.
 
     Attributes:
         body: name of the body.
         low, high: ends of the positions' ranges [3], m.
-        yaw, pitch, roll: ends of the angles' ranges, rad; states are drawn uniformly between them.
+        yaw, pitch, roll: ends of the angles' ranges, rad; states are sampled uniformly between them.
     """
 
     body: str
@@ -58,11 +58,11 @@ class RigidPoseHead(StateHead, kind="rigid_pose"):
         return ["x", "y", "z", *(f"{f} {a}" for f in ("sin", "cos") for a in ("yaw", "pitch", "roll"))]
 
     def check(self, scene: Scene) -> None:
-        """The body must be there (``StateHead.check``)."""
+        """The body must exist (``StateHead.check``)."""
         self._index(scene)
 
     def sample(self, scene: Scene, random: np.random.Generator) -> torch.Tensor:
-        """A uniformly drawn pose of the body; the others stay at the scene's start (``StateHead.sample``)."""
+        """A uniformly sampled pose of the body; the others have their initial poses (``StateHead.sample``)."""
         from risp_torch.scene.numbers import constant
 
         position = random.uniform(self.low, self.high)
@@ -98,7 +98,7 @@ class RigidPoseHead(StateHead, kind="rigid_pose"):
         for name in ("yaw", "pitch", "roll"):
             low, high = getattr(self, name)
             off = angles[name] - 0.5 * (low + high)
-            off = torch.atan2(off.sin(), off.cos()).abs().max()  # of all turns the nearest
+            off = torch.atan2(off.sin(), off.cos()).abs().max()  # the nearest modulo a full turn
             if (far := float(off) / (0.5 * (high - low)) - 1.0) > 1e-4:
                 found[name] = far
         return found

@@ -1,4 +1,4 @@
-"""The state head of a deformable body: where chosen points of it are (the rod of RISP, ICLR 2022, section 4.1)."""
+"""The state head of a deformable body: positions of selected points (the rod of RISP, ICLR 2022, section 4.1)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ti_sim.base.rules import Count, Real, Rule, checked
 if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
 
-_STREAM = 7  # of the random numbers of the simulated motions
-_TOGETHER = 8  # motions that are simulated at once
+_STREAM = 7  # random stream of the simulated motions
+_TOGETHER = 8  # motions that are simulated together
 
 
 @checked
@@ -28,17 +28,17 @@ _TOGETHER = 8  # motions that are simulated at once
 class SensorHead(StateHead, kind="sensors"):
     """One output for each sensor, a particle of the body: its coordinate along an axis, mapped from [low, high] to [-1, 1].
 
-    States for training are frames of simulated motions: ``worlds`` of them run once for a scene, each with other numbers, and
-    every state is a frame of one of them, both drawn uniformly. The head keeps those of the last scene until a number of it
-    changes.
+    States for training are frames of simulated motions: ``worlds`` of them are simulated once for a scene, with different
+    parameters, and every state is a frame of one of them, both sampled uniformly. The motions of the last scene are cached until
+    its parameters change.
 
     Attributes:
         body: name of the deformable body.
-        particles: of the sensors, counted within the body.
+        particles: particles of the sensors, as indices within the body.
         axis: 0, 1 or 2 for x, y or z.
         low, high: ends of the coordinate's range [m].
-        draws: parameter name -> ends of a range. A number is drawn between them, uniformly on its Param's scale; an array of the
-            scene, such as a force over time, is multiplied by a number drawn between them.
+        draws: parameter name -> ends of a range. A number is sampled between them, uniformly on its Param's scale; an array of
+            the scene, such as a force over time, is multiplied by a number sampled between them.
         worlds: simulated motions.
     """
 
@@ -59,17 +59,17 @@ class SensorHead(StateHead, kind="sensors"):
 
     @property
     def labels(self) -> list[str]:
-        """Sensor by sensor (``StateHead.labels``)."""
+        """One label per sensor (``StateHead.labels``)."""
         return [f"{'xyz'[self.axis]} {k}" for k in range(1, len(self.particles) + 1)]
 
     def check(self, scene: Scene) -> None:
-        """The body, its particles and the drawn numbers must be there (``StateHead.check``)."""
+        """The body, its particles and the sampled parameters must exist (``StateHead.check``)."""
         part = self._part(scene)
         wrong = [k for k in self.particles if not 0 <= k < part.count]
         if wrong:
             raise UserError(f"the state head has a sensor at particle {wrong[0]} of {self.body}, which has 0 to {part.count - 1}")
         for name in self.draws:
-            scene.table[name]  # an error that lists near names
+            scene.table[name]  # raises an error with similar names
 
     def sample(self, scene: Scene, random: np.random.Generator) -> torch.Tensor:
         """A frame of a simulated motion (``StateHead.sample``)."""
@@ -102,25 +102,25 @@ class SensorHead(StateHead, kind="sensors"):
 
     @cached_property
     def _kept(self) -> dict[str, Any]:
-        """Numbers of the last scene that was simulated, and its motions; no field of the head, and empty at first."""
+        """Cache: parameters of the last simulated scene, and its motions; not a field of the head."""
         return {}
 
     def _simulated(self, scene: Scene) -> np.ndarray:
-        """[W, T, rows, columns] where everything is (``Scene.poses``) in the motions that did not diverge."""
+        """[W, T, rows, columns] placement (``Scene.poses``) in the motions that did not diverge."""
         numbers = list(scene.table.params.values())
         kept = self._kept.get("numbers")
         if kept is None or len(kept) != len(numbers) or any(a is not b for a, b in zip(kept, numbers, strict=True)):
-            drawn, parts = self._drawn(scene), []
+            sampled, parts = self._sampled(scene), []
             firsts = tqdm(range(0, self.worlds, _TOGETHER), desc="simulating", unit_scale=_TOGETHER, delay=2.0)
             with torch.no_grad():
                 for first in firsts:
-                    some = {name: value[first : first + _TOGETHER] for name, value in drawn.items()}
+                    some = {name: value[first : first + _TOGETHER] for name, value in sampled.items()}
                     states = scene.rollout(some, worlds=min(_TOGETHER, self.worlds - first))
                     parts.append(states.placement[states.finite].cpu().numpy())
             self._kept.update(numbers=numbers, motions=np.concatenate(parts))
         return self._kept["motions"]
 
-    def _drawn(self, scene: Scene) -> dict[str, torch.Tensor]:
+    def _sampled(self, scene: Scene) -> dict[str, torch.Tensor]:
         from risp_torch.scene.numbers import constant
 
         random, values = np.random.default_rng(_STREAM), {}

@@ -1,1 +1,1 @@
-"""Training of RISP: its losses, presets, and the loop that survives being killed."""
+"""Training of RISP: losses, presets, and the resumable training loop."""

@@ -1,8 +1,8 @@
-"""Exposures, white balances, tone curves and uneven light that no scene has.
+"""Augmentation by exposure, white balance, tone curve and uneven light.
 
-Cameras and path tracers differ from the rasteriser in how bright a lit surface comes out, and in light that falls off or is
-shaded. Domain randomisation in the sense of Tobin et al. (IROS 2017), as the patterned surroundings are; networks with and
-without the loss on rendering gradients get the same.
+Cameras and path tracers differ from the rasteriser in the brightness of lit surfaces, and in light that falls off or is
+shaded. Domain randomisation in the sense of Tobin et al. (IROS 2017), like the patterned surroundings; networks with and
+without the gradient loss use the same.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import torch
 
 from risp_torch.risp.training.fields import smooth_field
 
-# Largest logarithms of factors: of a picture's exposure, of its channels beside one another, of its tone curve's exponent, and
-# the largest standard deviation of that of uneven light.
+# Largest logarithms of factors: of exposure, of the channels relative to each other, of the tone curve's exponent, and
+# the largest standard deviation of the logarithm of uneven light.
 EXPOSURE, BALANCE, TONE, UNEVEN = 0.35, 0.1, 0.25, 0.3
-PLAIN = 0.15  # share of the pictures that are left as they are
+PLAIN = 0.15  # share of unchanged pictures
 _DARKEST = 1e-4
-_STREAM = 6  # of the random numbers
+_STREAM = 6  # random stream
 
 
 def exposed(
     images: torch.Tensor, jacobian: torch.Tensor | None, *, seed: tuple[int, ...]
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Pictures in another exposure, white balance and tone curve, and in uneven light; the derivatives by the chain rule.
+    """Pictures with another exposure, white balance, tone curve and uneven light; derivatives by the chain rule.
 
     Args:
         images: [B, H, W, 3] in [0, 1].
         jacobian: [B, K, H, W, 3] dI/dpsi, or None.
-        seed: of what is drawn; the same seed and pictures give the same.
+        seed: seed of the samples; equal seeds and pictures give equal results.
 
     Returns:
-        (pictures, derivatives) of the same shapes; about ``PLAIN`` of them are left as they are.
+        (pictures, derivatives) of the same shapes; about ``PLAIN`` of them are unchanged.
     """
     count, size = images.shape[:2]
     random = torch.Generator().manual_seed(int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0]))
@@ -46,6 +46,6 @@ def exposed(
     lit = images.clamp_min(_DARKEST) * gain
     toned = lit**exponent
     if jacobian is not None:
-        slope = exponent * toned / lit * gain * ((toned < 1.0) & (images > _DARKEST))  # none where either end is cut off
+        slope = exponent * toned / lit * gain * ((toned < 1.0) & (images > _DARKEST))  # zero where a value is clipped
         jacobian = jacobian * slope[:, None].half()
     return toned.clamp(0.0, 1.0), jacobian

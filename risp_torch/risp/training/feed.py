@@ -1,4 +1,4 @@
-"""Batches for training, in an order that seed and epoch decide, read ahead where the source allows it."""
+"""Training batches, in an order determined by seed and epoch, prefetched if the source supports it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class Feed:
     """The training pictures of one rank, epoch by epoch.
 
     Attributes:
-        steps: of an epoch; pictures that do not fill the last batch wait for another epoch's order.
-        waited: seconds that the training stood still for data.
+        steps: steps per epoch; pictures that do not fill the last batch are skipped.
+        waited: seconds that the training waited for data.
     """
 
     def __init__(self, source: Source, count: int, batch_size: int, *, seed: int, ranks: Ranks, jacobian: bool) -> None:
-        """Set up.
+        """Initialise.
 
         Args:
-            source: where the pictures come from.
-            count: how many of them are trained on, the first ones.
-            batch_size: pictures of a step, of all ranks together.
-            seed: of the order.
-            ranks: each takes every count-th picture of a batch.
-            jacobian: whether dI/dpsi is read.
+            source: source of the pictures.
+            count: number of training pictures, the first ones.
+            batch_size: pictures per step over all ranks.
+            seed: seed of the order.
+            ranks: each uses every count-th picture of a batch.
+            jacobian: whether to read dI/dpsi.
         """
         self.source, self.count, self.batch_size, self.jacobian = source, count, batch_size, jacobian
         self.seed, self.ranks = seed, ranks
@@ -51,7 +51,7 @@ class Feed:
             yield batch
 
     def _ahead(self, parts: list[np.ndarray]) -> Iterator[Batch]:
-        """While one batch is trained on, a second thread reads the next."""
+        """A second thread reads the next batch during training on the current one."""
         with ThreadPoolExecutor(max_workers=1) as reader:
             coming: Future[Batch] = reader.submit(self.source.batch, parts[0], jacobian=self.jacobian)
             for following in [*parts[1:], None]:

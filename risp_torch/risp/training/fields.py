@@ -11,7 +11,7 @@ from torch.nn import functional
 def smooth_field(values: torch.Tensor, size: int) -> torch.Tensor:
     """Smooth (bicubic) fields [B, size, size] through grids [B, n, n] of values.
 
-    A product with fixed weights: on a processor far faster than an interpolation of every field.
+    A product with fixed weights, which is much faster on a CPU than interpolating every field.
     """
     rise = _rise(values.shape[-1], size).to(values)
     return rise.T @ values @ rise
@@ -19,6 +19,6 @@ def smooth_field(values: torch.Tensor, size: int) -> torch.Tensor:
 
 @functools.cache
 def _rise(count: int, size: int) -> torch.Tensor:
-    """Weights [count, size] of a smooth line through so many values."""
+    """Weights [count, size] of a smooth interpolation of ``count`` values."""
     units = torch.eye(count)[:, None, None].expand(-1, 1, count, -1)
     return functional.interpolate(units, size=(count, size), mode="bicubic", align_corners=False)[:, 0, 0]

@@ -1,4 +1,4 @@
-"""What a training run writes while it goes on: a table of its epochs, and the same for TensorBoard."""
+"""Logs of a training run: a table of its epochs, and TensorBoard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEST = "test"
 
 
 def columns_of(row: Mapping[str, float]) -> tuple[str, ...]:
-    """The columns of a table with such rows."""
+    """The columns of a table with these rows."""
     return (*COLUMNS, TEST) if TEST in row else COLUMNS
 
 
@@ -27,7 +27,7 @@ def write_table(path: Path, history: Sequence[Mapping[str, float]]) -> None:
         path: of the .csv file.
         history: a row for each epoch: "epoch", "rate" (learning rate at its end), "gamma", "loss" (what was minimised), "error"
             (mean L1 of an output), "penalty" (before gamma), "validation" (mean L1 of an output), "seconds" and "waited"
-            (share of the time without data); "test" like "validation", where there are pictures for it.
+            (share of the time without data); "test" like "validation", if there are test pictures.
     """
     text, columns = io.StringIO(), columns_of(history[-1])
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -37,10 +37,10 @@ def write_table(path: Path, history: Sequence[Mapping[str, float]]) -> None:
 
 
 class Board:
-    """The same numbers for TensorBoard (``tensorboard --logdir DIR``), by tensorboardX."""
+    """The log for TensorBoard (``tensorboard --logdir DIR``), by tensorboardX."""
 
     def __init__(self, folder: Path, *, first_epoch: int) -> None:
-        """Open a log; what a killed run wrote from ``first_epoch`` on no longer counts."""
+        """Open a log; entries of a killed run from ``first_epoch`` on are discarded."""
         from tensorboardX import SummaryWriter
 
         self._writer = SummaryWriter(str(folder), purge_step=first_epoch)
@@ -52,5 +52,5 @@ class Board:
         self._writer.flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush the log."""
         self._writer.close()

@@ -1,7 +1,7 @@
-"""RISP's losses: the error of the predicted state, and how much the prediction changes with the rendering parameters.
+"""RISP's losses: the error of the predicted state, and the derivative of the prediction with respect to the rendering parameters.
 
-The renderer enters through dI/dpsi alone, which was computed before: the second derivatives that training needs are the
-network's (RISP, ICLR 2022, theorem 1).
+The renderer enters only through the precomputed dI/dpsi: the second derivatives needed in training are those of the
+network (RISP, ICLR 2022, theorem 1).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Regulariser = Literal["error", "outputs", "none"]
 Norm = Literal["norm", "squared"]
 Network = Callable[[torch.Tensor], torch.Tensor]
 
-_FORWARD_COST = 2.0  # of a forward-mode run with its gradient, in backward runs with theirs (measured on a CPU)
+_FORWARD_COST = 2.0  # cost of a forward-mode pass with its gradient, relative to a backward pass (measured on a CPU)
 _LEAST_SQUARE = 1e-12  # under the root of a norm, whose derivative at zero does not exist
 
 
@@ -23,8 +23,8 @@ def state_error(predicted: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
     """L1 error of every picture's prediction (RISP, Eq. 8).
 
     Args:
-        predicted: [B, S] what the network read.
-        outputs: [B, S] what the pictures show.
+        predicted: [B, S] predictions.
+        outputs: [B, S] true outputs.
 
     Returns:
         [B], the sum over the outputs.
@@ -35,9 +35,9 @@ def state_error(predicted: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
 def error_and_its_gradient(
     network: Network, images: torch.Tensor, outputs: torch.Tensor, jacobian: torch.Tensor, *, norm: Norm = "norm"
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Error, and the norm of its derivative by psi (RISP, Eq. 12); both differentiable in the network's parameters.
+    """Error, and the norm of its derivative with respect to psi (RISP, Eq. 12); both differentiable in the network's parameters.
 
-    The network is run once, and once backward to its input with the graph kept.
+    One forward pass of the network, and one backward pass to its input with the graph kept.
 
     Args:
         network: pictures [B, 3, H, W] -> [B, S].
@@ -66,10 +66,10 @@ def error_and_jacobian(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Error, and the Frobenius norm of dN/dpsi (RISP, Eq. 10); both differentiable in the network's parameters.
 
-    The S x K entries come from S backward runs to the input, or from K forward-mode runs along the columns of dI/dpsi.
+    The S x K entries are computed by S backward passes to the input, or by K forward-mode passes along the columns of dI/dpsi.
 
     Args:
-        network: pictures [B, 3, H, W] -> [B, S], without state that a run changes.
+        network: pictures [B, 3, H, W] -> [B, S], without state that a pass changes.
         images, outputs, jacobian, norm: as in ``error_and_its_gradient``.
         loop: over the "outputs", over "psi", or over the "cheaper" of the two.
 
@@ -84,7 +84,7 @@ def error_and_jacobian(
 
 
 def _by_outputs(predicted: torch.Tensor, images: torch.Tensor, jacobian: torch.Tensor) -> torch.Tensor:
-    """Entries [B, S * K] of dN/dpsi, one backward run for each output."""
+    """Entries [B, S * K] of dN/dpsi, one backward pass per output."""
     rows = []
     for column in predicted.unbind(dim=1):
         (gradient,) = torch.autograd.grad(column.sum(), images, create_graph=True)
@@ -93,8 +93,8 @@ def _by_outputs(predicted: torch.Tensor, images: torch.Tensor, jacobian: torch.T
 
 
 def _by_psi(network: Network, images: torch.Tensor, jacobian: torch.Tensor) -> torch.Tensor:
-    """Entries [B, K * S] of dN/dpsi, one forward-mode run for each entry of psi."""
-    plain = getattr(network, "module", network)  # DistributedDataParallel counts on one run through it for each backward run
+    """Entries [B, K * S] of dN/dpsi, one forward-mode pass per entry of psi."""
+    plain = getattr(network, "module", network)  # DistributedDataParallel requires one forward pass per backward pass
     columns = [
         torch.func.jvp(plain, (images,), (column.permute(0, 3, 1, 2).to(images),))[1] for column in jacobian.unbind(dim=1)
     ]
@@ -102,7 +102,7 @@ def _by_psi(network: Network, images: torch.Tensor, jacobian: torch.Tensor) -> t
 
 
 def _along(gradient: torch.Tensor, jacobian: torch.Tensor) -> torch.Tensor:
-    """Derivatives [B, K] by psi from those by the pictures [B, 3, H, W]."""
+    """Derivatives [B, K] with respect to psi from those with respect to the pictures [B, 3, H, W]."""
     columns = jacobian.flatten(2).to(gradient.dtype)
     return torch.bmm(columns, gradient.permute(0, 2, 3, 1).flatten(1).unsqueeze(2)).squeeze(2)
 

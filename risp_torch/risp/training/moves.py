@@ -1,10 +1,10 @@
-"""Appearances that were never rendered: training pictures moved along dI/dpsi, to first order.
+"""Augmentation by appearance: training pictures moved along dI/dpsi, to first order.
 
-A loss on the error of I + dI/dpsi d, averaged over small random d, is the plain loss and a penalty on the derivatives of the
-prediction by psi (Bishop, Neural Computation 7(1), 1995: training with noise is Tikhonov regularisation): what RISP's gradient
-loss asks for in the infinitesimal, for finite steps and without second derivatives of the network. Lights' brightness, tints and
-greys take part in a picture linearly, each by itself, so that long steps along them stay close to pictures that the renderer
-would make; a light's direction bends the picture and is moved little.
+A loss on the error of I + dI/dpsi d, averaged over small random d, is the plain loss plus a penalty on the derivatives of the
+prediction with respect to psi (Bishop, Neural Computation 7(1), 1995: training with noise is Tikhonov regularisation): the
+finite-step version of RISP's gradient loss, without second derivatives of the network. A picture is linear in each brightness of
+a light, tint and grey value, so that long steps along them are close to rendered pictures;
+the direction of a light is nonlinear and is changed only a little.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import torch
 from risp_torch.risp.dataset.batch import Batch
 from risp_torch.risp.psi import Direction, RenderingParameters
 
-BEYOND = 1.2  # ends of the new entries of psi
-TURN = 0.2  # largest step of an entry that turns a light, at a share of one
-PLAIN = 0.2  # share of the pictures that stay as they are
-_STREAM = 9  # of the random numbers
+BEYOND = 1.2  # bounds of the new entries of psi
+TURN = 0.2  # largest step of the direction of a light, at a share of one
+PLAIN = 0.2  # share of unchanged pictures
+_STREAM = 9  # random stream
 
 
 class Moves:
-    """Moves the pictures of one training domain."""
+    """Changes the appearance of the pictures of a training domain."""
 
     def __init__(self, parameters: RenderingParameters, share: float, *, fixed: int | None = None) -> None:
-        """Set up.
+        """Initialise.
 
         Args:
-            parameters: of the training domain.
-            share: of the way from a picture's own psi to a newly drawn one, in [0, 1].
-            fixed: number of an entry of psi that keeps its value (``Surroundings.column``, which has patterns instead).
+            parameters: rendering parameters of the training domain.
+            share: fraction of the step from a picture's psi to a newly sampled one, in [0, 1].
+            fixed: index of an entry of psi that keeps its value (``Surroundings.column``, which has patterns instead).
         """
         self.share = share
         turns = torch.zeros(parameters.size, dtype=torch.bool)
@@ -44,11 +44,11 @@ class Moves:
         """The batch with other appearances.
 
         Args:
-            batch: with dI/dpsi.
-            seed: of the steps; the same seed and batch give the same pictures.
+            batch: batch with dI/dpsi.
+            seed: seed of the steps; equal seeds and batches give equal pictures.
 
         Returns:
-            The same states, psi and derivatives, which are those of the pictures before; pictures [B, H, W, 3] in [0, 1].
+            The batch with new pictures [B, H, W, 3] in [0, 1]; states, psi and derivatives are those of the original pictures.
         """
         steps = self.steps(batch.psi, seed=seed).to(batch.images)
         moved = torch.einsum("bk,bkhwc->bhwc", steps, batch.jacobian.to(batch.images.dtype))

@@ -1,4 +1,4 @@
-"""Pictures of a training run: its losses, and predictions beside the truth."""
+"""Figures of a training run: losses, and predictions with the truth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from risp_torch.risp.state_heads.head import StateHead
 
 
 def plot_training(path: Path, history: Sequence[Mapping[str, float]]) -> None:
-    """Draw error, validation error and weighted penalty over the epochs.
+    """Plot error, validation error and weighted penalty over the epochs.
 
     Args:
         path: of the .png file.
@@ -40,13 +40,13 @@ def plot_training(path: Path, history: Sequence[Mapping[str, float]]) -> None:
 def prediction_sheet(
     path: Path, images: torch.Tensor, predicted: torch.Tensor, outputs: torch.Tensor, head: StateHead
 ) -> None:
-    """Write pictures, each over what the network read in it and what it shows.
+    """Write pictures, captioned with prediction and truth.
 
     Args:
         path: of the .png file.
         images: [n, H, W, 3] linear rgb.
         predicted, outputs: [n, S] normalised outputs.
-        head: gives them names and units.
+        head: state head with names and units.
     """
     read, shown = (_numbers(head.physical(x.double().cpu())) for x in (predicted, outputs))
     captions = []
@@ -57,7 +57,7 @@ def prediction_sheet(
 
 
 def _numbers(physical: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Every number [n] by a name of its own: a line of a caption has room for one."""
+    """Every number [n] with a separate name, one per line of a caption."""
     columns = {}
     for name, values in physical.items():
         parts = values.reshape(len(values), -1).unbind(-1)

@@ -1,4 +1,4 @@
-"""One process or several: what ``torchrun`` says, and gradients that all ranks share."""
+"""One process or several: environment of ``torchrun``, and averaging of gradients."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ti_sim.base.errors import UserError
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those of a run.
+    """Rank of this process in a run.
 
     Attributes:
-        rank: its number.
-        count: how many there are.
+        rank: its index.
+        count: number of processes.
     """
 
     rank: int = 0
@@ -28,11 +28,11 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes files and draws bars."""
+        """Whether this process writes files and shows progress bars."""
         return self.rank == 0
 
     def wait(self) -> None:
-        """Until all ranks are here."""
+        """Wait for all ranks."""
         if self.count > 1:
             torch.distributed.barrier()
 
@@ -51,16 +51,16 @@ class Ranks:
 
 
 def rank_from_environment() -> Ranks:
-    """What ``torchrun`` has set: RANK of WORLD_SIZE; 0 of 1 without it (errors: ``ranks_from_environment``)."""
+    """Rank from the environment of ``torchrun``, RANK of WORLD_SIZE; 0 of 1 without it (errors: ``ranks_from_environment``)."""
     return Ranks(*ranks_from_environment())
 
 
 def take_own_gpu() -> None:
-    """Let a process that ``torchrun`` has started see one GPU alone, its own; before anything has used a GPU.
+    """Restrict a process started by ``torchrun`` to its own GPU; call it before any use of a GPU.
 
-    Kernels and networks both take the first GPU that they see. The k-th process of a machine (LOCAL_RANK) gets the k-th of those
-    that CUDA_VISIBLE_DEVICES names, or of all; where there are more processes than GPUs, they take turns. Programs that this one
-    starts see the same GPU.
+    Kernels and networks use the first visible GPU. The k-th process of a machine (LOCAL_RANK) gets the k-th of those
+    in CUDA_VISIBLE_DEVICES, or of all; with more processes than GPUs, they are assigned in turn. Child processes
+    see the same GPU.
     """
     local = os.environ.get("LOCAL_RANK", "")
     count = torch.cuda.device_count() if local.isdecimal() and not torch.cuda.is_initialized() else 0
@@ -72,13 +72,13 @@ def take_own_gpu() -> None:
 
 @contextmanager
 def joined_ranks(device: torch.device) -> Iterator[Ranks]:
-    """The ranks of this run, connected to one another while the block runs.
+    """The ranks of this run, connected to each other inside the block.
 
     Args:
-        device: where the gradients lie: NCCL connects CUDA devices, Gloo processors.
+        device: device of the gradients: NCCL connects CUDA devices, Gloo CPUs.
 
     Raises:
-        UserError: two processes have the same GPU, which NCCL does not connect.
+        UserError: two processes have the same GPU, which NCCL does not support.
     """
     ranks = rank_from_environment()
     if ranks.count == 1 or torch.distributed.is_initialized():

@@ -21,28 +21,28 @@ Precision = Literal["f32", "bf16"]
 @checked
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """How a network is trained.
+    """Settings of training.
 
     Attributes:
         gamma: weight of the gradient loss at the end of its warm-up.
-        regulariser: "error" (RISP, Eq. 12), "outputs" (Eq. 10) or "none"; without ``moves``, too, that is no-grad: domain
+        regulariser: "error" (RISP, Eq. 12), "outputs" (Eq. 10) or "none"; also without ``moves``, this is no-grad: domain
             randomisation alone.
         norm: "norm" or "squared", see ``losses``.
-        interval: steps from one with the gradient loss, so many times as heavy, to the next, as its second derivatives
-            take most of a step's time (Karras et al., CVPR 2020, appendix B: lazy regularisation); 1 has it in every step.
-        moves: share of the way to other appearances that pictures are moved along dI/dpsi, other ones every epoch (``moves``);
-            0 leaves them as they were rendered.
+        interval: the gradient loss is used in every ``interval``-th step, with this factor, because its second derivatives
+            take most of a step's time (Karras et al., CVPR 2020, appendix B: lazy regularisation); 1 uses it in every step.
+        moves: fraction of the step to other appearances along dI/dpsi, different in every epoch (``moves``);
+            0 for none.
         warmup: share of the steps over which gamma grows linearly from 0.
         epochs: passes over the pictures.
-        batch_size: pictures of a step, of all ranks together.
-        learning_rate: of Adam at the start; decays by a cosine to 0 over all steps.
-        weight_decay: of Adam.
-        width, head: of the network (``NetworkSettings``).
+        batch_size: pictures per step over all ranks.
+        learning_rate: initial learning rate of Adam; decays by a cosine to 0 over all steps.
+        weight_decay: weight decay of Adam.
+        width, head: those of the network (``NetworkSettings``).
         precision: "f32", or "bf16" for the network's arithmetic (weights and losses stay f32).
-        validation: share of the pictures, the last ones, that is not trained on.
-        exposures: whether pictures get other exposures, tones and uneven light, other ones every epoch (``exposure``).
-        surroundings: whether backgrounds and grounds get patterns, other ones every epoch (``surroundings``).
-        seed: of the network's first weights and of the order of the pictures.
+        validation: held-out fraction of the pictures, the last ones.
+        exposures: whether to vary exposure, tone curve and light in every epoch (``exposure``).
+        surroundings: whether to add patterns to background and ground in every epoch (``surroundings``).
+        seed: seed of the initial weights and of the order of the pictures.
     """
 
     gamma: NotNegative
@@ -73,7 +73,7 @@ class TrainSettings:
 
     @property
     def weighted(self) -> bool:
-        """Whether dI/dpsi takes part."""
+        """Whether dI/dpsi is used."""
         return self.regulariser != "none" and self.gamma > 0
 
     def network(self, *, outputs: int, size: int) -> NetworkSettings:
@@ -81,23 +81,23 @@ class TrainSettings:
         return NetworkSettings(outputs=outputs, size=size, width=self.width, head=self.head)
 
     def has_penalty(self, step: int) -> bool:
-        """Whether step ``step`` of all, counted from 0, has the gradient loss."""
+        """Whether step ``step``, counted from 0, has the gradient loss."""
         return self.weighted and step % self.interval == 0
 
     def gamma_at(self, progress: float) -> float:
-        """gamma at a share of all steps, linear warm-up from 0 (RISP, B.2)."""
+        """gamma at a fraction of all steps, linear warm-up from 0 (RISP, B.2)."""
         return self.gamma if self.warmup == 0 else self.gamma * min(1.0, progress / self.warmup)
 
     def rate_at(self, progress: float) -> float:
-        """Learning rate at a share of all steps, cosine to 0 (RISP, B.2)."""
+        """Learning rate at a fraction of all steps, cosine to 0 (RISP, B.2)."""
         return 0.5 * self.learning_rate * (1 + math.cos(math.pi * progress))
 
 
-# Of the paper's, gamma is the scene's: ``RispTask.gamma``.
+# gamma of the paper preset is ``RispTask.gamma``.
 PRESETS: dict[str, TrainSettings] = {
     # RISP, B.2, with ResNet-18's own width.
     "paper": TrainSettings(gamma=1.0, epochs=100, learning_rate=1e-2, width=64),
-    # For two CPU cores and some thousand pictures of 64 pixels, whose small network bears little of the gradient loss.
+    # For two CPU cores and some thousand pictures of 64 pixels, whose small network tolerates only a small gradient loss.
     "quick": TrainSettings(gamma=0.02, interval=4, moves=0.75, epochs=30, learning_rate=3e-3, width=16),
 }
 
@@ -107,11 +107,11 @@ def preset(name: str, task: RispTask, **changes: Any) -> TrainSettings:
 
     Args:
         name: "quick" or "paper".
-        task: of the scene, which has a gamma for the paper's.
+        task: RISP task of the scene, with gamma for the paper preset.
         changes: settings in place of the preset's.
 
     Raises:
-        UserError: there is no such preset, or a setting makes no sense.
+        UserError: the preset is unknown, or a setting is invalid.
     """
     if name not in PRESETS:
         raise unknown_name_error("preset", name, list(PRESETS))

@@ -1,11 +1,11 @@
-"""Patterns on the background and the ground of training pictures: horizons, lamps, tiles and shadows that no scene has.
+"""Patterns on the background and the ground of training pictures: horizons, lamps, tiles and shadows.
 
-A picture is linear in the colour of its background and of its ground: where one entry of psi is that colour, dI/dpsi tells how
-much of it each pixel shows and how brightly, and any pattern can be put there after rendering, behind the bodies and with their
-soft edges. The derivatives follow: what the other entries of psi do to a pixel of the ground is in proportion to its colour.
+A picture is linear in the colour of its background and of its ground: if one entry of psi is that colour, dI/dpsi is the
+coverage and brightness of it in each pixel, and any pattern can be added after rendering, behind the bodies and with their
+soft edges. The derivatives of a ground pixel with respect to other entries of psi are proportional to its colour.
 
 Domain randomisation in the sense of Tobin et al. (IROS 2017) for what psi does not describe; networks with and without the loss
-on rendering gradients get the same patterns.
+on rendering gradients use the same patterns.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from risp_torch.risp.dataset.batch import Batch
 from risp_torch.risp.psi import Range, RenderingParameters
 from risp_torch.risp.training.fields import smooth_field
 
-COLUMNS = ("ground.color", "background.color")  # entries of psi that stand for a grey surface, the first one that there is
+COLUMNS = ("ground.color", "background.color")  # entries of psi for a grey surface; the first existing one is used
 PLAIN = 0.15  # share of the pictures without a pattern
-NOISE = 0.03  # largest standard deviation of a picture's noise, of a pixel of brightness one
-_STREAM = 5  # of the random numbers
-_FAINTEST = 1e-4  # of pixels whose derivatives are scaled
+NOISE = 0.03  # largest standard deviation of the noise, for a pixel of brightness one
+_STREAM = 5  # random stream
+_FAINTEST = 1e-4  # brightness of pixels whose derivatives are scaled
 
-Uniform = Callable[..., torch.Tensor]  # (low, high, *shape) -> [B, *shape] drawn numbers
+Uniform = Callable[..., torch.Tensor]  # (low, high, *shape) -> [B, *shape] random numbers
 
 
 class Surroundings:
-    """Draws patterns for the pictures of one training domain.
+    """Adds random patterns to the pictures of a training domain.
 
     Attributes:
-        column: number of the entry of psi that is the surroundings' grey; None where there is none.
+        column: index of the entry of psi for the grey of the surroundings, or None.
     """
 
     def __init__(self, parameters: RenderingParameters) -> None:
         """Find the entry.
 
         Args:
-            parameters: of the training domain.
+            parameters: rendering parameters of the training domain.
         """
         self.column, self._low, self._span = None, 0.0, 0.0
         for name in COLUMNS:
@@ -55,12 +55,12 @@ class Surroundings:
         """The batch with patterns and noise.
 
         Args:
-            batch: with dI/dpsi, unless there is no ``column``.
-            seed: of the patterns; the same seed and batch give the same pictures.
-            derivatives: whether dI/dpsi is wanted of the pictures.
+            batch: batch with dI/dpsi, unless there is no ``column``.
+            seed: seed of the patterns; equal seeds and batches give equal pictures.
+            derivatives: whether to compute dI/dpsi of the new pictures.
 
         Returns:
-            The same states and appearances; pictures and, where they are wanted, derivatives of the patterned surroundings.
+            The same states and appearances; pictures and, if requested, derivatives with the patterned surroundings.
         """
         random = torch.Generator().manual_seed(_mixed(seed))
         images, jacobian = batch.images, batch.jacobian if derivatives else None
@@ -75,8 +75,8 @@ class Surroundings:
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         column = batch.jacobian[:, self.column].float()
         grey = self._low + self._span * 0.5 * (batch.psi[:, self.column] + 1.0)
-        colors = drawn_patterns(grey, batch.images.shape[1], random)
-        light = column * (2.0 / self._span)  # dI/dcolour: how much of the surroundings a pixel shows, and how brightly
+        colors = random_patterns(grey, batch.images.shape[1], random)
+        light = column * (2.0 / self._span)  # dI/dcolour: coverage and brightness of the surroundings in a pixel
         images = (batch.images + light * (colors - grey[:, None, None, None])).clamp(0.0, 1.0)
         if not derivatives:
             return images, None
@@ -86,13 +86,13 @@ class Surroundings:
         return images, jacobian
 
 
-def drawn_patterns(grey: torch.Tensor, size: int, random: torch.Generator) -> torch.Tensor:
+def random_patterns(grey: torch.Tensor, size: int, random: torch.Generator) -> torch.Tensor:
     """Colours of surroundings.
 
     Args:
-        grey: [B] of the plain ones, in [0, 1].
+        grey: [B] grey value without pattern, in [0, 1].
         size: side of the pictures [pixels].
-        random: what patterns are drawn with.
+        random: random generator.
 
     Returns:
         [B, size, size, 3] in [0, 1]; about ``PLAIN`` of them are plain.
@@ -106,7 +106,7 @@ def drawn_patterns(grey: torch.Tensor, size: int, random: torch.Generator) -> to
         return (torch.rand((count, 1, 1), generator=random) < share).float()
 
     field = grey[:, None, None].expand(count, size, size).clone()
-    x, y = _turned_places(size, uniform(-math.pi, math.pi, 1, 1))
+    x, y = _rotated_coordinates(size, uniform(-math.pi, math.pi, 1, 1))
     field += chosen(0.5) * uniform(-0.3, 0.3, 1, 1) * y
     edge, width = uniform(-0.8, 0.8, 1, 1), uniform(0.01, 0.15, 1, 1)
     field += chosen(0.35) * uniform(-0.5, 0.5, 1, 1) * torch.sigmoid((y - edge) / width)  # horizons
@@ -121,8 +121,8 @@ def drawn_patterns(grey: torch.Tensor, size: int, random: torch.Generator) -> to
     return (plain * grey[:, None, None, None] + (1 - plain) * colors).clamp(0.0, 1.0)
 
 
-def _turned_places(size: int, angle: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Coordinates [B, size, size] of the pixels in [-1, 1], turned by an angle [B, 1, 1]."""
+def _rotated_coordinates(size: int, angle: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Coordinates [B, size, size] of the pixels in [-1, 1], rotated by an angle [B, 1, 1]."""
     line = (torch.arange(size) + 0.5) * (2.0 / size) - 1.0
     down, right = torch.meshgrid(line, line, indexing="ij")
     cosine, sine = torch.cos(angle), torch.sin(angle)
@@ -141,7 +141,7 @@ def _tiles(x: torch.Tensor, y: torch.Tensor, uniform: Uniform) -> torch.Tensor:
 def _with_shape(
     field: torch.Tensor, there: torch.Tensor, x: torch.Tensor, y: torch.Tensor, uniform: Uniform
 ) -> torch.Tensor:
-    """A rectangle or an ellipse of another brightness, with an edge between sharp and soft, where it is ``there``."""
+    """A rectangle or an ellipse of another brightness, with an edge between sharp and soft, if ``there``."""
     right, down = x - uniform(-1.0, 1.0, 1, 1), y - uniform(-1.0, 1.0, 1, 1)
     right, down = right / uniform(0.1, 0.7, 1, 1), down / uniform(0.1, 0.5, 1, 1)
     box = (uniform(0.0, 1.0, 1, 1) < 0.5).float()

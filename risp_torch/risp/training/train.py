@@ -1,4 +1,4 @@
-"""The training loop: every epoch ends with a checkpoint, from which a killed run goes on bit for bit."""
+"""The training loop: every epoch ends with a checkpoint, from which a killed run is resumed with bit-identical results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ti_sim.base.errors import DivergenceError, UserError
 if TYPE_CHECKING:
     from risp_torch.risp.evaluation.test_set import TestSet
 
-_AT_ONCE = 100  # test pictures that are read together
+_AT_ONCE = 100  # test pictures per batch
 NETWORK, TABLE, BOARD = "network.safetensors", "training.csv", "tensorboard"
 
 
@@ -54,24 +54,24 @@ def train(
     Under ``torchrun`` every process calls this with the same arguments; the first one writes.
 
     Args:
-        scene, task: what the pictures show.
-        source: the pictures.
-        settings: of the run.
-        out: folder for the network, its logs and checkpoints; an unfinished run in it with these settings goes on.
-        device: where the network is trained.
-        test: pictures that the network reads after every epoch: column "test" of training.csv; nothing else depends on them.
-        progress: whether a bar is shown.
+        scene, task: scene and RISP task of the pictures.
+        source: source of the pictures.
+        settings: settings of the run.
+        out: folder for the network, its logs and checkpoints; an unfinished run in it with these settings is resumed.
+        device: device of training.
+        test: pictures for evaluation after every epoch (column "test" of training.csv).
+        progress: whether to show a progress bar.
 
     Returns:
         Path of network.safetensors.
 
     Raises:
-        UserError: there are too few pictures, the batch does not split over the ranks, or no network takes pictures of their
-            size; as ``RunFolder.open_or_create``.
-        DivergenceError: the loss is not finite any more.
+        UserError: there are too few pictures, the batch is not divisible by the ranks, or their size is not valid for a
+            network; see ``RunFolder.open_or_create``.
+        DivergenceError: the loss is not finite.
     """
     device = torch.device(device)
-    # Before ranks wait for one another, and before a folder is made.
+    # Before ranks wait for each other and before a folder is created.
     _check(source, settings, rank_from_environment())
     shape = settings.network(outputs=task.head.size, size=source.size)
     with joined_ranks(device) as ranks:
@@ -84,7 +84,7 @@ def train(
         fixed = None if surroundings is None else surroundings.column
         moves = Moves(task.domains.training.parameters, settings.moves, fixed=fixed) if settings.moves > 0 else None
         run = _Run(source, settings, shape, folder, ranks, device, surroundings, moves, test)
-        with denormals_flushed():  # from the first step on: a resumed run rounds as any other
+        with denormals_flushed():  # from the first step on, so a resumed run rounds identically
             run.fit(progress=progress)
         path = Path(out) / NETWORK
         if ranks.first:
@@ -95,7 +95,7 @@ def train(
 
 @dataclass
 class _Means:
-    """Sums over an epoch's steps: [loss, error, penalty], and in how many of them there was a penalty."""
+    """Sums over an epoch's steps: [loss, error, penalty], and the number of steps with a penalty."""
 
     sums: torch.Tensor
     steps: int = 0
@@ -139,7 +139,7 @@ class _Run:
         self.shared = ranks.shared(self.network)
 
     def fit(self, *, progress: bool) -> None:
-        """All epochs that are left."""
+        """Run the remaining epochs."""
         first, epochs = len(self.history), self.settings.epochs
         board = Board(self.folder.path / BOARD, first_epoch=first) if self.ranks.first else None
         total, done = epochs * self.feed.steps, first * self.feed.steps
@@ -151,7 +151,7 @@ class _Run:
                 if board is not None:
                     write_table(self.folder.path / TABLE, self.history)
                     board.add(row)
-                    self._save()  # last: an epoch that it does not hold is trained and written again
+                    self._save()  # last: an epoch missing in the checkpoint is repeated
                 bar.set_postfix(error=f"{row['error']:.3f}", validation=f"{row['validation']:.3f}")
         if board is not None:
             board.close()
@@ -200,7 +200,7 @@ class _Run:
         return loss, error, penalty
 
     def _losses(self, batch: Batch, *, penalty: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Error [B] and penalty [B], or [0] where it is left out."""
+        """Error [B] and penalty [B], or [0] without a penalty."""
         images = batch.images.to(self.device).permute(0, 3, 1, 2).contiguous()
         outputs = batch.outputs.to(self.device)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bf16"):
@@ -210,7 +210,7 @@ class _Run:
             return penalised(self.shared, images, outputs, batch.jacobian.to(self.device), norm=self.settings.norm)
 
     def _validate(self) -> float:
-        """Mean L1 error of an output over the pictures that are not trained on."""
+        """Mean L1 error of an output over the held-out pictures."""
         first, size = self.feed.count, self.settings.batch_size
         self.network.eval()
         errors = []
@@ -220,13 +220,13 @@ class _Run:
         return float(torch.cat(errors).mean())
 
     def _tested(self) -> float:
-        """The same over the test pictures."""
+        """Mean L1 error of an output over the test pictures."""
         self.network.eval()
         parts = zip(*(tensor.split(_AT_ONCE) for tensor in self.test), strict=True)
         return float(torch.cat([self._errors(images, outputs) for images, outputs in parts]).mean())
 
     def _errors(self, images: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
-        """Mean L1 error of an output, of every picture."""
+        """Mean L1 error of an output for every picture."""
         with torch.no_grad():
             return (self.network.read(images.to(self.device)) - outputs.to(self.device)).abs().mean(dim=1)
 
@@ -252,7 +252,7 @@ class _Run:
         self.folder.save_checkpoint(tensors, {"history": self.history})
 
     def _resume(self) -> None:
-        """Load what ``_save`` wrote last."""
+        """Load the last checkpoint."""
         saved = self.folder.load_checkpoint()
         if saved is None:
             return
@@ -270,12 +270,12 @@ class _Run:
 
 
 def held_out(pictures: int, settings: TrainSettings) -> int:
-    """How many of the pictures, the last ones, are not trained on."""
+    """Number of held-out pictures, the last ones."""
     return max(1, round(settings.validation * pictures))
 
 
 def _check_finite(row: Mapping[str, float], rate: float) -> None:
-    """Raise a DivergenceError where an epoch ended with numbers that are not finite."""
+    """Raise a DivergenceError if an epoch ended with numbers that are not finite."""
     wrong = [name for name in ("loss", "error", "penalty", "validation") if not math.isfinite(row[name])]
     if wrong:
         raise DivergenceError(
@@ -285,7 +285,7 @@ def _check_finite(row: Mapping[str, float], rate: float) -> None:
 
 
 def _check(source: Source, settings: TrainSettings, ranks: Ranks) -> None:
-    # Every epoch has its order of the pictures.
+    # Every epoch has its own order of the pictures.
     check_memory(2 * np.dtype(np.int64).itemsize * len(source), f"an order of {len(source)} pictures", "take fewer (--images)")
     trained = len(source) - held_out(len(source), settings)
     if trained < settings.batch_size:
@@ -294,9 +294,9 @@ def _check(source: Source, settings: TrainSettings, ranks: Ranks) -> None:
             f"{settings.batch_size}: make more, or take smaller batches"
         )
     if settings.batch_size % ranks.count:
-        raise UserError(f"a batch of {settings.batch_size} does not split over {ranks.count} ranks: change --batch")
+        raise UserError(f"a batch of {settings.batch_size} is not divisible by {ranks.count} ranks: change --batch")
 
 
 def parameter_count(network: nn.Module) -> int:
-    """How many numbers are trained."""
+    """Number of trained parameters."""
     return sum(p.numel() for p in network.parameters())

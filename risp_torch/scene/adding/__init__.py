@@ -1,1 +1,1 @@
-"""Functions that put things into a scene, one file for each kind of thing; ``Scene`` has them as methods."""
+"""Functions that add parts to a scene, one file for each kind; they are methods of ``Scene``."""

@@ -1,4 +1,4 @@
-"""Actuation of elements: numbers over time."""
+"""Actuation of elements: values over time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ti_sim.base.param import Param
 def add_actuation(
     table: ParameterTable, name: str, given: Any, groups: Any, *, count: int, frames: int, controls: int, unit: str = ""
 ) -> Actuation | None:
-    """Name an actuation [frames C, E], or [frames C, G] with the group of each element; None for none.
+    """Add an actuation [frames C, E], or [frames C, G] with the group of each element; None for none.
 
     Raises:
         UserError: it has another size, or the groups do not fit.

@@ -1,4 +1,4 @@
-"""What is behind everything."""
+"""Background of a scene."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def set_background(
     bottom: Vector | None = None,
     image: Picture | None = None,
 ) -> None:
-    """What is behind everything: a colour, a vertical gradient or a picture.
+    """Set the background: a colour, a vertical gradient or an image.
 
     Args:
-        scene: that gets it.
+        scene: the scene.
         color: linear rgb, or
-        top, bottom: linear rgb at the picture's upper and lower edge, or
-        image: a picture file, or linear rgb [h, w, 3], row 0 at the top, stretched over the picture.
+        top, bottom: linear rgb at the upper and lower edge of the image, or
+        image: an image file, or linear rgb [h, w, 3], row 0 at the top, scaled to the size of the rendered image.
 
     Raises:
-        UserError: not exactly one of the three, or a picture that cannot be read.
+        UserError: not exactly one of the three, or an image that cannot be read.
     """
     gradient = top is not None and bottom is not None
     if (top is None) != (bottom is None) or (color is not None) + gradient + (image is not None) != 1:

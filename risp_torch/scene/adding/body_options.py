@@ -1,4 +1,4 @@
-"""What rigid bodies and links are given alike: shape, mass, contact and surface."""
+"""Options common to rigid bodies and links: shape, mass, contact and surface."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
-from risp_torch.scene.parts.look import Surface, make_look
+from risp_torch.scene.parts.surface import Surface, make_surface_mesh
 from risp_torch.scene.spec import SceneSpec
 from ti_sim.articulated.collision import CollisionShape, mesh_shape
 from ti_sim.base.errors import UserError
@@ -22,17 +22,17 @@ from ti_sim.shapes.primitives import Box, Capsule, Sphere
 from ti_sim.shapes.shape import Shape, contact_points, mass_properties
 from ti_sim.shapes.surface import TriangleMesh
 
-_OVERLAP = 1e-3  # of the volume: less is no matter
+_OVERLAP = 1e-3  # of the volume: smaller overlaps are ignored
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """What a body looks like, where it touches, and which solid it is.
+    """Surface, contact points and solid of a body.
 
     Attributes:
-        mesh: render mesh about the centre of mass [m], None for a body that is not seen.
+        mesh: render mesh about the centre of mass [m], None for an invisible body.
         points: rows of contact points relative to the centre of mass (``ti_sim.shapes.contact_points``).
-        solid: volume and inertia per density, None where mass and inertia are given.
+        solid: volume and inertia per density, None if mass and inertia are given.
     """
 
     mesh: TriangleMesh | None
@@ -45,9 +45,9 @@ class BodyOptions:
     """Options of a rigid body or a link (``Scene.add_rigid``).
 
     Attributes:
-        shape: geometry, or the form that a robot file gives.
-        density, mass, inertia, inertia_per_mass, contact, collision, surface: as of ``Scene.add_rigid``.
-        carrier: whether what is attached to it may hold all its mass.
+        shape: geometry, or the form from a robot file.
+        density, mass, inertia, inertia_per_mass, contact, collision, surface: see ``Scene.add_rigid``.
+        carrier: whether its mass may be zero because other links are attached to it.
     """
 
     shape: Shape | Form
@@ -61,12 +61,12 @@ class BodyOptions:
     carrier: bool = False
 
     def check(self, scene: SceneSpec, name: str) -> None:
-        """Refuse options that contradict each other, or the scene, before any number is named."""
+        """Raise a UserError for options that contradict each other or the scene, before any parameter is added."""
         self._check_mass(name)
         self._check_contact(scene, name)
 
     def add_mass(self, table: ParameterTable, name: str) -> None:
-        """Name mass or density, and the inertia where it is given; those of a carrier may be zero."""
+        """Add mass or density, and the inertia if it is given; the mass of a carrier may be zero."""
         if self.density is not None:
             table.add(f"{name}.density", self.density, unit="kg/m3", sign="positive")
         else:
@@ -77,7 +77,7 @@ class BodyOptions:
                 table.add(f"{name}.{kind}", given, unit=unit, shape=(3, 3))
 
     def add_to(self, scene: SceneSpec, name: str) -> dict[str, Any]:
-        """Name the numbers of contact and surface, and return what a ``Body`` has of these options, by its attributes."""
+        """Add the parameters of contact and surface, and return the attributes of the ``Body`` that follow from these options."""
         ground = scene.ground is not None
         form = form_of(self.shape, touches=ground, per_area=meant_per_area(scene.table, self.contact, ground=ground))
         self._warn_of_overlap(name)
@@ -85,7 +85,7 @@ class BodyOptions:
             add_contact(scene.table, f"{name}.contact", self.contact)
         phong, surface = scene.style.shading == "phong", self.surface or Surface()
         return {
-            "look": None if form.mesh is None else make_look(scene.table, name, form.mesh, surface, phong=phong),
+            "surface": None if form.mesh is None else make_surface_mesh(scene.table, name, form.mesh, surface, phong=phong),
             "points": form.points, "solid": form.solid,
             "contact_name": f"{name}.contact" if self.contact is not None else "ground.contact" if ground else None,
             "collision": collision_shape(name, self.shape) if self.collision else None,
@@ -100,11 +100,11 @@ class BodyOptions:
             raise UserError(f"{name} has an inertia and an inertia_per_mass: give one of the two")
 
     def _check_contact(self, scene: SceneSpec, name: str) -> None:
-        """Refuse contact parameters that nothing uses, and bodies that collide with others without any, or with some per area."""
+        """Raise a UserError for unused contact parameters, and for colliding bodies with none or with parameters per area."""
         ground = scene.ground is not None
         if self.collision and meant_per_area(scene.table, self.contact, ground=ground):
             raise UserError(
-                f"{name} collides with other bodies, at points, and its contact numbers are per area: give a Contact per point"
+                f"{name} collides with other bodies, at points, and its contact parameters are per area: give a Contact per point"
             )
         if self.contact is not None and not ground and not self.collision:
             raise UserError(f"{name} has a Contact and the scene has no ground: call add_ground first")
@@ -114,24 +114,24 @@ class BodyOptions:
             )
 
     def _warn_of_overlap(self, name: str) -> None:
-        """Warn where mass or inertia follow from a mesh that intersects itself."""
+        """Warn if mass or inertia are computed from a mesh that intersects itself."""
         given = self.mass is not None and (self.inertia is not None or self.inertia_per_mass is not None)
         if isinstance(self.shape, Mesh) and not given and self.shape.miscounted_share > _OVERLAP:
             warnings.warn(
                 f"the mesh of {name} intersects itself, or has parts that overlap or are inside out: "
-                f"{100 * self.shape.miscounted_share:.2g} % of its volume counts wrongly in mass and inertia: unite its parts in "
+                f"{100 * self.shape.miscounted_share:.2g} % of its volume is wrong in mass and inertia: unite its parts in "
                 "a mesh editor, or give both numbers",
                 stacklevel=6,
             )
 
 
 def form_of(shape: Shape | Form, *, touches: bool, per_area: bool) -> Form:
-    """The form of a shape, or the given one; without contact points where there is nothing to touch.
+    """The form of a shape, or the given form; without contact points if there is nothing to touch.
 
     Args:
-        shape: of the body.
-        touches: whether there is something.
-        per_area: whether its contact numbers are per area.
+        shape: shape of the body.
+        touches: whether the scene has a ground or contact.
+        per_area: whether its contact parameters are per area.
     """
     nowhere = balls(np.zeros((0, 3)))
     if isinstance(shape, Form):
@@ -144,7 +144,7 @@ def collision_shape(name: str, shape: Shape | Form) -> CollisionShape:
     """The shape with which a body collides with others, centred at its centre of mass: box, sphere, capsule, or a distance field.
 
     Raises:
-        UserError: the shape is not known, or the cells of its distance field are too coarse.
+        UserError: the shape is unknown, or the grid of its distance field is too coarse.
     """
     if isinstance(shape, Sphere):
         return CollisionShape("sphere", (shape.radius,))

@@ -1,4 +1,4 @@
-"""Cameras: more of them, others in their place, another order, another size of picture."""
+"""Cameras of a scene: add, replace, reorder and resize them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ti_sim.base.rules import Count, checked
 
 @checked
 def add_camera(scene: SceneSpec, camera: Camera) -> None:
-    """A camera that films the scene. The first one is used where none is named.
+    """Add a camera. The first camera is the default.
 
     Args:
-        scene: that gets it.
-        camera: its numbers, and its part of their names.
+        scene: the scene.
+        camera: the camera, with its part of parameter names.
 
     Raises:
-        UserError: the name is taken or makes no parameter name; only one camera may have none.
+        UserError: the name is taken or invalid, or a second camera has no name.
     """
     names = [other.name for other in scene.cameras]
     if camera.name in names and not camera.name:
@@ -46,14 +46,14 @@ def add_camera(scene: SceneSpec, camera: Camera) -> None:
 
 @checked
 def use_cameras(scene: SceneSpec, cameras: Sequence[Camera]) -> None:
-    """Film with these cameras in place of all that the scene has.
+    """Replace all cameras of the scene.
 
     Args:
-        scene: that is filmed.
+        scene: the scene.
         cameras: at least one.
 
     Raises:
-        UserError: there is none, or a name is taken twice or makes no parameter name.
+        UserError: there is none, or a name occurs twice or is invalid.
     """
     if not cameras:
         raise UserError("there are no cameras to film with: give at least one")
@@ -66,11 +66,11 @@ def use_cameras(scene: SceneSpec, cameras: Sequence[Camera]) -> None:
 
 @checked
 def film_with(scene: SceneSpec, name: str) -> None:
-    """Make the camera of this name the first one, which films where none is named.
+    """Make the camera with this name the first one, which is the default.
 
     Args:
-        scene: that is filmed.
-        name: of the camera.
+        scene: the scene.
+        name: name of the camera.
 
     Raises:
         UserError: no camera has that name.
@@ -87,11 +87,11 @@ def film_with(scene: SceneSpec, name: str) -> None:
 
 @checked
 def resize_camera(scene: SceneSpec, width: Count, height: Count) -> None:
-    """Film with another size of picture, the same view (all cameras): focal lengths and principal points scale with it.
+    """Change the image size of all cameras with the same field of view: focal lengths and principal points are scaled.
 
     Args:
-        scene: that is filmed.
-        width, height: of the pictures [pixels].
+        scene: the scene.
+        width, height: of the images [pixels].
 
     Raises:
         UserError: there is no camera, or a side is less than a pixel.

@@ -12,8 +12,8 @@ from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.elements import Actuation, Sheet
-from risp_torch.scene.parts.look import Surface
 from risp_torch.scene.parts.materials import LEAST_PLANE, Air, Bending, Membrane, add_element_number, add_stiffness
+from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
 from ti_sim.base.errors import UserError
@@ -44,27 +44,27 @@ def add_cloth(
     thickness: NotNegative = 0.0,
     surface: Surface | None = None,
 ) -> None:
-    """A cloth or thin shell in space. It is lit on both sides in a scene with ``two_sided=True``.
+    """Add a cloth or thin shell. It is lit on both sides in a scene with ``two_sided=True``.
 
     Args:
-        scene: that gets it.
+        scene: the scene.
         name: first part of its parameter names.
         mesh: V vertices and T triangles in their rest shape.
-        material: how it resists stretching.
-        bending: how it resists folding, not at all by default.
+        material: in-plane material.
+        bending: bending stiffness and damping, none by default.
         air: drag and lift, none by default.
         density: kg/m2, a number or one for each triangle [T], or
-        mass: of its particles [kg], a number for each of them, or [V].
-        start, fixed, prescribed, prescribed_velocity: as for ``add_solid``.
+        mass: mass of each particle [kg], a number or [V].
+        start, fixed, prescribed, prescribed_velocity: see ``add_solid``.
         actuation: change of the triangles' rest area [1], (rows, T), or (rows, G) for
-        actuation_groups: [T] the column of ``actuation`` that each triangle has.
-        contact: contact parameters of its particles, with the ground and bodies with collision; the ground's own by default.
-        thickness: twice the distance at which its particles touch bodies with collision [m]; a little of it keeps the
-            triangles between them from cutting through round bodies.
+        actuation_groups: [T] the column of ``actuation`` of each triangle.
+        contact: contact parameters of its particles with the ground and with colliding bodies; those of the ground by default.
+        thickness: twice the distance at which its particles touch colliding bodies [m]; a small value prevents the
+            triangles between them from penetrating round bodies.
         surface: colours, texture, highlights.
 
     Raises:
-        UserError: a number or mesh is not usable; the message says which.
+        UserError: a number or mesh is invalid; the message names it.
     """
     axes = start_axes(name, start)
     elements = make_cloth(
@@ -86,7 +86,7 @@ def make_cloth(
     table: ParameterTable, name: str, mesh: SheetMesh, material: Membrane, *, bending: Bending | None, air: Air | None,
     actuation: Any, groups: Any, frames: int, controls: int,
 ) -> Sheet:  # fmt: skip
-    """Name a cloth's numbers in the table and return its elements (arguments: ``add_cloth``)."""
+    """Add the parameters of a cloth to the table and return its elements (arguments: ``add_cloth``)."""
     count, thickness = len(mesh.triangles), material.thickness
     if (material.E is not None) != (thickness is not None):
         raise UserError(f"the membrane of {name} has E={material.E} and thickness={thickness}: give both, or mu and lam [N/m]")
@@ -113,7 +113,7 @@ def make_cloth(
 def add_bending(
     table: ParameterTable, name: str, mesh: SheetMesh, bending: Bending, edges: np.ndarray, *, frames: int, controls: int
 ) -> tuple[np.ndarray | None, Actuation | None]:
-    """Name the bending numbers; stiffness of the edges per rigidity where that is given, and their actuation."""
+    """Add the bending parameters; return the edge stiffness per rigidity if the rigidity is given, and the actuation."""
     count, fold = len(edges), None
     if (bending.stiffness is None) == (bending.rigidity is None):
         raise UserError(f"the bending of {name} needs its stiffness or its rigidity: give exactly one of the two")

@@ -12,8 +12,8 @@ from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.elements import Sheet
-from risp_torch.scene.parts.look import Surface
 from risp_torch.scene.parts.materials import LEAST_PLANE, Elastic, add_stiffness
+from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
 from ti_sim.base.errors import UserError
@@ -42,27 +42,27 @@ def add_flat_body(
     contact: Contact | None = None,
     surface: Surface | None = None,
 ) -> None:
-    """A body of two dimensions: a slice of a solid that cannot expand along its normal (plane strain).
+    """Add a two-dimensional body: a slice of a solid that cannot expand along its normal (plane strain).
 
-    It lies in the plane in which the start's ``orientation`` puts its flat mesh, and resists being turned inside out. Velocities
-    and forces along the normal move it out of that plane: give it none.
+    It lies in the plane of its mesh after the start's ``orientation``, and resists inversion of its elements. Velocities
+    and forces along the normal would move it out of that plane.
 
     Args:
-        scene: that gets it.
+        scene: the scene.
         name: first part of its parameter names.
-        mesh: V vertices in one plane, and T triangles wound alike.
-        material: of the solid; its energy is "neo_hookean".
+        mesh: V vertices in one plane, and T triangles with the same winding.
+        material: material of the solid; its energy is "neo_hookean".
         density: kg/m3, a number or one for each triangle [T], or
-        mass: of its particles [kg], a number for each of them, or [V].
-        depth: of the slice along the normal [m]; masses and forces grow with it alike.
-        start, fixed, prescribed, prescribed_velocity: as for ``add_solid``; without a ``rotation``.
+        mass: mass of each particle [kg], a number or [V].
+        depth: depth of the slice along the normal [m]; masses and forces are proportional to it.
+        start, fixed, prescribed, prescribed_velocity: see ``add_solid``; without a ``rotation``.
         actuation: change of the triangles' rest area [1], (rows, T), or (rows, G) for
-        actuation_groups: [T] the column of ``actuation`` that each triangle has.
-        contact: contact parameters of its particles, with the ground and bodies with collision; the ground's own by default.
+        actuation_groups: [T] the column of ``actuation`` of each triangle.
+        contact: contact parameters of its particles with the ground and with colliding bodies; those of the ground by default.
         surface: colours, texture, highlights.
 
     Raises:
-        UserError: a number or mesh is not usable; the message says which.
+        UserError: a number or mesh is invalid; the message names it.
     """
     axes = start_axes(name, start)
     if isinstance(start.rotation, Param) or np.any(start.rotation):
@@ -86,7 +86,7 @@ def make_flat_body(
     table: ParameterTable, name: str, mesh: SheetMesh, material: Elastic, *, depth: float, turn: np.ndarray, actuation: Any,
     groups: Any, frames: int, controls: int,
 ) -> Sheet:  # fmt: skip
-    """Name a flat body's numbers in the table and return its elements (arguments: ``add_flat_body``; ``turn`` [3, 3] takes
+    """Add the parameters of a flat body to the table and return its elements (arguments: ``add_flat_body``; ``turn`` [3, 3] takes
     the mesh's axes to the world's)."""
     if material.energy != "neo_hookean":
         raise UserError(f"{name} is flat and its material has the energy {material.energy!r}: flat bodies are 'neo_hookean'")
@@ -107,15 +107,16 @@ def plane_normal(name: str, mesh: SheetMesh) -> np.ndarray:
     """Unit normal [3] of a flat mesh.
 
     Raises:
-        UserError: its triangles do not lie in one plane, or are wound in different ways.
+        UserError: its triangles do not lie in one plane, or have different winding.
     """
     a, b, c = np.moveaxis(mesh.vertices[mesh.triangles], 1, 0)
     normals = np.cross(b - a, c - a)
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     turned = normals @ normals[0] < 0
     if turned.any():
-        raise UserError(f"{name} is a flat body, and its triangle {int(np.argmax(turned))} is wound against triangle 0: turn it")
+        triangle = int(np.argmax(turned))
+        raise UserError(f"{name} is a flat body, and its triangle {triangle} has the opposite winding of triangle 0: reverse it")
     heights = np.abs((mesh.vertices - mesh.vertices[0]) @ normals[0])
     if heights.max() > 1e-9 * np.ptp(mesh.vertices, axis=0).max():
-        raise UserError(f"{name} is a flat body, and its vertex {int(heights.argmax())} is off the plane of triangle 0: move it")
+        raise UserError(f"{name} is a flat body, and vertex {int(heights.argmax())} is outside the plane of triangle 0: move it")
     return normals[0]

@@ -23,16 +23,16 @@ def add_force(
     impulse: Vector | None = None,
     point: Vector = (0.0, 0.0, 0.0),
 ) -> None:
-    """A constant force on a body over a time window.
+    """Add a constant force on a body over a time window.
 
     Args:
-        scene: that gets it.
+        scene: the scene.
         name: first part of its parameter names ("<name>.force" or "<name>.impulse", and "<name>.point").
         body: name of the body.
-        start, duration: of the window [s]; it covers the physics steps that begin in it.
+        start, duration: of the window [s]; the force acts in the physics steps that begin in it.
         force: world frame [N], or
-        impulse: world frame [N s], spread evenly over the window.
-        point: of attack relative to the centre of mass, body frame [m].
+        impulse: world frame [N s], distributed evenly over the window.
+        point: point of application relative to the centre of mass, body frame [m].
 
     Raises:
         UserError: no such body, both or neither of force and impulse, or a window outside the simulated time.

@@ -28,22 +28,22 @@ def add_ground(
     texture: Picture | None = None,
     wrap: Wrap = "repeat",
 ) -> None:
-    """The ground plane. It comes before the bodies.
+    """Add the ground plane. It must be added before the bodies.
 
     Args:
-        scene: that gets it.
-        contact: parameters of the contact with it.
+        scene: the scene.
+        contact: contact parameters.
         height: z of the plane [m].
-        color: linear rgb, grey by default; with a texture, a tint (white by default).
+        color: linear rgb, grey by default; with a texture, a factor (white by default).
         pattern: "plain", "checker" or "texture".
-        second_color: of the checker's other squares.
-        cell: side of a square, or of the texture's picture [m].
+        second_color: colour of the other squares of the checker.
+        cell: side of a square, or of the texture image [m].
         origin: x and y of a corner of the pattern [m].
-        texture: a picture file, or linear rgb [h, w, 3], row 0 at the top; u grows along x, v along y.
-        wrap: what the texture does beyond its edges, "repeat" or "clamp".
+        texture: an image file, or linear rgb [h, w, 3], row 0 at the top; u grows along x, v along y.
+        wrap: wrap mode of the texture, "repeat" or "clamp".
 
     Raises:
-        UserError: there is a ground or a body already, an option does not fit the pattern, or a picture cannot be read.
+        UserError: there is a ground or a body already, an option does not fit the pattern, or an image cannot be read.
     """
     if scene.bodies or scene.deformables:
         raise UserError("the ground comes before the bodies: call add_ground first")

@@ -10,14 +10,14 @@ from ti_sim.base.rules import checked
 
 @checked
 def add_light(scene: SceneSpec, light: Light) -> None:
-    """A light: any number of each kind. Ambient and environment lights add up.
+    """Add a light. A scene may have several of each kind; ambient and environment lights are summed.
 
     Args:
-        scene: that gets it.
+        scene: the scene.
         light: ``AmbientLight``, ``DirectionalLight``, ``PointLight`` or ``EnvironmentLight``.
 
     Raises:
-        UserError: the name is taken, or a number makes no sense.
+        UserError: the name is taken, or a number is invalid.
     """
     prefix = prefix_of(light)
     if any(name.startswith(f"{prefix}.") for name in scene.table.params):

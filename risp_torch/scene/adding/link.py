@@ -14,7 +14,7 @@ from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.joints import Joint
 from risp_torch.scene.parts.links import Link
-from risp_torch.scene.parts.look import Surface
+from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.rotations import unit_quaternion
 from risp_torch.scene.spec import SceneSpec
 from ti_sim.base.errors import UserError
@@ -45,28 +45,28 @@ def add_link(
     collision: bool = False,
     surface: Surface | None = None,
 ) -> None:
-    """A link, attached to another one, or to the world, by a joint. Its frame lies in the joint. Parents come first.
+    """Add a link, attached to another link or to the world by a joint, at which its frame is. Parents must be added first.
 
     Args:
-        scene: that gets it.
+        scene: the scene.
         name: first part of its parameter names.
-        joint: one of ``risp_torch.scene.parts.joints``, ``Revolute`` for example; its numbers are "<name>.stiffness" and so on.
+        joint: one of ``risp_torch.scene.parts.joints``, such as ``Revolute``; its parameters are "<name>.stiffness" and so on.
         shape: geometry, centred at the centre of mass, with the axes of the link's frame.
         parent: name of the link to which it is attached, None for the world.
-        density, mass, inertia, inertia_per_mass: as for ``add_rigid``.
-        position: of the joint in the parent's frame, or in the world [m].
-        orientation: of the joint in the parent's frame, quaternion (x, y, z, w).
-        center: of mass in the link's frame [m].
-        length: of the link [m], an unknown for example: it moves the centre of mass, and links that are attached at the tip.
-        direction: of the length in the link's frame.
-        share: which part of the length lies between the joint and the centre of mass.
-        at_tip: whether the joint sits at the end of the parent's length, from where ``position`` counts.
-        contact: parameters of its contact with the ground, the ground's own by default.
-        collision: whether its shape collides with those of other bodies with this option.
+        density, mass, inertia, inertia_per_mass: see ``add_rigid``.
+        position: position of the joint in the parent's frame, or in the world [m].
+        orientation: orientation of the joint in the parent's frame, quaternion (x, y, z, w).
+        center: centre of mass in the link's frame [m].
+        length: length of the link [m]; it determines the centre of mass and the position of links attached at the tip.
+        direction: direction of the length in the link's frame.
+        share: fraction of the length between the joint and the centre of mass.
+        at_tip: whether the joint is at the parent's tip; ``position`` is then relative to the tip.
+        contact: contact parameters with the ground; those of the ground by default.
+        collision: whether its shape collides with other bodies that also have this option.
         surface: colours, texture, highlights.
 
     Raises:
-        UserError: there is no such parent, limits are reversed, or a number or mesh is not usable; the message says which.
+        UserError: the parent is unknown, limits are reversed, or a number or mesh is invalid; the message names it.
     """
     options = BodyOptions(
         shape=shape, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass, contact=contact,
@@ -83,7 +83,7 @@ def make_link(
     scene: SceneSpec, name: str, options: BodyOptions, *, joint: Joint, parent: str | None, position: Any, orientation: Any,
     center: Any, length: Any = None, direction: Any = None, share: float = 0.0, at_tip: bool = False,
 ) -> Link:  # fmt: skip
-    """Name a link's numbers in the scene's table and return the link (arguments: ``add_link``)."""
+    """Add the parameters of a link to the scene's table and return the link (arguments: ``add_link``)."""
     check_name(name)
     options.check(scene, name)
     index = parent_index(name, parent, scene.bodies)
@@ -107,15 +107,15 @@ def make_link(
 
 
 def add_joint(table: ParameterTable, link: str, joint: Joint) -> dict[str, str]:
-    """Name a joint's numbers; those that are names of other parameters stay theirs.
+    """Add the parameters of a joint, except shared ones; return joint quantity -> parameter name.
 
     Raises:
-        UserError: a shared parameter is not there, or the limits are reversed.
+        UserError: a shared parameter does not exist, or the limits are reversed.
     """
     names = {}
     for key, value in joint.numbers().items():
         if isinstance(value, str):
-            table[value]  # an error that lists near names
+            table[value]  # raises an error with similar names
             names[key] = value
             continue
         names[key] = f"{link}.{key}"
@@ -132,21 +132,21 @@ def parent_index(name: str, parent: str | None, bodies: Sequence[Body]) -> int:
     """Index of a link's parent among the bodies, -1 for the world.
 
     Raises:
-        UserError: there is no such link or body (yet).
+        UserError: the link or body does not exist (yet).
     """
     if parent is None:
         return -1
     names = [body.name for body in bodies]
     if parent == name or parent not in names:
         raise UserError(
-            f"{name} is attached to {parent!r}, which is no link that was added before it: add parents first (links make trees, "
-            f"without loops; there are: {', '.join(names) or 'none'})"
+            f"{name} is attached to {parent!r}, which is not a link added before it: add parents first (links form trees "
+            f"without loops; existing links: {', '.join(names) or 'none'})"
         )
     return names.index(parent)
 
 
 def unit_vector(name: str, direction: Any) -> np.ndarray:
-    """The direction of a link's length, of length one."""
+    """The unit vector of the direction of a link's length."""
     vector = np.asarray(direction, dtype=np.float64)
     if not np.linalg.norm(vector) > 0:
         raise UserError(f"{name}.length has the direction {direction}: give three numbers that are not all zero")

@@ -27,21 +27,21 @@ def add_load(
     direction: Direction | None = None,
     limit: PositiveOrInfinite = math.inf,
 ) -> None:
-    """An external force on some particles of a deformable body, in equal parts or on each of them another.
+    """Add an external force on some particles of a deformable body, in equal parts or different for each particle.
 
     Args:
-        scene: that gets it.
+        scene: the scene.
         name: first part of its parameter name, "<name>.force".
         body: name of the deformable body.
         where: its particles: indices, a mask, or a function of the mesh's vertices [V, 3] that returns a mask.
-        force: on all of them together [N], (3,) or (frames, 3), each held over a frame interval; along a direction one
-            number, or (frames,). Or on each of the K particles, in the order of their numbers, (frames, K, 3).
-        direction: [3] of any length, along which the force is a number; None for a vector.
-        limit: largest number (of a vector: component) either way [N]; what lies beyond is clipped, and its gradient is zero,
-            which is the true derivative: an optimiser that starts there does not get away.
+        force: total force on all of them [N], (3,) or (frames, 3), each held over a frame interval; along a direction one
+            number, or (frames,). Or one force per particle, in the order of their indices, (frames, K, 3).
+        direction: [3] of any length, for a scalar force; None for a vector.
+        limit: largest magnitude of the force or of a component [N]; larger values are clipped and their gradient is zero,
+             so an optimiser cannot leave this range.
 
     Raises:
-        UserError: there is no such body or no such particle, or a number is not usable.
+        UserError: the body or a particle does not exist, or a number is invalid.
     """
     names = [part.name for part in scene.deformables]
     if body not in names:

@@ -30,22 +30,22 @@ def add_motors(
     servo_damping: Number = 0.0,
     shared: bool = False,
 ) -> None:
-    """Motors in joints: each has the force clip(gain action + stiffness (target - position) - damping rate, -limit, limit).
+    """Add motors to joints: each has the force clip(gain action + stiffness (target - position) - damping rate, -limit, limit).
 
     Args:
-        scene: that gets them.
+        scene: the scene.
         name: first part of their parameter names ("<name>.actions", "<name>.gain" and so on).
         joints: names of their links; a spherical joint has three motors.
-        actions: [frames, R] commands, each held over a frame interval (or what broadcasts to this shape), or a
-            ``SinePulse``. R is the number of motors, 1 where they share one command.
-        gain: force of an action of one [N, N m].
-        limit: largest force either way, servo included; beyond it the gradient is zero, which is the true derivative.
-        targets: [frames, R] positions of a servo [m, rad]; none by default. To hold a speed, move the target.
-        servo_stiffness, servo_damping: of the servo.
-        shared: whether one command serves all of them.
+        actions: [frames, R] commands, each held over a frame interval (or an array that broadcasts to this shape), or a
+            ``SinePulse``. R is the number of motors, 1 if they share one command.
+        gain: force per unit of action [N, N m].
+        limit: largest magnitude of the force including the servo; the gradient of a clipped force is zero.
+        targets: [frames, R] target positions of a servo [m, rad]; none by default. For a constant speed, move the target.
+        servo_stiffness, servo_damping: stiffness and damping of the servo.
+        shared: whether all motors share one command.
 
     Raises:
-        UserError: there is no such joint or it has motors already, a shape does not fit, or a number makes no sense.
+        UserError: the joint does not exist or has motors already, a shape does not fit, or a number is invalid.
     """
     velocities = _driven_velocities(scene, name, joints)
     rows, table = 1 if shared else len(velocities), scene.table
@@ -60,7 +60,7 @@ def add_motors(
 
 
 def _driven_velocities(scene: SceneSpec, name: str, joints: Sequence[str]) -> tuple[int, ...]:
-    """Indices of the motors' joint velocities among all of the scene."""
+    """Indices of the motors' velocities in the joint velocities of the scene."""
     slices, taken = velocity_slices(scene.bodies), {v for group in scene.motors for v in group.velocities}
     chosen: list[int] = []
     for joint in joints:

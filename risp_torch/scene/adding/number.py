@@ -1,4 +1,4 @@
-"""Numbers of a scene that several things share."""
+"""Shared parameters of a scene."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ti_sim.base.rules import checked
 
 @checked
 def add_number(scene: SceneSpec, name: str, value: Number, *, unit: str = "") -> None:
-    """A number of its own, which joints share by its name (``Revolute(stiffness="finger.stiffness")``).
+    """Add a parameter that joints can share by its name (``Revolute(stiffness="finger.stiffness")``).
 
     Args:
-        scene: that gets it.
+        scene: the scene.
         name: dotted name.
         value: number or Param.
-        unit: for tables.
+        unit: unit in tables.
 
     Raises:
         UserError: the name is taken.

@@ -1,4 +1,4 @@
-"""What all deformable bodies are given alike: masses, start, constraints, contact and surface of their particles."""
+"""Options common to all deformable bodies: masses, start, constraints, contact and surface of their particles."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from risp_torch.scene.parameters import ParameterTable, check_name
 from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
 from risp_torch.scene.parts.deformable import Deformable
 from risp_torch.scene.parts.elements import Elements
-from risp_torch.scene.parts.look import Look, Surface, make_look
 from risp_torch.scene.parts.materials import add_element_number
+from risp_torch.scene.parts.surface import Surface, SurfaceMesh, make_surface_mesh
 from risp_torch.scene.rotations import rotation_matrix, unit_quaternion
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import Start
@@ -29,7 +29,7 @@ class ParticleOptions:
     """Options of every deformable body (``Scene.add_solid``).
 
     Attributes:
-        start, density, mass, fixed, prescribed, prescribed_velocity, contact, surface: as of ``Scene.add_solid``.
+        start, density, mass, fixed, prescribed, prescribed_velocity, contact, surface: see ``Scene.add_solid``.
     """
 
     start: Start
@@ -44,17 +44,17 @@ class ParticleOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Particles:
-    """What the kind of a deformable body decides.
+    """Particles of a deformable body, as its kind determines them.
 
     Attributes:
-        vertices: [V, 3] of its mesh [m].
+        vertices: [V, 3] vertices of its mesh [m].
         axes: [3, 3] from the mesh's axes to the world's.
-        elements: between its particles.
-        mesh: what is seen of it; its vertices are ``vertices``.
+        elements: elements between its particles.
+        mesh: render mesh, with the vertices ``vertices``.
         touching: particles of its surface.
-        density_unit: for tables.
-        radius: of balls that are drawn in place of ``mesh`` [m], or None.
-        thickness: as of ``Scene.add_cloth`` [m].
+        density_unit: unit of the density in tables.
+        radius: radius of balls that are rendered instead of ``mesh`` [m], or None.
+        thickness: see ``Scene.add_cloth`` [m].
     """
 
     vertices: np.ndarray
@@ -71,17 +71,17 @@ def start_axes(name: str, start: Start) -> np.ndarray:
     """Rotation matrix [3, 3] from a mesh's axes to the world's at the start.
 
     Raises:
-        UserError: the name makes no parameter names, or the quaternion is zero.
+        UserError: the name is invalid, or the quaternion is zero.
     """
     check_name(name)
     return rotation_matrix(torch.as_tensor(unit_quaternion(name, start.orientation))).numpy()
 
 
 def add_deformable(scene: SceneSpec, name: str, particles: Particles, options: ParticleOptions) -> None:
-    """Name the numbers of a body besides those of its elements, and add it to the scene.
+    """Add the parameters of a body, except those of its elements, and the body to the scene.
 
     Raises:
-        UserError: a number makes no sense; the message says which.
+        UserError: a number is invalid; the message names it.
     """
     table, vertices = scene.table, particles.vertices
     _add_mass(table, name, particles, options)
@@ -91,31 +91,31 @@ def add_deformable(scene: SceneSpec, name: str, particles: Particles, options: P
     ground, contact = scene.ground is not None, options.contact
     per_area = meant_per_area(table, contact, ground=ground)
     if per_area and not len(particles.mesh.faces):
-        raise UserError(f"{name} has no surface, and its contact numbers are per area: give it a Contact per point")
+        raise UserError(f"{name} has no surface, and its contact parameters are per area: give it a Contact per point")
     if contact is not None:
         add_contact(table, f"{name}.contact", contact)
-    look, first = _look(scene, name, particles, options.surface or Surface()), scene.particle_count
+    surface, first = _surface_mesh(scene, name, particles, options.surface or Surface()), scene.particle_count
     scene.deformables += (
         Deformable(
             name=name, first=first, vertices=vertices, rest=vertices @ particles.axes.T, elements=particles.elements,
             fixed=fixed, prescribed=prescribed, touching=particles.touching,
             contact_name=f"{name}.contact" if contact is not None else "ground.contact" if ground else None,
-            look=replace(look, carrier=first + look.carrier), thickness=particles.thickness,
+            surface=replace(surface, carrier=first + surface.carrier), thickness=particles.thickness,
             area=vertex_areas(vertices, particles.mesh.faces) if per_area else None,
         ),
     )  # fmt: skip
 
 
 def chosen_particles(owner: str, where: Where, vertices: np.ndarray) -> np.ndarray:
-    """Numbers of the particles that ``where`` chooses, ascending.
+    """Indices of the particles that ``where`` selects, ascending.
 
     Args:
-        owner: what the error calls the choice.
-        where: None for none, indices, a mask [V], or a function of the mesh's vertices [V, 3] that returns one.
+        owner: name of the selection in error messages.
+        where: None for none, indices, a mask [V], or a function of the mesh's vertices [V, 3] that returns one of these.
         vertices: [V, 3] m.
 
     Raises:
-        UserError: it names no particle, or one that is not there.
+        UserError: it selects no particle, or one that does not exist.
     """
     if where is None:
         return np.zeros(0, dtype=np.int64)
@@ -127,10 +127,10 @@ def chosen_particles(owner: str, where: Where, vertices: np.ndarray) -> np.ndarr
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise UserError(f"{owner} has shape {given.shape} of {given.dtype}: give indices, a mask, or a function of the vertices")
     if not given.size:
-        raise UserError(f"{owner} chooses no particle: leave it out, or fix the choice")
+        raise UserError(f"{owner} selects no particle: leave it out, or fix the selection")
     wrong = given[(given < 0) | (given >= len(vertices))]
     if wrong.size:
-        raise UserError(f"{owner} names particle {wrong[0]}, and there are particles 0 to {len(vertices) - 1}: name one of these")
+        raise UserError(f"{owner} contains particle {wrong[0]}, but the particles are 0 to {len(vertices) - 1}: use one of these")
     return np.unique(given).astype(np.int64)
 
 
@@ -147,7 +147,7 @@ def _add_mass(table: ParameterTable, name: str, particles: Particles, options: P
 def _add_constraints(
     scene: SceneSpec, name: str, vertices: np.ndarray, options: ParticleOptions
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Particles that are fixed, and those with a prescribed velocity, whose numbers are named."""
+    """Fixed particles, and particles with a prescribed velocity, which is added to the table."""
     fixed = chosen_particles(f"{name}.fixed", options.fixed, vertices)
     prescribed = chosen_particles(f"{name}.prescribed", options.prescribed, vertices)
     both = np.intersect1d(fixed, prescribed)
@@ -166,7 +166,7 @@ def _add_constraints(
     return fixed, prescribed
 
 
-def _look(scene: SceneSpec, name: str, particles: Particles, surface: Surface) -> Look:
+def _surface_mesh(scene: SceneSpec, name: str, particles: Particles, surface: Surface) -> SurfaceMesh:
     phong = scene.style.shading == "phong"
     if particles.radius is None:
         return _skin(scene.table, name, particles.mesh, surface, phong=phong)
@@ -184,17 +184,17 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Param) else value
 
 
-def _skin(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface, *, phong: bool) -> Look:
-    """The look of a mesh whose vertices are the particles."""
-    look = make_look(table, name, mesh, surface, phong=phong)
-    return replace(look, carrier=np.arange(len(mesh.vertices)), offset=np.zeros_like(mesh.vertices))
+def _skin(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface, *, phong: bool) -> SurfaceMesh:
+    """The surface mesh whose vertices are the particles."""
+    surface_mesh = make_surface_mesh(table, name, mesh, surface, phong=phong)
+    return replace(surface_mesh, carrier=np.arange(len(mesh.vertices)), offset=np.zeros_like(mesh.vertices))
 
 
-def _balls(table: ParameterTable, name: str, points: np.ndarray, radius: float, surface: Surface, *, phong: bool) -> Look:
-    """The look of particles that are drawn as balls."""
+def _balls(table: ParameterTable, name: str, points: np.ndarray, radius: float, surface: Surface, *, phong: bool) -> SurfaceMesh:
+    """The surface mesh of particles that are rendered as balls."""
     ball = Sphere(radius=radius, subdivisions=1).mesh()
     carrier = np.repeat(np.arange(len(points)), len(ball.vertices))
     offset = np.tile(ball.vertices, (len(points), 1))
     faces = (ball.faces[None] + len(ball.vertices) * np.arange(len(points))[:, None, None]).reshape(-1, 3)
-    look = make_look(table, name, ungrouped_mesh(points[carrier] + offset, faces), surface, phong=phong)
-    return replace(look, carrier=carrier, offset=offset)
+    surface_mesh = make_surface_mesh(table, name, ungrouped_mesh(points[carrier] + offset, faces), surface, phong=phong)
+    return replace(surface_mesh, carrier=carrier, offset=offset)

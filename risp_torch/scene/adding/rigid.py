@@ -12,7 +12,7 @@ from risp_torch.scene.arguments import Array, Number
 from risp_torch.scene.parameters import check_name
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.contact import Contact
-from risp_torch.scene.parts.look import Surface
+from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.rotations import unit_quaternion
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
@@ -39,25 +39,25 @@ def add_rigid(
     collision: bool = False,
     surface: Surface | None = None,
 ) -> None:
-    """A rigid body.
+    """Add a rigid body.
 
     Args:
-        scene: that gets it.
+        scene: the scene.
         name: first part of its parameter names.
-        shape: geometry; its mass properties follow from it.
+        shape: geometry, from which the mass properties are computed.
         density: kg/m3, or
-        mass: kg (the inertia then follows from the shape, unless ``inertia`` is given).
+        mass: kg (the inertia is then computed from the shape unless ``inertia`` is given).
         inertia: [3, 3] kg m2 about the centre of mass, body frame.
-        inertia_per_mass: [3, 3] m2, the inertia of one kilogram: the inertia then grows with the mass.
-        start: position of the centre of mass, orientation and velocities at the start; at rest in the origin by default.
-        linear_drag: force against the velocity [N s/m], none by default.
-        angular_drag: torque against the angular velocity [N m s], none by default.
-        contact: parameters of its contact with the ground, the ground's own by default.
-        collision: whether its shape collides with those of other bodies with this option.
+        inertia_per_mass: [3, 3] m2, inertia divided by mass; the inertia is then proportional to the mass.
+        start: initial position of the centre of mass, orientation and velocities; at rest at the origin by default.
+        linear_drag: drag force per velocity [N s/m], none by default.
+        angular_drag: drag torque per angular velocity [N m s], none by default.
+        contact: contact parameters with the ground; those of the ground by default.
+        collision: whether its shape collides with other bodies that also have this option.
         surface: colours, texture, highlights.
 
     Raises:
-        UserError: a number or mesh is not usable; the message says which.
+        UserError: a number or mesh is invalid; the message names it.
     """
     options = BodyOptions(
         shape=shape, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass, contact=contact,
@@ -69,7 +69,7 @@ def add_rigid(
 def make_body(
     scene: SceneSpec, name: str, options: BodyOptions, start: Start, *, linear_drag: Any = None, angular_drag: Any = None
 ) -> Body:
-    """Name a body's numbers in the scene's table and return the body (arguments: ``add_rigid``)."""
+    """Add the parameters of a body to the scene's table and return the body (arguments: ``add_rigid``)."""
     options.check(scene, name)
     quaternion = unit_quaternion(name, start.orientation)
     if isinstance(start.velocity_gradient, Param) or np.any(start.velocity_gradient):
@@ -85,7 +85,7 @@ def make_body(
 
 
 def body_index(scene: SceneSpec, name: str) -> int:
-    """Index of the body of this name (UserError: there is none)."""
+    """Index of the body with this name (UserError: there is none)."""
     names = [body.name for body in scene.bodies]
     if name not in names:
         raise unknown_name_error("body", name, names)

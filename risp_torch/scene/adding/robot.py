@@ -1,4 +1,4 @@
-"""Robots from files: links, joints and motors of a URDF or MJCF file as those of a scene."""
+"""Robots from files: links, joints and motors of a URDF or MJCF file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from risp_torch.scene.parameters import check_name
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
 from risp_torch.scene.parts.joints import Fixed, Joint, Prismatic, Revolute, Spherical
-from risp_torch.scene.parts.look import GREY, Surface
+from risp_torch.scene.parts.surface import GREY, Surface
 from risp_torch.scene.robot_files.check import Moved, moved_by_joints
 from risp_torch.scene.robot_files.description import RobotDescription, RobotJoint, RobotLink, RobotShape
 from risp_torch.scene.robot_files.left_out import LeftOut
@@ -37,9 +37,9 @@ from ti_sim.shapes.contact_points import balls, patches, placed
 from ti_sim.shapes.primitives import Box, Capsule, Cylinder, Sphere
 from ti_sim.shapes.surface import TriangleMesh, merge_vertices
 
-OVERSHOOT = 0.05  # of a joint's range: how far its largest motor force drives it beyond a limit
-SOFTEST = 2.0 * math.pi * 10.0  # rad/s: how fast what a joint moves swings on the spring of its limit, at least
-STIFFEST = 0.2  # rad: how far that swing goes in a physics step, at most
+OVERSHOOT = 0.05  # of a joint's range: displacement beyond a limit under the largest motor force
+SOFTEST = 2.0 * math.pi * 10.0  # rad/s: least frequency of the moved mass on the spring of a limit
+STIFFEST = 0.2  # rad: largest phase of that oscillation in a physics step
 _PRIMITIVES = {"box": Box, "sphere": Sphere, "cylinder": Cylinder, "capsule": Capsule}
 
 
@@ -54,32 +54,32 @@ def add_robot(
     free_base: bool = False,
     contact: Contact | None = None,
 ) -> RobotDescription:
-    """The links, joints and motors of a URDF or MJCF file.
+    """Add the links, joints and motors of a URDF or MJCF file.
 
-    Link "upper arm" of the robot "arm" becomes the body "arm_upper_arm", with its numbers "arm_upper_arm.mass",
-    "arm_upper_arm.damping" and so on; the motor in its joint is "arm_upper_arm.motor". A link that moves freely becomes a
-    rigid body. The springs of the limits hold the joint's largest motor force, or swing at 10 Hz if that is stiffer, but
-    never too stiffly for the physics step (``limit_stiffness``).
+    Link "upper arm" of the robot "arm" becomes the body "arm_upper_arm", with the parameters "arm_upper_arm.mass",
+    "arm_upper_arm.damping" and so on; the motor of its joint is "arm_upper_arm.motor". A link with a free joint becomes a
+    rigid body. The springs of the limits withstand the joint's largest motor force, or oscillate at 10 Hz if that is stiffer, but
+    are never too stiff for the physics step (``limit_stiffness``).
 
     Args:
-        scene: that gets it.
-        path: of the file (``robot_files.read_robot``).
-        name: first part of the names of its bodies, the file's by default; unlike the file's, it must be one that a body can
-            have.
-        position: of the file's origin [m].
-        orientation: of the file's axes, quaternion (x, y, z, w).
-        free_base: let the root link, which the file fixes to the world, move freely.
-        contact: contact parameters of the whole robot with the ground ("<name>.contact.stiffness" and so on), the ground's own
-            by default. Primitive collision shapes touch it as such, meshes with the corners of their convex hulls.
+        scene: the scene.
+        path: path of the file (``robot_files.read_robot``).
+        name: first part of the names of its bodies, that of the file by default; it must be a valid
+            name of a body.
+        position: position of the file's origin [m].
+        orientation: orientation of the file's axes, quaternion (x, y, z, w).
+        free_base: give the root link a free joint instead of fixing it to the world.
+        contact: contact parameters of the robot with the ground ("<name>.contact.stiffness" and so on), those of the ground
+            by default. Primitive collision shapes are used as they are, meshes by the vertices of their convex hulls.
 
     Returns:
-        What the file describes; ``unsupported`` has a sentence for each kind of thing that is not carried over.
+        The description of the file; ``unsupported`` has a sentence for each feature that is not imported.
 
     Warns:
-        UserWarning: with these sentences, where there are some.
+        UserWarning: with these sentences, if there are any.
 
     Raises:
-        UserError: the file cannot be read or describes no robot that can move, a name is taken, or there are contact
+        UserError: the file cannot be read or describes no valid robot, a name is taken, or there are contact
             parameters and no ground.
     """
     place, turn = _placement(position, orientation)
@@ -112,21 +112,21 @@ def add_robot(
     _note_gravity(scene, robot, left_out)
     robot = replace(robot, unsupported=robot.unsupported + left_out.sentences())
     if robot.unsupported:
-        warnings.warn(f"{path} is not carried over in every detail: {'; '.join(robot.unsupported)}", stacklevel=3)
+        warnings.warn(f"{path} is not imported completely: {'; '.join(robot.unsupported)}", stacklevel=3)
     return robot
 
 
 def limit_stiffness(joint: RobotJoint, moved: Moved, *, step: float) -> float:
     """Stiffness of the springs at a joint's limits, which robot files do not give [N m/rad, N/m].
 
-    The spring holds the joint's largest motor force 5 % of the range beyond the limit. It is at least so stiff that what the
-    joint moves, everything below it in one piece, swings at 10 Hz; and never so stiff that it swings by more than 0.2 rad in a
-    physics step, which keeps the steps stable.
+    The largest motor force of the joint displaces the spring by 5 % of the range. The spring is at least so stiff that the
+    mass below the joint, as one rigid body, oscillates at 10 Hz, and never so stiff that its phase advances by more than
+    0.2 rad in a physics step, which keeps the integration stable.
 
     Args:
         joint: revolute or prismatic, with limits.
-        moved: what it moves.
-        step: of the physics [s].
+        moved: mass properties of the subtree that it moves.
+        step: physics step [s].
     """
     inertia = joint.armature + (moved.mass if joint.type == "prismatic" else float(moved.axis @ moved.inertia @ moved.axis))
     drives = _has_motor(joint) and math.isfinite(joint.motor_limit)
@@ -147,13 +147,13 @@ def _placement(position: Sequence[float], orientation: Sequence[float]) -> tuple
 
 
 def _spelt(name: str) -> str:
-    """A name in the letters that parameter names have."""
+    """A name with characters that are invalid in parameter names replaced."""
     spelt = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     return spelt if re.match(r"[A-Za-z_]", spelt) else f"_{spelt}"
 
 
 def _body_names(robot: str, links: Sequence[RobotLink]) -> list[str]:
-    """Names of the bodies; those that are the same in these letters are numbered."""
+    """Names of the bodies; equal ones are numbered."""
     names: list[str] = []
     for link in links:
         wanted = name = f"{robot}_{re.sub(r'[^A-Za-z0-9_-]', '_', link.name)}"
@@ -170,13 +170,13 @@ def _joint_frame(link: RobotLink, links: Sequence[RobotLink], place: np.ndarray,
     if link.parent < 0:
         return _Frame(place + turn.apply(link.joint.position), turn * own)
     parent = links[link.parent]
-    # A rigid body's frame lies in its centre of mass, a link's in its joint.
+    # The frame of a rigid body is at its centre of mass, that of a link at its joint.
     origin = parent.com if parent.joint.type == "free" else np.zeros(3)
     return _Frame(link.joint.position - origin, own)
 
 
 def _free_body(scene: SceneSpec, name: str, link: RobotLink, frame: _Frame, options: BodyOptions, left_out: LeftOut) -> Body:
-    """A link that moves freely as a rigid body, whose frame lies in its centre of mass."""
+    """A link with a free joint as a rigid body, whose frame is at its centre of mass."""
     joint = link.joint
     if joint.damping or joint.armature:
         left_out.add("damping and armature of free joints are not used", f"joint {joint.name!r}")
@@ -207,7 +207,7 @@ def _has_motor(joint: RobotJoint) -> bool:
 
 
 def _add_motor(scene: SceneSpec, body: str, joint: RobotJoint, left_out: LeftOut) -> None:
-    """The motor of a joint, if it has one: without command, its servo holding the coordinate that the file shows."""
+    """The motor of a joint, if it has one: without command, its servo holds the coordinate of the file's pose."""
     if not _has_motor(joint):
         return
     if not joint.motor_limit > 0:
@@ -232,7 +232,7 @@ def _note_gravity(scene: SceneSpec, robot: RobotDescription, left_out: LeftOut) 
 
 
 def _form(link: RobotLink, left_out: LeftOut, *, per_area: bool) -> tuple[Form, Surface | None]:
-    """What is seen of a link, and where it touches, about its centre of mass."""
+    """Render mesh and contact points of a link, about its centre of mass."""
     points = [placed(_touching(shape, per_area=per_area), np.eye(3), -link.com) for shape in link.collisions]
     mesh, surface = _seen(link, left_out) if link.visuals else (None, None)
     return Form(mesh, np.concatenate(points) if points else balls(np.zeros((0, 3))), None), surface
@@ -249,14 +249,15 @@ def _placed(shape: RobotShape) -> TriangleMesh:
 
 
 def _touching(shape: RobotShape, *, per_area: bool) -> np.ndarray:
-    """Contact points of a shape, rows in the link frame: of a mesh the corners of its convex hull, which meet a plane first."""
+    """Contact points of a shape, rows in the link frame: for a mesh the vertices of its convex hull, which touch a plane first.
+    """
     if per_area:
         return patches(_placed(shape))
     if shape.kind == "mesh":
         points, _ = merge_vertices(shape.mesh.vertices)
         try:
             points = points[ConvexHull(points).vertices]
-        except QhullError:  # a flat mesh: all of its points are taken
+        except QhullError:  # a flat mesh: all its points are used
             pass
         rows = balls(points)
     else:
@@ -268,12 +269,12 @@ def _seen(link: RobotLink, left_out: LeftOut) -> tuple[TriangleMesh, Surface]:
     """All visual shapes of a link as one mesh about its centre of mass, and its surface.
 
     A single shape keeps the colours or texture of its mesh file, unless the robot file gives it a colour. Several have one colour
-    each, or where a mesh file brings colours one for each face.
+    each, or one for each face if a mesh file has colours.
     """
     meshes = [_placed(shape).transformed(offset=-link.com) for shape in link.visuals]
     if len(meshes) == 1:
         shape = link.visuals[0]
-        # The reader has told of a texture that cannot be read.
+        # The reader has reported a texture that cannot be read.
         mesh = replace(meshes[0], texture_fault="")
         return mesh, Surface() if shape.color is None else Surface(color=shape.color)
     offsets = np.cumsum([0] + [len(mesh.vertices) for mesh in meshes])[:-1]

@@ -27,21 +27,21 @@ def add_rotors(
     yaw_reaction: Array = 0.0,
     limit: Positive = 500.0,
 ) -> None:
-    """Rotors on a body, which push it along their common axis.
+    """Add rotors to a body, with thrusts along a common axis.
 
     Args:
-        scene: that gets them.
+        scene: the scene.
         name: first part of their parameter names ("<name>.positions", "<name>.yaw_reaction" and "<name>.actions").
         body: name of the body.
         positions: [R, 3] relative to the centre of mass, body frame [m].
-        actions: [frames, R] thrusts [N], each held over a frame interval (or what broadcasts to this shape).
-        axis: of the thrust, body frame, any length.
-        yaw_reaction: [R] torque about the axis for each newton of thrust [m].
-        limit: largest thrust either way [N]. Actions beyond it are clipped, and their gradient is zero, which is the true
-            derivative: an optimiser that starts there does not get away.
+        actions: [frames, R] thrusts [N], each held over a frame interval (or an array that broadcasts to this shape).
+        axis: axis of the thrust, body frame, of any length.
+        yaw_reaction: [R] torque about the axis per newton of thrust [m].
+        limit: largest magnitude of the thrust [N]. Actions are clipped to it; the gradient of a clipped action is zero, so an
+            optimiser cannot leave this range.
 
     Raises:
-        UserError: no such body, a shape that does not fit, or a number that makes no sense.
+        UserError: the body does not exist, a shape does not fit, or a number is invalid.
     """
     index, table = body_index(scene, body), scene.table
     shape = np.shape(positions.value if isinstance(positions, Param) else positions)

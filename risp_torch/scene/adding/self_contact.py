@@ -19,18 +19,18 @@ from ti_sim.meshes.boundary import boundary_faces
 
 @checked
 def add_self_contact(scene: SceneSpec, *, contact: Contact, thickness: Positive, bodies: Sequence[str] | None = None) -> None:
-    """Let the surfaces of deformable bodies touch themselves and one another: each vertex touches the triangles that no edge
-    joins to it, from both sides.
+    """Add self-contact of deformable bodies, also between different bodies: a vertex collides with triangles to which no edge
+    connects it, on both sides.
 
     Args:
-        scene: whose bodies touch.
-        contact: "self_contact.stiffness" and so on, of a vertex with a triangle.
-        thickness: distance between the middles of two sheets at which they touch [m]; it must be less than that of any vertex
-            at rest from the triangles of its body that no edge joins to it, and above what a vertex moves in a step or two.
-        bodies: names of the solids and cloths that take part; all deformable bodies that there are by default.
+        scene: the scene.
+        contact: contact parameters of a vertex with a triangle ("self_contact.stiffness" and so on).
+        thickness: distance between the midsurfaces of two sheets at contact [m]; it must be smaller than the distance of a vertex
+            from unconnected triangles of its body at rest, and larger than the motion of a vertex in one or two steps.
+        bodies: names of the solids and cloths that take part; all deformable bodies by default.
 
     Raises:
-        UserError: there is no such body, one has no surface, the thickness does not fit the meshes, or vertices start on
+        UserError: a body does not exist or has no surface, the thickness does not fit the meshes, or vertices start on
             triangles.
     """
     if f"{PREFIX}.stiffness" in scene.table.params:
@@ -38,7 +38,7 @@ def add_self_contact(scene: SceneSpec, *, contact: Contact, thickness: Positive,
     if not scene.deformables:
         raise UserError("self-contact needs deformable bodies, and the scene has none yet: add them first")
     if contact.per != "point":
-        raise UserError("self-contact is between vertices and triangles: give its contact numbers per point")
+        raise UserError("self-contact is between vertices and triangles: give its contact parameters per point")
     names = [part.name for part in scene.deformables]
     given = (bodies,) if isinstance(bodies, str) else bodies
     chosen = tuple(dict.fromkeys(names if given is None else given))
@@ -57,10 +57,10 @@ def add_self_contact(scene: SceneSpec, *, contact: Contact, thickness: Positive,
 
 
 def surface_triangles(part: Deformable) -> np.ndarray:
-    """Triangles [S, 3] of a body's surface, counted within the body.
+    """Triangles [S, 3] of a body's surface, as indices within the body.
 
     Raises:
-        UserError: it has none that can touch.
+        UserError: it has no surface.
     """
     if isinstance(part.elements, Solid):
         return boundary_faces(part.elements.indices, part.name)[0]
@@ -71,9 +71,9 @@ def surface_triangles(part: Deformable) -> np.ndarray:
 
 
 def _check_rest(part: Deformable, faces: np.ndarray, thickness: float) -> None:
-    """Raise a UserError where a body at rest would touch itself."""
+    """Raise a UserError if a body touches itself at rest."""
     for distance, vertex, triangle in near_pairs(part.rest, faces, thickness)[:1]:
         raise UserError(
             f"self-contact has the thickness {thickness:g} m, and in the rest shape of {part.name!r} vertex {vertex} is "
-            f"{distance:.3g} m from triangle {faces[triangle].tolist()}, to which no edge joins it: give a thickness below that"
+            f"{distance:.3g} m from triangle {faces[triangle].tolist()}, to which no edge connects it: give a smaller thickness"
         )

@@ -21,11 +21,11 @@ def set_shadows(
     bias: NotNegative = 0.04,
     width: Positive = 0.01,
 ) -> None:
-    """Let directional lights cast shadows, of bodies on bodies and on the ground. (``scene.shadows = None`` takes them away.)
+    """Add shadows of directional lights, on bodies and on the ground (``scene.shadows = None`` removes them).
 
     Args:
-        scene: that gets them.
-        center, radius: of a ball in which all bodies lie through the whole film [m].
+        scene: the scene.
+        center, radius: of a ball that contains all bodies throughout the film [m].
         resolution, sigma, bias, width: see ``ti_render.ShadowSettings``.
 
     Raises:

@@ -13,8 +13,8 @@ from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.elements import Solid
-from risp_torch.scene.parts.look import Surface
 from risp_torch.scene.parts.materials import LEAST_LINEAR, LEAST_SOLID, Elastic, add_stiffness
+from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
 from ti_sim.base.errors import UserError
@@ -42,28 +42,28 @@ def add_solid(
     contact: Contact | None = None,
     surface: Surface | None = None,
 ) -> None:
-    """An elastic solid.
+    """Add an elastic solid.
 
     Args:
-        scene: that gets it.
+        scene: the scene.
         name: first part of its parameter names ("<name>.E", "<name>.density" and so on).
         mesh: V vertices, which become its particles, and E elements in their rest shape.
         material: elastic constants and damping.
         density: kg/m3, a number or one for each element [E], or
-        mass: of its particles [kg], a number for each of them, or [V].
-        start: position of the mesh's origin, orientation of its axes, and velocities at the start; at rest by default.
+        mass: mass of each particle [kg], a number or [V].
+        start: initial position of the mesh's origin, orientation of its axes, and velocities; at rest by default.
         fixed: particles that never move: indices, a mask, or a function of the mesh's vertices [V, 3] that returns a mask.
-        prescribed: particles with a prescribed velocity, chosen in the same way.
-        prescribed_velocity: of these [m/s]: (3,), (frames, 3), each held over a frame interval, or (frames, K, 3).
+        prescribed: particles with a prescribed velocity, selected in the same way.
+        prescribed_velocity: their velocity [m/s]: (3,), (frames, 3), each held over a frame interval, or (frames, K, 3).
         actuation: change of the elements' rest volume [1], (rows, E), with a row for each frame interval or, in a scene with
-            ``controls``, so many for each; or (rows, G) for
-        actuation_groups: [E] the column of ``actuation`` that each element has.
-        contact: contact parameters of the particles on its surface, with the ground and bodies with collision; the ground's own
+            ``controls``, that number per frame interval; or (rows, G) for
+        actuation_groups: [E] the column of ``actuation`` of each element.
+        contact: contact parameters of its surface particles with the ground and with colliding bodies; those of the ground
             by default.
         surface: colours, texture, highlights.
 
     Raises:
-        UserError: a number or mesh is not usable; the message says which.
+        UserError: a number or mesh is invalid; the message names it.
     """
     axes = start_axes(name, start)
     elements = make_solid(
@@ -98,7 +98,7 @@ def make_solid(
     frames: int,
     controls: int,
 ) -> Solid:
-    """Name a solid's numbers in the table and return its elements (arguments: ``add_solid``)."""
+    """Add the parameters of a solid to the table and return its elements (arguments: ``add_solid``)."""
     if material.energy not in ENERGIES:
         raise UserError(f"the material of {name} has the energy {material.energy!r}: choose one of {', '.join(ENERGIES)}")
     count = len(mesh.indices)

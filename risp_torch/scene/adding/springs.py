@@ -1,4 +1,4 @@
-"""Point masses joined by springs."""
+"""Point masses connected by springs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.elements import Net
-from risp_torch.scene.parts.look import Surface
 from risp_torch.scene.parts.materials import add_element_number
+from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
 from ti_sim.base.errors import UserError
@@ -41,25 +41,26 @@ def add_springs(
     faces: Array | None = None,
     surface: Surface | None = None,
 ) -> None:
-    """Point masses joined by springs.
+    """Add point masses connected by springs.
 
     Args:
-        scene: that gets it.
+        scene: the scene.
         name: first part of its parameter names.
         points: [V, 3] m.
         springs: [S, 2] pairs of points.
         stiffness: N/m, a number or one for each spring [S].
         mass: of the points [kg], a number for each of them, or [V].
-        damping: against the change of a spring's length [N s/m], a number or [S].
+        damping: damping of a spring's length rate [N s/m], a number or [S].
         rest_length: m, a number or [S]; the distances of the points by default.
-        start, fixed, prescribed, prescribed_velocity: as for ``add_solid``.
+        start, fixed, prescribed, prescribed_velocity: see ``add_solid``.
         contact: contact parameters of its points, with the ground and bodies with collision; the ground's own by default.
-        radius: of the balls that the points are drawn as [m]; a twentieth of the extent by default. Springs are not drawn.
-        faces: [F, 3] triangles of points that are drawn in place of balls.
-        surface: colours, texture, highlights of what is drawn.
+        radius: radius of the balls as which the points are rendered [m]; a twentieth of the extent by default. Springs are
+            invisible.
+        faces: [F, 3] triangles of points that are rendered instead of balls.
+        surface: colours, texture, highlights of these.
 
     Raises:
-        UserError: a number is not usable; the message says which.
+        UserError: a number is invalid; the message names it.
     """
     axes = start_axes(name, start)
     vertices = check_points(name, points)
@@ -84,7 +85,7 @@ def add_springs(
 def make_net(
     table: ParameterTable, name: str, points: np.ndarray, springs: Any, *, stiffness: Any, damping: Any, rest_length: Any
 ) -> Net:
-    """Name the springs' numbers in the table and return them (arguments: ``add_springs``)."""
+    """Add the parameters of the springs to the table and return them (arguments: ``add_springs``)."""
     pairs = np.asarray(springs)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs) or pairs.dtype.kind not in "iu":
         raise UserError(f"the springs of {name} have shape {pairs.shape} of {pairs.dtype}: give pairs of points, [S, 2] integers")

@@ -10,10 +10,10 @@ from ti_sim.base.rules import checked
 
 @checked
 def set_wind(scene: SceneSpec, velocity: Vector) -> None:
-    """Let the air move, which cloths with ``Air`` feel.
+    """Set the velocity of the air, which acts on cloths with ``Air``.
 
     Args:
-        scene: that gets it.
+        scene: the scene.
         velocity: "wind" [m/s].
 
     Raises:

@@ -1,4 +1,4 @@
-"""The thin bridge: torch functions around programs of kernels; no physics, no rendering, no learning in it."""
+"""The bridge: differentiable torch functions around the kernels of simulation and rendering."""
 
 from risp_torch.scene.bridge.checks import bridge_dtype
 from risp_torch.scene.bridge.pictures import render, render_jacobian

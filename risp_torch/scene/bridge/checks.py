@@ -1,4 +1,4 @@
-"""What every tensor must satisfy before a kernel sees it."""
+"""Checks of tensors before they are passed to kernels."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def bridge_device() -> torch.device:
 
 
 def kernel_tensor(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """The tensor without its graph and contiguous, for a kernel.
+    """The tensor, detached and contiguous, for a kernel.
 
     Args:
         tensor: real input of a bridge function.
-        name: what the error calls it.
+        name: its name in error messages.
 
     Raises:
-        UserError: the tensor lies on another device or has another precision than the runtime.
+        UserError: the tensor has another device or precision than the runtime.
     """
     if tensor.device.type != bridge_device().type:
         raise UserError(
-            f"{name} lies on {tensor.device} and the kernels run on {bridge_device()}: "
+            f"{name} is on {tensor.device} and the kernels run on {bridge_device()}: "
             f"move it with .to({bridge_device().type!r}), or start the runtime on that device"
         )
     if tensor.dtype != bridge_dtype():
@@ -42,7 +42,7 @@ def kernel_tensor(tensor: torch.Tensor, name: str) -> torch.Tensor:
 
 
 def upstream(gradient: torch.Tensor | None, shape: torch.Size, like: torch.Tensor) -> torch.Tensor:
-    """An upstream gradient as a kernel reads it (and only reads it): contiguous; zeros for None."""
+    """An upstream gradient for a kernel, which does not modify it: contiguous; zeros for None."""
     if gradient is None:
         return like.new_zeros(shape)
     return gradient.detach().to(like.dtype).contiguous()

@@ -1,4 +1,4 @@
-"""Long films in parts: how many images fit into a memory limit, and which rows of each array belong to a part."""
+"""Long films in chunks: how many images fit into a memory limit, and which rows of each array belong to a chunk."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ti_sim.base.errors import UserError
 
 PIXEL_BYTES = 72  # of a pixel, in single precision: the renderer's state and the colours
 VERTEX_REALS, FACE_REALS, IMAGE_REALS = 6, 12, 256
-HARMLESS = 2**28  # bytes that are taken without a look at what there is
-PASSES = 2  # the adjoint keeps as much again for every vertex, face and image
-WITHOUT_ROWS = "vertices_rest"  # [V, 3] serves all images
+HARMLESS = 2**28  # bytes that are used without a check of the available memory
+PASSES = 2  # the adjoint needs the same again for every vertex, face and image
+WITHOUT_ROWS = "vertices_rest"  # [V, 3], shared by all images
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Chunk:
     images: int
 
     def rows(self, count: int) -> slice:
-        """The rows that these images need of an array with ``count`` rows (image m uses row m count // images)."""
+        """The rows of an array with ``count`` rows that these images need (image m uses row m count // images)."""
         return slice(self.first * count // self.images, (self.last - 1) * count // self.images + 1)
 
     def part(self, name: str, tensor: torch.Tensor, *, axis: int = 0) -> torch.Tensor:
@@ -39,15 +39,15 @@ class Chunk:
 
 
 def image_bytes(inputs: RenderInputs, settings: RasterSettings, *, columns: int = 0) -> int:
-    """Estimate of the working memory of one image [bytes], besides the inputs and the finished pictures.
+    """Estimate of the working memory of one image [bytes], besides the inputs and the output images.
 
     72 bytes a sample in single precision (antialias² samples a pixel, and the texels of the shadow maps), 12 reals a face and 6 a
-    vertex, twice for the adjoint, and as much again for every column of a forward derivative, whose pictures count too. It is
-    an upper bound: pixels far from all faces need little.
+    vertex, twice for the adjoint, and the same again for every column of a forward derivative, including its images. It is
+    an upper bound: pixels far from all faces need less.
 
     Args:
         inputs, settings: of the renderer.
-        columns: of a forward derivative.
+        columns: columns of a forward derivative.
     """
     size = inputs.body_q.element_size()
     samples = settings.width * settings.height * settings.antialias**2
@@ -60,16 +60,16 @@ def image_bytes(inputs: RenderInputs, settings: RasterSettings, *, columns: int 
 
 
 def plan_chunks(inputs: RenderInputs, settings: RasterSettings, memory_limit: int | None, *, columns: int = 0) -> list[Chunk]:
-    """Parts of the images, each of which fits into the limit.
+    """Chunks of the images that each fit into the limit.
 
     Args:
         inputs, settings: of the renderer.
-        memory_limit: bytes of working memory (see ``image_bytes``); None takes all images at once, or, where the machine has no
-            memory for that, as many as fit into half of what it has left.
-        columns: of a forward derivative.
+        memory_limit: bytes of working memory (see ``image_bytes``); None renders all images at once or, if the machine does not
+            have the memory for that, as many as fit into half of the available memory.
+        columns: columns of a forward derivative.
 
     Raises:
-        UserError: one image alone needs more, or the finished pictures do not fit into the machine's memory.
+        UserError: a single image needs more, or the output images do not fit into the machine's memory.
     """
     images = inputs.body_q.shape[0]
     each = image_bytes(inputs, settings, columns=columns)
@@ -88,12 +88,12 @@ def plan_chunks(inputs: RenderInputs, settings: RasterSettings, memory_limit: in
             f"{each}: give at least that, or take smaller pictures"
         )
     counts = {t.shape[0] for name, t in real_inputs(inputs).items() if name != WITHOUT_ROWS or t.ndim == 3}
-    counts = {count for count in counts if count and images % count == 0}  # the renderer refuses the others by name
+    counts = {count for count in counts if count and images % count == 0}  # the renderer raises for other counts
     return [Chunk(first, last, images) for first, last in _spans(images, counts, memory_limit // each)]
 
 
 def _free(tensor: torch.Tensor) -> int:
-    """Bytes of memory that are left where a tensor lies."""
+    """Available memory on the device of a tensor [bytes]."""
     return torch.cuda.mem_get_info(tensor.device)[0] if tensor.is_cuda else available_bytes()
 
 

@@ -1,4 +1,4 @@
-"""Results without a derivative: asking for one is an error, never a silent zero."""
+"""Results without derivatives: a request for one is an error, not a silent zero."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-_TWICE = "trying to differentiate {} twice: the kernels have first derivatives only; take differences of those for second ones"
+_TWICE = "trying to differentiate {} twice: the kernels have first derivatives only; use finite differences of these"
 
 
 class _Once(torch.autograd.Function):
@@ -26,19 +26,19 @@ class _Once(torch.autograd.Function):
 def once(
     compute: Callable[[], Sequence[torch.Tensor]], error: RuntimeError, *sources: torch.Tensor | None
 ) -> tuple[torch.Tensor, ...]:
-    """What ``compute`` returns, as tensors that depend on ``sources`` and cannot be differentiated by them.
+    """The results of ``compute`` as tensors that depend on ``sources`` and raise an error when differentiated.
 
     Args:
-        compute: makes new tensors from the sources; its operations are not recorded.
+        compute: computes new tensors from the sources; its operations are not recorded.
         error: raised by a backward pass through the results.
         sources: all tensors that the results depend on.
 
     Returns:
-        The results; they require a gradient where gradients are recorded and a source requires one.
+        The results; they require a gradient if gradients are recorded and a source requires one.
     """
     return _Once.apply(compute, error, *sources)
 
 
 def twice(what: str) -> RuntimeError:
-    """The error of a second derivative of something."""
+    """The error for a second derivative."""
     return RuntimeError(_TWICE.format(what))

@@ -15,9 +15,9 @@ from ti_render import render as render_arrays
 
 
 class _Call:
-    """One rendering: what its derivatives need besides the tensors.
+    """One rendering call: data for its derivatives besides the tensors.
 
-    One chunk keeps what the forward pass computed. Several keep nothing, and each is rendered again for every derivative.
+    A single chunk keeps the results of the forward pass. With several, each is rendered again for every derivative.
     """
 
     def __init__(self, mesh: MeshTopology, names: tuple[str, ...], settings: RasterSettings, chunks: list[Chunk]) -> None:
@@ -25,20 +25,20 @@ class _Call:
         self.kept: RenderResult | None = None
 
     def fresh(self) -> _Call:
-        """The same rendering of other tensors."""
+        """The same call for other tensors."""
         return _Call(self.mesh, self.names, self.settings, self.chunks)
 
     def render(self, tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """All images [M, H, W, 4]."""
         if len(self.chunks) == 1:
             result = self.result(self.chunks[0], tensors)
-            # The pictures are what is returned, and their graph must not hold itself.
+            # The images are returned; their graph must not reference itself.
             self.kept = result.without_pictures()
             return result.images
         return _joined([self.result(chunk, tensors).images for chunk in self.chunks])
 
     def result(self, chunk: Chunk, tensors: tuple[torch.Tensor, ...]) -> RenderResult:
-        """What the renderer returns for a chunk."""
+        """The result of the renderer for a chunk."""
         named = zip(self.names, tensors, strict=True)
         arrays = {name: chunk.part(name, kernel_tensor(tensor, name)) for name, tensor in named}
         return render_arrays(RenderInputs(mesh=self.mesh, **arrays), self.settings)
@@ -106,7 +106,7 @@ class _Render(torch.autograd.Function):
 
 
 class _Adjoint(torch.autograd.Function):
-    """Adjoints of the tensors; a function of its own, so that its own derivative is refused."""
+    """Adjoints of the tensors; a separate function, so that a second derivative raises an error."""
 
     @staticmethod
     def forward(call: _Call, images_bar: torch.Tensor, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -146,7 +146,7 @@ class _Tangents(torch.autograd.Function):
         count = len(call.names)
         if any(dim is not None for dim in in_dims[2 : 2 + count]):
             return _one_by_one(_Tangents, info, in_dims, (call, which, *tensors), [call] * info.batch_size)
-        # Rows of the batch are more columns of the same pass.
+        # Batch rows become additional columns of the same pass.
         columns = []
         for tangent, dim in zip(tensors[count:], in_dims[2 + count :], strict=True):
             rows = tangent.expand(info.batch_size, *tangent.shape) if dim is None else tangent.movedim(dim, 0)
@@ -171,20 +171,20 @@ def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
 
 
 def render(inputs: RenderInputs, settings: RasterSettings, *, memory_limit: int | None = None) -> torch.Tensor:
-    """Render M images, differentiable in every tensor of ``inputs``, in reverse and in forward mode (torch.func.jvp, too).
+    """Render M images, differentiable in every tensor of ``inputs``, in reverse and forward mode (also torch.func.jvp).
 
     Args:
         inputs: tensors of the runtime's precision on its device (shapes: ``RenderInputs``).
         settings: size, softness, composition.
-        memory_limit: bytes of working memory (estimate: ``chunks.image_bytes``); what needs more is rendered in parts, and again
-            in parts for the derivatives, which then keep nothing from the forward pass. None: all images at once, if the machine
+        memory_limit: bytes of working memory (estimate: ``chunks.image_bytes``); larger films are rendered in chunks, and again
+            in chunks for the derivatives, without results of the forward pass. None: all images at once, if the machine
             has the memory.
 
     Returns:
         [M, H, W, 4] linear rgb and alpha.
 
     Raises:
-        UserError: a tensor has the wrong device, precision or shape, the limit is too low for one image, or the pictures do not
+        UserError: a tensor has the wrong device, precision or shape, the limit is too low for one image, or the images do not
             fit into memory. A second derivative raises RuntimeError.
     """
     tensors = real_inputs(inputs)
@@ -197,13 +197,13 @@ def render_jacobian(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Images and their derivatives along K directions, all in one pass.
 
-    The results have no derivatives of their own: where a tensor requires a gradient, a backward pass through them raises
+    The results have no derivatives: if a tensor requires a gradient, a backward pass through them raises
     RuntimeError.
 
     Args:
         inputs, settings: as in ``render``.
-        tangents: name of an input -> [K, *its shape]; inputs left out do not move.
-        memory_limit: as in ``render``; the K derivatives count.
+        tangents: name of an input -> [K, *its shape]; other inputs are constant.
+        memory_limit: see ``render``; includes the K derivatives.
 
     Returns:
         Images [M, H, W, 4] and derivatives [M, K, H, W, 4].

@@ -16,8 +16,8 @@ from ti_sim.rollout.solver import Solver
 
 
 @dataclass(frozen=True)
-class _Task:
-    """What a rollout is made of besides tensors."""
+class _RolloutOptions:
+    """Arguments of a rollout besides tensors."""
 
     solver: Solver
     inputs: Arrays
@@ -28,22 +28,22 @@ class _Task:
 
 class _Rollout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, task: _Task, *tensors: torch.Tensor) -> Any:
-        names = task.inputs.named_arrays()
-        inputs = task.inputs.with_arrays(kernel_tensor(t, name) for t, name in zip(tensors, names, strict=True))
-        result = task.solver.rollout(inputs, task.frames, adjoint=task.adjoint)
-        ctx.solver = task.solver
+    def forward(ctx: Any, options: _RolloutOptions, *tensors: torch.Tensor) -> Any:
+        names = options.inputs.named_arrays()
+        inputs = options.inputs.with_arrays(kernel_tensor(t, name) for t, name in zip(tensors, names, strict=True))
+        result = options.solver.rollout(inputs, options.frames, adjoint=options.adjoint)
+        ctx.solver = options.solver
         ctx.save_for_backward(*tensors)  # with their graphs, for the error of a second derivative
-        ctx.kept = result if task.adjoint is not None else None
+        ctx.kept = result if options.adjoint is not None else None
         try:
-            task.solver.check_divergence(result)
+            options.solver.check_divergence(result)
         except DivergenceError as error:
-            if task.failures is None:
+            if options.failures is None:
                 raise
-            task.failures.append(error)
-        failed = torch.as_tensor(task.solver.failed_steps(result), device=tensors[0].device).clone()
+            options.failures.append(error)
+        failed = torch.as_tensor(options.solver.failed_steps(result), device=tensors[0].device).clone()
         ctx.mark_non_differentiable(failed)
-        # Copies: what is returned may change hands, and the kept rollout must not hold what holds its graph.
+        # Copies: callers own the returned arrays, and the kept rollout must not reference its own graph.
         return *(array.clone() for array in result.frame_arrays), failed
 
     @staticmethod
@@ -60,15 +60,15 @@ class _Rollout(torch.autograd.Function):
 def rollout(
     solver: Solver, inputs: Arrays, frames: int, *, adjoint: Adjoint | None = None, failures: list[DivergenceError] | None = None
 ) -> tuple[torch.Tensor, ...]:
-    """Simulate, differentiable in every tensor of ``inputs``.
+    """Simulate a batch of worlds, differentiable in every tensor of ``inputs``.
 
     Args:
-        solver: of rigid, articulated or deformable bodies, or of the last two coupled.
-        inputs: the solver's, tensors of the runtime's precision on its device.
+        solver: rigid, articulated, deformable or coupled solver.
+        inputs: inputs of the solver, tensors of the runtime's precision on its device.
         frames: frame intervals.
         adjoint: how states are kept for the backward pass; StoreAll() when None. Under ``torch.no_grad()``, and when no input
             requires a gradient, nothing is kept.
-        failures: gets the error of a rollout all of whose worlds diverged, where it is one of several; else it is raised.
+        failures: list to which the error is appended if all worlds diverge; None raises it.
 
     Returns:
         The arrays of the solver's ``frame_names``, [B, frames + 1, ...], and its ``failed_steps`` [B, bodies] int32.
@@ -79,4 +79,5 @@ def rollout(
     """
     tensors = inputs.arrays()
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return _Rollout.apply(_Task(solver, inputs, frames, (adjoint or StoreAll()) if wanted else None, failures), *tensors)
+    return _Rollout.apply(_RolloutOptions(solver, inputs, frames, (adjoint or StoreAll()) if wanted else None, failures),
+    *tensors)

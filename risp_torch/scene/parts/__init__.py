@@ -1,1 +1,1 @@
-"""What a scene consists of: records whose numbers stand in the table, and how these become rows of arrays."""
+"""Parts of a scene: records whose parameters are in the table, and their conversion to rows of solver and renderer arrays."""

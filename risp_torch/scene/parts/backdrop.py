@@ -1,4 +1,4 @@
-"""What is behind and below the objects of a scene: background and ground, and the renderer's arrays of them."""
+"""Background and ground of a scene, and their arrays in the renderer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Pattern = Literal["plain", "checker", "texture"]
 
 @dataclass(frozen=True)
 class Ground:
-    """How the ground plane looks.
+    """Appearance of the ground plane.
 
     Attributes:
         height: z of the plane [m].
         pattern: "plain", "checker" or "texture".
-        wrap: of the texture.
+        wrap: wrap mode of the texture.
     """
 
     height: float
@@ -44,7 +44,7 @@ class Ground:
 
 
 def backdrop_names(table: ParameterTable, prefix: str) -> tuple[str, ...]:
-    """Names of the numbers of the "background" or the "ground" that its array of the renderer holds."""
+    """Names of the parameters in the renderer's array of the "background" or the "ground"."""
     apart = ("background.image", "ground.texture")
     return tuple(
         name for name in table.params

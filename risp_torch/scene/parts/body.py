@@ -1,4 +1,4 @@
-"""A rigid body of a scene: how its numbers become the solver's and the renderer's arrays."""
+"""A rigid body of a scene, and the conversion of its parameters to arrays of the solver and the renderer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parts.contact import CONTACT_FIELDS
-from risp_torch.scene.parts.look import Look
+from risp_torch.scene.parts.surface import SurfaceMesh
 from risp_torch.scene.rotations import quaternion_product, rotation_quaternion
 from ti_sim.articulated.collision import CollisionShape
 from ti_sim.shapes.mass import MassProperties
@@ -21,17 +21,17 @@ class Body:
     """A rigid body.
 
     Attributes:
-        name: its part of parameter names.
-        look: render mesh about the centre of mass [m] and its surface, None for a body that is not seen.
+        name: the body's part of parameter names.
+        surface: render mesh about the centre of mass [m] with its reflectance, None for an invisible body.
         points: rows of contact points relative to the centre of mass (``ti_sim.shapes.contact_points``).
-        solid: volume and inertia per density, None where mass and inertia are given.
-        orientation: given quaternion (x, y, z, w), which the parameter "rotation" turns further.
+        solid: volume and inertia per density, None if mass and inertia are given.
+        orientation: given quaternion (x, y, z, w), to which the parameter "rotation" is applied.
         contact_name: prefix of its contact parameters ("ground.contact" or "<name>.contact"), None without contact.
-        collision: the shape with which it collides with other bodies, centred at the centre of mass; None where it does not.
+        collision: the shape with which it collides with other bodies, centred at the centre of mass; None if it does not collide.
     """
 
     name: str
-    look: Look | None
+    surface: SurfaceMesh | None
     points: np.ndarray
     solid: MassProperties | None
     orientation: np.ndarray
@@ -40,8 +40,8 @@ class Body:
 
     @property
     def mesh(self) -> TriangleMesh | None:
-        """Render mesh about the centre of mass [m], None for a body that is not seen."""
-        return None if self.look is None else self.look.mesh
+        """Render mesh about the centre of mass [m], None for an invisible body."""
+        return None if self.surface is None else self.surface.mesh
 
     def mass(self, values: Values) -> torch.Tensor:
         """[B] kg."""
@@ -71,11 +71,11 @@ class Body:
 
     @property
     def drag_names(self) -> tuple[str, str]:
-        """Names that its linear and its angular drag have, where it has some."""
+        """Parameter names of its linear and angular drag, if it has drag."""
         return f"{self.name}.linear_drag", f"{self.name}.angular_drag"
 
     def drag(self, values: Values) -> torch.Tensor:
-        """[B, 2] linear drag [N s/m] and angular drag [N m s]; zeros where there is none."""
+        """[B, 2] linear drag [N s/m] and angular drag [N m s]; zeros without drag."""
         none = values["gravity"].new_zeros(values["gravity"].shape[0])
         return torch.stack([values.get(name, none) for name in self.drag_names], dim=-1)
 

@@ -1,4 +1,4 @@
-"""Cameras of a scene, and the renderer's arrays of them."""
+"""Cameras of a scene, and their arrays in the renderer."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Camera:
     """Pinhole camera, OpenCV axes (x right, y down, z forward), pixel centres at half-integers, row 0 at the top.
 
     Attributes:
-        position: of the eye, world frame [m].
+        position: camera centre, world frame [m].
         rotation: world-to-camera rotation matrix [3, 3]; not a parameter itself.
-        turn: 3-vector [rad] about the camera's own axes by which the camera is turned away from ``rotation``.
+        turn: 3-vector [rad] about the camera's own axes, applied to ``rotation``.
         focal: fx, fy [pixels].
         center: cx, cy, the principal point [pixels].
         width, height: of the picture [pixels].
-        near, far: depths [m] between which objects are drawn: a face with a vertex nearer than ``near`` is left out and fades in
-            up to 1.25 ``near``, what lies beyond ``far`` fades into the background. The softness of the depth order is
+        near, far: depths [m] between which objects are rendered: a face with a vertex nearer than ``near`` is omitted and fades
+            in up to 1.25 ``near``; objects beyond ``far`` fade into the background. The softness of the depth order is
             gamma × (far - near).
         distortion: k1, k2, p1, p2, k3 of the lens (OpenCV's model), or None for a lens without distortion.
         name: the camera's part of parameter names ("camera.left.position"); a camera without a name has "camera.position".
@@ -92,14 +92,14 @@ class Camera:
     @staticmethod
     @checked
     def from_record(record: Any, *, near: Positive = 0.1, far: Positive = 10.0, name: str | None = None) -> Camera:
-        """A camera that ``ti_render.camera_files`` has read from a file.
+        """A camera from a record of ``ti_render.camera_files``.
 
         Args:
             record: with name, width, height, intrinsics [4] (fx, fy, cx, cy), rotation [3, 3] and translation [3] (world to
                 camera) and distortion [5]. All zeros are a lens without distortion.
             near, far: see the class; camera files do not hold them.
-            name: in place of the record's own, which is often the name of a picture file: what cannot stand in a parameter's name
-                becomes "_".
+            name: replaces the record's name, which is often that of an image file; characters not allowed in parameter names
+                become "_".
         """
         name = re.sub(r"[^\w-]+", "_", record.name) if name is None else name
         rotation = np.array(record.rotation, dtype=np.float64)
@@ -113,10 +113,10 @@ class Camera:
 
 
 def chosen_cameras(cameras: Sequence[Camera], name: str | None) -> Sequence[Camera]:
-    """The first camera for None, all for "all", or the one of that name.
+    """The first camera for None, all for "all", or the camera with that name.
 
     Raises:
-        UserError: there is none, or all are asked for and their pictures differ in size or depth.
+        UserError: there is none, or all are requested and their images differ in size or depth range.
     """
     if not cameras:
         raise UserError("the scene has no camera: add one with add_camera")
@@ -132,8 +132,8 @@ def chosen_cameras(cameras: Sequence[Camera], name: str | None) -> Sequence[Came
         if len(different) > 1:
             listed = ", ".join(f"{value:g}" for value in sorted(different))
             raise UserError(
-                f"the cameras have {property_name} {listed}: pictures of all cameras together need the same, "
-                "so change it, or film with one camera at a time"
+                f"the cameras have {property_name} {listed}: images of all cameras together need the same value, "
+                "so change it, or render one camera at a time"
             )
     return cameras
 
@@ -144,7 +144,7 @@ def prefix_of(camera: Camera) -> str:
 
 
 def add_camera_numbers(table: ParameterTable, camera: Camera) -> None:
-    """Name a camera's numbers in a table."""
+    """Add the parameters of a camera to a table."""
     prefix, add = prefix_of(camera), table.add
     add(f"{prefix}.position", camera.position, unit="m", shape=(3,))
     add(f"{prefix}.turn", camera.turn, unit="rad", shape=(3,))
@@ -155,7 +155,7 @@ def add_camera_numbers(table: ParameterTable, camera: Camera) -> None:
 
 
 def drop_camera_numbers(table: ParameterTable, camera: Camera) -> None:
-    """Take a camera's numbers out of a table."""
+    """Remove the parameters of a camera from a table."""
     table.drop(*(f"{prefix_of(camera)}.{part}" for part in (*_PINHOLE, "distortion")))
 
 
@@ -170,12 +170,12 @@ def distortion_names(cameras: Sequence[Camera]) -> tuple[str, ...]:
 
 
 def camera_rows(cameras: Sequence[Camera], values: Values, worlds: int) -> torch.Tensor:
-    """[n, 16] of one camera, or [worlds C, 16] of C cameras, for every world first to last."""
+    """[n, 16] for one camera, or [worlds C, 16] for C cameras, worlds outermost."""
     return _by_world([_camera_row(camera, values) for camera in cameras], worlds)
 
 
 def distortion_rows(cameras: Sequence[Camera], values: Values, worlds: int) -> torch.Tensor | None:
-    """[n, 5] of one camera, or [worlds C, 5]; None where no lens distorts."""
+    """[n, 5] of one camera, or [worlds C, 5]; None if no lens has distortion."""
     if all(camera.distortion is None for camera in cameras):
         return None
     none = constant(np.zeros((1, 5)))

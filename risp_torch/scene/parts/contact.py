@@ -1,4 +1,4 @@
-"""Numbers of a contact, and their names in the table of a scene."""
+"""Contact parameters, and their names in the table of a scene."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Contact:
         damping: kd [N s/m]; [N s/m3] per area.
         friction_stiffness: kf [N s/m], slope of the relaxed Coulomb law at rest; [N s/m3] per area.
         friction: mu [1].
-        per: what the first three numbers belong to. "point": every contact point, that is every vertex of the collision mesh, of
-            a sphere its lowest point, of a capsule those of its ends, of a cylinder four of each rim. The same numbers on a finer
-            mesh then are a stiffer body. "area": every square metre of surface, of which a vertex carries its share: of a rigid
-            body the part that faces the ground, of a deformable one a third of the triangles about it. The motion then does not
-            depend on how fine the mesh is; round shapes, too, touch with the vertices of their meshes.
+        per: reference of the first three parameters. "point": per contact point, that is per vertex of the collision mesh; for
+            a sphere its lowest point, for a capsule those of its ends, for a cylinder four on each rim. On a finer mesh, the
+            same parameters make a stiffer contact. "area": per square metre of surface, distributed over the vertices: for a
+            rigid body its area facing the ground, for a deformable body a third of the adjacent triangles. The motion then does
+            not depend on the resolution of the mesh; round shapes also use the vertices of their meshes.
 
     Raises:
-        UserError: ``per`` is neither.
+        UserError: ``per`` is not one of these.
     """
 
     stiffness: Number
@@ -42,11 +42,11 @@ class Contact:
 
     def __post_init__(self) -> None:
         if self.per not in ("point", "area"):
-            raise UserError(f"contact numbers per {self.per!r}: choose 'point' or 'area'")
+            raise UserError(f"contact parameters per {self.per!r}: choose 'point' or 'area'")
 
 
 def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:
-    """Name the four contact parameters under ``prefix``; negative values are errors, and zero stiffness is one."""
+    """Add the four contact parameters under ``prefix``; negative values and zero stiffness are errors."""
     if contact.per == "area":
         table.per_area.add(prefix)
     for field, unit in (_FIELDS_PER_AREA if contact.per == "area" else CONTACT_FIELDS).items():
@@ -55,5 +55,5 @@ def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:
 
 
 def meant_per_area(table: ParameterTable, contact: Contact | None, *, ground: bool) -> bool:
-    """Whether the contact numbers of a body are per area: its own, or those of the ground."""
+    """Whether the contact parameters of a body, its own or those of the ground, are per area."""
     return contact.per == "area" if contact is not None else ground and "ground.contact" in table.per_area

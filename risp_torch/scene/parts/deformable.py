@@ -1,4 +1,4 @@
-"""A deformable body of a scene: how its numbers become particles."""
+"""A deformable body of a scene, and the conversion of its parameters to particles."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from risp_torch.scene.numbers import Values, constant
 from risp_torch.scene.parts.contact import CONTACT_FIELDS
 from risp_torch.scene.parts.elements import Elements, lumped, over_frames
-from risp_torch.scene.parts.look import Look
 from risp_torch.scene.parts.materials import element_rows
+from risp_torch.scene.parts.surface import SurfaceMesh
 from risp_torch.scene.rotations import rotation_matrix, rotation_quaternion
 
 
@@ -20,18 +20,18 @@ class Deformable:
     """A deformable body.
 
     Attributes:
-        name: its part of parameter names.
-        first: number of its first particle among all of the scene.
-        vertices: [V, 3] of its mesh [m].
-        rest: [V, 3] the same along the world's axes (without its "rotation") [m].
-        elements: between its particles.
-        fixed: particles that never move, counted within the body, as are all below.
-        prescribed: particles whose velocity is given.
+        name: the body's part of parameter names.
+        first: index of its first particle in the scene.
+        vertices: [V, 3] vertices of its mesh [m].
+        rest: [V, 3] the same in the world's axes, without its "rotation" [m].
+        elements: elements between its particles.
+        fixed: indices within the body of particles that never move; the next two also index within the body.
+        prescribed: particles with prescribed velocity.
         touching: particles of its surface, which touch the ground and bodies with collision.
         contact_name: prefix of its contact parameters ("ground.contact" or "<name>.contact"), None without contact.
-        look: its surface, None for a body that is not seen.
+        surface: its surface mesh, None for an invisible body.
         thickness: twice the distance at which its particles touch bodies with collision [m].
-        area: [V] surface that each particle stands for [m2], by which contact numbers per area are multiplied; None per point.
+        area: [V] surface area of each particle [m2], which multiplies contact parameters per area; None if they are per point.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Deformable:
     prescribed: np.ndarray
     touching: np.ndarray
     contact_name: str | None
-    look: Look | None
+    surface: SurfaceMesh | None
     thickness: float = 0.0
     area: np.ndarray | None = None
 
     @property
     def count(self) -> int:
-        """V, its particles."""
+        """V, the number of its particles."""
         return len(self.rest)
 
     def start(self, values: Values) -> torch.Tensor:
@@ -57,7 +57,7 @@ class Deformable:
         return values[f"{self.name}.position"][:, None] + self._arms(values)
 
     def start_velocity(self, values: Values) -> torch.Tensor:
-        """[B, V, 3] initial velocities [m/s]; those of particles that do not move are zero."""
+        """[B, V, 3] initial velocities [m/s]; zero for fixed particles."""
         velocity, turning = values[f"{self.name}.velocity"], values[f"{self.name}.angular_velocity"]
         velocity = velocity if velocity.ndim == 3 else velocity[:, None]
         arms = self._arms(values)
@@ -96,6 +96,6 @@ class Deformable:
         return given if given.ndim == 4 else given[:, :, None].expand(-1, -1, count, 3)
 
     def _arms(self, values: Values) -> torch.Tensor:
-        """[B, V, 3] from its position to its particles at the start."""
+        """[B, V, 3] initial offsets of its particles from its position [m]."""
         turn = rotation_matrix(rotation_quaternion(values[f"{self.name}.rotation"]))
         return constant(self.rest) @ turn.mT

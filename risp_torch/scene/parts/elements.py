@@ -1,4 +1,4 @@
-"""The elements of a scene's deformable bodies: how their numbers become the solver's arrays."""
+"""Elements of deformable bodies, and the conversion of their parameters to arrays of the solver."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ti_sim.base.errors import UserError
 
 @dataclass(frozen=True)
 class Actuation:
-    """Numbers over time of a body's elements.
+    """Time-dependent actuation of a body's elements.
 
     Attributes:
-        name: of the parameter.
-        groups: [E] which column of the parameter each element has, None where each has its own.
-        controls: C, rows of it in a frame.
+        name: name of the parameter.
+        groups: [E] column of the parameter for each element, None if each has its own.
+        controls: C, rows per frame.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Actuation:
         """[B, frames C, E].
 
         Raises:
-            UserError: there are fewer frames of it than are simulated.
+            UserError: it has fewer frames than are simulated.
         """
         given = over_frames(self.name, values[self.name], frames, controls=self.controls)
         if self.groups is None:
@@ -46,8 +46,8 @@ class Solid:
     Attributes:
         kind: "tet", "hex" or "tet10".
         indices: [E, nodes] particles, within the body.
-        shares: [E, nodes] volume that each node stands for [m3].
-        energy: its name.
+        shares: [E, nodes] volume share of each node [m3].
+        energy: name of the energy.
         stiffness: elastic constants and damping.
         actuation: change of the rest volume, or None.
     """
@@ -66,14 +66,14 @@ class Sheet:
 
     Attributes:
         indices: [T, 3] particles, within the body.
-        shares: [T, 3] area (of a flat body: volume) that each corner stands for [m2, m3].
+        shares: [T, 3] area share (for a flat body volume share) of each corner [m2, m3].
         normal: [3] unit normal of a flat body's plane, zeros for a cloth.
-        depth: of a flat body, by which its constants count [m]; 1 for a cloth.
+        depth: depth of a flat body, which multiplies its constants [m]; 1 for a cloth.
         stiffness: elastic constants and damping.
         actuation: change of the rest area, or None.
-        air: whether "<name>.air.drag" and "<name>.air.lift" are there.
+        air: whether "<name>.air.drag" and "<name>.air.lift" exist.
         edges: [M, 4] bending edges.
-        fold: stiffness of each edge [M] for a rigidity of 1 N m, None where the stiffness itself is given.
+        fold: stiffness of each edge [M] for a rigidity of 1 N m, None if the stiffness is given.
         turn: angles of the edges over time, or None.
     """
 
@@ -134,7 +134,7 @@ def over_frames(name: str, value: torch.Tensor, frames: int, *, controls: int = 
     """The rows of the first ``frames`` frames of a parameter [B, frame intervals times controls, ...].
 
     Raises:
-        UserError: there are fewer.
+        UserError: there are fewer rows.
     """
     if value.shape[1] < frames * controls:
         raise UserError(
@@ -152,5 +152,5 @@ def lumped(density: torch.Tensor, elements: Solid | Sheet, count: int) -> torch.
 
 
 def joined_rows(parts: Sequence[torch.Tensor], like: torch.Tensor, shape: tuple[int, ...], dim: int) -> torch.Tensor:
-    """Arrays of several bodies side by side along ``dim``; one of this shape (size 0 there) where there are none."""
+    """Arrays of several bodies concatenated along ``dim``; without any, an array of this shape (size 0 there)."""
     return torch.cat(list(parts), dim=dim) if parts else like.new_zeros(shape)

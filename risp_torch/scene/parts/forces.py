@@ -16,9 +16,9 @@ class AppliedForce:
     Attributes:
         name: first part of its parameter names.
         body: index of the body.
-        first_step, last_step: it acts in the steps from the first on that are below the last.
-        kind: "force" [N] or "impulse" [N s], the parameter that holds it.
-        scale: of the parameter, which makes it a force.
+        first_step, last_step: it acts in steps first_step <= step < last_step.
+        kind: "force" [N] or "impulse" [N s], its parameter.
+        scale: factor from the parameter to a force.
     """
 
     name: str
@@ -33,5 +33,5 @@ class AppliedForce:
         return values[f"{self.name}.{self.kind}"] * self.scale
 
     def point(self, values: Values) -> torch.Tensor:
-        """[B, 3] of attack relative to the centre of mass, body frame [m]."""
+        """[B, 3] point of application relative to the centre of mass, body frame [m]."""
         return values[f"{self.name}.point"]

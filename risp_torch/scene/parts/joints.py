@@ -1,6 +1,7 @@
-"""Joints of a scene's links: how a link is attached to its parent, and with which numbers.
+"""Joints of a scene's links: how a link is attached to its parent, with parameters.
 
-Every number may be a ``Param``, or the name of another parameter of the scene (``Scene.add_number``): joints then share it.
+Every number may be a ``Param``, or the name of another parameter of the scene (``Scene.add_number``), which several joints may
+share.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Joint:
         return place
 
     def numbers(self) -> dict[str, Any]:
-        """The joint's numbers by their names in the scene: value, Param, or name of a shared parameter."""
+        """The joint's parameters by their names in the scene: value, Param, or name of a shared parameter."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name in self.units}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -71,12 +72,12 @@ class _OneAxis(Joint):
     """A joint with one coordinate along or about an axis.
 
     Attributes:
-        axis: in the joint frame, any length.
+        axis: axis in the joint frame, of any length.
         stiffness, rest: spring towards the rest value.
-        damping: against the rate.
-        armature: inertia that is added to the joint's own.
-        limit_low, limit_high: where the limit's spring sets in (none by default).
-        limit_stiffness: of the limit's spring.
+        damping: viscous damping of the rate.
+        armature: inertia added to the joint's own.
+        limit_low, limit_high: coordinates beyond which the limit's spring acts (no limit by default).
+        limit_stiffness: stiffness of the limit's spring.
     """
 
     axis: Direction
@@ -89,7 +90,7 @@ class _OneAxis(Joint):
     limit_stiffness: Shared = 0.0
 
     def unit_axis(self, name: str) -> np.ndarray:
-        """The axis with length one; a UserError that names the link if it has none."""
+        """The axis with unit length (UserError with the link's name if it is zero)."""
         axis = np.asarray(self.axis, dtype=np.float64)
         if not np.linalg.norm(axis) > 0:
             raise UserError(f"the joint of {name} has the axis {self.axis}: give three numbers that are not all zero")
@@ -102,7 +103,7 @@ class Revolute(_OneAxis):
     """Rotation about an axis through the joint.
 
     Attributes:
-        angle, rate: at the start [rad, rad/s]. Springs in N m/rad, damping in N m s/rad, armature in kg m2.
+        angle, rate: initial angle and rate [rad, rad/s]. Springs in N m/rad, damping in N m s/rad, armature in kg m2.
     """
 
     angle: Shared = 0.0
@@ -121,7 +122,7 @@ class Prismatic(_OneAxis):
     """Translation along an axis.
 
     Attributes:
-        slide, rate: at the start [m, m/s]. Springs in N/m, damping in N s/m, armature in kg.
+        slide, rate: initial displacement and rate [m, m/s]. Springs in N/m, damping in N s/m, armature in kg.
     """
 
     slide: Shared = 0.0

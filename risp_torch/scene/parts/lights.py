@@ -1,4 +1,4 @@
-"""Lights of a scene: each kind with its numbers, and with its row in the renderer's array of that kind."""
+"""Lights of a scene: each kind with its parameters and its row in the renderer's array of that kind."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Rule, checked
 
-SUMMED = ("ambient", "environment")  # arrays of the renderer in which the lights add up; the others have a row for each light
+SUMMED = ("ambient", "environment")  # arrays of the renderer in which lights are summed; the others have a row per light
 ARRAYS = ("ambient", "directional", "point", "environment")
 
 
 @checked
 @dataclass(frozen=True, kw_only=True)
 class DirectionalLight:
-    """Parallel light. A white surface that faces a light of intensity 1 shows 1.0.
+    """Parallel light. A white surface that faces a light of intensity 1 has the colour 1.0.
 
     Attributes:
-        direction: in which the light travels, any length.
+        direction: direction of travel, of any length.
         intensity: linear rgb, or one number for white light.
         name: the light's part of parameter names ("light.key.intensity").
     """
@@ -38,7 +38,7 @@ class DirectionalLight:
     array: ClassVar[str] = "directional"
 
     def add_to(self, table: ParameterTable, prefix: str) -> None:
-        """Name its numbers (UserError: the direction is zero)."""
+        """Add its parameters to the table (UserError: the direction is zero)."""
         direction = self.direction.value if isinstance(self.direction, Param) else self.direction
         if not np.linalg.norm(direction) > 0:
             raise UserError(f"light {self.name!r} has direction {direction}: give a vector that is not zero")
@@ -53,11 +53,11 @@ class DirectionalLight:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class PointLight:
-    """Light from a point, the same in all directions. A white surface that faces it 1 m away shows its intensity.
+    """Light from a point, isotropic. A white surface that faces it at 1 m has its intensity as colour.
 
     Attributes:
-        position: world frame [m].
-        intensity: linear rgb, or one number for white light; what arrives falls with the square of the distance.
+        position: position in the world frame [m].
+        intensity: linear rgb, or one number for white light; the irradiance falls with the square of the distance.
         name: the light's part of parameter names.
     """
 
@@ -68,7 +68,7 @@ class PointLight:
     array: ClassVar[str] = "point"
 
     def add_to(self, table: ParameterTable, prefix: str) -> None:
-        """Name its numbers."""
+        """Add its parameters to the table."""
         table.add(f"{prefix}.position", self.position, unit="m", shape=(3,))
         _add_intensity(table, prefix, self.intensity)
 
@@ -80,7 +80,7 @@ class PointLight:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentLight:
-    """Light from far away all around: what arrives from every direction, in real spherical harmonics up to degree 2.
+    """Distant environment light: radiance from every direction in real spherical harmonics up to degree 2.
 
     Attributes:
         coefficients: [9, 3] linear rgb of Y00, Y1-1 (y), Y10 (z), Y11 (x), Y2-2 (xy), Y2-1 (yz), Y20 (3z^2 - 1), Y21 (xz),
@@ -95,7 +95,7 @@ class EnvironmentLight:
     array: ClassVar[str] = "environment"
 
     def add_to(self, table: ParameterTable, prefix: str) -> None:
-        """Name its numbers."""
+        """Add its parameters to the table."""
         table.add(f"{prefix}.coefficients", self.coefficients, unit="", shape=(9, 3))
 
     def row(self, values: Values, prefix: str) -> torch.Tensor:
@@ -106,7 +106,7 @@ class EnvironmentLight:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class AmbientLight:
-    """Light from everywhere.
+    """Ambient light, equal from all directions.
 
     Attributes:
         intensity: linear rgb, or one number for white light.
@@ -119,7 +119,7 @@ class AmbientLight:
     array: ClassVar[str] = "ambient"
 
     def add_to(self, table: ParameterTable, prefix: str) -> None:
-        """Name its numbers."""
+        """Add its parameters to the table."""
         _add_intensity(table, prefix, self.intensity)
 
     def row(self, values: Values, prefix: str) -> torch.Tensor:
@@ -147,10 +147,11 @@ def light_names(lights: Sequence[Light], table: ParameterTable, array: str) -> t
 
 
 def light_rows(lights: Sequence[Light], values: Values, array: str) -> torch.Tensor | None:
-    """One array of the renderer (``RenderInputs``): of the ``SUMMED`` kinds the sum, of others a row for each light.
+    """One array of the renderer (``RenderInputs``): the sum for ``SUMMED`` kinds, a row per light for others.
 
     Returns:
-        "ambient" [n, 3], "directional" and "point" [n, L, 6], "environment" [n, 9, 3]; None, or zeros of "ambient", without any.
+        "ambient" [n, 3], "directional" and "point" [n, L, 6], "environment" [n, 9, 3]; without lights, None, or zeros for
+        "ambient".
     """
     rows = [light.row(values, prefix_of(light)) for light in of_array(lights, array)]
     if array in SUMMED and rows:

@@ -1,4 +1,4 @@
-"""A link of a scene's articulated bodies: how its numbers become the solver's arrays."""
+"""A link of an articulated body, and the conversion of its parameters to arrays of the solver."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from risp_torch.scene.parts.joints import Joint, Spherical
 class Link(Body):
     """A link: a body that is attached to its parent, or to the world, by a joint.
 
-    Its frame lies in the joint. ``orientation`` is that of the joint frame in the parent's.
+    The origin of its frame is the joint. ``orientation`` is the orientation of the joint frame in the parent's frame.
 
     Attributes:
         parent: index among the scene's bodies, -1 for the world.
-        joint: by which it is attached.
-        names: the joint's numbers -> names of the parameters that hold them.
+        joint: joint to the parent.
+        names: joint quantity -> name of its parameter.
         axis: unit vector in the joint frame.
-        direction: unit vector in the link frame, along which its length is laid off.
-        share: which part of the length lies between the joint and the centre of mass.
-        at_tip: whether the joint sits at the end of its parent's length.
+        direction: unit vector in the link frame along its length.
+        share: fraction of the length between the joint and the centre of mass.
+        at_tip: whether the joint is at the tip of the parent.
     """
 
     parent: int = -1
@@ -56,7 +56,7 @@ class Link(Body):
         return torch.cat([place, place.new_tensor(self.orientation).expand(len(place), 4)], dim=-1)
 
     def number(self, values: Values, key: str) -> torch.Tensor:
-        """[B, velocities] of a joint number (zeros where the joint has none of this name)."""
+        """[B, velocities] values of a joint quantity (zeros if the joint does not have it)."""
         some, count = values["gravity"], self.joint.velocities
         if key not in self.names:
             return some.new_zeros(len(some), count)
@@ -69,17 +69,17 @@ class Link(Body):
 
 
 def velocity_slices(bodies: Sequence[Body]) -> list[slice]:
-    """Where each body's joint velocities lie among all of them."""
+    """Slice of each body's velocities in the joint velocities of the scene."""
     return _slices([body.joint.velocities if isinstance(body, Link) else 6 for body in bodies])
 
 
 def coordinate_slices(bodies: Sequence[Body]) -> list[slice]:
-    """Where each body's joint coordinates lie among all of them."""
+    """Slice of each body's coordinates in the joint coordinates of the scene."""
     return _slices([body.joint.coordinates if isinstance(body, Link) else 7 for body in bodies])
 
 
 def joint_labels(bodies: Sequence[Body]) -> tuple[list[str], list[str]]:
-    """Names of all joint coordinates and of all joint velocities: the link's, with a number where its joint has several."""
+    """Names of all joint coordinates and of all joint velocities: the link's name, with a number if its joint has several."""
     return _labels(bodies, coordinate_slices(bodies)), _labels(bodies, velocity_slices(bodies))
 
 

@@ -13,13 +13,13 @@ from risp_torch.scene.parts.elements import over_frames
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """A force on some particles of a deformable body, in equal parts or for each of them.
+    """A force on some particles of a deformable body, in equal parts or one force per particle.
 
     Attributes:
         name: first part of its parameter name, "<name>.force".
-        particles: among all of the scene.
-        direction: [3] unit vector along which the parameter is a number, None where it is a vector.
-        limit: largest component (or number) either way [N].
+        particles: indices among the particles of the scene.
+        direction: [3] unit vector for a scalar parameter, None for a vector parameter.
+        limit: largest magnitude of a component [N].
     """
 
     name: str
@@ -31,7 +31,7 @@ class Load:
         """[B, frames, K, 3] force on each of the K particles [N].
 
         Raises:
-            UserError: it is given for fewer frames than are simulated.
+            UserError: it has fewer frames than are simulated.
         """
         name = f"{self.name}.force"
         count = len(self.particles)

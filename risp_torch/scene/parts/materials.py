@@ -1,6 +1,6 @@
-"""What deformable bodies are made of: elastic constants in the convention that their author thinks in.
+"""Materials of deformable bodies: elastic constants in one of several conventions.
 
-Any number may be a ``Param``. A number holds for all elements of a body; an array [E] gives each element its own.
+Any number may be a ``Param``. A number applies to all elements of a body; an array [E] has one value per element.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ti_sim.base.rules import Positive, checked
 Convention = Literal["lame", "energy"]
 Constants = Callable[[Any, Any], tuple[Any, Any]]
 
-# For each convention, the lam / mu above which a material resists a change of size: that of the bulk (area) modulus zero.
+# For each convention, the lam / mu at which the bulk (area) modulus is zero; above it, a material resists a change of volume.
 LEAST_SOLID = {"lame": -2 / 3, "energy": 1 / 8}
 LEAST_LINEAR = {"lame": -2 / 3, "energy": -2 / 3}
 LEAST_PLANE = {"lame": -1.0, "energy": -2 / 9}
@@ -41,7 +41,7 @@ class Elastic:
             "stvk" both are the same. For "neo_hookean" the energy's mu is 4/3 of Lamé's, and its lambda Lamé's plus 5/6 of Lamé's
             mu; for flat bodies 3/2, and plus 2/3.
         energy: "neo_hookean" (stable, Smith et al. 2018), "corotated" or "stvk"; flat bodies are "neo_hookean".
-        damping: viscosity [Pa s], which brakes a change of shape and no rotation.
+        damping: viscosity [Pa s], which damps deformation but not rotation.
     """
 
     E: Array | None = None
@@ -56,7 +56,7 @@ class Elastic:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Membrane:
-    """How a cloth resists stretching and shearing.
+    """In-plane material of a cloth: resistance to stretching and shearing.
 
     Attributes:
         E, nu: Young's modulus [Pa] and Poisson's ratio of the sheet, in plane stress, with its
@@ -64,7 +64,7 @@ class Membrane:
         mu, lam: two constants [N/m], which ``convention`` explains.
         convention: "lame": mu and lam are the plane Lamé constants of small strains, times the thickness; "energy": the
             constants in the energy's own formula (mu is 3/2 of Lamé's, lambda Lamé's plus 2/3 of Lamé's mu).
-        damping: viscosity [N s/m], which brakes a change of shape and no rotation.
+        damping: viscosity [N s/m], which damps deformation but not rotation.
     """
 
     E: Array | None = None
@@ -79,17 +79,17 @@ class Membrane:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Bending:
-    """How a cloth resists folding along its inner edges: moment k sin((phi - rest) / 2 + actuation) + c dphi/dt.
+    """Bending of a cloth at its inner edges: moment k sin((phi - rest) / 2 + actuation) + c dphi/dt.
 
     Attributes:
-        stiffness: k of every edge [N m], a number or one each, or
-        rigidity: D of the sheet [N m], E thickness^3 / (12 (1 - nu^2)) of a plate, from which every edge gets its k.
+        stiffness: k of every edge [N m], one number or one per edge, or
+        rigidity: D of the sheet [N m], E thickness^3 / (12 (1 - nu^2)) of a plate, from which k of every edge is computed.
         damping: c of every edge [N m s].
-        rest_angle: angle between the faces at an edge without a moment, 0 where they are in a plane [rad]; a number, one each, or
-            "mesh": those of the mesh.
-        actuation: [rows, M] angles that are added in the sine [rad], with as many rows as an actuation of ``add_cloth``, or
+        rest_angle: angle between the faces at an edge at zero moment, 0 for coplanar faces [rad]; a number, one per edge, or
+            "mesh" for the angles of the mesh.
+        actuation: [rows, M] angles added in the sine [rad], with as many rows as an actuation of ``add_cloth``, or
             [rows, G] for groups of edges; None for none.
-        actuation_groups: [M] the column of ``actuation`` that each edge has; None where each has its own.
+        actuation_groups: [M] the column of ``actuation`` of each edge; None if each has its own.
     """
 
     stiffness: Array | None = None
@@ -103,11 +103,11 @@ class Bending:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Air:
-    """What the air does to a cloth that moves through it. The wind of the scene is its velocity (``Scene.set_wind``).
+    """Aerodynamic drag and lift of a cloth. The velocity of the air is the wind of the scene (``Scene.set_wind``).
 
     Attributes:
-        drag: [kg/m3], of the force -drag area |n.u| u on a triangle with normal n and velocity u relative to the air.
-        lift: [kg/m3], of the force -lift area (n.u) (|u| n - (n.u) u / |u|), at right angles to u.
+        drag: [kg/m3], coefficient of the force -drag area |n.u| u on a triangle with normal n and velocity u relative to the air.
+        lift: [kg/m3], coefficient of the force -lift area (n.u) (|u| n - (n.u) u / |u|), perpendicular to u.
     """
 
     drag: Array = 0.0
@@ -116,15 +116,15 @@ class Air:
 
 @dataclass(frozen=True)
 class Stiffness:
-    """Which numbers give the elastic constants of a body's elements, and how.
+    """Conversion of a body's material parameters to the elastic constants of its elements.
 
     Attributes:
         name: the body's part of parameter names.
-        convention: of mu and lam; of E and nu it is "lame".
-        young: whether they are "<name>.E" and "<name>.nu", and not "<name>.mu" and "<name>.lam".
-        constants: from these two to the constants of the energy.
+        convention: convention of mu and lam; "lame" for E and nu.
+        young: whether the parameters are "<name>.E" and "<name>.nu" instead of "<name>.mu" and "<name>.lam".
+        constants: function from these two to the constants of the energy.
         count: number of elements.
-        thickness: of the sheet, where E and nu are its material's [m]; None otherwise.
+        thickness: thickness of the sheet if E and nu are those of its material [m]; None otherwise.
     """
 
     name: str
@@ -146,20 +146,20 @@ def add_stiffness(
     table: ParameterTable, name: str, material: Elastic | Membrane, *, count: int, units: tuple[str, str],
     from_young: Constants, from_lame: Constants, least: Mapping[Convention, float],
 ) -> Stiffness:  # fmt: skip
-    """Name a material's constants in the table.
+    """Add the constants of a material to the table.
 
     Args:
-        table: of the scene.
-        name: of the body.
-        material: what the scene's author gave.
+        table: table of the scene.
+        name: name of the body.
+        material: the material in the scene's description.
         count: number of elements.
-        units: of mu and lam, and of the damping.
-        from_young: from E and nu to the constants of the energy.
-        from_lame: from Lamé's constants to those of the energy.
-        least: for each convention, the lam / mu above which the material resists a change of size.
+        units: unit of mu and lam, and unit of the damping.
+        from_young: function from E and nu to the constants of the energy.
+        from_lame: function from the Lamé constants to those of the energy.
+        least: for each convention, the lam / mu above which the material resists a change of volume.
 
     Raises:
-        UserError: not exactly one pair of constants, an unknown convention, or a number that makes no sense.
+        UserError: not exactly one pair of constants, an unknown convention, or an invalid number.
     """
     pairs = {"E and nu": (material.E, material.nu), "mu and lam": (material.mu, material.lam)}
     whole = [pair for pair, (first, second) in pairs.items() if first is not None and second is not None]
@@ -178,7 +178,7 @@ def add_stiffness(
         mu, lam = (np.asarray(table[f"{name}.{key}"].value) for key in ("mu", "lam"))
         if not (lam > bound * mu).all():
             raise UserError(
-                f"{name}.lam is {lam.min():g} {units[0]} and its mu {mu.max():g}: such a material swells by itself: give lam "
+                f"{name}.lam is {lam.min():g} {units[0]} and its mu {mu.max():g}: such a material expands without load: give lam "
                 f"above {bound:.3g} mu"
             )
     add_element_number(table, f"{name}.damping", material.damping, count, unit=units[1], sign="not negative")
@@ -188,7 +188,7 @@ def add_stiffness(
 
 
 def add_element_number(table: ParameterTable, name: str, value: Any, count: int, *, unit: str, sign: Sign | None = None) -> None:
-    """Name a number that all elements of a body share, or one for each of its ``count`` elements.
+    """Add a parameter that all elements of a body share, or one for each of its ``count`` elements.
 
     Raises:
         UserError: there are fewer or more numbers than elements, or one has the wrong sign.

@@ -17,15 +17,16 @@ from ti_sim.base.rules import Positive, checked
 @checked
 @dataclass(frozen=True, kw_only=True)
 class SinePulse:
-    """Actions that rise and fall once: amplitude sin(2 pi clip((t - delay) / period, 0, 1)) of frame t (RISP, ICLR 2022, B.1.4).
+    """A single sine pulse: amplitude sin(2 pi clip((t - delay) / period, 0, 1)) of frame t (RISP, ICLR 2022, B.1.4).
 
     The corners of the clip are rounded over the first and the last frame of the pulse, so that the derivative in the delay is
-    continuous: the corner at 0 is x^2 (2 - x) for 0 < x = t - delay < 1. A delay of whole frames gives the formula's own actions,
+    continuous: the corner at 0 is x^2 (2 - x) for 0 < x = t - delay < 1. A delay of whole frames gives exactly the formula's
+        actions,
     as does a period of whole frames at its end.
 
     Attributes:
-        amplitude: in the unit of the actions.
-        delay: before it begins [frames].
+        amplitude: amplitude in the unit of the actions.
+        delay: time before it begins [frames].
         period: its length [frames].
     """
 
@@ -40,10 +41,10 @@ class Motors:
 
     Attributes:
         name: first part of their parameter names.
-        velocities: D indices among all joint velocities of the scene.
-        limit: largest force either way [N or N m].
-        rows: numbers of an action: one for all motors of the group, or one each.
-        pulse: period of a ``SinePulse`` [frames], None where the actions are given frame by frame.
+        velocities: D indices into the joint velocities of the scene.
+        limit: largest magnitude of the force [N or N m].
+        rows: numbers per action: one for all motors of the group, or one each.
+        pulse: period of a ``SinePulse`` [frames], None if the actions are given per frame.
     """
 
     name: str
@@ -53,10 +54,10 @@ class Motors:
     pulse: float | None
 
     def actions(self, values: Values, frames: int) -> torch.Tensor:
-        """[B, frames, rows] from the scene's numbers.
+        """[B, frames, rows] from the scene's parameters.
 
         Raises:
-            UserError: there are fewer frames of actions than are simulated.
+            UserError: there are actions for fewer frames than are simulated.
         """
         if self.pulse is None:
             given = values[f"{self.name}.actions"]
@@ -72,19 +73,19 @@ class Motors:
         return (amplitude[:, None] * torch.sin(2.0 * math.pi * passed / self.pulse))[..., None]
 
     def targets(self, values: Values, frames: int) -> torch.Tensor | None:
-        """[B, frames, rows] positions that the servo steers to, None without a servo."""
+        """[B, frames, rows] target positions of the servo, None without a servo."""
         given = values.get(f"{self.name}.targets")
         return None if given is None else given[:, :frames]
 
 
 def _ramp(x: torch.Tensor) -> torch.Tensor:
-    """max(0, x) with its corner rounded within 0 < x < 1: continuous with its slope, and equal at whole numbers."""
+    """max(0, x) with its corner rounded in 0 < x < 1: C1, and equal at integers."""
     corner = x.clamp(0.0, 1.0)
     return torch.where(x < 1.0, corner * corner * (2.0 - corner), x)
 
 
 def split_actions(groups: Sequence[Motors], actions: torch.Tensor, *, worlds: int, frames: int) -> list[torch.Tensor]:
-    """Actions [B or 1, F, A] of all groups side by side as one [B, frames, rows] for each group.
+    """Actions [B or 1, F, A] of all groups, concatenated, as one [B, frames, rows] for each group.
 
     Raises:
         UserError: the shape does not fit, a number is not finite, or there are fewer frame intervals.

@@ -1,4 +1,4 @@
-"""Rotors of a scene: how their actions become wrenches on the bodies."""
+"""Rotors of a scene, and the conversion of their actions to wrenches on bodies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Rotors:
         name: first part of their parameter names.
         body: index of the body.
         axis: unit vector of the thrust, body frame.
-        limit: largest thrust either way [N]; actions beyond it are clipped.
+        limit: largest magnitude of the thrust [N]; actions are clipped to it.
         count: R, the number of rotors.
     """
 
@@ -32,7 +32,7 @@ class Rotors:
     def wrench(self, values: Values, actions: torch.Tensor) -> torch.Tensor:
         """Force [N] and torque [N m] about the centre of mass, body frame, [B, F, 6] of actions [B, F, R] in N.
 
-        A clipped action has no influence, and its gradient is zero.
+        The gradient of a clipped action is zero.
         """
         positions, reaction = values[f"{self.name}.positions"], values[f"{self.name}.yaw_reaction"]
         axis = actions.new_tensor(self.axis).expand_as(positions)
@@ -47,8 +47,8 @@ def group_actions(groups: Sequence[Rotors], values: Values, actions: torch.Tenso
     Args:
         groups: all rotors of a scene.
         values: parameters [B, ...].
-        actions: [B or 1, F, A] in place of the parameters', the groups' rotors side by side; or None.
-        frames: frame intervals; the first ones are taken.
+        actions: [B or 1, F, A] in place of the parameters', rotors of all groups concatenated; or None.
+        frames: number of frame intervals; the first ones are used.
 
     Raises:
         UserError: the shape does not fit, a number is not finite, or there are fewer frame intervals.

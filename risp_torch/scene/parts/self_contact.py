@@ -17,16 +17,16 @@ from ti_sim.base.errors import UserError
 from ti_sim.deformable.self_contact_layout import triangle_rings
 
 PREFIX = "self_contact"  # of the parameter names
-_LEAST_START = 1e-3  # of the thickness: vertices that start nearer to a triangle have no direction in which to be pushed
+_LEAST_START = 1e-3  # of the thickness: nearer to a triangle, a vertex has no well-defined contact normal
 
 
 @dataclass(frozen=True, eq=False)
 class SelfContact:
-    """Surfaces that touch.
+    """Surfaces with self-contact.
 
     Attributes:
         bodies: names of the bodies.
-        triangles: [S, 3] particles among all of the scene.
+        triangles: [S, 3] indices of particles of the scene.
         thickness: distance at which they touch [m].
     """
 
@@ -43,13 +43,14 @@ def self_contact_rows(values: Values) -> torch.Tensor:
     return torch.stack([values[f"{PREFIX}.{field}"] for field in CONTACT_FIELDS], dim=-1)
 
 
-def near_pairs(points: np.ndarray, triangles: np.ndarray, reach: float) -> list[tuple[float, int, int]]:
-    """Pairs of a vertex and a triangle that are nearer than ``reach`` and not joined by an edge, as (distance, vertex, triangle).
+def near_pairs(points: np.ndarray, triangles: np.ndarray, distance: float) -> list[tuple[float, int, int]]:
+    """Pairs of a vertex and a triangle that are nearer than ``distance`` and not joined by an edge, as (distance, vertex,
+    triangle).
 
     Args:
         points: [P, 3] m.
         triangles: [S, 3] points.
-        reach: m.
+        distance: m.
     """
     vertices = np.unique(triangles)
     corners = points[triangles]
@@ -57,11 +58,11 @@ def near_pairs(points: np.ndarray, triangles: np.ndarray, reach: float) -> list[
     radius = np.linalg.norm(corners - middle[:, None], axis=2).max(axis=1)
     rings = triangle_rings(triangles)
     found = []
-    for triangle, near in enumerate(cKDTree(points[vertices]).query_ball_point(middle, radius + reach)):
+    for triangle, near in enumerate(cKDTree(points[vertices]).query_ball_point(middle, radius + distance)):
         others = np.setdiff1d(vertices[near], rings[triangle])
         if len(others):
             distances = _distances(points[others], corners[triangle])
-            found += [(float(d), int(v), triangle) for d, v in zip(distances, others, strict=True) if d < reach]
+            found += [(float(d), int(v), triangle) for d, v in zip(distances, others, strict=True) if d < distance]
     return sorted(found)
 
 
@@ -85,7 +86,7 @@ def check_start(touching: SelfContact, parts: Sequence[Deformable], values: Valu
     Args:
         touching: surfaces that touch.
         parts: all deformable bodies of the scene.
-        values: its parameters; the first world's count.
+        values: its parameters; only the first world is checked.
     """
     triangles = touching.triangles
     start = torch.cat([part.start(values) for part in parts], dim=1)[0].detach().cpu().double().numpy()
@@ -95,6 +96,6 @@ def check_start(touching: SelfContact, parts: Sequence[Deformable], values: Valu
         )
         raise UserError(
             f"vertex {vertex - on.first} of {on.name!r} starts {distance:.3g} m from triangle "
-            f"{(triangles[triangle] - of.first).tolist()} of {of.name!r}, so that self-contact has no direction to part them in: "
+            f"{(triangles[triangle] - of.first).tolist()} of {of.name!r}, so self-contact has no direction to separate them: "
             "start with some distance between them"
         )

@@ -1,4 +1,4 @@
-"""Whether what a robot file says can move."""
+"""Checks of a robot description before simulation."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def check_robot(robot: RobotDescription, path: Path, left_out: LeftOut) -> None:
     """Check numbers, limits and masses.
 
     Args:
-        robot: its links in any order that puts parents first.
-        path: of the file, for errors.
-        left_out: takes what deserves a look and does not stop the robot from moving.
+        robot: the description, parents before children.
+        path: path of the file, for errors.
+        left_out: collects remarks that are not errors.
 
     Raises:
-        UserError: there is no link, limits are the wrong way round, a mass or inertia is none that a body can have, or a joint
-            moves something without inertia.
+        UserError: there is no link, limits are reversed, a mass or inertia is not physical, or a joint
+            moves no inertia.
     """
     if not robot.links:
         raise UserError(f"{path}: the robot has no links: describe one at least")
@@ -55,7 +55,7 @@ def _check_link(link: RobotLink, path: Path, left_out: LeftOut) -> None:
         if not all(np.isfinite(length) and length > 0.0 for length in shape.size):
             listed = ", ".join(f"{length:g}" for length in shape.size)
             raise UserError(f"{path}: the size of a {shape.kind} of link {link.name!r} is {listed}: lengths must be above zero")
-    # Thin rods and point masses, which real files have, are no solids: moments may be zero.
+    # Real files contain thin rods and point masses, so moments may be zero.
     moments = np.linalg.eigvalsh(link.inertia)
     if moments[0] < -_ROUNDED * moments[2]:
         listed = ", ".join(f"{moment:.4g}" for moment in moments)
@@ -64,19 +64,19 @@ def _check_link(link: RobotLink, path: Path, left_out: LeftOut) -> None:
             "check the signs of the products of inertia"
         )
     if moments[2] > (moments[0] + moments[1]) * (1.0 + _ROUNDED):
-        what = "an inertia that no body has, one principal moment above the sum of the others, is used as it is"
+        what = "an inertia that is not physical, with one principal moment above the sum of the others, is used as it is"
         left_out.add(what, f"link {link.name!r}")
 
 
 @dataclass(frozen=True, eq=False)
 class Moved:
-    """What a joint moves: its link and all below, in the pose in which the file shows the robot.
+    """Mass properties of the subtree that a joint moves: its link and all below, in the pose of the file.
 
     Attributes:
         mass: kg.
         inertia: [3, 3] kg m2 about the origin of the link frame, world axes.
-        axis: [3] of the joint in the world; of no meaning where the kind has none.
-        size: kg m2, of the sums that make up the inertia, whose roundoff it has.
+        axis: [3] axis of the joint in the world; undefined if the kind has none.
+        size: kg m2, magnitude of the terms summed in the inertia, for the tolerance of roundoff.
     """
 
     mass: float
@@ -86,14 +86,14 @@ class Moved:
 
 
 def moved_by_joints(links: Sequence[RobotLink]) -> list[Moved]:
-    """What each link's joint moves.
+    """Mass properties of the subtree that each link's joint moves.
 
     Args:
         links: every parent before its children.
     """
     poses = start_poses(links)
     mass, moment, inertia = np.zeros(len(links)), np.zeros((len(links), 3)), np.zeros((len(links), 3, 3))
-    for k in reversed(range(len(links))):  # children come after their parents: these are sums over all below
+    for k in reversed(range(len(links))):  # children come after their parents: sums over all descendants
         link, (position, turn) = links[k], poses[k]
         centre = position + turn.apply(link.com)
         axes = turn.as_matrix()
@@ -113,11 +113,11 @@ def moved_by_joints(links: Sequence[RobotLink]) -> list[Moved]:
 
 
 def _check_moved_inertia(links: Sequence[RobotLink], path: Path) -> None:
-    """Raise unless every joint moves some inertia, in the pose in which the file shows the robot."""
+    """Raise a UserError unless every joint moves some inertia, in the pose of the file."""
     for link, moved in zip(links, moved_by_joints(links), strict=True):
         if not link.joint.moves or link.joint.armature > 0.0:
             continue
-        place = f"{path}: link {link.name!r} hangs on the moving joint {link.joint.name!r}"
+        place = f"{path}: link {link.name!r} is attached to the moving joint {link.joint.name!r}"
         if moved.mass <= 0.0:
             raise UserError(f"{place} and neither it nor a link below it has mass: give it a mass and an inertia")
         least = _NO_INERTIA * moved.size
@@ -126,16 +126,16 @@ def _check_moved_inertia(links: Sequence[RobotLink], path: Path) -> None:
         else:
             turns = link.joint.type == "prismatic" or np.linalg.eigvalsh(moved.inertia)[0] > least
         if not turns:
-            raise UserError(f"{place}, but what hangs there has no inertia about the joint: give it an inertia")
+            raise UserError(f"{place}, but the links there have no inertia about the joint: give it an inertia")
 
 
 def _spread(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Symmetric [3, 3] bilinear form of which (a, a) is the inertia of the mass 1 at a about the origin."""
+    """Symmetric [3, 3] bilinear form whose value (a, a) is the inertia about the origin of a unit mass at a."""
     return a @ b * np.eye(3) - 0.5 * (np.outer(a, b) + np.outer(b, a))
 
 
 def start_poses(links: Sequence[RobotLink]) -> list[tuple[np.ndarray, Rotation]]:
-    """Pose of every link frame in the world, in the pose in which the file shows the robot.
+    """Pose of every link frame in the world, in the pose of the file.
 
     Args:
         links: every parent before its children.

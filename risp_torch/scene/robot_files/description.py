@@ -1,4 +1,4 @@
-"""What a robot file says, whatever its format: links, the joint that each hangs by, and shapes."""
+"""Description of a robot, independent of the file format: links, their joints, and shapes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class RobotShape:
     """One visual or collision shape of a link.
 
     Attributes:
-        name: of the shape in the file, "" for none.
-        kind: which of the five.
+        name: name of the shape in the file, "" for none.
+        kind: one of the five kinds.
         size: m; box: full side lengths (x, y, z); sphere: (radius,); cylinder: (radius, height); capsule: (radius, length of the
-            cylinder without the caps); mesh: (). Cylinders and capsules stand along z of the shape's frame.
+            cylinder without the caps); mesh: (). Cylinders and capsules are along z of the shape's frame.
         position: [3] of the shape's frame in the link frame, m.
         quaternion: [4] xyzw of the shape's frame in the link frame.
-        color: linear RGB in [0, 1], or None where the file gives none. Files hold sRGB; it is decoded.
+        color: linear RGB in [0, 1], or None if the file gives none. The sRGB colours of files are decoded.
         mesh: the triangles of a mesh in the shape's frame, m, scaled; None for the other kinds.
     """
 
@@ -40,24 +40,24 @@ class RobotShape:
 
 @dataclass(frozen=True, eq=False)
 class RobotJoint:
-    """The joint that a link hangs by. Per joint coordinate: N, m for a prismatic joint, else N m, rad.
+    """The joint that attaches a link to its parent. Per joint coordinate: N, m for a prismatic joint, else N m, rad.
 
     Attributes:
-        name: of the joint in the file, "" where the file has no joint there (a fixed link).
+        name: name of the joint in the file, "" if the file has no joint there (a fixed link).
         type: its kind.
         position: [3] of the joint frame in the parent's link frame (in the world for a root), m.
         quaternion: [4] xyzw of the joint frame in the parent's link frame.
-        axis: [3] unit vector in the joint frame; along x where the kind has no axis.
-        limit_low, limit_high: rad or m; -inf and inf where there is none.
+        axis: [3] unit vector in the joint frame; along x if the kind has no axis.
+        limit_low, limit_high: rad or m; -inf and inf if there is none.
         stiffness: of the spring at the joint, N m/rad or N/m.
-        rest: the joint's coordinate at which the spring is slack, rad or m; 0 for spherical joints is no turn.
+        rest: joint coordinate at which the spring is relaxed, rad or m; for spherical joints 0, the identity rotation.
         damping: N m s/rad or N s/m.
         armature: inertia added to the joint's own, kg m2 or kg.
         motor_gain: N m or N per unit of action; 0 for a joint without a motor.
-        motor_limit: largest force of motor and servo either way, N m or N; inf where there is none.
+        motor_limit: largest magnitude of the force of motor and servo, N m or N; inf if there is no limit.
         servo_stiffness: of a position servo, N m/rad or N/m; 0 for none.
         servo_damping: of a position or velocity servo, N m s/rad or N s/m.
-        start: coordinates in the pose in which the file shows the robot: () fixed, 1 number revolute and prismatic (rad, m),
+        start: coordinates in the pose of the file: () fixed, 1 number revolute and prismatic (rad, m),
             quaternion xyzw spherical, position (m) and quaternion xyzw of the link frame in the joint frame free.
     """
 
@@ -91,13 +91,13 @@ class RobotLink:
     Attributes:
         name: unique.
         parent: index of the parent link, -1 for the world.
-        joint: that it hangs by.
+        joint: joint to its parent.
         mass: kg; 0 for a link that only carries others.
         com: [3] centre of mass in the link frame, m.
-        inertia: [3, 3] kg m2 about the centre of mass, along the axes of the link frame; symmetric, its moments not below zero (a
-            thin rod has a moment that is zero).
-        visuals: shapes that are seen.
-        collisions: shapes that touch.
+        inertia: [3, 3] kg m2 about the centre of mass, along the axes of the link frame; symmetric, with non-negative moments (a
+            thin rod has a zero moment).
+        visuals: visible shapes.
+        collisions: collision shapes.
     """
 
     name: str
@@ -112,14 +112,14 @@ class RobotLink:
 
 @dataclass(frozen=True, eq=False)
 class RobotDescription:
-    """A robot as its file describes it.
+    """A robot as described by its file.
 
     Attributes:
-        name: of the robot.
+        name: name of the robot.
         links: every parent before its children.
-        gravity: (x, y, z) m/s2, or None where the format has none (URDF).
-        unsupported: one sentence for each kind of thing in the file that is not carried over or deserves a look, with the
-            places; empty if there is none.
+        gravity: (x, y, z) m/s2, or None if the format has none (URDF).
+        unsupported: one sentence for each kind of feature that is not imported or should be checked, with its
+            places; may be empty.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Mesh files that robot files name."""
+"""Mesh files referenced by robot files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MeshFiles:
 
     Args:
         robot: path of the robot file; relative names start from its folder.
-        left_out: takes what a mesh file names and lacks.
+        left_out: collects missing parts of mesh files.
     """
 
     def __init__(self, robot: Path, left_out: LeftOut) -> None:
@@ -35,11 +35,11 @@ class MeshFiles:
 
         Args:
             name: as the robot file writes it: a path, file://path or package://package/path.
-            scale: [3] m per unit of the file along its axes; a negative product mirrors the mesh and turns its faces over.
-            place: what names the mesh: "link 'arm'".
+            scale: [3] m per unit of the file along its axes; a negative product mirrors the mesh and reverses its faces.
+            place: the element that references the mesh: "link 'arm'".
 
         Raises:
-            UserError: there is no such file, or it is no mesh.
+            UserError: the file does not exist or is not a mesh.
         """
         path = self._find(name, place)
         if path not in self._read:
@@ -49,7 +49,7 @@ class MeshFiles:
         mesh = self._read[path]
         scaled = dataclasses.replace(mesh, vertices=mesh.vertices * scale)
         if (scale == 1.0).all() and extent(scaled.vertices) > HUGE:
-            what = f"a mesh {extent(scaled.vertices):.3g} m across, whose numbers may be millimetres, is used as it is"
+            what = f"a mesh {extent(scaled.vertices):.3g} m across, whose unit may be millimetres, is used as it is"
             self._left_out.add(what, f"mesh file {path.name}")
         if np.prod(scale) > 0:
             return scaled
@@ -57,7 +57,7 @@ class MeshFiles:
         return dataclasses.replace(scaled, faces=np.ascontiguousarray(mesh.faces[:, ::-1]), uv=uv)
 
     def _unit(self, path: Path) -> float:
-        """Metres in one unit of a mesh file: 1, but for Collada, which says it and whose reader passes over it."""
+        """Metres in one unit of a mesh file: 1, except for Collada, which defines its unit but whose reader ignores it."""
         if path.suffix.lower() != ".dae":
             return 1.0
         try:
@@ -89,9 +89,9 @@ class MeshFiles:
         if scheme == "file":
             return [folder / unquote(rest)]
         if scheme not in _PACKAGE_SCHEMES:
-            raise UserError(f"{self._robot}: mesh {name!r} of {place} is not a file: save it beside the robot file and name that")
+            raise UserError(f"{self._robot}: mesh {name!r} of {place} is not a file: save it beside the robot file and use that")
         package, _, inside = rest.partition("/")
-        # A package is a folder of that name around the robot file, or beside one that is.
+        # A package is a folder of that name among the parents of the robot file or beside one of them.
         around = [folder, *folder.parents]
         own = [parent / inside for parent in around if parent.name == package]
         return own or [parent / package / inside for parent in around[:4]]

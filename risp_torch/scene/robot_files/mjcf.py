@@ -1,4 +1,4 @@
-"""MJCF files, parsed and compiled by MuJoCo; read from the compiled model, in which defaults and includes are resolved."""
+"""MJCF files, parsed and compiled by MuJoCo; read from the compiled model with resolved defaults and includes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
 _FREE, _BALL, _SLIDE, _HINGE = range(4)  # mjtJoint
 _JOINT_TYPES: dict[int, JointType] = {_FREE: "free", _BALL: "spherical", _SLIDE: "prismatic", _HINGE: "revolute"}
 _COORDINATES = {_FREE: 7, _BALL: 4, _SLIDE: 1, _HINGE: 1}
-_UNSET_RGBA = (0.5, 0.5, 0.5, 1.0)  # of a geom that names none
-_HIDDEN_GROUP = 3  # geoms of this group and above are not shown, by MuJoCo's custom: collision shapes
+_UNSET_RGBA = (0.5, 0.5, 0.5, 1.0)  # of a geom without a colour
+_HIDDEN_GROUP = 3  # geoms of this group and above are hidden by MuJoCo's convention: collision shapes
 _IDENTITY = np.array([0.0, 0.0, 0.0, 1.0])
 
-# What is carried over, or settled by the compiler before. MuJoCo writes the file anew, with defaults left where they are.
+# What is imported, or resolved by the compiler. MuJoCo rewrites the file and keeps defaults.
 _PLACE = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler")
 _GEOM = Known(
     text=(
@@ -99,28 +99,28 @@ _EXPLAIN = {
 def read_mjcf(path: Path) -> RobotDescription:
     """Read an MJCF file.
 
-    Each joint of a body with several becomes a link of its own, massless but for the last, which is the body; a link frame
-    stands at its joint's anchor with the body's axes, so that joint coordinates are MuJoCo's (quaternions in another order).
-    Shapes that stand in the world hang on a fixed link "world" without mass.
+    Each joint of a body with several joints becomes a separate link, massless except the last, which is the body; a link frame
+    is at its joint's anchor with the body's axes, so joint coordinates equal MuJoCo's (with another quaternion order).
+    Shapes of the world belong to a fixed massless link "world".
 
     Args:
-        path: of the file.
+        path: path of the file.
 
     Returns:
         The description, links depth first as MuJoCo's bodies.
 
     Raises:
-        UserError: as ``read_robot`` says.
+        UserError: see ``read_robot``.
     """
     mujoco = required("mujoco")
     left_out = LeftOut()
     spec, model = _compiled(mujoco, path, left_out)
-    # The file written anew has everything that it includes.
+    # The rewritten file contains everything that it includes.
     check_element(parse_xml(spec.to_xml().encode()), _TABLE, left_out, path, explain=_EXPLAIN)
     drives = _drives(mujoco, model, left_out)
     shapes = _Shapes(mujoco, model, left_out)
     links: list[RobotLink] = []
-    last_link = {0: -1}  # of each body: the link that carries what hangs on it
+    last_link = {0: -1}  # of each body: the link to which its children are attached
     offset = {0: np.zeros(3)}  # origin of that link's frame in the body frame, m
     if shapes.of(0):
         visuals, collisions = shapes.placed(0, np.zeros(3))
@@ -165,16 +165,16 @@ def _compiled(mujoco: Any, path: Path, left_out: LeftOut) -> tuple[Any, Any]:
             model = spec.compile()
         except UserError:
             raise
-        except Exception as error:  # MuJoCo raises ValueError, or FatalError for what it did not foresee
+        except Exception as error:  # MuJoCo raises ValueError, or FatalError for unexpected errors
             reason = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
-            raise UserError(f"{path} cannot be read as MJCF: MuJoCo says {reason!r}") from error
+            raise UserError(f"{path} cannot be read as MJCF: MuJoCo reports {reason!r}") from error
     for warning in caught:
         left_out.add("MuJoCo warns", str(warning.message))
     return spec, model
 
 
 def _refuse_reversed(mujoco: Any, spec: Any, path: Path) -> None:
-    """Raise where a range is the wrong way round: MuJoCo takes such a range for none, unless the file says that it holds."""
+    """Raise a UserError for reversed ranges: MuJoCo ignores such a range unless the file enables it."""
     ranges = [
         (f"{kind} {one.name!r}", field, getattr(one, flag), getattr(one, field))
         for kind, ones, fields in (
@@ -194,12 +194,12 @@ def _distinct(links: Sequence[RobotLink], path: Path) -> tuple[RobotLink, ...]:
     names = [link.name for link in links]
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
-        raise UserError(f"{path}: several links would be called {doubled[0]!r}: give the bodies and joints other names")
+        raise UserError(f"{path}: several links would have the name {doubled[0]!r}: rename bodies or joints")
     return tuple(links)
 
 
 def _name(mujoco: Any, model: Any, kind: str, number: int) -> str:
-    """Name of a thing, or one made of its kind and number where it has none."""
+    """Name of an object, or one made of its kind and number if it has none."""
     given = mujoco.mj_id2name(model, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), number)
     return given or f"{kind}{number}"
 
@@ -222,30 +222,30 @@ def _inertia(model: Any, body: int) -> np.ndarray:
 def _joints(
     mujoco: Any, model: Any, body: int, at: np.ndarray, drives: dict[int, dict[str, float]], left_out: LeftOut
 ) -> tuple[list[RobotJoint], np.ndarray]:
-    """The joints of a body one below the other (a fixed one where it has none), each for a link of its own.
+    """The joints of a body in series (a fixed one if it has none), each for a separate link.
 
     Args:
         body: number.
         at: [3] of the body frame in the link frame of the body above, m.
 
     Returns:
-        The joints, and where the last one's link frame stands in the body frame [3], m.
+        The joints, and the position of the last link frame in the body frame [3], m.
     """
     quaternion = _xyzw(model.body_quat[body])
     shift = np.zeros(3)
     joints: list[RobotJoint] = []
     first = int(model.body_jntadr[body])
     for number in range(first, first + int(model.body_jntnum[body])):
-        # A slider and a free joint need no anchor: the link frame stays where it is.
+        # A slider and a free joint need no anchor: the link frame does not change.
         anchor = model.jnt_pos[number].copy() if model.jnt_type[number] in (_HINGE, _BALL) else shift
         frame = at + Rotation.from_quat(quaternion).apply(anchor - shift)
-        joints.append(_hung(_joint(mujoco, model, number, drives, left_out), frame, quaternion))
+        joints.append(_placed_joint(_joint(mujoco, model, number, drives, left_out), frame, quaternion))
         at, quaternion, shift = np.zeros(3), _IDENTITY, anchor
     return joints or [_fixed(at, quaternion)], shift
 
 
 def _joint(mujoco: Any, model: Any, number: int, drives: dict[int, dict[str, float]], left_out: LeftOut) -> dict[str, Any]:
-    """Everything of a joint but its frame, as arguments of RobotJoint."""
+    """All properties of a joint except its frame, as arguments of RobotJoint."""
     kind = int(model.jnt_type[number])
     name = _name(mujoco, model, "joint", number)
     place = f"joint {name!r}"
@@ -283,11 +283,11 @@ def _start(kind: int, qpos: np.ndarray) -> list[float]:
     return [*qpos[:-4].tolist(), *_xyzw(qpos[-4:]).tolist()]
 
 
-def _hung(values: dict[str, Any], position: np.ndarray, quaternion: np.ndarray) -> RobotJoint:
+def _placed_joint(values: dict[str, Any], position: np.ndarray, quaternion: np.ndarray) -> RobotJoint:
     """A joint in its frame.
 
-    A hinge or slider turns or moves by what its coordinate differs from its reference: the frame takes the reference in, so that
-    the coordinate is the same here.
+    A hinge or slider moves by the difference of its coordinate and its reference: the frame includes the reference, so
+    the coordinate is unchanged.
     """
     if values["type"] == "free":
         return RobotJoint(position=np.zeros(3), quaternion=_IDENTITY.copy(), **values)
@@ -330,10 +330,10 @@ def _driven_joint(mujoco: Any, model: Any, number: int) -> int | None:
 
 
 def _drive(mujoco: Any, model: Any, number: int, left_out: LeftOut, place: str) -> dict[str, float] | None:
-    """Gain, limit and servo of an actuator, at the joint; None where its law is another.
+    """Gain, limit and servo of an actuator, at the joint; None if its law differs.
 
     The actuator's force is gain * control + bias, with the bias -kp length - kv velocity; length and velocity are the joint's
-    times the gear, and so is the joint's force the actuator's.
+    times the gear, and the joint's force is the actuator's times the gear.
     """
     none, affine = int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE)
     stateless = model.actuator_dyntype[number] == int(mujoco.mjtDyn.mjDYN_NONE) and model.actuator_ctrlnum[number] == 1
@@ -353,7 +353,7 @@ def _drive(mujoco: Any, model: Any, number: int, left_out: LeftOut, place: str) 
         limit = abs(gear) * _symmetric(model.actuator_forcerange[number], left_out, place)
     control = int(model.actuator_ctrladr[number])
     if model.actuator_ctrllimited[control]:
-        if kp == kv == 0.0:  # the control is the force, but for a factor
+        if kp == kv == 0.0:  # the control is the force up to a factor
             limit = min(limit, abs(gear * gain) * _symmetric(model.actuator_ctrlrange[control], left_out, place))
         else:
             left_out.add("control ranges of servos are not used", place)
@@ -370,7 +370,7 @@ def _drive(mujoco: Any, model: Any, number: int, left_out: LeftOut, place: str) 
 def _symmetric(limits: np.ndarray, left_out: LeftOut, place: str) -> float:
     low, high = (float(part) for part in limits)
     if low != -high:
-        left_out.add("force limits are the same both ways: the wider one is used", place)
+        left_out.add("force limits are symmetric: the wider one is used", place)
     return max(abs(low), abs(high))
 
 
@@ -397,13 +397,13 @@ class _Shapes:
                 left_out.add(f"geoms of type {kind} are not supported", self._place(number))
 
     def of(self, body: int) -> list[int]:
-        """Numbers of the geoms of a body that are carried over."""
+        """Indices of the geoms of a body that are imported."""
         return self._geoms.get(body, [])
 
     def placed(self, body: int, origin: np.ndarray) -> tuple[tuple[RobotShape, ...], tuple[RobotShape, ...]]:
         """Visual and collision shapes of a body.
 
-        A geom that touches nothing is only seen, one of a hidden group only touches.
+        A geom without contact is only visual, one of a hidden group only a collision shape.
 
         Args:
             body: number.
@@ -442,7 +442,7 @@ class _Shapes:
         )
 
     def _color(self, number: int) -> tuple[float, float, float]:
-        """Linear colour of a geom: its own, or its material's where it names none."""
+        """Linear colour of a geom: its own, or that of its material."""
         rgba = self._model.geom_rgba[number]
         material = int(self._model.geom_matid[number])
         if material >= 0 and np.array_equal(rgba, np.float32(_UNSET_RGBA)):
@@ -453,7 +453,7 @@ class _Shapes:
         return red, green, blue
 
     def _mesh(self, number: int) -> TriangleMesh:
-        """Triangles of a mesh in the frame that MuJoCo places it by: its inertia's."""
+        """Triangles of a mesh in the frame of its inertia, by which MuJoCo places it."""
         if number not in self._meshes:
             model = self._model
             vertices = slice(model.mesh_vertadr[number], model.mesh_vertadr[number] + model.mesh_vertnum[number])

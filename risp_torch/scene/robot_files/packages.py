@@ -1,4 +1,4 @@
-"""The packages that read robot files: an optional extra."""
+"""Optional packages that read robot files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def required(name: str) -> ModuleType:
     """Import a package of the extra "robots".
 
     Args:
-        name: of the module.
+        name: name of the module.
 
     Raises:
         UserError: it is not installed or does not load.

@@ -1,4 +1,4 @@
-"""Reading a robot file of either format."""
+"""Read a robot file of either format."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from ti_sim.base.errors import UserError
 
 
 def read_robot(path: str | Path, *, free_base: bool = False) -> RobotDescription:
-    """Read a URDF or MJCF file; the root element says which it is.
+    """Read a URDF or MJCF file; selected by the root element.
 
-    URDF hangs the root link at the world's origin, without a joint. Mesh files are read along with it, relative to its folder
+    URDF fixes the root link at the world's origin. Mesh files are also read, relative to its folder
     (package://name/... from the folder ``name`` around it); nothing is downloaded, and no plugin is run.
 
     Args:
-        path: of the file.
-        free_base: let the one root link that the file fixes to the world move freely (a walking robot's trunk): it then hangs
-            by a free joint that starts in the pose of the file.
+        path: path of the file.
+        free_base: give the root link that the file fixes to the world (the trunk of a walking robot) a free
+            joint that starts in the pose of the file.
 
     Returns:
-        The description; ``unsupported`` tells what it leaves out and what deserves a look.
+        The description; ``unsupported`` lists what is not imported or should be checked.
 
     Raises:
-        UserError: the file is missing, not XML, neither URDF nor MJCF, or describes no tree of links that can move: an unknown
-            joint type, a missing mesh file, limits the wrong way round, a link with two parents, a loop, a link without mass on
+        UserError: the file is missing, not XML, neither URDF nor MJCF, or does not describe a valid tree of links: an unknown
+            joint type, a missing mesh file, reversed limits, a link with two parents, a loop, a link without mass on
             a moving joint; or the package that reads it is not installed.
     """
     path = Path(path)
@@ -51,7 +51,7 @@ def _with_free_base(robot: RobotDescription, path: Path) -> RobotDescription:
     roots = [k for k, link in enumerate(robot.links) if link.parent < 0]
     if len(roots) != 1 or robot.links[roots[0]].joint.moves:
         listed = ", ".join(f"{robot.links[k].name!r} ({robot.links[k].joint.type})" for k in roots)
-        raise UserError(f"{path}: free_base needs one root link that is fixed to the world, and the roots are {listed}")
+        raise UserError(f"{path}: free_base needs one root link that is fixed to the world, but the roots are {listed}")
     if any(link.joint.type == "free" for link in robot.links):
         raise UserError(f"{path}: the robot has a free joint already: leave free_base out")
     base = robot.links[roots[0]]

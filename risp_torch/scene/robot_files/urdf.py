@@ -1,4 +1,4 @@
-"""URDF files, parsed by yourdfpy; what the parser passes over is checked and noted before."""
+"""URDF files, parsed by yourdfpy; features that the parser ignores are checked and recorded first."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ def read_urdf(path: Path, root: Any) -> RobotDescription:
     """Read a URDF file.
 
     Args:
-        path: of the file.
-        root: its XML.
+        path: path of the file.
+        root: its root element.
 
     Returns:
         The description, links depth first in the order of the file's joints; the root link is fixed to the world, and a floating
-        joint hangs its link on the world.
+        joint attaches its link to the world.
 
     Raises:
-        UserError: as ``read_robot`` says.
+        UserError: see ``read_robot``.
     """
     left_out = LeftOut()
     _refuse_xacro(root, path)
@@ -87,7 +87,7 @@ def read_urdf(path: Path, root: Any) -> RobotDescription:
     for link, parent, joint in order:
         described = _no_joint() if joint is None else _joint(joint, path, left_out)
         if described.type == "free":
-            described = _hung_on_world(described, links, parent, path)
+            described = _attached_to_world(described, links, parent, path)
             parent = -1
         mass, com, inertia = _inertial(link)
         links.append(
@@ -111,7 +111,7 @@ def _refuse_xacro(root: Any, path: Path) -> None:
 
 
 def _drop_other_geometries(root: Any, left_out: LeftOut, path: Path) -> None:
-    """Take shapes out that are none of URDF's own four, which the parser would fail on."""
+    """Remove shapes that are not one of the four of URDF, on which the parser fails."""
     for kind in ("visual", "collision"):
         for shape in list(root.iterfind(f"link/{kind}")):
             geometry = shape.find("geometry")
@@ -135,15 +135,15 @@ def _is_zero_friction(element: Any, attribute: str) -> bool:
 def _parse(root: Any, path: Path) -> Any:
     yourdfpy, etree = required("yourdfpy"), required("lxml.etree")
     try:
-        # Neither its scene graph nor its meshes: the one needs a tree, and the others are read here.
+        # Without scene graph, which needs a tree, and without meshes, which are read here.
         parsed = yourdfpy.URDF.load(io.BytesIO(etree.tostring(root)), build_scene_graph=False, load_meshes=False)
-    except Exception as error:  # the parser raises what its numbers and look-ups raise
+    except Exception as error:  # the parser does not wrap errors of conversions and lookups
         raise UserError(f"{path} cannot be read as URDF ({type(error).__name__}: {error}): check it with check_urdf") from error
     return parsed.robot
 
 
 def _order(robot: Any, path: Path) -> list[tuple[Any, int, Any]]:
-    """Every link with the number of its parent (-1 for the root) and the joint that it hangs by (None for the root)."""
+    """Every link with the index of its parent (-1 for the root) and its joint (None for the root)."""
     links = {link.name: link for link in robot.links}
     _refuse_doubles([link.name for link in robot.links], "links", path)
     _refuse_doubles([joint.name for joint in robot.joints], "joints", path)
@@ -158,13 +158,13 @@ def _order(robot: Any, path: Path) -> list[tuple[Any, int, Any]]:
         if joint.child in above:
             raise UserError(
                 f"{path}: link {joint.child!r} is the child of joints {above[joint.child].name!r} and {joint.name!r}: "
-                "a link hangs by one joint, loops cannot be closed"
+                "a link has one joint, loops cannot be closed"
             )
         above[joint.child] = joint
         below[joint.parent].append(joint)
     roots = [name for name in links if name not in above]
     if len(roots) > 1:
-        raise UserError(f"{path}: links {', '.join(map(repr, roots))} hang on nothing: there can be one root link")
+        raise UserError(f"{path}: links {', '.join(map(repr, roots))} have no parent: there can be only one root link")
     order: list[tuple[Any, int, Any]] = []
     waiting = [(name, -1, None) for name in roots]
     while waiting:
@@ -174,14 +174,14 @@ def _order(robot: Any, path: Path) -> list[tuple[Any, int, Any]]:
     if len(order) < len(links):
         reached = {link.name for link, _, _ in order}
         loop = [repr(name) for name in links if name not in reached]
-        raise UserError(f"{path}: the joints of links {', '.join(loop)} go round in a loop: take one of them out")
+        raise UserError(f"{path}: the joints of links {', '.join(loop)} form a loop: remove one of them")
     return order
 
 
 def _refuse_doubles(names: Sequence[str], kind: str, path: Path) -> None:
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
-        raise UserError(f"{path}: several {kind} have the name {doubled[0]!r}: names must differ")
+        raise UserError(f"{path}: several {kind} have the name {doubled[0]!r}: names must be unique")
 
 
 def _no_joint() -> RobotJoint:
@@ -209,7 +209,7 @@ def _joint(joint: Any, path: Path, left_out: LeftOut) -> RobotJoint:
 
 
 def _axis_values(joint: Any, path: Path, left_out: LeftOut) -> dict[str, Any]:
-    """Axis, limits, damping and motor of a joint that moves along or about its axis."""
+    """Axis, limits, damping and motor of a joint with an axis."""
     place = f"joint {joint.name!r}"
     length = np.linalg.norm(joint.axis)
     if length == 0.0:
@@ -232,15 +232,15 @@ def _axis_values(joint: Any, path: Path, left_out: LeftOut) -> dict[str, Any]:
     return values
 
 
-def _hung_on_world(joint: RobotJoint, links: Sequence[RobotLink], parent: int, path: Path) -> RobotJoint:
-    """A free joint, moved from a link that is fixed to the world to the world itself, with what it skips in its start."""
+def _attached_to_world(joint: RobotJoint, links: Sequence[RobotLink], parent: int, path: Path) -> RobotJoint:
+    """A free joint of a link that is fixed to the world, attached to the world instead, with the offset in its start."""
     position, turn = joint.position, Rotation.from_quat(joint.quaternion)
     while parent >= 0:
         above = links[parent]
         if above.joint.moves:
             raise UserError(
-                f"{path}: the floating joint {joint.name!r} hangs on link {above.name!r}, which moves: "
-                "it can only hang on the world"
+                f"{path}: the floating joint {joint.name!r} is attached to link {above.name!r}, which moves: "
+                "it can only be attached to the world"
             )
         held = Rotation.from_quat(above.joint.quaternion)
         position, turn = above.joint.position + held.apply(position), held * turn
@@ -296,7 +296,7 @@ def _shape(shape: Any, link: Any, path: Path, meshes: MeshFiles, left_out: LeftO
 
 
 def _color(material: Any, place: str, colors: dict[str, np.ndarray], left_out: LeftOut) -> tuple[float, float, float] | None:
-    """Linear colour of a material: its own, or that of its name."""
+    """Linear colour of a material: its own, or that of the named material."""
     if material is None:
         return None
     rgba = material.color.rgba if material.color is not None else colors.get(material.name)

@@ -1,4 +1,4 @@
-"""XML of robot files: read without entities or network, checked against a table of what is understood."""
+"""XML of robot files: read without entities or network, checked against a table of supported elements."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ti_sim.base.errors import UserError
 
 @dataclass(frozen=True)
 class Known:
-    """What is carried over from one kind of element.
+    """What is imported from one kind of element.
 
     Attributes:
-        text: attributes that hold words, or numbers that another reader checks.
-        numbers: attributes that hold numbers, with how many there may be.
-        needs: attributes and children that must be there.
-        one: children of which there is one at most.
-        many: children of which there may be several.
+        text: attributes with words, or with numbers that are checked elsewhere.
+        numbers: attributes with numbers, and the allowed counts.
+        needs: required attributes and children.
+        one: children that may occur once.
+        many: children that may occur several times.
     """
 
     text: tuple[str, ...] = ()
@@ -63,12 +63,12 @@ def parse_xml(data: bytes) -> Any:
     parser = etree.XMLParser(resolve_entities=False, load_dtd=False, no_network=True, remove_comments=True, remove_pis=True)
     root = etree.fromstring(data, parser)
     if root.getroottree().docinfo.doctype:
-        raise ValueError("it declares a document type (<!DOCTYPE ...>): take that line out, robot files need none")
+        raise ValueError("it declares a document type (<!DOCTYPE ...>): remove that line")
     return root
 
 
 def label(element: Any) -> str:
-    """Where an element stands, by the nearest name: "joint 'elbow'"; by the element around it where nothing has a name."""
+    """The place of an element by the nearest name, "joint 'elbow'", or by the parent element if nothing has a name."""
     for around in (element, *element.iterancestors()):
         name = around.get("name") or (around.get("class") if around.tag == "default" else None)
         if name:
@@ -85,18 +85,18 @@ def check_element(
     explain: Mapping[str, str],
     harmless: Callable[[Any, str], bool] = lambda element, attribute: False,
 ) -> None:
-    """Check an element and all below it against a table, and note what the table does not hold.
+    """Check an element and its descendants against a table, and record what the table does not contain.
 
     Args:
-        element: whose kind is in ``table``.
-        table: what is carried over, by tag.
-        left_out: takes what is not.
-        path: of the file, for errors.
-        explain: what becomes of a thing that is not carried over, by tag or by "tag.attribute"; others are "not used".
-        harmless: of an element and an attribute not in the table: whether leaving it out changes nothing.
+        element: element whose kind is in ``table``.
+        table: what is imported, by tag.
+        left_out: collects everything else.
+        path: path of the file, for errors.
+        explain: how a feature that is not imported is treated, by tag or by "tag.attribute"; others are "not used".
+        harmless: whether an attribute of an element that is not in the table may be ignored silently.
 
     Raises:
-        UserError: something that must be there is not, or a number is none.
+        UserError: something required is missing, or a number is invalid.
     """
     known = table[element.tag]
     place = label(element)

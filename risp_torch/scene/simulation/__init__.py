@@ -1,1 +1,1 @@
-"""How a scene moves: a motion for each solver, and the frozen plan that simulates."""
+"""Simulation of a scene: a motion for each solver, and the frozen plan that runs it."""

@@ -1,4 +1,4 @@
-"""Rollouts of deformable bodies in which every world takes as many steps as its own numbers need."""
+"""Rollouts of deformable bodies in which every world takes as many steps as its own parameters need."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.deformable.stable_step import stable_steps
 from ti_sim.rollout.adjoint import Adjoint
 
-# Iterations of stable_steps, steps to spare, the smallest part of a scene's steps, rungs for each factor of two.
+# Iterations of stable_steps, safety margin, smallest fraction of a scene's steps, levels per factor of two.
 _LANCZOS, _SPARE, _LEAST_PART, _RUNGS = 4, 1.4, 8, 4
 
 
 def steps_of_worlds(solver: DeformableSolver, inputs: DeformableInputs, *, controls: int) -> list[int]:
-    """Steps of a frame that every world needs, in rungs of a fifth; what the other worlds need does not matter.
+    """Steps per frame that every world needs, in levels of a fifth, independent of the other worlds.
 
     Args:
-        solver: of the scene, whose steps are the most.
-        inputs: numbers of every world.
-        controls: rows of actuation in a frame, which steps are shared among.
+        solver: solver of the scene; its number of steps is the maximum.
+        inputs: inputs of every world.
+        controls: rows of actuation per frame, which divide the steps.
 
     Returns:
-        B numbers of steps, from an eighth of the solver's own to all.
+        B numbers of steps, from an eighth of the solver's steps to all.
     """
     most = solver.settings.substeps
     plain = inputs.with_arrays(kernel_tensor(tensor, name) for name, tensor in inputs.named_arrays().items())
@@ -41,10 +41,10 @@ def steps_of_worlds(solver: DeformableSolver, inputs: DeformableInputs, *, contr
 def adaptive_rollout(
     solver: DeformableSolver, inputs: DeformableInputs, frames: int, *, controls: int, adjoint: Adjoint | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """``bridge.rollout``, one for the worlds of each number of steps (``steps_of_worlds``).
+    """``bridge.rollout``, one call for the worlds with the same number of steps (``steps_of_worlds``).
 
     Returns:
-        As ``bridge.rollout``; diverged steps count in the solver's own steps.
+        As ``bridge.rollout``; diverged steps are counted in the solver's steps.
 
     Raises:
         UserError: as there. DivergenceError: every world diverged.
@@ -71,5 +71,5 @@ def adaptive_rollout(
 
 
 def _worlds(inputs: DeformableInputs, rows: np.ndarray) -> DeformableInputs:
-    """The numbers of some worlds."""
+    """The inputs of some worlds."""
     return inputs.with_arrays(array[torch.as_tensor(rows, device=array.device)] for array in inputs.arrays())

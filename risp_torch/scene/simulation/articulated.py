@@ -28,7 +28,7 @@ _SPRINGS = ("stiffness", "rest", "damping", "armature", "limit_low", "limit_high
 
 
 class ArticulatedMotion(Motion):
-    """Links with motors, and bodies that collide with one another."""
+    """Links with motors, and bodies that collide with each other."""
 
     actuator_kind = "motors"
 
@@ -58,7 +58,7 @@ class ArticulatedMotion(Motion):
         """As ``Motion.inputs``.
 
         Raises:
-            UserError: the actions do not fit, or a link's collision shape has moved.
+            UserError: the actions do not fit, or a parameter moves a link's collision shape.
         """
         check_collision_shapes(self.spec.bodies, self.solver.model, values)
         inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=frames, actions=actions)
@@ -91,17 +91,17 @@ class ArticulatedMotion(Motion):
             return (centers_of_mass(self.spec.bodies, values, link_q[:, None], link_qd[:, None])[0][:, 0],)
 
         error = RuntimeError(
-            "trying to differentiate poses at the start of links: take the first frame of Scene.rollout for that"
+            "trying to differentiate initial poses of links: use the first frame of Scene.rollout"
         )
         return once(poses, error, joint_q, *inputs.arrays(), *values.values())[0]
 
 
 def articulated_model(bodies: Sequence[Body], values: Values, *, ground_height: float) -> ArticulatedModel:
-    """The model of all bodies; a rigid body is attached to the world by a free joint, in its centre of mass.
+    """The model of all bodies; a rigid body is attached to the world by a free joint at its centre of mass.
 
     Args:
         bodies: of the scene.
-        values: its own parameters [1, ...]: collision shapes lie where these put them.
+        values: the scene's own parameters [1, ...], which place the collision shapes.
         ground_height: z of the ground [m].
     """
     shapes = tuple(
@@ -120,15 +120,15 @@ def articulated_model(bodies: Sequence[Body], values: Values, *, ground_height: 
 
 
 def check_collision_shapes(bodies: Sequence[Body], model: ArticulatedModel, values: Values) -> None:
-    """Raise a UserError where a link's centre of mass leaves the shape that collides with other bodies, or has a gradient."""
+    """Raise a UserError if the centre of mass of a link with a collision shape changes or requires a gradient."""
     for body, shape in zip(bodies, model.collision_shape or (), strict=False):
         if shape is not None and isinstance(body, Link):
             center = center_of(body, values)
             place = center.new_tensor(shape.position)
             if center.requires_grad or not torch.allclose(center.detach(), place.expand_as(center), rtol=0.0, atol=1e-6):
                 raise UserError(
-                    f"{body.name} collides with other bodies by a shape that stays where the scene's own numbers put it: leave "
-                    "its center and length as they are, or its collision out"
+                    f"{body.name} has a collision shape placed by the scene's own parameters: leave "
+                    "its center and length unchanged, or its collision out"
                 )
 
 
@@ -185,7 +185,7 @@ def articulated_inputs(
 
 
 def center_of(body: Body, values: Values) -> torch.Tensor:
-    """[B, 3] centre of mass in the link frame [m]; a rigid body's frame lies in it."""
+    """[B, 3] centre of mass in the link frame [m]; it is the origin of a rigid body's frame."""
     return body.center(values) if isinstance(body, Link) else torch.zeros_like(values[f"{body.name}.position"])
 
 

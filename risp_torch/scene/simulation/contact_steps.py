@@ -1,4 +1,4 @@
-"""The longest step that the contact of rigid bodies bears, from the largest eigenvalues of their motion in contact.
+"""The longest stable step for the contact of rigid bodies, from the largest eigenvalues of their motion in contact.
 
 A body that touches with a face at points r_p about its centre of mass moves against springs and dampers in parallel: with J_p the
 map from its velocity and angular velocity to the velocity of point p, n the normal of the face, and M mass and inertia,
@@ -6,8 +6,8 @@ map from its velocity and angular velocity to the velocity of point p, n the nor
     K = sum_p ke J_p^T n n^T J_p,    D = sum_p J_p^T (kd n n^T + kf (1 - n n^T)) J_p,
 
 a semi-implicit step of a mode stays bounded while omega^2 dt^2 + 2 c dt <= 4 (see ``ti_sim.deformable.stable_step``), and the
-largest omega^2 and c are the largest eigenvalues of M^-1 K and M^-1 D. Where two bodies that move touch each other, what one of
-them sees are at most the sum of both.
+largest omega^2 and c are the largest eigenvalues of M^-1 K and M^-1 D. For two moving bodies in contact, the values of the pair
+are at most the sums of those of both.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ti_sim.articulated.collision import CollisionShape
 from ti_sim.shapes.contact_points import KIND, PATCH, POSITION, RADIUS, RIM, VECTOR
 
 _DIRECTIONS = tuple(sign * axis for axis in np.eye(3) for sign in (1.0, -1.0))
-_FLAT = 1e-3  # of a body's size: points as low as this touch together
-_MOST = 4  # points that two meshes have whole
+_FLAT = 1e-3  # of a body's size: points within this height touch together
+_MOST = 4  # largest number of contact points of two meshes with full stiffness
 
 
 def ground_points(rows: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -31,7 +31,7 @@ def ground_points(rows: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.
         normal: [3] direction towards the plane, in the body's axes.
 
     Returns:
-        (places [n, 3] m, shares of the contact numbers [n]: 1, of patches their areas in m2).
+        (positions [n, 3] m, factors of the contact parameters [n]: 1, or the areas of patches in m2).
     """
     places, shares = rows[:, POSITION : POSITION + 3].copy(), np.ones(len(rows))
     for k, row in enumerate(rows):
@@ -50,7 +50,7 @@ def ground_points(rows: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.
     return _lowest(places, shares, normal)
 
 
-def meeting_points(shape: CollisionShape, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def touching_points(shape: CollisionShape, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Points of a body's shape that touch another body together, as ``ground_points``; relative to the shape's centre."""
     if shape.kind == "box":
         signs = np.stack(np.meshgrid(*[(-1.0, 1.0)] * 3), axis=-1).reshape(-1, 3)
@@ -65,7 +65,7 @@ def meeting_points(shape: CollisionShape, normal: np.ndarray) -> tuple[np.ndarra
 
 
 def _lowest(places: np.ndarray, shares: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Those of some places that lie lowest, together, and their shares."""
+    """The lowest of some positions, and their factors."""
     if not len(places):
         return places, shares
     depth = places @ normal
@@ -74,19 +74,19 @@ def _lowest(places: np.ndarray, shares: np.ndarray, normal: np.ndarray) -> tuple
 
 
 def rates(
-    mass: float, inertia: np.ndarray, material: np.ndarray, faces: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
+    mass: float, inertia: np.ndarray, contact: np.ndarray, faces: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
 ) -> np.ndarray:
-    """Largest omega^2 [1/s2] and c [1/s] of a body against what does not move.
+    """Largest omega^2 [1/s2] and c [1/s] of a body in contact with a fixed one.
 
     Args:
         mass: kg.
         inertia: [3, 3] kg m2 about the centre of mass.
-        material: [4] ke, kd, kf, mu of a point.
-        faces: that touch at once: places [n, 3], shares [n] and normal [3] of each.
+        contact: [4] ke, kd, kf, mu of a point.
+        faces: simultaneous contact faces: positions [n, 3], factors [n] and normal [3] of each.
     """
-    ke, kd, kf, mu = material
+    ke, kd, kf, mu = contact
     stiffness, damping, moving = np.zeros((6, 6)), np.zeros((6, 6)), np.zeros((6, 6))
-    thin = 1e-9 * np.trace(inertia)  # more than nothing about the axis of a thin rod
+    thin = 1e-9 * np.trace(inertia)  # nonzero about the axis of a thin rod
     moving[:3, :3], moving[3:, 3:] = mass * np.eye(3), inertia + thin * np.eye(3)
     for places, shares, normal in faces:
         along = np.outer(normal, normal)
@@ -106,23 +106,23 @@ def longest_step(squared: float, damping: float) -> float:
 
 
 def contact_rates(
-    mass: float, inertia: np.ndarray, material: np.ndarray, rows: np.ndarray, shape: CollisionShape | None, partners: int
+    mass: float, inertia: np.ndarray, contact: np.ndarray, rows: np.ndarray, shape: CollisionShape | None, partners: int
 ) -> np.ndarray:
     """Largest omega^2 [1/s2] and c [1/s] of a body that touches the ground, or others, at the faces of six directions.
 
     Args:
         mass: kg.
         inertia: [3, 3] kg m2 about the centre of mass.
-        material: [4] ke, kd, kf, mu of a point.
+        contact: [4] ke, kd, kf, mu of a point.
         rows: contact points with the ground, if there is one.
-        shape: by which the body meets others, centred at the centre of mass; None where it meets the ground alone.
-        partners: how many others, the ground counted, may touch it: with two of them opposite faces touch at once.
+        shape: collision shape, centred at the centre of mass; None if the body touches only the ground.
+        partners: number of other bodies, including the ground, that may touch it: with two, opposite faces touch simultaneously.
     """
     worst = np.zeros(2)
     for normal in _DIRECTIONS[:: 2 if partners > 1 else 1]:
         faces = [
-            (*(ground_points(rows, side) if shape is None else meeting_points(shape, side)), side)
+            (*(ground_points(rows, side) if shape is None else touching_points(shape, side)), side)
             for side in (normal, -normal)[: min(partners, 2)]
         ]
-        worst = np.maximum(worst, rates(mass, inertia, material, faces))
+        worst = np.maximum(worst, rates(mass, inertia, contact, faces))
     return worst

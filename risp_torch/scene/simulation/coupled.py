@@ -1,4 +1,4 @@
-"""The motion of links and deformable bodies that collide with one another."""
+"""The motion of links and deformable bodies that collide with each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ti_sim.coupled.solver import CoupledSolver
 
 
 class CoupledMotion(Motion):
-    """Particles that collide with bodies, in one solver of both."""
+    """Particles that collide with bodies, in one coupled solver."""
 
     actuator_kind = "motors"
     state_arrays = 4
@@ -37,7 +37,7 @@ class CoupledMotion(Motion):
         )
 
     def step_warnings(self, solver: CoupledSolver) -> list[str]:
-        """Nothing: ``links`` and ``particles`` warn of their own."""
+        """None: ``links`` and ``particles`` issue their own."""
         return []
 
     def inputs(

@@ -26,7 +26,7 @@ from ti_sim.rollout.adjoint import Adjoint
 
 
 class DeformableMotion(Motion):
-    """Solids, cloths, flat bodies and springs that collide with the ground and with one another."""
+    """Solids, cloths, flat bodies and springs that collide with the ground and with each other."""
 
     def __init__(self, spec: SceneSpec) -> None:
         """The motion of the deformable bodies of a scene."""
@@ -69,7 +69,7 @@ class DeformableMotion(Motion):
     def rollout(
         self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None
     ) -> States:
-        """As ``Motion.rollout``; in an adaptive scene every world takes as many steps as its own numbers need."""
+        """As ``Motion.rollout``; in an adaptive scene every world takes as many steps as its own parameters need."""
         if not self.spec.stepping.adaptive:
             return super().rollout(values, frames=frames, actions=actions, state0=state0, adjoint=adjoint)
         inputs = self.inputs(values, frames=frames, actions=actions, state0=state0)
@@ -78,10 +78,10 @@ class DeformableMotion(Motion):
 
 
 def _check(spec: SceneSpec) -> None:
-    """Raise a UserError where a scene has what the solver of deformable bodies does not."""
+    """Raise a UserError if a scene has features that the deformable solver does not support."""
     if spec.stepping.integrator != "semi_implicit":
         raise UserError(
-            f"deformable bodies move by semi-implicit Euler steps, and the scene has integrator {spec.stepping.integrator!r}: "
+            f"deformable bodies use semi-implicit Euler, but the scene has integrator {spec.stepping.integrator!r}: "
             "leave it out"
         )
     touched = spec.ground is not None or any(body.collision is not None for body in spec.bodies)
@@ -104,7 +104,7 @@ def deformable_model(
         parts: the bodies.
         loads: forces on them.
         ground_height: z of the ground [m], None without one.
-        self_contact: surfaces that touch, or None.
+        self_contact: surfaces with self-contact, or None.
     """
     solids = _solids(parts)
     sheets = [part for part in parts if isinstance(part.elements, Sheet)]
@@ -147,7 +147,7 @@ def deformable_inputs(
         loads: forces on them.
         values: parameters [B, ...].
         frames: frame intervals.
-        controls: rows of actuation in a frame.
+        controls: rows of actuation per frame.
 
     Raises:
         UserError: an actuation, a load or a prescribed velocity is given for fewer frames.
@@ -184,7 +184,7 @@ def deformable_inputs(
 
 
 def _solids(parts: Sequence[Deformable]) -> list[Deformable]:
-    """Solid bodies in the order in which the solver counts their elements: by kind."""
+    """Solid bodies in the solver's element order: by kind."""
     return [part for kind in SOLIDS for part in parts if isinstance(part.elements, Solid) and part.elements.kind == kind]
 
 

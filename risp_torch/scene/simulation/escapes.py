@@ -1,4 +1,4 @@
-"""Motions that have blown up though their numbers are finite: something is farther away than the scene can have thrown it."""
+"""Detection of diverged motions with finite values: a body is farther away than free flight can carry it."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from risp_torch.scene.states import States
 from ti_sim.base.errors import DivergenceError
 from ti_sim.base.param import Param
 
-FARTHEST = 1e3  # times the reach of a motion: no force of a scene that is meant moves things so far
+FARTHEST = 1e3  # times the range of a motion: no intended force of a scene moves a body so far
 
 
 def without_escapes(
     spec: SceneSpec, table: ParameterTable, states: States, parameters: Mapping[str, torch.Tensor] | None
 ) -> States:
-    """A motion whose worlds count as diverged where something has left the scene's reach.
+    """A motion in which worlds are marked as diverged if a body has left the range of the scene.
 
-    The reach is the extent of what the scene consists of at the start (bodies, particles, cameras), and how far free flight goes
-    in the simulated time T from the fastest start, |v| T + |g| T^2. Steps that are too long for a contact or an element throw
-    things a thousand times as far in a few of them, long before numbers are infinite.
+    The range is the initial extent of the scene (bodies, particles, cameras) plus the distance of free flight
+    in the simulated time T at the largest initial velocity, |v| T + |g| T^2. Too long steps for a contact or an element move
+    bodies a thousand times as far within a few steps, long before values are infinite.
 
     Args:
-        spec: of the scene that moved; one with a ``max_distance`` of its own is judged by that alone.
-        table: of its numbers.
+        spec: spec of the scene; if it has a ``max_distance``, only that is checked.
+        table: its parameter table.
         states: its motion.
-        parameters: as of ``Scene.rollout``.
+        parameters: see ``Scene.rollout``.
 
     Raises:
-        DivergenceError: every world has diverged, the last of them so.
+        DivergenceError: every world has diverged.
     """
     if np.isfinite(spec.stepping.max_distance):
         return states
     placement = plain(states.placement.detach())[..., :3]  # [B, T, rows, 3]
     if placement.shape[1] < 2 or not placement.shape[2]:
         return states
-    limit = FARTHEST * _reach(spec, table, states, placement, parameters)
-    away = (placement - placement[:, :1]).norm(dim=-1)  # NaN after a divergence, which is marked already
+    limit = FARTHEST * _range(spec, table, states, placement, parameters)
+    away = (placement - placement[:, :1]).norm(dim=-1)  # NaN after a divergence that is already marked
     gone = (away > limit).any(dim=2)
     if not gone.any():
         return states
@@ -59,20 +59,20 @@ def _raise(spec: SceneSpec, away: torch.Tensor, gone: torch.Tensor, limit: float
     row = int(away[world, frame].nan_to_num(nan=0.0).argmax())
     owners = [body.name for body in spec.bodies] + [part.name for part in spec.deformables for _ in range(part.count)]
     raise DivergenceError(
-        f"{owners[row]!r} flew {away[world, frame, row]:.3g} m by frame {frame}, where free flight goes no farther than "
+        f"{owners[row]!r} flew {away[world, frame, row]:.3g} m by frame {frame}, but free flight goes no farther than "
         f"{limit / FARTHEST:.3g} m: take smaller steps (more substeps), or softer contacts and materials",
         body=owners[row], step=frame * spec.stepping.substeps,
     )  # fmt: skip
 
 
-def _reach(
+def _range(
     spec: SceneSpec,
     table: ParameterTable,
     states: States,
     placement: torch.Tensor,
     parameters: Mapping[str, torch.Tensor] | None,
 ) -> float:
-    """How far a motion may go [m]: the scene's extent and free flight."""
+    """Range of a motion [m]: the scene's extent and free flight."""
     start = placement[:, 0].flatten(0, 1)
     eyes = [np.asarray(_value(camera.position), dtype=np.float64).reshape(-1) for camera in spec.cameras]
     points = [start[torch.isfinite(start).all(dim=1)].double().cpu().numpy(), *(np.broadcast_to(eye, (1, 3)) for eye in eyes)]

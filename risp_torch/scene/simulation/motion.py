@@ -1,4 +1,4 @@
-"""What a simulator needs of a solver: which arrays it takes from a scene's numbers, and how its frames become states."""
+"""Interface between a simulator and a solver: from a scene's parameters to its inputs, and from its frames to states."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ State = tuple[torch.Tensor, ...]
 
 
 class Motion(ABC):
-    """How the bodies of a scene move: a solver, its inputs and its frames. One subclass for each solver, in a file of its own.
+    """Motion of a scene's bodies: a solver, its inputs and its frames. Each solver has a subclass in a separate file.
 
     Attributes:
         actuators: rotors or motors, which ``actions`` drive.
-        actuator_kind: what messages call them.
-        state_arrays: arrays of a state to start from.
+        actuator_kind: their name in messages.
+        state_arrays: arrays of an initial state.
     """
 
     actuator_kind: ClassVar[str] = "rotors and no motors"
@@ -42,10 +42,10 @@ class Motion(ABC):
         """The solver, made at first use.
 
         Warns:
-            UserWarning: the physics step is too long at the scene's own numbers.
+            UserWarning: the physics step is too long for the scene's own parameters.
 
         Raises:
-            UserError: the scene has what the solver does not.
+            UserError: the scene has features that the solver does not support.
         """
         solver = self.make_solver()
         for sentence in self.step_warnings(solver):
@@ -58,7 +58,7 @@ class Motion(ABC):
 
     @abstractmethod
     def step_warnings(self, solver: Solver) -> list[str]:
-        """Sentences on what the physics step is too long for, at the scene's own numbers."""
+        """Warnings about a too long physics step for the scene's own parameters."""
 
     @abstractmethod
     def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None) -> Arrays:
@@ -66,9 +66,9 @@ class Motion(ABC):
 
         Args:
             values: parameters [B, ...] (``ParameterTable.values``).
-            frames: frame intervals that are simulated.
+            frames: number of simulated frame intervals.
             actions: [B or 1, F, A] in place of the actuators' own, or None.
-            state0: state to start from in place of the scene's (``Scene.rollout``), or None.
+            state0: initial state in place of the scene's (``Scene.rollout``), or None.
 
         Raises:
             UserError: the actions do not fit.
@@ -90,25 +90,26 @@ class Motion(ABC):
         return self.states(values, *bridge.rollout(self.solver, inputs, frames, adjoint=adjoint))
 
     def check(self, given: Mapping[str, object], actions: torch.Tensor | None, state0: State | None) -> None:
-        """Raise a UserError where there are actions for nothing, or twice, or a state of another number of arrays.
+        """Raise a UserError for actions without actuators, actions given twice, or a wrong number of state arrays.
 
         Args:
             given: parameters that replace the scene's own.
-            actions, state0: as of ``Scene.rollout``.
+            actions, state0: see ``Scene.rollout``.
         """
         if state0 is not None and len(state0) != self.state_arrays:
             raise UserError(f"state0 has {len(state0)} arrays, and this scene needs {self.state_arrays}: see Scene.rollout")
         if actions is None:
             return
         if not self.actuators:
-            raise UserError(f"there are actions, and the scene has no {self.actuator_kind}: leave them out, or add some")
+            raise UserError(f"there are actions, but the scene has no {self.actuator_kind}: leave them out, or add some")
         replaced = [name for group in self.actuators if (name := f"{group.name}.actions") in given]
         if replaced:
             raise UserError(f"the actions are given twice, as {replaced[0]} and as actions: leave one of the two out")
 
 
 def action_rows(actions: object, worlds: int | None) -> tuple[torch.Tensor | None, int | None]:
-    """Actions as a tensor of the runtime, and the number of worlds: their own, where the parameters do not tell."""
+    """Actions as a tensor of the runtime, and the number of worlds: that of the actions, if the parameters do not determine it.
+    """
     if actions is None:
         return None, worlds
     rows = torch.as_tensor(actions, dtype=bridge.bridge_dtype(), device=bridge_device())

@@ -17,7 +17,7 @@ from ti_sim.rigid.solver import RigidSolver
 
 
 class RigidMotion(Motion):
-    """Rigid bodies that collide with the ground alone, with forces, rotors and drag."""
+    """Rigid bodies that collide only with the ground, with forces, rotors and drag."""
 
     actuator_kind = "rotors"
 

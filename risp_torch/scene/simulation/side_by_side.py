@@ -1,4 +1,4 @@
-"""The motion of bodies and deformable bodies that do not collide with one another."""
+"""The motion of bodies and deformable bodies that do not collide with each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ti_sim.rollout.solver import Solver
 
 
 class SideBySide(Motion):
-    """Two motions in one scene, each by its own solver."""
+    """Two motions in one scene, each with its own solver."""
 
     state_arrays = 4
 
@@ -28,15 +28,15 @@ class SideBySide(Motion):
 
     def make_solver(self) -> Solver:
         """Raise a UserError: there are two solvers."""
-        raise UserError("bodies and deformable bodies of this scene have a solver each: take that of one of them")
+        raise UserError("bodies and deformable bodies of this scene have separate solvers: use one of these")
 
     def step_warnings(self, solver: Solver) -> list[str]:
-        """Nothing: ``bodies`` and ``particles`` warn of their own."""
+        """None: ``bodies`` and ``particles`` issue their own."""
         return []
 
     def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None) -> Arrays:
         """Raise a UserError: there are two solvers."""
-        raise UserError("bodies and deformable bodies of this scene have a solver each: take the inputs of one of them")
+        raise UserError("bodies and deformable bodies of this scene have separate solvers: use the inputs of one of these")
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
         """As ``Motion.states``: the bodies' arrays at the frames, then the particles'."""

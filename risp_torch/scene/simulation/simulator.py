@@ -1,4 +1,4 @@
-"""The frozen plan of a simulation: what a scene consisted of when it was made, and how that moves."""
+"""The frozen plan of a simulation, made from the spec of a scene."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _PARTS = ("stepping", "bodies", "deformables", "forces", "rotors", "motors", "lo
 
 @dataclass(frozen=True, eq=False)
 class Simulator:
-    """How a scene moves.
+    """Simulator of a scene.
 
     Attributes:
-        spec: what the scene consisted of.
-        motion: of all its bodies.
-        placed: numbers that decide where the shapes lie that the solver has in its tables.
+        spec: spec of the scene when the simulator was made.
+        motion: motion of all its bodies.
+        placed: values that determine the positions of shapes in the solver's tables.
     """
 
     spec: SceneSpec
@@ -48,7 +48,7 @@ class Simulator:
 
     @property
     def solver(self) -> Solver:
-        """The solver that moves all bodies (warnings and errors: ``Motion.solver``)."""
+        """The solver of all bodies (warnings and errors: ``Motion.solver``)."""
         return self.motion.solver
 
     @property
@@ -62,7 +62,7 @@ class Simulator:
         return part
 
     def serves(self, spec: SceneSpec) -> bool:
-        """Whether a scene still consists of what it did. Numbers may have other values, but for those that place shapes."""
+        """Whether the simulator is valid for a scene. Parameters may have other values, except those that place shapes."""
         return spec.same_parts(self.spec, *_PARTS) and self.placed == _placing_numbers(spec)
 
     def rollout(
@@ -79,8 +79,8 @@ class Simulator:
         """Simulate a batch of worlds.
 
         Args:
-            table: of the scene's numbers, or one with as many rows over time as there are frames.
-            parameters, frames, worlds, actions, state0, adjoint: as of ``Scene.rollout``.
+            table: parameter table of the scene, or one with as many rows over time as frames.
+            parameters, frames, worlds, actions, state0, adjoint: see ``Scene.rollout``.
 
         Raises:
             UserError, DivergenceError: as there.
@@ -95,16 +95,16 @@ class Simulator:
         return without_escapes(self.spec, table, states, parameters)
 
     def start(self, values: Values) -> torch.Tensor:
-        """Where everything is at the start (``joined_placement``), from parameter values [B, ...]."""
+        """The initial placement (``joined_placement``) for parameter values [B, ...]."""
         return joined_placement(*self.motion.start(values))
 
 
 def current_simulator(made: Simulator | None, spec: SceneSpec) -> Simulator:
-    """The simulator of what a scene consists of now: the one that was made before, where it still serves.
+    """The simulator of the current scene: the given one if it is still valid.
 
     Args:
-        made: before, or None.
-        spec: of the scene; a snapshot of it is kept.
+        made: existing simulator, or None.
+        spec: spec of the scene; a snapshot of it is kept.
 
     Raises:
         UserError: the scene has no bodies.
@@ -127,7 +127,7 @@ def _motion(spec: SceneSpec) -> Motion:
 
 
 def _placing_numbers(spec: SceneSpec) -> tuple[bytes, ...]:
-    """Values that place the collision shapes of links in their frames: these lie in the solver's tables."""
+    """Values that place the collision shapes of links in their frames, which are in the solver's tables."""
     links = [body for body in spec.bodies if isinstance(body, Link) and body.collision is not None]
     names = (f"{link.name}.{key}" for link in links for key in ("center", "length"))
     return tuple(np.asarray(spec.table[name].value).tobytes() for name in names if name in spec.table.params)
@@ -136,7 +136,7 @@ def _placing_numbers(spec: SceneSpec) -> tuple[bytes, ...]:
 def _check_memory(
     spec: SceneSpec, table: ParameterTable, given: Mapping[str, torch.Tensor], worlds: int | None, frames: int
 ) -> None:
-    """Raise a UserError where the states at the frames of a motion, which is the least of it, do not fit into memory."""
+    """Raise a UserError if the states at the frames of a motion, a lower bound of its memory, do not fit into memory."""
     batches = [
         len(value) for name, value in given.items()
         if name in table.params and np.ndim(value) > np.ndim(table[name].value)
@@ -150,12 +150,12 @@ def _check_memory(
 
 
 def _warn_of_inertias(given: Mapping[str, torch.Tensor]) -> None:
-    """Warn where given inertias are none that bodies can have; a scene's own were checked when they were written."""
+    """Warn if given inertias are not physical; the scene's own were checked when they were set."""
     for name, value in given.items():
         if name.endswith((".inertia", ".inertia_per_mass")):
             inertia = np.asarray(torch.as_tensor(value).detach().cpu(), dtype=np.float64)
             if inertia.shape[-2:] == (3, 3) and not possible_inertia(inertia).all():
                 warnings.warn(
-                    f"{name} has values that no body can have: a principal moment below zero, or above the sum of the other two",
+                    f"{name} is not a physical inertia: a principal moment below zero, or above the sum of the other two",
                     stacklevel=5,
                 )

@@ -1,4 +1,4 @@
-"""Sentences on bodies for which the physics steps of a scene are too long, at the scene's own numbers."""
+"""Warnings about bodies for which the physics step of a scene is too long, at the scene's own values."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.stable_step import stable_step
 from ti_sim.shapes.contact_points import largest_share
 
-_DRIFT = 0.05  # of an angular momentum, from which on there is a warning
+_DRIFT = 0.05  # relative change of angular momentum above which there is a warning
 
 
 def step_warnings(spec: SceneSpec) -> list[str]:
-    """Sentences about bodies for which the physics step is too long at a scene's own values.
+    """Warnings about bodies for which the physics step is too long at a scene's own values.
 
-    A spring of stiffness ke on a mass m needs steps well below sqrt(m / ke), a tangential damper kf steps below m / kf, and
-    so do linear drag, and angular drag with the least moment of inertia in place of the mass. What several points of a face do
-    together, and how they turn a body, says ``contact_steps``; of links their joints decide that, and it is left out.
+    A spring of stiffness ke on a mass m needs steps well below sqrt(m / ke), a tangential damper kf steps below m / kf;
+    the same holds for linear drag, and for angular drag with the least moment of inertia instead of the mass. For the joint
+    effect of several points of a face see ``contact_steps``; links, whose joints matter too, are not checked.
     """
     values, dt = spec.table.values(), spec.stepping.dt
     sentences, stiff = [], set()
@@ -51,8 +51,8 @@ def step_warnings(spec: SceneSpec) -> list[str]:
     if steps:
         names, longest = ", ".join(repr(name) for name in steps), min(steps.values())
         sentences.append(
-            f"the step of {dt:.3g} s is too long for the contact of {names}: the points of a face act together, and turn what "
-            f"they touch, which bears steps of up to about {longest:.3g} s, so take at least "
+            f"the step of {dt:.3g} s is too long for the contact of {names}: the points of a face act together and "
+            f"rotate the body. The contact is stable for steps up to about {longest:.3g} s, so take at least "
             f"{math.ceil(spec.frame_dt / longest)} substeps"
         )
     return sentences
@@ -83,10 +83,10 @@ def _longest_contact_steps(spec: SceneSpec, values: Values) -> dict[str, float]:
 
 
 def spin_warnings(spec: SceneSpec, model: ArticulatedModel) -> list[str]:
-    """A sentence for each free body that carries moving links and spins so fast that semi-implicit steps change its momentum.
+    """A warning for each free body with moving links that spins so fast that semi-implicit steps change its angular momentum.
 
-    At an angular velocity w the angular momentum changes by up to about w^2 dt T / 2 of itself over a time T (a seventh to all of
-    that in two boxes on one another); at the scene's own values.
+    At an angular velocity w the angular momentum changes by up to about w^2 dt T / 2 relative to its value over a time T (a
+    seventh to all of this for two joined boxes), at the scene's own values.
 
     Args:
         spec: of the scene.
@@ -102,7 +102,7 @@ def spin_warnings(spec: SceneSpec, model: ArticulatedModel) -> list[str]:
         drift = 0.5 * spin**2 * stepping.dt * time
         if drift > _DRIFT:
             sentences.append(
-                f"{body.name!r} spins at {spin:.3g} rad/s and carries links that move: semi-implicit steps of "
+                f"{body.name!r} spins at {spin:.3g} rad/s and has moving links: semi-implicit steps of "
                 f"{stepping.dt:.3g} s change its angular momentum by up to about {100 * drift:.3g} % in {time:.3g} s, so use "
                 f"integrator 'rk4', or at least {math.ceil(stepping.substeps * drift / _DRIFT)} substeps"
             )
@@ -110,7 +110,7 @@ def spin_warnings(spec: SceneSpec, model: ArticulatedModel) -> list[str]:
 
 
 def deformable_step_warnings(spec: SceneSpec, model: DeformableModel, inputs: DeformableInputs) -> list[str]:
-    """A sentence where the physics step is too long for the deformable bodies (``stable_step``).
+    """A warning if the physics step is too long for the deformable bodies (``stable_step``).
 
     Args:
         spec: of the scene.
@@ -119,7 +119,7 @@ def deformable_step_warnings(spec: SceneSpec, model: DeformableModel, inputs: De
     """
     values, dt = spec.table.values(), spec.stepping.dt
     touching = touching_particles(spec)
-    if len(touching):  # against the hardest body, too, as against a ground of its material
+    if len(touching):  # also against the stiffest body, as against a ground with its contact parameters
         hardest = torch.stack([body.contact(values) for body in spec.bodies if body.collision is not None]).amax(dim=0)
         material = inputs.particle_contact.clone()
         material[:, touching] = torch.maximum(material[:, touching], 0.5 * (material[:, touching] + hardest[:, None]))
@@ -130,13 +130,13 @@ def deformable_step_warnings(spec: SceneSpec, model: DeformableModel, inputs: De
         return []
     names, substeps = ", ".join(repr(part.name) for part in spec.deformables), spec.frame_dt / longest
     return [
-        f"the step of {dt:.3g} s is too long for {names}: the longest that elements and contacts bear at the start is about "
+        f"the step of {dt:.3g} s is too long for {names}: the longest stable step of elements and contacts at the start is about "
         f"{longest:.3g} s, so take at least {math.ceil(substeps)} substeps, better {math.ceil(1.2 * substeps)}"
     ]
 
 
 def touching_particles(spec: SceneSpec) -> np.ndarray:
-    """[M] particles of surfaces with contact parameters, in a scene with bodies with ``collision``; none in others."""
+    """[M] surface particles with contact parameters in a scene with colliding bodies; none in other scenes."""
     chosen = [part.touching + part.first for part in spec.deformables if part.contact_name is not None]
     if not chosen or all(body.collision is None for body in spec.bodies):
         return np.zeros(0, dtype=np.int64)

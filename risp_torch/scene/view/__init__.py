@@ -1,1 +1,1 @@
-"""How a scene is seen: the renderer's arrays, and the frozen plan that films motions."""
+"""Rendering of a scene: the renderer's arrays, and the frozen plan that renders motions."""

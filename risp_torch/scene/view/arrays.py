@@ -1,6 +1,6 @@
-"""From a scene's numbers to the renderer's arrays: which parameters each array holds, and the arrays themselves.
+"""From a scene's parameters to the renderer's arrays: which parameters each array holds, and the arrays themselves.
 
-The arrays are kept apart, so that derivatives with respect to a few parameters touch the few arrays that hold them.
+The arrays are separate, so that derivatives with respect to a few parameters involve only the arrays that hold them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.backdrop import Ground, backdrop_names, background_rows
 from risp_torch.scene.parts.cameras import Camera, camera_names, camera_rows, distortion_names, distortion_rows
 from risp_torch.scene.parts.lights import ARRAYS, Light, light_names, light_rows
-from risp_torch.scene.parts.look import Look
+from risp_torch.scene.parts.surface import SurfaceMesh
 from ti_render import MeshTopology, mesh_topology
 
 
@@ -28,7 +28,7 @@ class Field:
 
     Attributes:
         names: parameters that it holds.
-        make: the array from parameter values (with rows that worlds share only once), or None.
+        make: function from parameter values (shared rows only once) to the array, or None.
     """
 
     names: tuple[str, ...]
@@ -37,39 +37,39 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class PictureArrays:
-    """What a picture of a scene shows, besides the poses.
+    """Content of a scene's images, except the poses.
 
     Attributes:
-        table: of the scene's numbers.
-        looks: of the bodies that are seen, in their order.
-        bodies: which body each of them belongs to; deformable bodies count after all others.
-        lights: of the scene.
-        ground: of the scene, or None.
+        table: parameter table of the scene.
+        surfaces: surface meshes of the visible bodies, in their order.
+        bodies: index of the body of each; deformable bodies are counted after all others.
+        lights: lights of the scene.
+        ground: ground of the scene, or None.
         phong: whether surfaces have highlights.
     """
 
     table: ParameterTable
-    looks: tuple[Look, ...]
+    surfaces: tuple[SurfaceMesh, ...]
     bodies: tuple[int, ...]
     lights: tuple[Light, ...]
     ground: Ground | None
     phong: bool
 
     def fields(self, cameras: Sequence[Camera], worlds: int) -> dict[str, Field]:
-        """Every array besides meshes and poses.
+        """Every array except meshes and poses.
 
         Args:
-            cameras: that take the pictures.
+            cameras: cameras of the images.
             worlds: B; several cameras have a row for each world and camera.
         """
         names, table, ground = self._names, self.table, self.ground
-        textured = [look for look in self.looks if look.textures]
+        textured = [surface for surface in self.surfaces if surface.textures]
         return {
             "camera": Field(camera_names(cameras), lambda v: camera_rows(cameras, v, worlds)),
             "distortion": Field(distortion_names(cameras), lambda v: distortion_rows(cameras, v, worlds)),
             "albedo": Field(names("color", "vertex_colors", "face_colors"), self._albedo),
-            "material": Field(names("specular", "shininess") if self.phong else (), self._material),
-            "uv": Field(tuple(f"{look.name}.uv" for look in textured if look.uv is None), self._uv),
+            "material": Field(names("specular", "shininess") if self.phong else (), self._reflectance),
+            "uv": Field(tuple(f"{surface.name}.uv" for surface in textured if surface.uv is None), self._uv),
             "texels": Field(self._texture_names(), self._texels),
             **{array: self._light_field(array) for array in ARRAYS},
             "background": Field(backdrop_names(table, "background"), background_rows),
@@ -82,63 +82,63 @@ class PictureArrays:
     def meshes(self) -> tuple[MeshTopology, torch.Tensor]:
         """All bodies' meshes as one and their vertices [V, 3], made once."""
         topology = self.topology()
-        # Kept for later calls, so that a first one within a transform of torch.func must not leave its wrappers in it.
+        # Cached for later calls, so it must not contain wrappers of a torch.func transform around the first call.
         arrays = {name: plain(array) for name, array in vars(topology).items() if isinstance(array, torch.Tensor)}
         return replace(topology, **arrays), self.vertices()
 
     def vertices(self) -> torch.Tensor:
-        """[V, 3] vertices of all bodies, each in its body's frame, or relative to the particle that it moves with [m]."""
-        return constant(np.concatenate([look.mesh.vertices if look.carrier is None else look.offset for look in self.looks]))
+        """[V, 3] vertices of all bodies, each in its body's frame, or relative to its particle [m]."""
+        return constant(np.concatenate([k.mesh.vertices if k.carrier is None else k.offset for k in self.surfaces]))
 
     def moved(self, vertices: torch.Tensor, particle_q: torch.Tensor) -> torch.Tensor:
-        """[M, V, 3] vertices of M pictures, those of deformable bodies where their particles are [m].
+        """[M, V, 3] vertices of M images, those of deformable bodies at their particles [m].
 
         Args:
             vertices: [V, 3] from ``vertices``.
             particle_q: [M, P, 3] positions of the particles [m].
         """
-        none = particle_q.shape[1]  # a row of zeros, with which the vertices of rigid bodies go
-        carriers = [np.full(len(k.mesh.vertices), none) if k.carrier is None else k.carrier for k in self.looks]
+        none = particle_q.shape[1]  # a row of zeros for the vertices of rigid bodies
+        carriers = [np.full(len(k.mesh.vertices), none) if k.carrier is None else k.carrier for k in self.surfaces]
         carrier = torch.as_tensor(np.concatenate(carriers).astype(np.int64), device=particle_q.device)
         return vertices + torch.cat([particle_q, particle_q.new_zeros(len(particle_q), 1, 3)], dim=1)[:, carrier]
 
     def topology(self) -> MeshTopology:
-        """All bodies' meshes as one, with their materials, textures and smooth normals; the i-th look has the i-th material."""
-        offsets = np.cumsum([0] + [len(look.mesh.vertices) for look in self.looks])[:-1]
-        owners = [np.full(len(look.mesh.vertices), body) for look, body in zip(self.looks, self.bodies, strict=True)]
-        materials = [np.full(len(look.mesh.faces), i) for i, look in enumerate(self.looks)]
+        """The meshes of all bodies as one, with reflectances, textures and smooth normals; body i has reflectance i."""
+        offsets = np.cumsum([0] + [len(surface.mesh.vertices) for surface in self.surfaces])[:-1]
+        owners = [np.full(len(surface.mesh.vertices), body) for surface, body in zip(self.surfaces, self.bodies, strict=True)]
+        materials = [np.full(len(surface.mesh.faces), i) for i, surface in enumerate(self.surfaces)]
         textured = bool(self._texture_names())
         return mesh_topology(
-            np.concatenate([look.mesh.faces + offset for look, offset in zip(self.looks, offsets, strict=True)]),
+            np.concatenate([surface.mesh.faces + offset for surface, offset in zip(self.surfaces, offsets, strict=True)]),
             np.concatenate(owners),
             face_material=np.concatenate(materials) if self.phong else None,
             face_texture=self._face_texture() if textured else None,
             corner_normal=self._corner_normal(),
             textures=self._texture_table() if textured else None,
-            # On the CPU the kernels read numpy arrays, and within a transform of torch.func no tensor becomes one.
+            # On the CPU the kernels read numpy arrays, and inside a torch.func transform a tensor cannot be converted to one.
             like=np.zeros(1) if bridge_device().type == "cpu" else constant(np.zeros(1)),
         )
 
     @property
     def ground_texture(self) -> int:
-        """Number of the ground's texture among all."""
-        return sum(len(look.textures) for look in self.looks)
+        """Index of the ground's texture."""
+        return sum(len(surface.textures) for surface in self.surfaces)
 
     def _light_field(self, array: str) -> Field:
         return Field(light_names(self.lights, self.table, array), lambda v: light_rows(self.lights, v, array))
 
     def _names(self, *kinds: str) -> tuple[str, ...]:
-        names = (f"{look.name}.{kind}" for look in self.looks for kind in kinds)
+        names = (f"{surface.name}.{kind}" for surface in self.surfaces for kind in kinds)
         return tuple(name for name in names if name in self.table.params)
 
     def _texture_names(self) -> tuple[str, ...]:
         ground = ("ground.texture",) if "ground.texture" in self.table.params else ()
-        return tuple(name for look in self.looks for name in look.textures) + ground
+        return tuple(name for surface in self.surfaces for name in surface.textures) + ground
 
     def _texture_table(self) -> np.ndarray:
         """[T, 4] first texel, width, height and wrap of every texture."""
         rows, first = [], 0
-        wraps = [look.wrap for look in self.looks for _ in look.textures]
+        wraps = [surface.wrap for surface in self.surfaces for _ in surface.textures]
         wraps += [self.ground.wrap] if "ground.texture" in self._texture_names() else []
         for name, wrap in zip(self._texture_names(), wraps, strict=True):
             height, width, _ = np.shape(self.table[name].value)
@@ -148,28 +148,28 @@ class PictureArrays:
 
     def _face_texture(self) -> np.ndarray:
         parts, first = [], 0
-        for look in self.looks:
-            parts.append(np.where(look.face_texture >= 0, look.face_texture + first, -1))
-            first += len(look.textures)
+        for surface in self.surfaces:
+            parts.append(np.where(surface.face_texture >= 0, surface.face_texture + first, -1))
+            first += len(surface.textures)
         return np.concatenate(parts)
 
     def _corner_normal(self) -> np.ndarray | None:
         parts, first = [], 0
-        for look in self.looks:
-            parts.append(np.where(look.corner_normal >= 0, look.corner_normal + first, -1))
-            first += int(look.corner_normal.max()) + 1
+        for surface in self.surfaces:
+            parts.append(np.where(surface.corner_normal >= 0, surface.corner_normal + first, -1))
+            first += int(surface.corner_normal.max()) + 1
         return np.concatenate(parts) if first else None
 
     def _albedo(self, values: Values) -> torch.Tensor:
-        return joined([look.albedo(values) for look in self.looks], dim=1)
+        return joined([surface.albedo(values) for surface in self.surfaces], dim=1)
 
-    def _material(self, values: Values) -> torch.Tensor | None:
-        return joined([look.material(values)[:, None] for look in self.looks], dim=1) if self.phong else None
+    def _reflectance(self, values: Values) -> torch.Tensor | None:
+        return joined([surface.reflectance(values)[:, None] for surface in self.surfaces], dim=1) if self.phong else None
 
     def _uv(self, values: Values) -> torch.Tensor | None:
-        if not any(look.textures for look in self.looks):
+        if not any(surface.textures for surface in self.surfaces):
             return None
-        return joined([look.uv_rows(values) for look in self.looks], dim=1)
+        return joined([surface.uv_rows(values) for surface in self.surfaces], dim=1)
 
     def _texels(self, values: Values) -> torch.Tensor | None:
         names = self._texture_names()

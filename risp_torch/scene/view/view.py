@@ -1,4 +1,5 @@
-"""The frozen plan of a film: what of a scene is seen, its meshes as one, and the torch function that films motions."""
+"""The frozen plan of rendering: the renderer's arrays of a scene, its merged mesh, and the torch function that renders motions.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from ti_render import RasterSettings, RenderInputs
 from ti_sim.base.errors import UserError
 
 Quantity = Literal["color", "depth", "normal"]
-_ARRAYS = ("bodies", "deformables", "lights", "ground", "style", "table")  # what the renderer's arrays are made of
+_ARRAYS = ("bodies", "deformables", "lights", "ground", "style", "table")  # fields that determine the renderer's arrays
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """How a scene is seen.
+    """Renderer of a scene.
 
     Attributes:
-        spec: what the scene consisted of.
-        arrays: of the renderer, besides poses.
+        spec: spec of the scene when the view was made.
+        arrays: arrays of the renderer, except poses.
     """
 
     spec: SceneSpec
@@ -44,7 +45,7 @@ class View:
         alpha: bool = False,
         memory_limit: float | None = None,
     ) -> torch.Tensor:
-        """Film a motion (arguments, returns, raises: ``Scene.render``)."""
+        """Render a motion (arguments, returns, raises: ``Scene.render``)."""
         placement = self.poses(states)
         placement = placement if frames is None else _chosen_frames(placement, frames)
         batch, count = placement.shape[:2]
@@ -52,16 +53,16 @@ class View:
         inputs = self.render_inputs(values, placement, camera=camera, quantity=quantity)
         images = bridge.render(inputs, self.raster_settings(camera=camera, quantity=quantity), memory_limit=memory_limit)
         images = self.film_of(images, batch, count, camera=camera, quantity=quantity, alpha=alpha)
-        if isinstance(states, States) and not states.finite.all():  # a motion that does not exist has no pictures
+        if isinstance(states, States) and not states.finite.all():  # diverged worlds have no images
             finite = states.finite.reshape(-1, *[1] * (images.ndim - 1))
             images = torch.where(finite, images, torch.full_like(images, torch.nan))
         return images
 
     def poses(self, states: States | torch.Tensor) -> torch.Tensor:
-        """Where everything is at the frames of a motion: in a scene of rigid bodies and links the poses [B, T, N, 7].
+        """Placement at the frames of a motion: for rigid bodies and links the poses [B, T, N, 7].
 
-        In a scene of deformable bodies these are the positions of their particles [B, T, P, 3]; in one of both [B, T, N + P, 7],
-        the poses and below them the positions, each with four zeros.
+        For deformable bodies the positions of their particles [B, T, P, 3]; for both [B, T, N + P, 7],
+        the poses followed by the positions, each padded with four zeros.
 
         Args:
             states: from ``rollout``, or the placement itself.
@@ -103,7 +104,7 @@ class View:
             values: from ``ParameterTable.values``.
             placement: poses, with deformable bodies what ``poses`` returns.
             camera, quantity: as in ``render``. Images are ordered by world, camera, frame. After the poses of all bodies there is
-                one at rest for each deformable body, whose vertices move by themselves.
+                an identity pose for each deformable body, whose vertices are in the world frame.
 
         Raises:
             UserError: there is no camera, no body or no light.
@@ -111,8 +112,8 @@ class View:
         parts = (*self.spec.bodies, *self.spec.deformables)
         if not parts:
             raise UserError("the scene has no bodies: add one with add_rigid")
-        if all(part.look is None for part in parts):
-            raise UserError("no body of the scene has a shape that is seen: give the robot file visual shapes, or add a body")
+        if all(part.surface is None for part in parts):
+            raise UserError("no body of the scene has a visible shape: give the robot file visual shapes, or add a body")
         if not self.spec.lights and self.spec.style.shading != "none" and quantity == "color":
             raise UserError("the scene has no light: add one with add_light")
         cameras, worlds = len(self._chosen(camera)), placement.shape[0]
@@ -130,12 +131,12 @@ class View:
         return RenderInputs(mesh=topology, vertices_rest=vertices, body_q=body_q, **arrays)
 
     def picture_fields(self, worlds: int = 1, *, camera: str | None = ALL) -> dict[str, Field]:
-        """The renderer's arrays besides meshes and poses, each with the parameters that it holds."""
+        """The renderer's arrays except meshes and poses, each with its parameters."""
         return self.arrays.fields(self.spec.cameras if camera == ALL else self._chosen(camera), worlds)
 
     @property
     def picture_parameters(self) -> list[str]:
-        """Names of the numbers that decide how the scene looks, and not how it moves."""
+        """Names of the numbers that affect the rendering of the scene but not its motion."""
         names = {name for field in self.picture_fields().values() for name in field.names}
         return [name for name in self.spec.table.params if name in names]
 
@@ -144,18 +145,18 @@ class View:
 
 
 def current_view(made: View | None, spec: SceneSpec) -> View:
-    """The view of what a scene consists of now, with the meshes of the one that was made before where these are the same.
+    """The view of the current scene, with the meshes of the existing view if they are the same.
 
     Args:
-        made: before, or None.
-        spec: of the scene; a snapshot of it is kept.
+        made: existing view, or None.
+        spec: spec of the scene; a snapshot of it is kept.
     """
     if made is not None and spec.same_parts(made.spec, *ALL_PARTS):
         return made
     if made is not None and spec.same_parts(made.spec, *_ARRAYS):
         return View(spec.snapshot(), made.arrays)
     parts = enumerate((*spec.bodies, *spec.deformables))
-    seen = {number: part.look for number, part in parts if part.look is not None}
+    seen = {number: part.surface for number, part in parts if part.surface is not None}
     arrays = PictureArrays(
         spec.table, tuple(seen.values()), tuple(seen), spec.lights, spec.ground, phong=spec.style.shading == "phong"
     )
@@ -163,7 +164,7 @@ def current_view(made: View | None, spec: SceneSpec) -> View:
 
 
 def _chosen_frames(placement: torch.Tensor, frames: Any) -> torch.Tensor:
-    """Placement [B, T, ...] at a slice or list of frame numbers (UserError: it names none that is there)."""
+    """Placement [B, T, ...] at a slice or list of frame numbers (UserError: it selects none that exists)."""
     try:
         return placement[:, frames]
     except (IndexError, TypeError) as error:

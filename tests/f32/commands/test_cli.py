@@ -135,7 +135,7 @@ def test_frames_mean_one_thing(folder: Path) -> None:
         assert same.frames == 60
         np.testing.assert_array_equal(same.table[parameter].value, longer.table[parameter].value)
     assert made("pendulum", "--frames", 70).frames == made("pendulum", "--set", "frames=70").frames == 70
-    with pytest.raises(UserError, match="--frames 3 and --set frames=4 mean the same"):
+    with pytest.raises(UserError, match="--frames 3 and --set frames=4 are the same option"):
         made("rod", "--frames", 3, "--set", "frames=4")
 
 
@@ -327,7 +327,7 @@ LANDSCAPE = ["landscape", "small.py", "--param", "block.density", "--out", "new"
         ([*SIMULATE, "--set", "block.velocity[3]=1"], "block.velocity has no entry [3]: name block.velocity[0 to 2]"),
         ([*SIMULATE, "--set", "block.density[0]=1"], "block.density has no entry [0]: it is one number"),
         ([*SIMULATE, "--set", "block.velocity[0]=3"], "block.velocity[0]: Param: start value 3 at [0] lies outside its bounds"),
-        ([*SIMULATE, "--from", "small.py"], "small.py is no JSON file: give the result.json of 'risp invert'"),
+        ([*SIMULATE, "--from", "small.py"], "small.py is not a JSON file: give the result.json of 'risp invert'"),
         ([*SIMULATE, "--from", "nowhere"], "nowhere does not exist: give the result.json"),
         ([*SIMULATE, "--camera", "left"], "no camera is called 'left'"),
         ([*SIMULATE, "--camera-up", "y"], "--camera-up belongs to --camera-file FILE"),

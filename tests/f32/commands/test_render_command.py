@@ -127,7 +127,7 @@ def test_a_name_is_found_where_none_is_given(risp: Risp, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "culprit"),
     [
-        (["--frame", "99"], "frame 99 was asked for, and small has frames 0 to 4"),
+        (["--frame", "99"], "frame 99 was requested, but small has frames 0 to 4"),
         (["--frame", "-1"], "--frame: it is -1: give a whole number that is not negative"),
         (["--frame", "two"], "--frame: it is 'two': give a whole number"),
         (["--psi", "random"], "'random' is neither default nor random:N"),

@@ -88,9 +88,9 @@ def test_presets_and_what_changes_them(risp: Risp, dataset: Path) -> None:
     [
         ([], "no pictures to train on: give --data DIR ('risp dataset' makes one), or --images N to render them"),
         (["--images", 12, "--verify"], "--verify compares the files of a dataset: add --data DIR, or leave it out"),
-        (["--images", 12, "--no-grad", "--norm", "squared"], "--no-grad leaves dI/dpsi out, which --regulariser, --norm and"),
-        (["--images", 12, "--no-grad", "--moves", 0.5], "--no-grad leaves dI/dpsi out"),
-        (["--images", 12, "--no-grad", "--regulariser", "outputs"], "--no-grad leaves dI/dpsi out"),
+        (["--images", 12, "--no-grad", "--norm", "squared"], "--no-grad omits dI/dpsi, which --regulariser, --norm and"),
+        (["--images", 12, "--no-grad", "--moves", 0.5], "--no-grad omits dI/dpsi"),
+        (["--images", 12, "--no-grad", "--regulariser", "outputs"], "--no-grad omits dI/dpsi"),
         (["--images", 12, "--no-grad", "--gamma", 1], "argument --gamma: not allowed with argument --no-grad"),
         (["--images", 12, "--gamma", -1], "--gamma: it is -1.0: give a finite number that is not negative"),
         (["--images", 12, "--gamma", "nan"], "--gamma: it is nan"),
@@ -98,12 +98,12 @@ def test_presets_and_what_changes_them(risp: Risp, dataset: Path) -> None:
         (["--images", 12, "--preset", "slow"], "invalid choice: 'slow'"),
         (["--images", 12, "--configs", "few"], "the dataset's configs are 'few'"),
         (["--images", 12, "--data-seed", -1], "--data-seed: it is -1"),
-        (["--images", 40, "--size", 80], "a network for pictures of 80 pixels was asked for: take a multiple of 32, at least 64"),
+        (["--images", 40, "--size", 80], "a network for images of 80 pixels was requested: use a multiple of 32, at least 64"),
         (["--images", 12], "the data hold 12 pictures, 11 of them to train on, and a batch takes 16: make more, or take smaller"),
         (["--images", 0], "--images: it is 0: give a whole number of at least 1"),
         (["--images", 12, "--epoch", "x"], "it is 'x': give a whole number"),
         (["--data", "nowhere"], "dataset folder nowhere does not exist: make it with 'risp dataset SCENE --images N"),
-        (["--data", "nowhere", "--images", 3], "--images is for pictures rendered as they are needed, and --data has its own"),
+        (["--data", "nowhere", "--images", 3], "--images is for pictures rendered on demand, but --data has its own"),
         (["--data", "nowhere", "--configs", 1], "--configs is for pictures rendered"),
         (["--data", "."], "holds no dataset (no manifest.json): give the folder that 'risp dataset' wrote"),
     ],
@@ -147,7 +147,7 @@ def test_more_ranks_than_a_batch_splits_over(risp: Risp, monkeypatch: pytest.Mon
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "3")
     options = ["cube", "--images", 40, "--out", "run"]
-    assert_refused(risp, options, "a batch of 16 does not split over 3 ranks: change --batch")
+    assert_refused(risp, options, "a batch of 16 is not divisible by 3 ranks: change --batch")
     monkeypatch.setenv("WORLD_SIZE", "three")
     assert_refused(risp, options, "WORLD_SIZE=three: set both to whole numbers, or none")
 

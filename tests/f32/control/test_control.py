@@ -334,7 +334,7 @@ def test_networks_that_do_not_fit_are_named() -> None:
         7, signals=2, frequency=1.0, limit=0.1, times=control_times(scene), seed=seed))  # fmt: skip
     with pytest.raises(UserError, match=r"numbers of shape \(8, 7\), and sheet.actuation needs \(8, 4\)"):
         control(scene, wide, progress=False)
-    with pytest.raises(UserError, match="sheet.position of shape .* is no number over time"):
+    with pytest.raises(UserError, match="sheet.position of shape .* is not a number over time"):
         control(scene, replace(make_control(scene), drives="sheet.position"), feedback="state", progress=False)
     with pytest.raises(UserError, match="small_control has no feedback control"):
         control(scene, replace(make_control(scene), feedback=None), feedback="state", progress=False)

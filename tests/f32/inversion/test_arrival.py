@@ -55,7 +55,7 @@ def test_a_guess_that_nothing_moves_is_no_answer(target: torch.Tensor) -> None:
     scene = small_scenes.make_scene(height=0.5)
     result = invert(scene, target, [FRICTION], starts=[{FRICTION: 0.1}, {FRICTION: 1.0}], progress=False)
     assert result.fits is False and result.misfit > 5 * MISFIT
-    assert result.doubts[0].startswith("nothing fits this film: the best start, a guess that no step has moved, leaves ")
+    assert result.doubts[0].startswith("nothing fits this film: the best start, a guess that no step has changed, leaves ")
 
 
 def test_what_noise_explains_is_no_misfit(target: torch.Tensor) -> None:

@@ -204,7 +204,7 @@ def test_films_on_the_command_line(scene: Scene, tmp_path: Path, monkeypatch: py
         (["--video", "a", "--camera", "x", "y"], "2 cameras are named, and there is 1 film"),
         (["--video", "a", "b", "--per-film", "block.velocty"], "did you mean 'block.velocity'"),
         (["--video", "a", "b", "--per-film", VELOCITY, "--set", f"{VELOCITY}@3=(0, 0, 0)"], f"'{VELOCITY}@3'"),
-        (["--loss", "state", "--states", "a.csv", "--per-film", VELOCITY], "--per-film belongs to films"),
+        (["--loss", "state", "--states", "a.csv", "--per-film", VELOCITY], "--per-film needs films"),
         (  # a number of each film is unknown, with bounds for all: nothing lacks but the films
             ["--video", "a", "b", "--per-film", VELOCITY, "--unknown", VELOCITY, "--bounds", f"{VELOCITY}=-1,-1,-1:1,1,1"],
             "video a does not exist",

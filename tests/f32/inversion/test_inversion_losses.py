@@ -29,7 +29,7 @@ from risp_torch import (
 from risp_torch.inversion import Comparison, Unknowns, sampled_frames, uncertainty
 from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.losses.vgg import Vgg16
-from risp_torch.inversion.losses.whitening import LOOKS, Whitening
+from risp_torch.inversion.losses.whitening import APPEARANCES, Whitening
 from risp_torch.risp import (
     Domains,
     NetworkSettings,
@@ -192,8 +192,8 @@ def test_looks_of_the_training_weigh_what_a_network_reads() -> None:
     weighed = comparison.whitened(scene, values, seed=3)
     with torch.no_grad():
         motion = scene.rollout(values, worlds=1)
-        looks = task.domains.training.appearances(LOOKS, seed=3)
-        shown = scene.render(motion.placement.expand(LOOKS, -1, -1, -1), light_psi(scene).values(looks), frames=[0, 2, 4])
+        looks = task.domains.training.appearances(APPEARANCES, seed=3)
+        shown = scene.render(motion.placement.expand(APPEARANCES, -1, -1, -1), light_psi(scene).values(looks), frames=[0, 2, 4])
         errors = loss.read(shown) - loss.observe(scene, motion, {}, [0, 2, 4])
         expected = Whitening.of(errors)
         for found, wanted in ((weighed.loss.whitening.frames, expected.frames), (weighed.target, expected(comparison.target))):
@@ -201,7 +201,7 @@ def test_looks_of_the_training_weigh_what_a_network_reads() -> None:
         plain, _ = comparison.observe(scene, values, worlds=1)
         seen, _ = weighed.observe(scene, values, worlds=1, horizon=2)
         torch.testing.assert_close(seen, expected(plain)[:, :2], rtol=1e-3, atol=1e-3)
-    assert weighed.loss.to_json()["whitening_looks"] == LOOKS and "whitening_looks" not in loss.to_json()
+    assert weighed.loss.to_json()["whitening_looks"] == APPEARANCES and "whitening_looks" not in loss.to_json()
     assert weighed.whitened(scene, values) is weighed
     film = pictures(scene)[:2]
     assert weighed.loss.floor(film) == pytest.approx(loss.floor(film) * weighed.loss.whitening.gain)
@@ -230,14 +230,14 @@ def test_networks_that_do_not_fit(tmp_path: Path) -> None:
     Comparison.of(scene, RispLoss(tmp_path / "good.safetensors", task=task), pictures(scene))
     for name, message in {
         "outputs": "has 4 outputs and the state head of small has 9", "scene": "trained for the scene 'cube'",
-        "size": "reads pictures of 96 x 96 pixels, and the camera's are 64 x 64", "head": "another state head .*low is",
+        "size": "takes images of 96 x 96 pixels, and the camera's are 64 x 64", "head": "another state head .*low is",
         "no": "does not exist",
     }.items():  # fmt: skip
         with pytest.raises(UserError, match=message):
             Comparison.of(scene, RispLoss(tmp_path / f"{name}.safetensors", task=task), pictures(scene))
     with pytest.raises(UserError, match="Linear has no read"):
         RispLoss(torch.nn.Linear(2, 2))
-    with pytest.raises(UserError, match="loop domain draws appearances"):
+    with pytest.raises(UserError, match="loop domain samples appearances"):
         RispLoss(Centroid(), loop=RasteriserDomain(light_psi(scene)))
     with pytest.raises(UserError, match="4 outputs and the scene's state head has 9"):
         RispLoss(RispNetwork(NetworkSettings(outputs=4, width=2)), task=task).check(scene)
@@ -504,8 +504,8 @@ def test_true_states_from_the_command_line(folder: Path) -> None:
         (["--loss", "risp", "--network", "net.safetensors", "--optimizer", "adam"], "--optimizer belongs to --search gradient"),
         (["--search", "wide", "--keep", "0.5:1"], "--keep belongs to --search gradient"),
         (["--weights", "vgg.pth"], "--weights belongs to --loss perceptual"),
-        (["--loss", "risp", "--network", "film.mp4"], "film.mp4 is no network"),
-        (["--loss", "risp", "--network", "net.safetensors", "--size", "32"], "reads pictures of 64 x 64 pixels"),
+        (["--loss", "risp", "--network", "film.mp4"], "film.mp4 is not a network"),
+        (["--loss", "risp", "--network", "net.safetensors", "--size", "32"], "takes images of 64 x 64 pixels"),
         (["--loss", "perceptual", "--weights", "small.py"], "small.py cannot be read as a file of tensors"),
         (["--loss", "state", "--states", "film.mp4"], "film.mp4 is a film or a folder: give it with --video"),
         (["--size", "64", "--sampling", "some"], "sampling 'some' is unknown"),

@@ -92,7 +92,7 @@ def test_a_killed_search_stops_the_same_starts(target: torch.Tensor, tmp_path: P
         ({"keep": ((0.2, 2), (0.3, 2))}, "each with fewer starts than before"),
         ({"keep": ((0.0, 2),)}, "between 0 and 1"),
         ({"keep": ((0.5, 0),)}, "at least 1"),
-        ({"optimizer": "lbfgs"}, "lbfgs takes each start by itself: choose adam or rmsprop"),
+        ({"optimizer": "lbfgs"}, "lbfgs optimises each start separately: choose adam or rmsprop"),
     ],
     ids=str,
 )

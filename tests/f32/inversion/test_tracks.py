@@ -78,13 +78,13 @@ def test_gradient_of_the_loss_of_places(scene: Scene, poses: np.ndarray, tmp_pat
         ({"x": [0, 1], "w": [0, 1]}, "unknown column 'w'"),
         ({"box.x": [0, 1]}, "did you mean 'block.x'"),
         ({"x": [0, 1], "qx": [0, 1]}, "a part of the pose of block"),
-        ({"time": [0, 0.0012], "x": [0, 1]}, "row 3 of .* has time 0.0012, which is no frame of small"),
+        ({"time": [0, 0.0012], "x": [0, 1]}, "row 3 of .* has time 0.0012, not a frame of small"),
         ({"time": [0, 0.005], "frame": [0, 1], "x": [0, 1]}, "time and frame"),
         ({"frame": [1, 0], "x": [0, 1]}, "back in time"),
-        ({"frame": [7, 8], "x": [0, 1]}, "none of the frames that count"),
+        ({"frame": [7, 8], "x": [0, 1]}, "none of the compared frames"),
         ({"frame": [0, 1]}, "no row without an empty cell"),
         ({"x": [np.nan, np.nan], "y": [0, 1]}, "no row without an empty cell"),
-        ({k: [0, 1] for k in ("x", "y", "z", "qx", "qy", "qz", "qw")}, "no unit quaternion"),
+        ({k: [0, 1] for k in ("x", "y", "z", "qx", "qy", "qz", "qw")}, "not a unit quaternion"),
     ],
 )
 def test_tables_that_do_not_fit(scene: Scene, tmp_path: Path, columns: dict, culprit: str) -> None:

@@ -156,7 +156,7 @@ def test_exit_status_of_the_whole() -> None:
     assert Outcome({}, failures, ["c"], []).status == 3
     same = {name: {"status": 2, "reason": "no Mitsuba"} for name in "abcd"}
     assert Outcome({}, same, ["e"], []).sentences() == [
-        "a, b, c and 1 more failed: no Mitsuba", "e not done: the same command goes on with that"
+        "a, b, c and 1 more failed: no Mitsuba", "e not done: the same command resumes the work"
     ]  # fmt: skip
     assert Outcome({}, {}, ["c"], ["a worker ended with signal 9"]).status == 1
     assert Outcome({}, {}, [], ["a worker ended with signal 9"]).status == 0  # the others have done its work

@@ -10,7 +10,7 @@ import torch
 
 from risp_torch import OptimiseSettings, StateLoss, UserError, WideSteps
 from risp_torch.inversion import Comparison, Unknowns, sampled_frames
-from risp_torch.paper import TrialSettings, load_trials, run_trial, smooth_draw
+from risp_torch.paper import TrialSettings, load_trials, run_trial, smooth_sequence
 from risp_torch.paper.trials import run as run_module
 from risp_torch.paper.trials.errors import trial_error
 from risp_torch.paper.trials.methods import IMAGE_METHODS, METHODS
@@ -181,8 +181,8 @@ def test_wrong_settings_are_refused():
         TrialSettings(search="best")
 
 
-def test_smooth_draws_have_their_spread_and_no_jumps():
-    rows = np.stack([smooth_draw(np.random.default_rng(seed), (40, 4), 0.1) for seed in range(200)])
+def test_smooth_sequences_have_their_spread_and_no_jumps():
+    rows = np.stack([smooth_sequence(np.random.default_rng(seed), (40, 4), 0.1) for seed in range(200)])
     assert rows.std() == pytest.approx(0.1, rel=0.1) and np.abs(np.diff(rows, axis=1)).max() < 0.08
 
 
@@ -206,7 +206,7 @@ def test_the_command_prints_the_result(command_line, files, tmp_path):
     status, out, _ = command_line(
         *arguments, *renderer, "--method", "full", "--network", files["network"], "--out", tmp_path / "full"
     )
-    assert status == 0 and "quadrotor.mass: " in out and "unseen, later frames" in out and "what the network reads" in out
+    assert status == 0 and "quadrotor.mass: " in out and "held out, later frames" in out and "the network's predictions" in out
     assert (tmp_path / "full/target/frames/00040.png").is_file() and (tmp_path / "full/result.json").is_file()
     state = ["task", "quadrotor", "state", "--device", "cpu", "--size", SIDE, "--images", 4, *renderer]
     status, out, _ = command_line(*state, "--method", "no-grad", "--network", files["network"], "--out", tmp_path / "state")
@@ -219,10 +219,10 @@ def test_the_command_prints_the_result(command_line, files, tmp_path):
         (["quadrotor", "imitat", "--method", "pixel"], "unknown task 'imitat': did you mean 'imitate'?"),
         (["quadrotor", "reach", "--method", "pixels"], "unknown method 'pixels': did you mean 'pixel'?"),
         (["cube", "imitate", "--method", "state"], "the scene cube has no task 'imitate': it has state, identify"),
-        (["quadrotor", "reach", "--method", "full"], "the method full reads pictures with a network: give the network"),
-        (["quadrotor", "state", "--method", "pixel"], "the task state asks who reads single pictures best: choose the method"),
+        (["quadrotor", "reach", "--method", "full"], "the method full needs a network: give the network"),
+        (["quadrotor", "state", "--method", "pixel"], "the task state evaluates predictions for single pictures: choose"),
         (["quadrotor", "state", "--method", "average", "--starts", "2"], "--starts belongs to the other tasks"),
-        (["quadrotor", "state", "--method", "average", "--images", "5"], "5 pictures are no multiple of 4 appearances"),
+        (["quadrotor", "state", "--method", "average", "--images", "5"], "5 pictures are not a multiple of 4 appearances"),
         (["quadrotor", "reach", "--method", "state", "--images", "4"], "--images belongs to the task state"),
         (["toss", "identify", "--method", "state"], "toss.py has no make_trials: define make_trials()"),
         (["quadrotor", "reach", "--method", "state", "--refine", "-1"], "--refine: it is -1"),

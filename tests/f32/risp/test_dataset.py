@@ -183,7 +183,7 @@ def test_damaged_missing_and_foreign_files(made, copy, capsys):
     ShardSource(copy)  # a bit is not seen without the checksums
     (copy / "shard-00009.safetensors").write_bytes(content)
     assert list(problems(copy)) == ["shard-00001.safetensors", "shard-00009.safetensors"]
-    with pytest.raises(Exception, match=r"not as it was written \(shard-00001.*checksum.*shard-00009.*does not belong"):
+    with pytest.raises(Exception, match=r"has been changed \(shard-00001.*checksum.*shard-00009.*does not belong"):
         ShardSource(copy, verify=True)
     content = (copy / "shard-00002.safetensors").read_bytes()
     (copy / "shard-00002.safetensors").write_bytes(content[:-5])
@@ -225,7 +225,7 @@ def test_other_folders(made, copy, tmp_path):
     (copy / "manifest.json").write_text("{}")
     with pytest.raises(Exception, match="manifest.json is damaged"):
         ShardSource(copy)
-    with pytest.raises(Exception, match="picture 11 was asked for, and the dataset has the pictures 0 to 10"):
+    with pytest.raises(Exception, match="picture 11 was requested, but the dataset has the pictures 0 to 10"):
         ShardSource(made[2]).batch([3, 11])
 
 

@@ -14,7 +14,7 @@ from risp_torch.commands.evaluate import short_names
 from risp_torch.risp import NetworkSettings, PhotorealDomain, RispNetwork, evaluation, load_task, save_network
 from risp_torch.risp.dataset.settings import DatasetSettings
 from risp_torch.risp.evaluation.errors import physical_errors
-from risp_torch.risp.evaluation.test_set import drawn_states
+from risp_torch.risp.evaluation.test_set import sampled_states
 from risp_torch.risp.task import training_scene
 
 SIDE = 16
@@ -59,7 +59,7 @@ def test_every_appearance_shows_the_same_states(small, cube):
     images = small.images
     assert images.dtype == torch.float32 and 0 <= images.min() and images.max() <= 1
     scene, task = cube
-    poses = drawn_states(scene, task, 4, np.random.default_rng([5, 77]))
+    poses = sampled_states(scene, task, 4, np.random.default_rng([5, 77]))
     assert torch.allclose(task.head.outputs(scene, poses), blocks[0])
 
 
@@ -161,7 +161,7 @@ def test_mitsuba_shows_the_same_states_in_drawn_looks(small, cube):
 def test_a_drawn_film_keeps_to_the_domains_ranges(cube):
     pytest.importorskip("mitsuba")
     scene, task = cube
-    poses = drawn_states(scene, task, 1, np.random.default_rng(0))
+    poses = sampled_states(scene, task, 1, np.random.default_rng(0))
     film = PhotorealDomain(ranges={"key.elevation": (0.9, 0.9)}, colors="draw", samples=4).film(scene, poses[None], seed=3)
     assert film.look.numbers["key.elevation"] == 0.9 and film.look.colors == "draw" and film.options.samples == 4
     with_masks, without = film.picture(0), film.picture(0, masks=False)
@@ -255,10 +255,10 @@ def test_the_command_prints_tables_and_writes_results(networks, tmp_path, capsys
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--network", "words.safetensors"], "words.safetensors is no network"),
+        (["--network", "words.safetensors"], "words.safetensors is not a network"),
         (["--network", "missing.safetensors"], "missing.safetensors does not exist"),
         (["--network", "toss.safetensors"], "was trained for the scene 'toss', not 'cube'"),
-        (["--network", "cube.safetensors", "--size", "32"], "reads pictures of 64 x 64 pixels, not 32 x 32"),
+        (["--network", "cube.safetensors", "--size", "32"], "takes images of 64 x 64 pixels, not 32 x 32"),
     ],
 )
 def test_wrong_networks_are_refused_in_one_sentence(networks, tmp_path, capsys, monkeypatch, arguments, sentence):
@@ -276,4 +276,4 @@ def test_networks_have_short_names_unless_these_are_equal():
 def test_a_number_of_pictures_that_cannot_be_shared_out_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", "cube", "--network", "n.safetensors", "--images", "10"])
-    assert "10 pictures are no multiple of 4 appearances" in capsys.readouterr().err
+    assert "10 pictures are not a multiple of 4 appearances" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from risp_torch import Scene
 from risp_torch.risp import Batch
 from risp_torch.risp.psi import Factor, Range, RenderingParameters, image_jacobian
 from risp_torch.risp.training import surroundings as module
-from risp_torch.risp.training.surroundings import NOISE, PLAIN, Surroundings, drawn_patterns
+from risp_torch.risp.training.surroundings import NOISE, PLAIN, Surroundings, random_patterns
 from tests.reference import small_scenes
 
 SIZE, BATCH = 24, 3
@@ -47,7 +47,7 @@ def rendered(scene: Scene, psi: torch.Tensor, names: RenderingParameters) -> Bat
 def flat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patterns of one grey, and no noise."""
     monkeypatch.setattr(module, "NOISE", 0.0)
-    monkeypatch.setattr(module, "drawn_patterns", lambda grey, size, random: torch.full((len(grey), size, size, 3), FLAT))
+    monkeypatch.setattr(module, "random_patterns", lambda grey, size, random: torch.full((len(grey), size, size, 3), FLAT))
 
 
 @pytest.mark.parametrize("surface", ["ground.color", "background.color"])
@@ -130,7 +130,7 @@ def test_the_same_seed_gives_the_same_pictures(scene: Scene) -> None:
 
 def test_patterns_are_colours_and_some_are_plain() -> None:
     grey = torch.linspace(0.05, 0.95, 400)
-    colors = drawn_patterns(grey, 16, torch.Generator().manual_seed(0))
+    colors = random_patterns(grey, 16, torch.Generator().manual_seed(0))
     assert colors.shape == (400, 16, 16, 3) and colors.min() >= 0 and colors.max() <= 1
     plain = (colors == grey[:, None, None, None]).flatten(1).all(dim=1).float().mean()
     assert 0.6 * PLAIN < plain < 1.6 * PLAIN

@@ -487,7 +487,7 @@ def test_too_few_pictures(run: Run, pictures: Batch) -> None:
 def test_a_batch_must_split_over_the_ranks(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "3")
-    with pytest.raises(UserError, match="a batch of 8 does not split over 3 ranks: change --batch"):
+    with pytest.raises(UserError, match="a batch of 8 is not divisible by 3 ranks: change --batch"):
         run()
 
 

@@ -20,7 +20,7 @@ from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.misfit import MISFIT, doubts_of_misfit, widened_by_misfit
 from risp_torch.inversion.newton_steps import NewtonSteps, _Run, _Search
 from risp_torch.inversion.result import remarks_on
-from risp_torch.inversion.uncertainty import Spread, _block_scores, _lasting, reach, unfinished
+from risp_torch.inversion.uncertainty import Spread, _block_scores, _lasting, distance_in_steps, unfinished
 from ti_sim.base.errors import UserError
 
 TWO = Unknowns({"a": Param(1.0, low=0.0, high=2.0, unit="m"), "b": Param(1.0, low=0.1, high=10.0, scale="log10")})
@@ -51,8 +51,8 @@ def test_the_way_that_is_left_is_as_long_as_the_loss_is_large() -> None:
     """Residuals of 0.1 of which the columns explain a half: the step would take half of what has to go."""
     at = linearised(torch.tensor([0.1, 0.1, 0.1, -0.1]).repeat(50))
     step = np.array([0.1, 0.0])
-    assert reach(at, step, 0.0) == pytest.approx(2.0) and reach(at, step, 0.004) == pytest.approx(1.2)
-    assert reach(at, step, 0.009) == reach(at, step, None) == 1.0
+    assert distance_in_steps(at, step, 0.0) == pytest.approx(2.0) and distance_in_steps(at, step, 0.004) == pytest.approx(1.2)
+    assert distance_in_steps(at, step, 0.009) == distance_in_steps(at, step, None) == 1.0
 
 
 def test_what_the_film_does_not_show_need_not_arrive() -> None:
@@ -63,7 +63,7 @@ def test_what_the_film_does_not_show_need_not_arrive() -> None:
 def test_a_misfit_is_said_with_its_size() -> None:
     assert doubts_of_misfit(MISFIT, 1e-3, 2.5e-4, unmoved=False) == []
     (sentence,) = doubts_of_misfit(20.0, 1e-3, 5e-5, unmoved=True)
-    assert sentence.startswith("nothing fits this film: the best start, a guess that no step has moved, leaves 20 times what")
+    assert sentence.startswith("nothing fits this film: the best start, a guess that no step has changed, leaves 20 times what")
     assert "the error bars are widened 4.5 times" in sentence
 
 

@@ -203,8 +203,8 @@ def test_empty_silhouettes_have_gradients_of_zero() -> None:
         (np.zeros((0, 3), int), r"faces is int64 of shape \(0, 3\): give integers"),
         (np.array([(0, 1, 2, 3)]), "give integers"),
         (np.array([(0.0, 1.0, 2.0)]), "faces is float64"),
-        (np.array([(0, 1, 4)]), "faces name vertices 0 to 4 of 4: mend the mesh"),
-        (np.array([(0, 1, 2), (0, 1, 3)]), "2 faces run along the edge from vertex 0 to vertex 1 in the same direction"),
+        (np.array([(0, 1, 4)]), "faces name vertices 0 to 4 of 4: fix the mesh"),
+        (np.array([(0, 1, 2), (0, 1, 3)]), "2 faces use the edge from vertex 0 to vertex 1 in the same direction"),
     ],
 )
 def test_faces_that_are_refused(faces: np.ndarray, message: str) -> None:

@@ -92,5 +92,5 @@ def test_derivative_is_the_transposed_map():
 
 @pytest.mark.parametrize("errors", [torch.zeros(0, 4, 2), torch.zeros(3, 4, 2), torch.full((3, 4, 2), torch.nan)])
 def test_errors_that_tell_nothing_are_refused(errors):
-    with pytest.raises(UserError, match="the looks show no errors to weigh by"):
+    with pytest.raises(UserError, match="no finite errors for whitening"):
         Whitening.of(errors)

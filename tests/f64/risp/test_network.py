@@ -197,14 +197,14 @@ def test_read_keeps_the_gradient() -> None:
 
 @pytest.mark.parametrize("shape", [(2, 32, 64, 3), (64, 64), (1, 64, 64, 4), (2, 128, 128, 3)])
 def test_read_refuses_pictures_of_another_size(shape: tuple[int, ...]) -> None:
-    with pytest.raises(UserError, match="reads pictures of 64 x 64 pixels and was given .*: take --size 64"):
+    with pytest.raises(UserError, match="takes images of 64 x 64 pixels, but the images have .*: use --size 64"):
         made().read(torch.zeros(shape))
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"size": 32}, "pictures of 32 pixels was asked for: take a multiple of 32, at least 64"),
+        ({"size": 32}, "images of 32 pixels was requested: use a multiple of 32, at least 64"),
         ({"size": 80}, "pictures of 80 pixels"),
         ({"head": "middle"}, "head 'middle' is unknown: choose spatial or average"),
     ],
@@ -269,7 +269,7 @@ def test_a_pickle_is_refused_unopened(kind: str, tmp_path: Path) -> None:
         path.write_bytes(pickle.dumps(_Trap(trap)))
     else:
         torch.save({"state_dict": _Trap(trap)}, path)
-    with pytest.raises(UserError, match="is no network .*: give the network.safetensors of a training run"):
+    with pytest.raises(UserError, match="is not a network .*: give the network.safetensors of a training run"):
         load_network(path)
     assert not trap.exists()
     if kind == "pickle":
@@ -301,7 +301,7 @@ def test_other_safetensors_are_no_network(file: Path) -> None:
 
 def test_a_header_that_is_no_json_is_refused(file: Path) -> None:
     rewrite(file, content="{not json")
-    with pytest.raises(UserError, match="is no network"):
+    with pytest.raises(UserError, match="is not a network"):
         load_network(file)
 
 
@@ -344,7 +344,7 @@ def test_weights_that_do_not_fit_are_refused(way: str, file: Path) -> None:
 def test_a_truncated_file_is_refused(share: float, file: Path) -> None:
     whole = file.read_bytes()
     file.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(UserError, match="is no network"):
+    with pytest.raises(UserError, match="is not a network"):
         load_network(file)
 
 
@@ -355,7 +355,7 @@ def test_a_network_must_belong_to_the_scene(file: Path) -> None:
         check_network(network, content, scene="cube", outputs=9, size=64, path="a.file")
     with pytest.raises(UserError, match="was trained for the scene 'cube', not 'quadrotor': give a network of this scene"):
         check_network(network, content, scene="quadrotor", outputs=5, size=64)
-    with pytest.raises(UserError, match="reads pictures of 64 x 64 pixels, not 128 x 128: film with --size 64"):
+    with pytest.raises(UserError, match="takes images of 64 x 64 pixels, not 128 x 128: use --size 64"):
         check_network(network, content, scene="cube", outputs=5, size=128)
 
 

@@ -216,7 +216,7 @@ def test_what_meets_others_keeps_its_shape_in_place():
     scene = Scene(frame_dt=0.01, frames=2, substeps=2)
     contact = Contact(stiffness=100.0, damping=0.0, friction_stiffness=0.0, friction=0.0)
     rod(scene, "a", collision=True, contact=contact)
-    with pytest.raises(UserError, match="a collides with other bodies by a shape that stays where"):
+    with pytest.raises(UserError, match="a has a collision shape placed by"):
         scene.rollout({"a.length": torch.tensor([0.5], dtype=torch.float64)})
     with pytest.raises(UserError, match="b collides with other bodies and has no contact parameters"):
         rod(scene, "b", collision=True)
@@ -240,8 +240,8 @@ def test_actions_in_place_of_the_scenes_own():
 @pytest.mark.parametrize(
     ("write", "words"),
     [
-        (lambda s: rod(s, "a", parent="b"), "a is attached to 'b', which is no link that was added before it"),
-        (lambda s: rod(s, "a", parent="a"), "links make trees, without loops"),
+        (lambda s: rod(s, "a", parent="b"), "a is attached to 'b', which is not a link added before it"),
+        (lambda s: rod(s, "a", parent="a"), "links form trees without loops"),
         (lambda s: rod(s, "a", joint=Revolute(axis=(0, 0, 0))), "the joint of a has the axis"),
         (lambda s: rod(s, "a", joint=Revolute(**SWING, limit_low=1.0, limit_high=-1.0)), "limits reversed"),
         (lambda s: rod(s, "a", joint=Revolute(**SWING, stiffness="k")), "unknown parameter 'k'"),

@@ -334,7 +334,7 @@ def test_second_derivatives_of_pictures_are_errors() -> None:
 
 
 def test_what_has_no_derivative_of_its_own_says_so() -> None:
-    """Columns of a Jacobian, and the poses at the start of links."""
+    """Columns of a Jacobian, and the initial poses of links."""
     function = MAKERS["render"]()
     ambient = function.inputs.ambient.clone().requires_grad_()
     images, columns = bridge.render_jacobian(
@@ -351,7 +351,7 @@ def test_what_has_no_derivative_of_its_own_says_so() -> None:
             result.sum().backward()
     scene = load_scene("pendulum")
     values = scene.table.values({"pendulum.length": torch.tensor(0.9, dtype=torch.float64, requires_grad=True)})
-    with pytest.raises(RuntimeError, match="poses at the start"):
+    with pytest.raises(RuntimeError, match="initial poses"):
         scene.start_poses(values).sum().backward()
 
 

@@ -91,7 +91,7 @@ def test_robots_touch_with_their_primitives_or_share_their_surfaces() -> None:
     for per in ("point", "area"):
         scene = Scene(frame_dt=0.01, frames=1, substeps=1)
         scene.add_ground(contact=contact(per))
-        with pytest.warns(UserWarning, match="not carried over in every detail"):
+        with pytest.warns(UserWarning, match="not imported completely"):
             scene.add_robot(robot)
         base = scene.bodies[0].points  # a cylinder
         if per == "point":
@@ -101,14 +101,14 @@ def test_robots_touch_with_their_primitives_or_share_their_surfaces() -> None:
 
 
 def test_what_cannot_be_per_area_says_so() -> None:
-    with pytest.raises(UserError, match="contact numbers per 'body': choose 'point' or 'area'"):
+    with pytest.raises(UserError, match="contact parameters per 'body': choose 'point' or 'area'"):
         Contact(stiffness=1.0, damping=1.0, friction_stiffness=1.0, friction=1.0, per="body")
-    with pytest.raises(UserError, match="body collides with other bodies, at points, and its contact numbers are per area"):
+    with pytest.raises(UserError, match="body collides with other bodies, at points, and its contact parameters are per area"):
         scene_of(Box(*SIDES), collision=True)
     scene = Scene(frame_dt=0.01, frames=1, substeps=1)
     scene.add_ground(contact=contact())
-    with pytest.raises(UserError, match="net has no surface, and its contact numbers are per area"):
+    with pytest.raises(UserError, match="net has no surface, and its contact parameters are per area"):
         scene.add_springs("net", points=np.eye(3), springs=[(0, 1)], stiffness=1.0, mass=1.0)
     scene.add_solid("block", mesh=box_hexes(SIDES, (2, 2, 2)), material=Elastic(E=1e4, nu=0.3), density=800.0)
-    with pytest.raises(UserError, match="self-contact is between vertices and triangles: give its contact numbers per point"):
+    with pytest.raises(UserError, match="self-contact is between vertices and triangles: give its contact parameters per point"):
         scene.add_self_contact(contact=contact(), thickness=1e-3)

@@ -1,4 +1,4 @@
-"""Steps that the contact of rigid bodies bears: against closed forms, the motion at either side of the limit, and scenes."""
+"""Stable steps of the contact of rigid bodies: against closed forms, the motion at either side of the limit, and scenes."""
 
 import numpy as np
 import pytest

@@ -244,7 +244,7 @@ def test_sensors_read_a_deformable_body() -> None:
     assert plan.shapes(0)["states"] == ("F32", (4, scene.particle_count, 3))
     outputs = small.outputs(scene, drawn)
     torch.testing.assert_close(small.physical(outputs)["position"], drawn[:, list(head.particles), 2])
-    many = SensorHead("rod", head.particles, axis=2, low=-0.5, high=0.2, draws=draws, worlds=400)._drawn(scene)
+    many = SensorHead("rod", head.particles, axis=2, low=-0.5, high=0.2, draws=draws, worlds=400)._sampled(scene)
     stiffness, force = many["rod.E"].log10().numpy(), many["press.force"].numpy()
     # Evenly over the decades of a log10 Param, and between the ends of a factor of what the scene has.
     np.testing.assert_allclose(np.quantile(stiffness, [0.0, 0.25, 0.5, 0.75, 1.0]), [4.0, 4.25, 4.5, 4.75, 5.0], atol=0.06)
@@ -341,7 +341,7 @@ TURNED = SheetMesh(np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0.0)]), np.
         (solid, {"material": Elastic(E=1e4, nu=-1.0)}, "a.nu is -1.0: give a number between -1 and 0.5"),
         (solid, {"material": Elastic(E=0.0, nu=0.3)}, "a.E is 0.0 Pa: give a number above zero"),
         (solid, {"material": Elastic(mu=-1.0, lam=1.0)}, "a.mu is -1.0 Pa: give a number above zero"),
-        (solid, {"material": Elastic(mu=1.0, lam=-0.7)}, "a.lam is -0.7 Pa and its mu 1: such a material swells by itself"),
+        (solid, {"material": Elastic(mu=1.0, lam=-0.7)}, "a.lam is -0.7 Pa and its mu 1: such a material expands without load"),
         (solid, {"material": Elastic(mu=1.0, lam=0.1, convention="energy")}, "give lam above 0.125 mu"),
         (solid, {"material": Elastic(E=1e4)}, "the material of a needs E and nu, or mu and lam"),
         (solid, {"material": Elastic(E=1e4, nu=0.3, mu=1e3, lam=1e3)}, "give exactly one of the two pairs"),
@@ -356,8 +356,8 @@ TURNED = SheetMesh(np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0.0)]), np.
         (solid, {"material": TIGHT}, "a.material is of type Membrane: give an Elastic"),
         (solid, {"start": Start(velocity=np.zeros((3, 3)))}, r"a.velocity has shape \(3, 3\): give \(3,\), or \(8, 3\)"),
         (solid, {"start": Start(orientation=(0, 0, 0, 0))}, "a.orientation is .*: give a quaternion"),
-        (solid, {"fixed": [99]}, "a.fixed names particle 99, and there are particles 0 to 7"),
-        (solid, {"fixed": lambda x: x[:, 0] > 9}, "a.fixed chooses no particle"),
+        (solid, {"fixed": [99]}, "a.fixed contains particle 99, but the particles are 0 to 7"),
+        (solid, {"fixed": lambda x: x[:, 0] > 9}, "a.fixed selects no particle"),
         (solid, {"fixed": np.zeros(3, bool)}, r"a.fixed is a mask of shape \(3,\): give \(8,\)"),
         (solid, {"fixed": [0.5]}, "a.fixed has shape .* of float64: give indices"),
         (solid, {"fixed": [0], "prescribed": [0], "prescribed_velocity": (0, 0, 1)}, "particle 0 of a is fixed and has"),
@@ -373,8 +373,8 @@ TURNED = SheetMesh(np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0.0)]), np.
         (cloth, {"bending": Bending(stiffness=1.0, rest_angle="flat")}, "a has rest_angle='flat'"),
         (cloth, {"bending": Bending(stiffness=1.0, actuation=np.zeros((2, 1)))}, r"a.bending.actuation has shape \(2, 1\)"),
         (cloth, {"air": Air(drag=-1.0)}, "a.air.drag is -1.0 kg/m3: give a number that is not negative"),
-        (flat, {"mesh": BENT}, "its vertex 2 is off the plane of triangle 0|its vertex 3 is off the plane of triangle 0"),
-        (flat, {"mesh": TURNED}, "its triangle 1 is wound against triangle 0"),
+        (flat, {"mesh": BENT}, "vertex 2 is outside the plane of triangle 0|vertex 3 is outside the plane of triangle 0"),
+        (flat, {"mesh": TURNED}, "its triangle 1 has the opposite winding of triangle 0"),
         (flat, {"depth": 0.0}, "a.depth is 0.0: give a finite number above zero"),
         (flat, {"material": Elastic(E=1.0, nu=0.3, energy="stvk")}, "a is flat and its material has the energy 'stvk'"),
         (springs, {"springs": [(0, 2)]}, r"spring 0 of a joins the points \[0, 2\]"),
@@ -402,7 +402,7 @@ def test_what_is_refused_when_it_runs() -> None:
         scene.rollout(frames=3)
     with pytest.raises(UserError, match="the scene has a wind already: give its velocity once"):
         scene.set_wind((1.0, 0.0, 0.0))
-    with pytest.raises(UserError, match="there are actions, and the scene has no rotors and no motors"):
+    with pytest.raises(UserError, match="there are actions, but the scene has no rotors and no motors"):
         scene.rollout(actions=torch.zeros(1, 2, 1))
     with pytest.raises(UserError, match="state0 has 4 arrays, and this scene needs 2"):
         scene.rollout(state0=(torch.zeros(1),) * 4)
@@ -412,7 +412,7 @@ def test_what_is_refused_when_it_runs() -> None:
         scene.add_ground(contact=STICKY)
     stiff = empty_scene(integrator="rk4")
     solid(stiff)
-    with pytest.raises(UserError, match="deformable bodies move by semi-implicit Euler steps"):
+    with pytest.raises(UserError, match="deformable bodies use semi-implicit Euler"):
         stiff.rollout()
     alone = empty_scene(ground=False)
     solid(alone, contact=STICKY)

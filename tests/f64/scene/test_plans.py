@@ -137,7 +137,7 @@ def test_a_name_that_a_scene_does_not_have_is_no_setting() -> None:
 
 
 def test_actions_for_nothing_are_refused() -> None:
-    with pytest.raises(UserError, match="there are actions, and the scene has no rotors: leave them out, or add some"):
+    with pytest.raises(UserError, match="there are actions, but the scene has no rotors: leave them out, or add some"):
         falling().rollout(actions=torch.zeros(1, 2, 1))
 
 

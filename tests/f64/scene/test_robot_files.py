@@ -173,7 +173,7 @@ def test_free_base_hangs_the_root_on_a_free_joint():
     robot = read_robot(ROBOTS / "quadruped.urdf", free_base=True)
     assert (robot.links[0].joint.type, robot.links[0].joint.start) == ("free", (0, 0, 0, 0, 0, 0, 1))
     assert [one.parent for one in robot.links].count(0) == 4
-    with pytest.raises(UserError, match="free_base needs one root link that is fixed to the world, and the roots are 'world'"):
+    with pytest.raises(UserError, match="free_base needs one root link that is fixed to the world, but the roots are 'world'"):
         read_robot(ROBOTS / "gripper.xml", free_base=True)
 
 
@@ -225,7 +225,7 @@ def test_rod_is_a_body_and_a_wrong_inertia_is_told(tmp_path):
     text = urdf(link("a").replace('izz="0.1"', 'izz="0.3"'), rod, joint("j", "a", "b"))
     robot = read_robot(written(tmp_path, text))
     np.testing.assert_array_equal(robot.links[1].inertia, np.diag((0.1, 0.1, 0.0)))
-    told = "an inertia that no body has, one principal moment above the sum of the others, is used as it is (link 'a')"
+    told = "an inertia that is not physical, with one principal moment above the sum of the others, is used as it is (link 'a')"
     assert robot.unsupported == (told,)
 
 
@@ -318,7 +318,7 @@ def test_mjcf_tells_what_it_changes(tmp_path):
         "contact masks other than all or nothing are not used (geom 'g' of body 'a')",
         "transparency is not used (geom 'g' of body 'a')",
         "stiffness and damping are linear, their higher coefficients are not used (joint 'j')",
-        "force limits are the same both ways: the wider one is used (joint 'j')",
+        "force limits are symmetric: the wider one is used (joint 'j')",
         "a servo with a gear takes its target in the joint's own unit, the control divided by the gear (actuator 'p')",
         "control ranges of servos are not used (actuator 'p')",
         "a second actuator of the same joint is not used (actuator 'q')",
@@ -403,14 +403,14 @@ LIMITS = '<limit lower="-1" upper="1" effort="1" velocity="1"/>'
         (urdf(link("a"), link("b"), joint("j", "a", "c")), "joint 'j': unknown link 'c'"),
         (urdf(link("a"), link("a")), "several links have the name 'a'"),
         (urdf(link("a"), link("b"), joint("j", "a", "b"), joint("j", "b", "a")), "several joints have the name 'j'"),
-        (urdf(link("a"), link("b")), "links 'a', 'b' hang on nothing: there can be one root link"),
+        (urdf(link("a"), link("b")), "links 'a', 'b' have no parent: there can be only one root link"),
         (
             urdf(link("a"), link("b"), link("c"), joint("j", "a", "c"), joint("k", "b", "c")),
-            "link 'c' is the child of joints 'j' and 'k': a link hangs by one joint",
+            "link 'c' is the child of joints 'j' and 'k': a link has one joint",
         ),
         (
             urdf(link("a"), link("b"), link("c"), joint("j", "b", "c"), joint("k", "c", "b")),
-            "the joints of links 'b', 'c' go round in a loop",
+            "the joints of links 'b', 'c' form a loop",
         ),
         (
             urdf(link("a"), link("b"), joint("j", "a", "b", LIMITS.replace('"1"', '"-2"', 1), "revolute")),
@@ -419,11 +419,11 @@ LIMITS = '<limit lower="-1" upper="1" effort="1" velocity="1"/>'
         (urdf(link("a"), link("b"), joint("j", "a", "b", kind="prismatic")), "is prismatic and has no lower and upper limit"),
         (
             urdf(link("a"), '<link name="b"/>', joint("j", "a", "b")),
-            "link 'b' hangs on the moving joint 'j' and neither it nor a link below it has mass",
+            "link 'b' is attached to the moving joint 'j' and neither it nor a link below it has mass",
         ),
         (
             urdf(link("a"), link("b", mass=1.0, inertia=0.0), joint("j", "a", "b")),
-            "link 'b' hangs on the moving joint 'j', but what hangs there has no inertia about the joint",
+            "link 'b' is attached to the moving joint 'j', but the links there have no inertia about the joint",
         ),
         (urdf(link("a", mass=-1.0)), "the mass of link 'a' is -1 kg"),
         (urdf(link("a", mass=0.0)), "the mass of link 'a' is 0 kg"),
@@ -437,7 +437,7 @@ LIMITS = '<limit lower="-1" upper="1" effort="1" velocity="1"/>'
         (urdf(link("a"), link("b"), joint("j", "a", "b", '<axis xyz="0 0 0"/>')), "the axis of joint 'j' is (0, 0, 0)"),
         (
             urdf(link("a"), link("b"), link("c"), joint("j", "a", "b"), joint("k", "b", "c", kind="floating")),
-            "the floating joint 'k' hangs on link 'b', which moves",
+            "the floating joint 'k' is attached to link 'b', which moves",
         ),
         (urdf(link("a", "<visual><geometry/></visual>")), "<geometry> of link 'a' is empty"),
         (urdf(link("a", '<visual><geometry><sphere radius="0"/></geometry></visual>')), "the size of a sphere of link 'a' is 0"),
@@ -468,7 +468,7 @@ def test_bad_urdf(tmp_path, text, message):
 )
 def test_bad_mjcf(tmp_path, inside, message):
     text = f'<mujoco><worldbody><body name="b">{inside}</body></worldbody></mujoco>'
-    with pytest.raises(UserError, match="cannot be read as MJCF: MuJoCo says") as caught:
+    with pytest.raises(UserError, match="cannot be read as MJCF: MuJoCo reports") as caught:
         read_robot(written(tmp_path, text, "robot.xml"))
     assert message in str(caught.value)
 
@@ -479,7 +479,7 @@ def test_reversed_ranges_of_mjcf(tmp_path):
     for inside, message in (
         (body.format('range="1 -1"'), "the range of joint 'j' is 1 to -1: the lower end must be below the upper one"),
         (body.format('range="2 1" limited="true"'), "the range of joint 'j' is 2 to 1"),
-        (body.format('range="1 1" limited="true"'), "cannot be read as MJCF: MuJoCo says"),
+        (body.format('range="1 1" limited="true"'), "cannot be read as MJCF: MuJoCo reports"),
         (body.format('actuatorfrcrange="3 -3"'), "the actfrcrange of joint 'j' is 3 to -3"),
         (body.format("") + motor, "the ctrlrange of actuator 'm' is 1 to -1"),
     ):

@@ -25,7 +25,7 @@ GROUND = Contact(stiffness=3000.0, damping=20.0, friction_stiffness=20.0, fricti
 
 def scene_with(file: str, *, gravity: tuple[float, float, float] = (0.0, 0.0, -9.81), **options: object) -> Scene:
     scene = Scene(frame_dt=1e-6, frames=1, substeps=1, gravity=gravity, gamma=2e-3)
-    with pytest.warns(UserWarning, match=f"{file} is not carried over in every detail: "):
+    with pytest.warns(UserWarning, match=f"{file} is not imported completely: "):
         scene.add_robot(ROBOTS / file, **options)
     return scene
 
@@ -200,7 +200,7 @@ def test_robots_are_filmed():
         scene.add_light(DirectionalLight(direction=(-1.0, 1.0, -1.5), intensity=1.0))
         with torch.no_grad():
             pictures[file] = scene.render(scene.rollout(), alpha=True)[0, 0].numpy()
-        unseen = [body.name for body in scene.bodies if body.look is None]
+        unseen = [body.name for body in scene.bodies if body.surface is None]
         assert f"{unseen[0]}.color" not in scene.parameters and unseen[0] in scene.description()["bodies"]
         mesh = scene.view.render_inputs(scene.table.values(), scene.start_poses(scene.table.values())[:, None]).mesh
         assert set(np.unique(mesh.vertex_body)) == {k for k, body in enumerate(scene.bodies) if body.name not in unseen}
@@ -210,7 +210,7 @@ def test_robots_are_filmed():
     assert (red > 2.0 * blue).any()  # orange
 
 
-def test_several_shapes_make_one_look(tmp_path):
+def test_several_shapes_make_one_surface(tmp_path):
     box = '<visual><origin xyz="{x} 0 0"/><geometry><box size="0.1 0.1 0.1"/></geometry>{color}</visual>'
     color = '<material name="m"><color rgba="1 0 0 1"/></material>'
     inertial = '<inertial><origin xyz="0 0 0.2"/><mass value="1"/>' + (
@@ -226,7 +226,7 @@ def test_several_shapes_make_one_look(tmp_path):
     assert robot.unsupported == () and [body.name for body in scene.bodies] == ["_2_boxes_a", "_2_boxes_b_1", "_2_boxes_b_1_2"]
     mesh = scene.bodies[0].mesh
     assert mesh.vertices[:, 2].max() == pytest.approx(0.05 - 0.2) and np.abs(mesh.vertices[:, 0]).max() == pytest.approx(0.55)
-    colors = scene.bodies[0].look.albedo(scene.table.values())[0, :, 0].numpy()
+    colors = scene.bodies[0].surface.albedo(scene.table.values())[0, :, 0].numpy()
     assert colors.shape == (24, 3) and colors[0].tolist() == [1.0, 0.0, 0.0] and colors[-1].tolist() == [0.6, 0.6, 0.6]
     scene.set("_2_boxes_a.inertia", np.diag([2e-2, 2e-2, 0.0]))  # a thin rod
     with pytest.raises(UserError, match="none may be below zero"):
@@ -257,4 +257,4 @@ def test_a_wrong_file_ends_a_command(tmp_path, capsys):
         "    scene.add_robot(Path(__file__).with_name('robot.urdf'))\n    return scene\n"
     )
     assert main(["simulate", str(scene), "--precision", "f64", "--out", str(tmp_path / "run")]) == 2
-    assert "hang on nothing" in capsys.readouterr().err
+    assert "have no parent" in capsys.readouterr().err

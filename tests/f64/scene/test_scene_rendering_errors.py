@@ -24,7 +24,7 @@ UNWRAPPED = Mesh(vertices=Box(1, 1, 1).surface().vertices * 0.05, faces=Box(1, 1
         (lambda s: add(s, surface=Surface(texture=np.ones((2, 2)))), r"thing.texture has shape \(2, 2\)"),
         (lambda s: add(s, surface=Surface(texture=np.ones((0, 2, 3)))), r"thing.texture has shape \(0, 2, 3\)"),
         (lambda s: add(s, surface=Surface(texture=np.full((9, 9, 3), 255.0))), "thing.texture is an array with numbers from 255"),
-        (lambda s: add(s, surface=Surface(uv=np.zeros((12, 3, 2)))), "thing has uv and no texture"),
+        (lambda s: add(s, surface=Surface(uv=np.zeros((12, 3, 2)))), "thing has uv but no texture"),
         (lambda s: add(s, surface=Surface(texture=WHITE, uv=np.zeros((5, 2)))), r"thing.uv has shape \(5, 2\)"),
         (lambda s: add(s, surface=Surface(specular=0.5)), "thing has a specular and .*phong"),
         (lambda s: add(s, surface=Surface(shininess=5.0)), "thing has a shininess and .*phong"),

@@ -115,7 +115,7 @@ def test_textures_that_cannot_be_read_are_refused_by_name(tmp_path: Path) -> Non
     with pytest.raises(UserError, match=r"thing.texture: picture .*noise.png cannot be read .*save it again"):
         add(plain_scene(), surface=Surface(texture=tmp_path / "noise.png"))
     missing = Mesh(textured_box(tmp_path, image="lost.png", write=False))
-    with pytest.raises(UserError, match=r"thing: a mesh file has a texture .*lost.png does not exist: mend that, or give"):
+    with pytest.raises(UserError, match=r"thing: a mesh file has a texture .*lost.png does not exist: fix it, or give"):
         add(plain_scene(), shape=missing)
     add(plain_scene(), shape=missing, surface=Surface(color=(0.5, 0.5, 0.5)))
     (tmp_path / "lost.png").write_bytes(b"\x89PNG half")

@@ -250,7 +250,7 @@ def test_given_inertias_that_no_body_has_are_told_of() -> None:
     scene = empty_scene(ground=False)
     inertia = np.diag([1e-3, 1e-3, 1.5e-3])
     scene.add_rigid("thing", shape=Box(0.05, 0.04, 0.03), mass=0.05, inertia=inertia)
-    with pytest.warns(UserWarning, match="thing.inertia has values that no body can have: a principal moment below zero"):
+    with pytest.warns(UserWarning, match="thing.inertia is not a physical inertia: a principal moment below zero"):
         scene.rollout({"thing.inertia": torch.tensor(np.stack([inertia, np.diag([1e-3, 1e-3, 2.5e-3])]))}, frames=1)
     with warnings.catch_warnings(action="error"):
         scene.rollout({"thing.inertia": torch.tensor(np.stack([inertia, np.diag([1e-3, 1e-3, 2e-3])]))}, frames=1)
@@ -509,7 +509,7 @@ def add(scene: Scene, shape: Shape | None = None, **options: object) -> None:
         (lambda s: s.add_light(DirectionalLight(direction=(0, 0, -1), name="key")), "a light 'key' already"),
         (lambda s: s.rollout(), "the scene has no bodies"),
         (lambda s: Surface(color=(1, 1, 1), face_colors=[(1, 1, 1)]), "one of color, face_colors and vertex_colors"),
-        (lambda s: check_film_gradient(s, []), "declares nothing unknown"),
+        (lambda s: check_film_gradient(s, []), "declares no unknowns"),
     ],
 )
 def test_errors_in_writing_a_scene(build: object, message: str) -> None:

@@ -535,7 +535,7 @@ def test_overlapping_parts_are_told_of_with_what_counts_twice():
     overlapping, beside = Mesh(**joined(box, moved[0])), Mesh(**joined(box, moved[1]))
     assert overlapping.miscounted_share == pytest.approx(0.25, rel=0.02) and beside.miscounted_share == 0.0
     scene = Scene(frame_dt=0.01, frames=1, substeps=1)
-    sentence = "the mesh of double intersects itself, or has parts that overlap or are inside out: 25 % of its volume counts"
+    sentence = "the mesh of double intersects itself, or has parts that overlap or are inside out: 25 % of its volume is wrong"
     with pytest.warns(UserWarning, match=sentence):
         scene.add_rigid("double", shape=overlapping, density=1000.0)
     with warnings.catch_warnings(action="error"):

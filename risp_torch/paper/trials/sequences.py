@@ -12,14 +12,14 @@ Lengths = Annotated[tuple[int, ...], Rule(shape=(None,), exact=True, whole=True,
 
 
 @checked
-def smooth_draw(random: np.random.Generator, shape: Lengths, spread: NotNegative, *, waves: Count = 3) -> np.ndarray:
-    """A random sequence without jumps: a mean and the slowest cosines over its length.
+def smooth_sequence(random: np.random.Generator, shape: Lengths, spread: NotNegative, *, waves: Count = 3) -> np.ndarray:
+    """A smooth random sequence: a mean plus low-frequency cosines.
 
     Args:
-        random: where the numbers come from.
-        shape: of the sequence, frames first.
+        random: random generator.
+        shape: shape of the sequence, frames first.
         spread: standard deviation of its values.
-        waves: cosines that it is made of, the constant one included.
+        waves: number of cosines, including the constant.
 
     Returns:
         Values of this shape.

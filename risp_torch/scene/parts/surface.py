@@ -1,4 +1,4 @@
-"""How a body looks: which numbers its surface has, and how they become the renderer's arrays."""
+"""Surfaces of bodies: colours, textures, reflectance, and their arrays in the renderer."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from ti_sim.base.rules import Real, checked
 from ti_sim.shapes.surface import TriangleMesh, smooth_groups
 
 GREY, WHITE = (0.6, 0.6, 0.6), (1.0, 1.0, 1.0)
-SPECULAR, SHININESS = 0.2, 20.0  # of a body in a scene with Phong shading that says nothing else
+SPECULAR, SHININESS = 0.2, 20.0  # defaults of bodies in a scene with Phong shading
 
 
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Surface:
-    """How a mesh looks. Colours are linear rgb in [0, 1].
+    """Colour, texture and reflectance of a mesh. Colours are linear rgb in [0, 1].
 
     Attributes:
         color: one colour for all, or None.
         face_colors: one colour for each side of a box (six rows: +x, -x, +y, -y, +z, -z), or one for each face, or None.
         vertex_colors: one colour for each vertex [V, 3], or None.
-        texture: a picture that multiplies the colour: path of a picture file (sRGB), or linear rgb [h, w, 3], row 0 at the top.
-        wrap: what the texture does beyond its edges: "repeat", as mesh files mean it, or "clamp".
+        texture: an image that multiplies the colour: path of an image file (sRGB), or linear rgb [h, w, 3], row 0 at the top.
+        wrap: wrap mode of the texture: "repeat", as in mesh files, or "clamp".
         uv: texture coordinates of every face's corners [F, 3, 2] or of every vertex [V, 2]; the mesh's own by default.
-        specular: share of light that is mirrored, linear rgb or one number (needs a scene with shading="phong").
-        shininess: exponent of the highlight; the higher, the smaller it is (needs a scene with shading="phong").
-        smooth: whether the shading is smooth across edges instead of flat on each face.
-        crease_angle: with ``smooth``, edges whose faces' normals differ by more than this stay sharp [rad]; None: no edge does.
+        specular: specular reflectance, linear rgb or one number (needs a scene with shading="phong").
+        shininess: exponent of the highlight (needs a scene with shading="phong").
+        smooth: whether normals are interpolated across edges (smooth shading) instead of constant on each face.
+        crease_angle: with ``smooth``, edges with a larger angle between the face normals stay sharp [rad]; None: no edge does.
 
-    At most one of the three kinds of colour is given. With none of them and no texture, the mesh file's own texture or colours
-    serve, or else grey. With a texture alone, the colour is white.
+    At most one of the three kinds of colour is given. With none of them and no texture, the texture or colours of the mesh
+    file are used, or grey. With a texture alone, the colour is white.
     """
 
     color: Vector | None = None
@@ -67,19 +67,19 @@ class Surface:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
-    """A body's surface.
+class SurfaceMesh:
+    """Render mesh of a body with its textures and normals.
 
     Attributes:
         name: the body's part of parameter names.
         mesh: render mesh.
         textures: parameter names of its textures.
-        face_texture: [F] int32, which of them a face wears, -1 for none.
-        wrap: of the textures.
-        uv: [F, 3, 2] the mesh's own texture coordinates, or None where the surface has no texture or has its own.
+        face_texture: [F] int32 index of each face's texture, -1 for none.
+        wrap: wrap mode of the textures.
+        uv: [F, 3, 2] the mesh's own texture coordinates, or None if the surface has no texture or its own coordinates.
         corner_normal: [F, 3] int32 groups of corners that share a normal, -1 for flat faces.
-        carrier: [V] particle of the scene that each vertex moves with; None for a rigid body.
-        offset: [V, 3] of the vertices from these particles [m].
+        carrier: [V] particle of the scene that moves each vertex; None for a rigid body.
+        offset: [V, 3] offsets of the vertices from these particles [m].
     """
 
     name: str
@@ -93,11 +93,11 @@ class Look:
     offset: np.ndarray | None = None
 
     def color_name(self, values: Any) -> str:
-        """Which of its three possible names the body's colour has among ``values``."""
+        """The parameter of the body's colour in ``values``, one of three possible names."""
         return next(n for kind in ("color", "vertex_colors", "face_colors") if (n := f"{self.name}.{kind}") in values)
 
     def albedo(self, values: Values) -> torch.Tensor:
-        """[n, F, 3, 3] linear rgb of every face's corners (the tint, where a face has a texture)."""
+        """[n, F, 3, 3] linear rgb of every face's corners (a factor on the texture if a face has one)."""
         name = self.color_name(values)
         colors, count = values[name], len(self.mesh.faces)
         if name.endswith(".color"):
@@ -108,30 +108,30 @@ class Look:
             colors = colors[:, _indices(self.mesh.face_groups, colors)]
         return colors[:, :, None, :].expand(-1, -1, 3, 3)
 
-    def material(self, values: Values) -> torch.Tensor:
+    def reflectance(self, values: Values) -> torch.Tensor:
         """[n, 4] specular rgb and shininess."""
         return joined([values[f"{self.name}.specular"], values[f"{self.name}.shininess"][:, None]], dim=1)
 
     def uv_rows(self, values: Values) -> torch.Tensor:
-        """[n, F, 3, 2] texture coordinates; zeros where no texture asks for them."""
+        """[n, F, 3, 2] texture coordinates; zeros without texture."""
         given = values.get(f"{self.name}.uv")
         if given is not None:
             return given if given.ndim == 4 else given[:, _indices(self.mesh.faces, given)]
         return constant(np.zeros((1, len(self.mesh.faces), 3, 2)) if self.uv is None else np.nan_to_num(self.uv)[None])
 
 
-def make_look(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface, *, phong: bool) -> Look:
-    """Name the numbers of a body's surface in the table.
+def make_surface_mesh(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface, *, phong: bool) -> SurfaceMesh:
+    """Add the parameters of a body's surface to the table.
 
     Args:
-        table: of the scene.
-        name: of the body.
+        table: table of the scene.
+        name: name of the body.
         mesh: its render mesh.
-        surface: what the scene's author gave.
+        surface: the surface in the scene's description.
         phong: whether the scene's shading has highlights.
 
     Raises:
-        UserError: a picture cannot be read; uv are missing; numbers of the wrong shape; highlights without Phong shading.
+        UserError: an image cannot be read, uv are missing, an array has a wrong shape, or highlights without Phong shading.
     """
     textures, face_texture = _add_textures(table, name, mesh, surface)
     if surface.uv is not None:
@@ -143,16 +143,16 @@ def make_look(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Sur
             )
         table.add(f"{name}.uv", surface.uv, unit="", shape=shape)
     _add_colors(table, name, mesh, surface, textured=bool(textures))
-    _add_material(table, name, surface, phong=phong)
+    _add_reflectance(table, name, surface, phong=phong)
     groups = np.full(mesh.faces.shape, -1, dtype=np.int32)
     if surface.smooth:
         groups = smooth_groups(mesh.vertices, mesh.faces, crease_angle=surface.crease_angle)
     uv = mesh.uv if textures and surface.uv is None else None
-    return Look(name, mesh, textures, face_texture, surface.wrap, uv, groups)
+    return SurfaceMesh(name, mesh, textures, face_texture, surface.wrap, uv, groups)
 
 
 def _add_textures(table: ParameterTable, name: str, mesh: TriangleMesh, surface: Surface) -> tuple[tuple[str, ...], np.ndarray]:
-    """Parameter names of the textures, and which of them each face wears."""
+    """Parameter names of the textures, and the texture index of each face."""
     none = np.full(len(mesh.faces), -1, dtype=np.int32)
     if surface.texture is not None:
         bare = np.isnan(mesh.uv).any(axis=(1, 2)).sum() if mesh.uv is not None else len(mesh.faces)
@@ -166,12 +166,12 @@ def _add_textures(table: ParameterTable, name: str, mesh: TriangleMesh, surface:
     colored = any(given is not None for given in (surface.color, surface.face_colors, surface.vertex_colors))
     if not colored and mesh.texture_fault:
         raise UserError(
-            f"{name}: a mesh file has a texture that cannot be used: {mesh.texture_fault}: mend that, or give the body a "
+            f"{name}: a mesh file has a texture that cannot be used: {mesh.texture_fault}: fix it, or give the body a "
             "Surface with a color or a texture"
         )
     if colored or not mesh.textures:
         if surface.uv is not None:
-            raise UserError(f"{name} has uv and no texture that they could belong to: give Surface(texture=...) too")
+            raise UserError(f"{name} has uv but no texture: give Surface(texture=...) too")
         return (), none
     numbers = [""] if len(mesh.textures) == 1 else [f".{k}" for k in range(len(mesh.textures))]
     names = tuple(f"{name}.texture{number}" for number in numbers)
@@ -204,7 +204,7 @@ def _add_colors(table: ParameterTable, name: str, mesh: TriangleMesh, surface: S
         add("color", GREY, (3,))
 
 
-def _add_material(table: ParameterTable, name: str, surface: Surface, *, phong: bool) -> None:
+def _add_reflectance(table: ParameterTable, name: str, surface: Surface, *, phong: bool) -> None:
     for kind, given, usual in (("specular", surface.specular, SPECULAR), ("shininess", surface.shininess, SHININESS)):
         if given is not None and not phong:
             raise UserError(f"{name} has a {kind} and the scene's shading has no highlights: make it Scene(shading='phong')")
