@@ -2,10 +2,10 @@
 
 import os
 
-import risp_torch.files.signals  # noqa: F401  (first of all: from here on Ctrl-C ends the command line with a sentence)
+import risp_torch.files.signals  # noqa: F401  (first, so that Ctrl-C ends the command line with a message)
 
-# Before torch comes: its threads sleep while they wait. Spinning, those of two processes on the same cores keep each other from
-# working, and a small network takes twenty times as long.
+# Set before torch is imported: its threads sleep while they wait. Spinning threads of two processes on the same cores block each
+# other, and a small network takes twenty times as long.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from risp_torch.files.run_folder import program_version

@@ -23,11 +23,11 @@ COMMANDS = (
 )  # fmt: skip
 
 
-_READER_GONE = 141  # 128 + SIGPIPE, as shells report a program whose reader has ended
+_READER_GONE = 141  # 128 + SIGPIPE, as shells report it
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one sentence."""
+    """An argument parser with one-sentence errors."""
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: error: {message}", file=sys.stderr)
@@ -47,7 +47,7 @@ def command_parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.Arg
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of the command line; a wrong one ends the program with status 2 and the near ones of its command."""
+    """The options of the command line; an unknown one ends the program with status 2 and similar options."""
     parser, parsers = command_parser()
     options, rest = parser.parse_known_args(arguments)
     if rest:
@@ -56,7 +56,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _unknown(word: str, command: str, parsers: Mapping[str, argparse.ArgumentParser]) -> str:
-    """What is wrong with a word of the command line that its command does not know."""
+    """Error message for an unknown word of the command line."""
     if not word.startswith("--"):
         return f"unexpected argument {word!r} (risp {command} --help shows what it takes)"
     known = {name: [o[2:] for o in parser._option_string_actions if o.startswith("--")] for name, parser in parsers.items()}
@@ -74,11 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        arguments: of the command line, sys.argv by default.
+        arguments: words of the command line, sys.argv by default.
 
     Returns:
-        Exit status: 0 when all went well or a finished run is given again, 1 for a check that failed, 2 for wrong input, 3 for a
-        simulation that diverged, 130 after Ctrl-C, 141 where nobody reads the output any more, 143 after SIGTERM.
+        Exit status: 0 for success or an already finished run, 1 for a failed check, 2 for wrong input, 3 for a
+        simulation that diverged, 130 after Ctrl-C, 141 if the reader of the output has ended, 143 after SIGTERM.
     """
     try:
         try:
@@ -87,13 +87,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Python would try once more at its end, and print that it could not.
+        # Python would try again at exit and print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _READER_GONE
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Run the command; the exit status, with a sentence on stderr where it is not 0 (``main``)."""
+    """Run the command; the exit status, with a message on stderr if it is not 0 (``main``)."""
     if "LOCAL_RANK" in os.environ:  # of torchrun
         from risp_torch.risp.training.ranks import take_own_gpu
 
@@ -117,7 +117,7 @@ def _run(options: argparse.Namespace) -> int:
         print(f"risp {options.command}: error: {sentence}", file=sys.stderr)
         return 2
     except (MemoryError, RuntimeError) as error:
-        # Torch has no type of its own for it.
+        # Torch has no separate error type for it.
         if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
             raise
         print(f"risp {options.command}: error: it does not fit into memory: take less of it at a time", file=sys.stderr)
@@ -134,7 +134,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _warn(command: str, message: Warning | str, *place: object) -> None:
-    """Show a warning as the other sentences of a command, without the line of source that it comes from."""
+    """Print a warning as one line, without its source line."""
     print(f"risp {command}: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 

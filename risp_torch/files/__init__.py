@@ -1,1 +1,1 @@
-"""Files in and out: videos, run folders, pictures and reports, and what keeps them whole."""
+"""Files: videos, run folders, images and reports, with atomic writes."""

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: written beside their place, then moved there."""
+"""Atomic files: written to a temporary path, then renamed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
     "write_text",
 ]  # fmt: skip
 
-# A path leads nowhere, or to where nothing can be written or read.
+# Errors of paths that do not exist or cannot be read or written.
 PLACE_ERRORS = (
     errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
     errno.ELOOP, errno.EINVAL, errno.EBUSY, errno.ENODEV, errno.ENXIO, errno.EIO, errno.ENOTSUP, errno.ENOTEMPTY,
@@ -30,21 +30,21 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DiskFullError(UserError):
-    """A file could not be written for want of room on the disk, or because a limit of the user's was reached."""
+    """A file could not be written because the disk or a quota is full."""
 
 
 @contextmanager
 def replacing(path: Path | str) -> Iterator[Path]:
-    """Give a temporary path in the same folder; what was written there becomes ``path`` when the block ends well.
+    """Yield a temporary path in the same folder, which is renamed to ``path`` if the block succeeds.
 
-    A killed process leaves at most a hidden file ``.<name>.<process>.tmp``, never a part of ``path``.
+    A killed process leaves at most a hidden file ``.<name>.<process>.tmp``, never an incomplete ``path``.
 
     Args:
         path: the file (or new folder) to write; its parent folders are made.
 
     Raises:
-        UserError: the place cannot be written to.
-        DiskFullError: there is no room for it.
+        UserError: the path cannot be written.
+        DiskFullError: the disk is full.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -64,42 +64,42 @@ def replacing(path: Path | str) -> Iterator[Path]:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Write a UTF-8 text file, whole or not at all.
+    """Write a UTF-8 text file, atomically.
 
     Raises:
-        UserError: the place cannot be written to.
+        UserError: the path cannot be written.
     """
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_tensors(path: Path | str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a safetensors file, whole or not at all.
+    """Write a safetensors file, atomically.
 
     Args:
-        path: of the file.
-        tensors: of any device; no two may share memory.
+        path: path of the file.
+        tensors: tensors on any device that do not share memory.
         metadata: texts.
 
     Raises:
-        UserError: the place cannot be written to (``DiskFullError`` for want of room).
+        UserError: the path cannot be written (``DiskFullError`` if the disk is full).
     """
     from safetensors.torch import save
 
     content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, metadata=dict(metadata))
     with replacing(path) as temporary:
-        temporary.write_bytes(content)  # and not by safetensors, whose errors do not tell a full disk from others
+        temporary.write_bytes(content)  # not by safetensors, whose errors do not distinguish a full disk
 
 
 def remove_leftovers(path: Path | str) -> None:
-    """Take away what killed processes have left of their attempts to write ``path``; those of running processes stay."""
+    """Remove temporary files of killed processes for ``path``, not those of running processes."""
     path = Path(path)
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         _remove_leftover(temporary)
 
 
 def clear_leftovers(folder: Path | str) -> None:
-    """Take away what killed processes have left of any file in a folder and those below it."""
+    """Remove temporary files of killed processes in a folder and its subfolders."""
     for temporary in sorted(Path(folder).glob("**/.*.tmp")):
         _remove_leftover(temporary)
 
@@ -111,7 +111,7 @@ def _remove_leftover(temporary: Path) -> None:
 
 
 def is_running(process: int) -> bool:
-    """Whether there is a process of this number."""
+    """Whether a process with this id exists."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -122,7 +122,7 @@ def is_running(process: int) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Take away what a failed block left; nothing is there after a good one."""
+    """Remove the temporary file of a failed block, if it exists."""
     # For a name that is too long, Path.exists raises the error once more.
     if os.path.isdir(path):
         shutil.rmtree(path, ignore_errors=True)
@@ -131,7 +131,7 @@ def _remove(path: Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    """Put a file's bytes on the disk before its name points at them, so that a power cut leaves no empty file."""
+    """Flush a file to the disk before it is renamed, so that a power cut leaves no empty file."""
     if path.is_file():
         with open(path, "rb") as handle:
             os.fsync(handle.fileno())

@@ -1,4 +1,4 @@
-"""One process at a time in the folder of a run: a lock on the folder itself, which leaves no file and ends with its holder."""
+"""Locks of run folders: one process at a time, without a lock file, released with the process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["FolderLock", "lock_folder"]
 
 
 class FolderLock:
-    """A lock on a folder, which goes when nobody holds this object any more, or with the process."""
+    """A lock on a folder, released when this object is deleted or the process ends."""
 
     def __init__(self, handle: int) -> None:
         """Args: ``handle``, of the locked folder."""
@@ -23,12 +23,12 @@ class FolderLock:
         os.close(self._handle)
 
 
-# The lock is the process's: whoever opens a folder a second time in one process shares it.
+# Locks belong to the process and are shared by all users of a folder in it.
 _held: WeakValueDictionary[tuple[int, int], FolderLock] = WeakValueDictionary()
 
 
 def lock_folder(path: Path, *, shared: bool = False) -> FolderLock:
-    """Keep other processes out of a folder for as long as the result lives.
+    """Lock a folder against other processes for the lifetime of the result.
 
     Args:
         path: a folder that exists.

@@ -61,7 +61,7 @@ class RunFolder:
 
         Args:
             path: the folder; made when it does not exist.
-            settings: everything that decides the run's outcome, in values that JSON can hold (numpy and torch too).
+            settings: everything that decides the run's outcome, as JSON values (numpy and torch too).
             shared: whether other processes that say so may work in it, too.
 
         Raises:
