@@ -139,6 +139,6 @@ class RenderingParameters:
         outside = (values < low - slack) | (values > high + slack) | ((sign == "positive") & (values <= 0))
         if outside.any():
             raise UserError(
-                f"{name} reaches {values[outside].flat[0]:.6g} {param.unit}, outside its bounds "
+                f"{name} would reach {values[outside].flat[0]:.6g} {param.unit}, outside its bounds "
                 f"[{np.min(low):.6g}, {np.max(high):.6g}]: narrow its range"
             )

@@ -205,7 +205,7 @@ def test_read_refuses_pictures_of_another_size(shape: tuple[int, ...]) -> None:
     ("settings", "words"),
     [
         ({"size": 32}, "images of 32 pixels was requested: use a multiple of 32, at least 64"),
-        ({"size": 80}, "pictures of 80 pixels"),
+        ({"size": 80}, "images of 80 pixels"),
         ({"head": "middle"}, "head 'middle' is unknown: choose spatial or average"),
     ],
 )
