@@ -11,10 +11,12 @@ from PIL import Image
 from risp_torch import Scene, UserError
 from risp_torch.__main__ import main
 from risp_torch.commands.evaluate import short_names
-from risp_torch.risp import NetworkSettings, PhotorealDomain, RispNetwork, evaluation, load_task, save_network
+from risp_torch.risp import NetworkSettings, PhotorealDomain, RispNetwork, load_task, save_network
 from risp_torch.risp.dataset.settings import DatasetSettings
-from risp_torch.risp.evaluation.errors import physical_errors
-from risp_torch.risp.evaluation.test_set import sampled_states
+from risp_torch.risp.evaluation.errors import physical_errors, state_errors
+from risp_torch.risp.evaluation.evaluate import evaluate
+from risp_torch.risp.evaluation.report import error_table, output_table
+from risp_torch.risp.evaluation.test_set import TestSettings, make_test_set, sampled_states
 from risp_torch.risp.task import training_scene
 
 SIDE = 16
@@ -28,11 +30,11 @@ def cube():
 
 @pytest.fixture(scope="module")
 def small(cube):
-    return evaluation.make_test_set(*cube, settings(), progress=False)
+    return make_test_set(*cube, settings(), progress=False)
 
 
 def settings(**changes):
-    return evaluation.TestSettings(**{"renderer": "soft", "appearances": 3, "states": 4, "seed": 5} | changes)
+    return TestSettings(**{"renderer": "soft", "appearances": 3, "states": 4, "seed": 5} | changes)
 
 
 def renders(monkeypatch, scene, *, most=None):
@@ -66,7 +68,7 @@ def test_every_appearance_shows_the_same_states(small, cube):
 def test_pictures_are_the_rasterisers_in_levels_of_a_film(small, cube, monkeypatch):
     scene, task = cube
     calls = renders(monkeypatch, scene)
-    evaluation.make_test_set(scene, task, settings(), progress=False)
+    make_test_set(scene, task, settings(), progress=False)
     poses, values = calls[1]
     picture = scene.render(poses, values)[0, 2].numpy()
     # Half a level of sRGB is at most 0.0045 in linear colour.
@@ -74,9 +76,9 @@ def test_pictures_are_the_rasterisers_in_levels_of_a_film(small, cube, monkeypat
 
 
 def test_the_seed_decides_states_and_appearances(small, cube):
-    again = evaluation.make_test_set(*cube, settings(), progress=False)
+    again = make_test_set(*cube, settings(), progress=False)
     assert (again.levels == small.levels).all() and torch.equal(again.outputs, small.outputs)
-    other = evaluation.make_test_set(*cube, settings(seed=6, states=1, appearances=1), progress=False)
+    other = make_test_set(*cube, settings(seed=6, states=1, appearances=1), progress=False)
     assert (other.levels[0] != small.levels[0]).any() and (other.outputs[0] != small.outputs[0]).all()
 
 
@@ -87,7 +89,7 @@ def test_no_training_with_the_same_seed_has_these_states_or_appearances(small, c
     trained = task.head.outputs(scene, states)
     assert (trained[:, None] - small.outputs[None, :4]).abs().sum(dim=-1).min() > 1e-2
     calls = renders(monkeypatch, scene)
-    evaluation.make_test_set(scene, task, settings(states=1), progress=False)
+    make_test_set(scene, task, settings(states=1), progress=False)
     (light,) = (name for name in task.domains.training.parameters.spreads if name.endswith(".direction"))
     shown = torch.stack([values[light].flatten() for _, values in calls])
     psi = torch.stack([torch.from_numpy(training.appearance(k, task.domains.training.parameters.size)) for k in range(50)])
@@ -99,15 +101,15 @@ def test_a_killed_test_set_goes_on_and_a_whole_one_is_read(small, cube, monkeypa
     scene, task = cube
     with monkeypatch.context() as first, pytest.raises(KeyboardInterrupt):
         renders(first, scene, most=2)
-        evaluation.make_test_set(scene, task, settings(), cache=tmp_path, progress=False)
+        make_test_set(scene, task, settings(), cache=tmp_path, progress=False)
     with monkeypatch.context() as second:
         calls = renders(second, scene)
-        resumed = evaluation.make_test_set(scene, task, settings(), cache=tmp_path, progress=False)
+        resumed = make_test_set(scene, task, settings(), cache=tmp_path, progress=False)
         assert len(calls) == 1
-        read = evaluation.make_test_set(scene, task, settings(), cache=tmp_path, progress=False)
+        read = make_test_set(scene, task, settings(), cache=tmp_path, progress=False)
         assert len(calls) == 1
     assert (resumed.levels == small.levels).all() and (read.levels == small.levels).all()
-    evaluation.make_test_set(scene, task, settings(states=2), cache=tmp_path, progress=False)
+    make_test_set(scene, task, settings(states=2), cache=tmp_path, progress=False)
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -120,26 +122,26 @@ def test_a_cache_serves_scenes_that_differ_in_their_motion_alone(cube, tmp_path)
     ):
         scene = training_scene("cube", SIDE)
         scene.set(name, value)
-        evaluation.make_test_set(scene, task, settings(states=1), cache=tmp_path, progress=False)
+        make_test_set(scene, task, settings(states=1), cache=tmp_path, progress=False)
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_foreign_and_damaged_caches_are_refused(cube, tmp_path):
     scene, task = cube
-    evaluation.make_test_set(scene, task, settings(states=1), cache=tmp_path, progress=False)
+    make_test_set(scene, task, settings(states=1), cache=tmp_path, progress=False)
     (mine,) = tmp_path.iterdir()
-    evaluation.make_test_set(scene, task, settings(states=1, seed=9), cache=tmp_path, progress=False)
+    make_test_set(scene, task, settings(states=1, seed=9), cache=tmp_path, progress=False)
     (other,) = (folder for folder in tmp_path.iterdir() if folder != mine)
     pictures = (mine / "checkpoint.safetensors").read_bytes()
     (mine / "checkpoint.safetensors").write_bytes((other / "checkpoint.safetensors").read_bytes())
     with pytest.raises(UserError, match="checkpoint.safetensors is that of another run: remove it"):
-        evaluation.make_test_set(scene, task, settings(states=1), cache=tmp_path, progress=False)
+        make_test_set(scene, task, settings(states=1), cache=tmp_path, progress=False)
     (mine / "checkpoint.safetensors").write_bytes(pictures[: len(pictures) // 2])
     with pytest.raises(UserError, match="is damaged: remove it"):
-        evaluation.make_test_set(scene, task, settings(states=1), cache=tmp_path, progress=False)
+        make_test_set(scene, task, settings(states=1), cache=tmp_path, progress=False)
     (mine / "settings.json").write_text((other / "settings.json").read_text())
     with pytest.raises(UserError, match="has other settings"):
-        evaluation.make_test_set(scene, task, settings(states=1), cache=tmp_path, progress=False)
+        make_test_set(scene, task, settings(states=1), cache=tmp_path, progress=False)
 
 
 def test_wrong_settings_are_refused():
@@ -150,7 +152,7 @@ def test_wrong_settings_are_refused():
 def test_mitsuba_shows_the_same_states_in_drawn_looks(small, cube):
     pytest.importorskip("mitsuba")
     wanted = settings(renderer="mitsuba", appearances=2, states=2)
-    test_set = evaluation.make_test_set(*cube, wanted, progress=False)
+    test_set = make_test_set(*cube, wanted, progress=False)
     assert test_set.renderer == "mitsuba" and test_set.levels.shape == (4, SIDE, SIDE, 3)
     assert torch.equal(test_set.outputs[:2], small.outputs[:2])
     brightness = test_set.images.mean(dim=(1, 2, 3))
@@ -171,12 +173,12 @@ def test_a_drawn_film_keeps_to_the_domains_ranges(cube):
 
 def test_errors_are_means_over_outputs_and_in_metres_and_degrees(small, cube):
     head = cube[1].head
-    perfect = evaluation.state_errors(small.outputs, small, head)
+    perfect = state_errors(small.outputs, small, head)
     assert perfect.absolute.max() == 0 and perfect.spread.max() == 0
     assert perfect.physical["position [m]"].max() == 0 and perfect.physical["rotation [deg]"].max() < 1e-5
     shifted = small.outputs.clone()
     shifted[:, 0] += 0.5
-    errors = evaluation.state_errors(shifted, small, head)
+    errors = state_errors(shifted, small, head)
     np.testing.assert_allclose(errors.per_image, 0.5 / 9, rtol=1e-6)
     np.testing.assert_allclose(errors.physical["position [m]"], 0.25 * (head.high[0] - head.low[0]), rtol=1e-5)
     content = errors.to_json()
@@ -196,9 +198,9 @@ def test_the_rotation_error_is_the_angle_of_one_turn():
 
 def test_predictions_that_cannot_be_judged_are_refused(small, cube):
     with pytest.raises(UserError, match="predictions have shape"):
-        evaluation.state_errors(small.outputs[:, :3], small, cube[1].head)
+        state_errors(small.outputs[:, :3], small, cube[1].head)
     with pytest.raises(UserError, match="not finite"):
-        evaluation.state_errors(small.outputs * torch.nan, small, cube[1].head)
+        state_errors(small.outputs * torch.nan, small, cube[1].head)
 
 
 class Brightness:
@@ -209,16 +211,16 @@ class Brightness:
 
 
 def test_baselines_are_blind_and_random(small, cube):
-    outcome = evaluation.evaluate(*cube, {"brightness": Brightness()}, small, seed=1)
+    outcome = evaluate(*cube, {"brightness": Brightness()}, small, seed=1)
     assert list(outcome.errors) == ["average", "random, normal", "random state", "brightness"]
     average = outcome.predicted["average"]
     assert (average == average[0]).all() and outcome.errors["average"].spread.max() == 0
     assert average[0, :3].abs().max() < 0.1  # positions are uniform in their ranges
     assert outcome.errors["brightness"].spread.min() > 1e-3
     assert outcome.errors["random, normal"].per_image.mean() > outcome.errors["average"].per_image.mean()
-    table = evaluation.error_table(outcome.errors)
+    table = error_table(outcome.errors)
     assert "position [m]  rotation [deg]" in table.splitlines()[0] and len(table.splitlines()) == 6
-    assert evaluation.output_table(outcome.errors).splitlines()[-1].startswith("cos roll")
+    assert output_table(outcome.errors).splitlines()[-1].startswith("cos roll")
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +243,7 @@ def test_the_command_prints_tables_and_writes_results(networks, tmp_path, capsys
         "--out", str(out),
     ]) == 0  # fmt: skip
     printed = capsys.readouterr().out
-    assert "8 pictures, 4 unseen appearances" in printed and "random state" in printed and "cube   " in printed
+    assert "8 pictures, 4 held-out appearances" in printed and "random state" in printed and "cube   " in printed
     result = json.loads((out / "result.json").read_text())
     readers = result["renderers"]["soft"]
     assert readers["cube"]["error"]["mean"] > 0 and set(readers["cube"]["physical"]) == {"position [m]", "rotation [deg]"}
