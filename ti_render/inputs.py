@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
+from ti_render.arrays import ALBEDO_COLUMN, GROUND, LIGHT, LIT_COLUMN, MATERIAL, MOVING_COLUMN
 from ti_render.camera import CAMERA_SIZE
 from ti_render.geometry.lens import DISTORTION_SIZE
 from ti_render.settings import RasterSettings, check_softness
-from ti_render.shading.uniforms import GROUND_SIZE, LIGHT_SIZE, MATERIAL_SIZE
 from ti_render.topology import MeshTopology
-from ti_sim.base.arrays import Array, check_array, kernel_view, to_numpy
+from ti_sim.base.arrays import Array, check_array, kernel_view, reals_like_family, to_numpy, zeros_like_family
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import ti
+
+ANY, FACES = "any", "faces"  # sizes of axes: any number above zero, or that of the mesh's faces
+
+
+def real(*row: int | str, changes: int = 0, default: Any = MISSING) -> Any:
+    """A field of ``RenderInputs``.
+
+    Args:
+        row: sizes of its axes after the first one, which has rows for images.
+        changes: what its tangents change (bits): MOVING_COLUMN, LIT_COLUMN, ALBEDO_COLUMN.
+        default: None for an array that may be left out.
+    """
+    return field(default=default, metadata={"row": row, "changes": changes})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,25 +60,31 @@ class RenderInputs:
     """
 
     mesh: MeshTopology
-    vertices_rest: Array
-    body_q: Array
-    camera: Array
-    albedo: Array
-    ambient: Array
-    background: Array
-    directional: Array | None = None
-    point: Array | None = None
-    environment: Array | None = None
-    material: Array | None = None
-    uv: Array | None = None
-    texels: Array | None = None
-    background_image: Array | None = None
-    ground: Array | None = None
-    distortion: Array | None = None
-    softness: Array | None = None
+    vertices_rest: Array = real(ANY, 3, changes=MOVING_COLUMN | LIT_COLUMN)
+    body_q: Array = real(ANY, 7, changes=MOVING_COLUMN | LIT_COLUMN)
+    camera: Array = real(CAMERA_SIZE, changes=MOVING_COLUMN | LIT_COLUMN)
+    albedo: Array = real(FACES, 3, 3, changes=ALBEDO_COLUMN)
+    ambient: Array = real(3, changes=LIT_COLUMN)
+    background: Array = real(2, 3)
+    directional: Array | None = real(ANY, LIGHT.size, changes=LIT_COLUMN, default=None)
+    point: Array | None = real(ANY, LIGHT.size, changes=LIT_COLUMN, default=None)
+    environment: Array | None = real(9, 3, changes=LIT_COLUMN, default=None)
+    material: Array | None = real(ANY, MATERIAL.size, changes=LIT_COLUMN, default=None)
+    uv: Array | None = real(FACES, 3, 2, changes=ALBEDO_COLUMN, default=None)
+    texels: Array | None = real(ANY, 3, changes=ALBEDO_COLUMN, default=None)
+    background_image: Array | None = real(ANY, ANY, 3, default=None)
+    ground: Array | None = real(GROUND.size, changes=LIT_COLUMN | ALBEDO_COLUMN, default=None)
+    distortion: Array | None = real(DISTORTION_SIZE, changes=MOVING_COLUMN | LIT_COLUMN, default=None)
+    softness: Array | None = real(2, changes=MOVING_COLUMN | LIT_COLUMN, default=None)
 
 
-REAL_INPUTS = tuple(field.name for field in fields(RenderInputs) if field.name != "mesh")
+_DECLARED = {each.name: each.metadata for each in fields(RenderInputs) if each.metadata}
+REAL_INPUTS = tuple(_DECLARED)
+# Shapes of the arrays in place of those that are None, and what the tangents of each input change (bits).
+_DUMMIES = {
+    name: (1, *(1 if size in (ANY, FACES) else size for size in declared["row"])) for name, declared in _DECLARED.items()
+}
+CHANGES = {name: declared["changes"] for name, declared in _DECLARED.items()}
 
 
 def given_inputs(inputs: RenderInputs) -> list[str]:
@@ -95,26 +115,31 @@ def checked(inputs: RenderInputs, settings: RasterSettings) -> RenderInputs:
     if mesh.bodies > inputs.body_q.shape[1]:
         raise UserError(f"the mesh names {mesh.bodies} bodies and body_q has {inputs.body_q.shape[1]}: give all of them")
     _check_needs(inputs, settings)
-    vertices, faces = mesh.vertex_body.shape[0], mesh.face_count
+    vertices = mesh.vertex_body.shape[0]
     if len(inputs.vertices_rest.shape) == 2:
         check_array(inputs.vertices_rest, "vertices_rest", (vertices, 3))
     else:
         _check_rows(inputs, "vertices_rest", (vertices, 3))
-    rows = {
-        "camera": (CAMERA_SIZE,), "albedo": (faces, 3, 3), "ambient": (3,), "background": (2, 3), "environment": (9, 3),
-        "uv": (faces, 3, 2), "ground": (GROUND_SIZE,), "distortion": (DISTORTION_SIZE,),
-        "directional": (None, LIGHT_SIZE), "point": (None, LIGHT_SIZE), "material": (None, MATERIAL_SIZE),
-        "texels": (None, 3), "background_image": (None, None, 3),
-    }  # fmt: skip
-    for name, row in rows.items():
-        if getattr(inputs, name) is not None:
-            _check_rows(inputs, name, row)
+    sizes = {ANY: None, FACES: mesh.face_count}
+    for name in given_inputs(inputs):
+        if name not in ("vertices_rest", "body_q"):
+            _check_rows(inputs, name, tuple([sizes.get(size, size) for size in _DECLARED[name]["row"]]))
     if inputs.softness is not None:
-        _check_rows(inputs, "softness", (2,))
         for sigma, gamma in to_numpy(inputs.softness).tolist():
             check_softness(sigma, gamma)
     _check_counts(inputs, settings)
     return inputs
+
+
+def with_dummies(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Array]:
+    """The inputs by name, with small zero arrays in place of those that are None (softness: the settings')."""
+    gathered = {name: getattr(inputs, name) for name in REAL_INPUTS}
+    if inputs.softness is None:
+        gathered["softness"] = reals_like_family(inputs.body_q, np.array([[settings.sigma, settings.gamma]]))
+    for name, shape in _DUMMIES.items():
+        if gathered[name] is None:
+            gathered[name] = zeros_like_family(inputs.body_q, shape)
+    return gathered
 
 
 def _check_needs(inputs: RenderInputs, settings: RasterSettings) -> None:

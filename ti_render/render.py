@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ti_render.arrays import FLAG, LIGHT_KINDS, UNIFORM, Backdrop, Faces, Picture, UniformArrays, chosen
 from ti_render.backdrop.backdrop import PATTERNS, draw_backdrop
-from ti_render.geometry.lens import DISTORTION_SIZE, undistort_pixels
+from ti_render.geometry.lens import undistort_pixels
 from ti_render.geometry.normals import find_normals
 from ti_render.geometry.pose import pose
 from ti_render.geometry.project import project
-from ti_render.inputs import RenderInputs, checked
+from ti_render.inputs import RenderInputs, checked, with_dummies
 from ti_render.raster.antialias import average_samples
 from ti_render.raster.dibr import DIBR_STATE_SIZE, rasterise_dibr
 from ti_render.raster.softras import STATE_SIZE, rasterise
 from ti_render.raster.tiles import Tiles, bin_faces
 from ti_render.settings import RasterSettings
 from ti_render.shading.light_view import view_from_lights
-from ti_render.shading.surface import FLAG_COUNT, SHADINGS
-from ti_render.shading.uniforms import GROUND_SIZE, LIGHT_SIZE, LIGHTS, MATERIAL_SIZE, gather_uniforms, uniforms_size
+from ti_render.shading.surface import SHADINGS
+from ti_render.shading.uniforms import gather_uniforms, uniforms_size
 from ti_sim.base.arrays import (
     Array,
     empty_like_family,
@@ -38,8 +40,6 @@ SHADOW_GAMMA, SHADOW_FAR, SHADOW_NEAR = 0.02, 70.0, 1.0
 # Slope of a face, relative change of the depth per unit of the screen, from which on it counts as nearly edge-on: in a picture
 # with a field of view of 40 degrees 3 degrees before it is, and as much in the maps, whose eye is 64 radii away.
 STEEPEST, SHADOW_STEEPEST = 8.0, 0.35
-# Uniforms that the rasteriser reads for a picture of depths.
-SHADOW_UNIFORMS = LIGHTS
 
 
 @dataclass(frozen=True)
@@ -54,39 +54,20 @@ class Layer:
     """One soft picture of the mesh: seen from the camera, or from the lights for their shadow maps.
 
     Attributes:
-        shading: number of what the colour channels hold (``surface``).
-        screen: [M, V, 3] (see ``project``).
-        uniforms: [M, U].
+        faces: what the rasteriser reads.
         tiles: the faces of every tile.
+        occupied: number of tiles that have faces, at least 1.
         pixel_state: what the pixels of the occupied tiles keep for the derivatives.
         pictures: [M, H, W, 4] (all samples).
-        near, background_depth, depth_range: of the depth order.
-        steepest: slope of a face from which on it counts as nearly edge-on (``edge_on``).
-        strict: whether the colour is the softmax alone.
         hard: whether the layer is drawn by DIB-R.
     """
 
-    shading: int
-    screen: Array
-    uniforms: Array
+    faces: Faces
     tiles: Tiles
+    occupied: int
     pixel_state: Array
     pictures: Array
-    near: float
-    background_depth: float
-    depth_range: float
-    steepest: float
-    strict: bool
     hard: bool
-
-
-@dataclass(frozen=True)
-class Shadows:
-    """The lights' view of the mesh: layer of shadow maps [M L, R, R, 4], and its ball (see ``shadow_lookup``)."""
-
-    layer: Layer | None
-    maps: Array
-    frame: Array
 
 
 @dataclass(frozen=True)
@@ -99,11 +80,9 @@ class RenderResult:
         images: [M, H, W, 4] linear rgb (or depth, or normals) and alpha, in the container of the inputs.
         inputs, settings: what was rendered.
         gathered: the inputs, with dummies in place of None.
-        flags: [11] int32 (see ``surface``).
-        vertices_world: [M, V, 3] [m].
-        normals: [M, G + F, 3].
-        centres: [M, H, W, 2] undistorted screen positions of the pixels (a dummy without distortion).
-        shadows: the shadow maps.
+        picture: what there is in it.
+        backdrop: what ground and background were drawn from.
+        shadows: the shadow maps [M L, R, R, 4] of the lights; None without shadows.
         layer: the picture seen from the camera.
     """
 
@@ -111,12 +90,20 @@ class RenderResult:
     inputs: RenderInputs
     settings: RasterSettings
     gathered: dict[str, Array]
-    flags: Array
-    vertices_world: Array
-    normals: Array
-    centres: Array
-    shadows: Shadows
+    picture: Picture
+    backdrop: Backdrop
+    shadows: Layer | None
     layer: Layer
+
+    @property
+    def vertices(self) -> Array:
+        """[M, V, 3] world [m]."""
+        return self.layer.faces.vertices
+
+    @property
+    def with_normals(self) -> bool:
+        """Whether normals were found."""
+        return self.layer.faces.normals.shape[1] == self.inputs.mesh.normal_rows
 
     def without_pictures(self) -> RenderResult:
         """The same for the derivatives only, which need no more of the pictures than their shape: the memory is not held."""
@@ -141,41 +128,39 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     require()
     given, inputs = inputs.body_q, checked(inputs, settings)
     mesh, like = inputs.mesh, inputs.body_q
-    images = like.shape[0]
-    gathered = gather_dummies(inputs, settings)
-    vertices_world = empty_like_family(like, (images, mesh.vertex_body.shape[0], 3))
-    few = serial_for(images * mesh.vertex_body.shape[0])
-    pose(few, inputs.vertices_rest, mesh.vertex_body, inputs.body_q, vertices_world)
-    screen = empty_like_family(like, vertices_world.shape)
-    project(few, vertices_world, inputs.camera, settings.width, settings.height, settings.near, screen)
-    normals = _normals(inputs, settings, vertices_world)
-    lights = counts(inputs)
-    uniforms = empty_like_family(like, (images, uniforms_size(*lights)))
-    gather_uniforms(
-        serial_for(images), *(gathered[name] for name in UNIFORM_INPUTS), *lights, int(settings.ground is not None),
-        settings.width, settings.height, uniforms,
-    )  # fmt: skip
-    flags = ints_like_family(like, make_flags(inputs, settings))
-    centres = _centres(inputs, settings)
-    shadows = draw_shadows(inputs, settings, flags, vertices_world, normals, uniforms, gathered)
-    layer = _draw(inputs, settings, gathered, flags, vertices_world, normals, centres, shadows, screen, uniforms)
-    pictures = layer.pictures
-    if settings.antialias > 1:
+    images, samples = like.shape[0], settings.antialias
+    gathered = with_dummies(inputs, settings)
+    numbers = make_flags(inputs, settings)
+    flags = ints_like_family(like, np.array(numbers, dtype=np.int32))
+    uniforms = empty_like_family(like, (images, uniforms_size(numbers[FLAG.lights], numbers[FLAG.materials])))
+    picture = Picture(flags, settings.width, settings.height)
+    gather_uniforms(serial_for(images), picture, chosen(UniformArrays, gathered), uniforms)
+    # Everything that the kernels of the picture read, by name.
+    seen = gathered | _geometry(inputs, settings) | {
+        "flags": flags, "textures": mesh.textures, "corners": mesh.corners, "uniforms": uniforms,
+        "centres": _centres(inputs, settings), "maps": zeros_like_family(like, (1, 1, 1, 4)),
+        "frame": zeros_like_family(like, (6,)),
+    }  # fmt: skip
+    shadows = None
+    if shadows_on(inputs, settings):
+        shadows, seen["frame"] = _draw_shadows(inputs, settings, seen)
+        seen["maps"] = shadows.pictures
+    seen |= {
+        "shading": SHADINGS[settings.shown], "near": settings.near, "background_depth": settings.background_depth,
+        "depth_range": settings.depth_range, "strict": int(settings.composite == "softmax"), "steepest": STEEPEST,
+        "hard": int(settings.aggregation == "dibr"),
+    }  # fmt: skip
+    backdrop, height = chosen(Backdrop, seen), samples * settings.height
+    pictures = empty_like_family(like, (images, height, samples * settings.width, 4))
+    draw_backdrop(backdrop, spread_of(images * height), pictures)
+    sigma, centres = float(to_numpy(gathered["softness"])[:, 0].max()), None if inputs.distortion is None else seen["centres"]
+    layer = _draw(chosen(Faces, seen), settings, pictures, sigma, centres, hard=settings.aggregation == "dibr")
+    if samples > 1:
         pictures = empty_like_family(like, (images, settings.height, settings.width, 4))
-        average_samples(layer.pictures, settings.antialias, pictures)
+        average_samples(layer.pictures, samples, pictures)
     return RenderResult(
-        like_family(given, pictures), inputs, settings, gathered, flags, vertices_world, normals, centres, shadows, layer
+        like_family(given, pictures), inputs, settings, gathered, picture, backdrop, shadows, layer
     )
-
-
-UNIFORM_INPUTS = (
-    "camera", "softness", "ambient", "environment", "ground", "background", "directional", "point", "material",
-)  # fmt: skip
-
-
-def counts(inputs: RenderInputs) -> tuple[int, int, int]:
-    """Numbers of directional lights, point lights and materials."""
-    return tuple(0 if array is None else array.shape[1] for array in (inputs.directional, inputs.point, inputs.material))
 
 
 def shadows_on(inputs: RenderInputs, settings: RasterSettings) -> bool:
@@ -186,89 +171,54 @@ def shadows_on(inputs: RenderInputs, settings: RasterSettings) -> bool:
     )  # fmt: skip
 
 
-def make_flags(inputs: RenderInputs, settings: RasterSettings) -> np.ndarray:
-    """The kernels' flags [11] (see ``surface``)."""
-    directional, point, _materials = counts(inputs)
+def make_flags(inputs: RenderInputs, settings: RasterSettings) -> list[int]:
+    """The kernels' flags, see ``FLAG``."""
+    lights = {kind: _count(getattr(inputs, kind)) for kind in LIGHT_KINDS}
     shadows = shadows_on(inputs, settings)
-    position = settings.shading == "phong" or point > 0 or shadows or settings.two_sided
-    flags = [
-        directional, point, inputs.environment is not None, shadows, settings.two_sided, position,
-        inputs.distortion is not None, settings.ground is not None, settings.ground_texture,
-        PATTERNS.get(settings.ground, 0), inputs.background_image is not None,
-    ]  # fmt: skip
-    assert len(flags) == FLAG_COUNT
-    return np.array(flags, dtype=np.int32)
-
-
-def gather_dummies(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Array]:
-    """The inputs by name, with small zero arrays in place of those that are None (softness: the settings')."""
-    shapes = {
-        "directional": (1, 1, LIGHT_SIZE), "point": (1, 1, LIGHT_SIZE), "environment": (1, 9, 3),
-        "material": (1, 1, MATERIAL_SIZE), "uv": (1, 1, 3, 2), "texels": (1, 1, 3), "background_image": (1, 1, 1, 3),
-        "ground": (1, GROUND_SIZE), "distortion": (1, DISTORTION_SIZE), "softness": (1, 2),
+    near = sum(lights.values()) > lights["directional"]  # lights of which the place counts
+    values = lights | {
+        "lights": sum(lights.values()), "materials": _count(inputs.material), "environment": inputs.environment is not None,
+        "shadows": shadows, "two_sided": settings.two_sided,
+        "position": settings.shading == "phong" or near or shadows or settings.two_sided,
+        "distorted": inputs.distortion is not None, "ground": settings.ground is not None,
+        "ground_pattern": PATTERNS.get(settings.ground, 0), "ground_texture": settings.ground_texture,
+        "background_image": inputs.background_image is not None,
     }  # fmt: skip
-    gathered = {}
-    for name in (
-        "vertices_rest", "body_q", "camera", "albedo", "ambient", "background", *shapes,
-    ):  # fmt: skip
-        array = getattr(inputs, name)
-        if array is None and name == "softness":
-            array = reals_like_family(inputs.body_q, np.array([[settings.sigma, settings.gamma]]))
-        gathered[name] = zeros_like_family(inputs.body_q, shapes[name]) if array is None else array
-    return gathered
+    return [int(values[name]) for name in FLAG.names]
 
 
-def mesh_arguments(
-    shading: int, flags: Array, inputs: RenderInputs, layer_screen: Array, vertices: Array, normals: Array,
-    gathered: dict[str, Array], uniforms: Array, shadows: Shadows, centres: Array, tiles: Tiles,
-) -> tuple[Any, ...]:  # fmt: skip
-    """Arguments that every rasteriser kernel begins with."""
-    mesh = inputs.mesh
-    return (
-        shading, flags, layer_screen, mesh.corners, vertices, normals, gathered["albedo"], gathered["uv"], gathered["texels"],
-        mesh.textures, uniforms, shadows.maps, shadows.frame, centres, tiles.start, tiles.slot, tiles.entries,
-        spread_of(tiles.slot.shape[0]), tiles.side,
-    )  # fmt: skip
-
-
-def layer_arguments(layer: Layer) -> tuple[Any, ...]:
-    """Scalar arguments of a rasteriser kernel after those of the mesh."""
-    if layer.hard:
-        return (layer.near,)
-    return (int(layer.strict), layer.near, layer.background_depth, layer.depth_range, layer.steepest)
-
-
-def backdrop_arguments(result: RenderResult) -> tuple[Any, ...]:
-    """Arguments that every backdrop kernel begins with."""
-    layer, gathered = result.layer, result.gathered
-    return (
-        layer.shading, result.flags, gathered["texels"], result.inputs.mesh.textures, layer.uniforms, result.shadows.maps,
-        result.shadows.frame, gathered["background_image"], result.centres, int(layer.hard), layer.near,
-        layer.background_depth, layer.depth_range,
-    )  # fmt: skip
+def _count(rows: Array | None) -> int:
+    return 0 if rows is None else rows.shape[1]
 
 
 def draw_backdrop_again(result: RenderResult) -> Array:
     """The backdrop [M, H, W, 3] of all samples, which the pictures no longer hold."""
     shape = tuple(result.layer.pictures.shape[:3])
-    backdrop = empty_like_family(result.vertices_world, (*shape, 3))
-    draw_backdrop(*backdrop_arguments(result), spread_of(shape[0] * shape[1]), backdrop)
-    return backdrop
+    pictures = empty_like_family(result.vertices, (*shape, 3))
+    draw_backdrop(result.backdrop, spread_of(shape[0] * shape[1]), pictures)
+    return pictures
 
 
 def shadow_backdrop(layer: Layer) -> Array:
     """The backdrop [M L, R, R, 3] of the shadow maps: the depth of nothing."""
-    return reals_like_family(layer.screen, np.full((*layer.pictures.shape[:3], 3), layer.background_depth))
+    return reals_like_family(layer.faces.screen, np.full((*layer.pictures.shape[:3], 3), SHADOW_FAR))
 
 
-def _normals(inputs: RenderInputs, settings: RasterSettings, vertices_world: Array) -> Array:
-    if settings.shown not in ("lambert", "phong", "normal"):
-        return zeros_like_family(vertices_world, (1, 1, 3))
-    mesh = inputs.mesh
-    normals = empty_like_family(vertices_world, (vertices_world.shape[0], mesh.normal_rows, 3))
-    few = serial_for(vertices_world.shape[0] * mesh.normal_rows)
-    find_normals(few, vertices_world, mesh.corners, mesh.group_start, mesh.group_faces, normals)
-    return normals
+def _geometry(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Array]:
+    """Vertices in the world and on the screen, and normals."""
+    mesh, like = inputs.mesh, inputs.body_q
+    images = like.shape[0]
+    vertices = empty_like_family(like, (images, mesh.vertex_body.shape[0], 3))
+    few = serial_for(images * mesh.vertex_body.shape[0])
+    pose(few, inputs.vertices_rest, mesh.vertex_body, inputs.body_q, vertices)
+    screen = empty_like_family(like, vertices.shape)
+    project(few, vertices, inputs.camera, settings.width, settings.height, settings.near, screen)
+    normals = zeros_like_family(like, (1, 1, 3))
+    if settings.shown in ("lambert", "phong", "normal"):
+        normals = empty_like_family(like, (images, mesh.normal_rows, 3))
+        few = serial_for(images * mesh.normal_rows)
+        find_normals(few, vertices, mesh.corners, mesh.group_start, mesh.group_faces, normals)
+    return {"vertices": vertices, "screen": screen, "normals": normals}
 
 
 def _centres(inputs: RenderInputs, settings: RasterSettings) -> Array:
@@ -281,83 +231,48 @@ def _centres(inputs: RenderInputs, settings: RasterSettings) -> Array:
     return centres
 
 
-def no_shadows(like: Array) -> Shadows:
-    """Dummies for pictures without shadows."""
-    return Shadows(None, zeros_like_family(like, (1, 1, 1, 4)), zeros_like_family(like, (6,)))
+def _draw_shadows(inputs: RenderInputs, settings: RasterSettings, seen: Mapping[str, Any]) -> tuple[Layer, Array]:
+    """Draw the shadow maps of the directional lights: pictures of depths without lights, distortion or shadows.
 
-
-def draw_shadows(
-    inputs: RenderInputs, settings: RasterSettings, flags: Array, vertices_world: Array, normals: Array, uniforms: Array,
-    gathered: dict[str, Array],
-) -> Shadows:  # fmt: skip
-    """Draw the shadow maps of the directional lights."""
-    like = inputs.body_q
-    if not shadows_on(inputs, settings):
-        return no_shadows(like)
-    asked, lights = settings.shadows, inputs.directional.shape[1]
+    Returns:
+        the maps, and their frame (see ``shadow_lookup``).
+    """
+    like, asked, lights = inputs.body_q, settings.shadows, inputs.directional.shape[1]
     frame = reals_like_family(like, np.array([*asked.center, asked.radius, asked.bias, asked.width], dtype=np.float64))
     count, side = like.shape[0] * lights, asked.resolution
-    screen = empty_like_family(like, (count, vertices_world.shape[1], 3))
-    view_from_lights(vertices_world, uniforms, frame, lights, screen)
-    constants = np.zeros((count, SHADOW_UNIFORMS))
-    constants[:, 15:17] = asked.sigma, SHADOW_GAMMA
+    screen = empty_like_family(like, (count, seen["vertices"].shape[1], 3))
+    view_from_lights(seen["vertices"], seen["uniforms"], frame, lights, screen)
+    constants = np.zeros((count, UNIFORM.lights))
+    constants[:, UNIFORM.sigma], constants[:, UNIFORM.gamma] = asked.sigma, SHADOW_GAMMA
     pictures = np.zeros((count, side, side, 4))
     pictures[..., :3] = SHADOW_FAR
-    tiles = bin_faces(
-        screen, inputs.mesh.corners, width=side, height=side, side=settings.tile_side(require().device), sigma=asked.sigma
-    )
-    layer = Layer(
-        SHADINGS["depth"], screen, reals_like_family(like, constants), tiles,
-        empty_like_family(like, (max(tiles.occupied, 1) * tiles.side**2 * STATE_SIZE,)), reals_like_family(like, pictures),
-        SHADOW_NEAR, SHADOW_FAR, 1.0, SHADOW_STEEPEST, True, False,
-    )  # fmt: skip
-    rasterise(
-        *shadow_mesh_arguments(inputs, layer, vertices_world, normals, gathered), *layer_arguments(layer), layer.pixel_state,
-        layer.pictures,
-    )  # fmt: skip
-    return Shadows(layer, layer.pictures, frame)
-
-
-def shadow_mesh_arguments(
-    inputs: RenderInputs, layer: Layer, vertices_world: Array, normals: Array, gathered: dict[str, Array]
-) -> tuple[Any, ...]:
-    """``mesh_arguments`` for the shadow maps: a picture of depths without lights, distortion or shadows."""
-    flags = ints_like_family(vertices_world, np.zeros(FLAG_COUNT, dtype=np.int32))
-    dummy = zeros_like_family(vertices_world, (1, 1, 1, 2))
-    return mesh_arguments(
-        layer.shading, flags, inputs, layer.screen, vertices_world, normals, gathered, layer.uniforms,
-        no_shadows(vertices_world), dummy, layer.tiles,
-    )  # fmt: skip
+    faces = chosen(Faces, seen | {
+        "shading": SHADINGS["depth"], "flags": ints_like_family(like, np.zeros(FLAG.size, dtype=np.int32)), "screen": screen,
+        "uniforms": reals_like_family(like, constants), "centres": zeros_like_family(like, (1, 1, 1, 2)), "near": SHADOW_NEAR,
+        "background_depth": SHADOW_FAR, "depth_range": 1.0, "strict": 1, "steepest": SHADOW_STEEPEST,
+    })  # fmt: skip
+    return _draw(faces, settings, reals_like_family(like, pictures), asked.sigma, None, hard=False), frame
 
 
 def _draw(
-    inputs: RenderInputs, settings: RasterSettings, gathered: dict[str, Array], flags: Array, vertices_world: Array,
-    normals: Array, centres: Array, shadows: Shadows, screen: Array, uniforms: Array,
-) -> Layer:  # fmt: skip
-    like, samples = inputs.body_q, settings.antialias
-    width, height = samples * settings.width, samples * settings.height
-    pictures = empty_like_family(like, (like.shape[0], height, width, 4))
-    hard = settings.aggregation == "dibr"
-    shading = SHADINGS[settings.shown]
-    draw_backdrop(
-        shading, flags, gathered["texels"], inputs.mesh.textures, uniforms, shadows.maps, shadows.frame,
-        gathered["background_image"], centres, int(hard), settings.near, settings.background_depth, settings.depth_range,
-        spread_of(like.shape[0] * height), pictures,
-    )  # fmt: skip
-    tiles = bin_faces(
-        screen, inputs.mesh.corners, width=width, height=height, side=settings.tile_side(require().device),
-        sigma=float(to_numpy(gathered["softness"])[:, 0].max()), centres=None if inputs.distortion is None else centres,
-    )  # fmt: skip
-    state_size = DIBR_STATE_SIZE if hard else STATE_SIZE
-    layer = Layer(
-        shading, screen, uniforms, tiles, empty_like_family(like, (max(tiles.occupied, 1) * tiles.side**2 * state_size,)),
-        pictures, settings.near, settings.background_depth, settings.depth_range, STEEPEST, settings.composite == "softmax", hard,
-    )  # fmt: skip
-    kernel = rasterise_dibr if hard else rasterise
-    kernel(
-        *mesh_arguments(
-            shading, flags, inputs, screen, vertices_world, normals, gathered, uniforms, shadows, centres, tiles
-        ),
-        *layer_arguments(layer), layer.pixel_state, pictures,
-    )  # fmt: skip
-    return layer
+    faces: Faces, settings: RasterSettings, pictures: Array, sigma: float, centres: Array | None, *, hard: bool
+) -> Layer:
+    """Draw faces into pictures [M, H, W, 4] that hold the backdrop.
+
+    Args:
+        faces: what is drawn.
+        settings: of the picture.
+        pictures: written.
+        sigma: greatest softness of the edges.
+        centres: [M, H, W, 2] screen positions of the pixels, where they are no regular grid.
+        hard: whether by DIB-R.
+    """
+    _images, height, width, _channels = pictures.shape
+    tile_side = settings.tile_side(require().device)
+    tiles, occupied = bin_faces(
+        faces.screen, faces.corners, width=width, height=height, side=tile_side, sigma=sigma, centres=centres
+    )
+    size = max(occupied, 1) * tiles.side**2 * (DIBR_STATE_SIZE if hard else STATE_SIZE)
+    pixel_state = empty_like_family(faces.screen, (size,))
+    (rasterise_dibr if hard else rasterise)(faces, tiles, pixel_state, pictures)
+    return Layer(faces, tiles, max(occupied, 1), pixel_state, pictures, hard)

@@ -5,26 +5,13 @@ Ground and background share the pixel with weights exp(-depth / (gamma (far - ne
 ground takes part where its depth exceeds ``near``. It is shaded without highlights.
 """
 
+from ti_render.arrays import FLAG, GROUND, UNIFORM, Backdrop
 from ti_render.rows import row_of
-from ti_render.shading.lighting import (
-    LAMBERT,
-    UNLIT,
-    light_surface,
-)
-from ti_render.shading.surface import (
-    BACKGROUND_IMAGE,
-    DEPTH,
-    DIRECTIONALS,
-    DISTORTED,
-    GROUND_PATTERN,
-    GROUND_TEXTURE,
-    NORMAL,
-    POINTS,
-    WITH_ENVIRONMENT,
-    WITH_SHADOWS,
-)
+from ti_render.shading.lighting import LAMBERT, UNLIT, light_surface
+from ti_render.shading.surface import DEPTH, NORMAL
 from ti_render.shading.texture import sample_texture
-from ti_render.shading.uniforms import BACKGROUND, EYE, GROUND, PLANE, RAY, RAY_X, RAY_Y, SOFTNESS, uniform3
+from ti_render.shading.uniforms import uniform3
+from ti_sim.base.bundles import kernel, with_fields
 from ti_sim.base.differentiable import differentiable, sin, sqrt
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import vec3
@@ -54,12 +41,12 @@ def ground_uv(x, y, cell, origin_x, origin_y):
 
 
 @ti.func
-def pixel_centre(flags: ti.template(), centres: ti.template(), m, x, y, width, height):
+def pixel_centre(view: ti.template(), m, x, y, width, height):
     """Screen position of a pixel's centre, looked up where the lens distorts."""
     scale = 2.0 / ti.min(width, height)
     p = vec2((x + 0.5 - 0.5 * width) * scale, (y + 0.5 - 0.5 * height) * scale)
-    if flags[DISTORTED] == 1:
-        p = vec2(centres[m, y, x, 0], centres[m, y, x, 1])
+    if view.flags[FLAG.distorted] == 1:
+        p = vec2(view.centres[m, y, x, 0], view.centres[m, y, x, 1])
     return p
 
 
@@ -69,18 +56,18 @@ def negligible() -> float:
 
 
 @ti.func
-def depth_rate(uniforms: ti.template(), m, depth_range):
+def depth_rate(view: ti.template(), m):
     """1 / (gamma (far - near)) [1/m]."""
-    return 1.0 / (uniforms[m, SOFTNESS + 1] * depth_range)
+    return 1.0 / (view.uniforms[m, UNIFORM.gamma] * view.depth_range)
 
 
 @ti.func
-def backdrop_weights(inverse_depth, near, background_depth, rate, hard):
+def backdrop_weights(view: ti.template(), inverse_depth, rate, hard):
     """Least depth of ground and background, and their softmax weights relative to it."""
-    depth, e_ground, e_background = background_depth, 0.0, 1.0
-    if inverse_depth > 1e-30 and inverse_depth * near < 1.0:
+    depth, e_ground, e_background = view.background_depth, 0.0, 1.0
+    if inverse_depth > 1e-30 and inverse_depth * view.near < 1.0:
         z = 1.0 / inverse_depth
-        t = (background_depth - z) * rate
+        t = (view.background_depth - z) * rate
         if hard == 1:
             if t > 0:
                 depth, e_ground, e_background = z, 1.0, 0.0
@@ -94,32 +81,38 @@ def backdrop_weights(inverse_depth, near, background_depth, rate, hard):
 
 
 @ti.func
-def inverse_ground_depth(uniforms: ti.template(), m, p):
+def inverse_ground_depth(view: ti.template(), m, p):
     """Inverse camera depth of the ground at a screen position [1/m] (not positive: there is none)."""
-    return uniforms[m, PLANE + 2] + uniforms[m, PLANE] * p[0] + uniforms[m, PLANE + 1] * p[1]
+    plane = uniform3(view.uniforms, m, UNIFORM.plane)
+    return plane[2] + plane[0] * p[0] + plane[1] * p[1]
 
 
 @ti.func
-def ground_point(uniforms: ti.template(), m, p, z):
+def ground_point(view: ti.template(), m, p, z):
     """Point of a pixel's ray at camera depth ``z``, and the ray."""
-    ray = uniform3(uniforms, m, RAY) + uniform3(uniforms, m, RAY_X) * p[0] + uniform3(uniforms, m, RAY_Y) * p[1]
-    return uniform3(uniforms, m, EYE) + ray * z, ray
+    ray = uniform3(view.uniforms, m, UNIFORM.ray) + uniform3(view.uniforms, m, UNIFORM.ray_x) * p[0]
+    ray += uniform3(view.uniforms, m, UNIFORM.ray_y) * p[1]
+    return uniform3(view.uniforms, m, UNIFORM.eye) + ray * z, ray
 
 
 @ti.func
-def ground_albedo(
-    flags: ti.template(), uniforms: ti.template(), texels: ti.template(), textures: ti.template(), m, images, point
-):
+def ground_place(uniforms: ti.template(), row, point):
+    """Arguments of ``checker_share`` and ``ground_uv``."""
+    cell, origin = uniforms[row, UNIFORM.ground + GROUND.cell], UNIFORM.ground + GROUND.origin
+    return point[0], point[1], cell, uniforms[row, origin], uniforms[row, origin + 1]
+
+
+@ti.func
+def ground_albedo(behind: ti.template(), m, point):
     """Albedo of the ground at a point."""
-    albedo = uniform3(uniforms, m, GROUND)
-    cell, x0, y0 = uniforms[m, GROUND + 7], uniforms[m, GROUND + 8], uniforms[m, GROUND + 9]
-    if flags[GROUND_PATTERN] == CHECKER:
-        share = checker_share.value(point[0], point[1], cell, x0, y0)
-        second = uniform3(uniforms, m, GROUND + 4)
+    albedo = uniform3(behind.uniforms, m, UNIFORM.ground + GROUND.color)
+    if behind.flags[FLAG.ground_pattern] == CHECKER:
+        share = checker_share.value(*ground_place(behind.uniforms, m, point))
+        second = uniform3(behind.uniforms, m, UNIFORM.ground + GROUND.second_color)
         albedo = second + (albedo - second) * share
-    elif flags[GROUND_PATTERN] == TEXTURED:
-        u, v = ground_uv.value(point[0], point[1], cell, x0, y0)
-        texel, _u, _v = sample_texture(texels, textures, m, images, flags[GROUND_TEXTURE], u, v)
+    elif behind.flags[FLAG.ground_pattern] == TEXTURED:
+        u, v = ground_uv.value(*ground_place(behind.uniforms, m, point))
+        texel, _u, _v = sample_texture(behind, m, behind.flags[FLAG.ground_texture], u, v)
         albedo *= texel
     return albedo
 
@@ -135,90 +128,77 @@ def image_taps(image: ti.template(), x, y, width, height):
 
 
 @ti.func
-def background_colour(flags: ti.template(), uniforms: ti.template(), image: ti.template(), m, images, x, y, width, height):
+def background_colour(behind: ti.template(), m, x, y, width, height):
     """Colour of the background image, or of the gradient from top to bottom, at a pixel."""
     result = vec3(0)
-    if flags[BACKGROUND_IMAGE] == 1:
-        i0, i1, j0, j1, fx, fy = image_taps(image, x, y, width, height)
-        r = row_of(m, image.shape[0], images)
+    if behind.flags[FLAG.background_image] == 1:
+        i0, i1, j0, j1, fx, fy = image_taps(behind.background_image, x, y, width, height)
+        r = row_of(m, behind.background_image.shape[0], behind.images)
         for k in ti.static(range(3)):
-            upper = image[r, j0, i0, k] * (1.0 - fx) + image[r, j0, i1, k] * fx
-            lower = image[r, j1, i0, k] * (1.0 - fx) + image[r, j1, i1, k] * fx
+            upper = behind.background_image[r, j0, i0, k] * (1.0 - fx) + behind.background_image[r, j0, i1, k] * fx
+            lower = behind.background_image[r, j1, i0, k] * (1.0 - fx) + behind.background_image[r, j1, i1, k] * fx
             result[k] = upper * (1.0 - fy) + lower * fy
     else:
         f = (y + 0.5) / height
-        result = uniform3(uniforms, m, BACKGROUND) * (1.0 - f) + uniform3(uniforms, m, BACKGROUND + 3) * f
+        top, bottom = uniform3(behind.uniforms, m, UNIFORM.top), uniform3(behind.uniforms, m, UNIFORM.bottom)
+        result = top * (1.0 - f) + bottom * f
     return result
 
 
+def without_highlights(behind: Backdrop) -> Backdrop:
+    """The backdrop with the shading of the ground, which has no highlights; for kernels."""
+    return with_fields(behind, shading=UNLIT if behind.shading == UNLIT else LAMBERT)
+
+
+without_highlights._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+
+
 @ti.func
-def ground_colour(
-    shading: ti.template(), flags: ti.template(), texels: ti.template(), textures: ti.template(), uniforms: ti.template(),
-    maps: ti.template(), frame: ti.template(), m, images, p, z,
-):  # fmt: skip
+def ground_colour(behind: ti.template(), m, p, z):
     """What the colour channels hold for the ground at depth ``z``."""
     colour = vec3(z)
-    if ti.static(shading == NORMAL):
+    if ti.static(behind.shading == NORMAL):
         colour = vec3(0.0, 0.0, 1.0)
-    elif ti.static(shading != DEPTH):
-        point, _ray = ground_point(uniforms, m, p, z)
-        colour = light_surface(
-            UNLIT if ti.static(shading == UNLIT) else LAMBERT, uniforms, maps, frame, m, flags[DIRECTIONALS], flags[POINTS],
-            flags[WITH_ENVIRONMENT], flags[WITH_SHADOWS], vec3(0.0, 0.0, 1.0), point,
-            ground_albedo(flags, uniforms, texels, textures, m, images, point), 0,
-        )  # fmt: skip
+    elif ti.static(behind.shading != DEPTH):
+        point, _ray = ground_point(behind, m, p, z)
+        albedo = ground_albedo(behind, m, point)
+        colour = light_surface(without_highlights(behind), m, vec3(0.0, 0.0, 1.0), point, albedo, 0)
     return colour
 
 
 @ti.func
-def far_colour(
-    shading: ti.template(), flags: ti.template(), uniforms: ti.template(), image: ti.template(), m, images, x, y, width, height,
-    background_depth,
-):  # fmt: skip
+def far_colour(behind: ti.template(), m, x, y, width, height):
     """What the colour channels hold for the background."""
     colour = vec3(0)
-    if ti.static(shading == DEPTH):
-        colour = vec3(background_depth)
-    elif ti.static(shading != NORMAL):
-        colour = background_colour(flags, uniforms, image, m, images, x, y, width, height)
+    if ti.static(behind.shading == DEPTH):
+        colour = vec3(behind.background_depth)
+    elif ti.static(behind.shading != NORMAL):
+        colour = background_colour(behind, m, x, y, width, height)
     return colour
 
 
-@ti.kernel
-def draw_backdrop(
-    shading: ti.template(), flags: ti.types.ndarray(), texels: ti.types.ndarray(), textures: ti.types.ndarray(),
-    uniforms: ti.types.ndarray(), maps: ti.types.ndarray(), frame: ti.types.ndarray(), image: ti.types.ndarray(),
-    centres: ti.types.ndarray(), hard: int, near: float, background_depth: float, depth_range: float, spread: int,
-    pictures: ti.types.ndarray(),
-):  # fmt: skip
+@kernel
+def draw_backdrop(behind: Backdrop, spread: int, pictures: ti.types.ndarray()):
     """Draw ground and background into every picture [M, H, W, 3 or 4], alpha (where there is one) 0.
 
-    Reads the flags (``surface``), texels and textures, uniforms [M, U], shadow maps and their frame, the background image and
-    the pixels' centres (dummies where the flags say that there are none). Adjoint: ``draw_backdrop_adjoint``; tangent:
-    ``draw_backdrop_jvp``.
+    Adjoint: ``draw_backdrop_adjoint``; tangent: ``draw_backdrop_jvp``.
     """
     images, height, width = pictures.shape[0], pictures.shape[1], pictures.shape[2]
     for index in range(images * height * spread):
         if index % spread > 0:
             continue
         m, y = index // spread // height, index // spread % height
-        rate = depth_rate(uniforms, m, depth_range)
+        rate = depth_rate(behind, m)
         for x in range(width):
-            p = pixel_centre(flags, centres, m, x, y, width, height)
-            inverse_depth = inverse_ground_depth(uniforms, m, p)
-            _d, e_ground, e_background = backdrop_weights(
-                inverse_depth, near, background_depth, rate, hard
-            )
+            p = pixel_centre(behind, m, x, y, width, height)
+            inverse_depth = inverse_ground_depth(behind, m, p)
+            _d, e_ground, e_background = backdrop_weights(behind, inverse_depth, rate, behind.hard)
             share = e_ground / (e_ground + e_background)
             colour = vec3(0)
             if share < 1:
-                colour = far_colour(
-                    shading, flags, uniforms, image, m, images, x, y, width, height, background_depth
-                ) * (1.0 - share)
+                colour = far_colour(behind, m, x, y, width, height) * (1.0 - share)
             if share > 0:
-                colour += share * ground_colour(
-                    shading, flags, texels, textures, uniforms, maps, frame, m, images, p, 1.0 / inverse_depth
-                )
+                colour += share * ground_colour(behind, m, p, 1.0 / inverse_depth)
             for k in ti.static(range(3)):
                 pictures[m, y, x, k] = colour[k]
             if pictures.shape[3] == 4:

@@ -1,5 +1,6 @@
 """Adjoint of ground and background."""
 
+from ti_render.arrays import FLAG, GROUND, UNIFORM, Backdrop, BackdropArrays
 from ti_render.backdrop.backdrop import (
     CHECKER,
     TEXTURED,
@@ -9,84 +10,78 @@ from ti_render.backdrop.backdrop import (
     far_colour,
     ground_albedo,
     ground_colour,
+    ground_place,
     ground_point,
     ground_uv,
     image_taps,
     inverse_ground_depth,
     pixel_centre,
     vec2,
+    without_highlights,
 )
 from ti_render.rows import row_of
-from ti_render.shading.lighting import (
-    LAMBERT,
-    UNLIT,
-    add3,
-    light_surface_adjoint,
-)
-from ti_render.shading.surface import (
-    BACKGROUND_IMAGE,
-    DEPTH,
-    DIRECTIONALS,
-    DISTORTED,
-    GROUND_PATTERN,
-    GROUND_TEXTURE,
-    NORMAL,
-    POINTS,
-    WITH_ENVIRONMENT,
-    WITH_SHADOWS,
-)
+from ti_render.shading.lighting import add3, light_surface_adjoint
+from ti_render.shading.surface import DEPTH, NORMAL
 from ti_render.shading.texture import add_texels, sample_texture
-from ti_render.shading.uniforms import BACKGROUND, EYE, GROUND, PLANE, RAY, RAY_X, RAY_Y, SOFTNESS, uniform3
+from ti_render.shading.uniforms import uniform3
+from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
 
 @ti.func
-def _pattern_adjoint(
-    flags: ti.template(), uniforms: ti.template(), texels: ti.template(), textures: ti.template(), m, images, point, albedo_bar,
-    bars: ti.template(), row, texels_bar: ti.template(),
-):  # fmt: skip
-    """Adjoint of ``ground_albedo``: adds to bars[row] and texels_bar, returns the adjoint of the point."""
-    cell, x0, y0 = uniforms[m, GROUND + 7], uniforms[m, GROUND + 8], uniforms[m, GROUND + 9]
-    first = uniform3(uniforms, m, GROUND)
+def _pattern_adjoint(behind: ti.template(), bars: ti.template(), row, m, point, albedo_bar):
+    """Adjoint of ``ground_albedo``: adds to row ``row`` of the uniforms' adjoints and to the texels', returns the point's."""
+    ground, second = UNIFORM.ground + GROUND.color, UNIFORM.ground + GROUND.second_color
+    first, place = uniform3(behind.uniforms, m, ground), ground_place(behind.uniforms, m, point)
     place_bar = ti.Vector([0.0, 0.0, 0.0, 0.0, 0.0])
-    if flags[GROUND_PATTERN] == CHECKER:
-        share = checker_share.value(point[0], point[1], cell, x0, y0)
-        add3(bars, row, GROUND, albedo_bar * share)
-        add3(bars, row, GROUND + 4, albedo_bar * (1.0 - share))
-        g = checker_share.vjp(
-            (point[0], point[1], cell, x0, y0), albedo_bar.dot(first - uniform3(uniforms, m, GROUND + 4))
-        )
+    if behind.flags[FLAG.ground_pattern] == CHECKER:
+        share = checker_share.value(*place)
+        add3(bars.uniforms, row, ground, albedo_bar * share)
+        add3(bars.uniforms, row, second, albedo_bar * (1.0 - share))
+        g = checker_share.vjp(place, albedo_bar.dot(first - uniform3(behind.uniforms, m, second)))
         for k in ti.static(range(5)):
             place_bar[k] = g[k]
-    elif flags[GROUND_PATTERN] == TEXTURED:
-        u, v = ground_uv.value(point[0], point[1], cell, x0, y0)
-        texel, along_u, along_v = sample_texture(texels, textures, m, images, flags[GROUND_TEXTURE], u, v)
-        add3(bars, row, GROUND, albedo_bar * texel)
+    elif behind.flags[FLAG.ground_pattern] == TEXTURED:
+        u, v = ground_uv.value(*place)
+        texel, along_u, along_v = sample_texture(behind, m, behind.flags[FLAG.ground_texture], u, v)
+        add3(bars.uniforms, row, ground, albedo_bar * texel)
         texel_bar = albedo_bar * first
-        add_texels(texels_bar, textures, m, images, flags[GROUND_TEXTURE], u, v, texel_bar)
-        h = ground_uv.vjp((point[0], point[1], cell, x0, y0), (along_u.dot(texel_bar), along_v.dot(texel_bar)))
+        add_texels(behind, bars, m, behind.flags[FLAG.ground_texture], u, v, texel_bar)
+        h = ground_uv.vjp(place, (along_u.dot(texel_bar), along_v.dot(texel_bar)))
         for k in ti.static(range(5)):
             place_bar[k] = h[k]
     else:
-        add3(bars, row, GROUND, albedo_bar)
-    for k in ti.static(range(3)):
-        bars[row, GROUND + 7 + k] = bars[row, GROUND + 7 + k] + place_bar[2 + k]
+        add3(bars.uniforms, row, ground, albedo_bar)
+    cell_bar = vec3(place_bar[2], place_bar[3], place_bar[4])
+    add3(bars.uniforms, row, UNIFORM.ground + GROUND.cell, cell_bar)
     return vec3(place_bar[0], place_bar[1], 0.0)
 
 
-@ti.kernel
-def draw_backdrop_adjoint(
-    shading: ti.template(), flags: ti.types.ndarray(), texels: ti.types.ndarray(), textures: ti.types.ndarray(),
-    uniforms: ti.types.ndarray(), maps: ti.types.ndarray(), frame: ti.types.ndarray(), image: ti.types.ndarray(),
-    centres: ti.types.ndarray(), hard: int, near: float, background_depth: float, depth_range: float, spread: int,
-    pictures_bar: ti.types.ndarray(), bars: ti.types.ndarray(), texels_bar: ti.types.ndarray(), maps_bar: ti.types.ndarray(),
-    image_bar: ti.types.ndarray(), centres_bar: ti.types.ndarray(),
-):  # fmt: skip
+@ti.func
+def _far_adjoint(behind: ti.template(), bars: ti.template(), m, x, y, width, height, far_bar):
+    """Adjoint of the background's colour: adds to that of the image, or returns those of the gradient's ends."""
+    top_bar, bottom_bar = vec3(0), vec3(0)
+    if behind.flags[FLAG.background_image] == 1:
+        i0, i1, j0, j1, fx, fy = image_taps(behind.background_image, x, y, width, height)
+        r = row_of(m, behind.background_image.shape[0], behind.images)
+        for k in ti.static(range(3)):
+            bars.background_image[r, j0, i0, k] += far_bar[k] * (1.0 - fx) * (1.0 - fy)
+            bars.background_image[r, j0, i1, k] += far_bar[k] * fx * (1.0 - fy)
+            bars.background_image[r, j1, i0, k] += far_bar[k] * (1.0 - fx) * fy
+            bars.background_image[r, j1, i1, k] += far_bar[k] * fx * fy
+    else:
+        f = (y + 0.5) / height
+        top_bar = far_bar * (1.0 - f)
+        bottom_bar = far_bar * f
+    return top_bar, bottom_bar
+
+
+@kernel
+def draw_backdrop_adjoint(behind: Backdrop, spread: int, pictures_bar: ti.types.ndarray(), bars: BackdropArrays):
     """Adjoint of ``draw_backdrop`` from pictures_bar [M, H, W, 3].
 
-    Adds to bars [M H, U] (one row of uniforms' adjoints for each row of pixels, which one thread owns), texels_bar, maps_bar,
-    image_bar and centres_bar (shapes of what they belong to).
+    Adds to ``bars``, of which the uniforms have a row [M H, U] for each row of pixels, which one thread owns.
     """
     images, height, width = pictures_bar.shape[0], pictures_bar.shape[1], pictures_bar.shape[2]
     for index in range(images * height * spread):
@@ -94,76 +89,59 @@ def draw_backdrop_adjoint(
             continue
         row = index // spread
         m, y = row // height, row % height
-        rate = depth_rate(uniforms, m, depth_range)
+        rate = depth_rate(behind, m)
         rate_bar = 0.0
         eye_bar, ray_bar, ray_x_bar, ray_y_bar, plane_bar = vec3(0), vec3(0), vec3(0), vec3(0), vec3(0)
         top_bar, bottom_bar = vec3(0), vec3(0)
         for x in range(width):
             g = vec3(pictures_bar[m, y, x, 0], pictures_bar[m, y, x, 1], pictures_bar[m, y, x, 2])
             if g[0] != 0 or g[1] != 0 or g[2] != 0:
-                p = pixel_centre(flags, centres, m, x, y, width, height)
-                inverse_depth = inverse_ground_depth(uniforms, m, p)
-                _d, e_ground, e_background = backdrop_weights(inverse_depth, near, background_depth, rate, hard)
+                p = pixel_centre(behind, m, x, y, width, height)
+                inverse_depth = inverse_ground_depth(behind, m, p)
+                _d, e_ground, e_background = backdrop_weights(behind, inverse_depth, rate, behind.hard)
                 share = e_ground / (e_ground + e_background)
                 if share < 1:
-                    if ti.static(shading != DEPTH and shading != NORMAL):
-                        far_bar = g * (1.0 - share)
-                        if flags[BACKGROUND_IMAGE] == 1:
-                            i0, i1, j0, j1, fx, fy = image_taps(image, x, y, width, height)
-                            r = row_of(m, image.shape[0], images)
-                            for k in ti.static(range(3)):
-                                image_bar[r, j0, i0, k] += far_bar[k] * (1.0 - fx) * (1.0 - fy)
-                                image_bar[r, j0, i1, k] += far_bar[k] * fx * (1.0 - fy)
-                                image_bar[r, j1, i0, k] += far_bar[k] * (1.0 - fx) * fy
-                                image_bar[r, j1, i1, k] += far_bar[k] * fx * fy
-                        else:
-                            f = (y + 0.5) / height
-                            top_bar += far_bar * (1.0 - f)
-                            bottom_bar += far_bar * f
+                    if ti.static(behind.shading != DEPTH and behind.shading != NORMAL):
+                        more_top, more_bottom = _far_adjoint(behind, bars, m, x, y, width, height, g * (1.0 - share))
+                        top_bar += more_top
+                        bottom_bar += more_bottom
                 if share > 0:
                     z = 1.0 / inverse_depth
                     z_bar, p_bar = 0.0, vec2(0)
                     if share < 1:
-                        contrast = g.dot(
-                            ground_colour(shading, flags, texels, textures, uniforms, maps, frame, m, images, p, z)
-                            - far_colour(
-                                shading, flags, uniforms, image, m, images, x, y, width, height, background_depth
-                            )
-                        ) * (share * (1.0 - share))  # fmt: skip
+                        ground, far = ground_colour(behind, m, p, z), far_colour(behind, m, x, y, width, height)
+                        contrast = g.dot(ground - far) * (share * (1.0 - share))
                         z_bar -= contrast * rate
-                        rate_bar += contrast * (background_depth - z)
-                    if ti.static(shading == DEPTH):
+                        rate_bar += contrast * (behind.background_depth - z)
+                    if ti.static(behind.shading == DEPTH):
                         z_bar += share * g.sum()
-                    elif ti.static(shading != NORMAL):
-                        point, ray = ground_point(uniforms, m, p, z)
-                        albedo = ground_albedo(flags, uniforms, texels, textures, m, images, point)
+                    elif ti.static(behind.shading != NORMAL):
+                        point, ray = ground_point(behind, m, p, z)
+                        albedo = ground_albedo(behind, m, point)
                         _n, point_bar, albedo_bar = light_surface_adjoint(
-                            UNLIT if ti.static(shading == UNLIT) else LAMBERT, uniforms, maps, frame, m, flags[DIRECTIONALS],
-                            flags[POINTS], flags[WITH_ENVIRONMENT], flags[WITH_SHADOWS], vec3(0.0, 0.0, 1.0), point, albedo, 0,
-                            g * share, bars, row, maps_bar,
-                        )  # fmt: skip
-                        point_bar += _pattern_adjoint(
-                            flags, uniforms, texels, textures, m, images, point, albedo_bar, bars, row, texels_bar
+                            without_highlights(behind), bars, row, m, vec3(0.0, 0.0, 1.0), point, albedo, 0, g * share
                         )
+                        point_bar += _pattern_adjoint(behind, bars, row, m, point, albedo_bar)
                         eye_bar += point_bar
                         ray_bar += point_bar * z
                         ray_x_bar += point_bar * (z * p[0])
                         ray_y_bar += point_bar * (z * p[1])
                         z_bar += point_bar.dot(ray)
-                        p_bar += vec2(
-                            point_bar.dot(uniform3(uniforms, m, RAY_X)), point_bar.dot(uniform3(uniforms, m, RAY_Y))
-                        ) * z
+                        ray_x, ray_y = uniform3(behind.uniforms, m, UNIFORM.ray_x), uniform3(behind.uniforms, m, UNIFORM.ray_y)
+                        p_bar += vec2(point_bar.dot(ray_x), point_bar.dot(ray_y)) * z
                     inverse_bar = -z_bar * z * z
                     plane_bar += vec3(p[0], p[1], 1.0) * inverse_bar
-                    if flags[DISTORTED] == 1:
-                        p_bar += vec2(uniforms[m, PLANE], uniforms[m, PLANE + 1]) * inverse_bar
-                        centres_bar[m, y, x, 0] += p_bar[0]
-                        centres_bar[m, y, x, 1] += p_bar[1]
-        add3(bars, row, EYE, eye_bar)
-        add3(bars, row, RAY, ray_bar)
-        add3(bars, row, RAY_X, ray_x_bar)
-        add3(bars, row, RAY_Y, ray_y_bar)
-        add3(bars, row, PLANE, plane_bar)
-        add3(bars, row, BACKGROUND, top_bar)
-        add3(bars, row, BACKGROUND + 3, bottom_bar)
-        bars[row, SOFTNESS + 1] = bars[row, SOFTNESS + 1] - rate_bar * rate / uniforms[m, SOFTNESS + 1]
+                    if behind.flags[FLAG.distorted] == 1:
+                        plane = uniform3(behind.uniforms, m, UNIFORM.plane)
+                        p_bar += vec2(plane[0], plane[1]) * inverse_bar
+                        bars.centres[m, y, x, 0] += p_bar[0]
+                        bars.centres[m, y, x, 1] += p_bar[1]
+        add3(bars.uniforms, row, UNIFORM.eye, eye_bar)
+        add3(bars.uniforms, row, UNIFORM.ray, ray_bar)
+        add3(bars.uniforms, row, UNIFORM.ray_x, ray_x_bar)
+        add3(bars.uniforms, row, UNIFORM.ray_y, ray_y_bar)
+        add3(bars.uniforms, row, UNIFORM.plane, plane_bar)
+        add3(bars.uniforms, row, UNIFORM.top, top_bar)
+        add3(bars.uniforms, row, UNIFORM.bottom, bottom_bar)
+        gamma_bar = rate_bar * rate / behind.uniforms[m, UNIFORM.gamma]
+        bars.uniforms[row, UNIFORM.gamma] = bars.uniforms[row, UNIFORM.gamma] - gamma_bar

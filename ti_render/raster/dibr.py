@@ -6,23 +6,13 @@ E = 1 inside and exp(-d^2 / sigma) outside, here with a smooth fade to zero at t
 thirty. phi is the near fade. Ground and background show where no face covers the pixel or the ground is nearer.
 """
 
+from ti_render.arrays import UNIFORM, Faces
 from ti_render.backdrop.backdrop import inverse_ground_depth, pixel_centre
-from ti_render.raster.fragment import (
-    FADE_START,
-    fragment,
-    near_fade_rates,
-    perspective,
-    setup,
-)
+from ti_render.raster.fragment import FADE_START, fragment, near_fade_rates, perspective, setup
 from ti_render.raster.softras import NO_COVERAGE, face_screen, pixel_range, tile_box
-from ti_render.raster.tiles import CUT_OFF
-from ti_render.shading.surface import (
-    TEXTURE,
-    face_attributes,
-    material_column,
-    surface_colour,
-)
-from ti_render.shading.uniforms import SOFTNESS
+from ti_render.raster.tiles import CUT_OFF, Tiles
+from ti_render.shading.surface import face_attributes, surface_colour
+from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 
 # Columns of pixel_state: depth of the nearest covering face, its number (-1: none), prod (1 - phi E).
@@ -45,59 +35,52 @@ def silhouette(signed, inside):
 
 
 @ti.func
-def seen_face(pixel_state: ti.template(), uniforms: ti.template(), i, m, p):
+def seen_face(faces: ti.template(), pixel_state: ti.template(), i, m, p):
     """Number of the face that a pixel shows, -1 for the backdrop."""
     f = ti.cast(pixel_state[i * DIBR_STATE_SIZE + FACE], ti.i32)
-    inverse_depth = inverse_ground_depth(uniforms, m, p)
+    inverse_depth = inverse_ground_depth(faces, m, p)
     if f >= 0 and inverse_depth > 1e-30 and inverse_depth * pixel_state[i * DIBR_STATE_SIZE + NEAREST] >= 1.0:
         f = -1
     return f
 
 
-@ti.kernel
-def rasterise_dibr(
-    shading: ti.template(), flags: ti.types.ndarray(), screen: ti.types.ndarray(), corners: ti.types.ndarray(),
-    vertices: ti.types.ndarray(), normals: ti.types.ndarray(), albedo: ti.types.ndarray(), uv: ti.types.ndarray(),
-    texels: ti.types.ndarray(), textures: ti.types.ndarray(), uniforms: ti.types.ndarray(), maps: ti.types.ndarray(),
-    frame: ti.types.ndarray(), centres: ti.types.ndarray(), start: ti.types.ndarray(), slot: ti.types.ndarray(),
-    entries: ti.types.ndarray(), spread: int, side: int, near: float, pixel_state: ti.types.ndarray(),
-    pictures: ti.types.ndarray(),
-):  # fmt: skip
+@kernel
+def rasterise_dibr(faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pictures: ti.types.ndarray()):
     """Draw the faces into pictures [M, H, W, 4] that hold the backdrop.
 
-    Reads what ``rasterise`` reads. Writes pixel_state [occupied side^2 3] (face numbers as reals: at most 2^24 in f32) and
-    pictures. Adjoint: ``rasterise_dibr_adjoint``; tangent: ``rasterise_dibr_jvp``; both by hand.
+    Writes pixel_state [occupied side^2 3] (face numbers as reals: at most 2^24 in f32), too. Adjoint: ``rasterise_dibr_adjoint``;
+    tangent: ``rasterise_dibr_jvp``; both by hand.
     """
-    images, height, width = pictures.shape[0], pictures.shape[1], pictures.shape[2]
+    height, width = pictures.shape[1], pictures.shape[2]
     half = 0.5 * ti.min(width, height)
-    for index in range(slot.shape[0] * spread):
-        if index % spread > 0 or slot[index // spread] < 0:
+    for index in range(tiles.slot.shape[0] * tiles.spread):
+        if index % tiles.spread > 0 or tiles.slot[index // tiles.spread] < 0:
             continue
-        tile = index // spread
-        m, x0, y0, x1, y1 = tile_box(tile, width, height, side)
-        base = slot[tile] * side * side
-        inverse_sigma = 1.0 / uniforms[m, SOFTNESS]
-        radius = ti.sqrt(CUT_OFF * uniforms[m, SOFTNESS])
-        for i in range(base, base + side * side):
+        tile = index // tiles.spread
+        m, x0, y0, x1, y1 = tile_box(tile, width, height, tiles.side)
+        base = tiles.slot[tile] * tiles.side * tiles.side
+        inverse_sigma = 1.0 / faces.uniforms[m, UNIFORM.sigma]
+        radius = ti.sqrt(CUT_OFF * faces.uniforms[m, UNIFORM.sigma])
+        for i in range(base, base + tiles.side * tiles.side):
             pixel_state[i * DIBR_STATE_SIZE + NEAREST] = 1e30
             pixel_state[i * DIBR_STATE_SIZE + FACE] = -1.0
             pixel_state[i * DIBR_STATE_SIZE + GAP] = 1.0
-        for entry in range(start[tile], start[tile + 1]):
-            f = entries[entry]
-            a0, a1, a2, depths = face_screen(screen, corners, m, f)
+        for entry in range(tiles.start[tile], tiles.start[tile + 1]):
+            f = tiles.entries[entry]
+            a0, a1, a2, depths = face_screen(faces, m, f)
             inverse_depths = 1.0 / depths
-            fade, _rates = near_fade_rates(depths, 1.0 / near)
+            fade, _rates = near_fade_rates(depths, 1.0 / faces.near)
             inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-            begin_x, end_x = pixel_range(flags, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
-            begin_y, end_y = pixel_range(flags, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
+            begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
+            begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
-                    p = pixel_centre(flags, centres, m, x, y, width, height)
+                    p = pixel_centre(faces, m, x, y, width, height)
                     bare, _tail, _gap, signed, _rate, b, _edge, inside = fragment(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
                     if bare * fade > NO_COVERAGE:
-                        i = base + (y - y0) * side + x - x0
+                        i = base + (y - y0) * tiles.side + x - x0
                         value, _r = silhouette(signed, inside)
                         pixel_state[i * DIBR_STATE_SIZE + GAP] = pixel_state[i * DIBR_STATE_SIZE + GAP] * (1.0 - fade * value)
                         if inside == 1:
@@ -107,23 +90,17 @@ def rasterise_dibr(
                                 pixel_state[i * DIBR_STATE_SIZE + FACE] = ti.cast(f, float)
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
-                i = base + (y - y0) * side + x - x0
-                p = pixel_centre(flags, centres, m, x, y, width, height)
-                f = seen_face(pixel_state, uniforms, i, m, p)
+                i = base + (y - y0) * tiles.side + x - x0
+                p = pixel_centre(faces, m, x, y, width, height)
+                f = seen_face(faces, pixel_state, i, m, p)
                 if f >= 0:
-                    a0, a1, a2, depths = face_screen(screen, corners, m, f)
+                    a0, a1, a2, depths = face_screen(faces, m, f)
                     inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
                     _c, _t, _g, _x, _l, b, _e, _i = fragment(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
                     r, z = perspective(b, 1.0 / depths)
-                    base_c, place_c, mix_c, points_c = face_attributes(
-                        shading, flags, corners, vertices, normals, albedo, uv, m, images, f
-                    )
-                    colour = surface_colour(
-                        shading, flags, texels, textures, uniforms, maps, frame, m, images, corners[f, TEXTURE],
-                        material_column(flags, corners, f), base_c, place_c, mix_c, points_c, r, z,
-                    )  # fmt: skip
+                    colour = surface_colour(faces, face_attributes(faces, m, f), m, r, z)
                     for k in ti.static(range(3)):
                         pictures[m, y, x, k] = colour[k]
                 pictures[m, y, x, 3] = 1.0 - pixel_state[i * DIBR_STATE_SIZE + GAP]

@@ -20,12 +20,13 @@ over the tiles therefore counts ``spread`` iterations for each tile, of which on
 The adjoint is in ``softras_adjoint``, the tangent in ``softras_jvp``.
 """
 
+from ti_render.arrays import FLAG, UNIFORM, Faces
 from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
 from ti_render.raster.edge_on import even_point, steepness
 from ti_render.raster.fragment import fragment, near_fade_rates, perspective, setup, vec2
-from ti_render.raster.tiles import CUT_OFF
-from ti_render.shading.surface import DISTORTED, TEXTURE, face_attributes, material_column, surface_colour
-from ti_render.shading.uniforms import SOFTNESS
+from ti_render.raster.tiles import CUT_OFF, Tiles
+from ti_render.shading.surface import face_attributes, surface_colour
+from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
@@ -52,22 +53,22 @@ def screen_vertex(screen: ti.template(), m, v):
 
 
 @ti.func
-def face_screen(screen: ti.template(), corners: ti.template(), m, f):
+def face_screen(faces: ti.template(), m, f):
     """Screen positions and depths of a face's corners."""
-    v0, v1, v2 = corners[f, 0], corners[f, 1], corners[f, 2]
+    v0, v1, v2 = faces.corners[f, 0], faces.corners[f, 1], faces.corners[f, 2]
     return (
-        screen_vertex(screen, m, v0), screen_vertex(screen, m, v1), screen_vertex(screen, m, v2),
-        vec3(screen[m, v0, 2], screen[m, v1, 2], screen[m, v2, 2]),
+        screen_vertex(faces.screen, m, v0), screen_vertex(faces.screen, m, v1), screen_vertex(faces.screen, m, v2),
+        vec3(faces.screen[m, v0, 2], faces.screen[m, v1, 2], faces.screen[m, v2, 2]),
     )  # fmt: skip
 
 
 @ti.func
-def pixel_range(flags: ti.template(), a, b, c, radius, half, size, first, last):
+def pixel_range(faces: ti.template(), a, b, c, radius, half, size, first, last):
     """Pixels of [first, last] whose centres lie within ``radius`` of the range of a, b, c, along one axis of ``size`` pixels
     (all of them where the lens distorts)."""
     middle = 0.5 * size - 0.5
     begin, end = first, last
-    if flags[DISTORTED] == 0:
+    if faces.flags[FLAG.distorted] == 0:
         begin = ti.cast(ti.max(ti.ceil((ti.min(a, b, c) - radius) * half + middle), first), ti.i32)
         end = ti.cast(ti.min(ti.floor((ti.max(a, b, c) + radius) * half + middle), last), ti.i32)
     return begin, end
@@ -93,10 +94,8 @@ def _blend(pixel_state: ti.template(), i, coverage, z, tail, colour, rate):
 
 
 @ti.func
-def _begin(pixel_state: ti.template(), i, uniforms: ti.template(), m, p, near, background_depth, rate, c_back):
-    depth, e_ground, e_background = backdrop_weights(
-        inverse_ground_depth(uniforms, m, p), near, background_depth, rate, 0
-    )
+def _begin(pixel_state: ti.template(), i, faces: ti.template(), m, p, rate, c_back):
+    depth, e_ground, e_background = backdrop_weights(faces, inverse_ground_depth(faces, m, p), rate, 0)
     weight = e_ground + e_background
     pixel_state[i * STATE_SIZE + LEAST_DEPTH] = depth
     pixel_state[i * STATE_SIZE + WEIGHT] = weight
@@ -119,64 +118,48 @@ def _finish(pixel_state: ti.template(), i, pictures: ti.template(), m, y, x, str
     pictures[m, y, x, 3] = alpha
 
 
-@ti.kernel
-def rasterise(
-    shading: ti.template(), flags: ti.types.ndarray(), screen: ti.types.ndarray(), corners: ti.types.ndarray(),
-    vertices: ti.types.ndarray(), normals: ti.types.ndarray(), albedo: ti.types.ndarray(), uv: ti.types.ndarray(),
-    texels: ti.types.ndarray(), textures: ti.types.ndarray(), uniforms: ti.types.ndarray(), maps: ti.types.ndarray(),
-    frame: ti.types.ndarray(), centres: ti.types.ndarray(), start: ti.types.ndarray(), slot: ti.types.ndarray(),
-    entries: ti.types.ndarray(), spread: int, side: int, strict: int, near: float, background_depth: float,
-    depth_range: float, steepest: float, pixel_state: ti.types.ndarray(), pictures: ti.types.ndarray(),
-):  # fmt: skip
-    """Draw the faces into pictures [M, H, W, 4] that hold the backdrop.
+@kernel
+def rasterise(faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pictures: ti.types.ndarray()):
+    """Draw the faces into pictures [M, H, W, 4] that hold the backdrop. Writes pixel_state [occupied side^2 6], too.
 
-    Reads the flags, screen [M, V, 3], corners [F, 8], vertices [M, V, 3] (world), normals [M, G + F, 3], albedo [n, F, 3, 3],
-    uv [n, F, 3, 2], texels, textures, uniforms [M, U], shadow maps and frame, pixel centres, the tiles' start, slot, entries and
-    the settings (strict = 1: composite "softmax"; near = 0: no near fade; steepest: see ``edge_on``). Writes pixel_state
-    [occupied side^2 6] and pictures.
     Adjoint: ``rasterise_adjoint``; tangent: ``rasterise_jvp``; both by hand.
     """
-    images, height, width = pictures.shape[0], pictures.shape[1], pictures.shape[2]
+    height, width = pictures.shape[1], pictures.shape[2]
     half = 0.5 * ti.min(width, height)
-    for index in range(slot.shape[0] * spread):
-        if index % spread > 0 or slot[index // spread] < 0:
+    for index in range(tiles.slot.shape[0] * tiles.spread):
+        if index % tiles.spread > 0 or tiles.slot[index // tiles.spread] < 0:
             continue
-        tile = index // spread
-        m, x0, y0, x1, y1 = tile_box(tile, width, height, side)
-        base = slot[tile] * side * side
-        inverse_sigma = 1.0 / uniforms[m, SOFTNESS]
-        radius = ti.sqrt(CUT_OFF * uniforms[m, SOFTNESS])
-        rate = depth_rate(uniforms, m, depth_range)
+        tile = index // tiles.spread
+        m, x0, y0, x1, y1 = tile_box(tile, width, height, tiles.side)
+        base = tiles.slot[tile] * tiles.side * tiles.side
+        inverse_sigma = 1.0 / faces.uniforms[m, UNIFORM.sigma]
+        radius = ti.sqrt(CUT_OFF * faces.uniforms[m, UNIFORM.sigma])
+        rate = depth_rate(faces, m)
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
                 c_back = vec3(pictures[m, y, x, 0], pictures[m, y, x, 1], pictures[m, y, x, 2])
-                _begin(
-                    pixel_state, base + (y - y0) * side + x - x0, uniforms, m,
-                    pixel_centre(flags, centres, m, x, y, width, height), near, background_depth, rate, c_back,
-                )  # fmt: skip
-        for entry in range(start[tile], start[tile + 1]):
-            f = entries[entry]
-            a0, a1, a2, depths = face_screen(screen, corners, m, f)
+                p = pixel_centre(faces, m, x, y, width, height)
+                _begin(pixel_state, base + (y - y0) * tiles.side + x - x0, faces, m, p, rate, c_back)
+        for entry in range(tiles.start[tile], tiles.start[tile + 1]):
+            f = tiles.entries[entry]
+            a0, a1, a2, depths = face_screen(faces, m, f)
             inverse_depths = 1.0 / depths
             face_depth = ti.min(depths[0], depths[1], depths[2])
-            fade, _rates = near_fade_rates(depths, 1.0 / near)
-            steep = steepness(a0, a1, a2, inverse_depths, steepest)
-            base_c, place_c, mix_c, points_c = face_attributes(
-                shading, flags, corners, vertices, normals, albedo, uv, m, images, f
-            )
-            texture, material = corners[f, TEXTURE], material_column(flags, corners, f)
+            fade, _rates = near_fade_rates(depths, 1.0 / faces.near)
+            steep = steepness(a0, a1, a2, inverse_depths, faces.steepest)
+            face = face_attributes(faces, m, f)
             inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-            begin_x, end_x = pixel_range(flags, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
-            begin_y, end_y = pixel_range(flags, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
+            begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
+            begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
-                    p = pixel_centre(flags, centres, m, x, y, width, height)
+                    p = pixel_centre(faces, m, x, y, width, height)
                     bare, tail, bare_gap, _x, _rate, b, _edge, _inside = fragment(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
                     coverage = bare * fade
                     if coverage > NO_COVERAGE:
-                        i = base + (y - y0) * side + x - x0
+                        i = base + (y - y0) * tiles.side + x - x0
                         pixel_state[i * STATE_SIZE + GAP] = pixel_state[i * STATE_SIZE + GAP] * (1.0 - fade + fade * bare_gap)
                         # A face that is deeper than the pixel by the softmax's reach only covers.
                         if (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - face_depth) * rate > ti.static(negligible()):
@@ -184,11 +167,8 @@ def rasterise(
                                 b += (even_point.value(a0 - p, a1 - p, a2 - p, inverse_sigma) - b) * steep
                             r, z = perspective(b, inverse_depths)
                             if (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate - tail > ti.static(negligible()):
-                                colour = surface_colour(
-                                    shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material,
-                                    base_c, place_c, mix_c, points_c, r, z,
-                                )  # fmt: skip
+                                colour = surface_colour(faces, face, m, r, z)
                                 _blend(pixel_state, i, coverage, z, tail, colour, rate)
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
-                _finish(pixel_state, base + (y - y0) * side + x - x0, pictures, m, y, x, strict)
+                _finish(pixel_state, base + (y - y0) * tiles.side + x - x0, pictures, m, y, x, faces.strict)

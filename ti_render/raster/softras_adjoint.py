@@ -10,6 +10,7 @@ with x_j = +-d^2 / sigma; the backdrop takes part with weight (e_g + e_b) / S. F
 summed over the tile's pixels before they are added to memory that tiles share.
 """
 
+from ti_render.arrays import FLAG, UNIFORM, FaceArrays, Faces
 from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
 from ti_render.raster.edge_on import even_point, steepness_rates
 from ti_render.raster.fragment import (
@@ -33,22 +34,12 @@ from ti_render.raster.softras import (
     pixel_range,
     tile_box,
 )
-from ti_render.raster.tiles import CUT_OFF
-from ti_render.rows import get3, row_of
+from ti_render.raster.tiles import CUT_OFF, Tiles
+from ti_render.rows import get3
 from ti_render.shading.lighting import UNLIT, add3
-from ti_render.shading.surface import (
-    DEPTH,
-    DISTORTED,
-    NORMAL,
-    NORMAL_ROW,
-    TEXTURE,
-    WITH_POSITION,
-    face_attributes,
-    material_column,
-    surface_adjoint,
-    surface_colour,
-)
-from ti_render.shading.uniforms import PLANE, SOFTNESS
+from ti_render.shading.surface import DEPTH, NORMAL, add_attributes, face_attributes, surface_adjoint, surface_colour
+from ti_render.shading.uniforms import uniform3
+from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, vec3
 
@@ -79,96 +70,95 @@ def _split(pixel_state: ti.template(), pixel_bar: ti.template(), i, c_back, colo
     return in_bar, back_bar
 
 
-@ti.kernel
+@ti.func
+def add_screen(faces: ti.template(), bars: ti.template(), m, f, a0_bar, a1_bar, a2_bar, depths_bar):
+    """Add the adjoints of a face's screen corners and depths."""
+    for k in ti.static(range(2)):
+        bars.screen[m, faces.corners[f, 0], k] += a0_bar[k]
+        bars.screen[m, faces.corners[f, 1], k] += a1_bar[k]
+        bars.screen[m, faces.corners[f, 2], k] += a2_bar[k]
+    for k in ti.static(range(3)):
+        bars.screen[m, faces.corners[f, k], 2] += depths_bar[k]
+
+
+@kernel
 def rasterise_adjoint(
-    shading: ti.template(), flags: ti.types.ndarray(), screen: ti.types.ndarray(), corners: ti.types.ndarray(),
-    vertices: ti.types.ndarray(), normals: ti.types.ndarray(), albedo: ti.types.ndarray(), uv: ti.types.ndarray(),
-    texels: ti.types.ndarray(), textures: ti.types.ndarray(), uniforms: ti.types.ndarray(), maps: ti.types.ndarray(),
-    frame: ti.types.ndarray(), centres: ti.types.ndarray(), start: ti.types.ndarray(), slot: ti.types.ndarray(),
-    entries: ti.types.ndarray(), spread: int, side: int, strict: int, near: float, background_depth: float,
-    depth_range: float, steepest: float, pixel_state: ti.types.ndarray(), pixel_bar: ti.types.ndarray(),
-    pictures_bar: ti.types.ndarray(), backdrop_bar: ti.types.ndarray(), screen_bar: ti.types.ndarray(),
-    vertices_bar: ti.types.ndarray(), normals_bar: ti.types.ndarray(), albedo_bar: ti.types.ndarray(),
-    uv_bar: ti.types.ndarray(), texels_bar: ti.types.ndarray(), bars: ti.types.ndarray(), maps_bar: ti.types.ndarray(),
-    centres_bar: ti.types.ndarray(),
+    faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pixel_bar: ti.types.ndarray(), pictures_bar: ti.types.ndarray(),
+    backdrop_bar: ti.types.ndarray(), bars: FaceArrays,
 ):  # fmt: skip
     """Adjoint of ``rasterise`` from pictures_bar [M, H, W, 4].
 
-    Reads the inputs of ``rasterise`` and its pixel_state. Writes pixel_bar [occupied side^2 4] (workspace) and turns
-    backdrop_bar [M, H, W, 3], which holds the backdrop's colours, into their adjoint. Adds to screen_bar, vertices_bar,
-    normals_bar, albedo_bar, uv_bar, texels_bar, maps_bar, centres_bar (shapes of their inputs) and to bars [occupied, U], a row
-    of uniforms' adjoints for each tile that has faces.
+    Writes pixel_bar [occupied side^2 4] (workspace) and turns backdrop_bar [M, H, W, 3], which holds the backdrop's colours,
+    into their adjoint. Adds to ``bars``, of which the uniforms have a row [occupied, U] for each tile that has faces.
     """
-    images, height, width = pictures_bar.shape[0], pictures_bar.shape[1], pictures_bar.shape[2]
+    height, width = pictures_bar.shape[1], pictures_bar.shape[2]
     half = 0.5 * ti.min(width, height)
-    for index in range(slot.shape[0] * spread):
-        if index % spread > 0:
+    for index in range(tiles.slot.shape[0] * tiles.spread):
+        if index % tiles.spread > 0:
             continue
-        tile = index // spread
-        m, x0, y0, x1, y1 = tile_box(tile, width, height, side)
-        row = slot[tile]
-        base = row * side * side
-        inverse_sigma = 1.0 / uniforms[m, SOFTNESS]
-        radius = ti.sqrt(CUT_OFF * uniforms[m, SOFTNESS])
-        rate = depth_rate(uniforms, m, depth_range)
+        tile = index // tiles.spread
+        m, x0, y0, x1, y1 = tile_box(tile, width, height, tiles.side)
+        row = tiles.slot[tile]
+        base = row * tiles.side * tiles.side
+        inverse_sigma = 1.0 / faces.uniforms[m, UNIFORM.sigma]
+        radius = ti.sqrt(CUT_OFF * faces.uniforms[m, UNIFORM.sigma])
+        rate = depth_rate(faces, m)
         sigma_bar, rate_bar, plane_bar = 0.0, 0.0, vec3(0)
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
                 back_bar = vec3(pictures_bar[m, y, x, 0], pictures_bar[m, y, x, 1], pictures_bar[m, y, x, 2])
                 if row >= 0:
-                    i = base + (y - y0) * side + x - x0
+                    i = base + (y - y0) * tiles.side + x - x0
                     c_back = vec3(backdrop_bar[m, y, x, 0], backdrop_bar[m, y, x, 1], backdrop_bar[m, y, x, 2])
                     in_bar, rest_bar = _split(
-                        pixel_state, pixel_bar, i, c_back, back_bar, pictures_bar[m, y, x, 3], strict
+                        pixel_state, pixel_bar, i, c_back, back_bar, pictures_bar[m, y, x, 3], faces.strict
                     )
                     back_bar = rest_bar
                     # The backdrop's part in the softmax over everything.
-                    p = pixel_centre(flags, centres, m, x, y, width, height)
-                    inverse_depth = inverse_ground_depth(uniforms, m, p)
-                    depth, e_ground, e_background = backdrop_weights(inverse_depth, near, background_depth, rate, 0)
+                    p = pixel_centre(faces, m, x, y, width, height)
+                    inverse_depth = inverse_ground_depth(faces, m, p)
+                    depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, rate, 0)
                     t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - depth) * rate
                     if t > ti.static(negligible()):
                         share = ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
                         back_bar += in_bar * (share * (e_ground + e_background))
                         contrast = share * in_bar.dot(c_back - _pixel_vector(pixel_state, i, COLOUR))
-                        rate_bar += contrast * e_background * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - background_depth)
+                        rate_bar += contrast * e_background * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - faces.background_depth)
                         if e_ground > 0:
                             z = 1.0 / inverse_depth
                             rate_bar += contrast * e_ground * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z)
                             inverse_bar = contrast * e_ground * rate * z * z
                             plane_bar += vec3(p[0], p[1], 1.0) * inverse_bar
-                            if flags[DISTORTED] == 1:
-                                centres_bar[m, y, x, 0] += uniforms[m, PLANE] * inverse_bar
-                                centres_bar[m, y, x, 1] += uniforms[m, PLANE + 1] * inverse_bar
+                            if faces.flags[FLAG.distorted] == 1:
+                                plane = uniform3(faces.uniforms, m, UNIFORM.plane)
+                                bars.centres[m, y, x, 0] += plane[0] * inverse_bar
+                                bars.centres[m, y, x, 1] += plane[1] * inverse_bar
                 for k in ti.static(range(3)):
                     backdrop_bar[m, y, x, k] = back_bar[k]
         if row >= 0:
-            for entry in range(start[tile], start[tile + 1]):
-                f = entries[entry]
-                a0, a1, a2, depths = face_screen(screen, corners, m, f)
+            for entry in range(tiles.start[tile], tiles.start[tile + 1]):
+                f = tiles.entries[entry]
+                a0, a1, a2, depths = face_screen(faces, m, f)
                 inverse_depths = 1.0 / depths
-                fade, fade_rates = near_fade_rates(depths, 1.0 / near)
-                steep, s0, s1, s2, steep_rates = steepness_rates(a0, a1, a2, inverse_depths, steepest)
+                fade, fade_rates = near_fade_rates(depths, 1.0 / faces.near)
+                steep, s0, s1, s2, steep_rates = steepness_rates(a0, a1, a2, inverse_depths, faces.steepest)
                 inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
                 a0_bar, a1_bar, a2_bar = vec2(0), vec2(0), vec2(0)
                 depths_bar = vec3(0)
                 fade_bar, steep_bar = 0.0, 0.0
-                base_c, place_c, mix_c, points_c = face_attributes(
-                    shading, flags, corners, vertices, normals, albedo, uv, m, images, f
-                )
-                texture, material = corners[f, TEXTURE], material_column(flags, corners, f)
+                face = face_attributes(faces, m, f)
                 base_c_bar, place_c_bar, mix_c_bar, points_c_bar = mat3(0), mat3(0), mat3(0), mat3(0)
-                begin_x, end_x = pixel_range(flags, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
-                begin_y, end_y = pixel_range(flags, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
+                begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
+                begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
                 for y in range(begin_y, end_y + 1):
                     for x in range(begin_x, end_x + 1):
-                        p = pixel_centre(flags, centres, m, x, y, width, height)
+                        p = pixel_centre(faces, m, x, y, width, height)
                         bare, tail, bare_gap, signed, log_rate, b, edge, inside = fragment(
                             p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                         )
                         coverage = bare * fade
                         if coverage > NO_COVERAGE:
-                            i = base + (y - y0) * side + x - x0
+                            i = base + (y - y0) * tiles.side + x - x0
                             gap = 1.0 - fade + fade * bare_gap
                             log_bar = 0.0
                             if gap > OPAQUE:
@@ -184,22 +174,18 @@ def rasterise_adjoint(
                                 share = coverage * ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
                                 in_bar = get3(pixel_bar, i * PIXEL_BAR_SIZE + COLOUR_BAR)
                                 if share > 0 and (in_bar[0] != 0 or in_bar[1] != 0 or in_bar[2] != 0):
-                                    colour = surface_colour(
-                                        shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material,
-                                        base_c, place_c, mix_c, points_c, r, z,
-                                    )  # fmt: skip
+                                    colour = surface_colour(faces, face, m, r, z)
                                     contrast = share * in_bar.dot(colour - _pixel_vector(pixel_state, i, COLOUR))
                                     log_bar += contrast
                                     rate_bar += contrast * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z)
                                     r_bar, base_bar, place_bar, mix_bar, point_bar, z_bar = surface_adjoint(
-                                        shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material,
-                                        base_c, place_c, mix_c, points_c, r, in_bar * share, bars, row, maps_bar, texels_bar,
-                                    )  # fmt: skip
-                                    if ti.static(shading != DEPTH and shading != NORMAL):
+                                        faces, bars, row, face, m, r, in_bar * share
+                                    )
+                                    if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
                                         base_c_bar += outer(base_bar, r)
-                                        if texture >= 0:
+                                        if face.texture >= 0:
                                             place_c_bar += outer(place_bar, r)
-                                    if ti.static(shading != DEPTH and shading != UNLIT):
+                                    if ti.static(faces.shading != DEPTH and faces.shading != UNLIT):
                                         mix_c_bar += outer(mix_bar, r)
                                         points_c_bar += outer(point_bar, r)
                                     # r = z ratio, ratio = b / depths, z = 1 / sum(ratio), and z has its own adjoint.
@@ -233,51 +219,16 @@ def rasterise_adjoint(
                             a1_bar += g1
                             a2_bar += g2
                             # What moves all corners moves the pixel the other way.
-                            if flags[DISTORTED] == 1:
+                            if faces.flags[FLAG.distorted] == 1:
                                 for k in ti.static(range(2)):
-                                    centres_bar[m, y, x, k] -= g0[k] + g1[k] + g2[k]
+                                    bars.centres[m, y, x, k] -= g0[k] + g1[k] + g2[k]
                 depths_bar += fade_rates * fade_bar + steep_rates * steep_bar
                 a0_bar += s0 * steep_bar
                 a1_bar += s1 * steep_bar
                 a2_bar += s2 * steep_bar
-                add_screen(screen_bar, corners, m, f, a0_bar, a1_bar, a2_bar, depths_bar)
-                add_attributes(
-                    shading, flags, corners, m, images, f, base_c_bar, place_c_bar, mix_c_bar, points_c_bar, albedo_bar, uv_bar,
-                    normals_bar, vertices_bar,
-                )  # fmt: skip
-            add3(bars, row, PLANE, plane_bar)
-            bars[row, SOFTNESS] = bars[row, SOFTNESS] + sigma_bar
-            bars[row, SOFTNESS + 1] = bars[row, SOFTNESS + 1] - rate_bar * rate / uniforms[m, SOFTNESS + 1]
-
-
-@ti.func
-def add_screen(screen_bar: ti.template(), corners: ti.template(), m, f, a0_bar, a1_bar, a2_bar, depths_bar):
-    """Add the adjoints of a face's screen corners and depths."""
-    for k in ti.static(range(2)):
-        screen_bar[m, corners[f, 0], k] += a0_bar[k]
-        screen_bar[m, corners[f, 1], k] += a1_bar[k]
-        screen_bar[m, corners[f, 2], k] += a2_bar[k]
-    for k in ti.static(range(3)):
-        screen_bar[m, corners[f, k], 2] += depths_bar[k]
-
-
-@ti.func
-def add_attributes(
-    shading: ti.template(), flags: ti.template(), corners: ti.template(), m, images, f, base_bar, place_bar, mix_bar, points_bar,
-    albedo_bar: ti.template(), uv_bar: ti.template(), normals_bar: ti.template(), vertices_bar: ti.template(),
-):  # fmt: skip
-    """Add the adjoints of a face's ``face_attributes`` to those of the arrays that they came from."""
-    if ti.static(shading != DEPTH and shading != NORMAL):
-        r = row_of(m, albedo_bar.shape[0], images)
-        for i, k in ti.static(ti.ndrange(3, 3)):
-            albedo_bar[r, f, k, i] += base_bar[i, k]
-        if corners[f, TEXTURE] >= 0:
-            s = row_of(m, uv_bar.shape[0], images)
-            for i, k in ti.static(ti.ndrange(2, 3)):
-                uv_bar[s, f, k, i] += place_bar[i, k]
-    if ti.static(shading != DEPTH and shading != UNLIT):
-        for i, k in ti.static(ti.ndrange(3, 3)):
-            normals_bar[m, corners[f, NORMAL_ROW + k], i] += mix_bar[i, k]
-        if flags[WITH_POSITION] == 1:
-            for i, k in ti.static(ti.ndrange(3, 3)):
-                vertices_bar[m, corners[f, k], i] += points_bar[i, k]
+                add_screen(faces, bars, m, f, a0_bar, a1_bar, a2_bar, depths_bar)
+                add_attributes(faces, bars, m, f, base_c_bar, place_c_bar, mix_c_bar, points_c_bar)
+            add3(bars.uniforms, row, UNIFORM.plane, plane_bar)
+            bars.uniforms[row, UNIFORM.sigma] = bars.uniforms[row, UNIFORM.sigma] + sigma_bar
+            gamma_bar = rate_bar * rate / faces.uniforms[m, UNIFORM.gamma]
+            bars.uniforms[row, UNIFORM.gamma] = bars.uniforms[row, UNIFORM.gamma] - gamma_bar

@@ -8,7 +8,9 @@ In the terms of ``softras_adjoint``, each fragment adds to every column
 (composite "softmax": factor 1 instead of A, no second term), and so does the backdrop. Fragments are found once for all columns.
 """
 
+from ti_render.arrays import MOVING_COLUMN, UNIFORM, FaceArrays, Faces, FaceTangentWork
 from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
+from ti_render.backdrop.backdrop_jvp import inverse_depth_tangent, pixel_tangent, rate_tangent
 from ti_render.raster.edge_on import even_point, steepness_rates
 from ti_render.raster.fragment import distance_gradient, faded, fragment, near_fade_rates, perspective, setup, vec2
 from ti_render.raster.fragment_tangent import barycentrics_tangent
@@ -24,32 +26,20 @@ from ti_render.raster.softras import (
     tile_box,
 )
 from ti_render.raster.softras_adjoint import OPAQUE
-from ti_render.raster.tiles import CUT_OFF
+from ti_render.raster.tiles import CUT_OFF, Tiles
 from ti_render.rows import add_to3, get3, put3
-from ti_render.shading.lighting import COLOUR_DOT, LOG_DOT, MOVING_COLUMN, R_DOT, SCRATCH_SIZE, Z_DOT
+from ti_render.shading.lighting import COLOUR_DOT, LOG_DOT, R_DOT, SCRATCH_SIZE, Z_DOT
 from ti_render.shading.surface import (
-    DISTORTED,
     FACE_DOT_SIZE,
     SCREEN_PART,
-    TEXTURE,
     face_attributes,
     gather_face_tangents,
-    material_column,
     surface_colour,
     surface_columns,
 )
-from ti_render.shading.uniforms import PLANE, SOFTNESS
+from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
-
-
-@ti.func
-def pixel_tangent(flags: ti.template(), centres_dot: ti.template(), m, c, y, x):
-    """Tangent of a pixel centre's screen position."""
-    result = vec2(0)
-    if flags[DISTORTED] == 1:
-        result = vec2(centres_dot[m, c, y, x, 0], centres_dot[m, c, y, x, 1])
-    return result
 
 
 @ti.func
@@ -77,105 +67,92 @@ def perspective_tangent(b, r, z, inverse_depths, b_dot, depths_dot):
     return ratio_dot * z + r * (z_dot / z), z_dot
 
 
-@ti.kernel
+@ti.func
+def _begin(
+    faces: ti.template(), dots: ti.template(), pixel_state: ti.template(), backdrop: ti.template(), pixel_dot: ti.template(),
+    pictures_dot: ti.template(), i, m, y, x, p, rate,
+):  # fmt: skip
+    """Write the backdrop's part in the tangents of a pixel to pixel_dot."""
+    columns = pictures_dot.shape[1]
+    inverse_depth = inverse_ground_depth(faces, m, p)
+    depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, rate, 0)
+    mix = 1.0 - pixel_state[i * STATE_SIZE + GAP]
+    if faces.strict == 1:
+        mix = 1.0
+    share, t = 0.0, (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - depth) * rate
+    if t > ti.static(negligible()):
+        share = ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
+    c_back = vec3(backdrop[m, y, x, 0], backdrop[m, y, x, 1], backdrop[m, y, x, 2])
+    contrast = c_back - _state_vector(pixel_state, i, COLOUR)
+    for c in range(columns):
+        row = m * columns + c
+        rate_dot = rate_tangent(faces, dots, m, row, rate)
+        weight_dot = e_background * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - faces.background_depth) * rate_dot
+        if e_ground > 0:
+            z = 1.0 / inverse_depth
+            p_dot = pixel_tangent(faces, dots, m, c, y, x)
+            z_dot = -z * z * inverse_depth_tangent(faces, dots, m, row, p, p_dot)
+            weight_dot += e_ground * ((pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate_dot - rate * z_dot)
+        for k in ti.static(range(3)):
+            pixel_dot[4 * (i * columns + c) + k] = (
+                pictures_dot[m, c, y, x, k] * (1.0 - mix + mix * share * (e_ground + e_background))
+                + mix * share * weight_dot * contrast[k]
+            )
+        pixel_dot[4 * (i * columns + c) + 3] = 0.0
+
+
+@kernel
 def rasterise_jvp(
-    shading: ti.template(), flags: ti.types.ndarray(), screen: ti.types.ndarray(), corners: ti.types.ndarray(),
-    vertices: ti.types.ndarray(), normals: ti.types.ndarray(), albedo: ti.types.ndarray(), uv: ti.types.ndarray(),
-    texels: ti.types.ndarray(), textures: ti.types.ndarray(), uniforms: ti.types.ndarray(), maps: ti.types.ndarray(),
-    frame: ti.types.ndarray(), centres: ti.types.ndarray(), start: ti.types.ndarray(), slot: ti.types.ndarray(),
-    entries: ti.types.ndarray(), spread: int, side: int, strict: int, near: float, background_depth: float,
-    depth_range: float, steepest: float, pixel_state: ti.types.ndarray(), backdrop: ti.types.ndarray(),
-    active: ti.types.ndarray(), screen_dot: ti.types.ndarray(),
-    vertices_dot: ti.types.ndarray(), normals_dot: ti.types.ndarray(), albedo_dot: ti.types.ndarray(),
-    uv_dot: ti.types.ndarray(), texels_dot: ti.types.ndarray(), uniforms_dot: ti.types.ndarray(),
-    maps_dot: ti.types.ndarray(), centres_dot: ti.types.ndarray(), scratch: ti.types.ndarray(), face_dot: ti.types.ndarray(),
-    pixel_dot: ti.types.ndarray(), pictures_dot: ti.types.ndarray(),
+    faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), backdrop: ti.types.ndarray(), dots: FaceArrays,
+    work: FaceTangentWork, pixel_dot: ti.types.ndarray(), pictures_dot: ti.types.ndarray(),
 ):  # fmt: skip
     """Turn pictures_dot [M, K, H, W, 4], which hold the backdrop's tangents, into those of the pictures.
 
-    Reads the inputs of ``rasterise``, its pixel_state, the backdrop [M, H, W, 3], active [K] (bits of what each column changes,
-    ``lighting``) and the tangents screen_dot, vertices_dot [M, V, K, 3], normals_dot [M, G + F, K, 3], albedo_dot
-    [K, n, F, 3, 3], uv_dot [K, n, F, 3, 2], texels_dot [K, n, X, 3], uniforms_dot [M K, U], maps_dot [M L, K, R, R, 4],
-    centres_dot [M, K, H, W, 2]. Workspace of the tiles: scratch [occupied K 20], face_dot [occupied K 42], pixel_dot
-    [occupied side^2 K 4].
+    Reads the backdrop [M, H, W, 3], and of ``dots`` screen, vertices [M, V, K, 3], normals [M, G + F, K, 3], albedo
+    [K, n, F, 3, 3], uv [K, n, F, 3, 2], texels [K, n, X, 3], uniforms [M K, U], maps [M L, K, R, R, 4], centres
+    [M, K, H, W, 2]. Threads have tiles; pixel_dot [occupied side^2 K 4] is workspace, too.
     """
-    images, columns, height, width = (
-        pictures_dot.shape[0], pictures_dot.shape[1], pictures_dot.shape[2], pictures_dot.shape[3],
-    )  # fmt: skip
+    columns, height, width = pictures_dot.shape[1], pictures_dot.shape[2], pictures_dot.shape[3]
     half = 0.5 * ti.min(width, height)
-    for index in range(slot.shape[0] * spread):
-        if index % spread > 0 or slot[index // spread] < 0:
+    for index in range(tiles.slot.shape[0] * tiles.spread):
+        if index % tiles.spread > 0 or tiles.slot[index // tiles.spread] < 0:
             continue
-        tile = index // spread
-        m, x0, y0, x1, y1 = tile_box(tile, width, height, side)
-        row, face_row = slot[tile] * columns * SCRATCH_SIZE, slot[tile] * columns * FACE_DOT_SIZE
-        base = slot[tile] * side * side
-        inverse_sigma = 1.0 / uniforms[m, SOFTNESS]
-        radius = ti.sqrt(CUT_OFF * uniforms[m, SOFTNESS])
-        rate = depth_rate(uniforms, m, depth_range)
+        tile = index // tiles.spread
+        m, x0, y0, x1, y1 = tile_box(tile, width, height, tiles.side)
+        row, face_row = tiles.slot[tile] * columns * SCRATCH_SIZE, tiles.slot[tile] * columns * FACE_DOT_SIZE
+        base = tiles.slot[tile] * tiles.side * tiles.side
+        inverse_sigma = 1.0 / faces.uniforms[m, UNIFORM.sigma]
+        radius = ti.sqrt(CUT_OFF * faces.uniforms[m, UNIFORM.sigma])
+        rate = depth_rate(faces, m)
         weights_change = 0
         for c in range(columns):
-            if active[c] & MOVING_COLUMN != 0:
+            if work.active[c] & MOVING_COLUMN != 0:
                 weights_change = 1
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
-                i = base + (y - y0) * side + x - x0
-                p = pixel_centre(flags, centres, m, x, y, width, height)
-                inverse_depth = inverse_ground_depth(uniforms, m, p)
-                depth, e_ground, e_background = backdrop_weights(inverse_depth, near, background_depth, rate, 0)
-                mix = 1.0 - pixel_state[i * STATE_SIZE + GAP]
-                if strict == 1:
-                    mix = 1.0
-                share, t = 0.0, (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - depth) * rate
-                if t > ti.static(negligible()):
-                    share = ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
-                c_back = vec3(backdrop[m, y, x, 0], backdrop[m, y, x, 1], backdrop[m, y, x, 2])
-                contrast = c_back - _state_vector(pixel_state, i, COLOUR)
-                for c in range(columns):
-                    dots = m * columns + c
-                    rate_dot = -rate * uniforms_dot[dots, SOFTNESS + 1] / uniforms[m, SOFTNESS + 1]
-                    weight_dot = e_background * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - background_depth) * rate_dot
-                    if e_ground > 0:
-                        z = 1.0 / inverse_depth
-                        p_dot = pixel_tangent(flags, centres_dot, m, c, y, x)
-                        z_dot = -z * z * (
-                            uniforms_dot[dots, PLANE + 2] + uniforms_dot[dots, PLANE] * p[0]
-                            + uniforms_dot[dots, PLANE + 1] * p[1] + uniforms[m, PLANE] * p_dot[0]
-                            + uniforms[m, PLANE + 1] * p_dot[1]
-                        )  # fmt: skip
-                        weight_dot += e_ground * ((pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate_dot - rate * z_dot)
-                    for k in ti.static(range(3)):
-                        pixel_dot[4 * (i * columns + c) + k] = (
-                            pictures_dot[m, c, y, x, k] * (1.0 - mix + mix * share * (e_ground + e_background))
-                            + mix * share * weight_dot * contrast[k]
-                        )
-                    pixel_dot[4 * (i * columns + c) + 3] = 0.0
-        for entry in range(start[tile], start[tile + 1]):
-            f = entries[entry]
-            a0, a1, a2, depths = face_screen(screen, corners, m, f)
+                i = base + (y - y0) * tiles.side + x - x0
+                p = pixel_centre(faces, m, x, y, width, height)
+                _begin(faces, dots, pixel_state, backdrop, pixel_dot, pictures_dot, i, m, y, x, p, rate)
+        for entry in range(tiles.start[tile], tiles.start[tile + 1]):
+            f = tiles.entries[entry]
+            a0, a1, a2, depths = face_screen(faces, m, f)
             inverse_depths = 1.0 / depths
-            fade, fade_rates = near_fade_rates(depths, 1.0 / near)
-            steep, s0, s1, s2, steep_rates = steepness_rates(a0, a1, a2, inverse_depths, steepest)
-            base_c, place_c, mix_c, points_c = face_attributes(
-                shading, flags, corners, vertices, normals, albedo, uv, m, images, f
-            )
-            texture, material = corners[f, TEXTURE], material_column(flags, corners, f)
-            gather_face_tangents(
-                shading, flags, corners, m, images, f, active, screen_dot, vertices_dot, normals_dot, albedo_dot, uv_dot,
-                face_dot, face_row,
-            )  # fmt: skip
+            fade, fade_rates = near_fade_rates(depths, 1.0 / faces.near)
+            steep, s0, s1, s2, steep_rates = steepness_rates(a0, a1, a2, inverse_depths, faces.steepest)
+            face = face_attributes(faces, m, f)
+            gather_face_tangents(faces, dots, work, face_row, m, f)
             inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-            begin_x, end_x = pixel_range(flags, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
-            begin_y, end_y = pixel_range(flags, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
+            begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
+            begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
-                    p = pixel_centre(flags, centres, m, x, y, width, height)
+                    p = pixel_centre(faces, m, x, y, width, height)
                     bare, tail, bare_gap, signed, log_rate, b, edge, inside = fragment(
                         p, a0, a1, a2, inverse_area, inverse_squared, to_distance, radius, inverse_sigma
                     )
                     coverage = bare * fade
                     if coverage > NO_COVERAGE:
-                        i = base + (y - y0) * side + x - x0
+                        i = base + (y - y0) * tiles.side + x - x0
                         gap = 1.0 - fade + fade * bare_gap
                         alpha_rate = 0.0
                         if gap > OPAQUE:
@@ -189,24 +166,21 @@ def rasterise_jvp(
                         share = 0.0
                         c_in = _state_vector(pixel_state, i, COLOUR)
                         mix, over = 1.0, vec3(0)
-                        if strict == 0:
+                        if faces.strict == 0:
                             mix = 1.0 - pixel_state[i * STATE_SIZE + GAP]
                             over = c_in - vec3(backdrop[m, y, x, 0], backdrop[m, y, x, 1], backdrop[m, y, x, 2])
                         contrast = vec3(0)
                         if t > ti.static(negligible()):
                             share = mix * coverage * ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
                             if share > 0 and weights_change == 1:
-                                contrast = surface_colour(
-                                    shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material,
-                                    base_c, place_c, mix_c, points_c, r, z,
-                                ) - c_in  # fmt: skip
+                                contrast = surface_colour(faces, face, m, r, z) - c_in
                         gradient, q = distance_gradient(p, a0, a1, a2, edge, inside, inverse_squared, inverse_sigma)
                         for c in range(columns):
-                            if active[c] & MOVING_COLUMN != 0:
+                            if work.active[c] & MOVING_COLUMN != 0:
                                 here = c * SCRATCH_SIZE
-                                sigma_dot = uniforms_dot[m * columns + c, SOFTNESS]
-                                p_dot = pixel_tangent(flags, centres_dot, m, c, y, x)
-                                d0, d1, d2, depths_dot = corner_tangents(face_dot, face_row, c, p_dot)
+                                sigma_dot = dots.uniforms[m * columns + c, UNIFORM.sigma]
+                                p_dot = pixel_tangent(faces, dots, m, c, y, x)
+                                d0, d1, d2, depths_dot = corner_tangents(work.face_dot, face_row, c, p_dot)
                                 log_dot = log_rate * gradient.dot(d0 * q[0] + d1 * q[1] + d2 * q[2])
                                 log_dot += fade_rates.dot(depths_dot) - log_rate * signed * inverse_sigma * sigma_dot
                                 if share > 0:
@@ -221,34 +195,28 @@ def rasterise_jvp(
                                         steep_dot = s0.dot(d0) + s1.dot(d1) + s2.dot(d2) + steep_rates.dot(depths_dot)
                                         b_dot += (even_dot - b_dot) * steep + (even - b) * steep_dot
                                     r_dot, z_dot = perspective_tangent(seen, r, z, inverse_depths, b_dot, depths_dot)
-                                    put3(scratch, row + here + R_DOT, r_dot)
-                                    scratch[row + here + Z_DOT] = z_dot
-                                scratch[row + here + LOG_DOT] = log_dot
+                                    put3(work.scratch, row + here + R_DOT, r_dot)
+                                    work.scratch[row + here + Z_DOT] = z_dot
+                                work.scratch[row + here + LOG_DOT] = log_dot
                         if share > 0:
-                            surface_columns(
-                                shading, flags, texels, textures, uniforms, maps, frame, m, images, texture, material, base_c,
-                                place_c, mix_c, points_c, r, active, face_dot, face_row, texels_dot, uniforms_dot, maps_dot,
-                                scratch, row,
-                            )  # fmt: skip
+                            surface_columns(faces, dots, work, row, face_row, face, m, r)
                         for c in range(columns):
                             here, result = c * SCRATCH_SIZE, vec3(0)
-                            if active[c] & MOVING_COLUMN != 0:
-                                alpha_dot = alpha_rate * scratch[row + here + LOG_DOT]
+                            if work.active[c] & MOVING_COLUMN != 0:
+                                alpha_dot = alpha_rate * work.scratch[row + here + LOG_DOT]
                                 result = over * alpha_dot
                                 pixel_dot[4 * (i * columns + c) + 3] = pixel_dot[4 * (i * columns + c) + 3] + alpha_dot
-                                rate_dot = (
-                                    -rate * uniforms_dot[m * columns + c, SOFTNESS + 1] / uniforms[m, SOFTNESS + 1]
-                                )
-                                log_share = scratch[row + here + LOG_DOT] - rate * scratch[row + here + Z_DOT]
+                                rate_dot = rate_tangent(faces, dots, m, m * columns + c, rate)
+                                log_share = work.scratch[row + here + LOG_DOT] - rate * work.scratch[row + here + Z_DOT]
                                 log_share += (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate_dot
                                 result += share * log_share * contrast
-                            if active[c] != 0:
+                            if work.active[c] != 0:
                                 if share > 0:
-                                    result += share * get3(scratch, row + here + COLOUR_DOT)
+                                    result += share * get3(work.scratch, row + here + COLOUR_DOT)
                                 add_to3(pixel_dot, 4 * (i * columns + c), result)
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
-                i = base + (y - y0) * side + x - x0
+                i = base + (y - y0) * tiles.side + x - x0
                 for c in range(columns):
                     for k in ti.static(range(4)):
                         pictures_dot[m, c, y, x, k] = pixel_dot[4 * (i * columns + c) + k]

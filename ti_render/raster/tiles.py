@@ -1,9 +1,8 @@
 """Faces binned into the square tiles of the image that their cut-off distance reaches, roughly from near to far."""
 
-from dataclasses import dataclass
-
-from ti_sim.base.arrays import Array, empty_like_family, int_empty_like_family, to_numpy
-from ti_sim.base.parallel import serial_for
+from ti_sim.base.arrays import empty_like_family, int_empty_like_family, to_numpy
+from ti_sim.base.bundles import Array, Integer, Number, bundle, kernel
+from ti_sim.base.parallel import serial_for, spread_of
 from ti_sim.base.runtime import ti
 
 # Cut-off of the coverage: squared distance / sigma beyond which an outside pixel sees nothing of a face, log(1e4 - 1).
@@ -12,61 +11,88 @@ CUT_OFF = 9.21
 BUCKETS = 256
 
 
-@dataclass(frozen=True)
+@bundle
 class Tiles:
     """The faces of every tile.
 
     Attributes:
-        side: side of a tile [pixels].
-        columns, rows: tiles per image side.
         start: [M tiles + 1] int32, first entry of every tile in ``entries`` (the last number is the total).
         slot: [M tiles] int32, place of a tile among the tiles that have faces, -1 for a tile without.
         entries: [total] int32 face ids, roughly from near to far within a tile (one unused entry where there are none).
-        occupied: number of tiles that have faces.
+        side: side of a tile [pixels].
+        spread: iterations of a loop over tiles for each of them (see ``softras``).
     """
 
-    side: int
-    columns: int
-    rows: int
     start: Array
     slot: Array
     entries: Array
-    occupied: int
+    side: Integer
+    spread: Integer
+
+
+@bundle
+class Grid:
+    """What faces are binned by.
+
+    Attributes:
+        screen: [M, V, 3] (see ``project``).
+        corners: [F, 8] int32, the first three columns are vertex numbers.
+        boxes: [M tiles, 4] of the pixel centres of every tile (see ``tile_boxes``), where ``with_boxes`` is 1.
+        width, height: size of the pictures [pixels].
+        side: side of a tile [pixels].
+        radius: how far a face reaches beyond itself on the screen.
+    """
+
+    screen: Array
+    corners: Array
+    boxes: Array
+    width: Integer
+    height: Integer
+    side: Integer
+    radius: Number
+    with_boxes: Integer
 
 
 @ti.func
-def _face_tiles(screen: ti.template(), corners: ti.template(), m, f, width, height, side, radius, with_boxes):
+def _corners(grid: ti.template(), m, f, k: ti.template()):
+    """One coordinate (x, y, depth) of a face's corners."""
+    v0, v1, v2 = grid.corners[f, 0], grid.corners[f, 1], grid.corners[f, 2]
+    return grid.screen[m, v0, k], grid.screen[m, v1, k], grid.screen[m, v2, k]
+
+
+@ti.func
+def _face_tiles(grid: ti.template(), m, f):
     """First and last tile column and row of a face (last < first: it reaches none; all tiles where each has its box)."""
-    scale = 0.5 * ti.min(width, height)
+    scale = 0.5 * ti.min(grid.width, grid.height)
     first_column, last_column, first_row, last_row = 0, -1, 0, -1
-    i, j, k = corners[f, 0], corners[f, 1], corners[f, 2]
-    if ti.min(screen[m, i, 2], screen[m, j, 2], screen[m, k, 2]) > 0:
-        left = ti.min(screen[m, i, 0], screen[m, j, 0], screen[m, k, 0])
-        right = ti.max(screen[m, i, 0], screen[m, j, 0], screen[m, k, 0])
-        top = ti.min(screen[m, i, 1], screen[m, j, 1], screen[m, k, 1])
-        bottom = ti.max(screen[m, i, 1], screen[m, j, 1], screen[m, k, 1])
+    depth0, depth1, depth2 = _corners(grid, m, f, 2)
+    if ti.min(depth0, depth1, depth2) > 0:
+        a, b, c = _corners(grid, m, f, 0)
+        left, right = ti.min(a, b, c), ti.max(a, b, c)
+        d, e, g = _corners(grid, m, f, 1)
+        top, bottom = ti.min(d, e, g), ti.max(d, e, g)
         # Pixel x has its centre at x + 1/2. The thousandth is for rounding: the rasteriser tests every pixel itself.
-        middle_x, middle_y, reach = 0.5 * width - 0.5, 0.5 * height - 0.5, radius * scale + 1e-3
+        middle_x, middle_y, reach = 0.5 * grid.width - 0.5, 0.5 * grid.height - 0.5, grid.radius * scale + 1e-3
         x0, x1 = left * scale + middle_x - reach, right * scale + middle_x + reach
         y0, y1 = top * scale + middle_y - reach, bottom * scale + middle_y + reach
-        if with_boxes == 1:
-            last_column, last_row = (width - 1) // side, (height - 1) // side
-        elif x1 >= 0 and y1 >= 0 and x0 <= width - 1 and y0 <= height - 1:
-            first_column = ti.cast(ti.max(x0, 0.0), ti.i32) // side
-            last_column = ti.cast(ti.min(x1, width - 1.0), ti.i32) // side
-            first_row = ti.cast(ti.max(y0, 0.0), ti.i32) // side
-            last_row = ti.cast(ti.min(y1, height - 1.0), ti.i32) // side
+        if grid.with_boxes == 1:
+            last_column, last_row = (grid.width - 1) // grid.side, (grid.height - 1) // grid.side
+        elif x1 >= 0 and y1 >= 0 and x0 <= grid.width - 1 and y0 <= grid.height - 1:
+            first_column = ti.cast(ti.max(x0, 0.0), ti.i32) // grid.side
+            last_column = ti.cast(ti.min(x1, grid.width - 1.0), ti.i32) // grid.side
+            first_row = ti.cast(ti.max(y0, 0.0), ti.i32) // grid.side
+            last_row = ti.cast(ti.min(y1, grid.height - 1.0), ti.i32) // grid.side
     return first_column, last_column, first_row, last_row
 
 
 @ti.func
-def _reaches(screen: ti.template(), corners: ti.template(), m, f, boxes: ti.template(), tile, radius, with_boxes):
-    """Whether a face, grown by ``radius``, meets the box of a tile (always where tiles have no boxes)."""
+def _reaches(grid: ti.template(), m, f, tile):
+    """Whether a face, grown by its reach, meets the box of a tile (always where tiles have no boxes)."""
     result = True
-    if with_boxes == 1:
+    if grid.with_boxes == 1:
         for k in ti.static(range(2)):
-            a, b, c = screen[m, corners[f, 0], k], screen[m, corners[f, 1], k], screen[m, corners[f, 2], k]
-            if ti.max(a, b, c) + radius < boxes[tile, k] or ti.min(a, b, c) - radius > boxes[tile, 2 + k]:
+            a, b, c = _corners(grid, m, f, k)
+            if ti.max(a, b, c) + grid.radius < grid.boxes[tile, k] or ti.min(a, b, c) - grid.radius > grid.boxes[tile, 2 + k]:
                 result = False
     return result
 
@@ -90,64 +116,64 @@ def tile_boxes(centres: ti.types.ndarray(), side: int, boxes: ti.types.ndarray()
 
 
 @ti.func
-def _bucket(screen: ti.template(), corners: ti.template(), m, f, least, scale):
-    a, b, c = screen[m, corners[f, 0], 2], screen[m, corners[f, 1], 2], screen[m, corners[f, 2], 2]
+def _bucket(grid: ti.template(), m, f, least, scale):
+    a, b, c = _corners(grid, m, f, 2)
     return ti.max(ti.min(ti.cast(((a + b + c) / 3.0 - least) * scale, ti.i32), BUCKETS - 1), 0)
 
 
 @ti.func
-def _order_faces(
-    screen: ti.template(), corners: ti.template(), buckets: ti.template(), order: ti.template(), m
-):
+def _order_faces(grid: ti.template(), buckets: ti.template(), order: ti.template(), m):
     """Write the faces of an image roughly from near to far: sorted into buckets of equal depth. The sums over faces do not depend
     on the order, but faces behind others are then passed over sooner."""
     least, most = 1e30, 0.0
-    for v in range(screen.shape[1]):
-        z = screen[m, v, 2]
+    for v in range(grid.screen.shape[1]):
+        z = grid.screen[m, v, 2]
         if z > 0:
             least, most = ti.min(least, z), ti.max(most, z)
     scale = BUCKETS / ti.max(most - least, 1e-30)
     for k in range(BUCKETS + 1):
         buckets[m, k] = 0
-    for f in range(corners.shape[0]):
-        k = _bucket(screen, corners, m, f, least, scale) + 1
+    for f in range(grid.corners.shape[0]):
+        k = _bucket(grid, m, f, least, scale) + 1
         buckets[m, k] = buckets[m, k] + 1
     for k in range(BUCKETS):
         buckets[m, k + 1] = buckets[m, k + 1] + buckets[m, k]
-    for f in range(corners.shape[0]):
-        k = _bucket(screen, corners, m, f, least, scale)
+    for f in range(grid.corners.shape[0]):
+        k = _bucket(grid, m, f, least, scale)
         order[m, buckets[m, k]] = f
         buckets[m, k] = buckets[m, k] + 1
 
 
-@ti.kernel
+@ti.func
+def _tile_count(grid: ti.template()):
+    """Columns of tiles, and tiles of an image."""
+    columns = (grid.width + grid.side - 1) // grid.side
+    return columns, columns * ((grid.height + grid.side - 1) // grid.side)
+
+
+@kernel
 def count_faces(
-    serial: ti.template(), screen: ti.types.ndarray(), corners: ti.types.ndarray(), width: int, height: int, side: int,
-    radius: float, with_boxes: int, boxes: ti.types.ndarray(), buckets: ti.types.ndarray(), order: ti.types.ndarray(),
-    start: ti.types.ndarray(), slot: ti.types.ndarray(), totals: ti.types.ndarray(),
+    serial: ti.template(), grid: Grid, buckets: ti.types.ndarray(), order: ti.types.ndarray(), start: ti.types.ndarray(),
+    slot: ti.types.ndarray(), totals: ti.types.ndarray(),
 ):  # fmt: skip
     """Order the faces of every image by depth, count those of every tile, and lay the tiles out.
 
-    Reads screen [M, V, 3], corners [F, 8]. Writes order [M, F], buckets [M, BUCKETS + 1] (workspace), start
-    [M tiles + 1], slot [M tiles] (see ``Tiles``) and totals [2] (entries,
-    occupied tiles). One thread an image, then one thread for the running sums. No adjoint: integers.
+    Writes order [M, F], buckets [M, BUCKETS + 1] (workspace), start [M tiles + 1], slot [M tiles] (see ``Tiles``) and totals [2]
+    (entries, occupied tiles). One thread an image, then one thread for the running sums. No adjoint: integers.
     """
-    images = screen.shape[0]
-    columns = (width + side - 1) // side
-    tiles = columns * ((height + side - 1) // side)
+    images = grid.screen.shape[0]
+    columns, tiles = _tile_count(grid)
     ti.loop_config(serialize=serial)
     for m in range(images):
-        _order_faces(screen, corners, buckets, order, m)
+        _order_faces(grid, buckets, order, m)
         for tile in range(m * tiles, (m + 1) * tiles):
             slot[tile] = 0
-        for f in range(corners.shape[0]):
-            first_column, last_column, first_row, last_row = _face_tiles(
-                screen, corners, m, f, width, height, side, radius, with_boxes
-            )
+        for f in range(grid.corners.shape[0]):
+            first_column, last_column, first_row, last_row = _face_tiles(grid, m, f)
             for row in range(first_row, last_row + 1):
                 for column in range(first_column, last_column + 1):
                     tile = m * tiles + row * columns + column
-                    if _reaches(screen, corners, m, f, boxes, tile, radius, with_boxes):
+                    if _reaches(grid, m, f, tile):
                         slot[tile] = slot[tile] + 1
     ti.loop_config(serialize=serial)
     for _ in range(1):
@@ -165,32 +191,26 @@ def count_faces(
         totals[1] = occupied
 
 
-@ti.kernel
+@kernel
 def fill_tiles(
-    serial: ti.template(), screen: ti.types.ndarray(), corners: ti.types.ndarray(), width: int, height: int, side: int,
-    radius: float, with_boxes: int, boxes: ti.types.ndarray(), order: ti.types.ndarray(), start: ti.types.ndarray(),
-    entries: ti.types.ndarray(),
-):  # fmt: skip
+    serial: ti.template(), grid: Grid, order: ti.types.ndarray(), start: ti.types.ndarray(), entries: ti.types.ndarray()
+):
     """Write the face ids of every tile.
 
-    Reads screen [M, V, 3], corners [F, 8], order [M, F], start [M tiles + 1]. Writes entries. One thread an image; start
-    serves as the write position and is restored at the end (a tile's position ends where the next tile's began). No adjoint:
-    integers.
+    Reads order [M, F], start [M tiles + 1]. Writes entries. One thread an image; start serves as the write position and is
+    restored at the end (a tile's position ends where the next tile's began). No adjoint: integers.
     """
-    images = screen.shape[0]
-    columns = (width + side - 1) // side
-    tiles = columns * ((height + side - 1) // side)
+    images = grid.screen.shape[0]
+    columns, tiles = _tile_count(grid)
     ti.loop_config(serialize=serial)
     for m in range(images):
-        for rank in range(corners.shape[0]):
+        for rank in range(grid.corners.shape[0]):
             f = order[m, rank]
-            first_column, last_column, first_row, last_row = _face_tiles(
-                screen, corners, m, f, width, height, side, radius, with_boxes
-            )
+            first_column, last_column, first_row, last_row = _face_tiles(grid, m, f)
             for row in range(first_row, last_row + 1):
                 for column in range(first_column, last_column + 1):
                     tile = m * tiles + row * columns + column
-                    if _reaches(screen, corners, m, f, boxes, tile, radius, with_boxes):
+                    if _reaches(grid, m, f, tile):
                         entries[start[tile]] = f
                         start[tile] = start[tile] + 1
     # Now start[tile] is the next tile's first entry: move the numbers back by one tile.
@@ -204,7 +224,7 @@ def fill_tiles(
 
 def bin_faces(
     screen: Array, corners: Array, *, width: int, height: int, side: int, sigma: float, centres: Array | None = None
-) -> Tiles:
+) -> tuple[Tiles, int]:
     """Bin the faces of every image into tiles.
 
     Args:
@@ -217,25 +237,22 @@ def bin_faces(
         centres: [M, H, W, 2] screen positions of the pixels, where they are no regular grid.
 
     Returns:
-        The tiles, in the container of ``screen``.
+        The tiles, in the container of ``screen``, and the number of tiles that have faces.
     """
-    columns, rows = -(-width // side), -(-height // side)
-    tiles = columns * rows * screen.shape[0]
-    radius = float((CUT_OFF * sigma) ** 0.5)
-    start = int_empty_like_family(screen, (tiles + 1,))
-    slot = int_empty_like_family(screen, (tiles,))
-    totals = int_empty_like_family(screen, (2,))
+    images = screen.shape[0]
+    tiles = -(-width // side) * -(-height // side) * images
     boxes = empty_like_family(screen, (1 if centres is None else tiles, 4))
     if centres is not None:
         tile_boxes(centres, side, boxes)
-    where = (width, height, side, radius, int(centres is not None), boxes)
-    few = serial_for(screen.shape[0])
-    order = int_empty_like_family(screen, (screen.shape[0], corners.shape[0]))
-    count_faces(
-        few, screen, corners, *where, int_empty_like_family(screen, (screen.shape[0], BUCKETS + 1)), order, start, slot, totals
-    )
+    radius = float((CUT_OFF * sigma) ** 0.5)
+    grid = Grid(screen, corners, boxes, width, height, side, radius, int(centres is not None))
+    few = serial_for(images)
+    start, slot = int_empty_like_family(screen, (tiles + 1,)), int_empty_like_family(screen, (tiles,))
+    buckets, totals = int_empty_like_family(screen, (images, BUCKETS + 1)), int_empty_like_family(screen, (2,))
+    order = int_empty_like_family(screen, (images, corners.shape[0]))
+    count_faces(few, grid, buckets, order, start, slot, totals)
     total, occupied = (int(number) for number in to_numpy(totals))
     entries = int_empty_like_family(screen, (max(total, 1),))
     if total:
-        fill_tiles(few, screen, corners, *where, order, start, entries)
-    return Tiles(side, columns, rows, start, slot, entries, occupied)
+        fill_tiles(few, grid, order, start, entries)
+    return Tiles(start, slot, entries, side, spread_of(tiles)), occupied

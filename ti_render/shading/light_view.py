@@ -3,7 +3,7 @@
 from ti_render.geometry.normals import vertex3
 from ti_render.rows import is_finite
 from ti_render.shading.shadow_lookup import CENTRE, RADIUS, light_space
-from ti_render.shading.uniforms import LIGHT_SIZE, LIGHTS, uniform3
+from ti_render.shading.uniforms import light_column, uniform3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
@@ -27,7 +27,7 @@ def view_from_lights(
         m, light = i // lights, i % lights
         centre, inverse_radius = _ball(frame)
         place = light_space.value(
-            vertex3(vertices_world, m, v), uniform3(uniforms, m, LIGHTS + LIGHT_SIZE * light), centre, inverse_radius
+            vertex3(vertices_world, m, v), uniform3(uniforms, m, light_column(light)), centre, inverse_radius
         )
         if not (is_finite(place[0]) and is_finite(place[1]) and is_finite(place[2])) or place[2] < 2.0:
             place = vec3(0.0, 0.0, -1.0)
@@ -45,7 +45,7 @@ def view_from_lights_adjoint(
     for i in range(screen.shape[0]):
         m, light = i // lights, i % lights
         centre, inverse_radius = _ball(frame)
-        towards = uniform3(uniforms, m, LIGHTS + LIGHT_SIZE * light)
+        towards = uniform3(uniforms, m, light_column(light))
         total = vec3(0)
         for v in range(screen.shape[1]):
             place_bar = vertex3(screen_bar, i, v)
@@ -57,7 +57,7 @@ def view_from_lights_adjoint(
                 for k in ti.static(range(3)):
                     vertices_world_bar[m, v, k] += vertex_bar[k]
         for k in ti.static(range(3)):
-            uniforms_bar[m, LIGHTS + LIGHT_SIZE * light + k] += total[k]
+            uniforms_bar[m, light_column(light) + k] += total[k]
 
 
 @ti.kernel
@@ -71,7 +71,7 @@ def view_from_lights_jvp(
     Reads the tangents vertices_world_dot [M, V, K, 3] and uniforms_dot [M K, U].
     """
     for i, v, c in ti.ndrange(screen.shape[0], screen.shape[1], screen_dot.shape[2]):
-        m, column = i // lights, LIGHTS + LIGHT_SIZE * (i % lights)
+        m, column = i // lights, light_column(i % lights)
         r = m * screen_dot.shape[2] + c
         centre, inverse_radius = _ball(frame)
         result = vec3(0)
@@ -80,7 +80,7 @@ def view_from_lights_jvp(
                 (vertex3(vertices_world, m, v), uniform3(uniforms, m, column), centre, inverse_radius),
                 (
                     vec3(vertices_world_dot[m, v, c, 0], vertices_world_dot[m, v, c, 1], vertices_world_dot[m, v, c, 2]),
-                    vec3(uniforms_dot[r, column], uniforms_dot[r, column + 1], uniforms_dot[r, column + 2]), 0.0, 0.0,
+                    uniform3(uniforms_dot, r, column), 0.0, 0.0,
                 ),
             )  # fmt: skip
         for k in ti.static(range(3)):

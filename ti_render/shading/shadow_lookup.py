@@ -65,46 +65,46 @@ def _weight(dx, dy, fx, fy):
 
 
 @ti.func
-def visibility(maps: ti.template(), frame: ti.template(), i, point, towards):
+def visibility(view: ti.template(), i, point, towards):
     """Fraction of light ``i`` (a row of the maps [M L, R, R, 4]) that reaches ``point``."""
-    centre, inverse_radius, bias, inverse_width = _frame(frame)
+    centre, inverse_radius, bias, inverse_width = _frame(view.frame)
     place = light_space.value(point, towards, centre, inverse_radius)
-    side = maps.shape[1]
+    side = view.maps.shape[1]
     column, row, fx, fy = map_taps(place, side)
     visible = 1.0
     for dy in range(2):
         for dx in range(2):
             x, y = column + dx, row + dy
             if x >= 0 and y >= 0 and x < side and y < side:
-                alpha = maps[i, y, x, ALPHA_CHANNEL]
+                alpha = view.maps[i, y, x, ALPHA_CHANNEL]
                 if alpha > 0:
-                    part = occlusion.value(alpha, maps[i, y, x, DEPTH_CHANNEL], place[2], bias, inverse_width)
+                    part = occlusion.value(alpha, view.maps[i, y, x, DEPTH_CHANNEL], place[2], bias, inverse_width)
                     weight, _x, _y = _weight(dx, dy, fx, fy)
                     visible -= weight * part
     return visible
 
 
 @ti.func
-def visibility_adjoint(maps: ti.template(), frame: ti.template(), i, point, towards, visible_bar, maps_bar: ti.template()):
-    """Adjoint of ``visibility``: adds to maps_bar, returns the adjoints of the point and of the direction."""
-    centre, inverse_radius, bias, inverse_width = _frame(frame)
+def visibility_adjoint(view: ti.template(), bars: ti.template(), i, point, towards, visible_bar):
+    """Adjoint of ``visibility``: adds to that of the maps, returns those of the point and of the direction."""
+    centre, inverse_radius, bias, inverse_width = _frame(view.frame)
     at = light_space.linearize(point, towards, centre, inverse_radius)
     place = at.value
-    side = maps.shape[1]
+    side = view.maps.shape[1]
     column, row, fx, fy = map_taps(place, side)
     place_bar = vec3(0)
     for dy in range(2):
         for dx in range(2):
             x, y = column + dx, row + dy
             if x >= 0 and y >= 0 and x < side and y < side:
-                alpha = maps[i, y, x, ALPHA_CHANNEL]
+                alpha = view.maps[i, y, x, ALPHA_CHANNEL]
                 if alpha > 0:
-                    tap = occlusion.linearize(alpha, maps[i, y, x, DEPTH_CHANNEL], place[2], bias, inverse_width)
+                    tap = occlusion.linearize(alpha, view.maps[i, y, x, DEPTH_CHANNEL], place[2], bias, inverse_width)
                     part = tap.value
                     weight, along_x, along_y = _weight(dx, dy, fx, fy)
                     alpha_bar, map_depth_bar, depth_bar, _b, _w = tap.vjp(-weight * visible_bar)
-                    maps_bar[i, y, x, ALPHA_CHANNEL] += alpha_bar
-                    maps_bar[i, y, x, DEPTH_CHANNEL] += map_depth_bar
+                    bars.maps[i, y, x, ALPHA_CHANNEL] += alpha_bar
+                    bars.maps[i, y, x, DEPTH_CHANNEL] += map_depth_bar
                     place_bar -= vec3(along_x * part, along_y * part, 0.0) * (0.5 * side * visible_bar)
                     place_bar[2] += depth_bar
     point_bar, towards_bar, _c, _r = at.vjp(place_bar)
@@ -112,28 +112,25 @@ def visibility_adjoint(maps: ti.template(), frame: ti.template(), i, point, towa
 
 
 @ti.func
-def visibility_jvp(
-    maps: ti.template(), frame: ti.template(), i, point, towards, point_dot, towards_dot, maps_dot: ti.template(), c
-):
-    """``visibility`` and its tangent; maps_dot [M L, K, R, R, 4], column ``c``."""
-    centre, inverse_radius, bias, inverse_width = _frame(frame)
+def visibility_jvp(view: ti.template(), dots: ti.template(), i, point, towards, point_dot, towards_dot, c):
+    """Tangent of ``visibility`` in column ``c``; that of the maps is [M L, K, R, R, 4]."""
+    centre, inverse_radius, bias, inverse_width = _frame(view.frame)
     at = light_space.linearize(point, towards, centre, inverse_radius)
     place = at.value
     place_dot = at.jvp((point_dot, towards_dot, 0.0, 0.0))
-    side = maps.shape[1]
+    side = view.maps.shape[1]
     column, row, fx, fy = map_taps(place, side)
-    visible, visible_dot = 1.0, 0.0
+    visible_dot = 0.0
     for dy in range(2):
         for dx in range(2):
             x, y = column + dx, row + dy
             if x >= 0 and y >= 0 and x < side and y < side:
-                alpha = maps[i, y, x, ALPHA_CHANNEL]
-                alpha_dot = maps_dot[i, c, y, x, ALPHA_CHANNEL]
+                alpha = view.maps[i, y, x, ALPHA_CHANNEL]
+                alpha_dot = dots.maps[i, c, y, x, ALPHA_CHANNEL]
                 if alpha > 0 or alpha_dot != 0:
-                    tap = occlusion.linearize(alpha, maps[i, y, x, DEPTH_CHANNEL], place[2], bias, inverse_width)
+                    tap = occlusion.linearize(alpha, view.maps[i, y, x, DEPTH_CHANNEL], place[2], bias, inverse_width)
                     part = tap.value
-                    part_dot = tap.jvp((alpha_dot, maps_dot[i, c, y, x, DEPTH_CHANNEL], place_dot[2], 0.0, 0.0))
+                    part_dot = tap.jvp((alpha_dot, dots.maps[i, c, y, x, DEPTH_CHANNEL], place_dot[2], 0.0, 0.0))
                     weight, along_x, along_y = _weight(dx, dy, fx, fy)
-                    visible -= weight * part
                     visible_dot -= weight * part_dot + part * 0.5 * side * (along_x * place_dot[0] + along_y * place_dot[1])
-    return visible, visible_dot
+    return visible_dot

@@ -4,14 +4,15 @@ Attributes (albedo, texture place, normal, world position) are mixed with the fr
 "colour" means is the ``shading``: UNLIT, LAMBERT or PHONG light (``lighting``), DEPTH the camera depth, NORMAL the unit normal.
 """
 
+from typing import Any
+
+from ti_render.arrays import ALBEDO_COLUMN, CORNER, FLAG, MATERIAL, MOVING_COLUMN, UNIFORM
 from ti_render.geometry.normals import unit_normal
 from ti_render.rows import get3, put3, row_of
 from ti_render.shading.lighting import (
-    ALBEDO_COLUMN,
     BASE_DOT,
     COLOUR_DOT,
     LAMBERT,
-    MOVING_COLUMN,
     NORMAL_DOT,
     PHONG,
     POINT_DOT,
@@ -24,20 +25,34 @@ from ti_render.shading.lighting import (
     light_surface_adjoint,
 )
 from ti_render.shading.texture import add_texels, sample_texture, texels_tangent
-from ti_render.shading.uniforms import EYE, LIGHT_SIZE, LIGHTS, MATERIAL_SIZE, uniform3
+from ti_render.shading.uniforms import light_column, uniform3
+from ti_sim.base.bundles import bundle
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
 
 DEPTH, NORMAL = 3, 4
 SHADINGS = {"none": UNLIT, "lambert": LAMBERT, "phong": PHONG, "depth": DEPTH, "normal": NORMAL}
 
-# Columns of a mesh's corners: three vertices, material, texture, three rows of the normals.
-VERTEX, MATERIAL, TEXTURE, NORMAL_ROW = 0, 3, 4, 5
-# Entries of the flags: numbers of lights, and which features are on.
-DIRECTIONALS, POINTS, WITH_ENVIRONMENT, WITH_SHADOWS, TWO_SIDED, WITH_POSITION, DISTORTED, WITH_GROUND = range(8)
 # A face's tangents, for each column: corner by corner, those of screen (3 numbers), position, normal, albedo, texture place (2).
 SCREEN_PART, POINT_PART, NORMAL_PART, ALBEDO_PART, UV_PART, FACE_DOT_SIZE = 0, 9, 18, 27, 36, 42
-GROUND_TEXTURE, GROUND_PATTERN, BACKGROUND_IMAGE, FLAG_COUNT = 8, 9, 10, 11
+
+
+@bundle
+class Attributes:
+    """Of a face, while a kernel is compiled.
+
+    Attributes:
+        base, place, mix, points: of its corners as the columns of matrices: albedo, texture place (two rows), normal, position.
+        texture: number of its texture, -1 for none.
+        material: column of its material in the uniforms.
+    """
+
+    base: Any
+    place: Any
+    mix: Any
+    points: Any
+    texture: Any
+    material: Any
 
 
 @ti.func
@@ -51,147 +66,144 @@ def _corner_columns(rows: ti.template(), corners: ti.template(), m, f, column):
 
 
 @ti.func
-def face_attributes(
-    shading: ti.template(), flags: ti.template(), corners: ti.template(), vertices: ti.template(), normals: ti.template(),
-    albedo: ti.template(), uv: ti.template(), m, images, f,
-):  # fmt: skip
-    """Attributes of a face's corners as the columns of matrices: albedo, texture place (two rows), normal, position."""
+def face_attributes(faces: ti.template(), m, f):
+    """``Attributes`` of a face in image m, as far as the shading needs them."""
     base, place, mix, points = mat3(0), mat3(0), mat3(0), mat3(0)
-    if ti.static(shading != DEPTH and shading != NORMAL):
-        r = row_of(m, albedo.shape[0], images)
+    texture = faces.corners[f, CORNER.texture]
+    if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
+        r = row_of(m, faces.albedo.shape[0], faces.images)
         for i, k in ti.static(ti.ndrange(3, 3)):
-            base[i, k] = albedo[r, f, k, i]
-        if corners[f, TEXTURE] >= 0:
-            s = row_of(m, uv.shape[0], images)
+            base[i, k] = faces.albedo[r, f, k, i]
+        if texture >= 0:
+            s = row_of(m, faces.uv.shape[0], faces.images)
             for i, k in ti.static(ti.ndrange(2, 3)):
-                place[i, k] = uv[s, f, k, i]
-    if ti.static(shading != DEPTH and shading != UNLIT):
-        mix = _corner_columns(normals, corners, m, f, NORMAL_ROW)
-        if flags[WITH_POSITION] == 1:
-            points = _corner_columns(vertices, corners, m, f, VERTEX)
-    return base, place, mix, points
+                place[i, k] = faces.uv[s, f, k, i]
+    if ti.static(faces.shading != DEPTH and faces.shading != UNLIT):
+        mix = _corner_columns(faces.normals, faces.corners, m, f, CORNER.normal)
+        if faces.flags[FLAG.position] == 1:
+            points = _corner_columns(faces.vertices, faces.corners, m, f, CORNER.vertex)
+    material = light_column(faces.flags[FLAG.lights]) + MATERIAL.size * faces.corners[f, CORNER.material]
+    return Attributes(base, place, mix, points, texture, material)
 
 
 @ti.func
-def _side(flags: ti.template(), uniforms: ti.template(), m, normal, point):
+def add_attributes(faces: ti.template(), bars: ti.template(), m, f, base_bar, place_bar, mix_bar, points_bar):
+    """Add the adjoints of a face's ``Attributes`` to those of the arrays that they came from."""
+    if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
+        r = row_of(m, bars.albedo.shape[0], faces.images)
+        for i, k in ti.static(ti.ndrange(3, 3)):
+            bars.albedo[r, f, k, i] += base_bar[i, k]
+        if faces.corners[f, CORNER.texture] >= 0:
+            s = row_of(m, bars.uv.shape[0], faces.images)
+            for i, k in ti.static(ti.ndrange(2, 3)):
+                bars.uv[s, f, k, i] += place_bar[i, k]
+    if ti.static(faces.shading != DEPTH and faces.shading != UNLIT):
+        for i, k in ti.static(ti.ndrange(3, 3)):
+            bars.normals[m, faces.corners[f, CORNER.normal + k], i] += mix_bar[i, k]
+        if faces.flags[FLAG.position] == 1:
+            for i, k in ti.static(ti.ndrange(3, 3)):
+                bars.vertices[m, faces.corners[f, k], i] += points_bar[i, k]
+
+
+@ti.func
+def _side(view: ti.template(), m, normal, point):
     """-1 where a two-sided surface turns its back on the eye, else 1."""
     sign = 1.0
-    if flags[TWO_SIDED] == 1 and normal.dot(uniform3(uniforms, m, EYE) - point) < 0:
+    if view.flags[FLAG.two_sided] == 1 and normal.dot(uniform3(view.uniforms, m, UNIFORM.eye) - point) < 0:
         sign = -1.0
     return sign
 
 
 @ti.func
-def material_column(flags: ti.template(), corners: ti.template(), f):
-    """Column of a face's material in the uniforms."""
-    return LIGHTS + LIGHT_SIZE * (flags[DIRECTIONALS] + flags[POINTS]) + MATERIAL_SIZE * corners[f, MATERIAL]
-
-
-@ti.func
-def surface_colour(
-    shading: ti.template(), flags: ti.template(), texels: ti.template(), textures: ti.template(), uniforms: ti.template(),
-    maps: ti.template(), frame: ti.template(), m, images, texture, material, base, place, mix, points, r, z,
-):  # fmt: skip
-    """Colour at the barycentrics ``r`` and depth ``z`` of a face with these attributes (``face_attributes``)."""
+def surface_colour(view: ti.template(), face: ti.template(), m, r, z):
+    """Colour at the barycentrics ``r`` and depth ``z`` of a face with these ``Attributes``."""
     colour = vec3(z)
-    if ti.static(shading != DEPTH):
+    if ti.static(view.shading != DEPTH):
         normal, point = vec3(0), vec3(0)
-        if ti.static(shading != UNLIT):
-            normal = unit_normal.value(mix @ r)
-            point = points @ r
-            normal *= _side(flags, uniforms, m, normal, point)
+        if ti.static(view.shading != UNLIT):
+            normal = unit_normal.value(face.mix @ r)
+            point = face.points @ r
+            normal *= _side(view, m, normal, point)
         colour = normal
-        if ti.static(shading != NORMAL):
-            own = base @ r
-            if texture >= 0:
-                at = place @ r
-                texel, _u, _v = sample_texture(texels, textures, m, images, texture, at[0], at[1])
+        if ti.static(view.shading != NORMAL):
+            own = face.base @ r
+            if face.texture >= 0:
+                at = face.place @ r
+                texel, _u, _v = sample_texture(view, m, face.texture, at[0], at[1])
                 own *= texel
-            colour = light_surface(
-                shading, uniforms, maps, frame, m, flags[DIRECTIONALS], flags[POINTS], flags[WITH_ENVIRONMENT],
-                flags[WITH_SHADOWS], normal, point, own, material,
-            )  # fmt: skip
+            colour = light_surface(view, m, normal, point, own, face.material)
     return colour
 
 
 @ti.func
-def surface_adjoint(
-    shading: ti.template(), flags: ti.template(), texels: ti.template(), textures: ti.template(), uniforms: ti.template(),
-    maps: ti.template(), frame: ti.template(), m, images, texture, material, base, place, mix, points, r, colour_bar,
-    bars: ti.template(), row, maps_bar: ti.template(), texels_bar: ti.template(),
-):  # fmt: skip
-    """Adjoint of ``surface_colour``: adds to bars[row], maps_bar and texels_bar.
+def surface_adjoint(view: ti.template(), bars: ti.template(), row, face: ti.template(), m, r, colour_bar):
+    """Adjoint of ``surface_colour``: adds to row ``row`` of the uniforms' adjoints, and to those of shadow maps and texels.
 
     Returns:
         the adjoints of r, of the mixed albedo, texture place, normal and position (a corner's share is r times these), and of z.
     """
     r_bar, base_bar, place_bar, mix_bar, point_bar, z_bar = vec3(0), vec3(0), vec3(0), vec3(0), vec3(0), 0.0
-    if ti.static(shading == DEPTH):
+    if ti.static(view.shading == DEPTH):
         z_bar = colour_bar.sum()
     else:
         normal, point, sign = vec3(0), vec3(0), 1.0
-        if ti.static(shading != UNLIT):
-            normal = unit_normal.value(mix @ r)
-            point = points @ r
-            sign = _side(flags, uniforms, m, normal, point)
+        if ti.static(view.shading != UNLIT):
+            normal = unit_normal.value(face.mix @ r)
+            point = face.points @ r
+            sign = _side(view, m, normal, point)
             normal *= sign
         normal_bar = colour_bar
-        if ti.static(shading != NORMAL):
-            own, at = base @ r, place @ r
+        if ti.static(view.shading != NORMAL):
+            own, at = face.base @ r, face.place @ r
             texel, along_u, along_v = vec3(1), vec3(0), vec3(0)
-            if texture >= 0:
-                texel, along_u, along_v = sample_texture(texels, textures, m, images, texture, at[0], at[1])
+            if face.texture >= 0:
+                texel, along_u, along_v = sample_texture(view, m, face.texture, at[0], at[1])
             n_bar, p_bar, lit_bar = light_surface_adjoint(
-                shading, uniforms, maps, frame, m, flags[DIRECTIONALS], flags[POINTS], flags[WITH_ENVIRONMENT],
-                flags[WITH_SHADOWS], normal, point, own * texel, material, colour_bar, bars, row, maps_bar,
-            )  # fmt: skip
+                view, bars, row, m, normal, point, own * texel, face.material, colour_bar
+            )
             normal_bar = n_bar
             point_bar = p_bar
             base_bar = lit_bar * texel
-            if texture >= 0:
+            if face.texture >= 0:
                 texel_bar = lit_bar * own
-                add_texels(texels_bar, textures, m, images, texture, at[0], at[1], texel_bar)
+                add_texels(view, bars, m, face.texture, at[0], at[1], texel_bar)
                 place_bar = vec3(along_u.dot(texel_bar), along_v.dot(texel_bar), 0.0)
-            r_bar += base.transpose() @ base_bar + place.transpose() @ place_bar
-        if ti.static(shading != UNLIT):
-            mix_bar = unit_normal.vjp(mix @ r, normal_bar * sign)
-            r_bar += mix.transpose() @ mix_bar + points.transpose() @ point_bar
+            r_bar += face.base.transpose() @ base_bar + face.place.transpose() @ place_bar
+        if ti.static(view.shading != UNLIT):
+            mix_bar = unit_normal.vjp(face.mix @ r, normal_bar * sign)
+            r_bar += face.mix.transpose() @ mix_bar + face.points.transpose() @ point_bar
     return r_bar, base_bar, place_bar, mix_bar, point_bar, z_bar
 
 
 @ti.func
-def gather_face_tangents(
-    shading: ti.template(), flags: ti.template(), corners: ti.template(), m, images, f, active: ti.template(),
-    screen_dot: ti.template(), vertices_dot: ti.template(), normals_dot: ti.template(), albedo_dot: ti.template(),
-    uv_dot: ti.template(), face_dot: ti.template(), face_row,
-):  # fmt: skip
+def gather_face_tangents(faces: ti.template(), dots: ti.template(), work: ti.template(), face_row, m, f):
     """Copy the tangents of a face's corners to the 42 K entries of face_dot from ``face_row``.
 
     Screen, position, normal, albedo, texture place, corner by corner: the face's fragments find them side by side.
     """
-    for c in range(active.shape[0]):
-        first = c * FACE_DOT_SIZE
+    for c in range(work.active.shape[0]):
+        first = face_row + c * FACE_DOT_SIZE
         for k in ti.static(range(3)):
-            if active[c] & MOVING_COLUMN != 0:
-                v = corners[f, VERTEX + k]
+            if work.active[c] & MOVING_COLUMN != 0:
+                v = faces.corners[f, CORNER.vertex + k]
                 for i in ti.static(range(3)):
-                    face_dot[face_row + first + SCREEN_PART + 3 * k + i] = screen_dot[m, v, c, i]
-                if ti.static(shading != DEPTH and shading != UNLIT):
-                    n = corners[f, NORMAL_ROW + k]
+                    work.face_dot[first + SCREEN_PART + 3 * k + i] = dots.screen[m, v, c, i]
+                if ti.static(faces.shading != DEPTH and faces.shading != UNLIT):
+                    n = faces.corners[f, CORNER.normal + k]
                     for i in ti.static(range(3)):
-                        face_dot[face_row + first + NORMAL_PART + 3 * k + i] = normals_dot[m, n, c, i]
-                    if flags[WITH_POSITION] == 1:
+                        work.face_dot[first + NORMAL_PART + 3 * k + i] = dots.normals[m, n, c, i]
+                    if faces.flags[FLAG.position] == 1:
                         for i in ti.static(range(3)):
-                            face_dot[face_row + first + POINT_PART + 3 * k + i] = vertices_dot[m, v, c, i]
-            if ti.static(shading != DEPTH and shading != NORMAL):
-                if active[c] & ALBEDO_COLUMN != 0:
-                    r = row_of(m, albedo_dot.shape[1], images)
+                            work.face_dot[first + POINT_PART + 3 * k + i] = dots.vertices[m, v, c, i]
+            if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
+                if work.active[c] & ALBEDO_COLUMN != 0:
+                    r = row_of(m, dots.albedo.shape[1], faces.images)
                     for i in ti.static(range(3)):
-                        face_dot[face_row + first + ALBEDO_PART + 3 * k + i] = albedo_dot[c, r, f, k, i]
-                    if corners[f, TEXTURE] >= 0:
-                        s = row_of(m, uv_dot.shape[1], images)
+                        work.face_dot[first + ALBEDO_PART + 3 * k + i] = dots.albedo[c, r, f, k, i]
+                    if faces.corners[f, CORNER.texture] >= 0:
+                        s = row_of(m, dots.uv.shape[1], faces.images)
                         for i in ti.static(range(2)):
-                            face_dot[face_row + first + UV_PART + 2 * k + i] = uv_dot[c, s, f, k, i]
+                            work.face_dot[first + UV_PART + 2 * k + i] = dots.uv[c, s, f, k, i]
 
 
 @ti.func
@@ -202,75 +214,65 @@ def corner_mix(face_dot: ti.template(), first, r):
 
 @ti.func
 def _albedo_tangent(
-    texels: ti.template(), textures: ti.template(), m, images, texture, base, place, r, r_dot, bits, face_dot: ti.template(),
-    face_row, texels_dot: ti.template(), c,
-):  # fmt: skip
-    """Tangent of the albedo of a fragment, texture included."""
-    own_dot = base @ r_dot
-    if bits & ALBEDO_COLUMN != 0:
-        own_dot += corner_mix(face_dot, face_row + c * FACE_DOT_SIZE + ALBEDO_PART, r)
-    if texture >= 0:
-        at, at_dot = place @ r, place @ r_dot
-        texel, along_u, along_v = sample_texture(texels, textures, m, images, texture, at[0], at[1])
+    view: ti.template(), dots: ti.template(), work: ti.template(), face_row, face: ti.template(), m, c, r, r_dot
+):
+    """Tangent of the albedo of a fragment, texture included, in column ``c``."""
+    own_dot, first = face.base @ r_dot, face_row + c * FACE_DOT_SIZE
+    if work.active[c] & ALBEDO_COLUMN != 0:
+        own_dot += corner_mix(work.face_dot, first + ALBEDO_PART, r)
+    if face.texture >= 0:
+        at, at_dot = face.place @ r, face.place @ r_dot
+        texel, along_u, along_v = sample_texture(view, m, face.texture, at[0], at[1])
         texel_dot = vec3(0)
-        if bits & ALBEDO_COLUMN != 0:
-            first = c * FACE_DOT_SIZE + UV_PART
+        if work.active[c] & ALBEDO_COLUMN != 0:
             for k in ti.static(range(3)):
-                at_dot += vec3(face_dot[face_row + first + 2 * k], face_dot[face_row + first + 2 * k + 1], 0.0) * r[k]
-            texel_dot = texels_tangent(texels_dot, textures, c, m, images, texture, at[0], at[1])
+                corner = first + UV_PART + 2 * k
+                at_dot += vec3(work.face_dot[corner], work.face_dot[corner + 1], 0.0) * r[k]
+            texel_dot = texels_tangent(view, dots, c, m, face.texture, at[0], at[1])
         texel_dot += along_u * at_dot[0] + along_v * at_dot[1]
-        own_dot = own_dot * texel + (base @ r) * texel_dot
+        own_dot = own_dot * texel + (face.base @ r) * texel_dot
     return own_dot
 
 
 @ti.func
 def surface_columns(
-    shading: ti.template(), flags: ti.template(), texels: ti.template(), textures: ti.template(), uniforms: ti.template(),
-    maps: ti.template(), frame: ti.template(), m, images, texture, material, base, place, mix, points, r, active: ti.template(),
-    face_dot: ti.template(), face_row, texels_dot: ti.template(), uniforms_dot: ti.template(), maps_dot: ti.template(),
-    scratch: ti.template(), row,
-):  # fmt: skip
-    """Tangents of ``surface_colour`` in all columns: reads R_DOT, Z_DOT of scratch and face_dot, writes COLOUR_DOT."""
-    columns = active.shape[0]
-    if ti.static(shading == DEPTH):
+    view: ti.template(), dots: ti.template(), work: ti.template(), row, face_row, face: ti.template(), m, r
+):
+    """Tangents of ``surface_colour`` in all columns: reads R_DOT, Z_DOT of scratch from ``row`` and face_dot from ``face_row``,
+    writes COLOUR_DOT."""
+    columns = work.active.shape[0]
+    if ti.static(view.shading == DEPTH):
         for c in range(columns):
-            put3(scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, vec3(scratch[row + c * SCRATCH_SIZE + Z_DOT]))
+            put3(work.scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, vec3(work.scratch[row + c * SCRATCH_SIZE + Z_DOT]))
     else:
         normal, point = vec3(0), vec3(0)
-        if ti.static(shading != UNLIT):
-            normal_at = unit_normal.linearize(mix @ r)
-            point = points @ r
-            sign = _side(flags, uniforms, m, normal_at.value, point)
+        if ti.static(view.shading != UNLIT):
+            normal_at = unit_normal.linearize(face.mix @ r)
+            point = face.points @ r
+            sign = _side(view, m, normal_at.value, point)
             normal = normal_at.value * sign
             for c in range(columns):
-                if active[c] & MOVING_COLUMN != 0:
-                    here = c * SCRATCH_SIZE
-                    r_dot = get3(scratch, row + here + R_DOT)
-                    normal_dot = sign * normal_at.jvp(
-                        mix @ r_dot + corner_mix(face_dot, face_row + c * FACE_DOT_SIZE + NORMAL_PART, r)
-                    )
-                    put3(scratch, row + here + NORMAL_DOT, normal_dot)
-                    if flags[WITH_POSITION] == 1:
-                        point_dot = points @ r_dot + corner_mix(face_dot, face_row + c * FACE_DOT_SIZE + POINT_PART, r)
-                        put3(scratch, row + here + POINT_DOT, point_dot)
-        if ti.static(shading == NORMAL):
+                if work.active[c] & MOVING_COLUMN != 0:
+                    here, first = row + c * SCRATCH_SIZE, face_row + c * FACE_DOT_SIZE
+                    r_dot = get3(work.scratch, here + R_DOT)
+                    mix_dot = face.mix @ r_dot + corner_mix(work.face_dot, first + NORMAL_PART, r)
+                    put3(work.scratch, here + NORMAL_DOT, sign * normal_at.jvp(mix_dot))
+                    if view.flags[FLAG.position] == 1:
+                        point_dot = face.points @ r_dot + corner_mix(work.face_dot, first + POINT_PART, r)
+                        put3(work.scratch, here + POINT_DOT, point_dot)
+        if ti.static(view.shading == NORMAL):
             for c in range(columns):
-                put3(scratch, row + c * SCRATCH_SIZE + COLOUR_DOT, get3(scratch, row + c * SCRATCH_SIZE + NORMAL_DOT))
+                here = row + c * SCRATCH_SIZE
+                put3(work.scratch, here + COLOUR_DOT, get3(work.scratch, here + NORMAL_DOT))
         else:
-            own = base @ r
-            if texture >= 0:
-                at = place @ r
-                texel, _u, _v = sample_texture(texels, textures, m, images, texture, at[0], at[1])
+            own = face.base @ r
+            if face.texture >= 0:
+                at = face.place @ r
+                texel, _u, _v = sample_texture(view, m, face.texture, at[0], at[1])
                 own *= texel
             for c in range(columns):
-                if active[c] & (MOVING_COLUMN | ALBEDO_COLUMN) != 0:
-                    here = c * SCRATCH_SIZE
-                    own_dot = _albedo_tangent(
-                        texels, textures, m, images, texture, base, place, r, get3(scratch, row + here + R_DOT), active[c],
-                        face_dot, face_row, texels_dot, c,
-                    )  # fmt: skip
-                    put3(scratch, row + here + BASE_DOT, own_dot)
-            light_columns(
-                shading, uniforms, maps, frame, m, flags[DIRECTIONALS], flags[POINTS], flags[WITH_ENVIRONMENT],
-                flags[WITH_SHADOWS], normal, point, own, material, active, uniforms_dot, maps_dot, scratch, row,
-            )  # fmt: skip
+                if work.active[c] & (MOVING_COLUMN | ALBEDO_COLUMN) != 0:
+                    here = row + c * SCRATCH_SIZE
+                    own_dot = _albedo_tangent(view, dots, work, face_row, face, m, c, r, get3(work.scratch, here + R_DOT))
+                    put3(work.scratch, here + BASE_DOT, own_dot)
+            light_columns(view, dots, work, row, m, normal, point, own, face.material)

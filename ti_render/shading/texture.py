@@ -45,37 +45,37 @@ def _texel(texels: ti.template(), r, i):
 
 
 @ti.func
-def sample_texture(texels: ti.template(), textures: ti.template(), m, images, t, u, v):
+def sample_texture(view: ti.template(), m, t, u, v):
     """Colour of texture ``t`` at (u, v), and its derivatives by u and v."""
-    taps, fx, fy = texture_taps(textures, t, u, v)
-    r = row_of(m, texels.shape[0], images)
-    c00, c10 = _texel(texels, r, taps[0]), _texel(texels, r, taps[1])
-    c01, c11 = _texel(texels, r, taps[2]), _texel(texels, r, taps[3])
+    taps, fx, fy = texture_taps(view.textures, t, u, v)
+    r = row_of(m, view.texels.shape[0], view.images)
+    c00, c10 = _texel(view.texels, r, taps[0]), _texel(view.texels, r, taps[1])
+    c01, c11 = _texel(view.texels, r, taps[2]), _texel(view.texels, r, taps[3])
     upper, lower = c00 + (c10 - c00) * fx, c01 + (c11 - c01) * fx
     along_x = (c10 - c00) * (1.0 - fy) + (c11 - c01) * fy
-    return upper + (lower - upper) * fy, along_x * textures[t, WIDTH], (upper - lower) * textures[t, HEIGHT]
+    return upper + (lower - upper) * fy, along_x * view.textures[t, WIDTH], (upper - lower) * view.textures[t, HEIGHT]
 
 
 @ti.func
-def add_texels(texels_bar: ti.template(), textures: ti.template(), m, images, t, u, v, colour_bar):
-    """Adds the adjoint of a looked-up colour to the four texels."""
-    taps, fx, fy = texture_taps(textures, t, u, v)
-    r = row_of(m, texels_bar.shape[0], images)
+def add_texels(view: ti.template(), bars: ti.template(), m, t, u, v, colour_bar):
+    """Adds the adjoint of a looked-up colour to those of the four texels."""
+    taps, fx, fy = texture_taps(view.textures, t, u, v)
+    r = row_of(m, bars.texels.shape[0], view.images)
     for k in ti.static(range(3)):
-        texels_bar[r, taps[0], k] += colour_bar[k] * (1.0 - fx) * (1.0 - fy)
-        texels_bar[r, taps[1], k] += colour_bar[k] * fx * (1.0 - fy)
-        texels_bar[r, taps[2], k] += colour_bar[k] * (1.0 - fx) * fy
-        texels_bar[r, taps[3], k] += colour_bar[k] * fx * fy
+        bars.texels[r, taps[0], k] += colour_bar[k] * (1.0 - fx) * (1.0 - fy)
+        bars.texels[r, taps[1], k] += colour_bar[k] * fx * (1.0 - fy)
+        bars.texels[r, taps[2], k] += colour_bar[k] * (1.0 - fx) * fy
+        bars.texels[r, taps[3], k] += colour_bar[k] * fx * fy
 
 
 @ti.func
-def texels_tangent(texels_dot: ti.template(), textures: ti.template(), column, m, images, t, u, v):
-    """Tangent of a looked-up colour by the texels' tangents [K, n, X, 3] of this column."""
-    taps, fx, fy = texture_taps(textures, t, u, v)
-    r = row_of(m, texels_dot.shape[1], images)
+def texels_tangent(view: ti.template(), dots: ti.template(), c, m, t, u, v):
+    """Tangent of a looked-up colour by the texels' tangents [K, n, X, 3] in column ``c``."""
+    taps, fx, fy = texture_taps(view.textures, t, u, v)
+    r = row_of(m, dots.texels.shape[1], view.images)
     result = vec3(0)
     for k in ti.static(range(3)):
-        result[k] = (
-            texels_dot[column, r, taps[0], k] * (1.0 - fx) + texels_dot[column, r, taps[1], k] * fx
-        ) * (1.0 - fy) + (texels_dot[column, r, taps[2], k] * (1.0 - fx) + texels_dot[column, r, taps[3], k] * fx) * fy
+        upper = dots.texels[c, r, taps[0], k] * (1.0 - fx) + dots.texels[c, r, taps[1], k] * fx
+        lower = dots.texels[c, r, taps[2], k] * (1.0 - fx) + dots.texels[c, r, taps[3], k] * fx
+        result[k] = upper * (1.0 - fy) + lower * fy
     return result

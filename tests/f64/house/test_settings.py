@@ -24,6 +24,7 @@ from risp_torch.inversion import Unknowns
 from risp_torch.risp.psi import RenderingParameters
 from tests.reference.malformed import check_refused, numbers_of
 from ti_sim import UserError
+from ti_sim.base.bundles import is_bundle
 from ti_sim.base.rules import arguments_of
 
 # Results, records of files, and what the library itself puts together: users give none of their numbers.
@@ -71,7 +72,7 @@ def settings_classes() -> Iterator[tuple[str, type]]:
     for module in modules():
         for name, item in vars(module).items():
             own = getattr(item, "__module__", None) == module.__name__ and not name.startswith("_")
-            own = own and not getattr(item, "_is_bundle", False)  # what kernels read
+            own = own and not is_bundle(item)  # what kernels read
             if own and isinstance(item, type) and dataclasses.is_dataclass(item) and name not in NO_SETTINGS:
                 yield name, item
 

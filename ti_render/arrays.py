@@ -1,0 +1,232 @@
+"""What the renderer's kernels read: bundles of arrays, and the names of the columns of their rows.
+
+An array is declared here once. The kernels of a stage, of its adjoint and of its tangent take the same bundle: the arrays that
+have derivatives are a class of their own, which also holds their adjoints ("bars") or their tangents ("dots").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any, TypeVar
+
+from ti_sim.base.bundles import Array, Integer, Number, Static, bundle
+
+T = TypeVar("T")
+
+
+class Row:
+    """Names of the columns of a row of numbers: the first column of each part, the parts' ``names``, and the ``size`` of all.
+
+    ``Row(eye=3, ray=3)`` has ``eye`` 0, ``ray`` 3 and ``size`` 6.
+    """
+
+    def __init__(self, **sizes: int) -> None:
+        self.names, self.size = tuple(sizes), 0
+        for name, size in sizes.items():
+            setattr(self, name, self.size)
+            self.size += size
+
+    def __getattr__(self, name: str) -> int:
+        raise AttributeError(f"a row has no part {name!r}")
+
+
+# Arrays of ``RenderInputs`` with a row for each light, in the order in which the lights stand in the uniforms.
+LIGHT_KINDS = ("directional", "point")
+LIGHT = Row(place=3, intensity=3)  # the place is a direction or a position
+MATERIAL = Row(specular=3, shininess=1)
+GROUND = Row(color=3, height=1, second_color=3, cell=1, origin=2)
+
+# What all fragments of an image share, gathered into one row per image: its uniforms. The eye [m], the world ray of the picture's
+# middle and its change with the screen position (a point at camera depth z is eye + z (ray + x ray_x + y ray_y)), the ground's
+# inverse depth as an affine function of the screen position, and inputs as they are. From ``lights`` on the rows of all lights
+# (of directional ones with the unit vector towards the light), and then those of the materials.
+UNIFORM = Row(
+    eye=3, ray=3, ray_x=3, ray_y=3, plane=3, sigma=1, gamma=1, ambient=3, environment=27, ground=GROUND.size, top=3, bottom=3,
+    lights=0,
+)  # fmt: skip
+
+# A picture's flags: numbers of lights (all, and of each kind) and of materials, which features are on (0 or 1), and pattern and
+# texture of the ground.
+FLAG = Row(
+    lights=1, **dict.fromkeys(LIGHT_KINDS, 1), materials=1, environment=1, shadows=1, two_sided=1, position=1, distorted=1,
+    ground=1, ground_pattern=1, ground_texture=1, background_image=1,
+)  # fmt: skip
+
+# What a column of tangents changes (bits): vertices, camera or softness; light, material or (always with the first) what is lit;
+# albedo or texture.
+MOVING_COLUMN, LIT_COLUMN, ALBEDO_COLUMN = 1, 2, 4
+
+# A mesh's face: its vertices, material, texture (-1: none), and the rows of the normals that its corners use.
+CORNER = Row(vertex=3, material=1, texture=1, normal=3)
+
+
+@bundle
+class UniformArrays:
+    """Inputs that the uniforms hold, as of ``RenderInputs``; also their adjoints and tangents."""
+
+    camera: Array
+    softness: Array
+    ambient: Array
+    environment: Array
+    ground: Array
+    background: Array
+    directional: Array
+    point: Array
+    material: Array
+
+    def named(self, name: str) -> Array:
+        """One of the arrays."""
+        return getattr(self, name)
+
+
+UniformArrays.named._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+
+
+@bundle
+class Picture:
+    """What there is in a picture.
+
+    Attributes:
+        flags: [FLAG.size] int32, see ``FLAG``.
+        width, height: size of the picture [pixels].
+    """
+
+    flags: Array
+    width: Integer
+    height: Integer
+
+
+@bundle
+class PixelArrays:
+    """What the colour of any pixel depends on; also the adjoints and the tangents of it.
+
+    Attributes:
+        texels: [n, X, 3] linear rgb of all textures.
+        uniforms: [M, U], see ``UNIFORM``; their adjoints have a row for each thread.
+        maps: [M L, R, R, 4] shadow maps, see ``shadow_lookup``.
+        centres: [M, H, W, 2] undistorted screen positions of the pixels (a dummy without distortion).
+    """
+
+    texels: Array
+    uniforms: Array
+    maps: Array
+    centres: Array
+
+
+@bundle
+class View(PixelArrays):
+    """What all pixels of a picture share.
+
+    Attributes:
+        shading: number of what the colour channels hold (``surface``).
+        flags: [FLAG.size] int32, see ``FLAG``.
+        textures: [T, 4] int32, see ``MeshTopology``.
+        frame: [6] of the shadow maps, see ``shadow_lookup``.
+        near, background_depth, depth_range: of the depth order [m] (near = 0: no near fade).
+    """
+
+    shading: Static
+    flags: Array
+    textures: Array
+    frame: Array
+    near: Number
+    background_depth: Number
+    depth_range: Number
+
+    @property
+    def images(self) -> Any:
+        """M, the number of images."""
+        return self.uniforms.shape[0]
+
+
+@bundle
+class FaceArrays(PixelArrays):
+    """What the rasterisers read; also the adjoints and the tangents of it.
+
+    Attributes:
+        screen: [M, V, 3] (see ``project``).
+        vertices: [M, V, 3] world [m].
+        normals: [M, G + F, 3].
+        albedo: [n, F, 3, 3].
+        uv: [n, F, 3, 2].
+    """
+
+    screen: Array
+    vertices: Array
+    normals: Array
+    albedo: Array
+    uv: Array
+
+
+@bundle
+class Faces(FaceArrays, View):
+    """What the rasterisers' kernels take.
+
+    Attributes:
+        corners: [F, 8] int32, see ``CORNER``.
+        strict: whether the colour is the softmax alone (1: composite "softmax").
+        steepest: slope of a face from which on it counts as nearly edge-on (``edge_on``).
+    """
+
+    corners: Array
+    strict: Integer
+    steepest: Number
+
+
+@bundle
+class BackdropArrays(PixelArrays):
+    """What ground and background depend on; also the adjoints and the tangents of it.
+
+    Attributes:
+        background_image: [n, h, w, 3].
+    """
+
+    background_image: Array
+
+
+@bundle
+class Backdrop(BackdropArrays, View):
+    """What the backdrop's kernels take.
+
+    Attributes:
+        hard: whether the nearer one of ground and background has a pixel to itself (1: DIB-R).
+    """
+
+    hard: Integer
+
+
+@bundle
+class TangentWork:
+    """Columns of tangents, and workspace.
+
+    Attributes:
+        active: [K] int32, bits of what each column changes (``MOVING_COLUMN`` and others).
+        scratch: [threads K SCRATCH_SIZE] of a fragment; entries that a column does not need stay zero.
+    """
+
+    active: Array
+    scratch: Array
+
+
+@bundle
+class FaceTangentWork(TangentWork):
+    """The same with the tangents of a face's corners.
+
+    Attributes:
+        face_dot: [threads K FACE_DOT_SIZE].
+    """
+
+    face_dot: Array
+
+
+def chosen(kind: type[T], arrays: Mapping[str, Any]) -> T:
+    """A bundle of those of the named values that it has fields for."""
+    return kind(*[arrays[name] for name in names_of(kind)])
+
+
+@cache
+def names_of(kind: type) -> tuple[str, ...]:
+    """Names of the fields of a bundle."""
+    return tuple(field.name for field in fields(kind))
