@@ -20,7 +20,7 @@ from ti_sim.deformable.families import FAMILIES, TABLES
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.model import DeformableModel
-from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, store_frame
+from ti_sim.deformable.particles import LARGEST, Output, move_particle, move_particle_adjoint, store_frame
 from ti_sim.deformable.self_contact import part_contacts, part_contacts_adjoint
 from ti_sim.deformable.self_contact_lists import SelfContactArrays, build_hash, invalidate_list, is_stale, mark_if_stale
 
@@ -123,9 +123,7 @@ def any_adjoint(
 @ti.func
 def move_and_store(
     slots: ti.template(), body: ti.template(), contacts: ti.template(), states: ti.template(), given: ti.template(),
-    particle_q: ti.template(), particle_qd: ti.template(),
-    write_frames, keep_every,
-    kept: ti.template(), fault: ti.template(), b, row, next_row, step, substeps, p, ground, dt,
+    output: ti.template(), fault: ti.template(), b, row, next_row, step, substeps, p, ground, dt,
 ):  # fmt: skip
     """Step particle p of world b, and write what ``step_all`` writes of it."""
     frame = step // substeps
@@ -135,11 +133,11 @@ def move_and_store(
         mark_if_stale(contacts, states, b, next_row, p, step + 1, dt)
     if not size < LARGEST and fault[b, p] == 0:
         fault[b, p] = step + 1
-    if write_frames == 1 and (step + 1) % substeps == 0:
-        store_frame(states, b, next_row, frame + 1, p, particle_q, particle_qd)
-    if keep_every > 0 and (step + 1) % keep_every == 0:
+    if output.write_frames == 1 and (step + 1) % substeps == 0:
+        store_frame(states, b, next_row, frame + 1, p, output.particle_q, output.particle_qd)
+    if output.keep_every > 0 and (step + 1) % output.keep_every == 0:
         for k in ti.static(range(6)):
-            kept[b, (step + 1) // keep_every, p, k] = states[b, next_row, p, k]
+            output.kept[b, (step + 1) // output.keep_every, p, k] = states[b, next_row, p, k]
 
 
 @ti.func
@@ -172,11 +170,8 @@ def renew_together(
 @kernel
 def step_all(
     step: int, count: int, team: int, nothing: int, meeting: ti.types.ndarray(), slots: Slots,
-    states: ti.types.ndarray(), first_step: int, in_place: int, given: ti.types.ndarray(),
-    particle_q: ti.types.ndarray(), particle_qd: ti.types.ndarray(), write_frames: int, keep_every: int,
-    kept: ti.types.ndarray(), fault: ti.types.ndarray(),
-    body: DeformableArrays, contacts: SelfContactArrays,
-    ground: float, dt: float, substeps: int,
+    states: ti.types.ndarray(), first_step: int, in_place: int, given: ti.types.ndarray(), output: Output,
+    fault: ti.types.ndarray(), body: DeformableArrays, contacts: SelfContactArrays, ground: float, dt: float, substeps: int,
 ):  # fmt: skip
     """Advance every world from row ``step - first_step`` of states [B, rows, P, 6] or, ``in_place``, row 0.
 
@@ -214,8 +209,8 @@ def step_all(
                         part = member + k * team
                         for p in range(states.shape[2] * part // slots.copies, states.shape[2] * (part + 1) // slots.copies):
                             move_and_store(
-                                slots, body, contacts, states, given, particle_q, particle_qd,
-                                write_frames, keep_every, kept, fault, b, row, next_row, at, substeps, p, ground, dt,
+                                slots, body, contacts, states, given, output, fault, b, row, next_row, at, substeps, p,
+                                ground, dt,
                             )  # fmt: skip
                     barrier_wait(meeting, b, team, meetings + 1, nothing)
                     meetings += 2
@@ -231,9 +226,8 @@ def step_all(
             if in_place == 1:
                 row, next_row = 0, 0
             move_and_store(
-                slots, body, contacts, states, given, particle_q, particle_qd, write_frames,
-                keep_every, kept, fault, b, row, next_row, step, substeps, p, ground, dt,
-            )  # fmt: skip
+                slots, body, contacts, states, given, output, fault, b, row, next_row, step, substeps, p, ground, dt
+            )
 
 
 @ti.kernel

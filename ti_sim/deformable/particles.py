@@ -3,6 +3,7 @@
 A state is a row of [B, rows, P, 6]: position and velocity. Both execution plans use these functions.
 """
 
+from ti_sim.base.bundles import Array, Integer, bundle
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.corners import load_position, load_velocity
@@ -10,6 +11,24 @@ from ti_sim.deformable.model import GROUND_CONTACT, HELD, LOADED, PRESCRIBED
 from ti_sim.rigid.contact import contact_force, contact_force_adjoint
 
 LARGEST = 1e18  # a larger number is treated as not finite; the square of this one is finite in f32
+
+
+@bundle
+class Output:
+    """What a rollout keeps of its states.
+
+    Attributes:
+        particle_q, particle_qd: [B, frames + 1, P, 3] positions [m] and velocities [m/s] at the frames.
+        kept: [B, checkpoints, P, 6] state of every ``keep_every``-th step of the rollout.
+        write_frames: whether the frames are written (0 or 1).
+        keep_every: steps between states that are kept; 0 keeps none.
+    """
+
+    particle_q: Array
+    particle_qd: Array
+    kept: Array
+    write_frames: Integer
+    keep_every: Integer
 
 
 @ti.func

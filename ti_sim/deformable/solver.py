@@ -27,6 +27,7 @@ from ti_sim.deformable.element_plan import Slots, slots_of
 from ti_sim.deformable.families import TABLES
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, prepare
+from ti_sim.deformable.particles import Output
 from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.states import begin, begin_adjoint, begin_frames, copy_row
@@ -204,7 +205,7 @@ class DeformableSolver(Solver):
         ``pace`` the timings of earlier segments.
         """
         like, b, p = rollout.inputs.particle_mass, rollout.inputs.world_count, self.model.particle_count
-        frames = (rollout.particle_q, rollout.particle_qd)
+        output = Output(rollout.particle_q, rollout.particle_qd, kept, int(write_frames), keep_every)
         diverged = (rollout.diverged_step, rollout.diverged_particle)
         if self._by_element(like):
             slots = slots_of(self.model, like)
@@ -212,17 +213,17 @@ class DeformableSolver(Solver):
             given = zeros_like_family(like, (b, slots.rows, 3))
             fault = int_zeros_like_family(like, (b, p))
             all_steps = StepLauncher(
-                element_plan.step_all, slots, states, first, int(in_place), given, *frames,
-                int(write_frames), keep_every, kept, fault, prepared, memory, *self._numbers(), worlds=b,
-                like=like, before=self._contact_launchers(slots, states, first, in_place, given, memory),
+                element_plan.step_all, slots, states, first, int(in_place), given, output, fault, prepared, memory,
+                *self._numbers(), worlds=b, like=like,
+                before=self._contact_launchers(slots, states, first, in_place, given, memory),
             )  # fmt: skip
             all_steps.run(first, steps, pace or ThreadTuner(element_plan.team_of(b)), direction=1)
             element_plan.first_fault(*views(fault, *diverged))
             return
         memory = self_contact_memory(self.model, rollout.inputs, step=first, parts=1)
         world_plan.advance(*views(
-            states, int(in_place), zeros_like_family(like, (b, p, 3)), *frames, int(write_frames), keep_every, kept, *diverged,
-            prepared, memory, spread_of(b), *self._numbers(), first, steps,
+            states, int(in_place), zeros_like_family(like, (b, p, 3)), output, *diverged, prepared, memory, spread_of(b),
+            *self._numbers(), first, steps,
         ))  # fmt: skip
 
     def _numbers(self) -> tuple[float, float, int]:

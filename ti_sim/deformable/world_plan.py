@@ -9,28 +9,23 @@ from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.elements import actuation_row, part_adjoints, part_forces
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays
-from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
+from ti_sim.deformable.particles import LARGEST, Output, move_particle, move_particle_adjoint, particle_size, store_frame
 from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
 from ti_sim.deformable.self_contact_lists import SelfContactArrays, mark_if_stale
 
 
 @kernel
 def advance(
-    states: ti.types.ndarray(), in_place: int, force: ti.types.ndarray(),
-    particle_q: ti.types.ndarray(), particle_qd: ti.types.ndarray(), write_frames: int, keep_every: int,
-    kept: ti.types.ndarray(), diverged_step: ti.types.ndarray(), diverged_particle: ti.types.ndarray(),
-    body: DeformableArrays,
-    contacts: SelfContactArrays,
-    spread: int, ground: float, dt: float, substeps: int, first_step: int, steps: int,
+    states: ti.types.ndarray(), in_place: int, force: ti.types.ndarray(), output: Output, diverged_step: ti.types.ndarray(),
+    diverged_particle: ti.types.ndarray(), body: DeformableArrays, contacts: SelfContactArrays, spread: int,
+    ground: float, dt: float, substeps: int, first_step: int, steps: int,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of states [B, rows, P, 6].
 
-    Writes each new state to the next row, or with ``in_place`` 1 to row 0. With ``write_frames`` 1 the frames at the ends of
-    steps are written to particle_q and particle_qd [B, frames + 1, P, 3]. If ``keep_every`` is above zero, the state of every
-    ``keep_every``-th step of the rollout is copied to kept [B, checkpoints, P, 6]. diverged_step [B] and diverged_particle [B]
-    get the first step after which a state is not finite, and the first particle with that state; worlds that are marked there are
-    skipped. force [B, P, 3] must hold zeros; the lists of self-contact must be for one part of the triangles, and stale for the
-    first step. Hand-written adjoint: ``advance_adjoint``.
+    Writes each new state to the next row, or with ``in_place`` 1 to row 0, and ``output``. diverged_step [B] and
+    diverged_particle [B] get the first step after which a state is not finite, and the first particle with that state; worlds
+    that are marked there are skipped. force [B, P, 3] must hold zeros; the lists of self-contact must be for one part of the
+    triangles, and stale for the first step. Hand-written adjoint: ``advance_adjoint``.
     """
     for index in range(states.shape[0] * spread):
         b = index // spread
@@ -56,13 +51,13 @@ def advance(
                     if ti.static(body.features.with_self_contact):
                         mark_if_stale(contacts, states, b, next_row, p, step + 1, dt)
                 done += 1
-                if write_frames == 1 and (step + 1) % substeps == 0:
+                if output.write_frames == 1 and (step + 1) % substeps == 0:
                     for p in range(body.particle_mass.shape[1]):
-                        store_frame(states, b, next_row, frame + 1, p, particle_q, particle_qd)
-                if keep_every > 0 and (step + 1) % keep_every == 0:
+                        store_frame(states, b, next_row, frame + 1, p, output.particle_q, output.particle_qd)
+                if output.keep_every > 0 and (step + 1) % output.keep_every == 0:
                     for p in range(body.particle_mass.shape[1]):
                         for k in ti.static(range(6)):
-                            kept[b, (step + 1) // keep_every, p, k] = states[b, next_row, p, k]
+                            output.kept[b, (step + 1) // output.keep_every, p, k] = states[b, next_row, p, k]
                 if not size < LARGEST:
                     first = -1
                     for p in range(body.particle_mass.shape[1]):
