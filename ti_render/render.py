@@ -217,7 +217,7 @@ def _geometry(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Array
     if settings.shown in ("lambert", "phong", "normal"):
         normals = empty_like_family(like, (images, mesh.normal_rows, 3))
         few = serial_for(images * mesh.normal_rows)
-        find_normals(few, vertices, mesh.corners, mesh.group_start, mesh.group_faces, normals)
+        find_normals(few, vertices, mesh.rows_of_normals, normals)
     return {"vertices": vertices, "screen": screen, "normals": normals}
 
 

@@ -75,10 +75,7 @@ def add_render_adjoint(result: RenderResult, images_bar: Array, adjoints: dict[s
         )  # fmt: skip
     few = serial_for(layer.faces.normals.shape[0] * layer.faces.normals.shape[1])
     if result.with_normals:
-        find_normals_adjoint(
-            few, result.vertices, inputs.mesh.corners, inputs.mesh.group_start, inputs.mesh.group_faces, bars["normals"],
-            bars["vertices"],
-        )  # fmt: skip
+        find_normals_adjoint(few, result.vertices, inputs.mesh.rows_of_normals, bars["normals"], bars["vertices"])
     project_adjoint(
         few, result.vertices, inputs.camera, settings.width, settings.height, layer.faces.screen, bars["screen"],
         bars["vertices"], bars["camera"],

@@ -138,9 +138,7 @@ def _geometry(result: RenderResult, dots: dict[str, Array], columns: int, moves:
     normals_dot = dummy
     if result.with_normals:
         normals_dot = empty_like_family(vertices, (vertices.shape[0], inputs.mesh.normal_rows, columns, 3))
-        find_normals_jvp(
-            vertices, inputs.mesh.corners, inputs.mesh.group_start, inputs.mesh.group_faces, vertices_dot, normals_dot
-        )
+        find_normals_jvp(vertices, inputs.mesh.rows_of_normals, vertices_dot, normals_dot)
     return {"vertices": vertices_dot, "screen": screen_dot, "normals": normals_dot}
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ti_render.geometry.normals import NormalRows
 from ti_sim.base.arrays import Array, ints_like_family, kernel_view, to_numpy
 from ti_sim.base.errors import UserError
 
@@ -40,6 +41,11 @@ class MeshTopology:
     def face_count(self) -> int:
         """F."""
         return self.corners.shape[0]
+
+    @property
+    def rows_of_normals(self) -> NormalRows:
+        """What the rows of the normals belong to."""
+        return NormalRows(self.corners, self.group_start, self.group_faces)
 
     @property
     def normal_rows(self) -> int:

@@ -4,12 +4,28 @@ Row g < G of an image's normals is that of group g: the normalised sum of the ar
 the group; row G + f is the normal of face f. A corner of a face names the row that it uses.
 """
 
+from ti_sim.base.bundles import Array, bundle, kernel
 from ti_sim.base.differentiable import differentiable, normalize
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
 # Squared doubled area [m4] at and below which a face, or the sum of a group, has no normal.
 DEGENERATE = 1e-32
+
+
+@bundle
+class NormalRows:
+    """Which faces the rows of the normals belong to; int32, of ``MeshTopology``.
+
+    Attributes:
+        corners: [F, 8], see ``arrays.CORNER``.
+        group_start: [G + 1] first entry of every smooth group in ``group_faces``.
+        group_faces: faces of the groups.
+    """
+
+    corners: Array
+    group_start: Array
+    group_faces: Array
 
 
 @differentiable()
@@ -43,34 +59,33 @@ def _area(vertices: ti.template(), corners: ti.template(), m, f):
 
 
 @ti.func
-def _row_area(vertices: ti.template(), corners: ti.template(), group_start: ti.template(), group_faces: ti.template(), m, i):
+def _row_area(vertices: ti.template(), rows: ti.template(), m, i):
     """Area vector of row ``i`` of the normals; rows that are not finite count as having none."""
-    groups = group_start.shape[0] - 1
+    groups = rows.group_start.shape[0] - 1
     area = vec3(0)
     if i >= groups:
-        area = _area(vertices, corners, m, i - groups)
+        area = _area(vertices, rows.corners, m, i - groups)
     else:
-        for j in range(group_start[i], group_start[i + 1]):
-            area += _area(vertices, corners, m, group_faces[j])
+        for j in range(rows.group_start[i], rows.group_start[i + 1]):
+            area += _area(vertices, rows.corners, m, rows.group_faces[j])
     squared = area.dot(area)
     if ti.math.isnan(squared) or ti.math.isinf(squared):
         area = vec3(0)
     return area
 
 
-@ti.kernel
+@kernel
 def find_normals(
-    serial: ti.template(), vertices_world: ti.types.ndarray(), corners: ti.types.ndarray(), group_start: ti.types.ndarray(),
-    group_faces: ti.types.ndarray(), normals: ti.types.ndarray(),
-):  # fmt: skip
+    serial: ti.template(), vertices_world: ti.types.ndarray(), rows: NormalRows, normals: ti.types.ndarray()
+):
     """Find the normals of every image.
 
-    Reads vertices_world [M, V, 3] [m], corners [F, 8] (``MeshTopology``), and the groups' faces (group_start [G + 1],
-    group_faces). Writes normals [M, G + F, 3]. Adjoint: ``find_normals_adjoint``; tangent: ``find_normals_jvp``.
+    Reads vertices_world [M, V, 3] [m]. Writes normals [M, G + F, 3]. Adjoint: ``find_normals_adjoint``; tangent:
+    ``find_normals_jvp``.
     """
     ti.loop_config(serialize=serial)
     for m, i in ti.ndrange(vertices_world.shape[0], normals.shape[1]):
-        normal = unit_normal.value(_row_area(vertices_world, corners, group_start, group_faces, m, i))
+        normal = unit_normal.value(_row_area(vertices_world, rows, m, i))
         for k in ti.static(range(3)):
             normals[m, i, k] = normal[k]
 
@@ -85,23 +100,23 @@ def _add_area(vertices: ti.template(), corners: ti.template(), m, f, area_bar, v
         vertices_bar[m, corners[f, corner], k] += bars[corner][k]
 
 
-@ti.kernel
+@kernel
 def find_normals_adjoint(
-    serial: ti.template(), vertices_world: ti.types.ndarray(), corners: ti.types.ndarray(), group_start: ti.types.ndarray(),
-    group_faces: ti.types.ndarray(), normals_bar: ti.types.ndarray(), vertices_world_bar: ti.types.ndarray(),
+    serial: ti.template(), vertices_world: ti.types.ndarray(), rows: NormalRows, normals_bar: ti.types.ndarray(),
+    vertices_world_bar: ti.types.ndarray(),
 ):  # fmt: skip
     """Adjoint of ``find_normals``: adds to vertices_world_bar [M, V, 3]. Rows whose adjoint is zero are passed over."""
-    groups = group_start.shape[0] - 1
+    groups = rows.group_start.shape[0] - 1
     ti.loop_config(serialize=serial)
     for m, i in ti.ndrange(vertices_world.shape[0], normals_bar.shape[1]):
         normal_bar = vertex3(normals_bar, m, i)
         if normal_bar[0] != 0 or normal_bar[1] != 0 or normal_bar[2] != 0:
-            area_bar = unit_normal.vjp(_row_area(vertices_world, corners, group_start, group_faces, m, i), normal_bar)
+            area_bar = unit_normal.vjp(_row_area(vertices_world, rows, m, i), normal_bar)
             if i >= groups:
-                _add_area(vertices_world, corners, m, i - groups, area_bar, vertices_world_bar)
+                _add_area(vertices_world, rows.corners, m, i - groups, area_bar, vertices_world_bar)
             else:
-                for j in range(group_start[i], group_start[i + 1]):
-                    _add_area(vertices_world, corners, m, group_faces[j], area_bar, vertices_world_bar)
+                for j in range(rows.group_start[i], rows.group_start[i + 1]):
+                    _add_area(vertices_world, rows.corners, m, rows.group_faces[j], area_bar, vertices_world_bar)
 
 
 @ti.func
@@ -117,21 +132,20 @@ def _area_tangent(vertices: ti.template(), dots: ti.template(), corners: ti.temp
     )
 
 
-@ti.kernel
+@kernel
 def find_normals_jvp(
-    vertices_world: ti.types.ndarray(), corners: ti.types.ndarray(), group_start: ti.types.ndarray(),
-    group_faces: ti.types.ndarray(), vertices_world_dot: ti.types.ndarray(), normals_dot: ti.types.ndarray(),
-):  # fmt: skip
+    vertices_world: ti.types.ndarray(), rows: NormalRows, vertices_world_dot: ti.types.ndarray(), normals_dot: ti.types.ndarray()
+):
     """Tangent of ``find_normals``: reads vertices_world_dot [M, V, K, 3], writes normals_dot [M, G + F, K, 3]."""
-    groups = group_start.shape[0] - 1
+    groups = rows.group_start.shape[0] - 1
     for m, i, c in ti.ndrange(vertices_world.shape[0], normals_dot.shape[1], normals_dot.shape[2]):
-        area = _row_area(vertices_world, corners, group_start, group_faces, m, i)
+        area = _row_area(vertices_world, rows, m, i)
         area_dot = vec3(0)
         if i >= groups:
-            area_dot = _area_tangent(vertices_world, vertices_world_dot, corners, m, i - groups, c)
+            area_dot = _area_tangent(vertices_world, vertices_world_dot, rows.corners, m, i - groups, c)
         else:
-            for j in range(group_start[i], group_start[i + 1]):
-                area_dot += _area_tangent(vertices_world, vertices_world_dot, corners, m, group_faces[j], c)
+            for j in range(rows.group_start[i], rows.group_start[i + 1]):
+                area_dot += _area_tangent(vertices_world, vertices_world_dot, rows.corners, m, rows.group_faces[j], c)
         result = unit_normal.jvp(area, area_dot)
         for k in ti.static(range(3)):
             normals_dot[m, i, c, k] = result[k]

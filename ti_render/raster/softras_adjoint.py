@@ -10,6 +10,8 @@ with x_j = +-d^2 / sigma; the backdrop takes part with weight (e_g + e_b) / S. F
 summed over the tile's pixels before they are added to memory that tiles share.
 """
 
+from typing import Any
+
 from ti_render.arrays import FLAG, UNIFORM, FaceArrays, Faces
 from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
 from ti_render.raster.edge_on import even_point, steepness_rates
@@ -39,7 +41,7 @@ from ti_render.rows import get3
 from ti_render.shading.lighting import UNLIT, add3
 from ti_render.shading.surface import DEPTH, NORMAL, add_attributes, face_attributes, surface_adjoint, surface_colour
 from ti_render.shading.uniforms import uniform3
-from ti_sim.base.bundles import kernel
+from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, vec3
 
@@ -81,6 +83,73 @@ def add_screen(faces: ti.template(), bars: ti.template(), m, f, a0_bar, a1_bar, 
         bars.screen[m, faces.corners[f, k], 2] += depths_bar[k]
 
 
+@bundle
+class TileSums:
+    """Adjoints that a tile's thread sums, while a kernel is compiled: of the depth rate, and of the ground's plane."""
+
+    rate: Any
+    plane: Any
+
+
+@bundle
+class CornerSums:
+    """Adjoints of a face's ``Attributes`` that a tile's thread sums, while a kernel is compiled."""
+
+    base: Any
+    place: Any
+    mix: Any
+    points: Any
+
+
+@ti.func
+def _behind_adjoint(
+    faces: ti.template(), bars: ti.template(), sums: ti.template(), pixel_state: ti.template(), i, m, y, x, p, rate, c_back,
+    in_bar,
+):  # fmt: skip
+    """Adjoint of the backdrop's part in the softmax over everything: returns that of its colour."""
+    back_bar, inverse_depth = vec3(0), inverse_ground_depth(faces, m, p)
+    depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, rate, 0)
+    t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - depth) * rate
+    if t > ti.static(negligible()):
+        share = ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
+        back_bar = in_bar * (share * (e_ground + e_background))
+        contrast = share * in_bar.dot(c_back - _pixel_vector(pixel_state, i, COLOUR))
+        sums.rate += contrast * e_background * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - faces.background_depth)
+        if e_ground > 0:
+            z = 1.0 / inverse_depth
+            sums.rate += contrast * e_ground * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z)
+            inverse_bar = contrast * e_ground * rate * z * z
+            sums.plane += vec3(p[0], p[1], 1.0) * inverse_bar
+            if faces.flags[FLAG.distorted] == 1:
+                plane = uniform3(faces.uniforms, m, UNIFORM.plane)
+                bars.centres[m, y, x, 0] += plane[0] * inverse_bar
+                bars.centres[m, y, x, 1] += plane[1] * inverse_bar
+    return back_bar
+
+
+@ti.func
+def _colour_adjoint(
+    faces: ti.template(), bars: ti.template(), row, sums: ti.template(), own: ti.template(), face: ti.template(),
+    pixel_state: ti.template(), i, m, r, z, in_bar, share, rate, inverse_depths,
+):  # fmt: skip
+    """Adjoint of a fragment's colour and of its share in the softmax: returns those of log D_j and of the barycentrics."""
+    colour = surface_colour(faces, face, m, r, z)
+    contrast = share * in_bar.dot(colour - _pixel_vector(pixel_state, i, COLOUR))
+    sums.rate += contrast * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z)
+    r_bar, base_bar, place_bar, mix_bar, point_bar, z_bar = surface_adjoint(faces, bars, row, face, m, r, in_bar * share)
+    if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
+        own.base += outer(base_bar, r)
+        if face.texture >= 0:
+            own.place += outer(place_bar, r)
+    if ti.static(faces.shading != DEPTH and faces.shading != UNLIT):
+        own.mix += outer(mix_bar, r)
+        own.points += outer(point_bar, r)
+    # r = z ratio, ratio = b / depths, z = 1 / sum(ratio), and z has its own adjoint.
+    z_bar -= contrast * rate
+    ratio_bar = z * (r_bar - r_bar.dot(r)) - z * z * z_bar
+    return contrast, ratio_bar * inverse_depths
+
+
 @kernel
 def rasterise_adjoint(
     faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pixel_bar: ti.types.ndarray(), pictures_bar: ti.types.ndarray(),
@@ -104,35 +173,17 @@ def rasterise_adjoint(
         radius = ti.sqrt(CUT_OFF * faces.uniforms[m, UNIFORM.sigma])
         rate = depth_rate(faces, m)
         sigma_bar, rate_bar, plane_bar = 0.0, 0.0, vec3(0)
+        sums = TileSums(rate_bar, plane_bar)
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
                 back_bar = vec3(pictures_bar[m, y, x, 0], pictures_bar[m, y, x, 1], pictures_bar[m, y, x, 2])
                 if row >= 0:
+                    p = pixel_centre(faces, m, x, y, width, height)
                     i = base + (y - y0) * tiles.side + x - x0
                     c_back = vec3(backdrop_bar[m, y, x, 0], backdrop_bar[m, y, x, 1], backdrop_bar[m, y, x, 2])
-                    in_bar, rest_bar = _split(
-                        pixel_state, pixel_bar, i, c_back, back_bar, pictures_bar[m, y, x, 3], faces.strict
-                    )
-                    back_bar = rest_bar
-                    # The backdrop's part in the softmax over everything.
-                    p = pixel_centre(faces, m, x, y, width, height)
-                    inverse_depth = inverse_ground_depth(faces, m, p)
-                    depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, rate, 0)
-                    t = (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - depth) * rate
-                    if t > ti.static(negligible()):
-                        share = ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
-                        back_bar += in_bar * (share * (e_ground + e_background))
-                        contrast = share * in_bar.dot(c_back - _pixel_vector(pixel_state, i, COLOUR))
-                        rate_bar += contrast * e_background * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - faces.background_depth)
-                        if e_ground > 0:
-                            z = 1.0 / inverse_depth
-                            rate_bar += contrast * e_ground * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z)
-                            inverse_bar = contrast * e_ground * rate * z * z
-                            plane_bar += vec3(p[0], p[1], 1.0) * inverse_bar
-                            if faces.flags[FLAG.distorted] == 1:
-                                plane = uniform3(faces.uniforms, m, UNIFORM.plane)
-                                bars.centres[m, y, x, 0] += plane[0] * inverse_bar
-                                bars.centres[m, y, x, 1] += plane[1] * inverse_bar
+                    alpha_bar = pictures_bar[m, y, x, 3]
+                    in_bar, rest_bar = _split(pixel_state, pixel_bar, i, c_back, back_bar, alpha_bar, faces.strict)
+                    back_bar = rest_bar + _behind_adjoint(faces, bars, sums, pixel_state, i, m, y, x, p, rate, c_back, in_bar)
                 for k in ti.static(range(3)):
                     backdrop_bar[m, y, x, k] = back_bar[k]
         if row >= 0:
@@ -144,10 +195,10 @@ def rasterise_adjoint(
                 steep, s0, s1, s2, steep_rates = steepness_rates(a0, a1, a2, inverse_depths, faces.steepest)
                 inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
                 a0_bar, a1_bar, a2_bar = vec2(0), vec2(0), vec2(0)
-                depths_bar = vec3(0)
-                fade_bar, steep_bar = 0.0, 0.0
+                depths_bar, fade_bar, steep_bar = vec3(0), 0.0, 0.0
                 face = face_attributes(faces, m, f)
-                base_c_bar, place_c_bar, mix_c_bar, points_c_bar = mat3(0), mat3(0), mat3(0), mat3(0)
+                base_bar, place_bar, mix_bar, points_bar = mat3(0), mat3(0), mat3(0), mat3(0)
+                own = CornerSums(base_bar, place_bar, mix_bar, points_bar)
                 begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
                 begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
                 for y in range(begin_y, end_y + 1):
@@ -174,32 +225,18 @@ def rasterise_adjoint(
                                 share = coverage * ti.exp(t) / pixel_state[i * STATE_SIZE + WEIGHT]
                                 in_bar = get3(pixel_bar, i * PIXEL_BAR_SIZE + COLOUR_BAR)
                                 if share > 0 and (in_bar[0] != 0 or in_bar[1] != 0 or in_bar[2] != 0):
-                                    colour = surface_colour(faces, face, m, r, z)
-                                    contrast = share * in_bar.dot(colour - _pixel_vector(pixel_state, i, COLOUR))
+                                    contrast, b_bar = _colour_adjoint(
+                                        faces, bars, row, sums, own, face, pixel_state, i, m, r, z, in_bar, share, rate,
+                                        inverse_depths,
+                                    )  # fmt: skip
                                     log_bar += contrast
-                                    rate_bar += contrast * (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z)
-                                    r_bar, base_bar, place_bar, mix_bar, point_bar, z_bar = surface_adjoint(
-                                        faces, bars, row, face, m, r, in_bar * share
-                                    )
-                                    if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
-                                        base_c_bar += outer(base_bar, r)
-                                        if face.texture >= 0:
-                                            place_c_bar += outer(place_bar, r)
-                                    if ti.static(faces.shading != DEPTH and faces.shading != UNLIT):
-                                        mix_c_bar += outer(mix_bar, r)
-                                        points_c_bar += outer(point_bar, r)
-                                    # r = z ratio, ratio = b / depths, z = 1 / sum(ratio), and z has its own adjoint.
-                                    z_bar -= contrast * rate
-                                    ratio_bar = z * (r_bar - r_bar.dot(r)) - z * z * z_bar
-                                    b_bar = ratio_bar * inverse_depths
                                     depths_bar -= b_bar * seen * inverse_depths
                                     g0, g1, g2 = barycentrics_adjoint(
                                         p, a0, a1, a2, b, edge, inside, inverse_area, inverse_squared, b_bar * (1.0 - steep)
                                     )
                                     if steep > 0:
-                                        e0, e1, e2, inverse_bar = even_point.vjp(
-                                            (a0 - p, a1 - p, a2 - p, inverse_sigma), b_bar * steep
-                                        )
+                                        place = (a0 - p, a1 - p, a2 - p, inverse_sigma)
+                                        e0, e1, e2, inverse_bar = even_point.vjp(place, b_bar * steep)
                                         g0 += e0
                                         g1 += e1
                                         g2 += e2
@@ -208,9 +245,7 @@ def rasterise_adjoint(
                             fade_bar += log_bar
                             x_bar = log_rate * log_bar
                             if x_bar != 0:
-                                h0, h1, h2 = distance_adjoint(
-                                    p, a0, a1, a2, edge, inside, inverse_squared, x_bar, inverse_sigma
-                                )
+                                h0, h1, h2 = distance_adjoint(p, a0, a1, a2, edge, inside, inverse_squared, x_bar, inverse_sigma)
                                 g0 += h0
                                 g1 += h1
                                 g2 += h2
@@ -227,7 +262,7 @@ def rasterise_adjoint(
                 a1_bar += s1 * steep_bar
                 a2_bar += s2 * steep_bar
                 add_screen(faces, bars, m, f, a0_bar, a1_bar, a2_bar, depths_bar)
-                add_attributes(faces, bars, m, f, base_c_bar, place_c_bar, mix_c_bar, points_c_bar)
+                add_attributes(faces, bars, m, f, base_bar, place_bar, mix_bar, points_bar)
             add3(bars.uniforms, row, UNIFORM.plane, plane_bar)
             bars.uniforms[row, UNIFORM.sigma] = bars.uniforms[row, UNIFORM.sigma] + sigma_bar
             gamma_bar = rate_bar * rate / faces.uniforms[m, UNIFORM.gamma]

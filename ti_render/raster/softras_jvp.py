@@ -101,6 +101,29 @@ def _begin(
         pixel_dot[4 * (i * columns + c) + 3] = 0.0
 
 
+@ti.func
+def _add_columns(
+    faces: ti.template(), dots: ti.template(), work: ti.template(), row, pixel_state: ti.template(), pixel_dot: ti.template(), i,
+    m, z, rate, alpha_rate, share, over, contrast,
+):  # fmt: skip
+    """Add a fragment's part in the tangents of a pixel to pixel_dot."""
+    columns = work.active.shape[0]
+    for c in range(columns):
+        here, result = row + c * SCRATCH_SIZE, vec3(0)
+        if work.active[c] & MOVING_COLUMN != 0:
+            alpha_dot = alpha_rate * work.scratch[here + LOG_DOT]
+            result = over * alpha_dot
+            pixel_dot[4 * (i * columns + c) + 3] = pixel_dot[4 * (i * columns + c) + 3] + alpha_dot
+            rate_dot = rate_tangent(faces, dots, m, m * columns + c, rate)
+            log_share = work.scratch[here + LOG_DOT] - rate * work.scratch[here + Z_DOT]
+            log_share += (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate_dot
+            result += share * log_share * contrast
+        if work.active[c] != 0:
+            if share > 0:
+                result += share * get3(work.scratch, here + COLOUR_DOT)
+            add_to3(pixel_dot, 4 * (i * columns + c), result)
+
+
 @kernel
 def rasterise_jvp(
     faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), backdrop: ti.types.ndarray(), dots: FaceArrays,
@@ -200,20 +223,9 @@ def rasterise_jvp(
                                 work.scratch[row + here + LOG_DOT] = log_dot
                         if share > 0:
                             surface_columns(faces, dots, work, row, face_row, face, m, r)
-                        for c in range(columns):
-                            here, result = c * SCRATCH_SIZE, vec3(0)
-                            if work.active[c] & MOVING_COLUMN != 0:
-                                alpha_dot = alpha_rate * work.scratch[row + here + LOG_DOT]
-                                result = over * alpha_dot
-                                pixel_dot[4 * (i * columns + c) + 3] = pixel_dot[4 * (i * columns + c) + 3] + alpha_dot
-                                rate_dot = rate_tangent(faces, dots, m, m * columns + c, rate)
-                                log_share = work.scratch[row + here + LOG_DOT] - rate * work.scratch[row + here + Z_DOT]
-                                log_share += (pixel_state[i * STATE_SIZE + LEAST_DEPTH] - z) * rate_dot
-                                result += share * log_share * contrast
-                            if work.active[c] != 0:
-                                if share > 0:
-                                    result += share * get3(work.scratch, row + here + COLOUR_DOT)
-                                add_to3(pixel_dot, 4 * (i * columns + c), result)
+                        _add_columns(
+                            faces, dots, work, row, pixel_state, pixel_dot, i, m, z, rate, alpha_rate, share, over, contrast
+                        )
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
                 i = base + (y - y0) * tiles.side + x - x0
