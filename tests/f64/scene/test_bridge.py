@@ -255,7 +255,7 @@ def test_wrong_precision_names_the_tensor(function: Function) -> None:
 
 def test_wrong_device_names_the_tensor(function: Function) -> None:
     for name in function.names:
-        with pytest.raises(UserError, match=rf"^{name} lies on meta .*\.to\('cpu'\)"):
+        with pytest.raises(UserError, match=rf"^{name} is on meta .*\.to\('cpu'\)"):
             function(**{name: getattr(function.inputs, name).to("meta")})
 
 
