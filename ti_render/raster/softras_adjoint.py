@@ -150,6 +150,28 @@ def _colour_adjoint(
     return contrast, ratio_bar * inverse_depths
 
 
+@ti.func
+def _backdrop_part(
+    faces: ti.template(), tiles: ti.template(), bars: ti.template(), sums: ti.template(), pixel_state: ti.template(),
+    pixel_bar: ti.template(), pictures_bar: ti.template(), backdrop_bar: ti.template(), m, row, x0, y0, x1, y1, rate,
+):  # fmt: skip
+    """Split the adjoints of a tile's pixels between the faces and the backdrop, whose colours backdrop_bar holds before."""
+    height, width = pictures_bar.shape[1], pictures_bar.shape[2]
+    base = row * tiles.side * tiles.side
+    for y in range(y0, y1 + 1):
+        for x in range(x0, x1 + 1):
+            back_bar = vec3(pictures_bar[m, y, x, 0], pictures_bar[m, y, x, 1], pictures_bar[m, y, x, 2])
+            if row >= 0:
+                p = pixel_centre(faces, m, x, y, width, height)
+                i = base + (y - y0) * tiles.side + x - x0
+                c_back = vec3(backdrop_bar[m, y, x, 0], backdrop_bar[m, y, x, 1], backdrop_bar[m, y, x, 2])
+                alpha_bar = pictures_bar[m, y, x, 3]
+                in_bar, rest_bar = _split(pixel_state, pixel_bar, i, c_back, back_bar, alpha_bar, faces.strict)
+                back_bar = rest_bar + _behind_adjoint(faces, bars, sums, pixel_state, i, m, y, x, p, rate, c_back, in_bar)
+            for k in ti.static(range(3)):
+                backdrop_bar[m, y, x, k] = back_bar[k]
+
+
 @kernel
 def rasterise_adjoint(
     faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pixel_bar: ti.types.ndarray(), pictures_bar: ti.types.ndarray(),
@@ -174,18 +196,7 @@ def rasterise_adjoint(
         rate = depth_rate(faces, m)
         sigma_bar, rate_bar, plane_bar = 0.0, 0.0, vec3(0)
         sums = TileSums(rate_bar, plane_bar)
-        for y in range(y0, y1 + 1):
-            for x in range(x0, x1 + 1):
-                back_bar = vec3(pictures_bar[m, y, x, 0], pictures_bar[m, y, x, 1], pictures_bar[m, y, x, 2])
-                if row >= 0:
-                    p = pixel_centre(faces, m, x, y, width, height)
-                    i = base + (y - y0) * tiles.side + x - x0
-                    c_back = vec3(backdrop_bar[m, y, x, 0], backdrop_bar[m, y, x, 1], backdrop_bar[m, y, x, 2])
-                    alpha_bar = pictures_bar[m, y, x, 3]
-                    in_bar, rest_bar = _split(pixel_state, pixel_bar, i, c_back, back_bar, alpha_bar, faces.strict)
-                    back_bar = rest_bar + _behind_adjoint(faces, bars, sums, pixel_state, i, m, y, x, p, rate, c_back, in_bar)
-                for k in ti.static(range(3)):
-                    backdrop_bar[m, y, x, k] = back_bar[k]
+        _backdrop_part(faces, tiles, bars, sums, pixel_state, pixel_bar, pictures_bar, backdrop_bar, m, row, x0, y0, x1, y1, rate)
         if row >= 0:
             for entry in range(tiles.start[tile], tiles.start[tile + 1]):
                 f = tiles.entries[entry]

@@ -124,6 +124,35 @@ def _add_columns(
             add_to3(pixel_dot, 4 * (i * columns + c), result)
 
 
+@ti.func
+def _begin_tile(
+    faces: ti.template(), dots: ti.template(), tiles: ti.template(), pixel_state: ti.template(), backdrop: ti.template(),
+    pixel_dot: ti.template(), pictures_dot: ti.template(), tile, m, x0, y0, x1, y1, rate,
+):  # fmt: skip
+    """Write the backdrop's part in the tangents of a tile's pixels to pixel_dot."""
+    height, width = pictures_dot.shape[2], pictures_dot.shape[3]
+    base = tiles.slot[tile] * tiles.side * tiles.side
+    for y in range(y0, y1 + 1):
+        for x in range(x0, x1 + 1):
+            i = base + (y - y0) * tiles.side + x - x0
+            p = pixel_centre(faces, m, x, y, width, height)
+            _begin(faces, dots, pixel_state, backdrop, pixel_dot, pictures_dot, i, m, y, x, p, rate)
+
+
+@ti.func
+def _write_tile(
+    tiles: ti.template(), pixel_dot: ti.template(), pictures_dot: ti.template(), tile, m, x0, y0, x1, y1
+):  # fmt: skip
+    """Write the tangents of a tile's pixels from pixel_dot to the pictures'."""
+    columns, base = pictures_dot.shape[1], tiles.slot[tile] * tiles.side * tiles.side
+    for y in range(y0, y1 + 1):
+        for x in range(x0, x1 + 1):
+            i = base + (y - y0) * tiles.side + x - x0
+            for c in range(columns):
+                for k in ti.static(range(4)):
+                    pictures_dot[m, c, y, x, k] = pixel_dot[4 * (i * columns + c) + k]
+
+
 @kernel
 def rasterise_jvp(
     faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), backdrop: ti.types.ndarray(), dots: FaceArrays,
@@ -151,11 +180,7 @@ def rasterise_jvp(
         for c in range(columns):
             if work.active[c] & MOVING_COLUMN != 0:
                 weights_change = 1
-        for y in range(y0, y1 + 1):
-            for x in range(x0, x1 + 1):
-                i = base + (y - y0) * tiles.side + x - x0
-                p = pixel_centre(faces, m, x, y, width, height)
-                _begin(faces, dots, pixel_state, backdrop, pixel_dot, pictures_dot, i, m, y, x, p, rate)
+        _begin_tile(faces, dots, tiles, pixel_state, backdrop, pixel_dot, pictures_dot, tile, m, x0, y0, x1, y1, rate)
         for entry in range(tiles.start[tile], tiles.start[tile + 1]):
             f = tiles.entries[entry]
             a0, a1, a2, depths = face_screen(faces, m, f)
@@ -226,9 +251,4 @@ def rasterise_jvp(
                         _add_columns(
                             faces, dots, work, row, pixel_state, pixel_dot, i, m, z, rate, alpha_rate, share, over, contrast
                         )
-        for y in range(y0, y1 + 1):
-            for x in range(x0, x1 + 1):
-                i = base + (y - y0) * tiles.side + x - x0
-                for c in range(columns):
-                    for k in ti.static(range(4)):
-                        pictures_dot[m, c, y, x, k] = pixel_dot[4 * (i * columns + c) + k]
+        _write_tile(tiles, pixel_dot, pictures_dot, tile, m, x0, y0, x1, y1)

@@ -369,7 +369,7 @@ def test_rounded_rotation_becomes_a_rotation(tmp_path):
     """A matrix with four decimals is taken as the nearest rotation: symmetric difference, orthonormal result."""
     rounded = np.round(a_rotation(6), 4)
     (camera,) = read_cameras(put(tmp_path / "a.json", opencv_entry(R=rounded.tolist())))
-    np.testing.assert_allclose(camera.rotation @ camera.rotation.T, np.eye(3), rtol=0, atol=1e-15)
+    np.testing.assert_allclose(camera.rotation @ camera.rotation.T, np.eye(3), rtol=0, atol=1e-14)
     np.testing.assert_allclose(camera.rotation, rounded, rtol=0, atol=1e-4)
     stretch = camera.rotation.T @ rounded  # symmetric exactly where the rotation is the nearest one
     np.testing.assert_allclose(stretch, stretch.T, rtol=0, atol=1e-15)
