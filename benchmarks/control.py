@@ -74,7 +74,7 @@ def cases() -> list[Case]:
     """What is timed: a row of actuation for each frame and for each step, all states kept or few."""
     chosen = []
     for name in TARGET:
-        substeps = load_scene(name).settings.substeps
+        substeps = load_scene(name).stepping.substeps
         chosen += [Case(name, 1, 1), Case(name, substeps, 1), Case(name, 1, None)]
     return chosen
 

@@ -21,7 +21,7 @@ FIRST_STEP = """
 import time
 import torch
 torched = time.time()
-from risp_torch.scene import load_scene
+from risp_torch import load_scene
 imported = time.time()
 from ti_sim.base.runtime import start
 start(device="auto", precision="f32")
@@ -38,7 +38,7 @@ FIRST_GRADIENT = """
 import time
 began = time.time()
 import torch
-from risp_torch.scene import load_scene
+from risp_torch import load_scene
 from ti_sim.base.runtime import start
 start(device="auto", precision="f32")
 started = time.time()

@@ -90,7 +90,8 @@ class _Watch:
             if self._wait:
                 ti.sync()
             spent = time.perf_counter() - self._began
-            name = frame.f_locals["self"].func.__name__
+            # The kernel's name in ``ti_sim.base.fast_launch``, and in Taichi's own launcher.
+            name = (frame.f_locals.get("kernel") or frame.f_locals["self"]).func.__name__
             self.counts[name] += 1
             self.seconds[name] += spent
             self.arrays += sum(hasattr(value, "shape") for value in frame.f_locals["args"])

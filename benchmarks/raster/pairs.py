@@ -6,12 +6,13 @@ from dataclasses import dataclass, fields
 import torch
 
 from ti_render import RenderResult
+from ti_render.arrays import UNIFORM, Faces
 from ti_render.backdrop.backdrop import backdrop_weights, depth_rate, inverse_ground_depth, negligible, pixel_centre
 from ti_render.raster.fragment import fragment, near_fade_rates, perspective, setup
 from ti_render.raster.softras import NO_COVERAGE, face_screen, pixel_range, tile_box
 from ti_render.raster.softras_adjoint import OPAQUE
-from ti_render.raster.tiles import CUT_OFF
-from ti_render.shading.uniforms import SOFTNESS
+from ti_render.raster.tiles import CUT_OFF, Tiles
+from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 
 
@@ -50,48 +51,45 @@ VISITED, NEAR, INSIDE, BAND, OUTSIDE, BLENDED, COLOURED, SLIDING = range(8)
 DEPTH, GAP, SHOWN, WORKSPACE = 0, 1, 2, 3
 
 
-@ti.kernel
+@kernel
 def count_kernel(
-    flags: ti.types.ndarray(), screen: ti.types.ndarray(), corners: ti.types.ndarray(), uniforms: ti.types.ndarray(),
-    centres: ti.types.ndarray(), start: ti.types.ndarray(), slot: ti.types.ndarray(), entries: ti.types.ndarray(), side: int,
-    width: int, height: int, near: float, background_depth: float, depth_range: float, hard: int,
-    pixels: ti.types.ndarray(), counts: ti.types.ndarray(),
+    faces: Faces, tiles: Tiles, width: int, height: int, hard: int, pixels: ti.types.ndarray(), counts: ti.types.ndarray()
 ):  # fmt: skip
     """Count pixel-face pairs with the tests of the rasteriser, in its order.
 
-    Reads arrays of a ``Layer`` (``ti_render.render``). Writes pixels [occupied side^2, 3] (workspace) and adds to counts [8]
+    Reads the bundles of a ``Layer`` (``ti_render.render``). Writes pixels [occupied side^2, 3] (workspace) and adds to counts [8]
     int32 (see ``Pairs``). A first walk over the faces is the forward pass, a second one, which knows the least depths and the
     gaps, the backward pass. No adjoint: integers.
     """
     half = 0.5 * ti.min(width, height)
-    for tile in range(slot.shape[0]):
-        if slot[tile] < 0:
+    for tile in range(tiles.slot.shape[0]):
+        if tiles.slot[tile] < 0:
             continue
-        m, x0, y0, x1, y1 = tile_box(tile, width, height, side)
-        base = slot[tile] * side * side
-        inverse_sigma = 1.0 / uniforms[m, SOFTNESS]
-        radius = ti.sqrt(CUT_OFF * uniforms[m, SOFTNESS])
-        rate = depth_rate(uniforms, m, depth_range)
+        m, x0, y0, x1, y1 = tile_box(tile, width, height, tiles.side)
+        base = tiles.slot[tile] * tiles.side * tiles.side
+        inverse_sigma = 1.0 / faces.uniforms[m, UNIFORM.sigma]
+        radius = ti.sqrt(CUT_OFF * faces.uniforms[m, UNIFORM.sigma])
+        rate = depth_rate(faces, m)
         for y in range(y0, y1 + 1):
             for x in range(x0, x1 + 1):
-                i = base + (y - y0) * side + x - x0
-                p = pixel_centre(flags, centres, m, x, y, width, height)
-                depth, _g, _b = backdrop_weights(inverse_ground_depth(uniforms, m, p), near, background_depth, rate, hard)
+                i = base + (y - y0) * tiles.side + x - x0
+                p = pixel_centre(faces, m, x, y, width, height)
+                depth, _g, _b = backdrop_weights(faces, inverse_ground_depth(faces, m, p), rate, hard)
                 pixels[i, DEPTH], pixels[i, GAP], pixels[i, SHOWN] = depth, 1.0, 0.0
-        for walk, entry in ti.ndrange(2, (start[tile], start[tile + 1])):
-            f = entries[entry]
-            a0, a1, a2, depths = face_screen(screen, corners, m, f)
-            fade, _rates = near_fade_rates(depths, 1.0 / near)
+        for walk, entry in ti.ndrange(2, (tiles.start[tile], tiles.start[tile + 1])):
+            f = tiles.entries[entry]
+            a0, a1, a2, depths = face_screen(faces, m, f)
+            fade, _rates = near_fade_rates(depths, 1.0 / faces.near)
             inverse_area, inverse_squared, to_distance = setup(a0, a1, a2)
-            begin_x, end_x = pixel_range(flags, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
-            begin_y, end_y = pixel_range(flags, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
+            begin_x, end_x = pixel_range(faces, a0[0], a1[0], a2[0], radius, half, width, x0, x1)
+            begin_y, end_y = pixel_range(faces, a0[1], a1[1], a2[1], radius, half, height, y0, y1)
             for y in range(begin_y, end_y + 1):
                 for x in range(begin_x, end_x + 1):
                     bare, tail, bare_gap, signed, slope, b, _edge, inside = fragment(
-                        pixel_centre(flags, centres, m, x, y, width, height), a0, a1, a2, inverse_area, inverse_squared,
+                        pixel_centre(faces, m, x, y, width, height), a0, a1, a2, inverse_area, inverse_squared,
                         to_distance, radius, inverse_sigma,
                     )  # fmt: skip
-                    i = base + (y - y0) * side + x - x0
+                    i = base + (y - y0) * tiles.side + x - x0
                     covered = bare * fade > NO_COVERAGE
                     _r, z = perspective(b, 1.0 / depths)
                     shaded = 0
@@ -122,7 +120,7 @@ def count_kernel(
         if hard == 1:
             for y in range(y0, y1 + 1):
                 for x in range(x0, x1 + 1):
-                    if pixels[base + (y - y0) * side + x - x0, SHOWN] > 0:
+                    if pixels[base + (y - y0) * tiles.side + x - x0, SHOWN] > 0:
                         counts[BLENDED] += 1
                         counts[COLOURED] += 1
 
@@ -131,12 +129,10 @@ def count_pairs(result: RenderResult) -> Pairs:
     """Pixel-face pairs of a result in torch tensors, without ground."""
     layer, settings = result.layer, result.settings
     samples = settings.antialias
-    device = layer.screen.device
+    device = result.images.device
     counts = torch.zeros(len(fields(Pairs)), dtype=torch.int32, device=device)
-    pixels = torch.empty(max(layer.tiles.occupied, 1) * layer.tiles.side**2, WORKSPACE, dtype=torch.float32, device=device)
+    pixels = torch.empty(max(layer.occupied, 1) * layer.tiles.side**2, WORKSPACE, dtype=torch.float32, device=device)
     count_kernel(
-        result.flags, layer.screen, result.inputs.mesh.corners, layer.uniforms, result.centres, layer.tiles.start,
-        layer.tiles.slot, layer.tiles.entries, layer.tiles.side, samples * settings.width, samples * settings.height, layer.near,
-        layer.background_depth, layer.depth_range, int(layer.hard), pixels, counts,
-    )  # fmt: skip
+        layer.faces, layer.tiles, samples * settings.width, samples * settings.height, int(layer.hard), pixels, counts
+    )
     return Pairs(*counts.tolist())
