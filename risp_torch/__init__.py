@@ -19,6 +19,7 @@ from risp_torch.inversion.landscape import landscape
 from risp_torch.inversion.losses.loss import Loss, PictureLoss
 from risp_torch.inversion.losses.perceptual import PerceptualLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
+from risp_torch.inversion.losses.pixel_weights import PixelWeights
 from risp_torch.inversion.losses.risp import RispLoss
 from risp_torch.inversion.losses.state import StateLoss
 from risp_torch.inversion.newton_steps import NewtonSteps
@@ -44,9 +45,9 @@ __version__ = program_version()
 __all__ = [
     "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact", "Cylinder",
     "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "Fixed", "Inversion", "Joint", "Loss",
-    "Membrane", "Mesh", "NewtonSteps", "OptimiseSettings", "Param", "PerceptualLoss", "PictureLoss", "PixelLoss", "PointLight",
-    "Prismatic", "Quality", "Revolute", "RispLoss", "Scene", "SinePulse", "Sphere", "Spherical", "Start", "StateLoss", "States",
-    "StoreAll", "Surface", "UserError", "WIDE_SEARCH", "WideSteps", "check_film_gradient", "check_torch", "film", "invert",
-    "landscape", "load_scene", "pixel_loss", "read_video", "scene_names", "simulate_video", "srgb_to_linear", "start",
-    "use_found", "write_frames", "write_video",
+    "Membrane", "Mesh", "NewtonSteps", "OptimiseSettings", "Param", "PerceptualLoss", "PictureLoss", "PixelLoss",
+    "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute", "RispLoss", "Scene", "SinePulse", "Sphere", "Spherical",
+    "Start", "StateLoss", "States", "StoreAll", "Surface", "UserError", "WIDE_SEARCH", "WideSteps", "check_film_gradient",
+    "check_torch", "film", "invert", "landscape", "load_scene", "pixel_loss", "read_video", "scene_names", "simulate_video",
+    "srgb_to_linear", "start", "use_found", "write_frames", "write_video",
 ]  # fmt: skip

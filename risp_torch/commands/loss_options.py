@@ -30,7 +30,15 @@ def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--sampling", default="all", metavar="WHICH",
-        help="frames that are compared: all, last, first+last, first+middle or every:K (default all)",
+        help="frames that are compared: all, last, first+last, first+middle, every:K or list:0,3,10-20 (default all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pixel-weights", metavar="PATH",
+        help="which pixels count: a folder of PNG pictures, one for each frame, or one picture for all; white counts",
+    )
+    parser.add_argument(
+        "--region", metavar="X,Y,W,H", type=_region,
+        help="only this part of the pictures counts: left and upper edge, width and height [pixels]",
     )  # fmt: skip
 
 
@@ -59,6 +67,42 @@ def make_compared_scene(options: argparse.Namespace) -> Any:
 
 def make_loss(options: argparse.Namespace, scene: Any) -> Any:
     """The loss that the options describe (errors: its class); the state loss uses the scene's own states if none are given."""
+    weights = _pixel_weights(options, scene)
+    loss = _plain_loss(options, scene)
+    loss.weights = weights
+    return loss
+
+
+def _pixel_weights(options: argparse.Namespace, scene: Any) -> Any:
+    """Weights of the pixels from a file, a region, or both; None where all count.
+
+    Raises:
+        UserError: the loss compares no pictures, or the weights do not fit.
+    """
+    from risp_torch.inversion.losses.pixel_weights import PixelWeights
+
+    given = [name for name in ("pixel_weights", "region") if getattr(options, name) is not None]
+    if not given:
+        return None
+    if options.loss in ("state", "risp"):
+        name = given[0].replace("_", "-")
+        raise UserError(f"--{name} belongs to losses that compare pictures, not to --loss {options.loss}: leave it out")
+    parts = [] if options.pixel_weights is None else [PixelWeights.read(options.pixel_weights)]
+    if options.region is not None:
+        parts.append(PixelWeights.region(*options.region, camera=scene.camera))
+    return parts[0] if len(parts) == 1 else parts[0] * parts[1]
+
+
+def _region(text: str) -> tuple[int, int, int, int]:
+    """Left and upper edge, width and height of X,Y,W,H, for argparse."""
+    parts = text.split(",")
+    if len(parts) != 4 or not all(part.strip().isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not X,Y,W,H: write for example 0,16,128,96 (pixels)")
+    return tuple(int(part) for part in parts)
+
+
+def _plain_loss(options: argparse.Namespace, scene: Any) -> Any:
+    """The loss without weights."""
     from risp_torch.inversion.losses.perceptual import PerceptualLoss
     from risp_torch.inversion.losses.pixel import PixelLoss
     from risp_torch.inversion.losses.risp import RispLoss

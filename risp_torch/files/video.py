@@ -322,12 +322,7 @@ def _read_folder(
     folder: Path, fps: float | Fraction | None, size: tuple[int, int] | None, frames: int | None
 ) -> np.ndarray:
     """The first ``frames`` pictures of a folder, uint8 sRGB [T, H, W, 3]."""
-    names = sorted((p for p in folder.iterdir() if p.suffix.lower() in _KINDS), key=_natural_order)
-    kinds = sorted({_KINDS[name.suffix.lower()] for name in names})
-    if not names:
-        raise UserError(f"folder {folder} holds no PNG or JPEG picture: give a video file or a folder of numbered pictures")
-    if len(kinds) > 1:
-        raise UserError(f"folder {folder} holds {' and '.join(kinds)} pictures: leave only those of the film in it")
+    names = _pictures_of(folder)
     description = _description(folder)
     _check_rate(folder, description.get("fps"), fps)
     promised = description.get("frames") or 0
@@ -343,6 +338,28 @@ def _read_folder(
             _check_length(folder, picture.shape[:2], len(names))
         pictures.append(picture)
     return np.stack(pictures)
+
+
+def _pictures_of(folder: Path) -> list[Path]:
+    """The picture files of a folder, all of one kind, in the order of their names."""
+    names = sorted((p for p in folder.iterdir() if p.suffix.lower() in _KINDS), key=_natural_order)
+    kinds = sorted({_KINDS[name.suffix.lower()] for name in names})
+    if not names:
+        raise UserError(f"folder {folder} holds no PNG or JPEG picture: give a video file or a folder of numbered pictures")
+    if len(kinds) > 1:
+        raise UserError(f"folder {folder} holds {' and '.join(kinds)} pictures: leave only those of the film in it")
+    return names
+
+
+def numbered_pictures(folder: Path) -> list[Path]:
+    """The picture files of a folder, in the order of their names (numbers in names count as numbers).
+
+    Raises:
+        UserError: there is none, there are several kinds, or one is missing between others.
+    """
+    names = _pictures_of(folder)
+    _check_numbers(folder, names)
+    return names
 
 
 def _read_picture(path: Path) -> np.ndarray:

@@ -99,6 +99,15 @@ class Comparison:
             return self.loss.floor(self.target.new_zeros((0, 0, 0, 3)))
         return self.loss.floor(pictures[list(self.frames)[:FLOOR_FRAMES]])
 
+    @property
+    def count(self) -> float:
+        """Number of observations that count, at least 1."""
+        return self.count_of(self.frames)
+
+    def count_of(self, frames: tuple[int, ...]) -> float:
+        """The same of some frames (``Loss.count``)."""
+        return max(1.0, self.loss.count(frames, self.target.shape[1:]))
+
     def seen(self, horizon: int | None) -> tuple[int, ...]:
         """The compared frames up to a horizon, at least two if there are two; all without a horizon."""
         return self.frames if horizon is None else self.frames[: max(2, sum(frame <= horizon for frame in self.frames))]
@@ -140,7 +149,7 @@ class Comparison:
     ) -> torch.Tensor:
         """Loss of every world [B], NaN where it diverged (arguments: ``observe``)."""
         observations, finite = self.observe(scene, values, worlds=worlds, horizon=horizon, adjoint=adjoint)
-        losses = mean_square(observations, self.target)
+        losses = mean_square(observations, self.target, self.count_of(self.frames[: observations.shape[1]]))
         return torch.where(finite, losses, torch.full_like(losses, torch.nan))
 
 
@@ -176,14 +185,14 @@ def sampled_frames(sampling: str, frames: Count) -> tuple[int, ...]:
     """The compared frames of a film.
 
     Args:
-        sampling: "all", "last", "first+last", "first+middle", or "every:K" for frames 0, K, 2 K ...
+        sampling: "all", "last", "first+last", "first+middle", "every:K" for frames 0, K, 2 K ..., or "list:0,3,10-20" for these.
         frames: frame intervals of the film.
 
     Returns:
         Frame numbers, ascending.
 
     Raises:
-        UserError: an unknown sampling, or a K that is not an integer from 1 to ``frames``.
+        UserError: an unknown sampling, a K that is not an integer from 1 to ``frames``, or a list with other frames.
     """
     named = {
         "all": range(frames + 1), "last": (frames,), "first+last": (0, frames), "first+middle": (0, max(1, frames // 2))
@@ -191,8 +200,27 @@ def sampled_frames(sampling: str, frames: Count) -> tuple[int, ...]:
     if sampling in named:
         return tuple(named[sampling])
     word, colon, number = sampling.partition(":")
+    if word == "list" and colon:
+        return _listed_frames(number, frames)
     if word != "every" or not colon:
-        raise UserError(f"sampling {sampling!r} is unknown: choose all, last, first+last, first+middle or every:K")
+        raise UserError(
+            f"sampling {sampling!r} is unknown: choose all, last, first+last, first+middle, every:K or list:0,3,10-20"
+        )
     if not number.isdecimal() or not 1 <= int(number) <= frames:
         raise UserError(f"sampling {sampling!r} takes frames of a film of {frames} intervals: give every:1 to every:{frames}")
     return tuple(range(0, frames + 1, int(number)))
+
+
+def _listed_frames(text: str, frames: int) -> tuple[int, ...]:
+    """Frame numbers of "0,3,10-20", ascending."""
+    chosen: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) <= frames):
+            raise UserError(
+                f"sampling 'list:{text}' takes frames of a film of {frames} intervals, and {part.strip()!r} is none: give "
+                f"numbers from 0 to {frames}, or parts such as 3-{max(3, frames)}"
+            )
+        chosen |= set(range(int(first), int(last) + 1))
+    return tuple(sorted(chosen))

@@ -23,15 +23,17 @@ class CompressedFilm:
     Attributes:
         bytes_per_frame: bytes per frame of the video stream.
         residual: [P] observations of the decoded film minus those of the original film.
+        count: number of observations that count, all by default.
     """
 
     bytes_per_frame: float
     residual: torch.Tensor
+    count: float | None = None
 
     @property
     def power(self) -> float:
-        """Mean squared residual."""
-        return float((self.residual**2).mean())
+        """Mean squared residual of the observations that count."""
+        return float((self.residual**2).mean()) * (1.0 if self.count is None else len(self.residual) / self.count)
 
 
 def compressed_films(at: Linearisation, estimate: torch.Tensor, *, fps: float) -> list[CompressedFilm]:
@@ -45,12 +47,13 @@ def compressed_films(at: Linearisation, estimate: torch.Tensor, *, fps: float) -
     loss, frames = at.comparison.loss, list(at.comparison.frames)
     films = []
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        own = loss.read(estimate[frames])
+        own = loss.compared(estimate[frames], frames)
         for crf in QUALITIES:
             path = Path(folder) / f"{crf}.mp4"
             write_video(path, estimate.cpu().numpy(), fps=fps, crf=crf)
             returned = torch.as_tensor(read_video(path), dtype=estimate.dtype, device=estimate.device)
-            films.append(CompressedFilm(bytes_per_frame(path), (loss.read(returned[frames]) - own).flatten()))
+            errors = loss.compared(returned[frames], frames) - own
+            films.append(CompressedFilm(bytes_per_frame(path), errors.flatten(), at.comparison.count))
     return films
 
 
@@ -99,18 +102,24 @@ def compression_power(films: Sequence[CompressedFilm], size: float) -> float:
     return float(np.exp(np.interp(np.log(size), sizes[order], powers[order])))
 
 
-def noise_variance(difference: torch.Tensor) -> float:
+def noise_variance(difference: torch.Tensor, weights: torch.Tensor | None = None) -> float:
     """Variance of the noise in a difference of images [T, H, W, 3], robust to differences in part of the pixels.
 
     Computed from the median response of a mask of two Laplacians (Immerkaer, Comput. Vis. Image Underst. 64, 1996): smooth
     content is removed, and misplaced edges of bodies are in fewer than half of the pixels.
 
     Args:
-        difference: target minus simulation, linear rgb.
+        difference: target minus simulation [T, H, W, 3], linear rgb.
+        weights: [T or 1, H, W] of the pixels; those of weight 0, and their neighbours, are left out.
     """
     if min(difference.shape[1:3]) < 3:
         return 0.0
     second = difference[:, 2:] - 2 * difference[:, 1:-1] + difference[:, :-2]
     masked = second[:, :, 2:] - 2 * second[:, :, 1:-1] + second[:, :, :-2]
+    if weights is not None:
+        least = -torch.nn.functional.max_pool2d(-weights[:, None], 3, stride=1)[:, 0]
+        masked = masked[(least > 0).expand(masked.shape[:3])]
+    if not masked.numel():
+        return 0.0
     median = float(masked.abs().flatten()[:: max(1, masked.numel() // 10**6)].median())
     return (median / 0.6745 / 6.0) ** 2  # of a normal distribution; the squares of the mask's weights add to 36

@@ -67,9 +67,10 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     fit = min(1.0, explained / max(at.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
     distance = distance_in_steps(rough, step, explained)
     bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=distance, fit=fit)
-    if not isinstance(loss, PixelLoss):
+    if not isinstance(loss, PixelLoss) and loss.noise is None:
         return Judgement(bars, None, doubts)
-    misfit = max(0.0, at.loss - 12 * floor) / explained
+    rounding = 12 * floor if loss.noise is None else 0.0
+    misfit = max(0.0, at.loss - rounding) / explained
     moved = np.abs(unknowns.scaled(values) - unknowns.scaled(problem.initial[ends.best])) / ranges
     doubts += doubts_of_misfit(misfit, at.loss, explained, unmoved=bool(moved.max() < UNMOVED))
     return Judgement(widened_by_misfit(bars, misfit, ranges), misfit, doubts)

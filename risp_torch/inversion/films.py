@@ -196,7 +196,9 @@ class FilmsLoss(PictureLoss):
     """A loss for several films that applies the network to the images of each film separately."""
 
     def __init__(self, loss: PictureLoss) -> None:
-        """The same loss for several films."""
+        """The same loss for several films (UserError: it has weights of pixels)."""
+        if loss.weights is not None:
+            raise UserError(f"weights of pixels belong to one film with the {loss.kind} loss: leave them out, or compare pixels")
         self.loss, self.kind, self.lasting, self.rough = loss, loss.kind, loss.lasting, loss.rough
         self.whitening: FilmsWhitening | None = None
         self._widths: list[int] = []

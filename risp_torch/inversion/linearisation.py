@@ -42,8 +42,8 @@ class Linearisation:
 
     @property
     def loss(self) -> float:
-        """Mean squared residual, without smoothness."""
-        return float((self.residual**2).mean())
+        """Mean squared residual of the observations that count, without smoothness."""
+        return float((self.residual**2).mean()) * (len(self.residual) / self.comparison.count)
 
     @cached_property
     def normal_equations(self) -> tuple[np.ndarray, np.ndarray]:
@@ -83,7 +83,8 @@ def linearise(
     rows, _ = _differences(scene, comparison, unknowns, scaled, np.diag(steps))
     rows *= torch.as_tensor(ranges / (2 * steps)).to(rows)[:, None]
     residual = comparison.target.flatten() - observed[0]
-    prior = len(residual) * unknowns.smoothness.matrix(ranges)  # the loss is a mean over observations, normal equations are sums
+    # The loss is a mean over the observations that count, and normal equations are sums.
+    prior = comparison.count * unknowns.smoothness.matrix(ranges)
     return Linearisation(residual, rows.T, scaled, comparison, prior, -prior @ (scaled / ranges))
 
 

@@ -23,11 +23,13 @@ def explained_residual(
 ) -> float | None:  # fmt: skip
     """Mean squared residual that rounding, noise and compression explain; None if a loss has other errors."""
     loss, frames = at.comparison.loss, list(at.comparison.frames)
-    if not loss.needs_film:
+    if not loss.needs_film or loss.noise is not None:
         return floor
     if loss.lasting or not (films or isinstance(loss, PixelLoss)):
         return None
-    noise = noise_variance(pictures[frames] - estimate[frames]) if isinstance(loss, PixelLoss) else 0.0
+    noise = 0.0
+    if isinstance(loss, PixelLoss):
+        noise = noise_variance(pictures[frames] - estimate[frames], None if loss.weights is None else loss.weights.of(frames))
     return floor + noise + (compression_power(films, _bytes_per_frame(video)) if films else 0.0)
 
 

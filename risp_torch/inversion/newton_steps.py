@@ -213,6 +213,6 @@ class _Search:
         """
         normal, gradient = at.normal_equations
         normal, gradient = normal + at.prior, gradient + at.pull
-        ridge = np.diag(normal) + at.loss * len(at.residual) + 1e-300
+        ridge = np.diag(normal) + at.loss * at.comparison.count + 1e-300
         step = np.linalg.solve(normal + damping * np.diag(ridge), gradient)
         return step * min(1.0, _LONGEST / max(np.abs(step).max(), 1e-300))

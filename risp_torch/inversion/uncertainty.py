@@ -78,7 +78,7 @@ def distance_in_steps(at: Linearisation, step: np.ndarray, explained: float | No
     if explained is None:
         return 1.0
     normal = at.normal_equations[0]
-    falls = float(step @ normal @ step) / len(at.residual)
+    falls = float(step @ normal @ step) / at.comparison.count
     return max(1.0, (at.loss - explained) / max(falls, 1e-300))
 
 
@@ -140,7 +140,7 @@ class Spread:
         film, _ = at.normal_equations
         floor = _QUANTISATION if floor is None else floor
         together = _lasting(at) if at.comparison.loss.lasting else 1.0
-        noise = together * float((at.residual.double() ** 2).sum()) / max(1.0, len(at.residual) - together * len(film))
+        noise = together * float((at.residual.double() ** 2).sum()) / max(1.0, at.comparison.count - together * len(film))
         values, vectors = _eigen(film + at.prior, max(noise, floor) / NO_TRACE**2)
         inverse = (vectors / values) @ vectors.T
         scores = _block_scores(at)

@@ -119,12 +119,14 @@ the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other direc
     def _equations(
         self, center: np.ndarray, widths: np.ndarray, horizon: int, *, centered: bool
     ) -> tuple[np.ndarray, np.ndarray, float, float]:
-        """J^T J / P [M, M] and J^T r / P [M] of P observations along M directions, the mean loss on either side, and r^T r / P.
+        """J^T J / P [M, M] and J^T r / P [M] along M directions, the mean loss on either side, and r^T r / P.
 
-        The residual r is that of the centre itself, or of the mean over all worlds around it.
+        P is the number of observations that count. The residual r is that of the centre itself, or of the mean over all worlds
+        around it.
         """
         rows, total, losses, alive = [], 0.0, 0.0, 0
-        target = self.comparison.target[: len(self.comparison.seen(horizon))]
+        seen = self.comparison.seen(horizon)
+        target, count = self.comparison.target[: len(seen)], self.comparison.count_of(seen)
         taken = 0
         for above, below, finite in self._pairs(center, widths, horizon):
             both = finite[: len(above)] & finite[len(above) :]
@@ -133,19 +135,18 @@ the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other direc
             rows.append(torch.where(both[:, None], pair, torch.zeros_like(pair)))
             observed = torch.cat([above, below])[finite]
             total = total + observed.sum(dim=0)
-            losses += float(mean_square(observed, target).sum())
+            losses += float(mean_square(observed, target, count).sum())
             alive += int(finite.sum())
         normal, gradient = np.zeros((len(self.directions), len(self.directions))), np.zeros(len(self.directions))
         (middle,), there = self._observe(center[None], horizon) if centered else ((total / max(alive, 1),), True)
         if not alive or not there:
             return normal, gradient, math.inf, math.inf
         jacobian, residual = torch.cat(rows), (target - middle).flatten()
-        count = len(residual)
-        for part in torch.arange(count).split(2**16):  # in double precision, all at once may need gigabytes
+        for part in torch.arange(len(residual)).split(2**16):  # in double precision, all at once may need gigabytes
             some = jacobian[:, part[0] : part[-1] + 1].double()
             normal += (some @ some.T).cpu().numpy()
             gradient += (some @ residual[part[0] : part[-1] + 1].double()).cpu().numpy()
-        return normal / count, gradient / count, losses / alive, float(residual.double().square().mean())
+        return normal / count, gradient / count, losses / alive, float(residual.double().square().sum()) / count
 
     def _pairs(
         self, center: np.ndarray, widths: np.ndarray, horizon: int

@@ -11,6 +11,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from risp_torch.files.video import linear_to_srgb, srgb_to_linear
+from risp_torch.inversion.losses.pixel_weights import PixelWeights
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
@@ -32,6 +33,9 @@ class Loss(ABC):
         lasting: whether the errors of an observation are correlated over the whole film, as those of a network applied to
             similar images are; otherwise they are correlated within ``blocks`` and a few frames, as those of video compression.
         whitening: the whitening of the observations, or None.
+        weights: how much each pixel counts, or None: all alike.
+        noise: standard deviation of an observation's errors where it is stated, or None: it is then estimated from the residual.
+            A larger residual than stated widens the error bars.
         rough: whether the observations are locally non-smooth in small motions, as those of networks applied to pixels:
             derivatives at a point are then misleading, and wide steps are used (``WideSteps``).
     """
@@ -41,6 +45,8 @@ class Loss(ABC):
     lasting: ClassVar[bool] = False
     rough: ClassVar[bool] = False
     whitening: Whitening | None = None
+    weights: PixelWeights | None = None
+    noise: float | None = None
 
     @abstractmethod
     def check(self, scene: Scene) -> None:
@@ -99,6 +105,15 @@ class Loss(ABC):
             [D] integers, equal within a block.
         """
 
+    def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
+        """Number of observations that count, of which the noise is the mean square.
+
+        Args:
+            frames: n frame numbers.
+            shape: of the observations of one frame.
+        """
+        return float(len(frames) * int(np.prod(shape)))
+
     def whitened(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int], *, seed: int = 0
     ) -> Loss | None:
@@ -127,17 +142,21 @@ class Loss(ABC):
         Args:
             pictures: some frames [n, H, W, 3] of the estimate; empty if the loss uses none.
         """
-        return LEAST_FLOOR
+        return LEAST_FLOOR if self.noise is None else self.noise**2
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """All data that determine the loss, as JSON values."""
 
 
-def mean_square(observations: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Mean squared difference of every world, [B], of observations [B, n, ...] and a target [n', ...] with n' >= n."""
+def mean_square(observations: torch.Tensor, target: torch.Tensor, count: float | None = None) -> torch.Tensor:
+    """Mean squared difference of every world, [B], of observations [B, n, ...] and a target [n', ...] with n' >= n.
+
+    ``count`` is the number of observations that count (``Loss.count``), all by default.
+    """
     difference = observations - target[: observations.shape[1]]
-    return (difference * difference).flatten(1).mean(dim=1)
+    mean = (difference * difference).flatten(1).mean(dim=1)
+    return mean if count is None else mean * (observations.shape[1:].numel() / count)
 
 
 class PictureLoss(Loss):
@@ -147,6 +166,8 @@ class PictureLoss(Loss):
         """Raise a UserError without a camera (``Loss.check``)."""
         if scene.camera is None:
             raise UserError("the scene has no camera: add one with add_camera")
+        if self.weights is not None:
+            self.weights.check(scene)
 
     @abstractmethod
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
@@ -157,12 +178,26 @@ class PictureLoss(Loss):
     ) -> torch.Tensor:
         """Observations of the rendered frames, whitened (``Loss.observe``)."""
         chosen = None if frames is None else list(frames)
-        return self._weighed(self.read(scene.render(states, {**self.appearance(), **values}, frames=chosen)))
+        return self.compared(scene.render(states, {**self.appearance(), **values}, frames=chosen), frames)
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
         """Observations of the target's frames, whitened (``Loss.of_target``)."""
         with torch.no_grad():
-            return self._weighed(self.read(video[list(frames)]))
+            return self.compared(video[list(frames)], frames)
+
+    def compared(self, pictures: torch.Tensor, frames: Sequence[int] | None) -> torch.Tensor:
+        """Observations [..., n, *D], weighted and whitened, of pictures [..., n, H, W, 3] at n frames; None for the first n."""
+        frames = range(pictures.shape[-4]) if frames is None else frames
+        observations = self.read(pictures if self.weights is None else self.weigh(pictures, frames))
+        return observations if self.whitening is None else self.whitening(observations)
+
+    def weigh(self, pictures: torch.Tensor, frames: Sequence[int]) -> torch.Tensor:
+        """The pictures times their weights: black where nothing counts."""
+        return pictures * self.weights.of(frames)[..., None]
+
+    def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
+        """The observations times the mean weight of a pixel (``Loss.count``)."""
+        return super().count(frames, shape) * (1.0 if self.weights is None else self.weights.mean(frames))
 
     def floor(self, pictures: torch.Tensor) -> float:
         """Variance of the observations, whitened, due to rounding of images to eight bits (``Loss.floor``)."""
@@ -170,9 +205,6 @@ class PictureLoss(Loss):
         with torch.no_grad():
             shift = self.read(torch.as_tensor(srgb_to_linear(levels)).to(pictures)) - self.read(pictures)
         return max(float((shift.double() ** 2).mean()), LEAST_FLOOR) * (1.0 if self.whitening is None else self.whitening.gain)
-
-    def _weighed(self, observations: torch.Tensor) -> torch.Tensor:
-        return observations if self.whitening is None else self.whitening(observations)
 
 
 def in_parts(read: Callable[[torch.Tensor], torch.Tensor], pictures: torch.Tensor, *, most: int = 64) -> torch.Tensor:

@@ -12,6 +12,7 @@ import torch
 
 from risp_torch.inversion.losses.efficientnet import bundled_file, load_efficientnet
 from risp_torch.inversion.losses.loss import PictureLoss, in_parts, pixel_blocks
+from risp_torch.inversion.losses.pixel_weights import PixelWeights
 from risp_torch.inversion.losses.risp import checksum
 from risp_torch.inversion.losses.vgg import Vgg16, load_vgg16, torchvision_vgg16
 from risp_torch.scene.bridge import bridge_dtype
@@ -28,7 +29,9 @@ class PerceptualLoss(PictureLoss):
     kind = "perceptual"
     rough = True
 
-    def __init__(self, network: torch.nn.Module | str | Path | None = None) -> None:
+    def __init__(
+        self, network: torch.nn.Module | str | Path | None = None, *, weights: PixelWeights | None = None
+    ) -> None:
         """A loss by features.
 
         Args:
@@ -37,10 +40,12 @@ class PerceptualLoss(PictureLoss):
                 as ImageNet's are (``MEAN``, ``SPREAD``), and of which the loss takes a frozen copy. None takes
                 VGG-16 with torchvision's weights if they are available, else EfficientNet-Lite0 with those of the extra
                 "perceptual", which needs no download.
+            weights: how much each pixel counts: pictures of the film and the simulation are multiplied by them.
 
         Raises:
             UserError: the file does not exist or holds no such weights; None, and neither kind of weights is available.
         """
+        self.weights = weights
         self.path = "" if network is None or isinstance(network, torch.nn.Module) else str(network)
         if isinstance(network, torch.nn.Module):
             module = deepcopy(network)
@@ -76,7 +81,7 @@ class PerceptualLoss(PictureLoss):
         """Kind and checksum of the network (``Loss.to_json``)."""
         return {
             "kind": self.kind, "network": self.path or type(self.network).__name__, "weights_sha256": checksum(self.network)
-        }  # fmt: skip
+        } | ({} if self.weights is None else {"pixel_weights": self.weights.to_json()})  # fmt: skip
 
     def _features(self, rows: torch.Tensor) -> torch.Tensor:
         """[n, D] of linear pictures [n, H, W, 3]."""

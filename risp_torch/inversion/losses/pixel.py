@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.losses.loss import PictureLoss, pixel_blocks
+from risp_torch.inversion.losses.pixel_weights import PixelWeights
 
 
 class PixelLoss(PictureLoss):
@@ -18,9 +19,21 @@ class PixelLoss(PictureLoss):
 
     kind = "pixel"
 
+    def __init__(self, *, weights: PixelWeights | None = None) -> None:
+        """A loss of colours.
+
+        Args:
+            weights: how much each pixel counts, all alike by default.
+        """
+        self.weights = weights
+
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
         """The pixels (``PictureLoss.read``)."""
         return pictures
+
+    def weigh(self, pictures: torch.Tensor, frames: Sequence[int]) -> torch.Tensor:
+        """The pictures times the roots of their weights, so that squares have the weights (``PictureLoss.weigh``)."""
+        return pictures * self.weights.roots(frames)
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Macroblocks of 16 × 16 pixels (``Loss.blocks``)."""
@@ -31,5 +44,5 @@ class PixelLoss(PictureLoss):
         return (1 / 255) ** 2 / 12
 
     def to_json(self) -> dict[str, Any]:
-        """Its kind (``Loss.to_json``)."""
-        return {"kind": self.kind}
+        """Its kind, and the weights (``Loss.to_json``)."""
+        return {"kind": self.kind} | ({} if self.weights is None else {"weights": self.weights.to_json()})

@@ -72,6 +72,8 @@ class RispLoss(PictureLoss):
     def check(self, scene: Scene) -> None:
         """Compare the network with scene and task (``Loss.check``)."""
         super().check(scene)
+        if self.weights is not None:
+            raise UserError("a RISP network sees whole pictures: leave weights of pixels out, or choose frames with the sampling")
         camera, settings = scene.camera, getattr(self.network, "settings", None)
         if settings is not None and (camera.width, camera.height) != (settings.size, settings.size):
             raise UserError(

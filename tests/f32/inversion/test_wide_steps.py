@@ -53,6 +53,9 @@ class LinearFilm:
     def seen(self, horizon: int) -> tuple[int, ...]:
         return (0,)
 
+    def count_of(self, frames: tuple[int, ...]) -> float:
+        return float(self.target.numel())
+
     def observe(
         self, scene: None, values: dict[str, torch.Tensor], *, worlds: int, horizon: int
     ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -29,7 +29,8 @@ TWO = Unknowns({"a": Param(1.0, low=0.0, high=2.0, unit="m"), "b": Param(1.0, lo
 def linearised(residual: torch.Tensor, frames: int = 3) -> Linearisation:
     """Observations that answer to two unknowns by two columns at right angles."""
     jacobian = torch.eye(2, dtype=torch.float64).repeat(len(residual) // 2, 1)
-    return Linearisation(residual.double(), jacobian, np.ones(2), SimpleNamespace(frames=tuple(range(frames))))
+    comparison = SimpleNamespace(frames=tuple(range(frames)), count=float(len(residual)))
+    return Linearisation(residual.double(), jacobian, np.ones(2), comparison)
 
 
 # -- a search that has not arrived ----------------------------------------------------------------------------------------
