@@ -8,8 +8,9 @@ import risp_torch.files.signals  # noqa: F401  (first, so that Ctrl-C ends the c
 # other, and a small network takes twenty times as long.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from risp_torch.files.film.curves import srgb_to_linear
 from risp_torch.files.run_folder import program_version
-from risp_torch.files.video import Quality, read_video, srgb_to_linear, write_frames, write_video
+from risp_torch.files.video import Quality, read_video, write_frames, write_video
 from risp_torch.inversion.film import film, pixel_loss, simulate_video
 from risp_torch.inversion.films import Films
 from risp_torch.inversion.found import use_found

@@ -107,7 +107,7 @@ def _shown(pictures: Any, quantity: str) -> tuple[Any, list[str]]:
     """Linear rgb [n, H, W, 3] for display, and a remark on each."""
     import numpy as np
 
-    from risp_torch.files.video import srgb_to_linear
+    from risp_torch.files.film.curves import srgb_to_linear
 
     colors, alpha = pictures[..., :-1], pictures[..., -1:]
     remarks = [""] * len(pictures)

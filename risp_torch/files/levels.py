@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from risp_torch.files.film.picture_folder import numbered_pictures
 from risp_torch.files.memory import check_memory
-from risp_torch.files.video import numbered_pictures, opened_picture
+from risp_torch.files.pictures import opened_picture
 from ti_sim.base.errors import UserError
 
 MILLIMETRE = 1e-3  # m of a level in a depth picture

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from risp_torch.files.atomic import replacing, write_text
-from risp_torch.files.video import DESCRIPTION, LINEAR, linear_to_srgb
+from risp_torch.files.film.curves import linear_to_srgb
+from risp_torch.files.film.picture_folder import DESCRIPTION, LINEAR
 from ti_render import RenderInputs
 from ti_render.photoreal import Appearance, MitsubaFilm, MitsubaSettings, Picture, Variant
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from risp_torch.files.video import opened_picture
+from risp_torch.files.pictures import opened_picture
 from risp_torch.scene.arguments import Picture
 from risp_torch.scene.parameters import ParameterTable
 from ti_sim.base.errors import UserError

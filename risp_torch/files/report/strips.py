@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.files.report.figure import as_numbers, figure_file
-from risp_torch.files.video import linear_to_srgb, srgb_to_linear, write_video
+from risp_torch.files.video import write_video
 from ti_sim.base.errors import UserError
 
 _DIFFERENCE_GAIN = 4.0

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from risp_torch.files.video import linear_to_srgb, srgb_to_linear
+from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion.losses.pixel_weights import PixelWeights
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.scene.scene import Scene

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from risp_torch.files.atomic import replacing
+from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.files.report import figure_file
-from risp_torch.files.video import linear_to_srgb, srgb_to_linear, write_video
+from risp_torch.files.video import write_video
 from risp_torch.paper.tables.plan import PAPER_SEARCH
 from risp_torch.paper.tables.results import Cells
 from risp_torch.paper.tables.why import NAMES

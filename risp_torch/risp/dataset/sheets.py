@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from risp_torch.files.video import srgb_to_linear
+from risp_torch.files.film.curves import srgb_to_linear
 from risp_torch.risp.dataset.plan import Plan
 from risp_torch.risp.dataset.shards import open_shard
 from risp_torch.risp.psi import contact_sheet

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
+from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.files.run_folder import RunFolder, first_difference, plain
-from risp_torch.files.video import linear_to_srgb, srgb_to_linear
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Seed, checked
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from risp_torch.files.atomic import replacing
-from risp_torch.files.video import linear_to_srgb
+from risp_torch.files.film.curves import linear_to_srgb
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from risp_torch.files.video import srgb_to_linear
+from risp_torch.files.film.curves import srgb_to_linear
 from risp_torch.scene.robot_files.description import JointType, RobotDescription, RobotJoint, RobotLink, RobotShape, ShapeKind
 from risp_torch.scene.robot_files.left_out import LeftOut
 from risp_torch.scene.robot_files.packages import required

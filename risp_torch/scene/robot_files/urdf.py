@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from risp_torch.files.film.curves import srgb_to_linear
 from risp_torch.files.suggest import unknown_name_error
-from risp_torch.files.video import srgb_to_linear
 from risp_torch.scene.robot_files.description import RobotDescription, RobotJoint, RobotLink, RobotShape
 from risp_torch.scene.robot_files.left_out import LeftOut
 from risp_torch.scene.robot_files.meshes import MeshFiles

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from risp_torch import load_scene
-from risp_torch.files.video import srgb_to_linear
+from risp_torch.files.film.curves import srgb_to_linear
 from risp_torch.risp.psi import RenderingParameters
 from tests.reference import full_scene
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from risp_torch.files.film.curves import linear_to_srgb
 from risp_torch.files.report import (
     comparison_video,
     format_table,
@@ -19,7 +20,7 @@ from risp_torch.files.report import (
     plot_parameters,
     write_strip,
 )
-from risp_torch.files.video import linear_to_srgb, read_video
+from risp_torch.files.video import read_video
 from tests.reference.folders import ROOT
 from ti_sim.base.errors import UserError
 

@@ -11,7 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from risp_torch.files.video import linear_to_srgb, read_video, srgb_to_linear, write_frames, write_picture, write_video
+from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
+from risp_torch.files.video import read_video, write_frames, write_picture, write_video
 from risp_torch.risp.photoreal import write_photoreal_frames
 from risp_torch.scene.pictures import read_picture
 from ti_sim.base.errors import UserError
@@ -275,28 +276,15 @@ def test_films_that_do_not_fit_into_memory(tmp_path, monkeypatch):
     write_video(tmp_path / "v.mp4", moving_ball(3), fps=30)
     monkeypatch.setattr("risp_torch.files.memory.available_bytes", lambda: 100_000)
     for name in ("v", "v.mp4"):
-        with pytest.raises(UserError, match="^reading 3 frames of 64 x 48 pixels of .* would take about 249 kB of memory, and 1"):
+        with pytest.raises(UserError, match="^reading 3 frames of 64 x 48 pixels of .* would take about 221 kB of memory, and 1"):
             read_video(tmp_path / name)
         assert len(read_video(tmp_path / name, frames=1)) == 1
-
-
-@pytest.mark.parametrize(
-    ("curve", "primaries", "kind"), [(16, 9, "HDR .PQ."), (18, 9, "HDR .HLG."), (14, 9, "BT.2020"), (8, 1, "linear")]
-)
-def test_films_of_another_range_of_colours(tmp_path, monkeypatch, curve, primaries, kind):
-    def tag(codec):
-        codec.colorspace, codec.color_primaries, codec.color_trc, codec.color_range = 1, primaries, curve, 1
-
-    monkeypatch.setattr("risp_torch.files.video._tag_colours", tag)
-    write_video(tmp_path / "v.mp4", moving_ball(2), fps=30)
-    with pytest.raises(UserError, match=f"v.mp4 is coded for .*{kind}.*, and sRGB or BT.709 is read: convert it to SDR"):
-        read_video(tmp_path / "v.mp4")
 
 
 def test_sixteen_bits_of_grey_keep_their_brightness(tmp_path):
     grey = np.linspace(0, 65535, 48 * 64).reshape(48, 64)
     Image.fromarray(grey.astype(np.uint16)).save(tmp_path / "0.png")
-    np.testing.assert_allclose(linear_to_srgb(read_video(tmp_path))[0, ..., 1], grey / 65535, atol=0.51 / 255)
+    np.testing.assert_allclose(linear_to_srgb(read_video(tmp_path))[0, ..., 1], grey / 65535, atol=1.01 / 65535)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from risp_torch import Param, PictureLoss
-from risp_torch.files.video import linear_to_srgb, srgb_to_linear
+from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion import Uncertainty, Unknowns
 from risp_torch.inversion.compression import CompressedFilm, compression_moves, compression_power, noise_variance, size_of_moves
 from risp_torch.inversion.error_bars import scatter_of_starts

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from risp_torch import Loss, PerceptualLoss, PixelLoss, RispLoss, Scene, StateLoss, film
-from risp_torch.files.video import linear_to_srgb
+from risp_torch.files.film.curves import linear_to_srgb
 from risp_torch.inversion import Comparison, Unknowns, linearise
 from risp_torch.inversion.gradients import check_torch
 from risp_torch.inversion.losses.perceptual import MEAN, SPREAD, srgb_of

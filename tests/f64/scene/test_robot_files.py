@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from risp_torch.files.video import srgb_to_linear
+from risp_torch.files.film.curves import srgb_to_linear
 from risp_torch.scene.robot_files.check import start_poses
 from risp_torch.scene.robot_files.description import RobotDescription, RobotLink
 from risp_torch.scene.robot_files.read import read_robot

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from risp_torch import Box, Mesh, Param, Sphere, Start, Surface, UserError
-from risp_torch.files.video import srgb_to_linear
+from risp_torch.files.film.curves import srgb_to_linear
 from tests.reference.full_scene import BALL, CONTACT, picture
 from tests.reference.plain_scene import add, plain_scene, shot, textured_box
 

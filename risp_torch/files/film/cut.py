@@ -1,0 +1,67 @@
+"""A part of a film: some of its frames, a part of its pictures, in fewer pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from risp_torch.files.film.facts import FilmFacts
+from risp_torch.files.film.placement import Placement
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, FromZero, Rule, checked
+
+__all__ = ["Cut"]
+
+_SLACK = 1e-6  # s, by which a frame may lie outside of the times, which are given with few digits
+Part = Annotated[tuple[int, int, int, int], Rule(shape=(4,), exact=True, whole=True, least=0)]
+Size = Annotated[tuple[int, int], Rule(shape=(2,), exact=True, whole=True, least=1)]
+Seconds = Annotated[float, Rule(least=0)]
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A part of a film. What is not given is not cut.
+
+    Attributes:
+        first, last: frames, counted from 0; the last one is among them.
+        start, end: times from the film's first frame on [s], for the same.
+        every: of these frames, each one of so many.
+        crop: x, y of the upper left corner, width and height of the part of the picture [pixels, as shown].
+        size: width and height that this part becomes [pixels]; each is the mean over what it covers.
+    """
+
+    first: FromZero | None = None
+    last: FromZero | None = None
+    start: Seconds | None = None
+    end: Seconds | None = None
+    every: Count = 1
+    crop: Part | None = None
+    size: Size | None = None
+
+    def frames(self, facts: FilmFacts) -> list[int]:
+        """Numbers of the frames.
+
+        Raises:
+            UserError: there are none, or times are given for a film that has none.
+        """
+        if facts.clock is None and (self.start, self.end) != (None, None):
+            raise UserError(f"{facts.path} has no times: give frames in place of seconds")
+        numbers = np.arange(facts.frames)
+        chosen = (numbers >= (self.first or 0)) & (numbers <= (facts.frames - 1 if self.last is None else self.last))
+        if facts.clock is not None:
+            times = facts.clock.times
+            chosen &= times >= (0.0 if self.start is None else self.start) - _SLACK
+            chosen &= times <= (np.inf if self.end is None else self.end) + _SLACK
+        found = [int(k) for k in numbers[chosen]][:: self.every]
+        if not found:
+            span = "" if facts.clock is None else f" within {facts.clock.times[-1]:.6g} s"
+            raise UserError(f"no frame of {facts.path} is left: it has frames 0 to {facts.frames - 1}{span}")
+        return found
+
+    def placement(self, whole: Placement) -> Placement:
+        """Where the pixels lie, from those of the whole picture (errors: ``Placement``)."""
+        part = whole if self.crop is None else whole.cropped(*(int(number) for number in self.crop))
+        return part if self.size is None else part.resized(*(int(number) for number in self.size))

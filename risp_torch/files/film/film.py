@@ -1,0 +1,146 @@
+"""A film read as it is shown: linear colour in square pixels, with its times and where its pixels come from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from risp_torch.files.film.area import placed_picture, stored_region
+from risp_torch.files.film.clock import Clock
+from risp_torch.files.film.curves import CURVES
+from risp_torch.files.film.cut import Cut
+from risp_torch.files.film.facts import FilmFacts
+from risp_torch.files.film.picture_folder import PictureFolder
+from risp_torch.files.film.placement import Placement
+from risp_torch.files.film.video_file import VideoFile
+from risp_torch.files.memory import check_memory
+from risp_torch.files.suggest import unknown_name_error
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
+
+__all__ = ["Film", "film_facts", "opened_film", "read_film"]
+
+_PIXEL_BYTES = 4 * 3 + 4 * 3  # of a pixel of a film that was read: its colour, and a copy for the engine
+_NUMBERS = (".npz", ".npy", ".csv")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Film:
+    """A film, or a part of one.
+
+    Attributes:
+        pictures: float32 [T, H, W, 3], linear colour in [0, 1] with sRGB's primaries, row 0 at the top.
+        clock: times [T] from the first of these frames on, and its time stamp in the file [s]; None for a film without times.
+        placement: where the pixels lie in the pictures that the file stores (of a folder: in those of the film it was cut from).
+        facts: what the whole film is.
+    """
+
+    pictures: np.ndarray
+    clock: Clock | None
+    placement: Placement
+    facts: FilmFacts
+
+    @property
+    def times(self) -> np.ndarray | None:
+        """float64 [T], times of the frames from the first of them on [s]; None for a film without times."""
+        return None if self.clock is None else self.clock.times
+
+
+@dataclass(frozen=True)
+class OpenedFilm:
+    """A film whose pictures have not been read.
+
+    Attributes:
+        source: the file or folder.
+        square: whether pixels are made square.
+    """
+
+    source: VideoFile | PictureFolder
+    square: bool = True
+
+    @property
+    def facts(self) -> FilmFacts:
+        """What the film is."""
+        return self.source.facts
+
+    @property
+    def whole(self) -> Placement:
+        """The whole picture in that of the file or folder."""
+        return Placement.shown(self.facts.stored) if self.square else Placement.turned(self.facts.stored)
+
+    def origin(self, placement: Placement) -> Placement:
+        """Where the pixels of a part of the file's or folder's pictures lie in those of the film that a folder was cut from."""
+        return placement if self.facts.placement is None else self.facts.placement.composed(placement)
+
+    def pictures(self, frames: Sequence[int], placement: Placement) -> Iterator[np.ndarray]:
+        """float32 [height, width, 3] of some frames, one after another (errors: ``read_film``)."""
+        for picture in self.source.pictures(frames, stored_region(placement)):
+            yield placed_picture(picture, placement)
+
+
+@checked
+def opened_film(path: Path | str, *, curve: str | None = None, square: bool = True) -> OpenedFilm:
+    """A film that is ready to be read (arguments and errors: ``read_film``)."""
+    path = Path(path)
+    if curve is not None and curve not in CURVES:
+        raise unknown_name_error("curve", curve, list(CURVES))
+    if path.suffix.lower() in _NUMBERS:
+        raise UserError(f"{path} holds numbers and no pictures: states are compared with --loss state --states {path}")
+    if not os.path.exists(path):
+        raise UserError(f"video {path} does not exist: check the path")
+    return OpenedFilm(PictureFolder(path, curve=curve) if path.is_dir() else VideoFile(path, curve=curve), square)
+
+
+def film_facts(path: Path | str) -> FilmFacts:
+    """What a film is; only its first picture is decoded.
+
+    Args:
+        path: a video file, or a folder of pictures.
+
+    Raises:
+        UserError: it does not exist, is damaged, or holds no pictures.
+    """
+    return opened_film(path).facts
+
+
+@checked
+def read_film(
+    path: Path | str, *, cut: Cut | None = None, curve: str | None = None, square: bool = True
+) -> Film:
+    """Read a film as it is shown: turned, in square pixels, with the colours that its numbers stand for.
+
+    Args:
+        path: a video file, or a folder of PNG or JPEG pictures.
+        cut: the part that is read; None for all of it.
+        curve: from numbers to light, in place of what the film says: "sRGB", "BT.709", "SMPTE 240M", "gamma 2.2", "gamma 2.8"
+            or "linear".
+        square: whether pixels that are not square are made so, by averaging along their shorter side. Without, they stay as they
+            are stored, and the focal lengths of the camera differ by ``placement.pixel_aspect``.
+
+    Raises:
+        UserError: the film is missing, damaged or cut short; its colours or its display matrix cannot be followed; a picture is
+            missing between others; the part does not lie in the film; it does not fit into memory.
+    """
+    film, cut = opened_film(path, curve=curve, square=square), cut or Cut()
+    film.facts.check_readable()
+    frames, placement = cut.frames(film.facts), cut.placement(film.whole)
+    return read_frames(film, frames, placement)
+
+
+def read_frames(film: OpenedFilm, frames: Sequence[int], placement: Placement) -> Film:
+    """Some frames of an opened film (errors: ``read_film``)."""
+    height, width = placement.height, placement.width
+    check_memory(
+        _PIXEL_BYTES * height * width * len(frames),
+        f"reading {len(frames)} frames of {width} x {height} pixels of {film.facts.path}",
+        "cut the film, or scale it down",
+    )
+    pictures = np.empty((len(frames), height, width, 3), dtype=np.float32)
+    for slot, picture in zip(pictures, film.pictures(frames, placement), strict=True):
+        slot[...] = picture
+    clock = None if film.facts.clock is None else film.facts.clock.of(frames)
+    return Film(pictures=pictures, clock=clock, placement=film.origin(placement), facts=film.facts)

@@ -1,0 +1,172 @@
+"""A folder of pictures as a film: numbered PNG or JPEG files, with or without a description of the film they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from risp_torch.files.film.clock import Clock
+from risp_torch.files.film.colours import SRGB_COLOURS
+from risp_torch.files.film.curves import SRGB, linear_values
+from risp_torch.files.film.facts import FilmFacts
+from risp_torch.files.film.placement import Placement, StoredPicture
+from risp_torch.files.pictures import picture_levels
+from ti_sim.base.errors import UserError
+
+__all__ = ["DESCRIPTION", "LINEAR", "PictureFolder", "numbered_pictures"]
+
+# Beside the pictures: {fps, width, height, frames}; {"curve": "linear"} where they hold no sRGB; "times", "start" and "placement"
+# where they were cut from a film.
+DESCRIPTION, LINEAR = "video.json", "linear"
+_KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+
+
+class PictureFolder:
+    """A folder of pictures, in the order of their names (numbers in names count as numbers).
+
+    Attributes:
+        facts: what it is.
+    """
+
+    def __init__(self, folder: Path, *, curve: str | None = None) -> None:
+        """Look at the description, the names, and the first picture.
+
+        Args:
+            folder: the folder.
+            curve: from numbers to light, in place of sRGB or what the description says (``CURVES``).
+
+        Raises:
+            UserError: the folder holds no pictures, too few, or those of two kinds; the description is none.
+        """
+        self.folder = folder
+        self.names = _pictures_of(folder)
+        said = _description(folder)
+        if len(self.names) < said["frames"]:
+            raise UserError(
+                f"video {folder} is cut short: {len(self.names)} of the {said['frames']} frames it announces are there; copy or "
+                "export it again"
+            )
+        first = picture_levels(self.names[0])
+        height, width = first.shape[:2]
+        self.facts = FilmFacts(
+            path=folder, container="folder", codec=_KINDS[self.names[0].suffix.lower()], pixel_format="rgb",
+            bits=8 * first.itemsize, frames=len(self.names),
+            stored=StoredPicture(width=width, height=height), placement=_placement(folder, said["placement"], width, height),
+            clock=_clock(folder, said, len(self.names)),
+            colours=replace(SRGB_COLOURS, curve=curve or (LINEAR if said["curve"] == LINEAR else SRGB)),
+        )  # fmt: skip
+
+    def pictures(self, frames: Sequence[int], region: tuple[slice, slice]) -> Iterator[np.ndarray]:
+        """Linear colour, float32 [h, w, 3], of some frames within a region of rows and columns (``VideoFile.pictures``).
+
+        Raises:
+            UserError: a picture is missing between these frames, damaged, or of another size than the first.
+        """
+        _check_numbers(self.folder, self.names[: frames[-1] + 1] if len(frames) else [])
+        stored = self.facts.stored
+        for frame in frames:
+            levels = picture_levels(self.names[frame])
+            if levels.shape[:2] != (stored.height, stored.width):
+                raise UserError(
+                    f"{self.names[frame]} is {levels.shape[1]}x{levels.shape[0]} pixels, and {stored.width}x{stored.height} are "
+                    "needed: scale the video, or change the camera's size"
+                )
+            yield linear_values(self.facts.colours.curve, 256**levels.itemsize)[levels[region]]
+
+
+def numbered_pictures(folder: Path) -> list[Path]:
+    """The picture files of a folder, in the order of their names (numbers in names count as numbers).
+
+    Raises:
+        UserError: there is none, there are several kinds, or one is missing between others.
+    """
+    names = _pictures_of(folder)
+    _check_numbers(folder, names)
+    return names
+
+
+def _pictures_of(folder: Path) -> list[Path]:
+    """The picture files of a folder, all of one kind, in the order of their names."""
+    names = sorted((p for p in folder.iterdir() if p.suffix.lower() in _KINDS), key=_natural_order)
+    kinds = sorted({_KINDS[name.suffix.lower()] for name in names})
+    if not names:
+        raise UserError(f"folder {folder} holds no PNG or JPEG picture: give a video file or a folder of numbered pictures")
+    if len(kinds) > 1:
+        raise UserError(f"folder {folder} holds {' and '.join(kinds)} pictures: leave only those of the film in it")
+    return names
+
+
+def _description(folder: Path) -> dict[str, Any]:
+    """What ``video.json`` says; without one, nothing."""
+    path = folder / DESCRIPTION
+    try:
+        said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        times = said.get("times")
+        return {
+            "fps": None if said.get("fps") is None else float(said["fps"]), "frames": int(said.get("frames") or 0),
+            "curve": said.get("curve"), "start": float(said.get("start") or 0.0), "placement": said.get("placement"),
+            "times": None if times is None else np.array(times, dtype=np.float64),
+        }  # fmt: skip
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise _no_description(path) from error
+
+
+def _no_description(path: Path) -> UserError:
+    return UserError(f"{path} is not a description of a video: mend it, or remove it to read the pictures without a frame rate")
+
+
+def _clock(folder: Path, said: dict[str, Any], frames: int) -> Clock | None:
+    """Time stamps of the description, or those of its rate; None where it has neither."""
+    if said["times"] is None:
+        return None if said["fps"] is None else Clock.steady(frames, said["fps"])
+    if said["times"].shape != (frames,) or not np.isfinite(said["times"]).all() or (np.diff(said["times"]) <= 0).any():
+        raise UserError(
+            f"{folder / DESCRIPTION} has times of shape {list(said['times'].shape)} for {frames} pictures: there must be one for "
+            "each, and they must grow"
+        )
+    return Clock(said["times"] - said["times"][0], said["start"], named_rate=said["fps"])
+
+
+def _placement(folder: Path, record: Any, width: int, height: int) -> Placement | None:
+    """Where the pictures lie in those of the film that they were cut from."""
+    try:
+        return None if record is None else Placement.from_json(record, width, height)
+    except (ValueError, TypeError, KeyError, IndexError, ZeroDivisionError) as error:
+        raise _no_description(folder / DESCRIPTION) from error
+
+
+def _natural_order(path: Path) -> list[tuple[int, str]]:
+    """Sort key under which frame_2 comes before frame_10."""
+    parts = re.split(r"(\d+)", path.name)
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+
+
+def _check_numbers(folder: Path, names: Sequence[Path]) -> None:
+    """Refuse numbered pictures of which one is missing.
+
+    The names of a film differ in one number only, which grows in equal steps. Steps that are no multiples of the smallest one
+    are other numbers, such as times.
+    """
+    parts = [[int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name.stem)] for name in names]
+    places = {k for row in parts if len(row) == len(parts[0]) for k, part in enumerate(row) if part != parts[0][k]}
+    if len(places) != 1 or any(len(row) != len(parts[0]) for row in parts):
+        return
+    place = places.pop()
+    numbers = [row[place] for row in parts]
+    if not all(isinstance(number, int) for number in numbers):
+        return
+    steps = [later - sooner for sooner, later in zip(numbers, numbers[1:], strict=False)]
+    least = min(steps)
+    if least > 0 and all(step % least == 0 for step in steps):
+        gap = next((k for k, step in enumerate(steps) if step > least), None)
+        if gap is not None:
+            raise UserError(
+                f"folder {folder} lacks picture {numbers[gap] + least}, between {names[gap].name} and {names[gap + 1].name}: "
+                "add it, or number the pictures without a gap"
+            )

@@ -1,0 +1,182 @@
+"""Where the pixels of a picture lie in the picture that a film's file stores: turned, made square, cut out, made smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+
+__all__ = ["Placement", "StoredPicture"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredPicture:
+    """The pictures of a film as its file stores them, and how they are to be shown.
+
+    Attributes:
+        width, height: as stored [pixels].
+        pixel_aspect: width of a stored pixel over its height.
+        quarter_turns: clockwise turns by 90 degrees, 0 to 3, from the stored picture to the one that is shown.
+    """
+
+    width: int
+    height: int
+    pixel_aspect: Fraction = Fraction(1)
+    quarter_turns: int = 0
+
+    @property
+    def turned_size(self) -> tuple[int, int]:
+        """Width and height after the quarter turns [stored pixels]."""
+        return (self.height, self.width) if self.quarter_turns % 2 else (self.width, self.height)
+
+    @property
+    def turned_aspect(self) -> Fraction:
+        """Width of a pixel over its height after the quarter turns."""
+        return 1 / self.pixel_aspect if self.quarter_turns % 2 else self.pixel_aspect
+
+    @property
+    def shown_size(self) -> tuple[int, int]:
+        """Width and height as shown [square pixels]."""
+        shown = Placement.shown(self)
+        return shown.width, shown.height
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """A picture as a part of a stored one, on a grid of its own.
+
+    Points are in pixels, with x to the right and y down from the upper left corner, so that the first pixel's centre is (0.5,
+    0.5). The point p of the picture is the point offset + scale p of the turned one, which is the stored picture after its
+    quarter turns.
+
+    Attributes:
+        stored: the stored picture.
+        width, height: of the picture [pixels].
+        scale: (x, y), turned pixels to a pixel of the picture.
+        offset: (x, y) of the picture's upper left corner in the turned one.
+    """
+
+    stored: StoredPicture
+    width: int
+    height: int
+    scale: tuple[float, float] = (1.0, 1.0)
+    offset: tuple[float, float] = (0.0, 0.0)
+
+    @staticmethod
+    def turned(stored: StoredPicture) -> Placement:
+        """The whole picture, turned as it is shown, with the pixels that are stored."""
+        width, height = stored.turned_size
+        return Placement(stored=stored, width=width, height=height)
+
+    @staticmethod
+    def shown(stored: StoredPicture) -> Placement:
+        """The picture as it is shown, in square pixels.
+
+        Square pixels have the longer side of the stored ones: colours are averaged, not invented. Less than one of them is cut
+        off, half on each side, so that they are exactly square and the middle stays where it is.
+        """
+        whole = Placement.turned(stored)
+        aspect = stored.turned_aspect
+        if aspect == 1:
+            return whole
+        width, height = (int(whole.width * aspect), whole.height) if aspect < 1 else (whole.width, int(whole.height / aspect))
+        side = (float(1 / aspect), 1.0) if aspect < 1 else (1.0, float(aspect))
+        return whole.resampled(max(width, 1), max(height, 1), side)
+
+    def resampled(self, width: int, height: int, side: Sequence[float]) -> Placement:
+        """Another grid about the same middle: ``side`` (x, y) pixels of this picture to one of the new ones."""
+        corner = (0.5 * (self.width - width * side[0]), 0.5 * (self.height - height * side[1]))
+        moved = self._moved(corner)
+        return replace(moved, width=width, height=height, scale=(self.scale[0] * side[0], self.scale[1] * side[1]))
+
+    def cropped(self, x: int, y: int, width: int, height: int) -> Placement:
+        """A part of the picture: its upper left corner and its size [pixels of this picture].
+
+        Raises:
+            UserError: it does not lie in the picture.
+        """
+        if min(x, y) < 0 or min(width, height) < 1 or x + width > self.width or y + height > self.height:
+            raise UserError(
+                f"the part {x},{y},{width},{height} does not lie in a picture of {self.width}x{self.height} pixels: give X,Y of "
+                "its upper left corner, and its width and height"
+            )
+        return replace(self._moved((x, y)), width=width, height=height)
+
+    def resized(self, width: int, height: int) -> Placement:
+        """The same part in fewer pixels, which are as wide as high if they were so before.
+
+        Where the ratio of the sides is not quite the same, less than one new pixel is cut off, half on each side.
+
+        Raises:
+            UserError: the pictures would be enlarged, or squeezed.
+        """
+        if width > self.width or height > self.height:
+            raise UserError(
+                f"{self.width}x{self.height} pixels cannot be made {width}x{height}: films are made smaller, not larger, so give "
+                "a smaller size"
+            )
+        side = min(self.width / width, self.height / height)
+        if self.width / side - width >= 1 or self.height / side - height >= 1:
+            fitting = (round(width * side), round(height * side))
+            corner = ((self.width - fitting[0]) // 2, (self.height - fitting[1]) // 2)
+            raise UserError(
+                f"{self.width}x{self.height} pixels made {width}x{height} would be squeezed: cut out a part of that shape first, "
+                f"for example --crop {corner[0]},{corner[1]},{fitting[0]},{fitting[1]}"
+            )
+        return self.resampled(width, height, (side, side))
+
+    def composed(self, inner: Placement) -> Placement:
+        """Where the pixels of a part of this picture lie, from where they lie in this picture (of which no turn is left)."""
+        scale = (self.scale[0] * inner.scale[0], self.scale[1] * inner.scale[1])
+        return replace(self._moved(inner.offset), width=inner.width, height=inner.height, scale=scale)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the picture is the stored one, pixel by pixel."""
+        return self == Placement(stored=self.stored, width=self.stored.width, height=self.stored.height) and (
+            self.stored.quarter_turns == 0
+        )
+
+    @property
+    def pixel_aspect(self) -> float:
+        """Width of a pixel over its height."""
+        return float(self.stored.turned_aspect) * self.scale[0] / self.scale[1]
+
+    def turned_points(self, points: Any) -> np.ndarray:
+        """Where points [..., 2] of this picture lie in the turned one [stored pixels]."""
+        return np.asarray(self.offset) + np.asarray(self.scale) * np.asarray(points, dtype=np.float64)
+
+    def stored_points(self, points: Any) -> np.ndarray:
+        """Where points [..., 2] of this picture lie in the stored one [stored pixels]."""
+        x, y = np.moveaxis(self.turned_points(points), -1, 0)
+        width, height = self.stored.width, self.stored.height
+        turned = {0: (x, y), 1: (y, height - x), 2: (width - x, height - y), 3: (width - y, x)}
+        return np.stack(turned[self.stored.quarter_turns], axis=-1)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``video.json``."""
+        aspect = self.stored.pixel_aspect
+        return {
+            "stored": [self.stored.width, self.stored.height], "pixel_aspect": [aspect.numerator, aspect.denominator],
+            "quarter_turns": self.stored.quarter_turns, "scale": list(self.scale), "offset": list(self.offset),
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any], width: int, height: int) -> Placement:
+        """What ``to_json`` wrote, of a picture of this size."""
+        stored = StoredPicture(
+            width=int(record["stored"][0]), height=int(record["stored"][1]), pixel_aspect=Fraction(*record["pixel_aspect"]),
+            quarter_turns=int(record["quarter_turns"]) % 4,
+        )  # fmt: skip
+        scale, offset = ((float(pair[0]), float(pair[1])) for pair in (record["scale"], record["offset"]))
+        return Placement(stored=stored, width=width, height=height, scale=scale, offset=offset)
+
+    def _moved(self, corner: Sequence[float]) -> Placement:
+        """The same grid, from another corner [pixels of this picture]."""
+        x, y = self.turned_points(corner)
+        return replace(self, offset=(float(x), float(y)))

@@ -1,0 +1,102 @@
+"""A film, or a part of one, as a folder of PNG pictures that says where they come from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from risp_torch.files.atomic import replacing
+from risp_torch.files.film.clock import Clock
+from risp_torch.files.film.curves import linear_to_srgb
+from risp_torch.files.film.cut import Cut
+from risp_torch.files.film.film import Film, OpenedFilm
+from risp_torch.files.film.picture_folder import DESCRIPTION
+from risp_torch.files.film.placement import Placement
+from risp_torch.files.pictures import png_bytes
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import checked
+
+__all__ = ["encoded", "write_film", "write_folder", "write_part"]
+
+Bits = Literal[8, 16]
+
+
+@checked
+def write_film(folder: Path | str, film: Film, *, bits: Bits = 16) -> None:
+    """Write a film as a folder of sRGB PNG pictures ``00000.png ...`` and ``video.json`` with its times and placement.
+
+    ``read_film`` of the folder gives the film back: pictures to the last of their bits, times and placement as they are.
+
+    Args:
+        folder: folder to write; an existing one is replaced if it is empty or holds a film.
+        film: of ``read_film``.
+        bits: of a number in the files. Means over areas and films of ten bits have more than eight.
+
+    Raises:
+        UserError: the place cannot be used.
+    """
+    write_folder(Path(folder), film.pictures, _description(film.facts.path, film.clock, film.placement), bits=bits)
+
+
+def write_part(folder: Path | str, film: OpenedFilm, cut: Cut, *, bits: Bits = 16) -> Placement:
+    """Write a part of a film picture by picture, so that only one at a time is in memory (``write_film``).
+
+    Returns:
+        Where the pixels lie in the pictures that the film stores.
+
+    Raises:
+        UserError: as ``read_film``, or the place cannot be used.
+    """
+    film.facts.check_readable()
+    frames, placement = cut.frames(film.facts), cut.placement(film.whole)
+    clock = None if film.facts.clock is None else film.facts.clock.of(frames)
+    origin = film.origin(placement)
+    write_folder(Path(folder), film.pictures(frames, placement), _description(film.facts.path, clock, origin), bits=bits)
+    return origin
+
+
+def write_folder(
+    folder: Path, pictures: Iterable[np.ndarray], description: Mapping[str, Any], *, bits: Bits
+) -> None:
+    """Write linear pictures [H, W, 3] in [0, 1] as numbered PNG files; the folder appears whole or not at all.
+
+    Args:
+        folder: folder to write; an existing one is replaced if it is empty or holds a film.
+        pictures: at least one.
+        description: what ``video.json`` says besides width, height and number of frames; their places are kept free by None.
+        bits: of a number in the files.
+
+    Raises:
+        UserError: the place cannot be used.
+    """
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / DESCRIPTION).is_file():
+        raise UserError(f"{folder} already holds files that are not a video: choose an empty or a new folder")
+    with replacing(folder) as temporary:
+        temporary.mkdir()
+        count, shape = 0, (0, 0)
+        for count, picture in enumerate(pictures, start=1):
+            (temporary / f"{count - 1:05d}.png").write_bytes(png_bytes(encoded(picture, bits)))
+            shape = picture.shape[:2]
+        said = dict(description) | {"width": shape[1], "height": shape[0], "frames": count}
+        (temporary / DESCRIPTION).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+        if folder.is_dir():
+            shutil.rmtree(folder)
+
+
+def encoded(picture: np.ndarray, bits: Bits) -> np.ndarray:
+    """Linear colour, clipped to [0, 1], as sRGB of 8 or 16 bits."""
+    kind = np.uint8 if bits == 8 else np.uint16
+    return np.round(linear_to_srgb(np.clip(picture, 0.0, 1.0)) * (2.0**bits - 1)).astype(kind)
+
+
+def _description(source: Path, clock: Clock | None, placement: Placement) -> dict[str, Any]:
+    """What ``video.json`` says of a part of a film."""
+    said: dict[str, Any] = {"fps": None, "width": None, "height": None, "frames": None, "source": source.name}
+    if clock is not None:
+        said |= {"fps": clock.rate if clock.is_even else None, "start": clock.start, "times": clock.times.tolist()}
+    return said | {"placement": placement.to_json()}

@@ -1,0 +1,111 @@
+"""Picture files: opened with the errors that users need, read as numbers of 8 or 16 bits, written as PNG."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+
+__all__ = ["opened_picture", "picture_levels", "png_bytes"]
+
+_HEADER = 26  # bytes of a PNG up to its bit depth and kind of colour
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_COLOURED = (2, 6)  # kinds of colour of a PNG: without and with transparency
+
+
+def opened_picture(path: Path | str, name: str, read: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """What ``read`` makes of a picture file that pillow has opened.
+
+    Args:
+        path: the file.
+        name: what errors call it.
+        read: from pillow's picture to an array; reads all of it.
+
+    Raises:
+        UserError: the file does not exist, is damaged or no picture, or has more pixels than pillow takes for harmless
+            (``PIL.Image.MAX_IMAGE_PIXELS``; a small file can hold that many).
+    """
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as image:
+                return read(image)
+    except FileNotFoundError:
+        raise UserError(f"{name} does not exist (looked for {Path(path).resolve()}): check the path") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise UserError(
+            f"{name} has more than {Image.MAX_IMAGE_PIXELS / 1e6:.0f} million pixels: scale it down before it is read"
+        ) from error
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UserError(
+            f"{name} cannot be read ({_first_line(error)}): copy it again, or save it again, for example as PNG"
+        ) from error
+
+
+def picture_levels(path: Path) -> np.ndarray:
+    """A picture file as its numbers, turned as its EXIF orientation says; transparency is ignored.
+
+    Returns:
+        [H, W, 3] uint8, or uint16 where the file has more than eight bits (PNG).
+
+    Raises:
+        UserError: as ``opened_picture``.
+    """
+    from PIL import ImageOps
+
+    def levels(image: Any) -> np.ndarray:
+        if image.mode.startswith("I"):  # 16 bits of grey, which pillow's own conversion would cut off at 255
+            grey = np.asarray(image).clip(0, 65535).astype(np.uint16)
+            return np.repeat(grey[..., None], 3, axis=2)
+        if _has_sixteen_bits(path):  # of colour, of which pillow keeps eight
+            image.load()  # finds what is damaged
+            return _decoded_png(path)
+        return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+
+    return opened_picture(path, f"picture {path}", levels)
+
+
+def png_bytes(levels: np.ndarray) -> bytes:
+    """A PNG file of a picture [H, W, 3], uint8 or uint16."""
+    import av
+
+    height, width, _ = levels.shape
+    kind = "rgb24" if levels.dtype == np.uint8 else "rgb48be"
+    codec: Any = av.CodecContext.create("png", "w")
+    codec.width, codec.height, codec.pix_fmt, codec.time_base = width, height, kind, Fraction(1)
+    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(levels), format=kind)
+    frame.pts = 0
+    return b"".join(bytes(packet) for packet in [*codec.encode(frame), *codec.encode(None)])
+
+
+def _has_sixteen_bits(path: Path) -> bool:
+    """Whether a file is a PNG of colours of 16 bits a channel."""
+    with open(path, "rb") as file:
+        header = file.read(_HEADER)
+    return header.startswith(_SIGNATURE) and header[24] == 16 and header[25] in _COLOURED
+
+
+def _decoded_png(path: Path) -> np.ndarray:
+    """A PNG of 16 bits as uint16 [H, W, 3]."""
+    import av
+
+    codec: Any = av.CodecContext.create("png", "r")
+    try:
+        frames = [*codec.decode(av.Packet(path.read_bytes())), *codec.decode(None)]
+    except av.FFmpegError as error:
+        raise OSError(error.strerror) from error
+    if not frames:
+        raise OSError("it holds no picture")
+    return frames[0].reformat(format="rgb48le").to_ndarray()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
