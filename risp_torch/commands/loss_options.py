@@ -13,7 +13,7 @@ _OPTION_OF = {"network": "risp", "weights": "perceptual", "states": "state"}
 
 
 def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
-    """--loss, the files that it needs, and --sampling."""
+    """--loss, the files that it needs, --times and --sampling."""
     parser.add_argument(
         "--loss", choices=("pixel", "perceptual", "risp", "state"), default="pixel",
         help="compared quantity: colours, features of an image network, predictions of a RISP network, or states (default pixel)",
@@ -27,6 +27,10 @@ def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--states", metavar="FILE",
         help="of --loss state: states.npz of 'risp simulate', poses or particles as .npy, or a .csv table of known coordinates",
+    )  # fmt: skip
+    parser.add_argument(
+        "--times", choices=("scene", "film"), default="scene",
+        help="when the film's pictures were taken: at the frames of the scene (default), or at the film's own time stamps",
     )  # fmt: skip
     parser.add_argument(
         "--sampling", default="all", metavar="WHICH",

@@ -6,11 +6,14 @@ import argparse
 import ast
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
+from risp_torch.commands.film_options import options_about, use_film
 from risp_torch.files.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, Positive
+from ti_sim.base.rules import Count, Positive, Rule
+
+Samples = Annotated[int, Rule(whole=True, least=2, most=1024)]  # those of FilmClock, without an import of torch
 
 
 def add_scene_arguments(
@@ -40,6 +43,17 @@ def add_scene_arguments(
     )  # fmt: skip
     parser.add_argument("--size", type=number(Count), metavar="PIXELS", help="side of a square picture instead of the scene's")
     parser.add_argument("--frames", type=number(Count), help="frame intervals instead of the scene's, as --set frames=N")
+    group = parser.add_argument_group(
+        "times of the film", "numbers of --set and --unknown: film.start [s], film.rate, film.exposure [s], film.line_time [s]"
+    )
+    group.add_argument(
+        "--fps", type=number(Positive), metavar="RATE",
+        help="pictures per second of the film (default: one at every frame of the scene)",
+    )  # fmt: skip
+    group.add_argument(
+        "--moments", type=number(Samples), metavar="N",
+        help="pictures rendered for one of a film with film.exposure or film.line_time (default 8)",
+    )  # fmt: skip
     group = parser.add_argument_group("cameras")
     group.add_argument(
         "--camera", metavar="NAME", nargs="+" if cameras == "several" else None,
@@ -156,6 +170,7 @@ def make_scene(options: argparse.Namespace) -> Any:
     scene.name = scene.name or options.scene
     if frames is not None:
         scene.frames = frames
+    use_film(scene, options, [*settings, *options_about(options)])
     _use_camera_file(scene, options)
     if options.found is not None:
         from risp_torch.inversion.found import use_found

@@ -80,7 +80,7 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> 
     if look is not None:
         write_text(folder.path / "appearance.json", look.to_json())
     print(f"path tracing with Mitsuba's variant {variant}, {mitsuba.samples} samples a pixel, into {folder.path}")
-    rendered = write_photoreal_frames(folder.path, path_traced, fps=1 / scene.frame_dt)
+    rendered = write_photoreal_frames(folder.path, path_traced, fps=scene.fps)
     pictures = read_video(folder.path / FRAMES, frames=scene.frames + 1)
     write_outcome(folder.path, scene, states, pictures, options)
     seconds = time.perf_counter() - began
@@ -104,7 +104,7 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
     from risp_torch.files.video import write_video
     from risp_torch.scene.parts.links import joint_labels
 
-    write_video(path / "video.mp4", pictures, fps=1 / scene.frame_dt, crf=options.crf)
+    write_video(path / "video.mp4", pictures, fps=scene.fps, crf=options.crf)
     with replacing(path / "states.npz") as temporary, open(temporary, "wb") as file:
         names = {"body_names": [b.name for b in scene.bodies]}
         arrays = {"body_q": states.body_q, "body_qd": states.body_qd}
@@ -115,10 +115,10 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
             names["deformable_names"] = [part.name for part in scene.deformables]
             arrays |= {"particle_q": states.particle_q, "particle_qd": states.particle_qd}
         np.savez(
-            file, time=np.arange(scene.frames + 1) * scene.frame_dt, **{key: np.array(value) for key, value in names.items()},
+            file, time=scene.film_times, **{key: np.array(value) for key, value in names.items()},
             **{key: array[0].cpu().numpy() for key, array in arrays.items()},
         )  # fmt: skip
-    report.write_film_strip(path / "strip.png", pictures, fps=1 / scene.frame_dt)
+    report.write_film_strip(path / "strip.png", pictures, fps=scene.fps)
 
 
 def check_film(scene: Any) -> None:

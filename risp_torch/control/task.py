@@ -141,7 +141,7 @@ def load_control(name: str, scene: Scene) -> ControlTask:
         scene: result of ``load_scene``.
 
     Raises:
-        UserError: the file has no make_control, or the driven parameter does not exist.
+        UserError: the file has no make_control, the driven parameter does not exist, or the scene's film has a clock.
     """
     make_control = find_function(name, "make_control")
     with errors_of_scene_file(name, "make_control(scene)"):
@@ -149,6 +149,8 @@ def load_control(name: str, scene: Scene) -> ControlTask:
     if not isinstance(task, ControlTask):
         raise UserError(f"make_control of {name} returned {type(task).__name__}: return a ControlTask")
     scene.table[task.drives]  # raises an error with similar names
+    if scene.clock is not None:
+        raise UserError(f"make_control of {name} compares frames of the scene, and its film has a clock: leave set_film out")
     if not scene.deformables:
         raise UserError(f"make_control of {name} drives a scene without deformable bodies: control moves these")
     return task

@@ -88,7 +88,7 @@ def _films_through_the_encoder(problem: Problem, at: Linearisation, estimate: to
     """Compressed films of the estimate if the target is a video file and the loss compares images; else none."""
     even = estimate is not None and estimate.shape[1] % 2 == 0 and estimate.shape[2] % 2 == 0  # required by 4:2:0 colour
     if even and is_file(problem.video) and not at.comparison.loss.lasting:
-        return compressed_films(at, estimate, fps=1 / problem.scene.frame_dt)
+        return compressed_films(at, estimate, fps=problem.scene.fps)
     return []
 
 

@@ -73,5 +73,5 @@ def simulate_video(scene: Scene, path: str | Path, *, crf: Quality = 18) -> Path
     """
     with torch.no_grad():
         pictures, _ = film(scene, {}, worlds=1, frames=scene.frames)
-    write_video(path, pictures[0].cpu().numpy(), fps=1 / scene.frame_dt, crf=crf)
+    write_video(path, pictures[0].cpu().numpy(), fps=scene.fps, crf=crf)
     return Path(path)

@@ -15,6 +15,7 @@ import torch
 from risp_torch.inversion.unknowns import PSI
 from risp_torch.risp.psi import RenderingParameters
 from risp_torch.scene.parameters import split_entry
+from risp_torch.scene.parts.clock import NUMBERS
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
@@ -40,6 +41,8 @@ def use_found(scene: Scene, path: str | Path) -> list[str]:
     path, film = _path_and_film(str(path))
     file = path / "result.json" if path.is_dir() else path
     values = _values(scene, _read(file), str(file), film)
+    if scene.clock is None and any(split_entry(name)[0] in NUMBERS for name in values):
+        scene.set_film()
     for name, value in values.items():
         try:
             _widen(scene, name, value)

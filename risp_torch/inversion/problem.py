@@ -14,6 +14,7 @@ import torch
 from risp_torch.files.memory import check_memory
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.film_times import check_film_times
 from risp_torch.inversion.films import Films, films_loss, for_every_film, values_for_every_film
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.losses.pixel import PixelLoss
@@ -86,6 +87,7 @@ class Problem:
             unknown, bounds = list(for_every_film(unknown, *own)), values_for_every_film(bounds or {}, *own)
             starts = starts if isinstance(starts, Integral) else [values_for_every_film(start, *own) for start in starts]
         unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, smooth=smooth)
+        check_film_times(scene, unknowns)
         settings = settings or usual_search(loss, len(unknowns.labels))
         loss.check(scene)
         if settings.first_frames is not None and settings.first_frames > scene.frames:

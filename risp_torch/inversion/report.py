@@ -37,8 +37,8 @@ def write_report(
     write_elements(folder.path / "elements.png", scene, result.unknowns, {"estimate": estimate})
     if target is not None:
         filmed, shown = target.cpu().numpy(), film_at(scene, result.unknowns, estimate, loss).cpu().numpy()
-        report.write_strip(folder.path / "strip.png", filmed, shown, fps=1 / scene.frame_dt)
-        report.comparison_video(folder.path / "comparison.mp4", filmed, shown, 1 / scene.frame_dt)
+        report.write_strip(folder.path / "strip.png", filmed, shown, fps=scene.fps)
+        report.comparison_video(folder.path / "comparison.mp4", filmed, shown, scene.fps)
     folder.write_result(
         inversion_result(
             scene=scene.name, seed=seed, settings=folder.settings, unknowns=_unknowns_to_json(result),

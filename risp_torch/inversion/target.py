@@ -33,7 +33,8 @@ def load_target(scene: Scene, video: Video | Sequence[Video]) -> torch.Tensor:
     if camera is None:
         raise UserError("the scene has no camera: add one with add_camera")
     if isinstance(video, str | Path):
-        frames = read_video(video, fps=1 / scene.frame_dt, size=(camera.height, camera.width), frames=scene.frames + 1)
+        rate = scene.fps if scene.clock is None or scene.clock.times is None else None  # time stamps need no constant rate
+        frames = read_video(video, fps=rate, size=(camera.height, camera.width), frames=scene.frames + 1)
         return torch.as_tensor(frames, dtype=bridge_dtype(), device=bridge_device())
     wanted = (scene.frames + 1, camera.height, camera.width, 3)
     if tuple(video.shape) != wanted:

@@ -15,6 +15,7 @@ from risp_torch.files.film.curves import linear_to_srgb
 from risp_torch.files.film.picture_folder import DESCRIPTION, LINEAR
 from ti_render import RenderInputs
 from ti_render.photoreal import Appearance, MitsubaFilm, MitsubaSettings, Picture, Variant
+from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
     import torch
@@ -49,10 +50,12 @@ def photoreal_film(
         variant: from ``choose_variant``; by default according to the options.
 
     Raises:
-        UserError: the camera does not exist or the scene has no light, or see ``MitsubaFilm``.
+        UserError: the film has an exposure, the camera does not exist or the scene has no light, or see ``MitsubaFilm``.
     """
     import torch
 
+    if getattr(states, "exposed", None) is not None:
+        raise UserError("path-traced films have no motion blur and no rolling shutter: set film.exposure and film.line_time to 0")
     with torch.no_grad():
         placement = scene.view.poses(states)[:1]
         inputs = scene.view.render_inputs(scene.table.values(parameters, worlds=1), placement, camera=camera)

@@ -44,7 +44,7 @@ def describe(scene: SceneSpec) -> dict[str, Any]:
         "forces": [[f.name, f.body, f.first_step, f.last_step, f.kind] for f in scene.forces],
         "cameras": [[c.name, c.width, c.height, c.near, c.far, np.asarray(c.rotation).tolist()] for c in scene.cameras],
         "parameters": {name: _listed(param.value) for name, param in scene.parameters.items()},
-    } | _driving(scene)
+    } | _driving(scene) | ({} if scene.clock is None else {"film": scene.clock.to_json()})
 
 
 def _driving(scene: SceneSpec) -> dict[str, Any]:

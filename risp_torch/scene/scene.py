@@ -12,6 +12,7 @@ import torch
 from risp_torch.scene.adding.background import set_background
 from risp_torch.scene.adding.camera import add_camera, film_with, resize_camera, use_cameras
 from risp_torch.scene.adding.cloth import add_cloth
+from risp_torch.scene.adding.film import change_film, set_film
 from risp_torch.scene.adding.flat_body import add_flat_body
 from risp_torch.scene.adding.force import add_force
 from risp_torch.scene.adding.ground import add_ground
@@ -32,6 +33,7 @@ from risp_torch.scene.arguments import Number, Vector
 from risp_torch.scene.description import describe
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable, split_entry
+from risp_torch.scene.simulation.filming import filmed
 from risp_torch.scene.simulation.motion import State
 from risp_torch.scene.simulation.simulator import Simulator, current_simulator
 from risp_torch.scene.spec import ALL_PARTS, PictureStyle, SceneSpec
@@ -153,6 +155,8 @@ class Scene(SceneSpec):
     add_light = add_light
     set_background = set_background
     set_shadows = set_shadows
+    set_film = set_film
+    change_film = change_film
 
     # -- parameters-----------------------------------------------------------------------------------------------------
 
@@ -213,7 +217,8 @@ class Scene(SceneSpec):
         Args:
             parameters: values that replace the scene's own (``ParameterTable.values``); gradients flow through them.
             worlds: B, if not given by the parameters.
-            frames: frame intervals, the scene's by default.
+            frames: frame intervals, the scene's by default; with a clock (``set_film``) those of the film, and the result is at
+                the time stamps of its pictures.
             actions: [B, F, A] thrusts [N] in place of the scene's own, for F >= frames frame intervals, rotors of all groups
                 concatenated in the order in which they were added; gradients flow through them. [1, F, A] applies to all worlds.
             state0: (body_q [B, N, 7], body_qd [B, N, 6]) to start from instead of the bodies' initial values; in a scene with
@@ -225,16 +230,23 @@ class Scene(SceneSpec):
             The motion; worlds that diverged, or in which a body left the scene (``without_escapes``), are marked.
 
         Raises:
-            UserError: names or shapes do not fit, the scene has no bodies, or their solver does not support an argument.
+            UserError: names or shapes do not fit, the scene has no bodies, their solver does not support an argument, or a film
+                with a clock begins in another state or too early (``set_film``).
             DivergenceError: every world diverged.
 
         Warns:
             UserWarning: at the first call, if the physics step is too long for the scene's own parameters.
         """
-        return self.simulator.rollout(
-            self.table, parameters, frames=self.frames if frames is None else frames, worlds=worlds, actions=actions,
-            state0=state0, adjoint=adjoint,
-        )  # fmt: skip
+        count = self.frames if frames is None else frames
+        if self.clock is None:
+            return self.simulator.rollout(
+                self.table, parameters, frames=count, worlds=worlds, actions=actions, state0=state0, adjoint=adjoint
+            )
+        if state0 is not None:
+            raise UserError("the scene's film has a clock, which counts from the scene's start: leave state0 or set_film out")
+        return filmed(
+            self, self.simulator, parameters, frames=count, worlds=worlds, actions=actions, adjoint=adjoint
+        )
 
     def start_poses(self, values: Values) -> torch.Tensor:
         """The initial placement for parameter values [B, ...]: one frame of ``States.placement``.

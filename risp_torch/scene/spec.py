@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
+import numpy as np
+
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.backdrop import Ground
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.cameras import Camera
+from risp_torch.scene.parts.clock import FilmClock
 from risp_torch.scene.parts.deformable import Deformable
 from risp_torch.scene.parts.forces import AppliedForce
 from risp_torch.scene.parts.lights import Light
@@ -56,7 +59,7 @@ class SceneSpec:
 
     Attributes:
         name: name of the scene in reports.
-        frames: frame intervals.
+        frames: frame intervals; with a clock those of the film.
         stepping: time stepping.
         style: shading and rasterisation.
         table: every parameter by its dotted name.
@@ -68,6 +71,7 @@ class SceneSpec:
         lights: lights.
         ground: the ground plane, or None.
         shadows: shadows of directional lights, or None.
+        clock: times of the film's pictures; None for one at every frame.
     """
 
     name: str
@@ -86,6 +90,7 @@ class SceneSpec:
     lights: tuple[Light, ...] = ()
     ground: Ground | None = None
     shadows: ShadowSettings | None = None
+    clock: FilmClock | None = None
 
     def same_parts(self, other: SceneSpec, *names: str) -> bool:
         """Whether these fields hold identical objects."""
@@ -99,6 +104,19 @@ class SceneSpec:
     def frame_dt(self) -> float:
         """Time between two frames [s]."""
         return self.stepping.frame_dt
+
+    @property
+    def film_times(self) -> np.ndarray:
+        """[frames + 1] time stamps of the film's pictures [s]."""
+        return (self.clock or FilmClock()).stamps(self.frames, self.frame_dt)
+
+    @property
+    def fps(self) -> float:
+        """Pictures per second of the film; the mean where its time stamps have gaps."""
+        if self.clock is None or self.clock.times is None:
+            return 1 / self.frame_dt
+        times = self.film_times
+        return (len(times) - 1) / float(times[-1] - times[0])
 
     @property
     def particle_count(self) -> int:

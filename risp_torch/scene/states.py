@@ -10,8 +10,23 @@ from ti_sim.base.errors import UserError
 
 
 @dataclass(frozen=True)
+class Exposed:
+    """Motion during the exposures of a film: a line of a picture is a weighted mean of the pictures at S moments.
+
+    Attributes:
+        placement: [B, T, S, rows, columns] placement of all bodies (``joined_placement``).
+        weights: [B, L, S] of the moments in each line of a picture, not negative, with sums of one.
+        sideways: whether the lines are columns of the picture, not rows.
+    """
+
+    placement: torch.Tensor
+    weights: torch.Tensor
+    sideways: bool
+
+
+@dataclass(frozen=True)
 class States:
-    """Motion of a batch of worlds at the frames.
+    """Motion of a batch of worlds at the frames; with a clock (``Scene.set_film``) at the time stamps of the film.
 
     Attributes:
         body_q: [B, T, N, 7] positions of the centres of mass [m] and quaternions (x, y, z, w); frame 0 is the start.
@@ -19,10 +34,12 @@ class States:
         diverged_step: [B, N] int32, first physics step with a number that is not finite or a centre of mass beyond the scene's
             max_distance, -1 if there is none. Deformable bodies have one additional column.
         joint_q: [B, T, Q] coordinates of all joints [m, rad, quaternions] in a scene with links (``ArticulatedModel``); None in
-            others.
+            others, and with a clock.
         joint_qd: [B, T, D] velocities of all joints [m/s, rad/s]; None in scenes without links.
         particle_q: [B, T, P, 3] positions of the particles of all deformable bodies [m]; None in scenes without any.
         particle_qd: [B, T, P, 3] their velocities [m/s]; None in scenes without any.
+        moment: [B, T] scene times of the frames with a clock [s], in double precision; None without one.
+        exposed: motion during the exposures of a film that has any; None without.
     """
 
     body_q: torch.Tensor
@@ -32,6 +49,8 @@ class States:
     joint_qd: torch.Tensor | None = None
     particle_q: torch.Tensor | None = None
     particle_qd: torch.Tensor | None = None
+    moment: torch.Tensor | None = None
+    exposed: Exposed | None = None
 
     @property
     def finite(self) -> torch.Tensor:

@@ -145,16 +145,33 @@ def _frames(scene: Scene, table: Table) -> np.ndarray:
         raise UserError(f"{table.path} has the columns {' and '.join(given)}: leave one out")
     if not given:
         return np.arange(len(next(iter(table.columns.values()))))
-    exact = table.columns[given[0]] / (1.0 if given[0] == "frame" else scene.frame_dt)
+    column = table.columns[given[0]]
+    exact = column if given[0] == "frame" else _frames_at(scene, column)
     frames = np.rint(exact)
     off = ~(np.abs(exact - frames) <= _LATE) | (frames < 0)
     if off.any():
         row = int(np.argmax(off))
         raise UserError(
-            f"row {row + 2} of {table.path} has {given[0]} {table.columns[given[0]][row]:g}, not a frame of {scene.name} "
-            f"(every {scene.frame_dt:g} s from 0): give rows at frames, or change the scene's frame time"
+            f"row {row + 2} of {table.path} has {given[0]} {column[row]:g}, not a frame of {scene.name} "
+            f"({_rhythm(scene)}): give rows at frames, or change the scene's frame time"
         )
     return frames.astype(np.int64)
+
+
+def _frames_at(scene: Scene, times: np.ndarray) -> np.ndarray:
+    """[n] frame numbers at times [s], with fractions between frames."""
+    if scene.clock is None:
+        return times / scene.frame_dt
+    stamps = scene.film_times
+    nearest = np.abs(stamps[:, None] - times).argmin(axis=0)
+    return nearest + (times - stamps[nearest]) / float(np.diff(stamps).min())
+
+
+def _rhythm(scene: Scene) -> str:
+    """When the frames are, for messages."""
+    if scene.clock is None or scene.clock.times is None:
+        return f"every {scene.frame_dt:g} s from 0"
+    return f"{scene.frames + 1} time stamps from {scene.film_times[0]:g} s to {scene.film_times[-1]:g} s"
 
 
 def _placement(

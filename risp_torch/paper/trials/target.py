@@ -80,7 +80,7 @@ def _path_traced(
     domain = replace(task.domains.target, samples=settings["samples"])
     film = domain.film(scene, placement, seed=number)
     _same_film(folder, settings | {"domain": domain.to_json(), "appearance": film.look})
-    write_photoreal_frames(folder, film, fps=1 / scene.frame_dt, masks=False)
+    write_photoreal_frames(folder, film, fps=scene.fps, masks=False)
     return folder / FRAMES
 
 
@@ -92,7 +92,7 @@ def _rasterised(
     if not (folder / FRAMES).is_dir():
         with torch.no_grad():
             pictures = scene.render(placement, domain.parameters.values(domain.appearances(1, seed=number)))[0]
-        write_frames(folder / FRAMES, pictures, fps=1 / scene.frame_dt)
+        write_frames(folder / FRAMES, pictures, fps=scene.fps)
     return folder / FRAMES
 
 

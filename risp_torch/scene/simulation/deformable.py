@@ -67,11 +67,14 @@ class DeformableMotion(Motion):
         return nothing, torch.cat([part.start(values) for part in self.spec.deformables], dim=1)
 
     def rollout(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None
-    ) -> States:
+        self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None,
+        between: int = 1,
+    ) -> States:  # fmt: skip
         """As ``Motion.rollout``; in an adaptive scene every world takes as many steps as its own parameters need."""
         if not self.spec.stepping.adaptive:
-            return super().rollout(values, frames=frames, actions=actions, state0=state0, adjoint=adjoint)
+            return super().rollout(
+                values, frames=frames, actions=actions, state0=state0, adjoint=adjoint, between=between
+            )
         inputs = self.inputs(values, frames=frames, actions=actions, state0=state0)
         controls = self.spec.stepping.controls
         return self.states(values, *adaptive_rollout(self.solver, inputs, frames, controls=controls, adjoint=adjoint))

@@ -19,7 +19,7 @@ FARTHEST = 1e3  # times the range of a motion: no intended force of a scene move
 
 
 def without_escapes(
-    spec: SceneSpec, table: ParameterTable, states: States, parameters: Mapping[str, torch.Tensor] | None
+    spec: SceneSpec, table: ParameterTable, states: States, parameters: Mapping[str, torch.Tensor] | None, *, between: int = 1
 ) -> States:
     """A motion in which worlds are marked as diverged if a body has left the range of the scene.
 
@@ -32,6 +32,7 @@ def without_escapes(
         table: its parameter table.
         states: its motion.
         parameters: see ``Scene.rollout``.
+        between: states of the motion per frame interval.
 
     Raises:
         DivergenceError: every world has diverged.
@@ -41,27 +42,28 @@ def without_escapes(
     placement = plain(states.placement.detach())[..., :3]  # [B, T, rows, 3]
     if placement.shape[1] < 2 or not placement.shape[2]:
         return states
-    limit = FARTHEST * _range(spec, table, states, placement, parameters)
+    limit = FARTHEST * _range(spec, table, states, placement, parameters, spec.frame_dt / between)
     away = (placement - placement[:, :1]).norm(dim=-1)  # NaN after a divergence that is already marked
     gone = (away > limit).any(dim=2)
     if not gone.any():
         return states
-    step = torch.where(gone.any(dim=1), gone.int().argmax(dim=1) * spec.stepping.substeps, -1).to(states.diverged_step)
+    steps = spec.stepping.substeps // between
+    step = torch.where(gone.any(dim=1), gone.int().argmax(dim=1) * steps, -1).to(states.diverged_step)
     marked = torch.where(states.diverged_step < 0, step[:, None], states.diverged_step)
     if (marked >= 0).all(dim=1).all():
-        _raise(spec, away, gone, limit)
+        _raise(spec, away, gone, limit, between)
     return replace(states, diverged_step=marked)
 
 
-def _raise(spec: SceneSpec, away: torch.Tensor, gone: torch.Tensor, limit: float) -> None:
+def _raise(spec: SceneSpec, away: torch.Tensor, gone: torch.Tensor, limit: float, between: int) -> None:
     world = int(gone.any(dim=1).int().argmax())
     frame = int(gone[world].int().argmax())
     row = int(away[world, frame].nan_to_num(nan=0.0).argmax())
     owners = [body.name for body in spec.bodies] + [part.name for part in spec.deformables for _ in range(part.count)]
     raise DivergenceError(
-        f"{owners[row]!r} flew {away[world, frame, row]:.3g} m by frame {frame}, but free flight goes no farther than "
-        f"{limit / FARTHEST:.3g} m: take smaller steps (more substeps), or softer contacts and materials",
-        body=owners[row], step=frame * spec.stepping.substeps,
+        f"{owners[row]!r} flew {away[world, frame, row]:.3g} m by frame {frame / between:g}, but free flight goes no "
+        f"farther than {limit / FARTHEST:.3g} m: take smaller steps (more substeps), or softer contacts and materials",
+        body=owners[row], step=frame * (spec.stepping.substeps // between),
     )  # fmt: skip
 
 
@@ -71,8 +73,9 @@ def _range(
     states: States,
     placement: torch.Tensor,
     parameters: Mapping[str, torch.Tensor] | None,
+    interval: float,
 ) -> float:
-    """Range of a motion [m]: the scene's extent and free flight."""
+    """Range of a motion with states at this interval [s], in m: the scene's extent and free flight."""
     start = placement[:, 0].flatten(0, 1)
     eyes = [np.asarray(_value(camera.position), dtype=np.float64).reshape(-1) for camera in spec.cameras]
     points = [start[torch.isfinite(start).all(dim=1)].double().cpu().numpy(), *(np.broadcast_to(eye, (1, 3)) for eye in eyes)]
@@ -83,7 +86,7 @@ def _range(
     fastest = max((float(each.norm(dim=-1).nan_to_num(nan=0.0).max()) for each in speeds if each.numel()), default=0.0)
     gravity = (parameters or {}).get("gravity", table["gravity"].value)
     strength = float(plain(torch.as_tensor(gravity).detach()).abs().max()) * np.sqrt(3.0)
-    time = spec.frame_dt * (placement.shape[1] - 1)
+    time = interval * (placement.shape[1] - 1)
     return float((extent or 1.0) + fastest * time + strength * time**2)
 
 

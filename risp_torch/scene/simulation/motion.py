@@ -15,6 +15,7 @@ from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parts.motors import Motors
 from risp_torch.scene.parts.rotors import Rotors
+from risp_torch.scene.simulation.finer_frames import finer_inputs, finer_solver
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.rollout.adjoint import Adjoint
@@ -83,11 +84,25 @@ class Motion(ABC):
         """Poses [B, N, 7] of the bodies (m, unit quaternions) and positions [B, P, 3] of the particles at the start, or None."""
 
     def rollout(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None
-    ) -> States:
-        """Simulate (arguments: ``inputs``, ``Scene.rollout``)."""
+        self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None,
+        between: int = 1,
+    ) -> States:  # fmt: skip
+        """Simulate (arguments: ``inputs``, ``Simulator.rollout``)."""
         inputs = self.inputs(values, frames=frames, actions=actions, state0=state0)
-        return self.states(values, *bridge.rollout(self.solver, inputs, frames, adjoint=adjoint))
+        solver = self.solver
+        if between > 1:
+            solver, inputs = self._finer_solver(between), finer_inputs(inputs, between)
+        return self.states(values, *bridge.rollout(solver, inputs, frames * between, adjoint=adjoint))
+
+    def _finer_solver(self, between: int) -> Solver:
+        """``finer_solver``, made once: solvers keep tables."""
+        if between not in self._finer:
+            self._finer[between] = finer_solver(self.solver, between)
+        return self._finer[between]
+
+    @cached_property
+    def _finer(self) -> dict[int, Solver]:
+        return {}
 
     def check(self, given: Mapping[str, object], actions: torch.Tensor | None, state0: State | None) -> None:
         """Raise a UserError for actions without actuators, actions given twice, or a wrong number of state arrays.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -48,12 +49,14 @@ class SideBySide(Motion):
         return self.bodies.start(values)[0], self.particles.start(values)[1]
 
     def rollout(
-        self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None
-    ) -> States:
+        self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None,
+        between: int = 1,
+    ) -> States:  # fmt: skip
         """As ``Motion.rollout``."""
         own, particles = (None, None) if state0 is None else (state0[:2], state0[2:])
-        soft = self.particles.rollout(values, frames=frames, actions=None, state0=particles, adjoint=adjoint)
-        stiff = self.bodies.rollout(values, frames=frames, actions=actions, state0=own, adjoint=adjoint)
+        both: dict[str, Any] = {"frames": frames, "adjoint": adjoint, "between": between}
+        soft = self.particles.rollout(values, actions=None, state0=particles, **both)
+        stiff = self.bodies.rollout(values, actions=actions, state0=own, **both)
         return self._joined(stiff, soft)
 
     @staticmethod

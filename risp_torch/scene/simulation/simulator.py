@@ -75,24 +75,29 @@ class Simulator:
         actions: torch.Tensor | None = None,
         state0: State | None = None,
         adjoint: Adjoint | None = None,
+        between: int = 1,
     ) -> States:
         """Simulate a batch of worlds.
 
         Args:
             table: parameter table of the scene, or one with as many rows over time as frames.
-            parameters, frames, worlds, actions, state0, adjoint: see ``Scene.rollout``.
+            parameters, worlds, actions, state0, adjoint: see ``Scene.rollout``.
+            frames: frame intervals, whatever the scene's clock says.
+            between: states per frame interval, a divisor of the scene's substeps: the result has frames * between + 1.
 
         Raises:
             UserError, DivergenceError: as there.
         """
         given = parameters or {}
-        _check_memory(self.spec, table, given, worlds, frames)
+        _check_memory(self.spec, table, given, worlds, frames * between)
         _warn_of_inertias(given)
         actions, worlds = action_rows(actions, worlds)
         self.motion.check(given, actions, state0)
         values = table.values(parameters, worlds=worlds)
-        states = self.motion.rollout(values, frames=frames, actions=actions, state0=state0, adjoint=adjoint)
-        return without_escapes(self.spec, table, states, parameters)
+        states = self.motion.rollout(
+            values, frames=frames, actions=actions, state0=state0, adjoint=adjoint, between=between
+        )
+        return without_escapes(self.spec, table, states, parameters, between=between)
 
     def start(self, values: Values) -> torch.Tensor:
         """The initial placement (``joined_placement``) for parameter values [B, ...]."""

@@ -15,6 +15,7 @@ from risp_torch.scene.parts.cameras import ALL, Camera, chosen_cameras
 from risp_torch.scene.spec import ALL_PARTS, SceneSpec
 from risp_torch.scene.states import States, check_placement, split_placement
 from risp_torch.scene.view.arrays import Field, PictureArrays
+from risp_torch.scene.view.exposed import chosen_frames, exposed_pictures
 from ti_render import RasterSettings, RenderInputs
 from ti_sim.base.errors import UserError
 
@@ -47,12 +48,16 @@ class View:
     ) -> torch.Tensor:
         """Render a motion (arguments, returns, raises: ``Scene.render``)."""
         placement = self.poses(states)
-        placement = placement if frames is None else _chosen_frames(placement, frames)
-        batch, count = placement.shape[:2]
-        values = self.spec.table.values(parameters, worlds=batch)
-        inputs = self.render_inputs(values, placement, camera=camera, quantity=quantity)
-        images = bridge.render(inputs, self.raster_settings(camera=camera, quantity=quantity), memory_limit=memory_limit)
-        images = self.film_of(images, batch, count, camera=camera, quantity=quantity, alpha=alpha)
+        placement = placement if frames is None else chosen_frames(placement, frames)
+        values = self.spec.table.values(parameters, worlds=len(placement))
+
+        def pictures(placement: torch.Tensor) -> torch.Tensor:
+            inputs = self.render_inputs(values, placement, camera=camera, quantity=quantity)
+            images = bridge.render(inputs, self.raster_settings(camera=camera, quantity=quantity), memory_limit=memory_limit)
+            return self.film_of(images, *placement.shape[:2], camera=camera, quantity=quantity, alpha=alpha)
+
+        exposed = states.exposed if isinstance(states, States) else None
+        images = pictures(placement) if exposed is None else exposed_pictures(pictures, exposed, frames)
         if isinstance(states, States) and not states.finite.all():  # diverged worlds have no images
             finite = states.finite.reshape(-1, *[1] * (images.ndim - 1))
             images = torch.where(finite, images, torch.full_like(images, torch.nan))
@@ -161,12 +166,3 @@ def current_view(made: View | None, spec: SceneSpec) -> View:
         spec.table, tuple(seen.values()), tuple(seen), spec.lights, spec.ground, phong=spec.style.shading == "phong"
     )
     return View(spec.snapshot(), arrays)
-
-
-def _chosen_frames(placement: torch.Tensor, frames: Any) -> torch.Tensor:
-    """Placement [B, T, ...] at a slice or list of frame numbers (UserError: it selects none that exists)."""
-    try:
-        return placement[:, frames]
-    except (IndexError, TypeError) as error:
-        count = placement.shape[1]
-        raise UserError(f"render: frames is {frames!r}: give a slice or list of frame numbers from 0 to {count - 1}") from error

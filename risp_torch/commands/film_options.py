@@ -1,0 +1,66 @@
+"""The clock of a film that options describe."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+
+_PREFIX = "film."  # of the numbers of a clock
+_SPARE = 1e-6  # part of its length by which a film may be longer than its scene
+
+
+def options_about(options: argparse.Namespace) -> list[str]:
+    """Names of parameters in options other than --set."""
+    given = [getattr(options, name, None) or [] for name in ("unknown", "bounds", "param", "param2", "per_film")]
+    return [text.partition("=")[0] for texts in given for text in ([texts] if isinstance(texts, str) else texts)]
+
+
+def use_film(scene: Any, options: argparse.Namespace, named: Iterable[str]) -> None:
+    """Give the scene the clock that the options describe; none of them leaves the scene as it is.
+
+    Args:
+        scene: the scene.
+        options: of a command with ``add_scene_arguments``.
+        named: names of parameters in other options; one of a clock needs one.
+
+    Raises:
+        UserError: --fps and --times film are both given, or the film has no time stamps.
+    """
+    by_film = getattr(options, "times", "scene") == "film"
+    if options.fps is not None and by_film:
+        raise UserError("--fps and --times film both say when the pictures were taken: leave one out")
+    if scene.clock is None and any(name.startswith(_PREFIX) for name in named):
+        scene.set_film()
+    if options.fps is not None or by_film:
+        times = _of_films(options) if by_film else np.arange(_longest(scene, options.fps)) / options.fps
+        scene.change_film(times=times[times <= scene.frames * scene.frame_dt * (1 + _SPARE)])
+    if options.moments:
+        scene.change_film(samples=options.moments)
+
+
+def _longest(scene: Any, fps: float) -> int:
+    """Pictures at this rate from the start of the scene to its end."""
+    return math.floor(scene.frames * scene.frame_dt * fps * (1 + _SPARE)) + 1
+
+
+def _of_films(options: argparse.Namespace) -> np.ndarray:
+    """Time stamps of the film, which several films share.
+
+    Raises:
+        UserError: there is no film, or the films have different time stamps.
+    """
+    from risp_torch.files.time_stamps import time_stamps
+
+    videos = [options.video] if isinstance(options.video, str) else options.video or []
+    if not videos:
+        raise UserError("--times film takes the time stamps of a film: give it with --video")
+    first, *others = [time_stamps(video) for video in videos]
+    if any(len(other) != len(first) or not np.allclose(other, first, rtol=0.0, atol=1e-6) for other in others):
+        raise UserError("the films have different time stamps: invert them one by one, or give films of one rate")
+    return first

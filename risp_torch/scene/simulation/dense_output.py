@@ -1,0 +1,162 @@
+"""Motions between the frames at which they were simulated: cubic Hermite interpolation of states.
+
+Positions follow the cubic whose ends have the positions and velocities of the states. Orientations follow a cubic in rotation
+vectors: in the body's axes at the beginning of the interval, R(t) = R0 exp(r(t)), with r = 0 there and exp(r) = R0^T R1 at the
+end. A body that turns with the angular velocity w in its own axes has r' = J(r)^-1 w with the right Jacobian
+
+    J(r) = 1 - (1 - cos a) / a^2 [r] + (a - sin a) / a^3 [r]^2,  J(r)^-1 = 1 + [r] / 2 + (1 - a/2 cot(a/2)) / a^2 [r]^2,
+
+where a = |r| and [r] is the cross-product matrix (Sola, Deray and Atchuthan, A micro Lie theory for state estimation in robotics,
+2018, Eqs. 143 and 144). Both interpolants are exact to fourth order in the interval, and their derivatives at the frames are the
+velocities of the states; uniform acceleration and uniform rotation, by less than half a turn in an interval, are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from risp_torch.scene.numbers import plain
+from risp_torch.scene.rotations import quaternion_product, rotation_matrix, rotation_quaternion
+from risp_torch.scene.states import States, joined_placement
+
+# Coefficients of the series in a^2 of the factors of [r]^2 in J^-1 and J, and of [r] in J, and up to which a^2 they are used.
+_INVERSE = (1 / 12, 1 / 720, 1 / 30240, 1 / 1209600, 1 / 47900160, 691 / 1307674368000)
+_SQUARE = (1 / 6, -1 / 120, 1 / 5040, -1 / 362880, 1 / 39916800, -1 / 6227020800)
+_SINGLE = (1 / 2, -1 / 24, 1 / 720, -1 / 40320, 1 / 3628800, -1 / 479001600)
+_SMALL = 0.1
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Times in the frame intervals of a motion.
+
+    Attributes:
+        interval: [B, M] number of the frame interval.
+        share: [B, M] part of it that has passed, in [0, 1]; beyond it before the first and after the last frame.
+        length: of an interval [s].
+    """
+
+    interval: torch.Tensor
+    share: torch.Tensor
+    length: float
+
+    @staticmethod
+    def of(times: torch.Tensor, length: float, intervals: int, dtype: torch.dtype) -> Moments:
+        """The moments of scene times [B, M] (s, double precision) in ``intervals`` intervals of this length [s]."""
+        passed = times / length
+        interval = plain(passed.detach()).floor().clamp(0, intervals - 1).long()
+        return Moments(interval, (passed - interval).to(dtype), length)
+
+    def ends(self, array: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows [B, M, ...] of an array [B, frames, ...] at both ends of the intervals."""
+        worlds = torch.arange(len(array), device=array.device)[:, None]
+        return array[worlds, self.interval], array[worlds, self.interval + 1]
+
+
+def placement_at(states: States, moments: Moments) -> torch.Tensor:
+    """Placement [B, M, rows, columns] (``joined_placement``) of a motion at moments; differentiable in both."""
+    body_q, _ = _bodies(states, moments)
+    particle_q, _ = _particles(states, moments)
+    return joined_placement(body_q, particle_q)
+
+
+def states_at(states: States, moments: Moments) -> States:
+    """A motion at moments; differentiable in both. Joint coordinates are left out (None): the poses of links are there."""
+    body_q, body_qd = _bodies(states, moments)
+    particle_q, particle_qd = _particles(states, moments)
+    return States(body_q, body_qd, states.diverged_step, particle_q=particle_q, particle_qd=particle_qd)
+
+
+def _particles(states: States, moments: Moments) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Positions and velocities of the particles, [B, M, P, 3] each, None without any."""
+    if states.particle_q is None:
+        return None, None
+    return _cubic(*moments.ends(states.particle_q), *moments.ends(states.particle_qd), moments)
+
+
+def _bodies(states: States, moments: Moments) -> tuple[torch.Tensor, torch.Tensor]:
+    """Poses [B, M, N, 7] and velocities [B, M, N, 6] of the bodies."""
+    if not states.body_q.shape[2]:
+        worlds, count = moments.interval.shape
+        return states.body_q.new_zeros(worlds, count, 0, 7), states.body_q.new_zeros(worlds, count, 0, 6)
+    (pose0, pose1), (rate0, rate1) = moments.ends(states.body_q), moments.ends(states.body_qd)
+    place, velocity = _cubic(pose0[..., :3], pose1[..., :3], rate0[..., :3], rate1[..., :3], moments)
+    turn, spin = _turning(pose0[..., 3:], pose1[..., 3:], rate0[..., 3:], rate1[..., 3:], moments)
+    return torch.cat([place, turn], dim=-1), torch.cat([velocity, spin], dim=-1)
+
+
+def _cubic(
+    begin: torch.Tensor, end: torch.Tensor, begin_rate: torch.Tensor, end_rate: torch.Tensor, moments: Moments
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cubic Hermite interpolant [B, M, rows, 3] of values and their rates of change at both ends, and its derivative."""
+    u, h = moments.share[..., None, None], moments.length
+    way = end - begin - h * begin_rate
+    bend = h * (end_rate - begin_rate)
+    value = begin + h * u * begin_rate + u * u * ((3.0 - 2.0 * u) * way + (u - 1.0) * bend)
+    rate = begin_rate + (6.0 * u * (1.0 - u) * way + u * (3.0 * u - 2.0) * bend) / h
+    return value, rate
+
+
+def _turning(
+    begin: torch.Tensor, end: torch.Tensor, begin_spin: torch.Tensor, end_spin: torch.Tensor, moments: Moments
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Unit quaternions [B, M, rows, 4] and angular velocities [B, M, rows, 3] (world frame) from those at both ends."""
+    turn = _rotation_vector(quaternion_product(_conjugate(begin), end))
+    rate0 = _into_body(begin, begin_spin)
+    rate1 = _inverse_right_jacobian(turn, _into_body(end, end_spin))
+    vector, rate = _cubic(torch.zeros_like(turn), turn, rate0, rate1, moments)
+    now = quaternion_product(begin, rotation_quaternion(vector))
+    spin = rotation_matrix(now) @ _right_jacobian(vector, rate)[..., None]
+    return now, spin[..., 0]
+
+
+def _conjugate(q: torch.Tensor) -> torch.Tensor:
+    return torch.cat([-q[..., :3], q[..., 3:]], dim=-1)
+
+
+def _into_body(q: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+    return (rotation_matrix(q).mT @ vector[..., None])[..., 0]
+
+
+def _rotation_vector(q: torch.Tensor) -> torch.Tensor:
+    """Rotation vector [..., 3] of a unit quaternion [..., 4], of at most half a turn, smooth at zero."""
+    near = torch.where(q[..., 3:] < 0, -q, q)
+    vector, cosine = near[..., :3], near[..., 3:]
+    squared = (vector * vector).sum(dim=-1, keepdim=True)
+    small = squared < 1e-4
+    sine = torch.sqrt(torch.where(small, torch.ones_like(squared), squared))
+    series = 1.0 + squared * (1 / 6 + squared * (3 / 40 + squared * (5 / 112 + squared * 35 / 1152)))
+    return 2.0 * vector * torch.where(small, series, torch.atan2(sine, torch.where(small, sine, cosine)) / sine)
+
+
+def _inverse_right_jacobian(r: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """J(r)^-1 x of vectors [..., 3]."""
+    squared, small, angle = _angle(r)
+    factor = torch.where(small, _series(_INVERSE, squared), (1.0 - 0.5 * angle / torch.tan(0.5 * angle)) / angle**2)
+    once = torch.linalg.cross(r, x)
+    return x + 0.5 * once + factor * torch.linalg.cross(r, once)
+
+
+def _right_jacobian(r: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """J(r) x of vectors [..., 3]."""
+    squared, small, angle = _angle(r)
+    single = torch.where(small, _series(_SINGLE, squared), (1.0 - torch.cos(angle)) / angle**2)
+    square = torch.where(small, _series(_SQUARE, squared), (angle - torch.sin(angle)) / angle**3)
+    once = torch.linalg.cross(r, x)
+    return x - single * once + square * torch.linalg.cross(r, once)
+
+
+def _angle(r: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """|r|^2, where it is small, and |r| (1 there: derivatives of the unused branch stay finite), each [..., 1]."""
+    squared = (r * r).sum(dim=-1, keepdim=True)
+    small = squared < _SMALL
+    return squared, small, torch.sqrt(torch.where(small, torch.ones_like(squared), squared))
+
+
+def _series(coefficients: tuple[float, ...], x: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros_like(x)
+    for coefficient in reversed(coefficients):
+        total = coefficient + x * total
+    return total

@@ -1,0 +1,63 @@
+"""Motion blur and rolling shutter: what a line of a picture sees, as a weighted mean of pictures at a few moments.
+
+Line l collects light from line_time l to line_time l + exposure after the first one begins. The pictures at S moments, spread
+evenly from the beginning of the first exposure to the end of the last, are interpolated linearly in time, and each line is the
+exact mean of that interpolant over its exposure. So the weights of a line are not negative and sum to one. Without a line time
+they are those of the trapezoidal rule; without an exposure a line is a blend of two neighbouring moments.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.parts.clock import EXPOSURE, LINE_TIME, FilmClock
+
+_SHORT = 1e-9  # exposure, in distances of moments, below which a line sees one moment
+
+
+def is_instant(values: Values) -> bool:
+    """Whether all lines of a picture see one moment: no exposure, no line time, and no derivative by them is asked for."""
+    given = (values[EXPOSURE], values[LINE_TIME])
+    return not any(value.requires_grad or value.any() for value in given)
+
+
+def exposures(clock: FilmClock, values: Values, lines: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Moments of a picture, and their weights in each line; differentiable in exposure and line time.
+
+    Args:
+        clock: number of moments S and direction of the read-out.
+        values: parameters [B, ...].
+        lines: number of lines L of the picture.
+
+    Returns:
+        Times of the moments after the beginning of the first line's exposure [B, S] (s), and weights [B, L, S] in the order of
+        rows or columns of the picture, not of the read-out; both in double precision.
+    """
+    exposure, line_time = (values[name].double()[:, None] for name in (EXPOSURE, LINE_TIME))
+    last = clock.samples - 1
+    moments = torch.linspace(0.0, 1.0, clock.samples, dtype=torch.float64, device=exposure.device)
+    whole = exposure + line_time * (lines - 1)
+    spacing = whole / last
+    still = spacing <= 0
+    spacing = torch.where(still, torch.ones_like(spacing), spacing)
+    line = torch.arange(lines, dtype=torch.float64, device=exposure.device)
+    begin, long = line_time * line / spacing, exposure / spacing  # in distances of moments
+    weights = _means(begin, long, clock.samples)
+    return whole * moments, weights.flip(1) if clock.readout in ("up", "left") else weights
+
+
+def _means(begin: torch.Tensor, long: torch.Tensor, count: int) -> torch.Tensor:
+    """Means [B, L, S] of the hats max(0, 1 - |x - s|), s = 0 ... S - 1, over x from begin [B, L] to begin + long [B, 1]."""
+    first = begin[..., None] - torch.arange(count, dtype=begin.dtype, device=begin.device)
+    long = long[..., None]
+    short = long <= _SHORT
+    width = torch.where(short, torch.ones_like(long), long)
+    mean = (_area(first + width) - _area(first)) / width
+    return torch.where(short, (1.0 - (first + 0.5 * long).abs()).clamp_min(0.0), mean)
+
+
+def _area(x: torch.Tensor) -> torch.Tensor:
+    """Integral of max(0, 1 - |x|) from -infinity to x."""
+    inside = x.clamp(-1.0, 1.0)
+    return 0.5 + inside - 0.5 * inside * inside.abs()

@@ -1,0 +1,92 @@
+"""The states that a film with a clock shows: a motion at the pictures' own times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+
+from risp_torch.scene.numbers import Values, plain
+from risp_torch.scene.parts.clock import FilmClock
+from risp_torch.scene.simulation.dense_output import Moments, placement_at, states_at
+from risp_torch.scene.simulation.exposure import exposures, is_instant
+from risp_torch.scene.simulation.motion import action_rows
+from risp_torch.scene.simulation.simulator import Simulator
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.states import Exposed, States
+from ti_sim.base.errors import UserError
+from ti_sim.rollout.adjoint import Adjoint
+
+SLACK = 1e-4  # frame intervals by which rounding may move a time
+
+
+def filmed(
+    spec: SceneSpec,
+    simulator: Simulator,
+    parameters: Mapping[str, torch.Tensor] | None,
+    *,
+    frames: int,
+    worlds: int | None = None,
+    actions: torch.Tensor | None = None,
+    adjoint: Adjoint | None = None,
+) -> States:
+    """The states of a scene at the time stamps of the first ``frames + 1`` pictures of its film.
+
+    The scene is simulated from its start until the last exposure ends. Within a frame interval before its start the motion of
+    its first interval is continued backwards.
+
+    Args:
+        spec: spec of the scene, with a clock.
+        simulator: its simulator.
+        parameters, frames, worlds, actions, adjoint: see ``Scene.rollout``.
+
+    Raises:
+        UserError: a picture is taken earlier, or see ``Scene.rollout``.
+        DivergenceError: as there.
+    """
+    clock, length = spec.clock, spec.frame_dt
+    actions, worlds = action_rows(actions, worlds)
+    values = spec.table.values(parameters, worlds=worlds)
+    times = clock.scene_times(values, clock.stamps(frames, length))
+    seen = _seen(spec, values)
+    check_earliest(times, length)
+    latest = float(plain(times.detach()).max()) + (0.0 if seen is None else float(plain(seen[0].detach()).max()))
+    intervals = max(1, math.ceil(latest / length - SLACK))
+    states = simulator.rollout(
+        spec.table, parameters, frames=intervals, worlds=worlds, actions=actions, adjoint=adjoint, between=clock.between
+    )
+
+    def moments(at: torch.Tensor) -> Moments:
+        return Moments.of(at, length / clock.between, intervals * clock.between, states.body_q.dtype)
+
+    film = replace(states_at(states, moments(times)), moment=times)
+    if seen is None:
+        return film
+    after, weights = seen
+    every = (times[..., None] + after[:, None]).flatten(1)
+    placement = placement_at(states, moments(every)).unflatten(1, (times.shape[1], clock.samples))
+    return replace(film, exposed=Exposed(placement, weights.to(placement.dtype), sideways(clock)))
+
+
+def check_earliest(times: torch.Tensor, length: float) -> None:
+    """Raise a UserError if a scene time [s] is more than one frame interval of this length before the scene's start."""
+    first = float(plain(times.detach()).min())
+    if first < -length * (1.0 + SLACK):
+        raise UserError(
+            f"the film's first picture is taken {-first:.4g} s before the scene begins, and motions are continued backwards for "
+            f"one frame interval of {length:g} s at most: give a smaller film.start (or upper bound of it)"
+        )
+
+
+def sideways(clock: FilmClock) -> bool:
+    """Whether the lines that are read one after the other are columns of the picture."""
+    return clock.readout in ("right", "left")
+
+
+def _seen(spec: SceneSpec, values: Values) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Moments and weights of the lines (``exposures``); None where all lines of a picture see one moment."""
+    if spec.camera is None or is_instant(values):
+        return None
+    return exposures(spec.clock, values, spec.clock.lines(height=spec.camera.height, width=spec.camera.width))

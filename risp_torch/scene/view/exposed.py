@@ -1,0 +1,53 @@
+"""Pictures with an exposure: each line is the weighted mean of the pictures at a few moments (``simulation.exposure``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from risp_torch.scene.states import Exposed
+from ti_sim.base.errors import UserError
+
+
+def exposed_pictures(pictures: Callable[[torch.Tensor], torch.Tensor], exposed: Exposed, frames: Any = None) -> torch.Tensor:
+    """The film of a motion during its exposures, moment by moment: no more than two films are kept without a derivative.
+
+    Args:
+        pictures: from a placement [B, T, rows, columns] to images [B, T, (cameras,) H, W, C] of linear colours.
+        exposed: the motion, and the weights of its moments.
+        frames: slice or list of frame numbers, all by default.
+
+    Raises:
+        UserError: the weights are for pictures with another number of lines.
+    """
+    placement = exposed.placement if frames is None else chosen_frames(exposed.placement, frames)
+    total: torch.Tensor | None = None
+    for moment in range(placement.shape[2]):
+        images = pictures(placement[:, :, moment])
+        part = _as_images(exposed.weights[..., moment], images, sideways=exposed.sideways) * images
+        total = part if total is None else total + part
+    return total
+
+
+def chosen_frames(placement: torch.Tensor, frames: Any) -> torch.Tensor:
+    """Placement [B, T, ...] at a slice or list of frame numbers (UserError: it selects none that exists)."""
+    try:
+        return placement[:, frames]
+    except (IndexError, TypeError) as error:
+        count = placement.shape[1]
+        raise UserError(f"render: frames is {frames!r}: give a slice or list of frame numbers from 0 to {count - 1}") from error
+
+
+def _as_images(weights: torch.Tensor, images: torch.Tensor, *, sideways: bool) -> torch.Tensor:
+    """Weights [B, L] of lines with the axes of images [B, ..., H, W, C]."""
+    axis = -2 if sideways else -3
+    if images.shape[axis] != weights.shape[1]:
+        raise UserError(
+            f"the motion was simulated for pictures of {weights.shape[1]} lines, and these have {images.shape[axis]}: simulate "
+            "it again after a change of the camera's size, and render with cameras of one size"
+        )
+    shape = [len(weights), *[1] * (images.ndim - 1)]
+    shape[axis] = weights.shape[1]
+    return weights.reshape(shape)
