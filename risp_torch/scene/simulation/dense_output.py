@@ -8,7 +8,8 @@ end. A body that turns with the angular velocity w in its own axes has r' = J(r)
 
 where a = |r| and [r] is the cross-product matrix (Sola, Deray and Atchuthan, A micro Lie theory for state estimation in robotics,
 2018, Eqs. 143 and 144). Both interpolants are exact to fourth order in the interval, and their derivatives at the frames are the
-velocities of the states; uniform acceleration and uniform rotation, by less than half a turn in an interval, are exact.
+velocities of the states; uniform acceleration and uniform rotation, by less than half a turn in an interval, are exact. Before
+the first frame the acceleration of the first interval is continued.
 """
 
 from __future__ import annotations
@@ -90,13 +91,18 @@ def _bodies(states: States, moments: Moments) -> tuple[torch.Tensor, torch.Tenso
 def _cubic(
     begin: torch.Tensor, end: torch.Tensor, begin_rate: torch.Tensor, end_rate: torch.Tensor, moments: Moments
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cubic Hermite interpolant [B, M, rows, 3] of values and their rates of change at both ends, and its derivative."""
+    """Cubic Hermite interpolant [B, M, rows, 3] of values and their rates of change at both ends, and its derivative.
+
+    Before the first frame it is the parabola with the mean acceleration of the first interval: the cubic would enlarge what
+    positions and velocities of a solver of first order differ in.
+    """
     u, h = moments.share[..., None, None], moments.length
     way = end - begin - h * begin_rate
     bend = h * (end_rate - begin_rate)
-    value = begin + h * u * begin_rate + u * u * ((3.0 - 2.0 * u) * way + (u - 1.0) * bend)
-    rate = begin_rate + (6.0 * u * (1.0 - u) * way + u * (3.0 * u - 2.0) * bend) / h
-    return value, rate
+    early = u < 0
+    value = torch.where(early, 0.5 * bend, (3.0 - 2.0 * u) * way + (u - 1.0) * bend)
+    rate = torch.where(early, u * bend, 6.0 * u * (1.0 - u) * way + u * (3.0 * u - 2.0) * bend)
+    return begin + h * u * begin_rate + u * u * value, begin_rate + rate / h
 
 
 def _turning(

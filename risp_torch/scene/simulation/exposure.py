@@ -12,6 +12,7 @@ import torch
 
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parts.clock import EXPOSURE, LINE_TIME, FilmClock
+from ti_sim.base.errors import UserError
 
 _SHORT = 1e-9  # exposure, in distances of moments, below which a line sees one moment
 
@@ -33,16 +34,26 @@ def exposures(clock: FilmClock, values: Values, lines: int) -> tuple[torch.Tenso
     Returns:
         Times of the moments after the beginning of the first line's exposure [B, S] (s), and weights [B, L, S] in the order of
         rows or columns of the picture, not of the read-out; both in double precision.
+
+    Raises:
+        UserError: derivatives by exposure and line time are asked for where both are 0.
     """
     exposure, line_time = (values[name].double()[:, None] for name in (EXPOSURE, LINE_TIME))
     last = clock.samples - 1
     moments = torch.linspace(0.0, 1.0, clock.samples, dtype=torch.float64, device=exposure.device)
     whole = exposure + line_time * (lines - 1)
     spacing = whole / last
-    still = spacing <= 0
+    still = spacing <= 0  # all moments are one: the weights are those of a line time, or exposure, that grows from zero
+    rolls = line_time.requires_grad
+    if rolls and exposure.requires_grad and still.any():
+        raise UserError(
+            "film.exposure and film.line_time are 0, where a picture has no derivative by both: begin one of the two above 0"
+        )
     spacing = torch.where(still, torch.ones_like(spacing), spacing)
     line = torch.arange(lines, dtype=torch.float64, device=exposure.device)
-    begin, long = line_time * line / spacing, exposure / spacing  # in distances of moments
+    at_rest = last * line / max(lines - 1, 1) * rolls
+    begin = torch.where(still, at_rest, line_time * line / spacing)  # in distances of moments
+    long = torch.where(still, torch.full_like(spacing, last * (not rolls)), exposure / spacing)
     weights = _means(begin, long, clock.samples)
     return whole * moments, weights.flip(1) if clock.readout in ("up", "left") else weights
 

@@ -34,8 +34,8 @@ def filmed(
 ) -> States:
     """The states of a scene at the time stamps of the first ``frames + 1`` pictures of its film.
 
-    The scene is simulated from its start until the last exposure ends. Within a frame interval before its start the motion of
-    its first interval is continued backwards.
+    The scene is simulated from its start until the last exposure ends. Within a frame interval before its start the motion is
+    continued backwards, with the acceleration after the start.
 
     Args:
         spec: spec of the scene, with a clock.
