@@ -33,7 +33,7 @@ SOFT = (ROOT / "docs/deformable.md").read_text(encoding="utf-8")
 DRIVEN = (ROOT / "docs/control.md").read_text(encoding="utf-8")
 PAGES = {
     "README.md": TEXT, "docs/rendering.md": PAGE, "docs/risp.md": RISP, "docs/articulated.md": JOINTS, "docs/deformable.md": SOFT,
-    "docs/control.md": DRIVEN,
+    "docs/control.md": DRIVEN, "docs/time.md": (ROOT / "docs/time.md").read_text(encoding="utf-8"),
 }  # fmt: skip
 ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"```python\n(.*?)```", ALL, flags=re.DOTALL)

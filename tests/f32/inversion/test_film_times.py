@@ -1,0 +1,98 @@
+"""Inversions of films whose pictures are not at the scene's frames: late, at other rates, blurred; by Python and by commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import UserError, invert, write_frames, write_video
+from risp_torch.files.time_stamps import time_stamps
+from tests.reference.searches import pictures
+from tests.reference.small_scenes import make_scene
+
+Risp = Callable[..., tuple[int, str, str]]
+SCENE = Path(__file__).parents[2] / "reference" / "small_scenes.py"
+LATE = {"film.start": -5e-3 / 3}  # a third of a frame
+
+
+def test_a_late_film() -> None:
+    """Density and the time at which the scene begins; without the latter the density is wrong by many bars."""
+    scene = make_scene(frames=8)
+    scene.set_film(start=LATE["film.start"])
+    film = pictures(scene)
+    scene.set("film.start", 0.0)
+    bounds = {"film.start": (-5e-3, 5e-3)}
+    found = invert(scene, film, ["block.density", "film.start"], bounds=bounds, starts=2, progress=False)
+    assert found.fits
+    assert found.values["block.density"] == pytest.approx(800.0, rel=1e-2)
+    assert found.values["film.start"] == pytest.approx(LATE["film.start"], abs=5e-5)
+    kept = invert(scene, film, ["block.density"], starts=2, progress=False)
+    assert abs(kept.values["block.density"] / 800.0 - 1) > 0.05
+
+
+def test_a_blurred_slow_film() -> None:
+    """Exposure and rate of a film at time stamps with a gap, with its motion known."""
+    stamps = [0.0, 0.02, 0.05, 0.11, 0.14]
+    scene = make_scene(frames=8)
+    scene.set_film(times=stamps, rate=0.25, exposure=2e-3, samples=4)
+    film = pictures(scene)
+    bounds = {"film.rate": (0.15, 0.35), "film.exposure": (0.0, 4e-3)}
+    starts = [{"film.rate": 0.28, "film.exposure": 1e-3}]
+    found = invert(scene, film, list(bounds), bounds=bounds, starts=starts, progress=False)
+    assert found.values["film.rate"] == pytest.approx(0.25, rel=1e-3)
+    assert found.values["film.exposure"] == pytest.approx(2e-3, rel=2e-2)
+
+
+def test_films_of_other_rates_by_commands(command_line: Risp, tmp_path: Path) -> None:
+    """A film at 120 pictures a second of a scene at 200: simulated, its time stamps read, and searched."""
+    size = ("--size", "16", "--frames", "8", "--device", "cpu")
+    late = ("--fps", "120", "--set", f"film.start={LATE['film.start']}")
+    status, out, err = command_line("simulate", SCENE, *size, *late, "--crf", "0", "--out", tmp_path / "film")
+    assert status == 0, err
+    video = tmp_path / "film" / "video.mp4"
+    np.testing.assert_allclose(time_stamps(video), np.arange(5) / 120, atol=1e-4)
+    with np.load(tmp_path / "film" / "states.npz") as states:
+        np.testing.assert_allclose(states["time"], np.arange(5) / 120)
+        assert states["body_q"].shape == (5, 1, 7)
+    unknown = ("--unknown", "film.start", "--bounds", "film.start=-0.005:0.005", "--starts", "1")
+    invert_it = ("invert", SCENE, *size, "--video", video, *unknown)
+    status, out, err = command_line(*invert_it, "--times", "film", "--out", tmp_path / "found")
+    assert status == 0, err
+    found = json.loads((tmp_path / "found" / "result.json").read_text())["unknowns"]["film.start"]["value"]
+    assert found == pytest.approx(LATE["film.start"], abs=2e-4)
+    status, _, err = command_line("simulate", SCENE, *size, "--from", tmp_path / "found", "--out", tmp_path / "again")
+    assert status == 0, err
+    assert json.loads((tmp_path / "again" / "settings.json").read_text())["parameters"]["film.start"] == pytest.approx(found)
+    assert "120 frames per second" in command_line(*invert_it)[2]
+    assert "leave one out" in command_line(*invert_it, "--times", "film", "--fps", "120")[2]
+
+
+def test_time_stamps_of_files(tmp_path: Path) -> None:
+    film = np.zeros((3, 16, 16, 3))
+    write_video(tmp_path / "film.mp4", film, fps=30)
+    np.testing.assert_allclose(time_stamps(tmp_path / "film.mp4"), [0, 1 / 30, 2 / 30], atol=1e-5)
+    write_frames(tmp_path / "film", film, fps=24)
+    np.testing.assert_allclose(time_stamps(tmp_path / "film"), [0, 1 / 24, 2 / 24])
+    write_frames(tmp_path / "unknown", film)
+    with pytest.raises(UserError, match="give the rate with --fps"):
+        time_stamps(tmp_path / "unknown")
+    (tmp_path / "text.mp4").write_text("no film")
+    with pytest.raises(UserError, match="cannot be read"):
+        time_stamps(tmp_path / "text.mp4")
+
+
+def test_a_scene_without_a_clock_is_as_it_was() -> None:
+    """No clock: no times; a clock at the frames gives the same pictures to rounding."""
+    scene = make_scene()
+    with torch.no_grad():
+        plain = scene.rollout()
+        assert plain.moment is None
+        film = scene.render(plain)
+        scene.set_film()
+        clocked = scene.render(scene.rollout())
+    torch.testing.assert_close(clocked, film, rtol=0, atol=2e-4)
