@@ -282,10 +282,18 @@ def check_driven(names: dict[str, Any]) -> None:
     assert Path("runs/taller/policy.safetensors").is_file()
 
 
+def check_times(names: dict[str, Any]) -> None:
+    """Ten blurred pictures at the film's own rate."""
+    film, states = names["blurred"], names["scene"].rollout()
+    assert film.shape == (1, 10, 64, 64, 3) and film.isfinite().all()
+    np.testing.assert_allclose(states.moment[0, :2].numpy(), [0.003, 0.003 + 1 / 30])
+    assert (film - names["scene"].render(states.body_q)).abs().max() > 0.01
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "result": check_inversion, "density": check_gradient, "jacobian": check_jacobian, "record": check_cameras, "film": check_film,
     "network": check_network, "planar": check_head, "found": check_oracle, "lamps": check_joints,
-    "robot": check_robot, "blocks": check_blocks, "reached": check_driven,
+    "robot": check_robot, "blocks": check_blocks, "reached": check_driven, "blurred": check_times,
 }  # fmt: skip
 
 
