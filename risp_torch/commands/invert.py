@@ -8,7 +8,7 @@ from typing import Any
 
 from risp_torch.commands.estimates import print_inversion
 from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_loss
-from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, number, settings_of_films
+from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, number, prior_of, settings_of_films
 from risp_torch.commands.search_options import add_search_arguments, search_settings, warm_start_settings
 from risp_torch.files.run_folder import FinishedError, RunFolder, default_run_path
 from ti_sim.base.errors import UserError
@@ -33,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="parameters to find, or single entries of them (body.velocity[0]); psi for all rendering parameters of the task",
     )  # fmt: skip
     add_bounds_argument(parser)
+    parser.add_argument(
+        "--prior", type=prior_of, action="append", default=[], metavar="NAME=SD",
+        help="what is known of an unknown: its standard deviation about the scene's value (NAME=MEAN:SD about another one), as "
+        "numbers or vectors (camera.turn=0.01,0.02,0.01) in its unit, or as 5%% of the mean; repeatable",
+    )  # fmt: skip
     parser.add_argument(
         "--smooth", type=_weight, action="append", default=[], metavar="NAME=WEIGHT",
         help="for an unknown with a value per element: penalty on the mean squared difference of neighbours; repeatable",
@@ -61,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         result = invert(
             scene, video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
             refine=options.refine, linearise_up_to=options.linearise_up_to, loss=loss,
-            sampling=options.sampling, bounds=bounds, smooth=dict(options.smooth),
+            sampling=options.sampling, bounds=bounds, smooth=dict(options.smooth), priors=dict(options.prior),
             psi=psi, out=options.out, settings=search_settings(options, scene, loss, bounds, psi),
             warm_start=warm_start_settings(options),
         )  # fmt: skip

@@ -109,6 +109,24 @@ def bounds_of(text: str) -> tuple[str, tuple]:
         ) from None
 
 
+def prior_of(text: str) -> tuple[str, Any]:
+    """Name, and standard deviation or (mean, standard deviation), of NAME=SD or NAME=MEAN:SD, for argparse.
+
+    Numbers are vectors, too; a standard deviation with % stays a text.
+    """
+    name, equals, numbers = text.partition("=")
+    *mean, sd = numbers.split(":")
+    try:
+        if not equals or not name.strip() or len(mean) > 1:
+            raise ValueError
+        wide = sd.strip() if sd.strip().endswith("%") else _bound(sd)
+        return name.strip(), (_bound(mean[0]), wide) if mean else wide
+    except (ValueError, TypeError, SyntaxError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not NAME=SD or NAME=MEAN:SD: write for example camera.turn=0.02, body.density=700:50 or body.density=5%"
+        ) from None
+
+
 def _bound(text: str) -> Any:
     """A number, or nested lists of them."""
     try:

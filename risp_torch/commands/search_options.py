@@ -64,11 +64,12 @@ def search_settings(options: argparse.Namespace, scene: Any, loss: Any, bounds: 
     given = {name: value for name, value in steps.items() if value is not None}
     search = {"newton": NewtonSteps, "gradient": OptimiseSettings, "wide": type(WIDE_SEARCH)}.get(options.search)
     if search is None:
-        unknown = options.unknown
+        unknown, priors = options.unknown, dict(options.prior)
         if isinstance(scene, Films):
             own = (scene.per_film, len(scene.films))
             unknown, bounds = list(for_every_film(unknown, *own)), values_for_every_film(bounds, *own)
-        unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi)
+            priors = values_for_every_film(priors, *own)
+        unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, priors=priors)
         search = OptimiseSettings if given and not loss.rough else type(usual_search(loss, len(unknowns.labels)))
     if search is not OptimiseSettings:
         for name in given:

@@ -49,7 +49,7 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
         problem: the inversion problem.
         ends: the ends of its starts.
     """
-    scene, unknowns, comparison = problem.scene, problem.unknowns, ends.comparison
+    scene, unknowns, comparison = problem.scene, ends.unknowns, ends.comparison
     loss, values, ranges = comparison.loss, ends.final[ends.best], unknowns.scaled_range()
     at = _linearised(scene, comparison, unknowns, values)
     estimate = film_at(scene, unknowns, values, loss) if isinstance(loss, PictureLoss) else None
@@ -73,7 +73,8 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     misfit = max(0.0, at.loss - rounding) / explained
     moved = np.abs(unknowns.scaled(values) - unknowns.scaled(problem.initial[ends.best])) / ranges
     doubts += doubts_of_misfit(misfit, at.loss, explained, unmoved=bool(moved.max() < UNMOVED))
-    return Judgement(widened_by_misfit(bars, misfit, ranges), misfit, doubts)
+    widest = unknowns.priors.widest(unknowns.scaled(values), ranges)
+    return Judgement(widened_by_misfit(bars, misfit, widest), misfit, doubts)
 
 
 def _linearised(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Linearisation:

@@ -15,6 +15,7 @@ from risp_torch.inversion.error_bars import Judgement, judge
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.newton_steps import NewtonSteps
 from risp_torch.inversion.optimise import OptimiseSettings
+from risp_torch.inversion.priors import PriorsGiven
 from risp_torch.inversion.problem import Problem
 from risp_torch.inversion.report import write_report
 from risp_torch.inversion.result import Inversion, remarks_on, status_of_starts
@@ -23,6 +24,7 @@ from risp_torch.inversion.smoothness import Weights
 from risp_torch.inversion.target import Video
 from risp_torch.inversion.uncertainty import without_error_bars
 from risp_torch.inversion.unknowns import Bounds
+from risp_torch.inversion.unseen import far_from_priors
 from risp_torch.inversion.warm_start import CmaSettings
 from risp_torch.inversion.wide_settings import WideSteps
 from risp_torch.risp.psi import RenderingParameters
@@ -44,6 +46,7 @@ def invert(
     bounds: Bounds | None = None,
     psi: RenderingParameters | None = None,
     smooth: Weights | None = None,
+    priors: PriorsGiven | None = None,
     starts: Count | list[Mapping[str, Any]] | tuple[Mapping[str, Any], ...] = 4,
     settings: NewtonSteps | OptimiseSettings | WideSteps | None = None,
     warm_start: CmaSettings | None = None,
@@ -71,8 +74,11 @@ def invert(
         smooth: name -> weight, of unknowns with a value per element of a solid or sheet: the penalty added to the loss is the
             weight times the mean over elements that share a face (triangles: an edge) of the squared difference of their scaled
             values (decades for log10).
-        starts: number of guesses spread over the allowed ranges, or the guesses (name -> value; parameters missing in a guess
-            have the scene's value).
+        priors: name -> standard deviation in the unknown's unit, or a tuple (mean, standard deviation); the mean is the scene's
+            value by default, and "5%" stands for 5 percent of the mean. Normal, of the logarithm for log10 (sd / (mean ln 10)
+            decades). An unknown with a prior and without bounds gets those at five standard deviations.
+        starts: number of guesses spread over the allowed ranges (over equally probable parts of a prior), or the guesses (name ->
+            value; parameters missing in a guess have the scene's value).
         settings: settings of the search; by default ``usual_search``. Wide steps are not saved: a killed run repeats them.
         warm_start: a gradient-free search from every start, before the search.
         refine: Gauss-Newton steps after the search, while they lower the loss; none after wide steps on a rough loss, because of
@@ -88,13 +94,13 @@ def invert(
         Estimates with error bars (NaN beyond ``linearise_up_to``).
 
     Raises:
-        UserError: a name, start, video, loss or smoothness is invalid, or pycma is not installed.
+        UserError: a name, start, video, loss, smoothness or prior is invalid, or pycma is not installed.
         DivergenceError: no start could be simulated.
     """
     began = time.perf_counter()
     problem = Problem.of(
         scene, video, unknown, cameras=cameras, per_film=per_film, loss=loss, sampling=sampling, bounds=bounds, psi=psi,
-        smooth=smooth, starts=starts, settings=settings, warm_start=warm_start, refine=refine,
+        smooth=smooth, priors=priors, starts=starts, settings=settings, warm_start=warm_start, refine=refine,
         linearise_up_to=linearise_up_to, seed=seed,
     )  # fmt: skip
     z = problem.unknowns.unbounded(problem.initial)
@@ -111,10 +117,10 @@ def invert(
 
 def _result(problem: Problem, ends: Ends, began: float, folder: RunFolder | None) -> Inversion:
     """The result of the search, with error bars unless there are too many unknowns."""
-    unknowns, best = problem.unknowns, ends.best
+    unknowns, best = ends.unknowns, ends.best
     status = status_of_starts(ends.losses, best, ends.history.stopped)
     judged = judge(problem, ends) if problem.linear else Judgement(without_error_bars(len(unknowns.labels)), None, [])
-    remarks = remarks_on(unknowns, ends.final[best], status)
+    remarks = remarks_on(unknowns, ends.final[best], status) + far_from_priors(ends.final[best], unknowns)
     if not problem.linear:
         count, most = len(unknowns.labels), problem.most_linearised
         remarks.insert(0, f"{count} unknowns: no Gauss-Newton steps, no error bars (--linearise-up-to is {most})")

@@ -29,8 +29,11 @@ class Linearisation:
         jacobian: [P, K] derivative of the observations with respect to the scaled unknowns divided by their ranges.
         scaled: [K] scaled coordinates of the point.
         comparison: the comparison.
-        prior: [K, K] contribution of smoothness to J^T J; 0 without it.
-        pull: [K] its contribution to J^T residual.
+        prior: [K, K] contribution of smoothness and priors to J^T J; 0 without them.
+        pull: [K] their contribution to J^T residual.
+        precision: [K, K] inverse covariance of the priors, relative to the ranges; 0 without them.
+        variance: that one unit of J^T J stands for (``Priors.variance``); their part of ``prior`` is this times ``precision``;
+            0 without them.
     """
 
     residual: torch.Tensor
@@ -39,15 +42,17 @@ class Linearisation:
     comparison: Comparison
     prior: np.ndarray | float = 0.0
     pull: np.ndarray | float = 0.0
+    precision: np.ndarray | float = 0.0
+    variance: float = 0.0
 
     @property
     def loss(self) -> float:
-        """Mean squared residual of the observations that count, without smoothness."""
+        """Mean squared residual of the observations that count, without smoothness and priors."""
         return float((self.residual**2).mean()) * (len(self.residual) / self.comparison.count)
 
     @cached_property
     def normal_equations(self) -> tuple[np.ndarray, np.ndarray]:
-        """J^T J [K, K] and J^T r [K], without smoothness, computed once."""
+        """J^T J [K, K] and J^T r [K], without smoothness and priors, computed once."""
         count = self.jacobian.shape[1]
         normal, gradient = self.residual.new_zeros((count, count)).double(), self.residual.new_zeros(count).double()
         for jacobian, residual in self.frames():
@@ -84,8 +89,18 @@ def linearise(
     rows *= torch.as_tensor(ranges / (2 * steps)).to(rows)[:, None]
     residual = comparison.target.flatten() - observed[0]
     # The loss is a mean over the observations that count, and normal equations are sums.
-    prior = comparison.count * unknowns.smoothness.matrix(ranges)
-    return Linearisation(residual, rows.T, scaled, comparison, prior, -prior @ (scaled / ranges))
+    smooth = comparison.count * unknowns.smoothness.matrix(ranges)
+    at = Linearisation(residual, rows.T, scaled, comparison, smooth, -smooth @ (scaled / ranges))
+    return with_priors(at, unknowns) if unknowns.priors else at
+
+
+def with_priors(at: Linearisation, unknowns: Unknowns) -> Linearisation:
+    """A linearisation, until now without priors, with those of the unknowns."""
+    priors, ranges = unknowns.priors, unknowns.scaled_range()
+    precision, variance = priors.precision(ranges), priors.variance(at.loss)
+    known = variance * precision
+    pull = at.pull - known @ priors.offset(at.scaled, ranges)
+    return replace(at, prior=at.prior + known, pull=pull, precision=precision, variance=variance)
 
 
 def _differences(
@@ -117,11 +132,12 @@ def observed_at(
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
 
-def losses_at(scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray) -> np.ndarray:
-    """Losses [M] at scaled points [M, K], smoothness included; infinite where a world diverged."""
+def losses_at(scene: Scene, target: torch.Tensor | Comparison, unknowns: Unknowns, scaled: np.ndarray) -> np.ndarray:
+    """Losses [M] at scaled points [M, K], smoothness and priors included; infinite where a world diverged."""
     rows = torch.as_tensor(scaled, dtype=bridge_dtype(), device=bridge_device())
+    comparison = Comparison.of_film(target)
     films = film_losses(scene, unknowns.from_scaled(rows), comparison, worlds=len(rows))
-    return (films + unknowns.smoothness.penalty(rows)).double().cpu().numpy()
+    return unknowns.penalised_at(films, rows, comparison.count).double().cpu().numpy()
 
 
 @checked
@@ -163,14 +179,19 @@ def along_weak_directions(
 
 
 def newton_step(at: Linearisation, *, damping: float = 1e-6) -> np.ndarray:
-    """Levenberg-Marquardt step of the unknowns, [K] in parts of their ranges."""
+    """Levenberg-Marquardt step of the unknowns, [K] in parts of their ranges.
+
+    An unknown with a prior is damped no more than by that, so that steps settle it where the film does not show it.
+    """
     normal, gradient = at.normal_equations
     normal, gradient = normal + at.prior, gradient + at.pull
-    ridge = damping * np.trace(normal) / len(normal) + 1e-300
-    return np.linalg.solve(normal + ridge * np.eye(len(normal)), gradient)
+    ridge = np.full(len(normal), damping * np.trace(normal) / len(normal) + 1e-300)
+    known = at.variance * np.diag(at.precision + np.zeros_like(normal))
+    ridge = np.where(known > 0, np.minimum(ridge, known), ridge)
+    return np.linalg.solve(normal + np.diag(ridge), gradient)
 
 
 def weakest_direction(at: Linearisation) -> np.ndarray:
-    """Unit direction [K] (in parts of the ranges) that changes the film and the smoothness penalty least."""
+    """Unit direction [K] (in parts of the ranges) that changes the film and the penalties least."""
     normal, _ = at.normal_equations
     return np.linalg.eigh(normal + at.prior)[1][:, 0]

@@ -45,15 +45,15 @@ def doubts_of_misfit(misfit: float, loss: float, explained: float, *, unmoved: b
     ]
 
 
-def widened_by_misfit(bars: Uncertainty, misfit: float, ranges: np.ndarray) -> Uncertainty:
-    """Error bars, limited to the ranges [K], for an estimate that does not fit the film.
+def widened_by_misfit(bars: Uncertainty, misfit: float, widest: np.ndarray) -> Uncertainty:
+    """Error bars, limited to the widest [K] that ranges and priors allow, for an estimate that does not fit the film.
 
     The bars treat the residual as noise. But errors of a wrong scene or minimum are correlated over the whole film, and
     count as another ``misfit`` times what noise explains.
     """
     if misfit <= MISFIT:
         return bars
-    return replace(bars, sd=np.maximum(bars.sd, np.minimum(misfit**0.5 * bars.sd, ranges)))
+    return replace(bars, sd=np.maximum(bars.sd, np.minimum(misfit**0.5 * bars.sd, widest)))
 
 
 def _bytes_per_frame(video: Any) -> float:

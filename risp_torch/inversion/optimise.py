@@ -163,7 +163,7 @@ def _losses(
 ) -> torch.Tensor:
     """Loss of every start [S], NaN where its world diverged."""
     films = comparison.losses(scene, unknowns.physical(z), worlds=len(z), horizon=frames, adjoint=adjoint)
-    return films + unknowns.penalty(z)
+    return unknowns.penalised(films, z, comparison.count_of(comparison.seen(frames)))
 
 
 def _best(losses: torch.Tensor, going: list[int], count: int) -> list[int]:

@@ -14,12 +14,14 @@ import torch
 from risp_torch.files.memory import check_memory
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.errors_together import block_size, with_errors_together
 from risp_torch.inversion.film_times import check_film_times
 from risp_torch.inversion.films import Films, films_loss, for_every_film, values_for_every_film
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.newton_steps import NewtonSteps
 from risp_torch.inversion.optimise import OptimiseSettings
+from risp_torch.inversion.priors import PriorsGiven
 from risp_torch.inversion.smoothness import Weights
 from risp_torch.inversion.target import Video, load_target, name_of
 from risp_torch.inversion.unknowns import Bounds, Unknowns
@@ -71,12 +73,13 @@ class Problem:
         scene: Scene, video: Video | Sequence[Video] | None, unknown: Sequence[str],
         *, cameras: Sequence[str] = (), per_film: Sequence[str] = (), loss: Loss | None = None, sampling: str = "all",
         bounds: Bounds | None = None, psi: RenderingParameters | None = None, smooth: Weights | None = None,
-        starts: int | Sequence[Mapping[str, Any]] = 4, settings: SearchSettings | None = None, seed: int = 0, **search: Any,
+        priors: PriorsGiven | None = None, starts: int | Sequence[Mapping[str, Any]] = 4, settings: SearchSettings | None = None,
+        seed: int = 0, **search: Any,
     ) -> Problem:  # fmt: skip
         """The problem that the arguments of ``invert`` describe; ``search`` has ``Problem``'s other attributes.
 
         Raises:
-            UserError: a name, start, video, loss or smoothness is invalid.
+            UserError: a name, start, video, loss, smoothness or prior is invalid.
         """
         loss = loss or PixelLoss()
         unknown = [unknown] if isinstance(unknown, str) else list(unknown)
@@ -85,8 +88,9 @@ class Problem:
             scene = scene if isinstance(scene, Films) else Films(scene, len(video), cameras=cameras, per_film=per_film)
             loss, own = films_loss(loss), (scene.per_film, len(video))
             unknown, bounds = list(for_every_film(unknown, *own)), values_for_every_film(bounds or {}, *own)
+            priors = values_for_every_film(priors or {}, *own)
             starts = starts if isinstance(starts, Integral) else [values_for_every_film(start, *own) for start in starts]
-        unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, smooth=smooth)
+        unknowns = Unknowns.of(scene, unknown, bounds=bounds, psi=psi, smooth=smooth, priors=priors)
         check_film_times(scene, unknowns)
         settings = settings or usual_search(loss, len(unknowns.labels))
         loss.check(scene)
@@ -96,6 +100,8 @@ class Problem:
             )
         pictures = None if video is None else load_target(scene, video)
         comparison = Comparison.of(scene, loss, pictures, sampling)
+        if unknowns.priors:
+            unknowns = with_errors_together(unknowns, block_size(comparison), comparison.floor(pictures))
         initial = _starts(unknowns, starts, pictures, seed)
         return Problem(scene, video, pictures, comparison, unknowns, initial, settings, seed=seed, **search)
 
@@ -135,6 +141,7 @@ class Problem:
             "sampling": sampling,
             "linearise_up_to": self.linearise_up_to,
             "smooth": dict(unknowns.smoothness.given),
+            "priors": dict(unknowns.priors.given),
             "warm_start": self.warm_start and asdict(self.warm_start),
         }
 

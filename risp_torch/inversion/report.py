@@ -80,14 +80,17 @@ def _plot_search(result: Inversion, folder: RunFolder) -> None:
 
 
 def _unknowns_to_json(result: Inversion) -> dict[str, dict[str, Any]]:
-    """Label -> estimate, error bar, unit, bounds and scale."""
+    """Label -> estimate, error bar, unit, bounds, scale, and mean and standard deviation of a prior in that scale."""
     unknowns = result.unknowns
     low, high = unknowns.bounds()
+    known = zip(unknowns.priors.places, unknowns.priors.mean, unknowns.priors.sd, strict=True)
+    priors = {int(k): {"prior": {"mean": mean, "sd": sd}} for k, mean, sd in known}
     return {
         label: {
             "value": result.values[label], "unit": unknowns.units[k], "low": low[k], "high": high[k],
             "sd": result.sd[label], "observable": result.uncertainty.observable[k], "scale": unknowns.scales[k],
         }
+        | priors.get(k, {})
         for k, label in enumerate(unknowns.labels)
     }  # fmt: skip
 

@@ -9,13 +9,17 @@ import torch
 
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.errors_together import errors_together, with_errors_together
+from risp_torch.inversion.linearisation import linearise
 from risp_torch.inversion.newton_steps import NewtonSteps, newton_descend
 from risp_torch.inversion.optimise import History, descend
 from risp_torch.inversion.problem import Problem
 from risp_torch.inversion.refine import refined
+from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.warm_start import warmed
 from risp_torch.inversion.wide_settings import WideSteps
 from risp_torch.inversion.wide_steps import settle_whitened, wide_gauss_newton
+from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 from ti_sim.rollout.adjoint import Adjoint
 
@@ -29,6 +33,7 @@ class Ends:
         losses: [S] losses over all compared frames; infinite where a world diverged.
         best: index of the start whose end is the estimate.
         comparison: comparison at the end of the search, with whitened observations if settling rounds used them.
+        unknowns: the unknowns, their priors with the weight of the errors that the film turned out to have.
         history: history of the search.
     """
 
@@ -36,6 +41,7 @@ class Ends:
     losses: np.ndarray
     best: int
     comparison: Comparison
+    unknowns: Unknowns
     history: History
 
 
@@ -72,13 +78,23 @@ def search_from(
             scene, comparison, unknowns, z, settings, folder=folder, adjoint=adjoint, history=history, progress=progress
         )
         final = _physical(problem, z)
-    final, losses = refined(scene, comparison, unknowns, final, rounds if problem.linear else 0, history, progress=progress)
+    rounds = rounds if problem.linear else 0
+    final, losses = refined(scene, comparison, unknowns, final, rounds, history, progress=progress)
     if not np.isfinite(losses).any():
         scene.rollout(unknowns.physical(z))  # raises an error with body and step
         raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
     if best is None or rounds or not np.isfinite(losses[best]):
         best = int(np.argmin(losses))
-    return Ends(final, losses, best, comparison, history)
+    if unknowns.priors and rounds:
+        unknowns = _weighed(scene, comparison, unknowns, final[best])
+        final, losses = refined(scene, comparison, unknowns, final, rounds, history, progress=progress)
+        best = int(np.argmin(losses))
+    return Ends(final, losses, best, comparison, unknowns, history)
+
+
+def _weighed(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Unknowns:
+    """The unknowns with priors weighed against errors as they hang together at an estimate [K]."""
+    return with_errors_together(unknowns, errors_together(linearise(scene, comparison, unknowns, values)))
 
 
 def _wide(

@@ -9,7 +9,7 @@ import torch
 
 from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.unknowns import Unknowns
-from risp_torch.inversion.unseen import hardly_fixed, size_of, unseen_directions
+from risp_torch.inversion.unseen import hardly_fixed, known_from_priors, size_of, unseen_directions
 from ti_sim.base.rules import NotNegative, checked
 
 BLOCK_FRAMES = 4  # over which compression errors are correlated
@@ -121,9 +121,9 @@ class Spread:
     """Covariances of an estimate by the Gauss-Newton model of the loss, in parts of the ranges.
 
     Attributes:
-        values: [K] eigenvalues, ascending, of J^T J and smoothness.
+        values: [K] eigenvalues, ascending, of J^T J, smoothness and priors.
         vectors: [K, K] their eigenvectors (columns), the principal directions.
-        noise: variance of the residual times the correlation length in frames.
+        noise: variance of the residual times the correlation length in frames, or the variance that priors are weighed with.
         plain: [K, K] covariance for independent noise.
         robust: [K, K] covariance for errors that are correlated within blocks.
     """
@@ -139,12 +139,15 @@ class Spread:
         """The spread at an estimate; ``floor`` as in ``uncertainty``."""
         film, _ = at.normal_equations
         floor = _QUANTISATION if floor is None else floor
-        together = _lasting(at) if at.comparison.loss.lasting else 1.0
+        together = lasting_frames(at) if at.comparison.loss.lasting else 1.0
         noise = together * float((at.residual.double() ** 2).sum()) / max(1.0, at.comparison.count - together * len(film))
+        noise = max(noise, at.variance)
         values, vectors = _eigen(film + at.prior, max(noise, floor) / NO_TRACE**2)
         inverse = (vectors / values) @ vectors.T
-        scores = _block_scores(at)
-        return Spread(values, vectors, noise, noise * inverse, inverse @ (scores.T @ scores + noise * at.prior) @ inverse)
+        scores, known = block_scores(at), at.variance * at.precision
+        # Pulls of the priors scatter, as their means do, with the covariance variance^2 precision.
+        pulls = noise * (at.prior - known) + at.variance * known
+        return Spread(values, vectors, noise, noise * inverse, inverse @ (scores.T @ scores + pulls) @ inverse)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -174,11 +177,13 @@ def uncertainty(
     (J^T J)^-1 with block scores g_c = J_c^T r_c; Liang and Zeger, 1986), and the larger error bar of the two is used. What
     compression changes everywhere in the same way is not included: see ``risp_torch.inversion.compression``.
 
-    Smoothness counts as prior knowledge in error bars and unobservable directions, but not in the modes.
+    Smoothness and priors count as knowledge in error bars and unobservable directions, but not in the modes. With priors of
+    inverse covariance S the covariances are those of the posterior's maximum, (J^T J / s2 + S)^-1 and its robust form, in which
+    the priors' means scatter about the truth. Unknowns whose bars the film hardly narrows are named.
 
     The errors of a network are similar in successive frames. For losses with such errors, the first covariance therefore
-    counts only as many frames as are independent, by the residual's correlation over time (``_lasting``), and the blocks of the
-    second are the single outputs.
+    counts only as many frames as are independent, by the residual's correlation over time (``lasting_frames``), and the blocks of
+    the second are the single outputs.
 
     Args:
         at: linearisation at the estimate.
@@ -198,11 +203,12 @@ def uncertainty(
     loose = np.zeros(count) if not weak else np.abs(vectors[:, weak]).max(axis=1)
     film_values, modes = _eigen(film, noise / NO_TRACE**2)
     mode_sd = np.sqrt(noise / film_values)
+    sd = sd * unknowns.scaled_range()
     return Uncertainty(
-        sd=sd * unknowns.scaled_range(),
+        sd=sd,
         correlation=plain / np.outer(scale, scale),
         observable=[bool(size < 0.3) for size in loose],
-        unseen=unseen_directions(vectors[:, weak], direction_sd[weak], unknowns),
+        unseen=[*unseen_directions(vectors[:, weak], direction_sd[weak], unknowns), *known_from_priors(sd, unknowns)],
         modes=modes[:, ::-1], mode_sd=mode_sd[::-1],
     )  # fmt: skip
 
@@ -219,7 +225,7 @@ def without_error_bars(count: int) -> Uncertainty:
     return Uncertainty(nothing, np.full((count, count), np.nan), [True] * count, [])
 
 
-def _block_scores(at: Linearisation) -> np.ndarray:
+def block_scores(at: Linearisation) -> np.ndarray:
     """J_c^T r_c of every block c, [blocks, K]."""
     blocks = torch.as_tensor(at.comparison.blocks).to(at.residual.device)
     size = int(blocks.max()) + 1
@@ -229,7 +235,7 @@ def _block_scores(at: Linearisation) -> np.ndarray:
     return scores.cpu().numpy()
 
 
-def _lasting(at: Linearisation) -> float:
+def lasting_frames(at: Linearisation) -> float:
     """Correlation length of the errors in frames: 1 + 2 sum_k c_k over lags k, up to the first c_k <= 0.
 
     c_k is the autocorrelation of the residual at lag k, summed over the observations. An error that is constant

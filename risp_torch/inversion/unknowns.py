@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from risp_torch.files.suggest import unknown_name_error
+from risp_torch.inversion.priors import Priors, PriorsGiven, read_priors, with_bounds_of_prior
 from risp_torch.inversion.smoothness import Smoothness, Weights
 from risp_torch.risp.psi import RenderingParameters, default_psi
 from risp_torch.scene.bridge import bridge_dtype
@@ -33,16 +34,18 @@ class Unknowns:
         params: name -> Param with both bounds, of each unknown parameter; each entry of an array counts.
         appearance: the rendering parameters of the unknown "psi"; None if it is not unknown.
         smoothness: penalty on differences between neighbouring elements.
+        priors: prior knowledge of some of them.
     """
 
     params: dict[str, Param]
     appearance: RenderingParameters | None = None
     smoothness: Smoothness = field(default_factory=lambda: Smoothness(np.zeros((0, 2), dtype=np.int64), np.zeros(0), {}))
+    priors: Priors = field(default_factory=Priors)
 
     @staticmethod
     def of(
         scene: Scene, names: Sequence[str], *, bounds: Bounds | None = None, psi: RenderingParameters | None = None,
-        smooth: Weights | None = None,
+        smooth: Weights | None = None, priors: PriorsGiven | None = None,
     ) -> Unknowns:  # fmt: skip
         """The named parameters of a scene.
 
@@ -53,10 +56,12 @@ class Unknowns:
                 broadcast with it. An entry of an unknown array may have bounds of its own.
             psi: the rendering parameters of "psi"; ``default_psi`` by default.
             smooth: name -> weight of a penalty on differences between neighbouring elements (``Smoothness.of``).
+            priors: name -> standard deviation, or (mean, standard deviation), of a normal prior (``read_priors``). A parameter
+                without bounds then has those at five standard deviations.
 
         Raises:
-            UserError: an unknown name, no names, a name twice, a parameter without bounds, or invalid bounds or
-                smoothness.
+            UserError: an unknown name, no names, a name twice, a parameter without bounds and without a prior, or invalid
+                bounds, smoothness or priors.
         """
         if not names:
             raise UserError(f"nothing is unknown: name one of {', '.join(scene.parameters)}")
@@ -77,19 +82,23 @@ class Unknowns:
                 params[name] = Param(np.zeros(appearance.size), low=-1.0, high=1.0)
             else:
                 params[name] = scene.table[name]
+        known = read_priors(params, priors)
+        for name in names:
             if name in bounds:
                 params[name] = _with_bounds(name, params[name], bounds[name])
+            if name in known:
+                params[name] = with_bounds_of_prior(params[name], known[name], scene.table.signs.get(split_entry(name)[0]))
             entries = {entry: given for entry, given in bounds.items() if entry != name and split_entry(entry)[0] == name}
             params[name] = _with_bounds_of_entries(scene, params[name], entries)
             if params[name].low is None or params[name].high is None:
                 raise UserError(
                     f"{name} has no bounds: make it a Param(value, low=..., high=...) in the scene to estimate it, or give them "
-                    f"with --bounds {name}=LOW:HIGH"
+                    f"with --bounds {name}=LOW:HIGH, or a standard deviation with --prior {name}=SD"
                 )
         both = [name for name in names if appearance is not None and split_entry(name)[0] in appearance.spreads]
         if both:
             raise UserError(f"{both[0]} is one of the rendering parameters of psi: make only one of the two unknown")
-        return Unknowns(params, appearance, Smoothness.of(scene, params, smooth))
+        return Unknowns(params, appearance, Smoothness.of(scene, params, smooth), Priors.of(params, known))
 
     @property
     def labels(self) -> list[str]:
@@ -146,10 +155,21 @@ class Unknowns:
         values = self._split(z, lambda param, part: param.to_physical(part))
         return torch.cat([value.reshape(len(z), -1) for value in values.values()], dim=1)
 
-    def penalty(self, z: torch.Tensor) -> torch.Tensor:
-        """The smoothness penalty, [S], from the optimiser's variables z [S, K], differentiable."""
+    def penalised(self, losses: torch.Tensor, z: torch.Tensor, observations: float) -> torch.Tensor:
+        """Losses [S] with priors and smoothness, differentiable.
+
+        Args:
+            losses: [S] mean squared residuals.
+            z: [S, K] the optimiser's variables.
+            observations: of the mean.
+        """
         values = self._split(z, lambda param, part: param.to_scaled(param.to_physical(part)))
-        return self.smoothness.penalty(torch.cat([value.reshape(len(z), -1) for value in values.values()], dim=1))
+        scaled = torch.cat([value.reshape(len(z), -1) for value in values.values()], dim=1)
+        return self.penalised_at(losses, scaled, observations)
+
+    def penalised_at(self, losses: torch.Tensor, scaled: torch.Tensor, observations: float) -> torch.Tensor:
+        """Losses [S] with priors and smoothness at scaled coordinates [S, K] (``penalised``)."""
+        return self.priors.penalised(losses, scaled, observations) + self.smoothness.penalty(scaled)
 
     def scaled(self, physical: np.ndarray) -> np.ndarray:
         """Scaled coordinates [..., K] of physical values [..., K]."""
@@ -176,13 +196,14 @@ class Unknowns:
     def starts(self, count: Count, seed: Seed) -> np.ndarray:
         """Guesses spread over the allowed ranges, [S, K] physical: each unknown takes every one of S equal strata once.
 
-        With one unknown they are evenly spaced; with several the strata are paired by a seeded permutation.
+        With one unknown they are evenly spaced; with several the strata are paired by a seeded permutation. Strata of an unknown
+        with a prior are equally probable parts of it.
         """
         low, high = (self.scaled(bound) for bound in self.bounds())
         generator = np.random.default_rng(seed)
         strata = (np.arange(count) + 0.5) / count
         columns = [strata if k == 0 else generator.permutation(strata) for k in range(len(low))]
-        scaled = low + (high - low) * np.stack(columns, axis=1)
+        scaled = self.priors.spread(low + (high - low) * np.stack(columns, axis=1), low, high)
         return np.where(np.array(self.scales) == "log10", 10.0**scaled, scaled)
 
     def physical_values(self, scaled: np.ndarray) -> np.ndarray:

@@ -8,6 +8,8 @@ from risp_torch.inversion.unknowns import Unknowns
 
 MOST_NAMED = 12  # unknowns that a sentence lists, and sentences
 MOST_RANGES = 10  # relative to the range: larger error bars are not reported as numbers
+NARROWED = 0.9  # of a prior's standard deviation: a wider error bar is the prior's
+SURPRISE = 3.0  # standard deviations of a prior: an estimate farther from its mean is remarked
 
 
 def unseen_directions(directions: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[str]:
@@ -50,6 +52,32 @@ def hardly_fixed(which: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -> list[
             for k in own
         ]
     return remarks
+
+
+def known_from_priors(sd: np.ndarray, unknowns: Unknowns) -> list[str]:
+    """Sentences on unknowns whose error bars [K] (scaled units) are those of their priors."""
+    priors, sentences = unknowns.priors, []
+    alone = {int(k) for k, own in zip(priors.places, priors.sd, strict=True) if sd[k] >= NARROWED * own}
+    for name, part in unknowns.groups.items():
+        own = sorted(alone & set(range(part.start, part.stop)))
+        if len(own) > MOST_NAMED:
+            sentences.append(f"{len(own)} of the {part.stop - part.start} numbers of {name} are known from their priors only")
+            continue
+        sizes = {k: size_of(sd[k], unknowns.units[k], unknowns.scales[k]) for k in own}
+        sentences += [f"{unknowns.labels[k]} is known from its prior only ({size})" for k, size in sizes.items()]
+    return sentences
+
+
+def far_from_priors(physical: np.ndarray, unknowns: Unknowns) -> list[str]:
+    """Sentences on estimates [K] (physical units) that their priors call unlikely."""
+    priors = unknowns.priors
+    away = (unknowns.scaled(physical)[priors.places] - priors.mean) / priors.sd
+    far = sorted(((abs(size), int(k)) for size, k in zip(away, priors.places, strict=True) if abs(size) > SURPRISE), reverse=True)
+    return [
+        f"the estimate of {unknowns.labels[k]} lies {size:.2g} standard deviations from the mean of its prior: the prior, the "
+        "scene or its look is likely wrong"
+        for size, k in far[:MOST_NAMED]
+    ]
 
 
 def describe_direction(direction: np.ndarray, unknowns: Unknowns, sd: float) -> str:

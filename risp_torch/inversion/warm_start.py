@@ -80,7 +80,7 @@ def _losses(scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.T
     """Losses [N] of candidates z [N, K], infinite where a world diverged."""
     with torch.no_grad():
         films = film_losses(scene, unknowns.physical(z), comparison, worlds=len(z), most=TOGETHER)
-        return films + unknowns.penalty(z)
+        return unknowns.penalised(films, z, comparison.count)
 
 
 def _searches(z: torch.Tensor, settings: CmaSettings, seed: int) -> list[Any]:

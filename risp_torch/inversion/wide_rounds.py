@@ -68,14 +68,27 @@ class WideSearch:
         widths = self._widths(width, before)
         margin = (widths[:, None] * self.directions).max(axis=0) * self.ranges
         center = np.clip(point, self.low + margin, self.high - margin)
+        count = self.comparison.count_of(self.comparison.seen(horizon))
         normal, gradient, loss, off = self._equations(center, widths, horizon, centered=centered)
         left = off - float(gradient @ np.linalg.solve(_damped(normal), gradient))
         place = center / self.ranges
         pull = self.smooth @ place
-        normal = normal + self.directions @ self.smooth @ self.directions.T
-        gradient = gradient - self.directions @ pull
-        loss += float(place @ pull)
+        known = self._known(off, count)
+        normal = normal + self.directions @ (self.smooth + known) @ self.directions.T
+        gradient = gradient - self.directions @ (pull + known @ self.unknowns.priors.offset(center, self.ranges))
+        loss = self._with_priors(loss, center, count) + float(place @ pull)
         return Point(center, loss, normal, gradient, (width, horizon), self.settings.reach, widths, max(left, 0.0))
+
+    def _known(self, residual: float, count: float) -> np.ndarray:
+        """Part [K, K] of the priors in the normal equations of a mean over ``count`` observations."""
+        priors = self.unknowns.priors
+        known = priors.precision(self.ranges)
+        return known * priors.variance(residual) / count if priors and math.isfinite(residual) else 0.0 * known
+
+    def _with_priors(self, loss: float, point: np.ndarray, count: float) -> float:
+        """The loss at a point [K] with the priors (``Priors.penalised``)."""
+        rows = torch.as_tensor(point[None])
+        return float(self.unknowns.priors.penalised(rows.new_tensor([loss]), rows, count))
 
     def _widths(self, width: float, before: Point | None) -> np.ndarray:
         """Widths of the differences along each direction [M], in parts of the ranges.

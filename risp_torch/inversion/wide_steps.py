@@ -92,7 +92,7 @@ def settle_whitened(
     """Feasible generalised least squares: repeat the settling rounds with whitened observations.
 
     The covariance of the errors is measured at the estimate of plain least squares, because the motions of first guesses may be
-    too far from the target's. A penalty on sequences keeps its relative weight.
+    too far from the target's. A penalty on sequences keeps its relative weight, as does the least variance that priors assume.
 
     Args:
         scene, comparison, unknowns: those of the inversion.
@@ -117,7 +117,8 @@ def settle_whitened(
         return end, comparison
     share = float(film_losses(scene, values, whitened, worlds=1)[0] / film_losses(scene, values, comparison, worlds=1)[0])
     smoothness = replace(unknowns.smoothness, weights=share * unknowns.smoothness.weights)
-    rounds, unknowns = History(), replace(unknowns, smoothness=smoothness)
+    priors = replace(unknowns.priors, floor=share * unknowns.priors.floor)
+    rounds, unknowns = History(), replace(unknowns, smoothness=smoothness, priors=priors)
     ends, _ = wide_gauss_newton(scene, whitened, unknowns, end[None], settings.last_rounds(), rounds, progress=progress)
     for point in rounds.values:
         shown = torch.full_like(history.values[-1], math.nan)

@@ -135,10 +135,11 @@ def test_error_bars_are_those_of_the_start_that_is_reported(target: torch.Tensor
         return bars, []
 
     monkeypatch.setattr(error_bars, "linearise", spied)
-    monkeypatch.setattr(misfit, "noise_variance", lambda difference: 1e-6)
+    monkeypatch.setattr(misfit, "noise_variance", lambda *given: 1e-6)
     monkeypatch.setattr(error_bars, "unfinished", arrived)
     problem = Problem.of(scene, target, [DENSITY], starts=[{DENSITY: value} for value in final[:, 0]])
-    found = error_bars.judge(problem, Ends(final, np.array([1e-9, 1e-4]), 1, problem.comparison, History())).misfit
+    ends = Ends(final, np.array([1e-9, 1e-4]), 1, problem.comparison, problem.unknowns, History())
+    found = error_bars.judge(problem, ends).misfit
     assert [row.tolist() for row in seen] == [[1000.0]]
     # Of the residual the part that noise and rounding explain stays: bars there are narrower by its root mean square.
     at = linearise(scene, comparison, unknowns, final[1])

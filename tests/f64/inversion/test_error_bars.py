@@ -20,7 +20,7 @@ from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.misfit import MISFIT, doubts_of_misfit, widened_by_misfit
 from risp_torch.inversion.newton_steps import NewtonSteps, _Run, _Search
 from risp_torch.inversion.result import remarks_on
-from risp_torch.inversion.uncertainty import Spread, _block_scores, _lasting, distance_in_steps, unfinished
+from risp_torch.inversion.uncertainty import Spread, block_scores, distance_in_steps, lasting_frames, unfinished
 from ti_sim.base.errors import UserError
 
 TWO = Unknowns({"a": Param(1.0, low=0.0, high=2.0, unit="m"), "b": Param(1.0, low=0.1, high=10.0, scale="log10")})
@@ -173,9 +173,9 @@ def test_what_does_not_fit_widens_error_bars_up_to_the_range() -> None:
 @pytest.mark.parametrize("frames", [1, 4, 10])
 def test_an_error_that_stays_counts_once(frames: int) -> None:
     """The same error in n frames is one measurement; independent errors are n."""
-    assert _lasting(linearised(torch.ones(6 * frames), frames)) == pytest.approx(frames)
+    assert lasting_frames(linearised(torch.ones(6 * frames), frames)) == pytest.approx(frames)
     signs = torch.tensor([1.0, -1.0]).repeat(frames)[:frames].repeat_interleave(6)
-    assert _lasting(linearised(signs, frames)) == pytest.approx(1.0)
+    assert lasting_frames(linearised(signs, frames)) == pytest.approx(1.0)
 
 
 def test_errors_that_fade_count_by_their_correlation() -> None:
@@ -184,7 +184,8 @@ def test_errors_that_fade_count_by_their_correlation() -> None:
     rows = [random.normal(size=outputs)]
     for _ in range(frames - 1):
         rows.append(memory * rows[-1] + np.sqrt(1 - memory**2) * random.normal(size=outputs))
-    assert _lasting(linearised(torch.as_tensor(np.ravel(rows)), frames)) == pytest.approx((1 + memory) / (1 - memory), rel=0.05)
+    counted = lasting_frames(linearised(torch.as_tensor(np.ravel(rows)), frames))
+    assert counted == pytest.approx((1 + memory) / (1 - memory), rel=0.05)
 
 
 def test_whitening_is_not_transposed() -> None:
@@ -222,7 +223,7 @@ def test_scores_are_summed_over_macroblocks_and_four_frames() -> None:
     for k, frame in enumerate(frames):
         for place, block in enumerate(blocks):
             wanted[frame // 4, block] += jacobian[5 * k + place] * residual[5 * k + place]
-    np.testing.assert_allclose(_block_scores(at), wanted.reshape(9, 2), atol=1e-12)
+    np.testing.assert_allclose(block_scores(at), wanted.reshape(9, 2), atol=1e-12)
 
 
 class Dark(PictureLoss):

@@ -57,8 +57,8 @@ def test_the_penalty_is_the_weighted_mean_square_of_differences() -> None:
     for weight, rows in ((0.3, np.log10(physical[:, 1 : 1 + COUNT])), (2.0, physical[:, 1 + COUNT :])):
         expected += weight * np.mean((rows[:, near[:, 0]] - rows[:, near[:, 1]]) ** 2, axis=1)
     z = unknowns.unbounded(physical).requires_grad_()
-    np.testing.assert_allclose(unknowns.penalty(z).detach().numpy(), expected, rtol=1e-9)
-    assert torch.autograd.gradcheck(unknowns.penalty, z)
+    np.testing.assert_allclose(unknowns.penalised(torch.zeros(2), z, 1).detach().numpy(), expected, rtol=1e-9)
+    assert torch.autograd.gradcheck(lambda z: unknowns.penalised(torch.zeros(2), z, 1), z)
     parts = unknowns.scaled(physical) / unknowns.scaled_range()
     matrix = unknowns.smoothness.matrix(unknowns.scaled_range())
     np.testing.assert_allclose(np.einsum("sk,kl,sl->s", parts, matrix, parts), expected, rtol=1e-9)
@@ -66,7 +66,7 @@ def test_the_penalty_is_the_weighted_mean_square_of_differences() -> None:
 
 def test_without_weights_there_is_no_penalty() -> None:
     unknowns = Unknowns.of(scene_of_elements(), ["body.mu"])
-    assert float(unknowns.penalty(torch.zeros(1, COUNT, dtype=torch.float64))) == 0.0
+    assert float(unknowns.penalised(torch.zeros(1), torch.zeros(1, COUNT, dtype=torch.float64), 1)) == 0.0
     assert not unknowns.smoothness.matrix(unknowns.scaled_range()).any()
 
 
