@@ -55,12 +55,20 @@ def _of_films(options: argparse.Namespace) -> np.ndarray:
     Raises:
         UserError: there is no film, or the films have different time stamps.
     """
-    from risp_torch.files.time_stamps import time_stamps
-
     videos = [options.video] if isinstance(options.video, str) else options.video or []
     if not videos:
         raise UserError("--times film takes the time stamps of a film: give it with --video")
-    first, *others = [time_stamps(video) for video in videos]
+    first, *others = [_time_stamps(video) for video in videos]
     if any(len(other) != len(first) or not np.allclose(other, first, rtol=0.0, atol=1e-6) for other in others):
         raise UserError("the films have different time stamps: invert them one by one, or give films of one rate")
     return first
+
+
+def _time_stamps(video: str) -> np.ndarray:
+    """[T] times of a film's pictures from the first one on [s]."""
+    from risp_torch.files.film import film_facts
+
+    clock = film_facts(video).clock
+    if clock is None or len(clock.times) < 2 or clock.disorder is not None:
+        raise UserError(f"{video} has no time stamps that ascend: give the rate of its pictures with --fps")
+    return clock.unrounded

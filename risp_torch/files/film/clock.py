@@ -78,6 +78,15 @@ class Clock:
         return self.period is None or not self._uneven().any()
 
     @property
+    def unrounded(self) -> np.ndarray:
+        """float64 [T], multiples of the usual interval where all time stamps agree with them to their resolution; else ``times``.
+        """
+        if self.period is None:
+            return self.times
+        steady = self.period * np.arange(len(self.times))
+        return steady if (np.abs(self.times - steady) <= self.tick + 1e-9).all() else self.times
+
+    @property
     def jitter(self) -> float:
         """Largest difference between an interval and the usual one, gaps aside [s]."""
         steps, period = np.diff(self.times), self.period
@@ -140,8 +149,8 @@ class Clock:
         side = "late" if off > 0 else "early"
         return (
             f"frame {frame} comes {step:.4g} ms after the one before it, where {usual:.4g} ms are usual, and is "
-            f"{abs(off):.3g} ms {side} for {fps:g} frames per second: take a part without it (risp film shows where, and cuts: "
-            "--from, --to)"
+            f"{abs(off):.3g} ms {side} for {fps:g} frames per second: compare the film at its own times (--times film), or take "
+            "a part without it (risp film shows where, and cuts: --from, --to)"
         )
 
 
@@ -154,5 +163,5 @@ def check_rate(path: Path, found: float, wanted: float, *, slack: float = 0.0) -
     if abs(found / float(wanted) - 1.0) > _RATE_TOLERANCE + slack:
         raise UserError(
             f"video {path} has {found:.6g} frames per second, and the scene has {float(wanted):g}: "
-            "convert the video, or change the scene's frame time"
+            "compare it at its own times (--times film), convert it, or change the scene's frame time"
         )

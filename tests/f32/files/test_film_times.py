@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from risp_torch.files.film.clock import Clock
 from risp_torch.files.film.cut import Cut
 from risp_torch.files.film.film import film_facts, opened_film, read_film
 from risp_torch.files.film.write import write_film, write_part
@@ -51,7 +52,8 @@ def test_a_steady_rate_is_checked_by_the_time_stamps(tmp_path):
         read_video(path, fps=30)
     assert str(caught.value) == (
         f"video {path} is uneven: frame 4 comes 97.33 ms after the one before it, where 33.33 ms are usual, and is 64 ms late "
-        "for 30 frames per second: take a part without it (risp film shows where, and cuts: --from, --to)"
+        "for 30 frames per second: compare the film at its own times (--times film), or take a part without it (risp film shows "
+        "where, and cuts: --from, --to)"
     )
     assert len(read_video(path, fps=30, frames=4)) == 4 and len(read_video(path)) == 12
 
@@ -164,3 +166,11 @@ def test_descriptions_that_contradict_the_pictures(tmp_path, change, culprit):
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(UserError, match=culprit):
         read_film(tmp_path / "a")
+
+
+def test_rounded_time_stamps_are_the_steady_ones_that_they_stand_for() -> None:
+    """Where there is a gap, or more jitter than rounding makes, they stay as they are."""
+    rounded = Clock(np.array([0.0, 0.033, 0.067, 0.1]), tick=1e-3)
+    np.testing.assert_allclose(rounded.unrounded, np.arange(4) / 30, atol=1e-12)
+    for times in ([0.0, 0.033, 0.1, 0.133], [0.0, 0.03, 0.07, 0.1]):
+        assert (Clock(np.array(times), tick=1e-3).unrounded == times).all()

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import UserError, invert, write_frames, write_video
-from risp_torch.files.time_stamps import time_stamps
+from risp_torch import invert, write_frames
+from risp_torch.files.film import film_facts
 from tests.reference.searches import pictures
 from tests.reference.small_scenes import make_scene
 
@@ -55,7 +55,7 @@ def test_films_of_other_rates_by_commands(command_line: Risp, tmp_path: Path) ->
     status, out, err = command_line("simulate", SCENE, *size, *late, "--crf", "0", "--out", tmp_path / "film")
     assert status == 0, err
     video = tmp_path / "film" / "video.mp4"
-    np.testing.assert_allclose(time_stamps(video), np.arange(5) / 120, atol=1e-4)
+    np.testing.assert_allclose(film_facts(video).clock.times, np.arange(5) / 120, atol=1e-4)
     with np.load(tmp_path / "film" / "states.npz") as states:
         np.testing.assert_allclose(states["time"], np.arange(5) / 120)
         assert states["body_q"].shape == (5, 1, 7)
@@ -72,18 +72,15 @@ def test_films_of_other_rates_by_commands(command_line: Risp, tmp_path: Path) ->
     assert "leave one out" in command_line(*invert_it, "--times", "film", "--fps", "120")[2]
 
 
-def test_time_stamps_of_files(tmp_path: Path) -> None:
-    film = np.zeros((3, 16, 16, 3))
-    write_video(tmp_path / "film.mp4", film, fps=30)
-    np.testing.assert_allclose(time_stamps(tmp_path / "film.mp4"), [0, 1 / 30, 2 / 30], atol=1e-5)
-    write_frames(tmp_path / "film", film, fps=24)
-    np.testing.assert_allclose(time_stamps(tmp_path / "film"), [0, 1 / 24, 2 / 24])
-    write_frames(tmp_path / "unknown", film)
-    with pytest.raises(UserError, match="give the rate with --fps"):
-        time_stamps(tmp_path / "unknown")
-    (tmp_path / "text.mp4").write_text("no film")
-    with pytest.raises(UserError, match="cannot be read"):
-        time_stamps(tmp_path / "text.mp4")
+def test_films_without_times_by_commands(command_line: Risp, tmp_path: Path) -> None:
+    write_frames(tmp_path / "film", np.full((5, 16, 16, 3), 0.5))
+    invert_it = ("invert", SCENE, "--size", "16", "--unknown", "block.density", "--times", "film", "--out", tmp_path / "found")
+    status, _, err = command_line(*invert_it, "--video", tmp_path / "film")
+    assert status == 2
+    assert "no time stamps that ascend: give the rate of its pictures with --fps" in err
+    status, _, err = command_line(*invert_it, "--loss", "state", "--states", tmp_path / "none.npz")
+    assert status == 2
+    assert "give it with --video" in err
 
 
 def test_a_scene_without_a_clock_is_as_it_was() -> None:
