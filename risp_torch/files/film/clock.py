@@ -163,5 +163,5 @@ def check_rate(path: Path, found: float, wanted: float, *, slack: float = 0.0) -
     if abs(found / float(wanted) - 1.0) > _RATE_TOLERANCE + slack:
         raise UserError(
             f"video {path} has {found:.6g} frames per second, and the scene has {float(wanted):g}: "
-            "compare it at its own times (--times film), convert it, or change the scene's frame time"
+            "convert the video, compare it at its own times (--times film), or change the scene's frame time"
         )
