@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from risp_torch.commands.estimates import print_inversion
-from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_loss
+from risp_torch.commands.loss_options import LOSSES, add_loss_arguments, check_loss_options, make_compared_scene, make_loss
 from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, number, prior_of, settings_of_films
 from risp_torch.commands.search_options import add_search_arguments, search_settings, warm_start_settings
 from risp_torch.files.run_folder import FinishedError, RunFolder, default_run_path
@@ -106,7 +106,7 @@ def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
 
 def goes_on(options: argparse.Namespace) -> bool:
     """Whether a killed run can be resumed: Newton and gradient steps do; wide steps and L-BFGS begin again."""
-    wide = options.search or ("wide" if options.loss in ("risp", "perceptual") else "newton")
+    wide = options.search or ("wide" if LOSSES[options.loss].rough else "newton")
     return wide != "wide" and options.optimizer != "lbfgs"
 
 

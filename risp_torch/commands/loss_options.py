@@ -6,8 +6,15 @@ import argparse
 from typing import Any
 
 from risp_torch.commands.options import make_scene, make_scene_of_network
+from risp_torch.inversion.losses.loss import Loss
+from risp_torch.inversion.losses.perceptual import PerceptualLoss
+from risp_torch.inversion.losses.pixel import PixelLoss
+from risp_torch.inversion.losses.risp import RispLoss
+from risp_torch.inversion.losses.state import StateLoss
 from ti_sim.base.errors import UserError
 
+# Losses by their names on the command line.
+LOSSES: dict[str, type[Loss]] = {loss.kind: loss for loss in (PixelLoss, PerceptualLoss, RispLoss, StateLoss)}
 # Option -> the loss that it belongs to.
 _OPTION_OF = {"network": "risp", "weights": "perceptual", "states": "state"}
 
@@ -15,7 +22,7 @@ _OPTION_OF = {"network": "risp", "weights": "perceptual", "states": "state"}
 def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
     """--loss, the files that it needs, --times and --sampling."""
     parser.add_argument(
-        "--loss", choices=("pixel", "perceptual", "risp", "state"), default="pixel",
+        "--loss", choices=tuple(LOSSES), default=PixelLoss.kind,
         help="compared quantity: colours, features of an image network, predictions of a RISP network, or states (default pixel)",
     )  # fmt: skip
     parser.add_argument("--network", metavar="FILE", help="of --loss risp: network.safetensors of 'risp train'")
@@ -60,7 +67,7 @@ def check_loss_options(options: argparse.Namespace, *, target_needed: bool) -> N
         needed = loss == "risp" or loss == "state" and target_needed
         if not given and options.loss == loss and needed:
             raise UserError(f"--loss {loss} needs --{option} FILE")
-    if target_needed and options.video is None and options.loss != "state":
+    if target_needed and options.video is None and LOSSES[options.loss].needs_film:
         raise UserError(f"--loss {options.loss} needs the target's film: give --video FILE")
 
 
@@ -107,9 +114,6 @@ def _region(text: str) -> tuple[int, int, int, int]:
 
 def _plain_loss(options: argparse.Namespace, scene: Any) -> Any:
     """The loss without weights."""
-    from risp_torch.inversion.losses.perceptual import PerceptualLoss
-    from risp_torch.inversion.losses.pixel import PixelLoss
-    from risp_torch.inversion.losses.risp import RispLoss
     from risp_torch.risp.task import load_task
 
     if options.loss == "risp":
@@ -123,7 +127,6 @@ def _state_loss(options: argparse.Namespace, scene: Any) -> Any:
     """State loss with the state head of the scene's task, or with positions if there is no task or a table is given."""
     import torch
 
-    from risp_torch.inversion.losses.state import StateLoss
     from risp_torch.risp.task import load_task
     from risp_torch.scene.load import has_function
 
