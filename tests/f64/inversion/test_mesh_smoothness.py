@@ -1,4 +1,4 @@
-"""Mesh regularisers and the overlap of silhouettes: closed forms, gradients, and what is refused."""
+"""Penalties on rough meshes: closed forms, gradients, and what is refused."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch.inversion.losses.mesh import (
+from risp_torch.inversion.mesh_smoothness import (
     MeshNeighbours,
     edge_length_loss,
     flattening_loss,
     laplacian_loss,
     mesh_neighbours,
-    silhouette_iou,
 )
 from ti_sim import Box, Sphere, UserError, gradcheck
 
@@ -122,17 +121,6 @@ def test_edge_length_of_an_icosahedron() -> None:
     assert float(edge_length_loss(*sphere())) == pytest.approx(16.0 / (10.0 + 2.0 * math.sqrt(5.0)), rel=1e-14)
 
 
-def test_overlap_of_rectangles() -> None:
-    one, other = torch.zeros(2, 8, 8, dtype=torch.float64), torch.zeros(2, 8, 8, dtype=torch.float64)
-    one[0, 1:5, 1:5], other[0, 3:7, 1:5] = 1.0, 1.0  # 8 of 24 pixels; the second pair is empty
-    assert silhouette_iou(one, other).tolist() == [8 / 24, 1.0]
-    assert silhouette_iou(one, one).tolist() == [1.0, 1.0]
-    assert silhouette_iou(0.5 * one, other)[0] == pytest.approx(4.0 / (8.0 + 16.0 - 4.0))
-    soft = 0.4 * one + 0.3 * other
-    assert silhouette_iou(soft, other, threshold=0.5).tolist() == [8 / 16, 1.0]
-    assert silhouette_iou(soft, other, threshold=0.3).tolist() == [16 / 24, 1.0]
-
-
 # -- gradients ------------------------------------------------------------------------------------------------------------
 
 
@@ -148,21 +136,6 @@ def test_gradients_of_mesh_losses(loss: Loss) -> None:
         return value.item(), {"vertices": moved.grad.numpy()}
 
     report = gradcheck(loss_and_gradient, {"vertices": point}, rtol=1e-7, step=1e-4, min_observable=36)
-    report.raise_if_wrong()
-    assert report.ok
-
-
-def test_gradients_of_the_overlap() -> None:
-    rng = np.random.default_rng(1)
-    point = {name: rng.uniform(size=(2, 3, 4)) for name in ("first", "second")}
-
-    def loss_and_gradient(at: dict[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
-        pair = {name: torch.tensor(array, requires_grad=True) for name, array in at.items()}
-        value = (silhouette_iou(pair["first"], pair["second"]) * torch.tensor([1.0, -2.0], dtype=torch.float64)).sum()
-        value.backward()
-        return value.item(), {name: tensor.grad.numpy() for name, tensor in pair.items()}
-
-    report = gradcheck(loss_and_gradient, point, rtol=1e-7, step=1e-4, min_observable=48)
     report.raise_if_wrong()
     assert report.ok
 
@@ -188,12 +161,6 @@ def test_gradients_are_finite_where_a_face_has_no_area(loss: Loss) -> None:
     assert torch.isfinite(value) and torch.isfinite(flat.grad).all() and flat.grad.abs().max() > 0
 
 
-def test_empty_silhouettes_have_gradients_of_zero() -> None:
-    empty = torch.zeros(4, 4, dtype=torch.float64, requires_grad=True)
-    silhouette_iou(empty, torch.zeros(4, 4, dtype=torch.float64)).backward()
-    assert torch.equal(empty.grad, torch.zeros(4, 4, dtype=torch.float64))
-
-
 # -- what is refused ------------------------------------------------------------------------------------------------------
 
 
@@ -212,12 +179,10 @@ def test_faces_that_are_refused(faces: np.ndarray, message: str) -> None:
         mesh_neighbours(faces, 4)
 
 
-def test_vertices_and_pictures_that_do_not_fit() -> None:
+def test_vertices_that_do_not_fit() -> None:
     vertices, neighbours = sphere()
     for loss in LOSSES:
         with pytest.raises(UserError, match=r"vertices have shape \(11, 3\): give \[..., 12, 3\]"):
             loss(vertices[1:], neighbours)
     with pytest.raises(UserError, match="no two faces of the mesh share an edge"):
         flattening_loss(vertices[:3], mesh_neighbours(np.array([(0, 1, 2)]), 3))
-    with pytest.raises(UserError, match=r"silhouettes have shapes \(2, 3\) and \(3, 2\)"):
-        silhouette_iou(torch.zeros(2, 3), torch.zeros(3, 2))

@@ -1,4 +1,4 @@
-"""Losses for shape estimation from images: smoothness of meshes, and agreement of silhouettes.
+"""Penalties on rough meshes, for the estimation of shapes from images; agreement with the images: ``silhouettes``.
 
 All are torch functions with gradients. Meshes are closed or open surfaces with consistent winding; vertices that a file
 splits (for texture coordinates) must be merged first, or the two sides of a seam are not connected.
@@ -143,33 +143,6 @@ def edge_length_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torc
     _check_vertices(vertices, neighbours)
     a, b = (vertices[..., neighbours.edges[:, k], :] for k in range(2))
     return ((a - b) ** 2).sum(dim=-1).mean(dim=-1)
-
-
-def silhouette_iou(first: torch.Tensor, second: torch.Tensor, *, threshold: float | None = None) -> torch.Tensor:
-    """Intersection over union of two silhouettes.
-
-    sum(a b) / sum(a + b - a b) over the pixels, differentiable in both (the silhouette loss of Kato et al. 2018 and of Liu et
-    al., Soft rasterizer, 2019, is 1 minus this).
-
-    Args:
-        first, second: [..., H, W] coverage in [0, 1].
-        threshold: None, or the coverage above which a pixel counts as covered; there is no gradient then.
-
-    Returns:
-        [...] in [0, 1]; 1 if both are empty.
-
-    Raises:
-        UserError: the shapes differ.
-    """
-    if first.shape != second.shape or first.ndim < 2:
-        shapes = f"{tuple(first.shape)} and {tuple(second.shape)}"
-        raise UserError(f"the silhouettes have shapes {shapes}: give two of one shape [..., H, W]")
-    if threshold is not None:
-        first, second = ((coverage >= threshold).to(coverage.dtype) for coverage in (first, second))
-    common = (first * second).sum(dim=(-2, -1))
-    union = (first + second).sum(dim=(-2, -1)) - common
-    empty = union <= 0
-    return torch.where(empty, torch.ones_like(union), common / torch.where(empty, torch.ones_like(union), union))
 
 
 def _check_vertices(vertices: torch.Tensor, neighbours: MeshNeighbours) -> None:
