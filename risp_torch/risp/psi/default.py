@@ -9,6 +9,7 @@ import numpy as np
 
 from risp_torch.risp.psi.parameters import RenderingParameters
 from risp_torch.risp.psi.ranges import Direction, Factor, Range, Spread
+from risp_torch.scene.parts.lights import ARRAYS
 from ti_sim.base.param import Param
 
 if TYPE_CHECKING:
@@ -22,9 +23,8 @@ SPECULAR, SHININESS = (0.0, 0.6), (5.0, 60.0)
 # Variation of cameras: relative to the distance from the world's origin and to the focal length, and rad.
 CAMERA_SHIFT, CAMERA_TURN, CAMERA_ZOOM = 0.05, 0.03, (0.95, 1.05)
 
-# Arrays of the renderer: those that do not vary, and those of lights.
+# Arrays of the renderer that do not vary.
 _NEVER = ("softness", "uv", "texels", "background_image", "distortion")
-_LIGHTS = ("ambient", "directional", "point", "environment")
 
 
 def default_psi(scene: Scene, *, camera: bool = False) -> RenderingParameters:
@@ -56,7 +56,7 @@ def _usual(scene: Scene, array: str, name: str, *, camera: bool) -> Spread | Non
         return None
     if param.low is not None and param.high is not None:
         return Range(param.low, param.high, scale=param.scale)
-    if array in _LIGHTS:
+    if array in ARRAYS:
         return _of_light(array, last, param)
     if array == "camera":
         return _of_camera(last, param)
@@ -66,15 +66,18 @@ def _usual(scene: Scene, array: str, name: str, *, camera: bool) -> Spread | Non
         return Factor(*TINT, tied=True)
     if array in ("ground", "background"):
         return Range(*GREY, tied=True)
-    return Range(*TINT) if last == "color" else Factor(*TINT)
+    if array == "albedo":
+        return Range(*TINT) if last == "color" else Factor(*TINT)
+    raise NotImplementedError(f"{name} is in the renderer's array {array!r}, which has no default variation: add one here")
 
 
 def _of_light(array: str, last: str, param: Param) -> Spread | None:
-    if last == "direction":
+    """Where directional lights come from, and how bright any light is; its other numbers do not vary."""
+    if array == "directional" and last == "direction":
         return Direction((-math.pi, math.pi), ELEVATION)
-    if last == "position" or not np.any(param.value):
-        return None
-    return Factor(*(AMBIENT if array == "ambient" else BRIGHTNESS), tied=True)
+    if last in ("intensity", "coefficients") and np.any(param.value):
+        return Factor(*(AMBIENT if array == "ambient" else BRIGHTNESS), tied=True)
+    return None
 
 
 def _of_camera(last: str, param: Param) -> Spread | None:

@@ -13,9 +13,12 @@ import torch
 from PIL import Image
 
 from risp_torch import Param, Scene, UserError, load_scene
-from risp_torch.risp.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
+from risp_torch.risp.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default, default_psi, image_jacobian
 from risp_torch.scene import bridge
 from risp_torch.scene.bridge.chunks import image_bytes
+from risp_torch.scene.parts.lights import ARRAYS
+from risp_torch.scene.view.arrays import Field
+from risp_torch.scene.view.view import View
 from tests.reference.full_scene import camera, make_full_scene
 from tests.reference.small_scenes import make_scene
 
@@ -162,6 +165,16 @@ def test_default_keeps_to_the_bounds_of_a_param() -> None:
     scene.table.add("ground.color", Param((0.3, 0.3, 0.3), low=0.25, high=0.35), unit="", shape=(3,), sign="color")
     values = default_psi(scene).values(default_psi(scene).sample(50))["ground.color"]
     assert float(values.min()) >= 0.25 and float(values.max()) <= 0.35 and values.shape == (50, 3)
+
+
+def test_numbers_of_other_lights_do_not_vary_but_for_their_brightness(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new kind of light: one with a direction, and with a number of its own. An array without any rule is refused."""
+    spot = Field(("light.key.direction", "light.lamp.intensity", "box.shininess"), lambda values: None)
+    monkeypatch.setattr(View, "picture_fields", lambda view, *_, **options: {"spot": spot})
+    with pytest.raises(NotImplementedError, match="'spot'"):
+        default_psi(scene)
+    monkeypatch.setattr(default, "ARRAYS", (*ARRAYS, "spot"))
+    assert default_psi(scene).spreads == {"light.lamp.intensity": Factor(*default.BRIGHTNESS, tied=True)}
 
 
 # -- derivatives ----------------------------------------------------------------------------------------------------------
