@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from ti_render.geometry.lens import DISTORTION_SIZE
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Rule
 
@@ -16,7 +17,7 @@ Number = Annotated[float | Param, Rule(param=True)]
 Vector = Annotated[float | Sequence[float] | np.ndarray | Param, Rule(shape=(3,), param=True)]
 Pair = Annotated[float | Sequence[float] | np.ndarray | Param, Rule(shape=(2,), param=True)]
 Array = Annotated[Any, Rule(shape=None, param=True)]
-Distortion = Annotated[float | Sequence[float] | np.ndarray | Param, Rule(shape=(5,), param=True)]
+Distortion = Annotated[float | Sequence[float] | np.ndarray | Param, Rule(shape=(DISTORTION_SIZE,), param=True)]
 # Three or four numbers that are no parameters.
 Direction = Annotated[Sequence[float] | np.ndarray, Rule(shape=(3,), exact=True)]
 Quaternion = Annotated[Sequence[float] | np.ndarray, Rule(shape=(4,), exact=True)]

@@ -10,6 +10,7 @@ import numpy as np
 from ti_render.camera import pack_camera
 from ti_render.camera_files.checks import image_side, located, numbers, rotation
 from ti_render.camera_files.world import similarity
+from ti_render.geometry.lens import DISTORTION_SIZE
 from ti_sim.base.errors import UserError
 
 
@@ -39,7 +40,7 @@ class CameraRecord:
     intrinsics: np.ndarray
     rotation: np.ndarray
     translation: np.ndarray
-    distortion: np.ndarray = field(default_factory=lambda: np.zeros(5))
+    distortion: np.ndarray = field(default_factory=lambda: np.zeros(DISTORTION_SIZE))
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name or self.name.splitlines() != [self.name.strip()]:
@@ -54,7 +55,7 @@ class CameraRecord:
             self._set("intrinsics", intrinsics)
             self._set("rotation", rotation(self.rotation, "R"))
             self._set("translation", numbers(self.translation, "translation", shape=(3,)))
-            self._set("distortion", numbers(self.distortion, "distortion (k1, k2, p1, p2, k3)", shape=(5,)))
+            self._set("distortion", numbers(self.distortion, "distortion (k1, k2, p1, p2, k3)", shape=(DISTORTION_SIZE,)))
 
     def camera_row(self) -> np.ndarray:
         """The row [16] (float64) of ``RenderInputs.camera``: fx, fy, cx, cy [pixels], R (row-major), t [m]."""

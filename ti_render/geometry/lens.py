@@ -34,7 +34,7 @@ def distorted(x, y, k):
 
 @ti.func
 def _coefficients(distortion: ti.template(), r):
-    return ti.Vector([distortion[r, i] for i in range(5)])
+    return ti.Vector([distortion[r, i] for i in range(DISTORTION_SIZE)])
 
 
 @ti.func
@@ -117,7 +117,7 @@ def undistort_pixels_adjoint(
         r = row_of(m, camera.shape[0], images)
         k_row = row_of(m, distortion.shape[0], images)
         k = _coefficients(distortion, k_row)
-        intrinsics_bar, k_sum = ti.math.vec4(0), ti.Vector([0.0, 0.0, 0.0, 0.0, 0.0])
+        intrinsics_bar, k_sum = ti.math.vec4(0), ti.Vector([0.0 for _ in range(DISTORTION_SIZE)])
         for j in range(centres.shape[2]):
             gx, gy = centres_bar[m, i, j, 0] * scale, centres_bar[m, i, j, 1] * scale
             if (gx != 0 or gy != 0) and centres[m, i, j, 0] != NOWHERE:
@@ -136,7 +136,7 @@ def undistort_pixels_adjoint(
                 )  # fmt: skip
         for n in ti.static(range(4)):
             camera_bar[r, n] += intrinsics_bar[n]
-        for n in ti.static(range(5)):
+        for n in ti.static(range(DISTORTION_SIZE)):
             distortion_bar[k_row, n] += k_sum[n]
 
 
@@ -154,7 +154,7 @@ def undistort_pixels_jvp(
         r = row_of(m, camera.shape[0], images)
         k_row = row_of(m, distortion.shape[0], images)
         k = _coefficients(distortion, k_row)
-        k_dot = ti.Vector([distortion_dot[c, k_row, n] for n in range(5)])
+        k_dot = ti.Vector([distortion_dot[c, k_row, n] for n in range(DISTORTION_SIZE)])
         p = _plane_place(camera, r, centres, m, i, j, width, height, scale)
         place = _place(camera, r, j, i, samples)
         bent_x, bent_y = distorted.jvp((p[0], p[1], k), (0.0, 0.0, k_dot))

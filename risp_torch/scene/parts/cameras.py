@@ -17,6 +17,7 @@ from risp_torch.scene.numbers import Values, constant
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.rotations import rotation_matrix, rotation_quaternion
 from ti_render import intrinsics_from_fov, look_at
+from ti_render.geometry.lens import DISTORTION_SIZE
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Count, Positive, Rule, checked
@@ -151,7 +152,7 @@ def add_camera_numbers(table: ParameterTable, camera: Camera) -> None:
     add(f"{prefix}.focal", camera.focal, unit="px", shape=(2,), sign="positive")
     add(f"{prefix}.center", camera.center, unit="px", shape=(2,))
     if camera.distortion is not None:
-        add(f"{prefix}.distortion", camera.distortion, unit="", shape=(5,))
+        add(f"{prefix}.distortion", camera.distortion, unit="", shape=(DISTORTION_SIZE,))
 
 
 def drop_camera_numbers(table: ParameterTable, camera: Camera) -> None:
@@ -178,7 +179,7 @@ def distortion_rows(cameras: Sequence[Camera], values: Values, worlds: int) -> t
     """[n, 5] of one camera, or [worlds C, 5]; None if no lens has distortion."""
     if all(camera.distortion is None for camera in cameras):
         return None
-    none = constant(np.zeros((1, 5)))
+    none = constant(np.zeros((1, DISTORTION_SIZE)))
     return _by_world([values.get(f"{prefix_of(camera)}.distortion", none) for camera in cameras], worlds)
 
 
