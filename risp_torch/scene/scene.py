@@ -38,13 +38,13 @@ from risp_torch.scene.simulation.motion import State
 from risp_torch.scene.simulation.simulator import Simulator, current_simulator
 from risp_torch.scene.spec import ALL_PARTS, PictureStyle, SceneSpec
 from risp_torch.scene.states import States
-from risp_torch.scene.time_stepping import LAST_STEP, TimeStepping
+from risp_torch.scene.time_stepping import LAST_STEP, Integrator, TimeStepping
 from risp_torch.scene.view.view import Quantity, View, current_view
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Count, FromZero, Positive, PositiveOrInfinite, Rule, checked
-from ti_sim.rigid.model import Integrator, Plan
 from ti_sim.rollout.adjoint import Adjoint
+from ti_sim.rollout.time_steps import Plan
 from ti_sim.shapes.mass import check_inertia
 
 
@@ -87,10 +87,11 @@ class Scene(SceneSpec):
             substeps: physics steps per frame.
             gravity: [3] m/s2, or one number, its magnitude downwards.
             integrator: "semi_implicit" or "rk4".
-            plan: execution plan of the solver (``RigidSettings``).
+            plan: execution plan of the solver (``RigidSettings``, ``DeformableSettings``).
             max_distance: of a body's centre of mass from the origin [m]; a world in which one goes farther is treated as
                 diverged.
             controls: rows of actuation of deformable bodies per frame, each held for an equal number of steps; 1 or a divisor of
+                ``substeps``.
             adaptive: whether every world of a rollout of deformable bodies that do not collide with rigid bodies takes no more
                 steps than its own parameters need at its start (``stable_step``, with a safety margin of two fifths, in levels of
                 a fifth), from an eighth of ``substeps`` to all. Position errors are about the motion in half of the difference

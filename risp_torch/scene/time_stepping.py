@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, PositiveOrInfinite, checked
-from ti_sim.rigid.model import Integrator, Plan, RigidSettings
+from ti_sim.rollout.time_steps import ExplicitIntegrator, Plan, check_integrator, check_plan
 
+Integrator = ExplicitIntegrator  # those of all solvers; a motion refuses those that its solver does not have (``simulation``)
 LAST_STEP = 2**31 - 1  # of a simulation: kernels count steps in 32 bits
 
 
@@ -21,7 +22,7 @@ class TimeStepping:
         frame_dt: time between two frames [s].
         substeps: physics steps per frame.
         integrator: "semi_implicit" or "rk4".
-        plan: execution plan of the solver (``RigidSettings``).
+        plan: execution plan of the solver (``RigidSettings``, ``DeformableSettings``).
         max_distance: largest distance of a body's centre of mass from the origin [m].
         controls: rows of actuation of deformable bodies per frame.
         adaptive: whether worlds of deformable bodies take only as many steps as their own parameters need.
@@ -43,9 +44,8 @@ class TimeStepping:
             raise UserError(
                 f"controls={self.controls} and substeps={self.substeps}: give a number of controls that divides the substeps"
             )
-        RigidSettings(  # raises for unknown choices early
-            dt=self.dt, substeps=self.substeps, integrator=self.integrator, plan=self.plan, max_distance=self.max_distance
-        )
+        check_integrator(self.integrator, Integrator)
+        check_plan(self.plan, self.integrator)
 
     @property
     def dt(self) -> float:

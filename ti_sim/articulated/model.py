@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
@@ -25,9 +24,8 @@ from ti_sim.base.arrays import Array, to_numpy
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, Real, checked
 from ti_sim.rollout.arrays import Arrays, array
+from ti_sim.rollout.time_steps import ExplicitIntegrator, check_integrator
 from ti_sim.shapes.contact_points import WithContactPoints
-
-Integrator = Literal["semi_implicit", "rk4"]
 
 
 @checked
@@ -332,8 +330,7 @@ class ArticulatedSettings:
 
     dt: Positive
     substeps: Count
-    integrator: Integrator = "semi_implicit"
+    integrator: ExplicitIntegrator = "semi_implicit"
 
     def __post_init__(self) -> None:
-        if self.integrator not in ("semi_implicit", "rk4"):
-            raise UserError(f"integrator {self.integrator!r} is unknown: choose 'semi_implicit' or 'rk4'")
+        check_integrator(self.integrator)

@@ -26,7 +26,7 @@ from ti_sim.coupled.model import ContactParticles, CoupledFrames, DivergenceMark
 from ti_sim.deformable.elements import actuation_row, part_adjoints, part_forces
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays
-from ti_sim.deformable.particles import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
+from ti_sim.deformable.particle_step import LARGEST, move_particle, move_particle_adjoint, particle_size, store_frame
 from ti_sim.deformable.self_contact import all_contacts, all_contacts_adjoint
 from ti_sim.deformable.self_contact_lists import SelfContactArrays, mark_if_stale
 

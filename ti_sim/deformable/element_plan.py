@@ -20,7 +20,7 @@ from ti_sim.deformable.families import FAMILIES, TABLES
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.model import DeformableModel
-from ti_sim.deformable.particles import LARGEST, Output, move_particle, move_particle_adjoint, store_frame
+from ti_sim.deformable.particle_step import LARGEST, Output, move_particle, move_particle_adjoint, store_frame
 from ti_sim.deformable.self_contact import part_contacts, part_contacts_adjoint
 from ti_sim.deformable.self_contact_lists import SelfContactArrays, build_hash, invalidate_list, is_stale, mark_if_stale
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Literal
 
 import numpy as np
 
@@ -14,8 +13,7 @@ from ti_sim.deformable.families import ENERGIES, FAMILIES, TABLES
 from ti_sim.deformable.self_contact_layout import contact_table
 from ti_sim.deformable.solids import rest_table
 from ti_sim.deformable.triangles import triangle_rest_table
-
-Plan = Literal["auto", "world", "element"]
+from ti_sim.rollout.time_steps import Plan, check_plan
 
 SOLIDS = ("tet", "hex", "tet10")
 _UNIT_TOLERANCE = 1e-6  # tolerance of the length of a unit normal
@@ -262,5 +260,4 @@ class DeformableSettings:
     plan: Plan = "auto"
 
     def __post_init__(self) -> None:
-        if self.plan not in ("auto", "world", "element"):
-            raise UserError(f"plan {self.plan!r} is unknown: choose 'auto', 'world' or 'element'")
+        check_plan(self.plan)

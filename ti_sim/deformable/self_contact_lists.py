@@ -10,7 +10,7 @@ from ti_sim.base.bundles import Array, Static, bundle
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.corners import load_position, load_velocity
-from ti_sim.deformable.particles import LARGEST
+from ti_sim.deformable.particle_step import LARGEST
 from ti_sim.deformable.self_contact_layout import (
     BUCKET,
     BUCKETS,

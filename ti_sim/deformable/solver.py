@@ -27,7 +27,7 @@ from ti_sim.deformable.element_plan import Slots, slots_of
 from ti_sim.deformable.families import TABLES
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, prepare
-from ti_sim.deformable.particles import Output
+from ti_sim.deformable.particle_step import Output
 from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.states import begin, begin_adjoint, begin_frames, copy_row

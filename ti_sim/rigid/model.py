@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -11,10 +10,8 @@ from ti_sim.base.arrays import Array
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, PositiveOrInfinite, Real, checked
 from ti_sim.rollout.arrays import Arrays, array
+from ti_sim.rollout.time_steps import ExplicitIntegrator, Plan, check_integrator, check_plan
 from ti_sim.shapes.contact_points import WithContactPoints
-
-Integrator = Literal["semi_implicit", "rk4"]
-Plan = Literal["auto", "world", "element"]
 
 
 @checked
@@ -156,14 +153,10 @@ class RigidSettings:
 
     dt: Positive
     substeps: Count
-    integrator: Integrator = "semi_implicit"
+    integrator: ExplicitIntegrator = "semi_implicit"
     plan: Plan = "auto"
     max_distance: PositiveOrInfinite = float("inf")
 
     def __post_init__(self) -> None:
-        if self.integrator not in ("semi_implicit", "rk4"):
-            raise UserError(f"integrator {self.integrator!r} is unknown: choose 'semi_implicit' or 'rk4'")
-        if self.plan not in ("auto", "world", "element"):
-            raise UserError(f"plan {self.plan!r} is unknown: choose 'auto', 'world' or 'element'")
-        if self.plan == "element" and self.integrator == "rk4":
-            raise UserError("the element plan steps with 'semi_implicit' only: choose plan 'world' for 'rk4'")
+        check_integrator(self.integrator)
+        check_plan(self.plan, self.integrator)

@@ -16,6 +16,7 @@ import importlib
 import pkgutil
 import warnings
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -46,9 +47,11 @@ from risp_torch import (
     scene_names,
 )
 from risp_torch.control import load_control
+from risp_torch.scene import time_stepping
 from tests.reference.folders import SCENE_ASSETS as ASSETS
 from tests.reference.small_scenes import COLORS, make_scene
 from ti_sim import Shape, mass_properties
+from ti_sim.rollout.time_steps import ExplicitIntegrator
 
 RTOL = 1e-5
 FLOOR = 1e-6  # of the loss, per range
@@ -515,6 +518,27 @@ def add(scene: Scene, shape: Shape | None = None, **options: object) -> None:
 def test_errors_in_writing_a_scene(build: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
         build(empty_scene())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"integrator": "euler"}, "integrator 'euler' is unknown: choose 'semi_implicit' or 'rk4'"),
+        ({"plan": "gpu"}, "plan 'gpu' is unknown: choose 'auto', 'world' or 'element'"),
+        ({"integrator": "rk4", "plan": "element"}, "the element plan steps with 'semi_implicit' only"),
+    ],
+)
+def test_choices_of_time_steps(options: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Scene(frame_dt=0.01, frames=2, substeps=2, **options)
+
+
+def test_an_integrator_that_one_solver_has_is_refused_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_stepping, "Integrator", Literal[ExplicitIntegrator, "implicit"])
+    scene = Scene(frame_dt=0.01, frames=2, substeps=2, integrator="implicit")
+    add(scene)
+    with pytest.raises(UserError, match="integrator 'implicit' is unknown: choose 'semi_implicit' or 'rk4'"):
+        scene.rollout()
 
 
 def test_a_picture_needs_camera_and_light() -> None:
