@@ -12,10 +12,11 @@ import numpy as np
 
 from risp_torch.files.atomic import replacing
 from risp_torch.files.film.clock import Clock
-from risp_torch.files.film.curves import linear_to_srgb
+from risp_torch.files.film.curves import SRGB, linear_to_srgb
 from risp_torch.files.film.cut import Cut
+from risp_torch.files.film.facts import FilmFacts
 from risp_torch.files.film.film import Film, OpenedFilm
-from risp_torch.files.film.picture_folder import DESCRIPTION
+from risp_torch.files.film.picture_folder import DESCRIPTION, LINEAR
 from risp_torch.files.film.placement import Placement
 from risp_torch.files.pictures import png_bytes
 from ti_sim.base.errors import UserError
@@ -30,6 +31,8 @@ Bits = Literal[8, 16]
 def write_film(folder: Path | str, film: Film, *, bits: Bits = 16) -> None:
     """Write a film as a folder of sRGB PNG pictures ``00000.png ...`` and ``video.json`` with its times and placement.
 
+    Films of linear numbers, such as masks, are written as linear numbers.
+
     ``read_film`` of the folder gives the film back: pictures to the last of their bits, times and placement as they are.
 
     Args:
@@ -40,7 +43,7 @@ def write_film(folder: Path | str, film: Film, *, bits: Bits = 16) -> None:
     Raises:
         UserError: the place cannot be used.
     """
-    write_folder(Path(folder), film.pictures, _description(film.facts.path, film.clock, film.placement), bits=bits)
+    write_folder(Path(folder), film.pictures, _description(film.facts, film.clock, film.placement), bits=bits)
 
 
 def write_part(folder: Path | str, film: OpenedFilm, cut: Cut, *, bits: Bits = 16) -> Placement:
@@ -56,7 +59,7 @@ def write_part(folder: Path | str, film: OpenedFilm, cut: Cut, *, bits: Bits = 1
     frames, placement = cut.frames(film.facts), cut.placement(film.whole)
     clock = None if film.facts.clock is None else film.facts.clock.of(frames)
     origin = film.origin(placement)
-    write_folder(Path(folder), film.pictures(frames, placement), _description(film.facts.path, clock, origin), bits=bits)
+    write_folder(Path(folder), film.pictures(frames, placement), _description(film.facts, clock, origin), bits=bits)
     return origin
 
 
@@ -68,7 +71,8 @@ def write_folder(
     Args:
         folder: folder to write; an existing one is replaced if it is empty or holds a film.
         pictures: at least one.
-        description: what ``video.json`` says besides width, height and number of frames; their places are kept free by None.
+        description: what ``video.json`` says besides width, height and number of frames, whose places are kept free by None.
+            With the curve "linear" the files hold linear light, otherwise sRGB.
         bits: of a number in the files.
 
     Raises:
@@ -76,11 +80,12 @@ def write_folder(
     """
     if folder.is_dir() and any(folder.iterdir()) and not (folder / DESCRIPTION).is_file():
         raise UserError(f"{folder} already holds files that are not a video: choose an empty or a new folder")
+    curve = LINEAR if description.get("curve") == LINEAR else SRGB
     with replacing(folder) as temporary:
         temporary.mkdir()
         count, shape = 0, (0, 0)
         for count, picture in enumerate(pictures, start=1):
-            (temporary / f"{count - 1:05d}.png").write_bytes(png_bytes(encoded(picture, bits)))
+            (temporary / f"{count - 1:05d}.png").write_bytes(png_bytes(encoded(picture, bits, curve)))
             shape = picture.shape[:2]
         said = dict(description) | {"width": shape[1], "height": shape[0], "frames": count}
         (temporary / DESCRIPTION).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
@@ -88,15 +93,18 @@ def write_folder(
             shutil.rmtree(folder)
 
 
-def encoded(picture: np.ndarray, bits: Bits) -> np.ndarray:
-    """Linear colour, clipped to [0, 1], as sRGB of 8 or 16 bits."""
+def encoded(picture: np.ndarray, bits: Bits, curve: str = SRGB) -> np.ndarray:
+    """Linear colour, clipped to [0, 1], as numbers of 8 or 16 bits, of sRGB or linear."""
     kind = np.uint8 if bits == 8 else np.uint16
-    return np.round(linear_to_srgb(np.clip(picture, 0.0, 1.0)) * (2.0**bits - 1)).astype(kind)
+    values = np.clip(picture, 0.0, 1.0)
+    return np.round((values if curve == LINEAR else linear_to_srgb(values)) * (2.0**bits - 1)).astype(kind)
 
 
-def _description(source: Path, clock: Clock | None, placement: Placement) -> dict[str, Any]:
-    """What ``video.json`` says of a part of a film."""
-    said: dict[str, Any] = {"fps": None, "width": None, "height": None, "frames": None, "source": source.name}
+def _description(facts: FilmFacts, clock: Clock | None, placement: Placement) -> dict[str, Any]:
+    """What ``video.json`` says of a part of a film; shares of pixels, which have no curve, stay without one."""
+    said: dict[str, Any] = {"fps": None, "width": None, "height": None, "frames": None, "source": facts.path.name}
+    if facts.colours.curve == LINEAR:
+        said["curve"] = LINEAR
     if clock is not None:
         said |= {"fps": clock.rate if clock.is_even else None, "start": clock.start, "times": clock.times.tolist()}
     return said | {"placement": placement.to_json()}

@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from risp_torch import OptimiseSettings
+from risp_torch import OptimiseSettings, write_video
 from risp_torch.__main__ import COMMANDS as PROGRAM
 from risp_torch.__main__ import main
+from risp_torch.files.film import read_film
 from risp_torch.risp import DatasetSettings, RendererSource, load_network, load_task
 from risp_torch.risp.task import training_scene
 from tests.reference.folders import ROBOTS, ROOT
@@ -31,14 +32,17 @@ RISP = (ROOT / "docs/risp.md").read_text(encoding="utf-8")
 JOINTS = (ROOT / "docs/articulated.md").read_text(encoding="utf-8")
 SOFT = (ROOT / "docs/deformable.md").read_text(encoding="utf-8")
 DRIVEN = (ROOT / "docs/control.md").read_text(encoding="utf-8")
+FILMED = (ROOT / "docs/films.md").read_text(encoding="utf-8")
 PAGES = {
     "README.md": TEXT, "docs/rendering.md": PAGE, "docs/risp.md": RISP, "docs/articulated.md": JOINTS, "docs/deformable.md": SOFT,
     "docs/control.md": DRIVEN, "docs/time.md": (ROOT / "docs/time.md").read_text(encoding="utf-8"),
+    "docs/films.md": FILMED,
 }  # fmt: skip
 ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"```python\n(.*?)```", ALL, flags=re.DOTALL)
-# The two parts of my_scene.py.
-SCENE_FILE = [block for block in BLOCKS if block not in JOINTS + SOFT + DRIVEN and re.search("def make_(scene|task)", block)]
+# The two parts of my_scene.py, which is shown in README and page of RISP.
+OF_PAGES = JOINTS + SOFT + DRIVEN + FILMED
+SCENE_FILE = [block for block in BLOCKS if block not in OF_PAGES and re.search("def make_(scene|task)", block)]
 PLAIN = [block for block in BLOCKS if block not in SCENE_FILE]
 
 
@@ -94,6 +98,7 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "scenes").symlink_to(ROOT / "scenes")
     (tmp_path / "robots").symlink_to(ROBOTS)
     write_transforms_json(tmp_path / "capture/transforms.json", [camera_of_a_file()])
+    write_video(tmp_path / "throw.mp4", np.random.default_rng(0).random((12, 48, 64, 3)), fps=30)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -290,10 +295,18 @@ def check_times(names: dict[str, Any]) -> None:
     assert (film - names["scene"].render(states.body_q)).abs().max() > 0.01
 
 
+def check_part(names: dict[str, Any]) -> None:
+    """Eight frames of the film, twice as coarse, are in the folder with their times."""
+    assert names["facts"].frames == 12 and names["part"].pictures.shape == (8, 24, 32, 3)
+    back = read_film("runs/part")
+    np.testing.assert_allclose(back.times, names["part"].times)
+    assert back.clock.start == pytest.approx(2 / 30) and back.placement.scale == (2.0, 2.0)
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "result": check_inversion, "density": check_gradient, "jacobian": check_jacobian, "record": check_cameras, "film": check_film,
     "network": check_network, "planar": check_head, "found": check_oracle, "lamps": check_joints,
-    "robot": check_robot, "blocks": check_blocks, "reached": check_driven, "blurred": check_times,
+    "robot": check_robot, "blocks": check_blocks, "reached": check_driven, "blurred": check_times, "facts": check_part,
 }  # fmt: skip
 
 

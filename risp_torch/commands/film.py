@@ -1,0 +1,192 @@
+"""Say what a film is, draw a contact sheet, and cut it for a scene."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from risp_torch.commands.options import number
+from risp_torch.files.film.curves import CURVES
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count
+
+_SHEET_SIDE = 320  # pixels of the longer side of a picture on the sheet
+_DARK_FRAMES, _DARK = 60, 0.01  # how many of the first frames are looked at, and the light below which all is black
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """VIDEO, the part that is cut, --sheet, --out."""
+    parser.add_argument("video", metavar="VIDEO", help="a video file, or a folder of PNG or JPEG pictures")
+    group = parser.add_argument_group("part")
+    group.add_argument(
+        "--from", dest="begin", type=_moment, metavar="WHEN",
+        help="first frame: its number, or seconds from the film's first one, as 1.5s",
+    )  # fmt: skip
+    group.add_argument("--to", dest="end", type=_moment, metavar="WHEN", help="last frame, written as for --from")
+    group.add_argument("--every", type=number(Count), default=1, metavar="K", help="every K-th of these frames (default 1)")
+    group.add_argument(
+        "--crop", type=_part, metavar="X,Y,W,H", help="upper left corner, width and height of the part [pixels as shown]"
+    )
+    group.add_argument("--size", type=_size, metavar="WxH", help="size of the part: each pixel is the mean over what it covers")
+    group = parser.add_argument_group("reading")
+    group.add_argument(
+        "--pixels", choices=("square", "stored"), default="square",
+        help="make pixels square by averaging (default), or keep those that are stored",
+    )  # fmt: skip
+    group.add_argument("--curve", choices=tuple(CURVES), help="from numbers to light, in place of what the film says")
+    parser.add_argument("--pictures", type=number(Count), default=16, metavar="N", help="pictures on the sheet (default 16)")
+    parser.add_argument("--sheet", metavar="FILE", help="PNG of the sheet (default: DIR-sheet.png, or runs/film-NAME-TIME.png)")
+    parser.add_argument("--out", metavar="DIR", help="write the part as a folder of PNG with its times and placement")
+    parser.add_argument("--bits", type=int, choices=(8, 16), default=16, help="of a number in these PNG (default 16)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what the film is, write the sheet and, with --out, the part."""
+    from risp_torch.files.film.cut import Cut
+    from risp_torch.files.film.film import opened_film
+    from risp_torch.files.film.write import write_part
+
+    sheet = _sheet_path(options)
+    film = opened_film(options.video, curve=options.curve, square=options.pixels == "square")
+    print(describe(film.facts))
+    film.facts.check_readable()
+    (first, start), (last, end) = options.begin or (None, None), options.end or (None, None)
+    cut = Cut(first=first, start=start, last=last, end=end, every=options.every, crop=options.crop, size=options.size)
+    frames, placement = cut.frames(film.facts), cut.placement(film.whole)
+    print("\n".join(_remarks(film, frames, placement)))
+    _write_sheet(sheet, film, frames, placement, options.pictures)
+    print(f"written: {sheet}")
+    if options.out:
+        write_part(options.out, film, cut, bits=options.bits)
+        size = f"{placement.width}x{placement.height} pixels, {options.bits} bits"
+        print(f"written: {options.out} ({len(frames)} pictures of {size})")
+    return 0
+
+
+def describe(facts: Any) -> str:
+    """A table of what a film is (``FilmFacts``)."""
+    from risp_torch.files.report import format_table
+
+    stored, colours = facts.stored, facts.colours
+    aspect = f", pixels {stored.pixel_aspect.numerator}:{stored.pixel_aspect.denominator}" if stored.pixel_aspect != 1 else ""
+    turned = f", turned by {90 * stored.quarter_turns} degrees" if stored.quarter_turns else ""
+    said = [
+        f"{what} {getattr(colours, what)}{' (assumed)' if what in colours.assumed else ''}"
+        for what in ("range", "matrix", "primaries", "curve")
+    ]
+    rows = [
+        ("kind", f"{facts.container}, {facts.codec}, {facts.pixel_format}, {facts.bits} bits"),
+        ("size as stored", f"{stored.width}x{stored.height}{aspect}{turned}"),
+        ("size as shown", "{}x{}".format(*stored.shown_size)),
+        *_clock_rows(facts),
+        ("colours", ", ".join(said) if not colours.refusal else f"{colours.refusal}: not read"),
+    ]
+    if facts.placement is not None:
+        place = facts.placement
+        source = f"{place.stored.width}x{place.stored.height} pixels, from {place.offset[0]:.6g},{place.offset[1]:.6g}"
+        rows.append(("cut from", f"{source}, {place.scale[0]:.6g} x {place.scale[1]:.6g} of them to a pixel"))
+    return "\n".join([format_table(rows, ["film", str(facts.path)]), *(f"remark: {remark}" for remark in facts.remarks)])
+
+
+def _clock_rows(facts: Any) -> list[tuple[str, str]]:
+    """Rows of the time stamps."""
+    clock = facts.clock
+    if clock is None:
+        return [("frames", f"{facts.frames}, without times")]
+    rows = [("frames", f"{facts.frames} in {clock.times[-1]:.6g} s"), ("first time stamp", f"{clock.start:.6g} s")]
+    if clock.rate is None:
+        return rows
+    even = "constant" if clock.is_even else f"variable, intervals off by up to {1e3 * clock.jitter:.3g} ms"
+    even = even if clock.is_even or clock.jitter > 0.1 * clock.period else "constant but for gaps"
+    rows.append(("rate", f"{clock.rate:.6g} frames/s, {even}"))
+    gaps = [f"{1e3 * step:.4g} ms before frame {frame}" for frame, step in clock.gaps]
+    if gaps:
+        rows.append(("gaps", ", ".join(gaps[:5]) + (f" and {len(gaps) - 5} more" if len(gaps) > 5 else "")))
+    return rows
+
+
+def _remarks(film: Any, frames: Sequence[int], placement: Any) -> list[str]:
+    """Numbers for a scene that is compared with this part, and what stands in the way."""
+    clock = None if film.facts.clock is None else film.facts.clock.of(frames)
+    lines = []
+    if clock is not None and clock.period is not None:
+        if clock.is_even:
+            lines.append(f"for a scene: frame_dt={clock.period:.7g}, frames={len(frames) - 1}, ")
+        else:
+            first, last = (frames[k] for k in clock.longest_even)
+            lines.append(f"uneven: frames {first} to {last} are the longest even stretch (--from {first} --to {last}); ")
+    size = f"a camera of {placement.width}x{placement.height} pixels"
+    lines = ["".join([*lines, size if lines else f"for a scene: {size}"])]
+    if abs(placement.pixel_aspect - 1) > 1e-9:
+        lines.append(f"remark: pixels are {placement.pixel_aspect:.6g} times as wide as high; the camera's fx is fy over that")
+    return lines
+
+
+def _write_sheet(path: Path, film: Any, frames: Sequence[int], placement: Any, count: int) -> None:
+    """Write pictures spread over the part, and say whether it begins with black ones."""
+    import numpy as np
+
+    from risp_torch.risp.psi import contact_sheet
+
+    shown = [frames[k] for k in np.unique(np.linspace(0, len(frames) - 1, min(count, len(frames))).round().astype(int))]
+    looked_at = sorted({*shown, *frames[:_DARK_FRAMES]})
+    side = max(placement.width, placement.height) / _SHEET_SIDE
+    small = placement
+    if side > 1:
+        small = placement.resampled(max(int(placement.width / side), 1), max(int(placement.height / side), 1), (side, side))
+    pictures, dark = {}, []
+    for frame, picture in zip(looked_at, film.pictures(looked_at, small), strict=True):
+        if frame in shown:
+            pictures[frame] = picture
+        if picture.max() < _DARK and frame in frames[:_DARK_FRAMES] and len(dark) == frames.index(frame):
+            dark.append(frame)
+    if dark and len(dark) < len(frames):
+        black = f"frame {dark[0]} is" if len(dark) == 1 else f"frames {dark[0]} to {dark[-1]} are"
+        print(f"remark: {black} black: begin with --from {frames[len(dark)]}")
+    times = None if film.facts.clock is None else film.facts.clock.times
+    captions = [f"frame {frame}" + ("" if times is None else f"\n{times[frame]:.4f} s") for frame in shown]
+    columns = round((len(shown) * placement.height / placement.width) ** 0.5) or 1
+    contact_sheet(path, np.stack([pictures[frame] for frame in shown]), captions, columns=columns)
+
+
+def _sheet_path(options: argparse.Namespace) -> Path:
+    """Where the sheet goes; not into the folder of the part, whose pictures are the film's."""
+    from risp_torch.files.run_folder import default_run_path
+
+    name = Path(options.video).resolve().stem or "film"
+    beside = f"{options.out.rstrip('/')}-sheet.png" if options.out else f"{default_run_path('film', name)}.png"
+    path = Path(options.sheet or beside)
+    if path.suffix.lower() != ".png":
+        raise UserError(f"--sheet {path} is not a .png file: give the sheet a name that ends in .png")
+    if options.out and path.resolve().parent == Path(options.out).resolve():
+        raise UserError(f"--sheet {path} would be a picture of the film in {options.out}: put it elsewhere")
+    return path
+
+
+def _moment(text: str) -> tuple[int | None, float | None]:
+    """Frame and seconds, one of which is None, for argparse."""
+    try:
+        moment = (None, float(text[:-1])) if text.endswith("s") else (int(text), None)
+    except ValueError:
+        moment = (None, None)
+    if not any(value is not None and 0 <= value < float("inf") for value in moment):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a frame nor a time: write for example 40, or 1.3s for seconds")
+    return moment
+
+
+def _part(text: str) -> tuple[int, ...]:
+    """Four whole numbers, for argparse."""
+    words = text.split(",")
+    if len(words) != 4 or not all(word.strip().isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} is not X,Y,W,H: write for example 100,40,512,512")
+    return tuple(int(word) for word in words)
+
+
+def _size(text: str) -> tuple[int, ...]:
+    """Two whole numbers, for argparse."""
+    words = text.lower().split("x")
+    if len(words) != 2 or not all(word.strip().isdecimal() and int(word) for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} is not WxH: write for example 128x128")
+    return tuple(int(word) for word in words)

@@ -1,0 +1,138 @@
+"""``risp film``: what it says of a film, what it draws and cuts, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from risp_torch.files.film import Cut, read_film
+from risp_torch.files.film.curves import linear_to_srgb
+from tests.reference import film_files as made
+from tests.reference.film_files import BT709, LIMITED, PQ, SRGB
+
+Risp = Callable[..., tuple[int, str, str]]
+TAGS = (BT709, BT709, SRGB, LIMITED)
+BLACK = made.flat_planes((16, 128, 128))
+
+
+@pytest.fixture
+def film(folder: Path) -> Path:
+    """Twelve frames of 48x32 stored pixels, 2:3 and turned; the first three are black, and the fifth comes 64 ms late."""
+    (folder / "taken").mkdir()
+    (folder / "taken/notes.txt").touch()
+    stamps = [9000 + 3000 * k + (5760 if k > 3 else 0) for k in range(12)]
+    planes = [BLACK] * 3 + [made.pattern(seed=k) for k in range(9)]
+    return made.write_film_file(
+        folder / "v.mp4", planes, tags=TAGS, times=stamps, pixel_aspect=Fraction(2, 3), degrees=-90
+    )
+
+
+def test_it_says_what_a_film_is(risp: Risp, film: Path) -> None:
+    status, out, err = risp("film", "v.mp4", "--sheet", "sheet.png")
+    assert (status, err) == (0, "")
+    rows = dict(line.split("  ", 1) for line in out.splitlines() if "  " in line and not line.startswith("-"))
+    said = {name.strip(): text.strip() for name, text in rows.items()}
+    assert said == {
+        "film": "v.mp4",
+        "kind": "mov, h264, yuv444p, 8 bits",
+        "size as stored": "48x32, pixels 2:3, turned by 90 degrees",
+        "size as shown": "32x32",
+        "frames": "12 in 0.430667 s",
+        "first time stamp": "0.1 s",
+        "rate": "30 frames/s, constant but for gaps",
+        "gaps": "97.33 ms before frame 4",
+        "colours": "range limited, matrix BT.709, primaries BT.709, curve sRGB",
+    }
+    assert "uneven: frames 4 to 11 are the longest even stretch (--from 4 --to 11); a camera of 32x32 pixels" in out
+    assert "remark: frames 0 to 2 are black: begin with --from 3" in out and "written: sheet.png" in out
+    sheet = np.asarray(Image.open("sheet.png"))
+    assert sheet.ndim == 3 and sheet.std() > 20 and [path.name for path in Path().glob("*.png")] == ["sheet.png"]
+
+
+def test_the_sheet_shows_the_frames_with_numbers_and_times(risp: Risp, film: Path) -> None:
+    """Two pictures, enlarged by six, with a margin of 8 pixels: the first black, the last as it is read."""
+    assert risp("film", "v.mp4", "--pictures", 2, "--sheet", "sheet.png")[0] == 0
+    sheet = np.asarray(Image.open("sheet.png").convert("RGB"))
+    last = np.round(255 * linear_to_srgb(read_film(film).pictures[-1])).astype(np.uint8).repeat(6, axis=0).repeat(6, axis=1)
+    assert sheet.shape[0] > sheet.shape[1] - 300 and (sheet[8:200, 8:200] == 0).all()
+    places = [(y, x) for y in (8, 8 + 192 + 2 * 18 + 8) for x in (8, 8 + 192 + 8)]
+    found = [place for place in places if np.array_equal(sheet[place[0] : place[0] + 192, place[1] : place[1] + 192], last)]
+    assert len(found) == 1
+    captions = sheet[8 + 192 : 8 + 192 + 36, 8:200]
+    assert (captions < 100).sum() > 50
+
+
+def test_a_part_is_cut(risp: Risp, film: Path) -> None:
+    part = ["--from", 4, "--to", "0.37s", "--every", 2, "--crop", "2,4,24,20", "--size", "12x10"]
+    status, out, err = risp("film", "v.mp4", *part, "--out", "part")
+    assert (status, err) == (0, "")
+    assert "for a scene: frame_dt=0.06666667, frames=2, a camera of 12x10 pixels" in out
+    assert "written: part-sheet.png" in out and "written: part (3 pictures of 12x10 pixels, 16 bits)" in out
+    expected = read_film(film, cut=Cut(first=4, last=9, every=2, crop=(2, 4, 24, 20), size=(12, 10)))
+    back = read_film("part")
+    np.testing.assert_allclose(back.pictures, expected.pictures, atol=2e-5)
+    np.testing.assert_allclose(back.times, [0, 1 / 15, 2 / 15], atol=1e-9)
+    assert back.placement == expected.placement and back.placement.stored.quarter_turns == 1
+    status, out, _ = risp("film", "part", "--sheet", "again.png")
+    assert status == 0 and "cut from" in out and "rate              15 frames/s, constant\n" in out
+
+
+def test_stored_pixels_and_eight_bits(risp: Risp, film: Path) -> None:
+    status, out, _ = risp("film", "v.mp4", "--from", 4, "--pixels", "stored", "--bits", 8, "--out", "part")
+    assert status == 0 and "remark: pixels are 1.5 times as wide as high; the camera's fx is fy over that" in out
+    back = read_film("part")
+    assert back.facts.bits == 8 and back.pictures.shape == (8, 48, 32, 3)
+    assert back.placement.pixel_aspect == pytest.approx(1.5)
+
+
+def test_masks_stay_shares(risp: Risp, folder: Path) -> None:
+    """Numbers without a curve are averaged as they are, and written so."""
+    share = np.zeros((8, 8), dtype=np.uint8)
+    share[:, ::4] = 255
+    (folder / "masks").mkdir()
+    Image.fromarray(share).save(folder / "masks/0.png")
+    assert risp("film", "masks", "--curve", "linear", "--size", "2x2", "--out", "small")[0] == 0
+    assert (np.asarray(Image.open("small/00000.png")) == round(0.25 * 255)).all()  # pillow keeps eight of sixteen bits
+    np.testing.assert_allclose(read_film("small").pictures, 0.25, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "culprit"),
+    [
+        (["none.mp4"], "video none.mp4 does not exist"),
+        (["small.py"], "video small.py is damaged, cut short or of an unknown kind"),
+        (["v.mp4", "--from", "1.5"], "'1.5' is neither a frame nor a time: write for example 40, or 1.3s"),
+        (["v.mp4", "--to", "-1"], "'-1' is neither a frame nor a time"),
+        (["v.mp4", "--from", "20"], "no frame of v.mp4 is left: it has frames 0 to 11 within 0.430667 s"),
+        (["v.mp4", "--crop", "1,2,3"], "'1,2,3' is not X,Y,W,H"),
+        (["v.mp4", "--crop", "20,0,20,20"], "the part 20,0,20,20 does not lie in a picture of 32x32 pixels"),
+        (["v.mp4", "--size", "16"], "'16' is not WxH"),
+        (["v.mp4", "--size", "16x12"], "would be squeezed: cut out a part of that shape first, for example --crop 0,4,32,24"),
+        (["v.mp4", "--size", "64x64"], "films are made smaller, not larger"),
+        (["v.mp4", "--every", "0"], "--every: it is 0"),
+        (["v.mp4", "--curve", "srgb"], "--curve"),
+        (["v.mp4", "--sheet", "sheet.jpg"], "--sheet sheet.jpg is not a .png file"),
+        (["v.mp4", "--out", "part", "--sheet", "part/a.png"], "--sheet part/a.png would be a picture of the film in part"),
+        (["v.mp4", "--out", "taken"], "taken already holds files that are not a video"),
+    ],
+)
+def test_what_is_refused(risp: Risp, film: Path, arguments: list[str], culprit: str) -> None:
+    status, out, err = risp("film", *arguments)
+    assert status == 2 and culprit in err and len(err.strip().splitlines()) == 1
+    assert not Path("part").exists()
+
+
+def test_a_film_that_cannot_be_read_is_described_all_the_same(risp: Risp, folder: Path) -> None:
+    made.write_film_file(folder / "hdr.mp4", made.grey_film(3), tags=(9, 9, PQ, LIMITED))
+    status, out, err = risp("film", "hdr.mp4")
+    assert status == 2 and "colours           HDR (PQ): not read" in out and "30 frames/s, constant" in out
+    assert err == (
+        "risp film: error: video hdr.mp4 is coded for HDR (PQ), which is not read: convert it to SDR, for example with ffmpeg's "
+        "zscale and tonemap filters\n"
+    )
+    assert not (folder / "runs").exists()
