@@ -8,7 +8,14 @@ from typing import Any
 
 from risp_torch.commands.estimates import print_inversion
 from risp_torch.commands.loss_options import LOSSES, add_loss_arguments, check_loss_options, make_compared_scene, make_loss
-from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, number, prior_of, settings_of_films
+from risp_torch.commands.options import (
+    add_bounds_argument,
+    add_prior_argument,
+    add_scene_arguments,
+    bounds_of,
+    number,
+    settings_of_films,
+)
 from risp_torch.commands.search_options import add_search_arguments, search_settings, warm_start_settings
 from risp_torch.files.run_folder import FinishedError, RunFolder, default_run_path
 from ti_sim.base.errors import UserError
@@ -33,11 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="parameters to find, or single entries of them (body.velocity[0]); psi for all rendering parameters of the task",
     )  # fmt: skip
     add_bounds_argument(parser)
-    parser.add_argument(
-        "--prior", type=prior_of, action="append", default=[], metavar="NAME=SD",
-        help="what is known of an unknown: its standard deviation about the scene's value (NAME=MEAN:SD about another one), as "
-        "numbers or vectors (camera.turn=0.01,0.02,0.01) in its unit, or as 5%% of the mean; repeatable",
-    )  # fmt: skip
+    add_prior_argument(parser)
     parser.add_argument(
         "--smooth", type=_weight, action="append", default=[], metavar="NAME=WEIGHT",
         help="for an unknown with a value per element: penalty on the mean squared difference of neighbours; repeatable",
@@ -60,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     scene = make_compared_scene(options)
     options.out = options.out or default_run_path("invert", scene.name)
     loss = make_loss(options, scene)
-    psi = _psi(options, scene) if "psi" in options.unknown else None
+    psi = psi_of(options, scene) if "psi" in options.unknown else None
     scene, video = _films(options, scene)
     try:
         result = invert(
@@ -110,7 +113,7 @@ def goes_on(options: argparse.Namespace) -> bool:
     return wide != "wide" and options.optimizer != "lbfgs"
 
 
-def _psi(options: argparse.Namespace, scene: Any) -> Any:
+def psi_of(options: argparse.Namespace, scene: Any) -> Any:
     """The rendering parameters of the scene's task; None, for the default ones, if its file has no task."""
     from risp_torch.risp.task import load_task
     from risp_torch.scene.load import has_function

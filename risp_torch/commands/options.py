@@ -90,6 +90,15 @@ def add_bounds_argument(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_prior_argument(parser: argparse.ArgumentParser) -> None:
+    """--prior of unknowns (``prior_of`` reads it)."""
+    parser.add_argument(
+        "--prior", type=prior_of, action="append", default=[], metavar="NAME=SD",
+        help="what is known of an unknown: its standard deviation about the scene's value (NAME=MEAN:SD about another one), as "
+        "numbers or vectors (camera.turn=0.01,0.02,0.01) in its unit, or as 5%% of the mean; repeatable",
+    )  # fmt: skip
+
+
 def bounds_of(text: str) -> tuple[str, tuple]:
     """Name, and (low, high) or (low, high, scale), of NAME=LOW:HIGH[:SCALE]; the bounds are numbers or vectors.
 

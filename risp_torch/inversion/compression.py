@@ -36,19 +36,22 @@ class CompressedFilm:
         return float((self.residual**2).mean()) * (1.0 if self.count is None else len(self.residual) / self.count)
 
 
-def compressed_films(at: Linearisation, estimate: torch.Tensor, *, fps: float) -> list[CompressedFilm]:
-    """The film of the estimate at every one of the ``QUALITIES``.
+def compressed_films(
+    at: Linearisation, estimate: torch.Tensor, *, fps: float, qualities: Sequence[float] = QUALITIES
+) -> list[CompressedFilm]:
+    """The film of the estimate at every one of the qualities.
 
     Args:
         at: linearisation at the estimate, for a loss that compares images.
         estimate: film of the estimate, [T, H, W, 3] linear rgb, H and W even.
         fps: frames per second.
+        qualities: constant rate factors of H.264, best first.
     """
     loss, frames = at.comparison.loss, list(at.comparison.frames)
     films = []
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         own = loss.compared(estimate[frames], frames)
-        for crf in QUALITIES:
+        for crf in qualities:
             path = Path(folder) / f"{crf}.mp4"
             write_video(path, estimate.cpu().numpy(), fps=fps, crf=crf)
             returned = torch.as_tensor(read_video(path), dtype=estimate.dtype, device=estimate.device)

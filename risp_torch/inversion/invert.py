@@ -14,6 +14,7 @@ from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion.error_bars import Judgement, judge
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.newton_steps import NewtonSteps
+from risp_torch.inversion.observability import verdict_before
 from risp_torch.inversion.optimise import OptimiseSettings
 from risp_torch.inversion.priors import PriorsGiven
 from risp_torch.inversion.problem import Problem
@@ -77,8 +78,8 @@ def invert(
         priors: name -> standard deviation in the unknown's unit, or a tuple (mean, standard deviation); the mean is the scene's
             value by default, and "5%" stands for 5 percent of the mean. Normal, of the logarithm for log10 (sd / (mean ln 10)
             decades). An unknown with a prior and without bounds gets those at five standard deviations.
-        starts: number of guesses spread over the allowed ranges (over equally probable parts of a prior), or the guesses (name ->
-            value; parameters missing in a guess have the scene's value).
+        starts: number of guesses spread over the allowed ranges (``Unknowns.starts``), or the guesses (name -> value; parameters
+            missing in a guess have the scene's value).
         settings: settings of the search; by default ``usual_search``. Wide steps are not saved: a killed run repeats them.
         warm_start: a gradient-free search from every start, before the search.
         refine: Gauss-Newton steps after the search, while they lower the loss; none after wide steps on a rough loss, because of
@@ -105,6 +106,8 @@ def invert(
     )  # fmt: skip
     z = problem.unknowns.unbounded(problem.initial)
     folder = None if out is None else RunFolder.open_or_create(out, problem.to_json(sampling))
+    if progress and (verdict := verdict_before(problem)) is not None:
+        tqdm.write(f"before the search: {verdict}", file=sys.stderr)
     ends = search_from(problem, z, folder=folder, adjoint=adjoint, progress=progress)
     if progress:
         tqdm.write("error bars, plots and videos ...", file=sys.stderr)

@@ -136,8 +136,14 @@ class Priors:
         return away
 
     def spread(self, scaled: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Guesses [S, K] spread evenly between bounds [K], moved to the same shares of the priors between these bounds."""
+        """Guesses [S, K] spread evenly between bounds [K], those of unknowns with priors moved to the priors' means.
+
+        Where all unknowns have priors, they are moved to the same shares of the priors between these bounds.
+        """
         moved = scaled.copy()
+        if len(self.places) < scaled.shape[1]:
+            moved[:, self.places] = self.mean
+            return moved
         for k, mean, sd in zip(self.places, self.mean, self.sd, strict=True):
             ends = ndtr([(low[k] - mean) / sd, (high[k] - mean) / sd])
             share = ends[0] + (ends[1] - ends[0]) * (scaled[:, k] - low[k]) / (high[k] - low[k])

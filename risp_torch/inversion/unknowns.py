@@ -196,8 +196,8 @@ class Unknowns:
     def starts(self, count: Count, seed: Seed) -> np.ndarray:
         """Guesses spread over the allowed ranges, [S, K] physical: each unknown takes every one of S equal strata once.
 
-        With one unknown they are evenly spaced; with several the strata are paired by a seeded permutation. Strata of an unknown
-        with a prior are equally probable parts of it.
+        With one unknown they are evenly spaced; with several the strata are paired by a seeded permutation. Guesses of unknowns
+        with priors are the means of these; if all have one, strata are equally probable parts of them.
         """
         low, high = (self.scaled(bound) for bound in self.bounds())
         generator = np.random.default_rng(seed)

@@ -1,0 +1,99 @@
+"""Tell before any film which unknowns it could show, at which noise."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from risp_torch.commands.options import (
+    add_bounds_argument,
+    add_prior_argument,
+    add_scene_arguments,
+    bounds_of,
+    make_scene,
+    number,
+)
+from risp_torch.files.video import Quality
+from ti_sim.base.rules import Positive
+
+MOST_PAIRS = 12  # that are listed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SCENE, --unknown, --bounds, --prior, --noise, --crf, --strict, --out."""
+    add_scene_arguments(parser)
+    parser.add_argument(
+        "--unknown", required=True, nargs="+", action="extend", metavar="NAME",
+        help="parameters that an inversion would look for, or entries of them; psi for all rendering parameters of the task",
+    )  # fmt: skip
+    add_bounds_argument(parser)
+    add_prior_argument(parser)
+    parser.add_argument(
+        "--noise", type=number(Positive),
+        help="standard deviation of a pixel, in linear colour from 0 to 1 (default 0.0039, a grey level of 255)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--crf", type=_quality, default=18, metavar="CRF",
+        help="count the errors of an H.264 file of this constant rate factor as well: 0 best, 18 good, 28 poor; none for a film "
+        "that is not compressed (default 18)",
+    )  # fmt: skip
+    parser.add_argument("--strict", action="store_true", help="exit status 1 where an unknown is not observable")
+    parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/check-SCENE-TIME)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the verdict, a table of error bars and null directions; write observability.png and result.json."""
+    from risp_torch.commands.invert import psi_of
+    from risp_torch.commands.simulate import simulation_settings
+    from risp_torch.files import report
+    from risp_torch.files.run_folder import RunFolder, default_run_path
+    from risp_torch.inversion.observability import GREY_LEVEL, observability, settings_of
+
+    noise = GREY_LEVEL if options.noise is None else options.noise
+    bounds = dict(bounds_of(text) for text in options.bounds)
+    scene = make_scene(options)
+    psi = psi_of(options, scene) if "psi" in options.unknown else None
+    found = observability(
+        scene, options.unknown, bounds=bounds, priors=dict(options.prior), psi=psi, noise=noise, crf=options.crf
+    )
+    settings = simulation_settings(scene, options) | dict(settings_of(found.unknowns, noise, options.crf))
+    folder = RunFolder.create(options.out or default_run_path("check", scene.name), settings)
+    ranges = found.unknowns.scaled_range()
+    labels = [f"{k + 1}  {label}" for k, label in enumerate(found.unknowns.labels)]
+    report.plot_observability(
+        folder.path / "observability.png", labels, found.shares, found.alone / ranges, found.bars.correlation
+    )
+    folder.write_result({"schema": 1, "scene": scene.name} | found.to_json())
+    _print(found)
+    print(f"written: {folder.path}/observability.png, result.json")
+    return 1 if options.strict and not all(found.bars.observable) else 0
+
+
+def _quality(text: str) -> float | None:
+    """A rate factor, or None, for argparse."""
+    return None if text == "none" else number(Quality)(text)
+
+
+def _print(found: Any) -> None:
+    """The verdict, the table, null directions, singular values and strong correlations."""
+    from risp_torch.files.report import format_table
+
+    print(found.verdict())
+    print(format_table(_rows(found), ["unknown", "value", "error bar", "of its range", "alone"]))
+    for sentence in found.bars.unseen:
+        print(f"not visible in this film: {sentence}")
+    for first, second, size in found.strong_pairs[:MOST_PAIRS]:
+        print(f"hard to tell apart: {first} and {second} (correlation {size:+.3f})")
+    print("singular values per range: " + ", ".join(f"{value:.3g}" for value in found.singular))
+
+
+def _rows(found: Any) -> list[list[str]]:
+    """A row for each unknown: value, error bar with the others unknown, its share of the range, and with the others known."""
+    rows = []
+    for k, label in enumerate(found.unknowns.labels):
+        value = f"{found.values[k]:.5g} {found.unknowns.units[k]}".strip()
+        bar = found.size(k, found.bars.sd[k]) if found.bars.observable[k] else "not observable"
+        share = f"{100 * found.shares[k]:.2g} %" if found.shares[k] < 1 else "all"
+        alone = found.size(k, found.alone[k]) if found.alone[k] < found.unknowns.scaled_range()[k] else "no trace"
+        rows.append([label, value, bar, share, alone])
+    return rows

@@ -1,0 +1,55 @@
+"""``risp check``, and the verdict that ``risp invert`` begins with."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+Risp = Callable[..., tuple[int, str, str]]
+
+
+def test_a_film_that_ends_before_the_ground_shows_no_friction(risp: Risp, folder: Path) -> None:
+    asked = ("block.density", "ground.contact.friction", "camera.turn", "--prior", "camera.turn=0.01")
+    status, out, error = risp(
+        "check", "small.py", "--set", "height=0.06", "--unknown", *asked, "--crf", "none", "--strict", "--out", "told"
+    )
+    assert status == 1 and error == ""
+    assert out.startswith("the film cannot tell ground.contact.friction (errors of 0.0039 in a pixel, to first order)")
+    assert "not visible in this film: ground.contact.friction leaves no trace" in out and "written: told/obs" in out
+    result = json.loads((folder / "told" / "result.json").read_text())
+    assert len(result["singular_values"]) == 5 and np.shape(result["correlation"]) == (5, 5)
+    rows = result["unknowns"]
+    assert rows["block.density"]["observable"] and 0 < rows["block.density"]["alone"] <= 1.01 * rows["block.density"]["sd"]
+    assert not rows["ground.contact.friction"]["observable"] and rows["camera.turn[0]"]["sd"] < 0.01
+    with Image.open(folder / "told" / "observability.png") as picture:
+        assert picture.width > 600 and len(picture.getcolors(10**6)) > 50
+
+
+def test_compression_widens_what_a_film_tells(risp: Risp, folder: Path) -> None:
+    bars = {}
+    for crf in ("none", "18", "38"):
+        status, out, _ = risp("check", "small.py", "--set", "size=32", "--unknown", "block.density", "--crf", crf, "--out", crf)
+        assert status == 0 and out.startswith("the film can tell block.density to ± ")
+        bars[crf] = json.loads((folder / crf / "result.json").read_text())["unknowns"]["block.density"]["sd"]
+    assert 1.5 * bars["none"] < bars["18"] < bars["38"]
+
+
+def test_what_is_refused(risp: Risp) -> None:
+    for words, sentence in (
+        (["--unknown", "block.weight"], "block.weight"), (["--unknown", "block.position"], "has no bounds"),
+        (["--unknown", "block.density", "--noise", "0"], "above zero"),
+        (["--unknown", "block.density", "--crf", "few"], "--crf"),
+    ):  # fmt: skip
+        status, _, error = risp("check", "small.py", *words, "--out", "refused")
+        assert status == 2 and sentence in error
+
+
+def test_an_inversion_begins_with_its_verdict(risp: Risp) -> None:
+    assert risp("simulate", "small.py", "--out", "film")[0] == 0
+    status, out, error = risp(
+        "invert", "small.py", "--video", "film/video.mp4", "--unknown", "block.density", "--starts", "scene", "--iterations", 2,
+        "--refine", 0, "--out", "found",
+    )  # fmt: skip
+    assert status == 0 and error.startswith("before the search: the film can tell block.density to ±"), error
