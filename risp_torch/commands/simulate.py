@@ -92,7 +92,12 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, began: float) -> 
 
 def announce(scene: Any) -> None:
     """Print what will be simulated."""
-    print(f"simulating {scene.name}: {scene.frames} frames of {scene.frame_dt:g} s, {scene.stepping.substeps} steps each")
+    steps = f"{scene.stepping.substeps} steps"
+    if scene.clock is None or scene.clock.times is None:
+        print(f"simulating {scene.name}: {scene.frames} frames of {scene.frame_dt:g} s, {steps} each")
+        return
+    first, last = scene.film_times[0], scene.film_times[-1]
+    print(f"simulating {scene.name}: {scene.frames + 1} pictures from {first:g} to {last:g} s, {steps} in {scene.frame_dt:g} s")
 
 
 def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, options: argparse.Namespace) -> None:
@@ -153,4 +158,4 @@ def simulation_settings(scene: Any, options: argparse.Namespace) -> dict[str, ob
         "size": [camera.height, camera.width] if camera else None,
         "precision": options.precision,
         "parameters": scene.description()["parameters"],
-    }
+    } | ({} if scene.clock is None else {"film": scene.clock.to_json()})

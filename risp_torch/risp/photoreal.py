@@ -15,7 +15,6 @@ from risp_torch.files.film.curves import linear_to_srgb
 from risp_torch.files.film.picture_folder import DESCRIPTION, LINEAR
 from ti_render import RenderInputs
 from ti_render.photoreal import Appearance, MitsubaFilm, MitsubaSettings, Picture, Variant
-from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
     import torch
@@ -54,10 +53,10 @@ def photoreal_film(
     """
     import torch
 
-    if getattr(states, "exposed", None) is not None:
-        raise UserError("path-traced films have no motion blur and no rolling shutter: set film.exposure and film.line_time to 0")
+    from risp_torch.scene.states import instant_placement
+
     with torch.no_grad():
-        placement = scene.view.poses(states)[:1]
+        placement = scene.view.poses(instant_placement(states, "path-traced films"))[:1]
         inputs = scene.view.render_inputs(scene.table.values(parameters, worlds=1), placement, camera=camera)
     settings = scene.view.raster_settings(camera=camera)
     return MitsubaFilm(_numpy(inputs), settings, options=options, bodies=scene.part_names, look=look, variant=variant)

@@ -63,6 +63,23 @@ class States:
         return joined_placement(self.body_q, self.particle_q)
 
 
+def instant_placement(states: States | torch.Tensor, what: str) -> torch.Tensor:
+    """Placement of a motion, or the placement itself, for pictures of single moments.
+
+    Args:
+        states: from ``Scene.rollout``, or the placement.
+        what: the pictures, for the message.
+
+    Raises:
+        UserError: the film has an exposure or a line time.
+    """
+    if isinstance(states, torch.Tensor):
+        return states
+    if states.exposed is not None:
+        raise UserError(f"{what} have no motion blur and no rolling shutter: set film.exposure and film.line_time to 0")
+    return states.placement
+
+
 def joined_placement(body_q: torch.Tensor, particle_q: torch.Tensor | None) -> torch.Tensor:
     """Placement of all bodies in one tensor, the input of state heads, losses and renderers.
 

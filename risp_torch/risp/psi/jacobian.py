@@ -12,6 +12,7 @@ from risp_torch.risp.psi.parameters import RenderingParameters
 from risp_torch.scene import bridge
 from risp_torch.scene.bridge.once import once
 from risp_torch.scene.numbers import constant, shared_rows
+from risp_torch.scene.states import instant_placement
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked
 
@@ -59,7 +60,7 @@ def image_jacobian(
     Raises:
         UserError: shapes do not fit, a name is unknown, or see ``Scene.render``.
     """
-    sources = (psi, states if isinstance(states, torch.Tensor) else states.placement, *(given or {}).values())
+    sources = (psi, instant_placement(states, "pictures with derivatives"), *(given or {}).values())
     psi = constant(psi).detach()
     placement, batch = _worlds_and_frames(scene, states, psi)
     worlds, frames = placement.shape[:2]
