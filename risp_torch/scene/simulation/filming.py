@@ -20,6 +20,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.rollout.adjoint import Adjoint
 
 SLACK = 1e-4  # frame intervals by which rounding may move a time
+BEYOND = 0.05  # frame intervals by which the differences of a search may go beyond a bound
 
 
 def filmed(
@@ -51,7 +52,7 @@ def filmed(
     values = spec.table.values(parameters, worlds=worlds)
     times = clock.scene_times(values, clock.stamps(frames, length))
     seen = _seen(spec, values)
-    check_earliest(times, length)
+    check_earliest(times, length, slack=BEYOND)
     latest = float(plain(times.detach()).max()) + (0.0 if seen is None else float(plain(seen[0].detach()).max()))
     intervals = max(1, math.ceil(latest / length - SLACK))
     states = simulator.rollout(
@@ -70,10 +71,10 @@ def filmed(
     return replace(film, exposed=Exposed(placement, weights.to(placement.dtype), sideways(clock)))
 
 
-def check_earliest(times: torch.Tensor, length: float) -> None:
+def check_earliest(times: torch.Tensor, length: float, *, slack: float = SLACK) -> None:
     """Raise a UserError if a scene time [s] is more than one frame interval of this length before the scene's start."""
     first = float(plain(times.detach()).min())
-    if first < -length * (1.0 + SLACK):
+    if first < -length * (1.0 + slack):
         raise UserError(
             f"the film's first picture is taken {-first:.4g} s before the scene begins, and motions are continued backwards for "
             f"one frame interval of {length:g} s at most: give a smaller film.start (or upper bound of it)"

@@ -27,7 +27,8 @@ def test_a_late_film() -> None:
     film = pictures(scene)
     scene.set("film.start", 0.0)
     bounds = {"film.start": (-5e-3, 5e-3)}
-    found = invert(scene, film, ["block.density", "film.start"], bounds=bounds, starts=2, progress=False)
+    starts = [{"block.density": 500.0, "film.start": 5e-3}, {"film.start": -4e-3}]  # the first on its bound
+    found = invert(scene, film, ["block.density", "film.start"], bounds=bounds, starts=starts, progress=False)
     assert found.fits
     assert found.values["block.density"] == pytest.approx(800.0, rel=1e-2)
     assert found.values["film.start"] == pytest.approx(LATE["film.start"], abs=5e-5)

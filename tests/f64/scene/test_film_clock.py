@@ -157,7 +157,7 @@ def test_times_before_the_start_and_after_the_end() -> None:
     start, velocity = np.array([0.0, 0.0, 0.3]), np.array([0.5, 0.1, -0.8])
     exact = start - 0.004 * velocity - 0.5 * 9.81 * 0.004**2 * np.array([0.0, 0.0, 1.0])
     np.testing.assert_allclose(before, exact, atol=1e-12)
-    scene.set("film.start", 0.0051)
+    scene.set("film.start", 0.0053)
     with pytest.raises(UserError, match="before the scene begins.*film.start"):
         scene.rollout()
 
