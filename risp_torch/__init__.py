@@ -17,7 +17,11 @@ from risp_torch.inversion.found import use_found
 from risp_torch.inversion.gradients import check_film_gradient, check_torch
 from risp_torch.inversion.invert import invert
 from risp_torch.inversion.landscape import landscape
+from risp_torch.inversion.losses.depth import DepthLoss
+from risp_torch.inversion.losses.image_tracks import ImageTracksLoss
 from risp_torch.inversion.losses.loss import Loss, PictureLoss
+from risp_torch.inversion.losses.masks import MaskLoss
+from risp_torch.inversion.losses.mixed import MixedLoss, MixedPart
 from risp_torch.inversion.losses.perceptual import PerceptualLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.losses.pixel_weights import PixelWeights
@@ -29,6 +33,7 @@ from risp_torch.inversion.result import Inversion
 from risp_torch.inversion.warm_start import CmaSettings
 from risp_torch.inversion.wide_settings import WIDE_SEARCH, WideSteps
 from risp_torch.scene.load import load_scene, scene_names
+from risp_torch.scene.masks import render_masks
 from risp_torch.scene.parts.cameras import Camera
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.joints import Fixed, Joint, Prismatic, Revolute, Spherical
@@ -45,10 +50,11 @@ __version__ = program_version()
 
 __all__ = [
     "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact", "Cylinder",
-    "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "Fixed", "Inversion", "Joint", "Loss",
-    "Membrane", "Mesh", "NewtonSteps", "OptimiseSettings", "Param", "PerceptualLoss", "PictureLoss", "PixelLoss",
-    "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute", "RispLoss", "Scene", "SinePulse", "Sphere", "Spherical",
-    "Start", "StateLoss", "States", "StoreAll", "Surface", "UserError", "WIDE_SEARCH", "WideSteps", "check_film_gradient",
-    "check_torch", "film", "invert", "landscape", "load_scene", "pixel_loss", "read_video", "scene_names", "simulate_video",
-    "srgb_to_linear", "start", "use_found", "write_frames", "write_video",
+    "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "Fixed", "ImageTracksLoss",
+    "Inversion", "Joint", "Loss", "MaskLoss", "Membrane", "Mesh", "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings",
+    "Param", "PerceptualLoss", "PictureLoss", "PixelLoss", "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute",
+    "RispLoss", "Scene", "SinePulse", "Sphere", "Spherical", "Start", "StateLoss", "States", "StoreAll", "Surface",
+    "UserError", "WIDE_SEARCH", "WideSteps", "check_film_gradient", "check_torch", "film", "invert", "landscape", "load_scene",
+    "pixel_loss", "read_video", "render_masks", "scene_names", "simulate_video", "srgb_to_linear", "start", "use_found",
+    "write_frames", "write_video",
 ]  # fmt: skip

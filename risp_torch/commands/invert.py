@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from risp_torch.commands.estimates import print_inversion
-from risp_torch.commands.loss_options import LOSSES, add_loss_arguments, check_loss_options, make_compared_scene, make_loss
+from risp_torch.commands.loss_options import (
+    add_loss_arguments,
+    check_loss_options,
+    is_rough,
+    make_compared_scene,
+    make_loss,
+)
 from risp_torch.commands.options import (
     add_bounds_argument,
     add_prior_argument,
@@ -27,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_scene_arguments(parser, cameras="several")
     parser.add_argument(
         "--video", metavar="FILE", nargs="+",
-        help="an .mp4 or a folder of PNG frames (not needed with --loss state); several films, of other motions or by other "
-        "cameras, are inverted together",
+        help="an .mp4 or a folder of PNG frames (not needed with --loss state, mask, image-tracks or depth); several films, of "
+        "other motions or by other cameras, are inverted together",
     )  # fmt: skip
     parser.add_argument(
         "--per-film", metavar="NAME", nargs="+", action="extend", default=[],
@@ -109,7 +115,7 @@ def _films(options: argparse.Namespace, scene: Any) -> tuple[Any, Any]:
 
 def goes_on(options: argparse.Namespace) -> bool:
     """Whether a killed run can be resumed: Newton and gradient steps do; wide steps and L-BFGS begin again."""
-    wide = options.search or ("wide" if LOSSES[options.loss].rough else "newton")
+    wide = options.search or ("wide" if is_rough(options) else "newton")
     return wide != "wide" and options.optimizer != "lbfgs"
 
 

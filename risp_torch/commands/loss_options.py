@@ -5,25 +5,41 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from risp_torch.commands.options import make_scene, make_scene_of_network
+from risp_torch.commands.options import make_scene, make_scene_of_network, number
+from risp_torch.commands.seen_options import add_seen_arguments, masks_of, pixel_weights_of
+from risp_torch.inversion.losses.depth import DepthLoss
+from risp_torch.inversion.losses.image_tracks import ImageTracksLoss
 from risp_torch.inversion.losses.loss import Loss
+from risp_torch.inversion.losses.masks import MaskLoss
+from risp_torch.inversion.losses.mixed import MixedLoss, MixedPart
 from risp_torch.inversion.losses.perceptual import PerceptualLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.losses.risp import RispLoss
 from risp_torch.inversion.losses.state import StateLoss
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive
 
 # Losses by their names on the command line.
-LOSSES: dict[str, type[Loss]] = {loss.kind: loss for loss in (PixelLoss, PerceptualLoss, RispLoss, StateLoss)}
+LOSSES: dict[str, type[Loss]] = {
+    loss.kind: loss for loss in (PixelLoss, PerceptualLoss, RispLoss, StateLoss, MaskLoss, ImageTracksLoss, DepthLoss)
+}  # fmt: skip
+# Options of which a loss needs one.
+_FILES = {
+    "risp": ("network",), "state": ("states",), "mask": ("masks", "plate"), "image-tracks": ("tracks",), "depth": ("depth",)
+}  # fmt: skip
 # Option -> the loss that it belongs to.
-_OPTION_OF = {"network": "risp", "weights": "perceptual", "states": "state"}
+_OPTION_OF = {option: loss for loss, options in _FILES.items() for option in options} | {
+    "weights": "perceptual", "track_points": "image-tracks", "plate_threshold": "mask"
+}  # fmt: skip
+_WEIGHTED = ("pixel", "perceptual", "mask", "depth")  # those that weights of pixels apply to
 
 
 def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
     """--loss, the files that it needs, --times and --sampling."""
     parser.add_argument(
-        "--loss", choices=tuple(LOSSES), default=PixelLoss.kind,
-        help="compared quantity: colours, features of an image network, predictions of a RISP network, or states (default pixel)",
+        "--loss", type=_names_of_losses, default="pixel", metavar="LOSS[+LOSS ...]",
+        help="compared quantity: pixel (colours, default), perceptual (features of an image network), risp (predictions of a "
+        "RISP network), state, mask (where bodies are), image-tracks (where points of bodies are), depth; several with a plus",
     )  # fmt: skip
     parser.add_argument("--network", metavar="FILE", help="of --loss risp: network.safetensors of 'risp train'")
     parser.add_argument(
@@ -40,17 +56,19 @@ def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
         help="when the film's pictures were taken: at the frames of the scene (default), or at the film's own time stamps",
     )  # fmt: skip
     parser.add_argument(
+        "--noise", metavar="LOSS=SD", type=_of_loss, action="append", default=[],
+        help="standard deviation of what a loss compares: pixel and mask as shares of white, image-tracks in pixels, depth in m; "
+        "error bars are no smaller than it says; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--loss-weight", metavar="LOSS=X", type=_of_loss, action="append", default=[],
+        help="of several losses: as how many observations one of this loss counts (default 1); repeatable",
+    )  # fmt: skip
+    parser.add_argument(
         "--sampling", default="all", metavar="WHICH",
         help="frames that are compared: all, last, first+last, first+middle, every:K or list:0,3,10-20 (default all)",
     )  # fmt: skip
-    parser.add_argument(
-        "--pixel-weights", metavar="PATH",
-        help="which pixels count: a folder of PNG pictures, one for each frame, or one picture for all; white counts",
-    )
-    parser.add_argument(
-        "--region", metavar="X,Y,W,H", type=_region,
-        help="only this part of the pictures counts: left and upper edge, width and height [pixels]",
-    )  # fmt: skip
+    add_seen_arguments(parser)
 
 
 def check_loss_options(options: argparse.Namespace, *, target_needed: bool) -> None:
@@ -60,67 +78,103 @@ def check_loss_options(options: argparse.Namespace, *, target_needed: bool) -> N
         options: with those of ``add_loss_arguments``, and ``video``.
         target_needed: whether the target's film, or its states, must be given.
     """
+    chosen = losses_of(options)
     for option, loss in _OPTION_OF.items():
-        given = getattr(options, option) is not None
-        if given and options.loss != loss:
-            raise UserError(f"--{option} belongs to --loss {loss}, not to {options.loss}: choose that loss, or leave it out")
-        needed = loss == "risp" or loss == "state" and target_needed
-        if not given and options.loss == loss and needed:
-            raise UserError(f"--loss {loss} needs --{option} FILE")
-    if target_needed and options.video is None and LOSSES[options.loss].needs_film:
+        if getattr(options, option) is not None and loss not in chosen:
+            name = option.replace("_", "-")
+            raise UserError(f"--{name} belongs to --loss {loss}, not to {options.loss}: choose that loss, or leave it out")
+    for loss in chosen:
+        files = _FILES.get(loss, ())
+        given = not files or any(getattr(options, option) is not None for option in files)
+        if not given and (loss != "state" or target_needed):
+            raise UserError(f"--loss {loss} needs {' or '.join(f'--{option} FILE' for option in files)}")
+    _check_combinations(options, chosen)
+    needs_film = options.plate is not None or any(LOSSES[loss].needs_film for loss in chosen)
+    if needs_film and options.video is None and (target_needed or options.plate is not None):
         raise UserError(f"--loss {options.loss} needs the target's film: give --video FILE")
+
+
+def _check_combinations(options: argparse.Namespace, chosen: list[str]) -> None:
+    """Raise a UserError for options that have no effect with the others."""
+    if options.masks is not None and options.plate is not None:
+        raise UserError("--masks and --plate both say where bodies are: leave one out")
+    if options.plate_threshold is not None and options.plate is None:
+        raise UserError("--plate-threshold belongs to --plate: give that too, or leave it out")
+    for option in ("pixel_weights", "region"):
+        if getattr(options, option) is not None and not set(chosen) & set(_WEIGHTED):
+            name = option.replace("_", "-")
+            raise UserError(f"--{name} belongs to losses that compare pictures, not to --loss {options.loss}: leave it out")
+    for name, stated in (("noise", options.noise), ("loss-weight", options.loss_weight)):
+        for loss, _ in stated:
+            if loss not in chosen:
+                raise UserError(f"--{name} names {loss}, and --loss is {options.loss}: choose that loss, or leave it out")
+
+
+def losses_of(options: argparse.Namespace) -> list[str]:
+    """Names of the losses of --loss."""
+    return options.loss.split("+")
+
+
+def is_rough(options: argparse.Namespace) -> bool:
+    """Whether a loss of --loss is locally non-smooth (``Loss.rough``)."""
+    return any(LOSSES[name].rough for name in losses_of(options))
 
 
 def make_compared_scene(options: argparse.Namespace) -> Any:
     """The scene; resized for a network if one is given (``make_scene_of_network``)."""
-    return make_scene_of_network(options) if options.loss == "risp" else make_scene(options)
+    return make_scene_of_network(options) if "risp" in losses_of(options) else make_scene(options)
 
 
 def make_loss(options: argparse.Namespace, scene: Any) -> Any:
     """The loss that the options describe (errors: its class); the state loss uses the scene's own states if none are given."""
-    weights = _pixel_weights(options, scene)
-    loss = _plain_loss(options, scene)
-    loss.weights = weights
-    return loss
+    weights = pixel_weights_of(options, scene)
+    losses = {name: _single_loss(name, options, scene) for name in losses_of(options)}
+    for name, loss in losses.items():
+        if name in _WEIGHTED:
+            loss.weights = weights
+    if len(losses) == 1 and not options.noise and not options.loss_weight:
+        return losses[options.loss]
+    noise, share = dict(options.noise), dict(options.loss_weight)
+    return MixedLoss(
+        *(MixedPart(loss=loss, noise=noise.get(name), weight=share.get(name, 1.0)) for name, loss in losses.items())
+    )
 
 
-def _pixel_weights(options: argparse.Namespace, scene: Any) -> Any:
-    """Weights of the pixels from a file, a region, or both; None where all count.
-
-    Raises:
-        UserError: the loss compares no pictures, or the weights do not fit.
-    """
-    from risp_torch.inversion.losses.pixel_weights import PixelWeights
-
-    given = [name for name in ("pixel_weights", "region") if getattr(options, name) is not None]
-    if not given:
-        return None
-    if options.loss in ("state", "risp"):
-        name = given[0].replace("_", "-")
-        raise UserError(f"--{name} belongs to losses that compare pictures, not to --loss {options.loss}: leave it out")
-    parts = [] if options.pixel_weights is None else [PixelWeights.read(options.pixel_weights)]
-    if options.region is not None:
-        parts.append(PixelWeights.region(*options.region, camera=scene.camera))
-    return parts[0] if len(parts) == 1 else parts[0] * parts[1]
+def _names_of_losses(text: str) -> str:
+    """Names of losses with a plus between, for argparse."""
+    names = [name.strip() for name in text.split("+")]
+    for name in names:
+        if name not in LOSSES:
+            known = ", ".join(LOSSES)
+            raise argparse.ArgumentTypeError(f"unknown loss {name[:40]!r}: write one of {known}, or several with a plus")
+    if len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} names a loss twice: name each once")
+    return "+".join(names)
 
 
-def _region(text: str) -> tuple[int, int, int, int]:
-    """Left and upper edge, width and height of X,Y,W,H, for argparse."""
-    parts = text.split(",")
-    if len(parts) != 4 or not all(part.strip().isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is not X,Y,W,H: write for example 0,16,128,96 (pixels)")
-    return tuple(int(part) for part in parts)
+def _of_loss(text: str) -> tuple[str, float]:
+    """Name and number of LOSS=X, for argparse."""
+    name, equals, value = text.partition("=")
+    if not equals or name.strip() not in LOSSES:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not LOSS=X: write for example mask=0.1 (of {', '.join(LOSSES)})")
+    return name.strip(), number(Positive)(value)
 
 
-def _plain_loss(options: argparse.Namespace, scene: Any) -> Any:
-    """The loss without weights."""
+def _single_loss(name: str, options: argparse.Namespace, scene: Any) -> Any:
+    """The loss of this name, without weights and noise."""
     from risp_torch.risp.task import load_task
 
-    if options.loss == "risp":
+    if name == "risp":
         return RispLoss(options.network, task=load_task(options.scene, scene))
-    if options.loss == "state":
+    if name == "state":
         return _state_loss(options, scene)
-    return PerceptualLoss(options.weights) if options.loss == "perceptual" else PixelLoss()
+    if name == "mask":
+        return MaskLoss(masks_of(options, scene))
+    if name == "image-tracks":
+        return ImageTracksLoss(options.tracks, options.track_points)
+    if name == "depth":
+        return DepthLoss(options.depth)
+    return PerceptualLoss(options.weights) if name == "perceptual" else PixelLoss()
 
 
 def _state_loss(options: argparse.Namespace, scene: Any) -> Any:

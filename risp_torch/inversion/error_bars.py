@@ -58,7 +58,7 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     moves = compression_moves(at, films) if films else np.zeros((1, len(values)))
     # Twelve times the variance of rounding is the square of a whole step, a grey level of 255 for pixels.
     scatter = scatter_of_starts(unknowns, ends.final, ends.losses, ends.best, near=12 * floor)
-    flat = estimate is not None and not loss.rough and len(values) <= MOST_LINEARISED
+    flat = loss.of_pictures and not loss.rough and len(values) <= MOST_LINEARISED
     bars, own = _bars(scene, unknowns, at, floor=floor, moves=moves, scatter=scatter, flat=flat)
     explained = explained_residual(at, estimate, problem.pictures, films, problem.video, floor)
     # Near the minimum of a rough loss, local minima dominate the slopes; wide differences average over them.
@@ -72,6 +72,7 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     rounding = 12 * floor if loss.noise is None else 0.0
     misfit = max(0.0, at.loss - rounding) / explained
     moved = np.abs(unknowns.scaled(values) - unknowns.scaled(problem.initial[ends.best])) / ranges
+    doubts += loss.doubts(at.residual.reshape(len(comparison.frames), -1), comparison.frames)
     doubts += doubts_of_misfit(misfit, at.loss, explained, unmoved=bool(moved.max() < UNMOVED))
     widest = unknowns.priors.widest(unknowns.scaled(values), ranges)
     return Judgement(widened_by_misfit(bars, misfit, widest), misfit, doubts)

@@ -257,7 +257,7 @@ def films_loss(loss: Loss) -> Loss:
         UserError: it does not compare images.
     """
     if not isinstance(loss, PictureLoss):
-        raise UserError(f"several films are compared by their images, but the {loss.kind} loss uses none: choose another")
+        raise UserError(f"several films are compared by their pictures, and the {loss.kind} loss has one target: choose another")
     return loss if isinstance(loss, PixelLoss) else FilmsLoss(loss)
 
 

@@ -113,7 +113,7 @@ class Problem:
     @property
     def most_linearised(self) -> int:
         """Unknowns up to which there are Gauss-Newton steps and error bars."""
-        return self.linearise_up_to or (MOST_LINEARISED if self.loss.needs_film else MOST_WITHOUT_PICTURES)
+        return self.linearise_up_to or (MOST_LINEARISED if self.loss.of_pictures else MOST_WITHOUT_PICTURES)
 
     @property
     def linear(self) -> bool:

@@ -123,7 +123,8 @@ class Spread:
     Attributes:
         values: [K] eigenvalues, ascending, of J^T J, smoothness and priors.
         vectors: [K, K] their eigenvectors (columns), the principal directions.
-        noise: variance of the residual times the correlation length in frames, or the variance that priors are weighed with.
+        noise: variance of the residual times the correlation length in frames, at least the stated one (``Loss.noise``) and the
+            one that priors are weighed with.
         plain: [K, K] covariance for independent noise.
         robust: [K, K] covariance for errors that are correlated within blocks.
     """
@@ -141,7 +142,7 @@ class Spread:
         floor = _QUANTISATION if floor is None else floor
         together = lasting_frames(at) if at.comparison.loss.lasting else 1.0
         noise = together * float((at.residual.double() ** 2).sum()) / max(1.0, at.comparison.count - together * len(film))
-        noise = max(noise, at.variance)
+        noise = max(noise, at.variance, (at.comparison.loss.noise or 0.0) ** 2)
         values, vectors = _eigen(film + at.prior, max(noise, floor) / NO_TRACE**2)
         inverse = (vectors / values) @ vectors.T
         scores, known = block_scores(at), at.variance * at.precision

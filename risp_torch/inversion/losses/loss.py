@@ -30,20 +30,24 @@ class Loss(ABC):
     Attributes:
         kind: name on the command line and in results.
         needs_film: whether the target is a film.
+        of_pictures: whether pictures are rendered: edges in them make the loss flatter than its Gauss-Newton model.
         lasting: whether the errors of an observation are correlated over the whole film, as those of a network applied to
             similar images are; otherwise they are correlated within ``blocks`` and a few frames, as those of video compression.
         whitening: the whitening of the observations, or None.
         weights: how much each pixel counts, or None: all alike.
         noise: standard deviation of an observation's errors where it is stated, or None: it is then estimated from the residual.
             A larger residual than stated widens the error bars.
+        usual_noise: the noise of the loss in a mix of several, where none is stated; None where it has to be.
         rough: whether the observations are locally non-smooth in small motions, as those of networks applied to pixels:
             derivatives at a point are then misleading, and wide steps are used (``WideSteps``).
     """
 
     kind: ClassVar[str]
-    needs_film: ClassVar[bool] = True
-    lasting: ClassVar[bool] = False
-    rough: ClassVar[bool] = False
+    needs_film: bool = True
+    of_pictures: bool = False
+    usual_noise: ClassVar[float | None] = None
+    lasting: bool = False
+    rough: bool = False
     whitening: Whitening | None = None
     weights: PixelWeights | None = None
     noise: float | None = None
@@ -144,6 +148,15 @@ class Loss(ABC):
         """
         return LEAST_FLOOR if self.noise is None else self.noise**2
 
+    def doubts(self, residual: torch.Tensor, frames: Sequence[int]) -> list[str]:
+        """Sentences on what of the target the estimate does not explain.
+
+        Args:
+            residual: [n, D] target minus simulation at the estimate.
+            frames: n frame numbers.
+        """
+        return []
+
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """All data that determine the loss, as JSON values."""
@@ -161,6 +174,8 @@ def mean_square(observations: torch.Tensor, target: torch.Tensor, count: float |
 
 class PictureLoss(Loss):
     """A loss that compares images of the simulated film with those of the target."""
+
+    of_pictures = True
 
     def check(self, scene: Scene) -> None:
         """Raise a UserError without a camera (``Loss.check``)."""

@@ -18,6 +18,7 @@ class PixelLoss(PictureLoss):
     """
 
     kind = "pixel"
+    usual_noise = 0.02
 
     def __init__(self, *, weights: PixelWeights | None = None) -> None:
         """A loss of colours.

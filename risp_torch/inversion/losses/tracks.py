@@ -103,7 +103,7 @@ class Track:
         rows = np.isfinite(numbers).all(axis=1) if names else np.zeros(0, dtype=bool)
         if not rows.any():
             raise UserError(f"{table.path} has no row without an empty cell beside its times: give coordinates such as NAME.x")
-        frames = _frames(scene, table)[rows]
+        frames = frame_numbers(scene, table)[rows]
         if (np.diff(frames) <= 0).any():
             raise UserError(f"{table.path} has two rows for one frame, or rows that go back in time: order them by time")
         columns = dict(zip(names, numbers[rows].T, strict=True))
@@ -138,8 +138,12 @@ def _gyration_radius(body: Body) -> float:
     return float(np.sqrt((body.mesh.vertices**2).sum(axis=1).mean()))
 
 
-def _frames(scene: Scene, table: Table) -> np.ndarray:
-    """[n] frame numbers of the rows."""
+def frame_numbers(scene: Scene, table: Table) -> np.ndarray:
+    """[n] frame numbers of the rows of a table, by its column of frames or times.
+
+    Raises:
+        UserError: it has several such columns, or a row is not at a frame.
+    """
     given = [name for name in TIMES if name in table.columns]
     if len(given) > 1:
         raise UserError(f"{table.path} has the columns {' and '.join(given)}: leave one out")

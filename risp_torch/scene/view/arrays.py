@@ -81,10 +81,12 @@ class PictureArrays:
     @cached_property
     def meshes(self) -> tuple[MeshTopology, torch.Tensor]:
         """All bodies' meshes as one and their vertices [V, 3], made once."""
-        topology = self.topology()
-        # Cached for later calls, so it must not contain wrappers of a torch.func transform around the first call.
-        arrays = {name: plain(array) for name, array in vars(topology).items() if isinstance(array, torch.Tensor)}
-        return replace(topology, **arrays), self.vertices()
+        return _kept(self.topology()), self.vertices()
+
+    @cached_property
+    def bare_topology(self) -> MeshTopology:
+        """The same meshes without reflectances, textures and smooth normals, made once."""
+        return _kept(self.topology(bare=True))
 
     def vertices(self) -> torch.Tensor:
         """[V, 3] vertices of all bodies, each in its body's frame, or relative to its particle [m]."""
@@ -102,18 +104,21 @@ class PictureArrays:
         carrier = torch.as_tensor(np.concatenate(carriers).astype(np.int64), device=particle_q.device)
         return vertices + torch.cat([particle_q, particle_q.new_zeros(len(particle_q), 1, 3)], dim=1)[:, carrier]
 
-    def topology(self) -> MeshTopology:
-        """The meshes of all bodies as one, with reflectances, textures and smooth normals; body i has reflectance i."""
+    def topology(self, *, bare: bool = False) -> MeshTopology:
+        """The meshes of all bodies as one, with reflectances, textures and smooth normals; body i has reflectance i.
+
+        ``bare`` leaves these out.
+        """
         offsets = np.cumsum([0] + [len(surface.mesh.vertices) for surface in self.surfaces])[:-1]
         owners = [np.full(len(surface.mesh.vertices), body) for surface, body in zip(self.surfaces, self.bodies, strict=True)]
         materials = [np.full(len(surface.mesh.faces), i) for i, surface in enumerate(self.surfaces)]
-        textured = bool(self._texture_names())
+        textured = bool(self._texture_names()) and not bare
         return mesh_topology(
             np.concatenate([surface.mesh.faces + offset for surface, offset in zip(self.surfaces, offsets, strict=True)]),
             np.concatenate(owners),
-            face_material=np.concatenate(materials) if self.phong else None,
+            face_material=np.concatenate(materials) if self.phong and not bare else None,
             face_texture=self._face_texture() if textured else None,
-            corner_normal=self._corner_normal(),
+            corner_normal=None if bare else self._corner_normal(),
             textures=self._texture_table() if textured else None,
             # On the CPU the kernels read numpy arrays, and inside a torch.func transform a tensor cannot be converted to one.
             like=np.zeros(1) if bridge_device().type == "cpu" else constant(np.zeros(1)),
@@ -174,6 +179,11 @@ class PictureArrays:
     def _texels(self, values: Values) -> torch.Tensor | None:
         names = self._texture_names()
         return joined([values[name].flatten(1, 2) for name in names], dim=1) if names else None
+
+
+def _kept(topology: MeshTopology) -> MeshTopology:
+    """The topology for later calls, which must not contain wrappers of a torch.func transform around the first call."""
+    return replace(topology, **{name: plain(a) for name, a in vars(topology).items() if isinstance(a, torch.Tensor)})
 
 
 def softness_rows(values: Values) -> torch.Tensor:

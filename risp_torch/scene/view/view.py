@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -47,17 +47,31 @@ class View:
         memory_limit: float | None = None,
     ) -> torch.Tensor:
         """Render a motion (arguments, returns, raises: ``Scene.render``)."""
-        placement = self.poses(states)
-        placement = placement if frames is None else chosen_frames(placement, frames)
-        values = self.spec.table.values(parameters, worlds=len(placement))
+        values = self.spec.table.values(parameters, worlds=len(self.poses(states)))
 
         def pictures(placement: torch.Tensor) -> torch.Tensor:
             inputs = self.render_inputs(values, placement, camera=camera, quantity=quantity)
             images = bridge.render(inputs, self.raster_settings(camera=camera, quantity=quantity), memory_limit=memory_limit)
             return self.film_of(images, *placement.shape[:2], camera=camera, quantity=quantity, alpha=alpha)
 
+        return self.filmed(states, pictures, frames)
+
+    def filmed(
+        self, states: States | torch.Tensor, pictures: Callable[[torch.Tensor], torch.Tensor], frames: Any = None
+    ) -> torch.Tensor:
+        """Images [B, T, ...] of a motion, averaged over its exposures; NaN for worlds that diverged.
+
+        Args:
+            states: from ``rollout``, or the placement.
+            pictures: from a placement [B, T, rows, columns] to images [B, T, (cameras,) H, W, C], linear in what is averaged.
+            frames: slice or list of frame numbers, all by default.
+        """
         exposed = states.exposed if isinstance(states, States) else None
-        images = pictures(placement) if exposed is None else exposed_pictures(pictures, exposed, frames)
+        if exposed is None:
+            placement = self.poses(states)
+            images = pictures(placement if frames is None else chosen_frames(placement, frames))
+        else:
+            images = exposed_pictures(pictures, exposed, frames)
         if isinstance(states, States) and not states.finite.all():  # diverged worlds have no images
             finite = states.finite.reshape(-1, *[1] * (images.ndim - 1))
             images = torch.where(finite, images, torch.full_like(images, torch.nan))

@@ -1,0 +1,90 @@
+"""Options of what was seen of a film besides its colours: masks, tracks, depths, and which pixels count."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from risp_torch.commands.options import number
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Share
+
+
+def add_seen_arguments(parser: argparse.ArgumentParser) -> None:
+    """--masks, --plate, --tracks, --track-points, --depth, --pixel-weights, --region."""
+    parser.add_argument(
+        "--masks", metavar="[BODY=]PATH", nargs="+", action="extend",
+        help="of --loss mask: a folder of PNG pictures (or .npy) of all bodies together, a folder with such a folder for each "
+        "body, or BODY=PATH for each; white is the body",
+    )  # fmt: skip
+    parser.add_argument(
+        "--plate", metavar="FILE|median",
+        help="of --loss mask, in place of --masks: masks are where the film differs from this picture, or from its own median",
+    )
+    parser.add_argument(
+        "--plate-threshold", metavar="X", type=number(Share),
+        help="of --plate: least difference, of the range of sRGB (default 0.1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tracks", metavar="FILE.csv", help="of --loss image-tracks: frame, point, u, v [pixels], and if known seen and sd"
+    )
+    parser.add_argument(
+        "--track-points", metavar="FILE.csv",
+        help="of --loss image-tracks: point, body, x, y, z [m] (default: columns of --tracks)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--depth", metavar="PATH",
+        help="of --loss depth: a folder of PNG pictures of 16 bits in millimetres, 0 where there is none, or .npy in metres",
+    )
+    parser.add_argument(
+        "--pixel-weights", metavar="PATH",
+        help="which pixels count: a folder of PNG pictures, one for each frame, or one picture for all; white counts",
+    )
+    parser.add_argument(
+        "--region", metavar="X,Y,W,H", type=_region,
+        help="only this part of the pictures counts: left and upper edge, width and height [pixels]",
+    )  # fmt: skip
+
+
+def masks_of(options: argparse.Namespace, scene: Any) -> Any:
+    """The masks of --masks, or by difference from --plate."""
+    from risp_torch.inversion.losses.plate import THRESHOLD, masks_by_difference, read_plate
+    from risp_torch.inversion.target import load_target
+
+    if options.plate is not None:
+        if isinstance(options.video, list) and len(options.video) > 1:
+            raise UserError("--plate makes masks of one film: give one --video")
+        video = load_target(scene, options.video[0] if isinstance(options.video, list) else options.video)
+        threshold = THRESHOLD if options.plate_threshold is None else options.plate_threshold
+        return masks_by_difference(video, read_plate(options.plate, video), threshold=threshold)
+    parts = [text.partition("=") for text in options.masks]
+    if len(parts) == 1 and not parts[0][1]:
+        return options.masks[0]
+    named = {name.strip(): path for name, equals, path in parts if equals}
+    if len(named) < len(parts):
+        raise UserError("--masks with several paths takes BODY=PATH, each body once: write for example cube=masks/cube")
+    return named
+
+
+def pixel_weights_of(options: argparse.Namespace, scene: Any) -> Any:
+    """Weights of the pixels from a file, a region, or both; None where all count.
+
+    Raises:
+        UserError: the weights cannot be read, or the region is not within the picture.
+    """
+    from risp_torch.inversion.losses.pixel_weights import PixelWeights
+
+    parts = [] if options.pixel_weights is None else [PixelWeights.read(options.pixel_weights)]
+    if options.region is not None:
+        parts.append(PixelWeights.region(*options.region, camera=scene.camera))
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else parts[0] * parts[1]
+
+
+def _region(text: str) -> tuple[int, int, int, int]:
+    """Left and upper edge, width and height of X,Y,W,H, for argparse."""
+    parts = text.split(",")
+    if len(parts) != 4 or not all(part.strip().isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not X,Y,W,H: write for example 0,16,128,96 (pixels)")
+    return tuple(int(part) for part in parts)

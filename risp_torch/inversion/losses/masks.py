@@ -1,0 +1,143 @@
+"""The loss of masks: where bodies are in the pictures, whatever they look like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.files.levels import check_frames, read_shares
+from risp_torch.files.suggest import unknown_name_error
+from risp_torch.inversion.losses.loss import Loss, pixel_blocks
+from risp_torch.inversion.losses.pixel_weights import PixelWeights
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.masks import render_masks, visible_bodies
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, checked
+
+ALL = "all"  # name of a mask that shows all bodies together
+Masks = Mapping[str, Any] | np.ndarray | torch.Tensor | str | Path
+
+
+class MaskLoss(Loss):
+    """Mean squared difference of soft masks: target and simulation may have different lights, colours and backgrounds.
+
+    A mask holds the share of each pixel that shows a body. The sum of squares is divided by the length of the silhouettes in
+    pixels, since only pixels on an edge can disagree by an error of the masks: loss and noise are those of a pixel on an edge.
+    """
+
+    kind = "mask"
+    needs_film = False
+    of_pictures = True
+    usual_noise = 0.2
+
+    @checked
+    def __init__(self, masks: Any, *, weights: PixelWeights | None = None, noise: Positive | None = None) -> None:
+        """A loss of masks.
+
+        Args:
+            masks: one mask of all bodies together, or name of a body -> its mask, each an array [T, H, W] in [0, 1] or files as
+                of ``read_shares``. A folder may also hold a folder for each body, as ``risp simulate --renderer mitsuba`` writes
+                them. Bodies without a mask hide what is behind them, and are not compared.
+            weights: how much each pixel counts, all alike by default.
+            noise: standard deviation of the share of a pixel on an edge; estimated from the residual by default.
+
+        Raises:
+            UserError: see ``read_shares``; or there is no mask.
+        """
+        self.weights, self.noise = weights, noise
+        self.path = str(masks) if isinstance(masks, str | Path) else ""
+        named = {name: _mask(mask, name) for name, mask in _named(masks).items()}
+        if not named or (ALL in named and len(named) > 1):
+            raise UserError("masks are of all bodies together, or of single bodies by their names: give one or the other")
+        shapes = {tuple(mask.shape) for mask in named.values()}
+        if len(shapes) > 1:
+            listed = ", ".join(f"{name} {tuple(mask.shape)}" for name, mask in named.items())
+            raise UserError(f"the masks have different shapes ({listed}): give as many pictures of one size for each body")
+        self.names = tuple(named)
+        self.masks = torch.stack(list(named.values()), dim=-1)  # [T, H, W, N]
+
+    def check(self, scene: Scene) -> None:
+        """Compare the masks with bodies and film of the scene (``Loss.check``)."""
+        camera = scene.camera
+        if camera is None:
+            raise UserError("the scene has no camera: add one with add_camera")
+        bodies = visible_bodies(scene)
+        for name in self.names:
+            if name != ALL and name not in bodies:
+                raise unknown_name_error("body of a mask", name, [*bodies, ALL])
+        check_frames(self.masks[..., 0], "the masks", frames=scene.frames + 1, size=(camera.height, camera.width))
+        if self.weights is not None:
+            self.weights.check(scene)
+        if not self.count(range(scene.frames + 1), ()) > 0:
+            raise UserError("the masks have no edge that counts: they are black or white throughout, or all weights are zero")
+
+    def observe(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
+    ) -> torch.Tensor:
+        """Masks [B, n, H, W, N] of the motion, times the roots of their weights (``Loss.observe``)."""
+        frames = range(states.placement.shape[1]) if frames is None else frames
+        together = self.names == (ALL,)
+        masks = render_masks(
+            scene, states, values, bodies=None if together else self.names, together=together, frames=list(frames)
+        )
+        return masks if self.weights is None else masks * self.weights.roots(frames)
+
+    def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
+        """The given masks (``Loss.of_target``)."""
+        masks = self.masks[list(frames)]
+        return masks if self.weights is None else masks * self.weights.roots(frames)
+
+    def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
+        """Length of the silhouettes in pixels, times the weights (``Loss.count``)."""
+        length = edge_lengths(self.masks[list(frames)])
+        return float((length if self.weights is None else length * self.weights.of(frames)[..., None]).sum())
+
+    def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
+        """Macroblocks of 16 × 16 pixels, separate for each body (``Loss.blocks``)."""
+        height, width, count = self.masks.shape[1:]
+        blocks = pixel_blocks(height, width)[..., None]
+        return (blocks + np.arange(count) * (int(blocks.max()) + 1)).ravel()
+
+    def to_json(self) -> dict[str, Any]:
+        """Bodies, a checksum of the masks, weights and noise (``Loss.to_json``)."""
+        digest = sha256(self.masks.float().cpu().numpy().tobytes()).hexdigest()
+        weights = {} if self.weights is None else {"weights": self.weights.to_json()}
+        return {
+            "kind": self.kind, "masks": self.path or None, "bodies": list(self.names), "masks_sha256": digest, "noise": self.noise
+        } | weights  # fmt: skip
+
+
+def edge_lengths(masks: torch.Tensor) -> torch.Tensor:
+    """Length [pixels] of a silhouette's edge in each pixel: the magnitude of the gradient of masks [n, H, W, N]."""
+    padded = torch.nn.functional.pad(masks.movedim(-1, 1).double(), (1, 1, 1, 1), mode="replicate")
+    across, down = padded[..., 1:-1, 2:] - padded[..., 1:-1, :-2], padded[..., 2:, 1:-1] - padded[..., :-2, 1:-1]
+    return 0.5 * torch.hypot(across, down).movedim(1, -1)
+
+
+def _named(masks: Masks) -> Mapping[str, Any]:
+    """Masks by the names of their bodies."""
+    if isinstance(masks, Mapping):
+        return masks
+    if isinstance(masks, str | Path) and Path(masks).is_dir():
+        folders = sorted(path for path in Path(masks).iterdir() if path.is_dir())
+        if folders:
+            return {path.name: path for path in folders}
+    return {ALL: masks}
+
+
+def _mask(mask: Any, name: str) -> torch.Tensor:
+    """[T, H, W] shares of a file or an array."""
+    what = "the masks" if name == ALL else f"the masks of {name}"
+    values = torch.as_tensor(read_shares(mask, what) if isinstance(mask, str | Path) else mask)
+    values = values.detach().to(dtype=bridge_dtype(), device=bridge_device())
+    if values.ndim != 3 or not torch.isfinite(values).all() or values.min() < 0 or values.max() > 1:
+        raise UserError(f"{what} have shape {tuple(values.shape)}: give [frames, height, width], numbers from 0 to 1")
+    return values

@@ -1,0 +1,164 @@
+"""Several losses in one: each in units of its noise, so that all observations together say how well an unknown is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.losses.loss import Loss
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, checked
+
+UNEXPLAINED = 4.0  # times the stated noise power: a part with a larger mean squared residual is doubted
+
+
+@checked
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MixedPart:
+    """One loss of a mix.
+
+    Attributes:
+        loss: the loss.
+        noise: standard deviation of its observations' errors, in their units: colours for pixels, shares of a pixel on an edge
+            for masks, pixels for image tracks, metres for depths. By default that of the loss, or else its ``usual_noise``.
+        weight: as how many observations one counts.
+
+    Raises:
+        UserError: neither the loss nor the part states a noise.
+    """
+
+    loss: Any
+    noise: Positive | None = None
+    weight: Positive = 1.0
+
+    def __post_init__(self) -> None:
+        noise = self.noise or self.loss.noise or self.loss.usual_noise
+        if noise is None:
+            raise UserError(f"the {self.loss.kind} loss in a mix needs a noise level: state the standard deviation of its errors")
+        object.__setattr__(self, "noise", float(noise))
+
+    @property
+    def scale(self) -> float:
+        """Factor of the observations."""
+        return float(self.weight) ** 0.5 / self.noise
+
+    def to_json(self) -> dict[str, Any]:
+        """Loss, noise and weight."""
+        return {"loss": self.loss.to_json(), "noise": self.noise, "weight": float(self.weight)}
+
+
+class MixedLoss(Loss):
+    """Squared differences of several losses, each divided by its noise, over all their observations.
+
+    The observations of a frame stand side by side. Where a part knows nothing of a frame, they are zero and do not count. The
+    noise is stated: a loss of 1 is what it explains.
+    """
+
+    kind = "mixed"
+    noise = 1.0
+
+    def __init__(self, *parts: Loss | MixedPart) -> None:
+        """A mix of losses.
+
+        Args:
+            parts: losses, with noise and weight or with those they have by themselves.
+
+        Raises:
+            UserError: there is no part, or a part states no noise.
+        """
+        if not parts:
+            raise UserError("a mix of losses has no part: give some losses")
+        self.parts = [part if isinstance(part, MixedPart) else MixedPart(loss=part) for part in parts]
+        losses = [part.loss for part in self.parts]
+        self.kind = "+".join(loss.kind for loss in losses)
+        self.needs_film, self.lasting, self.rough, self.of_pictures = (
+            any(getattr(loss, name) for loss in losses) for name in ("needs_film", "lasting", "rough", "of_pictures")
+        )
+        self._frames: list[tuple[int, ...]] = []  # of each part
+        self._shapes: list[tuple[int, ...]] = []  # of each part's observations of a frame
+
+    def check(self, scene: Scene) -> None:
+        """Check every part (``Loss.check``)."""
+        for part in self.parts:
+            part.loss.check(scene)
+
+    def known_frames(self, scene: Scene, frames: tuple[int, ...]) -> tuple[int, ...]:
+        """Frames of which any part knows (``Loss.known_frames``)."""
+        self._frames = [part.loss.known_frames(scene, frames) for part in self.parts]
+        return tuple(sorted(set().union(*self._frames)))
+
+    def observe(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
+    ) -> torch.Tensor:
+        """Observations [B, n, D] of all parts (``Loss.observe``)."""
+        frames = range(states.placement.shape[1]) if frames is None else frames
+        rows = []
+        for part, known, shape in zip(self.parts, self._frames, self._shapes, strict=True):
+            own = [frame for frame in frames if frame in known]
+            if not own:
+                rows.append(states.placement.new_zeros(len(states.placement), len(frames), int(np.prod(shape))))
+                continue
+            rows.append(part.scale * _placed(part.loss.observe(scene, states, values, own).flatten(2), own, frames))
+        return torch.cat(rows, dim=-1)
+
+    def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
+        """Observations [n, D] of the target by all parts (``Loss.of_target``)."""
+        if not self._frames:
+            self.known_frames(scene, tuple(frames))
+        self._shapes, rows = [], []
+        for part, known in zip(self.parts, self._frames, strict=True):
+            own = [frame for frame in frames if frame in known]
+            target = part.loss.of_target(scene, video, own)
+            self._shapes.append(tuple(target.shape[1:]))
+            rows.append(part.scale * _placed(target.flatten(1)[None], own, frames)[0])
+        return torch.cat(rows, dim=-1)
+
+    def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
+        """Sum of the parts' counts (``Loss.count``)."""
+        return sum(self._counts(frames))
+
+    def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
+        """Blocks of each part (``Loss.blocks``)."""
+        blocks, first = [], 0
+        for part, own in zip(self.parts, self._shapes, strict=True):
+            blocks.append(first + part.loss.blocks(own, size))
+            first = int(blocks[-1].max()) + 1
+        return np.concatenate(blocks)
+
+    def doubts(self, residual: torch.Tensor, frames: Sequence[int]) -> list[str]:
+        """Parts whose residual [n, D] is larger than their noise explains (``Loss.doubts``)."""
+        sentences = []
+        sizes = [int(np.prod(shape)) for shape in self._shapes]
+        for part, own, count in zip(self.parts, residual.split(sizes, dim=-1), self._counts(frames), strict=True):
+            times = float(own.double().square().sum()) / max(1.0, count) / float(part.weight)
+            if times > UNEXPLAINED:
+                sentences.append(
+                    f"the {part.loss.kind} part leaves {times:.2g} times what its noise of {part.noise:.3g} explains: the noise "
+                    "is larger than stated, or the scene is unlike what was seen"
+                )
+        return sentences
+
+    def to_json(self) -> dict[str, Any]:
+        """The parts (``Loss.to_json``)."""
+        return {"kind": self.kind, "parts": [part.to_json() for part in self.parts]}
+
+    def _counts(self, frames: Sequence[int]) -> list[float]:
+        """Observations of each part that count."""
+        return [
+            part.loss.count([frame for frame in frames if frame in known], shape)
+            for part, known, shape in zip(self.parts, self._frames, self._shapes, strict=True)
+        ]
+
+
+def _placed(rows: torch.Tensor, own: Sequence[int], frames: Sequence[int]) -> torch.Tensor:
+    """Observations [B, n', D] at frames ``own`` among those of all n frames, zero at the others."""
+    if len(own) == len(frames):
+        return rows
+    places = torch.tensor([list(frames).index(frame) for frame in own], device=rows.device)
+    return rows.new_zeros(rows.shape[0], len(frames), rows.shape[2]).index_copy(1, places, rows)
