@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args
 
+from risp_torch.commands.film_camera import follow_films
 from risp_torch.commands.film_options import options_about, use_film
 from risp_torch.files.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
@@ -199,6 +200,7 @@ def make_scene(options: argparse.Namespace) -> Any:
         scene.frames = frames
     use_film(scene, options, [*settings, *options_about(options)])
     _use_camera_file(scene, options)
+    follow_films(scene, options)
     if options.found is not None:
         from risp_torch.inversion.found import use_found
 

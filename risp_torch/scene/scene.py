@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from risp_torch.scene.adding.background import set_background
-from risp_torch.scene.adding.camera import add_camera, film_with, resize_camera, use_cameras
+from risp_torch.scene.adding.camera import add_camera, film_with, place_camera, resize_camera, use_cameras
 from risp_torch.scene.adding.cloth import add_cloth
 from risp_torch.scene.adding.film import change_film, set_film
 from risp_torch.scene.adding.flat_body import add_flat_body
@@ -151,6 +151,7 @@ class Scene(SceneSpec):
     set_wind = set_wind
     add_camera = add_camera
     use_cameras = use_cameras
+    place_camera = place_camera
     film_with = film_with
     resize_camera = resize_camera
     add_light = add_light

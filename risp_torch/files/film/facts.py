@@ -45,6 +45,12 @@ class FilmFacts:
     remarks: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
 
+    @property
+    def whole(self) -> Placement:
+        """Where the pixels of the whole film lie, read in square pixels, in the pictures that its file, or that of the film that
+        it was cut from, stores."""
+        return self.placement or Placement.shown(self.stored)
+
     def check_readable(self) -> None:
         """Raise a UserError that names everything for which the film cannot be read."""
         if self.refusals:

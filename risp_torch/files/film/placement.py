@@ -136,11 +136,9 @@ class Placement:
         return replace(self._moved(inner.offset), width=inner.width, height=inner.height, scale=scale)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the picture is the stored one, pixel by pixel."""
-        return self == Placement(stored=self.stored, width=self.stored.width, height=self.stored.height) and (
-            self.stored.quarter_turns == 0
-        )
+    def is_whole(self) -> bool:
+        """Whether the picture is all that is shown, in square pixels."""
+        return self == Placement.shown(self.stored)
 
     @property
     def pixel_aspect(self) -> float:

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from risp_torch.files.film.placement import Placement
 from risp_torch.files.suggest import unknown_name_error
+from risp_torch.scene.parts.camera_placement import placed_numbers
 from risp_torch.scene.parts.cameras import (
     ALL,
     Camera,
@@ -83,6 +85,30 @@ def film_with(scene: SceneSpec, name: str) -> None:
         raise unknown_name_error("camera", name, names)
     (first,) = found
     scene.cameras = (first, *(camera for camera in scene.cameras if camera is not first))
+
+
+@checked
+def place_camera(scene: SceneSpec, placement: Placement, *, name: str | None = None) -> None:
+    """Let a camera film a part of its pictures, such as the crop in fewer pixels that a film is (``Film.placement``).
+
+    Its numbers and their bounds follow: focal lengths and principal point in the part's pixels, and the axes of a turned picture.
+
+    Args:
+        scene: the scene.
+        placement: of the part in the pictures that the camera takes: those of the film as shown, or as stored.
+        name: of the camera; the first one for None.
+
+    Raises:
+        UserError: there is no such camera, or its pictures are of another size than the film's.
+    """
+    (camera,) = chosen_cameras(scene.cameras, name)
+    rotation, numbers = placed_numbers(camera.width, camera.height, placement)
+    for part, change in numbers.items():
+        full = f"{prefix_of(camera)}.{part}"
+        if part != "distortion" or camera.distortion is not None:
+            scene.table.params[full] = change.of(scene.table[full])
+    placed = replace(camera, rotation=rotation @ camera.rotation, width=placement.width, height=placement.height)
+    scene.cameras = tuple(placed if other is camera else other for other in scene.cameras)
 
 
 @checked

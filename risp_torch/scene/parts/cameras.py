@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
 import torch
 
+from risp_torch.files.film.placement import Placement
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.arguments import Direction, Distortion, Pair, Vector
 from risp_torch.scene.numbers import Values, constant
 from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.parts.camera_placement import placed_numbers
 from risp_torch.scene.rotations import rotation_matrix, rotation_quaternion
 from ti_render import intrinsics_from_fov, look_at
 from ti_render.geometry.lens import DISTORTION_SIZE
@@ -110,6 +112,23 @@ class Camera:
             position=-rotation.T @ np.asarray(record.translation, dtype=np.float64), rotation=rotation, focal=(fx, fy),
             center=(cx, cy), width=int(record.width), height=int(record.height), near=near, far=far,
             distortion=distortion if distortion.any() else None, name=name,
+        )  # fmt: skip
+
+    def placed(self, placement: Placement) -> Camera:
+        """The camera of a part of its pictures, such as a crop in fewer pixels (``Film.placement``).
+
+        Args:
+            placement: of the part in the pictures that this camera takes: those of the film as shown, or as stored.
+
+        Raises:
+            UserError: the camera's pictures are of another size than the film's.
+        """
+        rotation, numbers = placed_numbers(self.width, self.height, placement)
+        distortion = None if self.distortion is None else numbers["distortion"].of(self.distortion)
+        return replace(
+            self, rotation=rotation @ self.rotation, focal=numbers["focal"].of(self.focal), distortion=distortion,
+            center=numbers["center"].of(self.center), turn=numbers["turn"].of(self.turn), width=placement.width,
+            height=placement.height,
         )  # fmt: skip
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from risp_torch import Scene, load_scene, write_frames
+from risp_torch.commands import invert
+from risp_torch.commands.options import make_scene
 from risp_torch.files.film import Cut, read_film
 from risp_torch.files.film.curves import linear_to_srgb
+from risp_torch.inversion.target import load_target
 from tests.reference import film_files as made
 from tests.reference.film_files import BT709, LIMITED, PQ, SRGB
 
@@ -136,3 +144,75 @@ def test_a_film_that_cannot_be_read_is_described_all_the_same(risp: Risp, folder
         "zscale and tonemap filters\n"
     )
     assert not (folder / "runs").exists()
+
+
+# -- cameras follow -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def part(risp: Risp, folder: Path) -> Path:
+    """A part of the film of the small scene at 48 pixels, half as large as what was cut out."""
+    scene = load_scene("small.py", size=48)
+    with torch.no_grad():
+        write_frames("run", scene.render(scene.rollout(worlds=1))[0], fps=200)
+    cut = ["--from", 1, "--crop", "8,12,32,28", "--size", "16x14"]
+    assert risp("film", "run", *cut, "--out", "part")[0] == 0
+    return folder / "part"
+
+
+def scene_of(*words: object) -> Scene:
+    """The scene of ``risp invert`` with these options."""
+    parser = argparse.ArgumentParser()
+    invert.add_arguments(parser)
+    unknown = ["--unknown", "block.density"]
+    return make_scene(parser.parse_args(["small.py", *unknown, "--frames", "2", *(str(word) for word in words)]))
+
+
+def test_the_scenes_camera_follows_a_part(part: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A camera of the whole film films the part; one of the part's size, or of --size, stays."""
+    followed = scene_of("--set", "size=48", "--video", "part")
+    assert "camera: its 48x48 pixels become the 16x14 of part" in capsys.readouterr().out
+    whole = load_scene("small.py", size=48)
+    focal, center = (np.asarray(whole.table[f"camera.{name}"].value) for name in ("focal", "center"))
+    np.testing.assert_allclose(followed.table["camera.focal"].value, focal / 2)
+    np.testing.assert_allclose(followed.table["camera.center"].value, (center - [8, 12]) / 2)
+    assert (followed.camera.width, followed.camera.height) == (16, 14)
+    target = load_target(followed, "part")
+    assert target.shape == (3, 14, 16, 3)
+    # As the film was made: edges whose softness is a part of the whole picture, and pixels that are means of four.
+    followed.sigma, followed.style = 1e-3 * (48 / 28) ** 2, replace(followed.style, antialias=2)
+    with torch.no_grad():
+        film = followed.render(followed.rollout(worlds=1, frames=3))[0, 1:]
+    error, shifted = ((film - other).abs().mean() for other in (target, target.roll(1, dims=-2)))
+    assert error < 0.1 * shifted, (error, shifted)
+    given = scene_of("--set", "size=48", "--set", "camera.center=(1.0, 2.0)", "--video", "part")
+    np.testing.assert_allclose(given.table["camera.center"].value, [1, 2])  # numbers that are set are those of the part
+
+
+def test_cameras_of_files_follow(part: Path, folder: Path) -> None:
+    turned = {"name": "left", "width": 48, "height": 48, "K": [[80, 0, 23.5], [0, 80, 23.5], [0, 0, 1]], "t": [0, 0, 0.3]}
+    turned["R"] = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    (folder / "cameras.json").write_text(json.dumps({"cameras": [turned | {"name": "other", "width": 30}, turned]}))
+    scene = scene_of("--camera-file", "cameras.json", "--camera", "left", "--video", "part")
+    np.testing.assert_allclose(scene.table["camera.left.focal"].value, [40, 40])
+    np.testing.assert_allclose(scene.table["camera.left.center"].value, [8, 6])
+    np.testing.assert_allclose(scene.table["camera.other.focal"].value, [80, 80])
+
+
+def test_cameras_of_other_sizes(risp: Risp, part: Path) -> None:
+    """With --size it is the user's word that the scene's camera shows the part; without, the sizes that fit are named."""
+    assert scene_of("--size", 14, "--video", "part").camera.width == 14
+    assert scene_of("--set", "size=20", "--video", "run").camera.width == 20  # as ever: the film is whole
+    status, _, err = risp("invert", "small.py", "--unknown", "block.density", "--video", "part")
+    assert status == 2
+    assert "the camera's pictures are 16x16 pixels, and the film was cut from pictures of 48x48: give the camera that took" in err
+    risp("film", "run", "--crop", "8,11,32,28", "--size", "16x14", "--out", "other")
+    films = ["--video", "part", "other", "--per-film", "block.velocity"]
+    status, _, err = risp("invert", "small.py", "--set", "size=48", "--unknown", "block.density", *films)
+    assert status == 2 and "part and other are other parts of what a camera took: name a camera for each film" in err
+
+
+def test_stored_pixels_warn_of_a_camera_with_square_ones(risp: Risp, film: Path) -> None:
+    assert risp("film", "v.mp4", "--from", 4, "--pixels", "stored", "--crop", "0,0,16,16", "--out", "part")[0] == 0
+    with pytest.warns(UserWarning, match="pixels of part are 1.5 times as wide as high, and the camera's focal lengths are"):
+        scene_of("--video", "part")

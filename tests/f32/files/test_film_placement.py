@@ -134,4 +134,4 @@ def test_what_a_film_is(tmp_path):
     assert (facts.codec, facts.pixel_format, facts.bits, facts.container) == ("h264", "yuv444p", 8, "mov")
     with pytest.raises(UserError, match="v.mp4 is 32x27 pixels, and 48x32 are needed"):
         read_video(path, size=(32, 48))
-    assert opened_film(path).whole.is_plain is False
+    assert opened_film(path).whole.is_whole and not opened_film(path).whole.cropped(0, 0, 32, 26).is_whole

@@ -1,0 +1,97 @@
+"""A camera's numbers for a part of its pictures: turned, cut out, in other pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from risp_torch.files.film.placement import Placement, StoredPicture
+from ti_sim.base.errors import UserError
+from ti_sim.base.param import Param
+
+_QUARTER = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])  # about z, right to down: clockwise in the picture
+
+
+@dataclass(frozen=True)
+class Rearrangement:
+    """new[i] = factor[i] old[order[i]] + shift[i] for the numbers of a parameter."""
+
+    order: np.ndarray
+    factor: np.ndarray
+    shift: np.ndarray
+
+    @staticmethod
+    def by(matrix: np.ndarray, shift: Any = 0.0) -> Rearrangement:
+        """matrix @ old + shift, with a matrix [n, n] that has one number in each row and column."""
+        order = np.abs(matrix).argmax(axis=1)
+        return Rearrangement(order, matrix[np.arange(len(matrix)), order], np.broadcast_to(shift, len(matrix)))
+
+    def of(self, number: Any) -> Any:
+        """The new numbers, in a ``Param`` with its bounds where they were in one."""
+        if not isinstance(number, Param):
+            return self._moved(number)
+        low, high = (None if bound is None else self._moved(bound) for bound in (number.low, number.high))
+        if low is not None and high is not None:
+            low, high = np.minimum(low, high), np.maximum(low, high)
+        elif (self.factor < 0).any() and (low is not None or high is not None):
+            raise UserError("a camera with numbers that have one bound only cannot be turned: give both bounds, or none")
+        return replace(number, value=self._moved(number.value), low=low, high=high)
+
+    def _moved(self, number: Any) -> np.ndarray:
+        old = np.broadcast_to(np.asarray(number, dtype=np.float64), len(self.order))
+        return self.factor * old[self.order] + self.shift
+
+
+def placed_numbers(width: int, height: int, placement: Placement) -> tuple[np.ndarray, Mapping[str, Rearrangement]]:
+    """What becomes of the numbers of a camera whose pictures are those of a film, for a part of them.
+
+    With p the camera's image points, the part's are (p - offset) / scale: focal lengths and principal point change. Distortion is
+    one of normalised coordinates, and does not. A quarter turn is one of the camera about its axis.
+
+    Args:
+        width, height: of the camera's pictures [pixels]: those of the film as shown, or as stored, turned or not.
+        placement: of the part.
+
+    Returns:
+        Rotation [3, 3] from the camera's old axes to the new ones, and the change of ``focal``, ``center``, ``turn`` and
+        ``distortion``.
+
+    Raises:
+        UserError: the camera's pictures are of another size than the film's.
+    """
+    stored = placement.stored
+    whole, turns = _whole(width, height, stored)
+    scale = np.asarray(whole.scale) / placement.scale
+    shift = (np.asarray(whole.offset) - placement.offset) / placement.scale
+    rotation = np.linalg.matrix_power(_QUARTER, turns)
+    plane = rotation[:2, :2]
+    # Of a turned picture (x right, y down) the corner that becomes the upper left one is the new origin.
+    corner = -(plane @ [stored.width, stored.height]).clip(max=0.0) if turns else np.zeros(2)
+    tangential = np.eye(5)
+    tangential[2:4, 2:4] = plane[::-1, ::-1]  # p2, p1 are a vector of the picture
+    return rotation, {
+        "focal": Rearrangement.by(np.diag(scale) @ np.abs(plane)),
+        "center": Rearrangement.by(np.diag(scale) @ plane, scale * corner + shift),
+        "turn": Rearrangement.by(rotation),
+        "distortion": Rearrangement.by(tangential),
+    }
+
+
+def _whole(width: int, height: int, stored: StoredPicture) -> tuple[Placement, int]:
+    """The whole film's pictures that have the camera's size, and the quarter turns that are left to make."""
+    size = (width, height)
+    if size == stored.shown_size:
+        return Placement.shown(stored), 0
+    if size == stored.turned_size:
+        return Placement.turned(stored), 0
+    if size == (stored.width, stored.height):
+        return Placement.turned(stored), stored.quarter_turns
+    sizes = dict.fromkeys((stored.shown_size, stored.turned_size, (stored.width, stored.height)))
+    named = " or ".join(f"{other[0]}x{other[1]}" for other in sizes)
+    raise UserError(
+        f"the camera's pictures are {width}x{height} pixels, and the film was cut from pictures of {named}: give the camera "
+        "that took these, or one of the part's size"
+    )
