@@ -73,6 +73,23 @@ def test_films_of_other_rates_by_commands(command_line: Risp, tmp_path: Path) ->
     assert "leave one out" in command_line(*invert_it, "--times", "film", "--fps", "120")[2]
 
 
+def test_an_uneven_film_by_commands(command_line: Risp, tmp_path: Path) -> None:
+    """Its pictures have times with a gap, and the last ones come after the scene's end."""
+    stamps = [0.0, 0.004, 0.0091, 0.0187, 0.0225]
+    scene = make_scene(frames=5)
+    scene.set_film(times=stamps, start=LATE["film.start"])
+    folder = tmp_path / "film"
+    write_frames(folder, pictures(scene))
+    description = json.loads((folder / "video.json").read_text())
+    (folder / "video.json").write_text(json.dumps(description | {"times": [0.5 + time for time in stamps]}))
+    unknown = ("--unknown", "film.start", "--bounds", "film.start=-0.005:0.005", "--starts", "1")
+    invert_it = ("invert", SCENE, "--size", "16", "--frames", "5", "--video", folder, *unknown, "--out", tmp_path / "found")
+    status, _, err = command_line(*invert_it, "--times", "film", "--device", "cpu")
+    assert status == 0, err
+    found = json.loads((tmp_path / "found" / "result.json").read_text())["unknowns"]["film.start"]["value"]
+    assert found == pytest.approx(LATE["film.start"], abs=1e-4)
+
+
 def test_films_without_times_by_commands(command_line: Risp, tmp_path: Path) -> None:
     write_frames(tmp_path / "film", np.full((5, 16, 16, 3), 0.5))
     invert_it = ("invert", SCENE, "--size", "16", "--unknown", "block.density", "--times", "film", "--out", tmp_path / "found")
