@@ -17,10 +17,12 @@ from risp_torch.inversion.found import use_found
 from risp_torch.inversion.gradients import check_film_gradient, check_torch
 from risp_torch.inversion.invert import invert
 from risp_torch.inversion.landscape import landscape
+from risp_torch.inversion.look.settings import LookSettings
 from risp_torch.inversion.losses.depth import DepthLoss
 from risp_torch.inversion.losses.image_tracks import ImageTracksLoss
 from risp_torch.inversion.losses.loss import Loss, PictureLoss
 from risp_torch.inversion.losses.masks import MaskLoss
+from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.losses.mixed import MixedLoss, MixedPart
 from risp_torch.inversion.losses.perceptual import PerceptualLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
@@ -49,12 +51,13 @@ from ti_sim import Box, Capsule, Checkpoint, Cone, Cylinder, DivergenceError, Me
 __version__ = program_version()
 
 __all__ = [
-    "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact", "Cylinder",
-    "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "Fixed", "ImageTracksLoss",
-    "Inversion", "Joint", "Loss", "MaskLoss", "Membrane", "Mesh", "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings",
-    "Param", "PerceptualLoss", "PictureLoss", "PixelLoss", "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute",
-    "RispLoss", "Scene", "SinePulse", "Sphere", "Spherical", "Start", "StateLoss", "States", "StoreAll", "Surface",
-    "UserError", "WIDE_SEARCH", "WideSteps", "check_film_gradient", "check_torch", "film", "invert", "landscape", "load_scene",
-    "pixel_loss", "read_video", "render_masks", "scene_names", "simulate_video", "srgb_to_linear", "start", "use_found",
+    "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact",
+    "Cylinder", "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "Fixed",
+    "ImageTracksLoss", "Inversion", "Joint", "LookSettings", "Loss", "MaskLoss", "MatchedLoss", "Membrane", "Mesh",
+    "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings", "Param", "PerceptualLoss", "PictureLoss", "PixelLoss",
+    "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute", "RispLoss", "Scene", "SinePulse", "Sphere",
+    "Spherical", "Start", "StateLoss", "States", "StoreAll", "Surface", "UserError", "WIDE_SEARCH", "WideSteps",
+    "check_film_gradient", "check_torch", "film", "invert", "landscape", "load_scene", "pixel_loss", "read_video",
+    "render_masks", "scene_names", "simulate_video", "srgb_to_linear", "start", "use_found",
     "write_frames", "write_video",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from ti_render.camera import intrinsics_from_fov, look_at, pack_camera
 from ti_render.inputs import REAL_INPUTS, RenderInputs, given_inputs
+from ti_render.raster.fragment_weights import FragmentWeights, fragment_weights
 from ti_render.render import RenderResult, render
 from ti_render.render_adjoint import render_adjoint
 from ti_render.render_jvp import render_jvp
@@ -11,11 +12,13 @@ from ti_render.topology import MeshTopology, mesh_topology
 
 __all__ = [
     "REAL_INPUTS",
+    "FragmentWeights",
     "MeshTopology",
     "RasterSettings",
     "RenderInputs",
     "RenderResult",
     "ShadowSettings",
+    "fragment_weights",
     "given_inputs",
     "intrinsics_from_fov",
     "look_at",

@@ -11,6 +11,7 @@ from risp_torch.inversion.losses.depth import DepthLoss
 from risp_torch.inversion.losses.image_tracks import ImageTracksLoss
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.losses.masks import MaskLoss
+from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.losses.mixed import MixedLoss, MixedPart
 from risp_torch.inversion.losses.perceptual import PerceptualLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
@@ -21,7 +22,8 @@ from ti_sim.base.rules import Positive
 
 # Losses by their names on the command line.
 LOSSES: dict[str, type[Loss]] = {
-    loss.kind: loss for loss in (PixelLoss, PerceptualLoss, RispLoss, StateLoss, MaskLoss, ImageTracksLoss, DepthLoss)
+    loss.kind: loss
+    for loss in (PixelLoss, MatchedLoss, PerceptualLoss, RispLoss, StateLoss, MaskLoss, ImageTracksLoss, DepthLoss)
 }  # fmt: skip
 # Options of which a loss needs one.
 _FILES = {
@@ -31,15 +33,16 @@ _FILES = {
 _OPTION_OF = {option: loss for loss, options in _FILES.items() for option in options} | {
     "weights": "perceptual", "track_points": "image-tracks", "plate_threshold": "mask"
 }  # fmt: skip
-_WEIGHTED = ("pixel", "perceptual", "mask", "depth")  # those that weights of pixels apply to
+_WEIGHTED = ("pixel", "matched", "perceptual", "mask", "depth")  # those that weights of pixels apply to
 
 
 def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
     """--loss, the files that it needs, --times and --sampling."""
     parser.add_argument(
         "--loss", type=_names_of_losses, default="pixel", metavar="LOSS[+LOSS ...]",
-        help="compared quantity: pixel (colours, default), perceptual (features of an image network), risp (predictions of a "
-        "RISP network), state, mask (where bodies are), image-tracks (where points of bodies are), depth; several with a plus",
+        help="compared quantity: pixel (colours, default), matched (colours in the look that fits best), perceptual (features of "
+        "an image network), risp (predictions of a RISP network), state, mask (where bodies are), image-tracks (where points of "
+        "bodies are), depth; several with a plus",
     )  # fmt: skip
     parser.add_argument("--network", metavar="FILE", help="of --loss risp: network.safetensors of 'risp train'")
     parser.add_argument(
@@ -174,7 +177,9 @@ def _single_loss(name: str, options: argparse.Namespace, scene: Any) -> Any:
         return ImageTracksLoss(options.tracks, options.track_points)
     if name == "depth":
         return DepthLoss(options.depth)
-    return PerceptualLoss(options.weights) if name == "perceptual" else PixelLoss()
+    if name == "perceptual":
+        return PerceptualLoss(options.weights)
+    return MatchedLoss() if name == "matched" else PixelLoss()
 
 
 def _state_loss(options: argparse.Namespace, scene: Any) -> Any:

@@ -51,6 +51,7 @@ class Comparison:
         if video is None and loss.needs_film:
             raise UserError(f"the {loss.kind} loss compares films: give the target's video")
         loss.check(scene)
+        loss = loss.of_film(video)
         frames = loss.known_frames(scene, sampled_frames(sampling, scene.frames))
         target = loss.of_target(scene, video, frames)
         size = (0, 0) if video is None else tuple(video.shape[1:3])
@@ -63,6 +64,10 @@ class Comparison:
             return target
         loss = PixelLoss()
         return Comparison(loss, target, tuple(range(len(target))), loss.blocks(target.shape[1:], tuple(target.shape[1:3])))
+
+    def for_search(self) -> Comparison:
+        """The comparison for the search from the starts (``Loss.for_search``)."""
+        return replace(self, loss=self.loss.for_search())
 
     @property
     def last(self) -> int:

@@ -13,7 +13,6 @@ from risp_torch.inversion.film import film_at
 from risp_torch.inversion.flatness import flatness
 from risp_torch.inversion.linearisation import Linearisation, along_weak_directions, linearise, newton_step
 from risp_torch.inversion.losses.loss import PictureLoss
-from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.misfit import doubts_of_misfit, explained_residual, widened_by_misfit
 from risp_torch.inversion.problem import MOST_LINEARISED, Problem
 from risp_torch.inversion.search import Ends
@@ -67,7 +66,7 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     fit = min(1.0, explained / max(at.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
     distance = distance_in_steps(rough, step, explained)
     bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=distance, fit=fit)
-    if not isinstance(loss, PixelLoss) and loss.noise is None:
+    if not loss.colors_of_pixels and loss.noise is None:
         return Judgement(bars, None, doubts)
     rounding = 12 * floor if loss.noise is None else 0.0
     misfit = max(0.0, at.loss - rounding) / explained

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 
 from risp_torch.files.video import Quality, write_video
-from risp_torch.inversion.losses.loss import Loss, mean_square
+from risp_torch.inversion.losses.loss import Loss, PictureLoss, mean_square
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
 from ti_sim.base.rules import Count, checked
 from ti_sim.rollout.adjoint import Adjoint
 
@@ -39,11 +40,20 @@ def film(
 
 
 def film_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray, loss: Loss) -> torch.Tensor:
-    """Film of the scene with the unknowns at ``physical`` [K], in the loss's appearance, [T, H, W, 3]."""
+    """Film of the scene with the unknowns at ``physical`` [K], as the loss shows it, [T, H, W, 3]."""
+    states, values = motion_at(scene, unknowns, physical)
+    with torch.no_grad():
+        if isinstance(loss, PictureLoss):
+            return loss.render(scene, states, values)[0]
+        return scene.render(states, values)[0]
+
+
+def motion_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray) -> tuple[States, dict[str, torch.Tensor]]:
+    """Motion of one world with the unknowns at ``physical`` [K], and their values [1, ...]; no gradient."""
     row = torch.as_tensor(unknowns.scaled(physical)[None], dtype=bridge_dtype(), device=bridge_device())
     with torch.no_grad():
-        pictures, _ = film(scene, {**loss.appearance(), **unknowns.from_scaled(row)}, worlds=1, frames=scene.frames)
-    return pictures[0]
+        values = unknowns.from_scaled(row)
+        return scene.rollout(values, worlds=1, frames=scene.frames), values
 
 
 def pixel_loss(pictures: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

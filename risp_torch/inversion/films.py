@@ -254,8 +254,10 @@ def films_loss(loss: Loss) -> Loss:
     """The loss for several films.
 
     Raises:
-        UserError: it does not compare images.
+        UserError: it does not compare images, or is for one film.
     """
+    if loss.one_film:
+        raise UserError(f"the {loss.kind} loss is for one film: invert the films one by one, or compare pixels")
     if not isinstance(loss, PictureLoss):
         raise UserError(f"several films are compared by their pictures, and the {loss.kind} loss has one target: choose another")
     return loss if isinstance(loss, PixelLoss) else FilmsLoss(loss)

@@ -11,7 +11,6 @@ import torch
 
 from risp_torch.inversion.compression import CompressedFilm, bytes_per_frame, compression_power, noise_variance
 from risp_torch.inversion.linearisation import Linearisation
-from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.uncertainty import Uncertainty
 
 MISFIT = 4.0  # times the explained residual: a larger mean squared residual is a misfit
@@ -25,10 +24,10 @@ def explained_residual(
     loss, frames = at.comparison.loss, list(at.comparison.frames)
     if not loss.needs_film or loss.noise is not None:
         return floor
-    if loss.lasting or not (films or isinstance(loss, PixelLoss)):
+    if loss.lasting or not (films or loss.colors_of_pixels):
         return None
     noise = 0.0
-    if isinstance(loss, PixelLoss):
+    if loss.colors_of_pixels:
         noise = noise_variance(pictures[frames] - estimate[frames], None if loss.weights is None else loss.weights.of(frames))
     return floor + noise + (compression_power(films, _bytes_per_frame(video)) if films else 0.0)
 

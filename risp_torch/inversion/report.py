@@ -9,7 +9,7 @@ import torch
 
 from risp_torch.files.run_folder import RunFolder, inversion_result
 from risp_torch.inversion.element_pictures import write_elements
-from risp_torch.inversion.film import film_at
+from risp_torch.inversion.film import film_at, motion_at
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.result import Inversion
 from risp_torch.scene.scene import Scene
@@ -39,6 +39,8 @@ def write_report(
         filmed, shown = target.cpu().numpy(), film_at(scene, result.unknowns, estimate, loss).cpu().numpy()
         report.write_strip(folder.path / "strip.png", filmed, shown, fps=scene.fps)
         report.comparison_video(folder.path / "comparison.mp4", filmed, shown, scene.fps)
+        states, values = motion_at(scene, result.unknowns, estimate)
+        loss.write_pictures(folder.path, scene, states, values)
     folder.write_result(
         inversion_result(
             scene=scene.name, seed=seed, settings=folder.settings, unknowns=_unknowns_to_json(result),

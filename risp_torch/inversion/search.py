@@ -62,20 +62,20 @@ def search_from(
         DivergenceError: no start could be simulated.
     """
     scene, comparison, unknowns, settings = problem.scene, problem.comparison, problem.unknowns, problem.settings
-    history, best, rounds = History(), None, problem.refine
+    history, best, rounds, wider = History(), None, problem.refine, comparison.for_search()
     if problem.warm_start is not None and (folder is None or folder.load_checkpoint() is None):
-        z, history = warmed(scene, comparison, unknowns, z, problem.warm_start, seed=problem.seed, progress=progress)
+        z, history = warmed(scene, wider, unknowns, z, problem.warm_start, seed=problem.seed, progress=progress)
     if isinstance(settings, WideSteps):
         final, best, comparison = _wide(problem, settings, z, history, progress=progress)
         rounds = 0 if problem.loss.rough else rounds
     elif isinstance(settings, NewtonSteps):
         near = 12 * comparison.floor(problem.pictures)
         final = newton_descend(
-            scene, comparison, unknowns, _physical(problem, z), settings, history, near=near, folder=folder, progress=progress
+            scene, wider, unknowns, _physical(problem, z), settings, history, near=near, folder=folder, progress=progress
         )
     else:
         z, history = descend(
-            scene, comparison, unknowns, z, settings, folder=folder, adjoint=adjoint, history=history, progress=progress
+            scene, wider, unknowns, z, settings, folder=folder, adjoint=adjoint, history=history, progress=progress
         )
         final = _physical(problem, z)
     rounds = rounds if problem.linear else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,6 +41,9 @@ class Loss(ABC):
         usual_noise: the noise of the loss in a mix of several, where none is stated; None where it has to be.
         rough: whether the observations are locally non-smooth in small motions, as those of networks applied to pixels:
             derivatives at a point are then misleading, and wide steps are used (``WideSteps``).
+        colors_of_pixels: whether the observations are linear colours of pixels, so that what noise and compression leave of them
+            is known.
+        one_film: whether the loss is for one film, not for several together (``Films``).
     """
 
     kind: ClassVar[str]
@@ -48,6 +52,8 @@ class Loss(ABC):
     usual_noise: ClassVar[float | None] = None
     lasting: bool = False
     rough: bool = False
+    colors_of_pixels: ClassVar[bool] = False
+    one_film: ClassVar[bool] = False
     whitening: Whitening | None = None
     weights: PixelWeights | None = None
     noise: float | None = None
@@ -55,6 +61,14 @@ class Loss(ABC):
     @abstractmethod
     def check(self, scene: Scene) -> None:
         """Raise a UserError if the loss does not fit the scene."""
+
+    def of_film(self, video: torch.Tensor | None) -> Loss:
+        """The loss for a film [T, H, W, 3], for losses that read the film itself; the same loss by default."""
+        return self
+
+    def for_search(self) -> Loss:
+        """The loss for the search from the starts, with a wider minimum; Gauss-Newton refinement takes the loss itself."""
+        return self
 
     def appearance(self) -> dict[str, torch.Tensor]:
         """Appearance of the simulated film: values that replace the scene's own."""
@@ -140,6 +154,16 @@ class Loss(ABC):
         """Images of the target for reports if there is no film, [T, H, W, 3], or None."""
         return None
 
+    def write_pictures(self, folder: Path, scene: Scene, states: States, values: Mapping[str, torch.Tensor]) -> None:  # noqa: B027
+        """Write pictures of its own about an estimate into a report's folder; none by default.
+
+        Args:
+            folder: where they are written.
+            scene: the scene.
+            states: motion of the estimate, one world.
+            values: parameter values [1, ...] of the estimate.
+        """
+
     def floor(self, pictures: torch.Tensor) -> float:
         """Lower bound of the variance of an observation.
 
@@ -192,8 +216,13 @@ class PictureLoss(Loss):
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
     ) -> torch.Tensor:
         """Observations of the rendered frames, whitened (``Loss.observe``)."""
-        chosen = None if frames is None else list(frames)
-        return self.compared(scene.render(states, {**self.appearance(), **values}, frames=chosen), frames)
+        return self.compared(self.render(scene, states, values, frames), frames)
+
+    def render(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None = None
+    ) -> torch.Tensor:
+        """Pictures [B, n, H, W, 3] of a motion as the loss shows them (arguments: ``observe``)."""
+        return scene.render(states, {**self.appearance(), **values}, frames=None if frames is None else list(frames))
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
         """Observations of the target's frames, whitened (``Loss.of_target``)."""

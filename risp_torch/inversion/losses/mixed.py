@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,14 @@ class MixedLoss(Loss):
         self._frames: list[tuple[int, ...]] = []  # of each part
         self._shapes: list[tuple[int, ...]] = []  # of each part's observations of a frame
 
+    def of_film(self, video: torch.Tensor | None) -> MixedLoss:
+        """The parts' losses for a film (``Loss.of_film``)."""
+        return self._of([part.loss.of_film(video) for part in self.parts])
+
+    def for_search(self) -> MixedLoss:
+        """The parts' losses for the search (``Loss.for_search``)."""
+        return self._of([part.loss.for_search() for part in self.parts])
+
     def check(self, scene: Scene) -> None:
         """Check every part (``Loss.check``)."""
         for part in self.parts:
@@ -147,6 +156,12 @@ class MixedLoss(Loss):
     def to_json(self) -> dict[str, Any]:
         """The parts (``Loss.to_json``)."""
         return {"kind": self.kind, "parts": [part.to_json() for part in self.parts]}
+
+    def _of(self, losses: Sequence[Loss]) -> MixedLoss:
+        """The mix with other losses in its parts."""
+        mix = copy(self)
+        mix.parts = [replace(part, loss=loss) for part, loss in zip(self.parts, losses, strict=True)]
+        return mix
 
     def _counts(self, frames: Sequence[int]) -> list[float]:
         """Observations of each part that count."""

@@ -19,6 +19,7 @@ class PixelLoss(PictureLoss):
 
     kind = "pixel"
     usual_noise = 0.02
+    colors_of_pixels = True
 
     def __init__(self, *, weights: PixelWeights | None = None) -> None:
         """A loss of colours.

@@ -1,0 +1,60 @@
+"""A solved look: colours, light, plate and exposure, and the film that they make of a motion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from risp_torch.inversion.look.footage import Footage
+
+GREY = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """A solved look.
+
+    Attributes:
+        colors: [N, 3] linear colours.
+        light: [L, 3] coefficients of the shading; the first is 1, as the colours have the scale.
+        plate: [P, 3] linear colour behind the bodies.
+        gain, offset: [n, 3] of the frames.
+        objective: the sum that the look minimises, regularisation included.
+        penalty: its part by regularisation.
+        rounds: Gauss-Newton steps taken.
+    """
+
+    colors: np.ndarray
+    light: np.ndarray
+    plate: np.ndarray
+    gain: np.ndarray
+    offset: np.ndarray
+    objective: float
+    penalty: float
+    rounds: int
+
+    @staticmethod
+    def grey(footage: Footage) -> Look:
+        """Grey bodies in even light before the mean of the film."""
+        frames, pixels = footage.left.shape
+        light = np.zeros((footage.basis.shape[1], 3))
+        light[0] = 1.0
+        return Look(
+            np.full((footage.palette.count, 3), GREY), light, footage.film.mean(axis=0), np.ones((frames, 3)),
+            np.zeros((frames, 3)), np.inf, 0.0, 0,
+        )  # fmt: skip
+
+    def moved(self, colors: np.ndarray, light: np.ndarray) -> Look:
+        """The look with changes of the colours [N, 3] and of the light's last coefficients [L - 1, 3]."""
+        return replace(self, colors=self.colors + colors, light=np.concatenate([self.light[:1], self.light[1:] + light]))
+
+    def picture(self, footage: Footage) -> np.ndarray:
+        """The film [n, P, 3] in this look."""
+        pictures = footage.left[..., None] * self.plate
+        pictures.reshape(-1, 3)[footage.row] += self.bodies(footage)
+        return self.gain[:, None] * pictures + self.offset[:, None]
+
+    def bodies(self, footage: Footage) -> np.ndarray:
+        """[R, 3] what the bodies add to their pixels, without gain and offset."""
+        return footage.matrix @ (self.colors[footage.color] * (footage.basis @ self.light))

@@ -1,0 +1,47 @@
+"""Settings of a solved look: what is solved, and how firmly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, NotNegative, Positive, PositiveOrInfinite, checked
+
+COLORS = ("vertex", "face", "body")
+LIGHTS = {"none": 1, "sh1": 4, "sh2": 9}  # number of spherical harmonics
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class LookSettings:
+    """What is solved of a film's look, and the solver's tolerances.
+
+    Attributes:
+        colors: colours per "vertex" (several at the creases of a mesh), "face" or "body".
+        light: light that changes a face's brightness with its normal: "none", "sh1" (ambient and one soft direction) or "sh2"
+            (nine spherical harmonics; Ramamoorthi and Hanrahan, SIGGRAPH 2001).
+        exposure: whether each frame has a gain and an offset per channel.
+        robust: residual [linear colour] from which on a pixel counts less (Geman and McClure, 1987); infinite counts all alike.
+        smoothness: weight of the squared difference of neighbouring colours, in pixels that show them.
+        pull: weight of the squared difference of the colours from grey and of the light from even, in pixels.
+        rounds: largest number of Gauss-Newton steps.
+        tolerance: relative decrease of the objective below which the steps end.
+
+    Raises:
+        UserError: a choice is unknown, or a number is out of its range.
+    """
+
+    colors: Literal["vertex", "face", "body"] = "vertex"
+    light: Literal["none", "sh1", "sh2"] = "sh2"
+    exposure: bool = False
+    robust: PositiveOrInfinite = 0.1
+    smoothness: NotNegative = 0.02
+    pull: Positive = 1e-3
+    rounds: Count = 40
+    tolerance: Positive = 1e-4
+
+    def __post_init__(self) -> None:
+        for name, known in (("colors", COLORS), ("light", tuple(LIGHTS))):
+            if getattr(self, name) not in known:
+                raise UserError(f"{name} is {getattr(self, name)!r}: choose {', '.join(known)}")

@@ -1,0 +1,255 @@
+"""The matched loss: the look is solved from the film, for every value of the unknowns; what is left is compared.
+
+For given physics, geometry and camera, the film is nearly linear in colours, light and what stands behind the bodies. The loss is
+the residual after these are solved (variable projection, Golub and Pereyra 1973): no lights, materials, ground or background of
+the scene are used. Its gradient is that at the solved look (envelope theorem), and differences of its observations are those of
+the projected residual, so that error bars do not count as seen what the look can absorb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.look.footage import Footage
+from risp_torch.inversion.look.look import GREY, Look
+from risp_torch.inversion.look.palette import Palette
+from risp_torch.inversion.look.settings import LIGHTS, LookSettings
+from risp_torch.inversion.look.shading import shading_basis
+from risp_torch.inversion.look.sheet import write_look_sheet
+from risp_torch.inversion.look.solve import solve_look
+from risp_torch.inversion.look.steps import LEAST_LEFT
+from risp_torch.inversion.look.still import still_plate
+from risp_torch.inversion.losses.loss import PictureLoss, pixel_blocks
+from risp_torch.inversion.losses.pixel_weights import PixelWeights
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
+from risp_torch.scene.view.unlit import Unlit
+from ti_render import FragmentWeights
+from ti_sim.base.errors import UserError
+
+SEARCH_SCALE = 8.0  # robust scale of the search, relative to that of the loss
+
+
+class MatchedLoss(PictureLoss):
+    """Mean robust squared difference of linear colours between the film and the motion in the look that fits it best.
+
+    The camera must stand. Observations of a frame are the pixels' colours, moved towards the film where the residual is large
+    (the square of what remains is Geman and McClure's function of it), and one number for the regularisation of the look.
+    """
+
+    kind = "matched"
+    usual_noise = 0.02
+    colors_of_pixels = True
+    one_film = True
+
+    def __init__(self, settings: LookSettings | None = None, *, weights: PixelWeights | None = None) -> None:
+        """A loss by the solved look.
+
+        Args:
+            settings: what is solved of the look.
+            weights: how much each pixel counts, all alike by default.
+        """
+        self.settings, self.weights = settings or LookSettings(), weights
+        self._film: torch.Tensor | None = None
+        self._begin: SolvedLook | None = None
+
+    def of_film(self, video: torch.Tensor | None) -> MatchedLoss:
+        """The loss for a film [T, H, W, 3] (``Loss.of_film``)."""
+        own = copy(self)
+        own._film, own._begin = video, None
+        return own
+
+    def for_search(self) -> MatchedLoss:
+        """The loss with a wider robust scale: beyond a few scales the residual hardly changes with the motion."""
+        own = copy(self)
+        own.settings = replace(self.settings, robust=SEARCH_SCALE * self.settings.robust)
+        return own
+
+    def read(self, pictures: torch.Tensor) -> torch.Tensor:
+        """The pixels, and 0 for the regularisation (``PictureLoss.read``)."""
+        return torch.nn.functional.pad(pictures.flatten(-3), (0, 1))
+
+    def weigh(self, pictures: torch.Tensor, frames: Sequence[int]) -> torch.Tensor:
+        """The pictures times the roots of their weights (``PictureLoss.weigh``)."""
+        return pictures * self.weights.roots(frames)
+
+    def observe(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
+    ) -> torch.Tensor:
+        """Observations of the motion in the solved look (``Loss.observe``)."""
+        unlit, solved, numbers, film = self._solved(scene, states, values, frames)
+        lit = torch.is_grad_enabled() and any(t.requires_grad for t in vars(unlit.inputs).values() if isinstance(t, torch.Tensor))
+        pictures = _rendered(unlit, solved) if lit else _composed(unlit, solved, film)
+        residual = pictures - film
+        factor = torch.rsqrt(1.0 + (residual * residual).sum(dim=-1, keepdim=True) / self.settings.robust**2)
+        observed = self.compared(film + factor * residual, numbers).clone()
+        penalties = [max(each.penalty, 0.0) / len(numbers) for each in solved]
+        observed[..., -1] = torch.tensor(penalties, dtype=torch.float64).sqrt().to(observed)[:, None]
+        return observed
+
+    def render(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None = None
+    ) -> torch.Tensor:
+        """The film in the solved look (``PictureLoss.render``)."""
+        with torch.no_grad():
+            unlit, solved, _, film = self._solved(scene, states, values, frames)
+            return _composed(unlit, solved, film)
+
+    def looks(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None = None
+    ) -> list[SolvedLook]:
+        """The solved look of every world."""
+        with torch.no_grad():
+            return self._solved(scene, states, values, frames)[1]
+
+    def write_pictures(
+        self, folder: Path, scene: Scene, states: States, values: Mapping[str, torch.Tensor]
+    ) -> None:
+        """Write look.png, what was solved of the film (``Loss.write_pictures``)."""
+        with torch.no_grad():
+            unlit, solved, _, film = self._solved(scene, states, values, None)
+            bodies = _rendered(unlit, [replace(solved[0], plate=np.zeros_like(solved[0].plate))])[0]
+            shown = _composed(unlit, solved, film)[0]
+        plate = torch.as_tensor(solved[0].plate).to(film).reshape(film.shape[1:])
+        write_look_sheet(folder / "look.png", film, shown, bodies, plate)
+
+    def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
+        """Macroblocks of 16 × 16 pixels, and one for the regularisation (``Loss.blocks``)."""
+        pixels = np.repeat(pixel_blocks(*size), 3)
+        return np.append(pixels, pixels.max() + 1)
+
+    def floor(self, pictures: torch.Tensor) -> float:
+        """Variance of eight-bit pictures (``Loss.floor``)."""
+        return (1 / 255) ** 2 / 12
+
+    def to_json(self) -> dict[str, Any]:
+        """Its kind, the settings of the look, and the weights (``Loss.to_json``)."""
+        weights = {} if self.weights is None else {"weights": self.weights.to_json()}
+        return {"kind": self.kind, "look": asdict(self.settings)} | weights
+
+    def _solved(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
+    ) -> tuple[Unlit, list[SolvedLook], Sequence[int], torch.Tensor]:
+        """Unlit pictures, the look of every world, frame numbers, and the film [n, H, W, 3] at them.
+
+        Worlds begin with the look that was solved last: looks of near motions are alike.
+        """
+        if states.exposed is not None:
+            raise UserError(
+                "the matched loss has no motion blur: leave the film's exposure and line time out, or compare pixels"
+            )
+        if self._film is None:
+            raise UserError("the matched loss needs the film that it solves the look from: use it in invert or a Comparison")
+        unlit = Unlit.of(scene, states, values, frames)
+        numbers = range(unlit.frames) if frames is None else frames
+        film = self._film[list(numbers)]
+        weights = None if self.weights is None else self.weights.of(numbers)
+        solved = solve_worlds(unlit, film, self.settings, weights=weights, begin=self._begin)
+        self._begin = solved[0] if len(numbers) == len(self._film) else self._begin
+        return unlit, solved, numbers, film
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedLook:
+    """The look of one motion, and the plate of the whole picture.
+
+    Attributes:
+        look: solved for the pixels that show a body.
+        footage: these pixels.
+        plate: [H W, 3] what stands behind, also in the pixels that never show a body.
+    """
+
+    look: Look
+    footage: Footage
+    plate: np.ndarray
+
+    def seen_in(self, footage: Footage) -> Look | None:
+        """The look for another motion's pixels, or None if it has other colours or frames."""
+        alike = self.look.colors.shape[0] == footage.palette.count and self.look.gain.shape[0] == footage.frames
+        return replace(self.look, plate=self.plate[footage.active]) if alike else None
+
+    @property
+    def penalty(self) -> float:
+        """Regularisation of the look, that of the plate's other pixels included."""
+        others = np.delete(self.plate, self.footage.active, axis=0)
+        return self.look.penalty + LEAST_LEFT * float(((others - GREY) ** 2).sum())
+
+    @property
+    def pictures(self) -> np.ndarray:
+        """[n, H W, 3] the film in this look."""
+        look = self.look
+        whole = look.gain[:, None] * self.plate + look.offset[:, None]
+        whole[:, self.footage.active] = look.picture(self.footage)
+        return whole
+
+
+def solve_worlds(
+    unlit: Unlit, film: torch.Tensor, settings: LookSettings, *, weights: torch.Tensor | None = None,
+    begin: SolvedLook | None = None,
+) -> list[SolvedLook]:  # fmt: skip
+    """The look of every world that fits a film best.
+
+    Args:
+        unlit: of B worlds and n frames.
+        film: [n, H, W, 3] linear colour.
+        settings: what is solved.
+        weights: [n or 1, H, W] of the pixels.
+        begin: a look of the same scene to start from, where it fits.
+    """
+    with torch.no_grad():
+        entries, left = unlit.weights()
+        basis = shading_basis(unlit.normals(), LIGHTS[settings.light]).cpu().numpy()
+    frames = unlit.frames
+    pixels = film.reshape(frames, -1, 3).double().cpu().numpy()
+    left = left.reshape(unlit.worlds, frames, -1).cpu().numpy()
+    weight = np.ones(pixels.shape[:2])
+    if weights is not None:
+        weight = weights.expand(frames, -1, -1).reshape(frames, -1).double().cpu().numpy()
+    palette = Palette.of(unlit.faces, unlit.rest, unlit.vertex_body, settings.colors)
+    still, solved = still_plate(pixels, weight, settings), []
+    for world in range(unlit.worlds):
+        chosen = entries.image // frames == world
+        part = FragmentWeights(
+            entries.image[chosen] - world * frames, entries.pixel[chosen], entries.face[chosen], entries.weight[chosen]
+        )
+        footage = Footage.of(
+            part, basis[world * frames : (world + 1) * frames], left[world], pixels, palette, weight=weight,
+            whole=settings.exposure,
+        )  # fmt: skip
+        look = solve_look(footage, settings, begin=None if begin is None else begin.seen_in(footage))
+        plate = still.copy()
+        plate[footage.active] = look.plate
+        begin = SolvedLook(look, footage, plate)
+        solved.append(begin)
+    return solved
+
+
+def _composed(unlit: Unlit, solved: Sequence[SolvedLook], film: torch.Tensor) -> torch.Tensor:
+    """[B, n, H, W, 3] the films in the solved looks, without gradient."""
+    pictures = np.stack([each.pictures for each in solved])
+    return torch.as_tensor(pictures).to(film).reshape(len(solved), *film.shape)
+
+
+def _rendered(unlit: Unlit, solved: Sequence[SolvedLook]) -> torch.Tensor:
+    """[B, n, H, W, 3] the same pictures by the renderer, with the gradient in the motion and the camera at these looks."""
+    like, size = unlit.inputs.body_q, (unlit.settings.height, unlit.settings.width)
+
+    def tensor(arrays: list[np.ndarray]) -> torch.Tensor:
+        return torch.as_tensor(np.stack(arrays)).to(like)
+
+    looks = [each.look for each in solved]
+    colors = tensor([look.colors for look in looks])[:, torch.as_tensor(solved[0].footage.palette.corner)]  # [B, F, 3, 3]
+    light = tensor([look.light for look in looks])
+    basis = shading_basis(unlit.normals(), light.shape[1]).unflatten(0, (unlit.worlds, unlit.frames))
+    shade = torch.einsum("bnfl,blc->bnfc", basis, light)
+    images = unlit.render((colors[:, None] * shade[:, :, :, None]).flatten(0, 1)).unflatten(0, (unlit.worlds, unlit.frames))
+    plate = tensor([each.plate for each in solved]).reshape(unlit.worlds, 1, *size, 3)
+    gain, offset = (tensor([getattr(look, name) for look in looks])[:, :, None, None] for name in ("gain", "offset"))
+    return gain * (images[..., :3] + (1.0 - images[..., 3:]) * plate) + offset

@@ -1,0 +1,109 @@
+"""Unlit pictures: a scene's bodies in given colours over black, without lights, textures, ground or background."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from risp_torch.scene import bridge
+from risp_torch.scene.rotations import rotation_matrix
+from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
+from ti_render import FragmentWeights, RasterSettings, RenderInputs, fragment_weights
+from ti_render import render as render_arrays
+from ti_sim.base.arrays import kernel_view
+
+NO_TEXTURE, TEXTURE, VERTICES = -1, 4, slice(0, 3)  # columns of MeshTopology.corners
+
+
+@dataclass(frozen=True, eq=False)
+class Unlit:
+    """Unlit pictures of a motion, of the scene's first camera.
+
+    Attributes:
+        inputs: arrays of the renderer; the albedo is a dummy.
+        settings: of the rasteriser.
+        worlds, frames: B and n: there are M = B n pictures, ordered by world and frame.
+    """
+
+    inputs: RenderInputs
+    settings: RasterSettings
+    worlds: int
+    frames: int
+
+    @staticmethod
+    def of(
+        scene: Scene, states: States | torch.Tensor, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
+    ) -> Unlit:
+        """The unlit pictures of a motion.
+
+        Args:
+            scene: the scene.
+            states: of B worlds, or their placement.
+            values: parameter values [B, ...] that replace the scene's own.
+            frames: n frame numbers; None for all.
+        """
+        view = scene.view
+        placement = view.poses(states)
+        placement = placement if frames is None else placement[:, list(frames)]
+        worlds, count = placement.shape[:2]
+        given = view.render_inputs(view.spec.table.values(values, worlds=worlds), placement)
+        corners = np.array(given.mesh.corners.cpu() if isinstance(given.mesh.corners, torch.Tensor) else given.mesh.corners)
+        corners[:, TEXTURE] = NO_TEXTURE
+        like = given.mesh.corners
+        plain = torch.as_tensor(corners, device=like.device) if isinstance(like, torch.Tensor) else corners
+        black = given.body_q.new_zeros(1, 2, 3)
+        inputs = replace(
+            given, mesh=replace(given.mesh, corners=plain, textured=False, texels=0), ambient=black[:, 0], background=black,
+            directional=None, point=None, environment=None, material=None, uv=None, texels=None, background_image=None,
+            ground=None, albedo=given.body_q.new_zeros(1, len(corners), 3, 3),
+        )  # fmt: skip
+        settings = replace(
+            view.raster_settings(), shading="none", ground=None, ground_texture=0, shadows=None, aggregation="softras"
+        )
+        return Unlit(inputs, settings, worlds, count)
+
+    @property
+    def faces(self) -> np.ndarray:
+        """[F, 3] vertices of the faces."""
+        corners = self.inputs.mesh.corners
+        return np.asarray(corners.cpu() if isinstance(corners, torch.Tensor) else corners)[:, VERTICES]
+
+    @property
+    def vertex_body(self) -> np.ndarray:
+        """[V] body of every vertex."""
+        body = self.inputs.mesh.vertex_body
+        return np.asarray(body.cpu() if isinstance(body, torch.Tensor) else body)
+
+    @property
+    def rest(self) -> np.ndarray:
+        """[V, 3] vertices in the frame of their body, of the first picture for deformable bodies [m]."""
+        rest = self.inputs.vertices_rest
+        return rest.detach().reshape(-1, *rest.shape[-2:])[0].cpu().numpy()
+
+    def normals(self) -> torch.Tensor:
+        """[M, F, 3] unit normals of the faces, world frame, differentiable; 0 for a face without area."""
+        rest, body_q = self.inputs.vertices_rest, self.inputs.body_q
+        faces = torch.as_tensor(self.faces.astype(np.int64), device=body_q.device)
+        corner = rest.reshape(-1, *rest.shape[-2:])[:, faces]
+        across = torch.linalg.cross(corner[:, :, 1] - corner[:, :, 0], corner[:, :, 2] - corner[:, :, 0])
+        normal = across / across.norm(dim=-1, keepdim=True).clamp_min(1e-30)
+        body = torch.as_tensor(self.vertex_body.astype(np.int64), device=body_q.device)[faces[:, 0]]
+        turned = (rotation_matrix(body_q[..., 3:])[:, body] @ normal[..., None])[..., 0]
+        return torch.where(body[:, None] >= 0, turned, normal)
+
+    def render(self, albedo: torch.Tensor) -> torch.Tensor:
+        """Pictures [M, H, W, 4], rgb and alpha, in the colours ``albedo`` [M or 1, F, 3, 3] of the corners; differentiable."""
+        return bridge.render(replace(self.inputs, albedo=albedo), self.settings)
+
+    def weights(self) -> tuple[FragmentWeights, torch.Tensor]:
+        """Weights of the corner colours, and what the bodies leave of the backdrop, 1 - alpha [M, H, W]; no gradient."""
+        tensors = {name: kernel_view(array.detach().contiguous()) for name, array in self._tensors().items()}
+        result = render_arrays(replace(self.inputs, **tensors), self.settings)
+        return fragment_weights(result), 1.0 - torch.as_tensor(result.images)[..., 3]
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        return {name: array for name, array in vars(self.inputs).items() if isinstance(array, torch.Tensor)}

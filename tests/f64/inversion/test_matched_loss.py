@@ -1,0 +1,83 @@
+"""The loss of the solved look: its gradient against differences of the projected residual, and against the composed picture."""
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import AmbientLight, Box, Camera, DirectionalLight, Scene, Start, Surface
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.gradients import check_torch
+from risp_torch.inversion.look.settings import LookSettings
+from risp_torch.inversion.losses.matched import MatchedLoss
+
+TIGHT = {"tolerance": 1e-15, "rounds": 200}
+
+
+def spinning(**options):
+    """A coloured box that flies and turns through 12 pixels' pictures, before a gradient."""
+    scene = Scene(**({"frame_dt": 0.02, "frames": 5, "substeps": 4, "sigma": 2e-3, "gamma": 2e-3, "name": "spin"} | options))
+    scene.add_rigid(
+        "box", shape=Box(0.1, 0.08, 0.06), density=500.0,
+        start=Start(position=(-0.03, 0.0, 0.02), velocity=(0.6, 0.1, 0.7), angular_velocity=(3.0, -5.0, 8.0)),
+        surface=Surface(color=(0.8, 0.3, 0.2)),
+    )  # fmt: skip
+    scene.add_camera(
+        Camera.look_at(eye=(0.1, -0.5, 0.2), target=(0.0, 0.0, 0.03), vertical_fov=34.0, width=14, height=12, near=0.1, far=1.5)
+    )
+    scene.add_light(DirectionalLight(direction=(-0.4, 0.6, -1.0), intensity=0.7))
+    scene.add_light(AmbientLight(intensity=0.3))
+    scene.set_background(top=(0.2, 0.3, 0.6), bottom=(0.7, 0.6, 0.4))
+    return scene
+
+
+def film_of(scene, values):
+    with torch.no_grad():
+        return scene.render(scene.rollout(values), values)[0]
+
+
+@pytest.mark.parametrize(
+    "look",
+    [{}, {"robust": float("inf"), "colors": "face"}, {"light": "none", "colors": "body"}, {"light": "sh1", "exposure": True}],
+    ids=["default", "plain", "body", "exposure"],
+)
+def test_gradient_is_that_of_the_projected_residual(look):
+    """Envelope theorem: the gradient at the solved look is the derivative of the loss with the look solved again."""
+    scene = spinning()
+    film = film_of(scene, {"box.velocity": torch.tensor([0.5, 0.15, 0.75], dtype=torch.float64)})
+    film = film + 0.05 * torch.as_tensor(np.random.default_rng(1).normal(size=film.shape))
+    comparison = Comparison.of(scene, MatchedLoss(LookSettings(**(TIGHT | look))), film)
+
+    def loss(values):
+        given = {name: value[None] for name, value in values.items()}
+        return comparison.losses(scene, given, worlds=1).sum()
+
+    point = {"box.velocity": np.array([0.6, 0.1, 0.7]), "camera.turn": np.array([0.01, -0.02, 0.005])}
+    report = check_torch(loss, point, step=2e-6, order=4, rtol=2e-5, floor=1e-6)
+    assert report.ok, report.table()
+
+
+def test_both_ways_to_the_picture_agree():
+    """The picture that the weights compose is the renderer's in the same look."""
+    scene = spinning()
+    film = film_of(scene, {})
+    comparison = Comparison.of(scene, MatchedLoss(), film)
+    velocity = torch.tensor([[0.55, 0.1, 0.72]], dtype=torch.float64)
+    plain, _ = comparison.observe(scene, {"box.velocity": velocity}, worlds=1)
+    lit, _ = comparison.observe(scene, {"box.velocity": velocity.requires_grad_()}, worlds=1)
+    assert lit.requires_grad
+    torch.testing.assert_close(plain, lit.detach().to(plain), atol=1e-4, rtol=0)
+
+
+def test_the_look_does_not_count_as_seen():
+    """A body whose colour, light and background are other than the scene's leaves nothing at the true motion."""
+    scene, other = spinning(), spinning()
+    other.set("box.color", (0.1, 0.7, 0.4))
+    other.set_background(top=(0.9, 0.1, 0.1), bottom=(0.1, 0.8, 0.3))
+    other.set("light.directional.intensity", 0.2) if "light.directional.intensity" in other.table.params else None
+    film = film_of(other, {})
+    comparison = Comparison.of(scene, MatchedLoss(), film)
+    with torch.no_grad():
+        right = float(comparison.losses(scene, {}, worlds=1))
+        wrong = float(comparison.losses(scene, {"box.velocity": torch.tensor([[0.8, 0.1, 0.7]], dtype=torch.float64)}, worlds=1))
+    assert right < 1e-4
+    assert wrong > 10 * right
