@@ -14,19 +14,14 @@ import numpy as np
 import torch
 
 from risp_torch.files.atomic import replacing
-from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.files.film.film import opened_film, read_frames
-from risp_torch.files.film.picture_folder import numbered_pictures
 from risp_torch.files.film.video_file import exact_interpolation
 from risp_torch.files.film.write import encoded, write_folder
-from risp_torch.files.pictures import opened_picture, png_bytes
+from risp_torch.files.pictures import png_bytes
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Rule, checked
 
-__all__ = [
-    "linear_to_srgb", "numbered_pictures", "opened_picture", "read_video", "srgb_to_linear", "write_frames", "write_picture",
-    "write_video",
-]  # fmt: skip
+__all__ = ["read_video", "write_frames", "write_picture", "write_video"]
 
 Rate = Annotated[float | Fraction, Rule(above=0)]  # pictures per second
 Quality = Annotated[float, Rule(least=0, most=51)]  # constant rate factor of H.264

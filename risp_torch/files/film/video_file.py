@@ -73,6 +73,11 @@ class VideoFile:
                     break
                 if frame.is_corrupt:
                     raise UserError(f"video {self.path} is damaged at frame {index}: copy or export it again")
+                if (frame.width, frame.height) != (self.facts.stored.width, self.facts.stored.height):
+                    raise UserError(
+                        f"video {self.path} has pictures of another size from frame {index} on: take a part before it, or "
+                        "convert it"
+                    )
                 if index == want:
                     yield _linear(frame, self.facts.colours, region)
                     want = next(wanted, None)
@@ -87,11 +92,12 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
 
     try:
         with av.open(str(path)) as container:
-            if not container.streams.video:
+            stream = container.streams.best("video")  # not a picture of the cover
+            if stream is None:
                 raise UserError(
                     f"{path} holds no video: give a video file or a folder of PNG frames (or copy it again, if it was cut short)"
                 )
-            yield container, container.streams.video[0]
+            yield container, stream
     except (av.FFmpegError, OSError) as error:
         raise UserError(
             f"video {path} is damaged, cut short or of an unknown kind ({error.strerror}): copy or export it again"

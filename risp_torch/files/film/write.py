@@ -106,5 +106,6 @@ def _description(facts: FilmFacts, clock: Clock | None, placement: Placement) ->
     if facts.colours.curve == LINEAR:
         said["curve"] = LINEAR
     if clock is not None:
-        said |= {"fps": clock.rate if clock.is_even else None, "start": clock.start, "times": clock.times.tolist()}
+        rate = round(clock.rate, 9) if clock.is_even and clock.rate else None
+        said |= {"fps": rate, "start": round(clock.start, 9), "times": clock.times.round(9).tolist()}  # to nanoseconds
     return said | {"placement": placement.to_json()}

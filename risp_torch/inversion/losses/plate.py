@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from risp_torch.files.video import linear_to_srgb, opened_picture, srgb_to_linear
+from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
+from risp_torch.files.pictures import opened_picture
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Share, checked
 

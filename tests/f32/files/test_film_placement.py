@@ -126,6 +126,17 @@ def test_placements_of_all_kinds_agree_with_the_stored_pixels():
             np.testing.assert_allclose(picture[..., :2], points, atol=0.1)  # the steps of the stored pixels
 
 
+def test_a_film_that_changes_its_size(tmp_path):
+    """Streams that were joined; what comes before the change can be read."""
+    sizes = ((48, 32), (64, 48))
+    parts = [made.write_film_file(tmp_path / f"{size[0]}.h264", made.grey_film(4, size=size), tags=TAGS) for size in sizes]
+    path = tmp_path / "v.h264"
+    path.write_bytes(b"".join(part.read_bytes() for part in parts))
+    with pytest.raises(UserError, match="v.h264 has pictures of another size from frame 4 on: take a part before it"):
+        read_film(path)
+    assert read_film(path, cut=Cut(last=3)).pictures.shape == (4, 32, 48, 3)
+
+
 def test_what_a_film_is(tmp_path):
     path, _ = film_of_pattern(tmp_path / "v.mp4", pixel_aspect=Fraction(9, 16), degrees=-90)
     facts = film_facts(path)
