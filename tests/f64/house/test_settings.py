@@ -33,7 +33,7 @@ NO_SETTINGS = {
     "Comparison", "CompressedFilm", "Control", "CoupledModel", "Deformable", "DeformableRollout", "DistanceField",
     "DotProductReport", "Ends", "Features", "Film", "FilmGradient", "Found", "Generated", "GradcheckEntry", "GradcheckReport",
     "Ground", "History", "Inversion", "Judgement", "Known", "Layer", "Linearisation", "Link", "Load", "MassProperties",
-    "MeshTopology", "Motors", "Moved", "Part", "Particles", "PictureArrays", "Point", "Problem", "Ranks", "Replanned",
+    "MeshTopology", "Moments", "Motors", "Moved", "Part", "Particles", "PictureArrays", "Point", "Problem", "Ranks", "Replanned",
     "RigidRollout", "RobotDescription", "RobotJoint", "RobotLink", "RobotShape", "Rotors", "Rule", "SceneSpec", "Search",
     "SelfContact", "ShapeOnly", "Shard", "Sheet",
     "Smoothness", "Spread", "Stiffness", "Tiles", "Track", "View", "Whitening",
