@@ -56,6 +56,13 @@ def motion_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray) -> tuple[S
         return scene.rollout(values, worlds=1, frames=scene.frames), values
 
 
+def shown_at(scene: Scene, unknowns: Unknowns, physical: np.ndarray, loss: Loss) -> torch.Tensor:
+    """What the loss shows of the scene with the unknowns at ``physical`` [K] (``Loss.shown``), [T, H, W, 3]."""
+    states, values = motion_at(scene, unknowns, physical)
+    with torch.no_grad():
+        return loss.shown(scene, states, values)[0]
+
+
 def pixel_loss(pictures: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Mean squared difference of linear colours (gradSim, Eq. 1's pixel-wise loss).
 

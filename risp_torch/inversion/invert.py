@@ -113,8 +113,7 @@ def invert(
         tqdm.write("error bars, plots and videos ...", file=sys.stderr)
     result = _result(problem, ends, began, folder)
     if folder is not None:
-        pictures = problem.loss.pictures(problem.scene) if problem.pictures is None else problem.pictures
-        write_report(problem.scene, pictures, result, folder, seed=seed, loss=problem.loss)
+        write_report(problem.scene, problem.pictures, result, folder, seed=seed, loss=problem.loss)
     return result
 
 

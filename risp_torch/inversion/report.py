@@ -9,7 +9,7 @@ import torch
 
 from risp_torch.files.run_folder import RunFolder, inversion_result
 from risp_torch.inversion.element_pictures import write_elements
-from risp_torch.inversion.film import film_at, motion_at
+from risp_torch.inversion.film import film_at, motion_at, shown_at
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.result import Inversion
 from risp_torch.scene.scene import Scene
@@ -18,13 +18,14 @@ MOST_PANELS = 12  # entries of one parameter that are plotted separately
 
 
 def write_report(
-    scene: Scene, target: torch.Tensor | None, result: Inversion, folder: RunFolder, *, seed: int, loss: Loss
+    scene: Scene, film: torch.Tensor | None, result: Inversion, folder: RunFolder, *, seed: int, loss: Loss
 ) -> None:
     """Write result.json, the plots of the search, bodies coloured by per-element values, and a strip and a video.
 
     Args:
         scene: the scene.
-        target: film [T, H, W, 3], which the strip and the video compare with the estimate's; None if there is no film.
+        film: of the target [T, H, W, 3], which the strip and the video compare with the estimate's; None if there is no film:
+            they then compare what the loss shows of both (``Loss.pictures``), if anything.
         result: result of the inversion.
         folder: folder of the run.
         seed: seed of the starts.
@@ -35,8 +36,9 @@ def write_report(
     _plot_search(result, folder)
     estimate = result.final[result.best]
     write_elements(folder.path / "elements.png", scene, result.unknowns, {"estimate": estimate})
+    target, picture = (loss.pictures(scene), shown_at) if film is None else (film, film_at)
     if target is not None:
-        filmed, shown = target.cpu().numpy(), film_at(scene, result.unknowns, estimate, loss).cpu().numpy()
+        filmed, shown = target.cpu().numpy(), picture(scene, result.unknowns, estimate, loss).cpu().numpy()
         report.write_strip(folder.path / "strip.png", filmed, shown, fps=scene.fps)
         report.comparison_video(folder.path / "comparison.mp4", filmed, shown, scene.fps)
         states, values = motion_at(scene, result.unknowns, estimate)

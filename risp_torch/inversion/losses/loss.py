@@ -164,6 +164,10 @@ class Loss(ABC):
             values: parameter values [1, ...] of the estimate.
         """
 
+    def shown(self, scene: Scene, states: States, values: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Images [B, T, H, W, 3] of a motion for reports, beside those of ``pictures``: its film, in the loss's appearance."""
+        return scene.render(states, {**self.appearance(), **values})
+
     def floor(self, pictures: torch.Tensor) -> float:
         """Lower bound of the variance of an observation.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from colorsys import hsv_to_rgb
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,11 @@ from risp_torch.inversion.losses.loss import Loss, pixel_blocks
 from risp_torch.inversion.losses.pixel_weights import PixelWeights
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
-from risp_torch.scene.masks import render_masks, visible_bodies
+from risp_torch.scene.masks import EDGE, SAMPLES, render_masks, visible_bodies
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Positive, checked
+from ti_sim.base.rules import Count, Positive, checked
 
 ALL = "all"  # name of a mask that shows all bodies together
 Masks = Mapping[str, Any] | np.ndarray | torch.Tensor | str | Path
@@ -39,7 +40,10 @@ class MaskLoss(Loss):
     usual_noise = 0.2
 
     @checked
-    def __init__(self, masks: Any, *, weights: PixelWeights | None = None, noise: Positive | None = None) -> None:
+    def __init__(
+        self, masks: Any, *, weights: PixelWeights | None = None, noise: Positive | None = None, edge: Positive = EDGE,
+        samples: Count = SAMPLES,
+    ) -> None:  # fmt: skip
         """A loss of masks.
 
         Args:
@@ -48,11 +52,13 @@ class MaskLoss(Loss):
                 them. Bodies without a mask hide what is behind them, and are not compared.
             weights: how much each pixel counts, all alike by default.
             noise: standard deviation of the share of a pixel on an edge; estimated from the residual by default.
+            edge, samples: of the simulated masks (``render_masks``): steeper edges with more samples are more exact and slower.
 
         Raises:
             UserError: see ``read_shares``; or there is no mask.
         """
         self.weights, self.noise = weights, noise
+        self._sharpness = {"edge": float(edge), "samples": int(samples)}
         self.path = str(masks) if isinstance(masks, str | Path) else ""
         named = {name: _mask(mask, name) for name, mask in _named(masks).items()}
         if not named or (ALL in named and len(named) > 1):
@@ -63,6 +69,7 @@ class MaskLoss(Loss):
             raise UserError(f"the masks have different shapes ({listed}): give as many pictures of one size for each body")
         self.names = tuple(named)
         self.masks = torch.stack(list(named.values()), dim=-1)  # [T, H, W, N]
+        self._lengths: tuple[PixelWeights | None, torch.Tensor] | None = None  # weights, and the lengths [T] that they leave
 
     def check(self, scene: Scene) -> None:
         """Compare the masks with bodies and film of the scene (``Loss.check``)."""
@@ -84,10 +91,7 @@ class MaskLoss(Loss):
     ) -> torch.Tensor:
         """Masks [B, n, H, W, N] of the motion, times the roots of their weights (``Loss.observe``)."""
         frames = range(states.placement.shape[1]) if frames is None else frames
-        together = self.names == (ALL,)
-        masks = render_masks(
-            scene, states, values, bodies=None if together else self.names, together=together, frames=list(frames)
-        )
+        masks = self._render(scene, states, values, frames)
         return masks if self.weights is None else masks * self.weights.roots(frames)
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
@@ -95,10 +99,23 @@ class MaskLoss(Loss):
         masks = self.masks[list(frames)]
         return masks if self.weights is None else masks * self.weights.roots(frames)
 
+    def pictures(self, scene: Scene) -> torch.Tensor | None:
+        """The given masks, each body in a colour (``Loss.pictures``)."""
+        return self.masks[: scene.frames + 1] @ _colors(self.masks)
+
+    def shown(self, scene: Scene, states: States, values: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The masks of a motion, in the same colours (``Loss.shown``)."""
+        return self._render(scene, states, values, range(states.placement.shape[1])) @ _colors(self.masks)
+
     def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
         """Length of the silhouettes in pixels, times the weights (``Loss.count``)."""
-        length = edge_lengths(self.masks[list(frames)])
-        return float((length if self.weights is None else length * self.weights.of(frames)[..., None]).sum())
+        if self._lengths is None or self._lengths[0] is not self.weights:
+            length = edge_lengths(self.masks)
+            if self.weights is not None:  # of as many frames as the scene has, which may be fewer
+                rows = self.weights.values if len(self.weights.values) > 1 else self.weights.values.expand(len(length), -1, -1)
+                length = length[: len(rows)] * rows[: len(length), ..., None]
+            self._lengths = self.weights, length.sum((1, 2, 3))
+        return float(self._lengths[1][list(frames)].sum())
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Macroblocks of 16 × 16 pixels, separate for each body (``Loss.blocks``)."""
@@ -112,7 +129,14 @@ class MaskLoss(Loss):
         weights = {} if self.weights is None else {"weights": self.weights.to_json()}
         return {
             "kind": self.kind, "masks": self.path or None, "bodies": list(self.names), "masks_sha256": digest, "noise": self.noise
-        } | weights  # fmt: skip
+        } | weights | self._sharpness  # fmt: skip
+
+    def _render(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int]
+    ) -> torch.Tensor:
+        """Masks [B, n, H, W, N] of the motion."""
+        bodies = {"bodies": None, "together": True} if self.names == (ALL,) else {"bodies": self.names}
+        return render_masks(scene, states, values, frames=list(frames), **bodies, **self._sharpness)
 
 
 def edge_lengths(masks: torch.Tensor) -> torch.Tensor:
@@ -120,6 +144,13 @@ def edge_lengths(masks: torch.Tensor) -> torch.Tensor:
     padded = torch.nn.functional.pad(masks.movedim(-1, 1).double(), (1, 1, 1, 1), mode="replicate")
     across, down = padded[..., 1:-1, 2:] - padded[..., 1:-1, :-2], padded[..., 2:, 1:-1] - padded[..., :-2, 1:-1]
     return 0.5 * torch.hypot(across, down).movedim(1, -1)
+
+
+def _colors(masks: torch.Tensor) -> torch.Tensor:
+    """Linear rgb [N, 3] of N bodies in reports: white for one, else spread over the hues."""
+    count = masks.shape[-1]
+    hues = [(1.0, 1.0, 1.0)] if count == 1 else [hsv_to_rgb(k / count, 0.8, 1.0) for k in range(count)]
+    return masks.new_tensor(hues)
 
 
 def _named(masks: Masks) -> Mapping[str, Any]:

@@ -187,6 +187,8 @@ def test_the_command_line_takes_them(
     noise = ["--noise", "mask=0.3", "--loss-weight", "image-tracks=2", "--out", tmp_path / "run"]
     status, out, _ = command_line(*common, "--loss", "mask+image-tracks", *seen, *noise, "--strict")
     assert status == 0 and VELOCITY in out
+    status, out, _ = command_line(*common, "--loss", "mask", *seen[:2], "--out", tmp_path / "masked")
+    assert status == 0 and (tmp_path / "masked" / "strip.png").is_file()  # of the masks
     plate = ["--loss", "mask", "--plate", "median", "--plate-threshold", 0.05, "--video", tmp_path / "film"]
     status, out, _ = command_line(*common, *plate, "--out", tmp_path / "plate")
     assert status == 0 and (tmp_path / "plate" / "strip.png").is_file()
