@@ -18,7 +18,7 @@ from risp_torch.files.suggest import near_names
 from ti_sim.base.errors import DivergenceError, UserError
 
 COMMANDS = (
-    "scenes", "film", "simulate", "render", "gradcheck", "landscape", "check", "invert", "control", "dataset", "train",
+    "scenes", "film", "camera", "simulate", "render", "gradcheck", "landscape", "check", "invert", "control", "dataset", "train",
     "evaluate", "task", "table",
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ import torch
 from risp_torch.scene import bridge
 from risp_torch.scene.rotations import rotation_matrix
 from risp_torch.scene.scene import Scene
-from risp_torch.scene.states import States
+from risp_torch.scene.states import States, instant_placement
 from ti_render import FragmentWeights, RasterSettings, RenderInputs, fragment_weights
 from ti_render import render as render_arrays
 from ti_sim.base.arrays import kernel_view
@@ -45,9 +45,12 @@ class Unlit:
             states: of B worlds, or their placement.
             values: parameter values [B, ...] that replace the scene's own.
             frames: n frame numbers; None for all.
+
+        Raises:
+            UserError: the film has an exposure or a line time.
         """
         view = scene.view
-        placement = view.poses(states)
+        placement = view.poses(instant_placement(states, "solved looks"))
         placement = placement if frames is None else placement[:, list(frames)]
         worlds, count = placement.shape[:2]
         given = view.render_inputs(view.spec.table.values(values, worlds=worlds), placement)

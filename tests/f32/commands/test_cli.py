@@ -305,7 +305,7 @@ LANDSCAPE = ["landscape", "small.py", "--param", "block.density", "--out", "new"
         (["simulate", "nowhere.py", "--out", "new"], "nowhere.py does not exist"),
         (["simulate", ".", "--out", "new"], "'.'"),
         ([*SIMULATE, "--fames", 3], "'--fames': did you mean --frames"),
-        ([*SIMULATE, "--points", 3], "unknown option '--points' (that is an option of risp landscape)"),
+        ([*SIMULATE, "--points", 3], "unknown option '--points' (that is an option of risp camera, risp landscape)"),
         ([*SIMULATE, "--nonsense"], "unknown option '--nonsense' (risp simulate --help lists the options)"),
         ([*SIMULATE, "second.py"], "unexpected argument 'second.py'"),
         ([*SIMULATE, "--set", "block.mass=3"], "'block.mass': did you mean 'block.density'"),

@@ -30,7 +30,7 @@ def line(command: str, action: argparse.Action, value: str) -> list[str]:
     words = [command]
     for needed in PARSERS[command]._actions:
         if needed.required and needed is not action:
-            words += [*needed.option_strings[:1], "thing"]
+            words += [*needed.option_strings[:1], next(iter(needed.choices or ["thing"]))]
     return [*words, f"{action.option_strings[0]}={value}"]
 
 

@@ -15,6 +15,7 @@ from risp_torch.risp import photoreal_film
 from risp_torch.scene.numbers import constant
 from risp_torch.scene.parts.clock import FilmClock
 from risp_torch.scene.simulation.exposure import exposures
+from risp_torch.scene.view.unlit import Unlit
 from tests.reference.small_scenes import make_scene
 
 STAMPS = (0.0, 0.004, 0.0111, 0.0183)
@@ -198,8 +199,9 @@ def test_what_is_refused() -> None:
     scene.resize_camera(8, 8)
     with pytest.raises(UserError, match="16 lines, and these have 8"):
         scene.render(states)
-    with pytest.raises(UserError, match="no motion blur"):
-        photoreal_film(scene, states)
+    for refuses in (lambda: photoreal_film(scene, states), lambda: Unlit.of(scene, states, {}, None)):
+        with pytest.raises(UserError, match="no motion blur"):
+            refuses()
     with pytest.raises(UserError, match="do not ascend: 0.01 s follows 0.02 s"):
         with_film(times=[0.0, 0.02, 0.01])
     with pytest.raises(UserError, match="at least two"):

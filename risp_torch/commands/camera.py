@@ -1,0 +1,131 @@
+"""Estimate a camera from pictures of a board, or from known points of the scene, for --camera-file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from risp_torch.commands.options import number
+from ti_sim.base.errors import UserError
+from ti_sim.base.numbers import shown
+from ti_sim.base.rules import Count, Positive
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """board with PICTURES, --board, --square, --marker, --dictionary, --lens; pose with --points, --size and the lens; --out."""
+    parser.add_argument("how", choices=("board", "pose"), help="from pictures of a board, or from points whose places are known")
+    parser.add_argument("pictures", nargs="*", metavar="PICTURE", help="of board: PNG or JPEG files of one size, three or more")
+    parser.add_argument("--out", required=True, metavar="FILE.json", help="the cameras, as --camera-file reads them")
+    board = parser.add_argument_group("board")
+    board.add_argument("--board", type=_sides, metavar="CxR", help="inner corners along both sides (9x6); of ChArUco its squares")
+    board.add_argument("--square", type=number(Positive), metavar="M", help="side of a square [m]")
+    board.add_argument("--marker", type=number(Positive), metavar="M", help="ChArUco: side of a marker [m]")
+    board.add_argument("--dictionary", help="ChArUco: dictionary of its markers (default 4X4_50)")
+    board.add_argument(
+        "--lens", choices=("none", "radial", "standard", "full"),
+        help="coefficients of the lens: none, k1 k2, k1 k2 p1 p2 (default), or k1 k2 p1 p2 k3",
+    )  # fmt: skip
+    pose = parser.add_argument_group("pose")
+    pose.add_argument("--points", metavar="FILE.csv", help="lines x,y,z,u,v: points [m] and pixels from the upper left corner")
+    pose.add_argument("--picture-size", type=_sides, metavar="WxH", help="of the picture [px]")
+    pose.add_argument("--focal", type=number(Positive), metavar="PIXELS", help="focal length (default: it is estimated)")
+    pose.add_argument("--camera-file", metavar="FILE", help="a camera whose focal length, centre and lens this one has")
+    pose.add_argument("--free-focal", action="store_true", help="estimate the focal length though one is given")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Estimate the cameras, print them with their error bars, and write them."""
+    from ti_render.calibration.estimate import write_estimates
+
+    _refuse_others(options)
+    estimates = _from_board(options) if options.how == "board" else [_from_points(options)]
+    write_estimates(options.out, estimates)
+    _print(estimates)
+    print(f"written: {options.out}")
+    return 0
+
+
+def _from_board(options: argparse.Namespace) -> list[Any]:
+    from ti_render.calibration import Board, calibrate
+    from ti_render.calibration.board import read_grey
+
+    if options.board is None or options.square is None or not options.pictures:
+        raise UserError("risp camera board takes pictures, --board CxR and --square M: give all three")
+    columns, rows = options.board
+    kind = {} if options.dictionary is None else {"dictionary": options.dictionary}
+    board = Board(columns=columns, rows=rows, square=options.square, marker=options.marker, **kind)
+    names = [Path(path).stem for path in options.pictures]
+    estimates = calibrate([read_grey(path) for path in options.pictures], board, names=names, lens=options.lens or "standard")
+    missed = sorted(set(names) - {estimate.record.name for estimate in estimates})
+    if missed:
+        print(f"the board is not found in {', '.join(missed)}")
+    return estimates
+
+
+def _from_points(options: argparse.Namespace) -> Any:
+    from ti_render.calibration import camera_from_points, read_points
+    from ti_render.camera_files import read_cameras
+
+    if options.points is None:
+        raise UserError("risp camera pose takes --points FILE.csv: give it")
+    like = None if options.camera_file is None else read_cameras(options.camera_file)[0]
+    size = options.picture_size or (None if like is None else (like.width, like.height))
+    if size is None:
+        raise UserError("the size of the picture is not known: give --picture-size WxH, or a --camera-file")
+    if like is not None and options.focal is not None:
+        raise UserError("--focal and --camera-file both give a focal length: leave one out")
+    points, pixels = read_points(options.points)
+    return camera_from_points(
+        points, pixels, width=size[0], height=size[1], focal=options.focal, like=like, free_focal=options.free_focal
+    )
+
+
+def _print(estimates: list[Any]) -> None:
+    """Intrinsics of the first camera, residuals and poses of all, and the options that make them priors."""
+    from risp_torch.files.report import format_table
+
+    first = estimates[0]
+    bars = {name: list(sd) for name, sd in first.sd.items()}
+    numbers = {"focal": first.record.intrinsics[:2], "center": first.record.intrinsics[2:], "distortion": first.record.distortion}
+    rows = [
+        [f"{name}[{k}]", f"{value:.6g}", f"± {bars[name][k]:.2g}" if name in bars and bars[name][k] > 0 else "given"]
+        for name, values in numbers.items()
+        for k, value in enumerate(values)
+    ]
+    print(format_table(rows, ["intrinsics", "estimate", "error bar"]))
+    poses = [
+        [
+            estimate.record.name,
+            *(f"{x:.5g} ± {sd:.1g}" for x, sd in zip(estimate.record.position(), estimate.sd["position"], strict=True)),
+            ", ".join(f"{sd:.1g}" for sd in estimate.sd["turn"]), f"{estimate.rms:.3f}", str(len(estimate.residuals)),
+        ]
+        for estimate in estimates
+    ]  # fmt: skip
+    print(format_table(poses, ["camera", "x [m]", "y [m]", "z [m]", "turn ± [rad]", "rms [px]", "points"]))
+    for estimate in estimates:
+        away = [str(k + 1) for k, kept in enumerate(estimate.kept) if not kept]
+        if away:
+            print(f"points that do not fit, and count little: {', '.join(away)}")
+    print("as priors of the first camera: " + " ".join(first.prior_options))
+
+
+def _refuse_others(options: argparse.Namespace) -> None:
+    """Raise a UserError for an option of the other way."""
+    ways = {
+        "board": ("board", "square", "marker", "dictionary", "lens", "pictures"),
+        "pose": ("points", "picture_size", "focal", "camera_file", "free_focal"),
+    }
+    (other,) = set(ways) - {options.how}
+    for name in ways[other]:
+        if getattr(options, name):
+            shown = "pictures" if name == "pictures" else f"--{name.replace('_', '-')}"
+            raise UserError(f"{shown} belong to risp camera {other}: leave them out, or choose that")
+
+
+def _sides(text: str) -> tuple[int, int]:
+    """Two numbers of CxR, for argparse."""
+    first, cross, second = text.lower().partition("x")
+    if not cross:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not CxR: write for example 9x6")
+    return number(Count)(first), number(Count)(second)

@@ -1,0 +1,202 @@
+"""Calibration of a camera from pictures of a chessboard or a ChArUco board (Zhang, IEEE PAMI 22, 2000), by OpenCV.
+
+The board's corners are found to a fraction of a pixel; focal lengths, centre and lens are equal in all pictures, and each has a
+pose of its own. The world of a pose is the board: its origin is the first inner corner (of the two ends that with the dark
+square beside it), x goes along the first row, and z points out of the board towards the camera. A board that lies on the ground
+makes the ground the plane z = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from ti_render.calibration.estimate import CameraEstimate, joint_estimates
+from ti_render.camera_files import CameraRecord
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, Rule, checked
+
+Lens = Literal["none", "radial", "standard", "full"]
+Corners = Annotated[int, Rule(whole=True, least=2)]
+_FIXED = {
+    "none": ("FIX_K1", "FIX_K2", "FIX_K3", "ZERO_TANGENT_DIST"), "radial": ("FIX_K3", "ZERO_TANGENT_DIST"),
+    "standard": ("FIX_K3",), "full": (),
+}  # fmt: skip
+_FREE = {"none": 4, "radial": 6, "standard": 8, "full": 9}  # of fx, fy, cx, cy, k1, k2, p1, p2, k3
+_LEAST_PICTURES, _LEAST_CORNERS = 3, 6
+_HALF = 0.5  # OpenCV's pixel centres are at whole numbers, those of records at half ones
+_FLIP = np.diag([1.0, -1.0, -1.0])  # from the board as OpenCV sees it (y down, z into it) to y up, z out of it
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """A board of squares.
+
+    Attributes:
+        columns, rows: of a chessboard its inner corners along both sides, of a ChArUco board its squares.
+        square: side of a square [m].
+        marker: side of a marker of a ChArUco board [m]; None for a chessboard.
+        dictionary: of a ChArUco board's markers, such as "4X4_50".
+
+    Raises:
+        UserError: a number is out of its range, or markers are not smaller than squares.
+    """
+
+    columns: Corners
+    rows: Corners
+    square: Positive
+    marker: Positive | None = None
+    dictionary: str = "4X4_50"
+
+    def __post_init__(self) -> None:
+        if self.marker is not None and self.marker >= self.square:
+            raise UserError(f"the board's markers ({self.marker:g} m) are not smaller than its squares ({self.square:g} m)")
+
+
+def find_board(picture: np.ndarray, board: Board) -> tuple[np.ndarray, np.ndarray] | None:
+    """Corners of a board in a picture.
+
+    Args:
+        picture: [H, W] or [H, W, 3], uint8.
+        board: the board.
+
+    Returns:
+        Places [N, 3] on the board [m], z = 0, and pixels [N, 2] (the centre of the first pixel is (0, 0), as OpenCV has it);
+        None if the board is not seen.
+
+    Raises:
+        UserError: OpenCV is not installed, or the dictionary is unknown.
+    """
+    cv2 = _opencv()
+    grey = picture if picture.ndim == 2 else cv2.cvtColor(np.ascontiguousarray(picture), cv2.COLOR_RGB2GRAY)
+    if board.marker is not None:
+        return _charuco(cv2, grey, board)
+    found, corners = cv2.findChessboardCornersSB(grey, (board.columns, board.rows), flags=cv2.CALIB_CB_ACCURACY)
+    if not found:
+        return None
+    across, down = np.meshgrid(np.arange(board.columns), np.arange(board.rows))
+    places = board.square * np.stack([across.ravel(), down.ravel(), np.zeros(across.size)], axis=1)
+    return places, _dark_first(grey, _refined(cv2, grey, corners), board)
+
+
+@checked
+def calibrate(
+    pictures: Sequence[np.ndarray], board: Board, *, names: Sequence[str], lens: Lens = "standard"
+) -> list[CameraEstimate]:
+    """The camera of each picture in which the board is found: equal intrinsics and lens, and poses of their own.
+
+    Args:
+        pictures: [H, W, 3] or [H, W] uint8 each, of one size.
+        board: the board.
+        names: a name for each picture.
+        lens: which coefficients are estimated: "none", "radial" (k1, k2), "standard" (k1, k2, p1, p2) or "full" (with k3).
+
+    Raises:
+        UserError: OpenCV is not installed, sizes differ, the board is in fewer than three pictures, or the lens is unknown.
+    """
+    cv2 = _opencv()
+    if lens not in _FIXED:
+        raise UserError(f"lens {lens!r} is unknown: choose {', '.join(_FIXED)}")
+    sizes = {picture.shape[:2] for picture in pictures}
+    if len(sizes) > 1:
+        shown = ", ".join(f"{width} x {height}" for height, width in sorted(sizes))
+        raise UserError(f"the pictures have the sizes {shown}: a camera is calibrated from pictures of one size")
+    seen = [(name, found) for name, picture in zip(names, pictures, strict=True) if (found := find_board(picture, board))]
+    if len(seen) < _LEAST_PICTURES:
+        raise UserError(
+            f"the board of {board.columns} x {board.rows} is found in {len(seen)} of {len(pictures)} pictures: three are needed "
+            "at least, in which all of it is sharp and seen from different sides; check its numbers of corners"
+        )
+    height, width = next(iter(sizes))
+    places, pixels = ([part.astype(np.float32) for part in column] for column in zip(*(found for _, found in seen), strict=True))
+    flags = sum(getattr(cv2, f"CALIB_{name}") for name in _FIXED[lens])
+    _, matrix, distortion, turns, moves = cv2.calibrateCamera(places, pixels, (width, height), None, None, flags=flags)
+    lens_row = np.zeros(5)
+    lens_row[: min(5, distortion.size)] = np.ravel(distortion)[:5]
+    records = []
+    for k, (name, _) in enumerate(seen):
+        rotation = cv2.Rodrigues(turns[k])[0] @ _FLIP
+        records.append(CameraRecord(
+            name=name, width=width, height=height, rotation=rotation, translation=np.ravel(moves[k]), distortion=lens_row,
+            intrinsics=np.array([matrix[0, 0], matrix[1, 1], matrix[0, 2] + _HALF, matrix[1, 2] + _HALF]),
+        ))  # fmt: skip
+    return joint_estimates(
+        records, [flat @ _FLIP for _, (flat, _) in seen], [points + _HALF for _, (_, points) in seen], free=_FREE[lens]
+    )
+
+
+def _charuco(cv2: ModuleType, grey: np.ndarray, board: Board) -> tuple[np.ndarray, np.ndarray] | None:
+    made = charuco_board(cv2, board)
+    corners, numbers, _, _ = cv2.aruco.CharucoDetector(made).detectBoard(grey)
+    if numbers is None or len(numbers) < _LEAST_CORNERS:
+        return None
+    places = np.asarray(made.getChessboardCorners(), dtype=np.float64)[np.ravel(numbers)]
+    return places - board.square * np.array([1.0, 1.0, 0.0]), _refined(cv2, grey, corners)
+
+
+def _refined(cv2: ModuleType, grey: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """Corners [N, 2] moved to where grey levels are symmetric, in windows that hold one corner each.
+
+    The detectors' own places are off by some hundredths of a pixel to one side where squares are seen at a slant.
+    """
+    places = corners.reshape(-1, 2).astype(np.float32)
+    apart = np.linalg.norm(places[:, None] - places[None], axis=2) + 1e9 * np.eye(len(places))
+    window = int(np.clip(0.3 * np.median(apart.min(axis=1)), 2, 11))
+    stop = (cv2.TERM_CRITERIA_EPS + cv2.TERM_CRITERIA_MAX_ITER, 50, 1e-4)
+    moved = cv2.cornerSubPix(grey, places[:, None].copy(), (window, window), (-1, -1), stop)
+    return moved.reshape(-1, 2).astype(np.float64)
+
+
+def _dark_first(grey: np.ndarray, corners: np.ndarray, board: Board) -> np.ndarray:
+    """Corners [N, 2] in the order in which the square between the first four is a dark one.
+
+    With an even and an odd number of corners, the other order has a light one there; else both look alike.
+    """
+    rows = corners.reshape(board.rows, board.columns, 2)
+    middles = [rows[0:2, k : k + 2].mean(axis=(0, 1)).round().astype(int) for k in (0, 1)]
+    first, second = (float(grey[middle[1], middle[0]]) for middle in middles)
+    return corners if first <= second else corners[::-1].copy()
+
+
+def charuco_board(cv2: ModuleType, board: Board) -> Any:
+    """OpenCV's ChArUco board.
+
+    Raises:
+        UserError: the dictionary is unknown.
+    """
+    kind = getattr(cv2.aruco, f"DICT_{board.dictionary}", None)
+    if kind is None:
+        raise UserError(f"the dictionary {board.dictionary!r} of markers is unknown: give one of OpenCV's, such as 4X4_50")
+    dictionary = cv2.aruco.getPredefinedDictionary(kind)
+    return cv2.aruco.CharucoBoard((board.columns, board.rows), board.square, board.marker, dictionary)
+
+
+def read_grey(path: str | Path) -> np.ndarray:
+    """A picture as grey levels [H, W], uint8.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(path) as picture:
+            return np.asarray(picture.convert("L"))
+    except OSError as error:
+        raise UserError(f"the picture {path} cannot be read ({error}): give PNG or JPEG files") from None
+
+
+def _opencv() -> ModuleType:
+    try:
+        import cv2
+    except ImportError:
+        raise UserError(
+            "boards need OpenCV: install it with pip install 'risp-taichi[calibration]', or use risp camera pose"
+        ) from None
+    return cv2
