@@ -14,6 +14,7 @@ import torch
 
 from risp_torch.inversion.unknowns import PSI
 from risp_torch.risp.psi import RenderingParameters
+from risp_torch.scene.adding.camera import give_lens
 from risp_torch.scene.parameters import split_entry
 from risp_torch.scene.parts.clock import NUMBERS
 from risp_torch.scene.scene import Scene
@@ -107,6 +108,7 @@ def _whole(scene: Scene, found: Mapping[str, float]) -> dict[str, Any]:
         entries.setdefault(base, {})[place] = value
     values: dict[str, Any] = {}
     for base, places in entries.items():
+        give_lens(scene, base)
         if () in places:
             values[base] = places[()]
             continue

@@ -10,9 +10,11 @@ import numpy as np
 import torch
 
 from risp_torch.files.suggest import unknown_name_error
+from risp_torch.inversion.films import Films
 from risp_torch.inversion.priors import Priors, PriorsGiven, read_priors, with_bounds_of_prior
 from risp_torch.inversion.smoothness import Smoothness, Weights
 from risp_torch.risp.psi import RenderingParameters, default_psi
+from risp_torch.scene.adding.camera import give_lens
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.parameters import split_entry
@@ -76,6 +78,8 @@ class Unknowns:
             if place and base in names:
                 raise UserError(f"{base} and its entry {name} are unknown: name the whole or some of its entries")
         params, appearance = {}, None
+        for name in names if not isinstance(scene, Films) else ():
+            give_lens(scene, split_entry(name)[0])
         for name in names:
             if name == PSI:
                 appearance = psi or default_psi(scene)

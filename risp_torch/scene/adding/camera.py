@@ -128,3 +128,18 @@ def resize_camera(scene: SceneSpec, width: Count, height: Count) -> None:
         for part in ("focal", "center"):
             scene.table.scale(f"{prefix_of(camera)}.{part}", factor)
     scene.cameras = tuple(replace(camera, width=width, height=height) for camera in scene.cameras)
+
+
+def give_lens(scene: SceneSpec, name: str) -> None:
+    """Give a camera without a lens one without distortion, so that its coefficients can be unknown.
+
+    Args:
+        scene: the scene.
+        name: of the coefficients, "camera.distortion" or "camera.left.distortion"; other names change nothing, nor do cameras
+            that have a lens.
+    """
+    for camera in scene.cameras:
+        if camera.distortion is None and name == f"{prefix_of(camera)}.distortion":
+            with_lens = replace(camera, distortion=np.zeros(5))
+            scene.table.add(name, with_lens.distortion, unit="", shape=(5,))
+            scene.cameras = tuple(with_lens if other is camera else other for other in scene.cameras)

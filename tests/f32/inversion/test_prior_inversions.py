@@ -10,6 +10,7 @@ import pytest
 
 from risp_torch import Inversion
 from risp_torch.commands.options import prior_of
+from risp_torch.scene.adding.camera import give_lens
 from tests.reference.searches import pictures, quick
 from tests.reference.small_scenes import make_scene
 
@@ -43,6 +44,15 @@ def test_the_run_holds_its_priors(inverted: Inversion) -> None:
     assert result["unknowns"][f"{TURN}[1]"]["prior"] == {"mean": 0.0, "sd": 0.0175}
     assert "prior" not in result["unknowns"][DENSITY]
     assert result["unknowns"][f"{TURN}[1]"]["high"] == pytest.approx(5 * 0.0175), "bounds at five standard deviations"
+
+
+def test_a_lens_is_found_by_a_camera_without_one() -> None:
+    filmed, scene = make_scene(size=24), make_scene(size=24)
+    give_lens(filmed, "camera.distortion")
+    filmed.set("camera.distortion[0]", -0.4)
+    result = quick(scene, pictures(filmed), ["camera.distortion[0]"], priors={"camera.distortion[0]": 0.3}, starts=1, refine=4)
+    assert abs(result.values["camera.distortion[0]"] + 0.4) < min(0.05, 3 * result.sd["camera.distortion[0]"])
+    assert scene.cameras[0].distortion is not None and not scene.parameters["camera.distortion"].value.any()
 
 
 def test_the_option() -> None:
