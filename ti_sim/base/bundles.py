@@ -47,7 +47,7 @@ def bundle(cls: type) -> type:
 
     Fields with a default are not kernel arguments. Kernels and their functions may also make bundles of local values.
     """
-    cls = dataclass(frozen=True)(cls)
+    cls = dataclass(frozen=True, eq=False, repr=False)(cls)  # fewer generated methods: the import takes less time
     cls._data_oriented = True  # lets a kernel assign it to a variable
     cls._is_wrapped_kernel = True  # lets a kernel call it without a warning
     _bundles.add(cls)
