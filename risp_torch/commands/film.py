@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pictures", type=number(Count), default=16, metavar="N", help="pictures on the sheet (default 16)")
     parser.add_argument("--sheet", metavar="FILE", help="PNG of the sheet (default: DIR-sheet.png, or runs/film-NAME-TIME.png)")
     parser.add_argument("--out", metavar="DIR", help="write the part as a folder of PNG with its times and placement")
-    parser.add_argument("--bits", type=int, choices=(8, 16), default=16, help="of a number in these PNG (default 16)")
+    parser.add_argument("--bits", type=_bits, default=16, metavar="8|16", help="of a number in these PNG (default 16)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -165,6 +165,13 @@ def _sheet_path(options: argparse.Namespace) -> Path:
     return path
 
 
+def _bits(text: str) -> int:
+    """8 or 16, for argparse."""
+    if text not in ("8", "16"):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of bits of a PNG: write 8 or 16")
+    return int(text)
+
+
 def _moment(text: str) -> tuple[int | None, float | None]:
     """Frame and seconds, one of which is None, for argparse."""
     try:
@@ -172,7 +179,9 @@ def _moment(text: str) -> tuple[int | None, float | None]:
     except ValueError:
         moment = (None, None)
     if not any(value is not None and 0 <= value < float("inf") for value in moment):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a frame nor a time: write for example 40, or 1.3s for seconds")
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is neither a frame nor a time: write for example 40, or 1.3s for seconds"
+        )
     return moment
 
 
@@ -180,7 +189,7 @@ def _part(text: str) -> tuple[int, ...]:
     """Four whole numbers, for argparse."""
     words = text.split(",")
     if len(words) != 4 or not all(word.strip().isdecimal() for word in words):
-        raise argparse.ArgumentTypeError(f"{text!r} is not X,Y,W,H: write for example 100,40,512,512")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not X,Y,W,H: write for example 100,40,512,512")
     return tuple(int(word) for word in words)
 
 
@@ -188,5 +197,5 @@ def _size(text: str) -> tuple[int, ...]:
     """Two whole numbers, for argparse."""
     words = text.lower().split("x")
     if len(words) != 2 or not all(word.strip().isdecimal() and int(word) for word in words):
-        raise argparse.ArgumentTypeError(f"{text!r} is not WxH: write for example 128x128")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not WxH: write for example 128x128")
     return tuple(int(word) for word in words)

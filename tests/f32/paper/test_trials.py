@@ -134,8 +134,12 @@ def test_changes_of_actions_are_penalised(quadrotor):
     with torch.no_grad():
         loss = float(comparison.losses(scene, unknowns.physical(unknowns.unbounded(first[None])), worlds=1)[0])
     ramp = first + 0.1 * np.repeat(np.arange(scene.frames), 4)
-    assert float(changed.penalty(unknowns.unbounded(first[None]))) == pytest.approx(0.0, abs=1e-12)
-    assert float(changed.penalty(unknowns.unbounded(ramp[None]))) == pytest.approx(0.5 * loss * (0.1 / 30) ** 2, rel=1e-3)
+    at_first, at_ramp = (
+        float(changed.smoothness.penalty(torch.as_tensor(unknowns.scaled(values)[None]).to(comparison.target)))
+        for values in (first, ramp)
+    )
+    assert at_first == pytest.approx(0.0, abs=1e-12)
+    assert at_ramp == pytest.approx(0.5 * loss * (0.1 / 30) ** 2, rel=1e-3)
     assert penalised(scene, comparison, unknowns, first, 0.0) is unknowns
 
 

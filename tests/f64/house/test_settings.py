@@ -35,8 +35,8 @@ NO_SETTINGS = {
     "Ground", "History", "Inversion", "Judgement", "Known", "Layer", "Linearisation", "Link", "Load", "MassProperties",
     "MeshTopology", "Moments", "Motors", "Moved", "Part", "Particles", "PictureArrays", "Point", "Problem", "Ranks", "Replanned",
     "RigidRollout", "RobotDescription", "RobotJoint", "RobotLink", "RobotShape", "Rotors", "Rule", "SceneSpec", "Search",
-    "Observability", "SelfContact", "ShapeOnly", "Shard", "Sheet",
-    "Smoothness", "Spread", "Stiffness", "Tiles", "Track", "View", "Whitening",
+    "Observability", "SelfContact", "ShapeOnly", "Shard", "Sheet", "Smoothness", "Spread", "Stiffness", "Tiles", "Track", "View",
+    "Whitening", "Clock", "FilmFacts", "StoredPicture", "Placement", "Look", "Palette", "Unlit",
 }  # fmt: skip
 # Its initialiser, and not its fields: ``test_arguments``.
 NO_SETTINGS |= {"Scene"}
@@ -45,7 +45,7 @@ NOT_CALLED_BY_USERS = {
     "check_mass", "check_memory", "check_network", "comparison_video", "figure_file", "film_losses", "inversion_result",
     "is_running", "near_names", "pack_camera", "plot_curves", "plot_landscape_1d", "plot_landscape_2d", "plot_losses",
     "plot_observability", "plot_parameters", "readable_bytes", "render", "render_jacobian", "rollout", "write_film_strip",
-    "write_photoreal_frames", "write_strip",
+    "write_photoreal_frames", "write_strip", "averaged", "colours_of", "rgb_of_luma_chroma",
 }  # fmt: skip
 # Their numbers are checked by what they are handed to, or are results.
 NOT_CALLED_BY_USERS |= {

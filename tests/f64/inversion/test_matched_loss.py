@@ -60,12 +60,12 @@ def test_both_ways_to_the_picture_agree():
     """The picture that the weights compose is the renderer's in the same look."""
     scene = spinning()
     film = film_of(scene, {})
-    comparison = Comparison.of(scene, MatchedLoss(), film)
+    comparison = Comparison.of(scene, MatchedLoss(LookSettings(**TIGHT)), film)
     velocity = torch.tensor([[0.55, 0.1, 0.72]], dtype=torch.float64)
     plain, _ = comparison.observe(scene, {"box.velocity": velocity}, worlds=1)
     lit, _ = comparison.observe(scene, {"box.velocity": velocity.requires_grad_()}, worlds=1)
     assert lit.requires_grad
-    torch.testing.assert_close(plain, lit.detach().to(plain), atol=1e-4, rtol=0)
+    torch.testing.assert_close(plain, lit.detach().to(plain), atol=1e-6, rtol=0)
 
 
 def test_the_look_does_not_count_as_seen():

@@ -143,6 +143,7 @@ def test_a_mix_is_the_sum_over_noise(tmp_path: Path) -> None:
     seen = Comparison.of(scene, mixed, None)
     early, _ = seen.observe(scene, {}, worlds=2, horizon=1)
     assert early.shape[:2] == (2, 2)
+    mixed = seen.loss
     assert not mixed.doubts(0 * whole.residual.reshape(3, -1), (0, 1, 2))
     assert "the mask part leaves" in mixed.doubts(whole.residual.reshape(3, -1) + 10, (0, 1, 2))[0]
 
