@@ -6,6 +6,7 @@ import numpy as np
 
 from risp_torch.inversion.look.look import GREY
 from risp_torch.inversion.look.settings import LookSettings
+from risp_torch.inversion.look.solve import robust_factor
 from risp_torch.inversion.look.steps import LEAST_LEFT
 
 ROUNDS = 20
@@ -24,8 +25,7 @@ def still_plate(film: np.ndarray, weight: np.ndarray, settings: LookSettings) ->
         return _mean(film, weight)
     for _ in range(ROUNDS):
         residual = film - plate
-        factor = 1.0 / (1.0 + (residual * residual).sum(axis=-1) / settings.robust**2)
-        plate = _mean(film, weight * factor**2)
+        plate = _mean(film, weight * robust_factor(residual, settings.robust) ** 2)
     return plate
 
 

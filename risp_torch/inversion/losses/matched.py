@@ -59,11 +59,12 @@ class MatchedLoss(PictureLoss):
         self.settings, self.weights = settings or LookSettings(), weights
         self._film: torch.Tensor | None = None
         self._begin: SolvedLook | None = None
+        self._still: dict[tuple[Any, ...], np.ndarray] = {}  # plates of the film without bodies, by frames and robust scale
 
     def of_film(self, video: torch.Tensor | None) -> MatchedLoss:
         """The loss for a film [T, H, W, 3] (``Loss.of_film``)."""
         own = copy(self)
-        own._film, own._begin = video, None
+        own._film, own._begin, own._still = video, None, {}
         return own
 
     def for_search(self) -> MatchedLoss:
@@ -86,7 +87,7 @@ class MatchedLoss(PictureLoss):
         """Observations of the motion in the solved look (``Loss.observe``)."""
         unlit, solved, numbers, film = self._solved(scene, states, values, frames)
         lit = torch.is_grad_enabled() and any(t.requires_grad for t in vars(unlit.inputs).values() if isinstance(t, torch.Tensor))
-        pictures = _rendered(unlit, solved) if lit else _composed(unlit, solved, film)
+        pictures = _rendered(unlit, solved) if lit else _composed(solved, film)
         residual = pictures - film
         factor = torch.rsqrt(1.0 + (residual * residual).sum(dim=-1, keepdim=True) / self.settings.robust**2)
         observed = self.compared(film + factor * residual, numbers).clone()
@@ -99,15 +100,8 @@ class MatchedLoss(PictureLoss):
     ) -> torch.Tensor:
         """The film in the solved look (``PictureLoss.render``)."""
         with torch.no_grad():
-            unlit, solved, _, film = self._solved(scene, states, values, frames)
-            return _composed(unlit, solved, film)
-
-    def looks(
-        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None = None
-    ) -> list[SolvedLook]:
-        """The solved look of every world."""
-        with torch.no_grad():
-            return self._solved(scene, states, values, frames)[1]
+            _, solved, _, film = self._solved(scene, states, values, frames)
+            return _composed(solved, film)
 
     def write_pictures(
         self, folder: Path, scene: Scene, states: States, values: Mapping[str, torch.Tensor]
@@ -116,7 +110,7 @@ class MatchedLoss(PictureLoss):
         with torch.no_grad():
             unlit, solved, _, film = self._solved(scene, states, values, None)
             bodies = _rendered(unlit, [replace(solved[0], plate=np.zeros_like(solved[0].plate))])[0]
-            shown = _composed(unlit, solved, film)[0]
+            shown = _composed(solved, film)[0]
         plate = torch.as_tensor(solved[0].plate).to(film).reshape(film.shape[1:])
         write_look_sheet(folder / "look.png", film, shown, bodies, plate)
 
@@ -151,7 +145,10 @@ class MatchedLoss(PictureLoss):
         numbers = range(unlit.frames) if frames is None else frames
         film = self._film[list(numbers)]
         weights = None if self.weights is None else self.weights.of(numbers)
-        solved = solve_worlds(unlit, film, self.settings, weights=weights, begin=self._begin)
+        key = (tuple(numbers), self.settings.robust)
+        if key not in self._still:
+            self._still[key] = still_plate(*_pixels(film, weights), self.settings)
+        solved = solve_worlds(unlit, film, self.settings, still=self._still[key], weights=weights, begin=self._begin)
         self._begin = solved[0] if len(numbers) == len(self._film) else self._begin
         return unlit, solved, numbers, film
 
@@ -191,7 +188,7 @@ class SolvedLook:
 
 
 def solve_worlds(
-    unlit: Unlit, film: torch.Tensor, settings: LookSettings, *, weights: torch.Tensor | None = None,
+    unlit: Unlit, film: torch.Tensor, settings: LookSettings, *, still: np.ndarray, weights: torch.Tensor | None = None,
     begin: SolvedLook | None = None,
 ) -> list[SolvedLook]:  # fmt: skip
     """The look of every world that fits a film best.
@@ -200,6 +197,7 @@ def solve_worlds(
         unlit: of B worlds and n frames.
         film: [n, H, W, 3] linear colour.
         settings: what is solved.
+        still: [H W, 3] plate of the pixels that never show a body (``still_plate``).
         weights: [n or 1, H, W] of the pixels.
         begin: a look of the same scene to start from, where it fits.
     """
@@ -207,13 +205,10 @@ def solve_worlds(
         entries, left = unlit.weights()
         basis = shading_basis(unlit.normals(), LIGHTS[settings.light]).cpu().numpy()
     frames = unlit.frames
-    pixels = film.reshape(frames, -1, 3).double().cpu().numpy()
+    pixels, weight = _pixels(film, weights)
     left = left.reshape(unlit.worlds, frames, -1).cpu().numpy()
-    weight = np.ones(pixels.shape[:2])
-    if weights is not None:
-        weight = weights.expand(frames, -1, -1).reshape(frames, -1).double().cpu().numpy()
     palette = Palette.of(unlit.faces, unlit.rest, unlit.vertex_body, settings.colors)
-    still, solved = still_plate(pixels, weight, settings), []
+    solved: list[SolvedLook] = []
     for world in range(unlit.worlds):
         chosen = entries.image // frames == world
         part = FragmentWeights(
@@ -231,7 +226,15 @@ def solve_worlds(
     return solved
 
 
-def _composed(unlit: Unlit, solved: Sequence[SolvedLook], film: torch.Tensor) -> torch.Tensor:
+def _pixels(film: torch.Tensor, weights: torch.Tensor | None) -> tuple[np.ndarray, np.ndarray]:
+    """Colours [n, H W, 3] of a film [n, H, W, 3], and weights [n, H W] of its pixels, in double precision."""
+    pixels = film.flatten(1, 2).double().cpu().numpy()
+    if weights is None:
+        return pixels, np.ones(pixels.shape[:2])
+    return pixels, weights.expand(len(film), -1, -1).flatten(1).double().cpu().numpy()
+
+
+def _composed(solved: Sequence[SolvedLook], film: torch.Tensor) -> torch.Tensor:
     """[B, n, H, W, 3] the films in the solved looks, without gradient."""
     pictures = np.stack([each.pictures for each in solved])
     return torch.as_tensor(pictures).to(film).reshape(len(solved), *film.shape)

@@ -7,6 +7,7 @@ import torch
 from risp_torch import AmbientLight, Box, Camera, DirectionalLight, Scene, Start, Surface
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.gradients import check_torch
+from risp_torch.inversion.look import steps
 from risp_torch.inversion.look.settings import LookSettings
 from risp_torch.inversion.losses.matched import MatchedLoss
 
@@ -81,3 +82,19 @@ def test_the_look_does_not_count_as_seen():
         wrong = float(comparison.losses(scene, {"box.velocity": torch.tensor([[0.8, 0.1, 0.7]], dtype=torch.float64)}, worlds=1))
     assert right < 1e-4
     assert wrong > 10 * right
+
+
+def test_many_colours_are_solved_by_conjugate_gradients(monkeypatch):
+    """Beyond ``DIRECT`` colours the matrix is only applied: the same loss as by its factors."""
+    scene = spinning()
+    film = film_of(scene, {})
+    losses = []
+    for direct in (1500, 1):
+        monkeypatch.setattr(steps, "DIRECT", direct)
+        monkeypatch.setattr(steps, "INNER", 1000)
+        monkeypatch.setattr(steps, "INNER_TOLERANCE", 1e-9)
+        comparison = Comparison.of(scene, MatchedLoss(LookSettings(tolerance=1e-12, rounds=60)), film)
+        with torch.no_grad():
+            velocity = torch.tensor([[0.65, 0.1, 0.7]], dtype=torch.float64)
+            losses.append(float(comparison.losses(scene, {"box.velocity": velocity}, worlds=1)))
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
