@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from risp_torch.inversion.look.footage import Footage
 from risp_torch.inversion.look.look import GREY, Look
@@ -86,8 +87,8 @@ class MatchedLoss(PictureLoss):
     ) -> torch.Tensor:
         """Observations of the motion in the solved look (``Loss.observe``)."""
         unlit, solved, numbers, film = self._solved(scene, states, values, frames)
-        lit = torch.is_grad_enabled() and any(t.requires_grad for t in vars(unlit.inputs).values() if isinstance(t, torch.Tensor))
-        pictures = _rendered(unlit, solved) if lit else _composed(solved, film)
+        given = [array for array in vars(unlit.inputs).values() if isinstance(array, torch.Tensor)]
+        pictures = _rendered(unlit, solved) if any(map(_has_derivative, given)) else _composed(solved, film)
         residual = pictures - film
         factor = torch.rsqrt(1.0 + (residual * residual).sum(dim=-1, keepdim=True) / self.settings.robust**2)
         observed = self.compared(film + factor * residual, numbers).clone()
@@ -224,6 +225,11 @@ def solve_worlds(
         begin = SolvedLook(look, footage, plate)
         solved.append(begin)
     return solved
+
+
+def _has_derivative(tensor: torch.Tensor) -> bool:
+    """Whether a result of the tensor has a gradient, or a tangent in forward mode."""
+    return (torch.is_grad_enabled() and tensor.requires_grad) or forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def _pixels(film: torch.Tensor, weights: torch.Tensor | None) -> tuple[np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 from risp_torch import AmbientLight, Box, Camera, DirectionalLight, Scene, Start, Surface
 from risp_torch.inversion.comparison import Comparison
@@ -98,3 +99,22 @@ def test_many_colours_are_solved_by_conjugate_gradients(monkeypatch):
             velocity = torch.tensor([[0.65, 0.1, 0.7]], dtype=torch.float64)
             losses.append(float(comparison.losses(scene, {"box.velocity": velocity}, worlds=1)))
     assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+
+
+def test_forward_mode_agrees_with_reverse():
+    """The tangent of the observations, at the solved look, is that of the reverse mode (dot-product test), and not zero."""
+    scene = spinning()
+    film = film_of(scene, {"box.velocity": torch.tensor([0.5, 0.15, 0.75], dtype=torch.float64)})
+    comparison = Comparison.of(scene, MatchedLoss(LookSettings(**TIGHT)), film)
+    direction = torch.tensor([[0.3, -0.5, 0.2]], dtype=torch.float64)
+    with forward_ad.dual_level():
+        turn = forward_ad.make_dual(torch.zeros_like(direction), direction)
+        observed, _ = comparison.observe(scene, {"camera.turn": turn}, worlds=1)
+        tangent = forward_ad.unpack_dual(observed).tangent
+    turn = torch.zeros_like(direction).requires_grad_()
+    observed, _ = comparison.observe(scene, {"camera.turn": turn}, worlds=1)
+    upstream = torch.as_tensor(np.random.default_rng(2).normal(size=observed.shape))
+    (gradient,) = torch.autograd.grad(observed, turn, upstream)
+    forward = float((tangent * upstream).sum())
+    assert abs(forward) > 1e-3
+    assert forward == pytest.approx(float((gradient * direction).sum()), rel=1e-6)
