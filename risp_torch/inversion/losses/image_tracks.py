@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from risp_torch.files.csv_rows import read_csv_rows
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.losses.tracks import TIMES, Table, frame_numbers
@@ -224,11 +224,7 @@ def _distinct(rows: Sequence[dict[str, Any]], path: str) -> dict[str, dict[str, 
 
 def _read_rows(path: Path, needed: Sequence[str]) -> list[dict[str, Any]]:
     """The rows of a .csv file by the names of their columns: numbers, names, and None for empty cells; "row" is its number."""
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            lines = [line for line in csv.reader(file) if any(cell.strip() for cell in line)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"the table {path} cannot be read ({error}): give a CSV file") from error
+    lines = read_csv_rows(path)
     names = [name.strip() for name in lines[0]] if lines else []
     for name in names:
         if name not in _KNOWN:

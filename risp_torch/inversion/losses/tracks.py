@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from risp_torch.files.csv_rows import read_csv_rows
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
@@ -44,11 +44,7 @@ class Table:
         Raises:
             UserError: the file does not exist, a name is missing or repeated, or a cell is not a number.
         """
-        try:
-            with open(path, newline="", encoding="utf-8-sig") as file:
-                rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise UserError(f"the table {path} cannot be read ({error}): give a CSV file") from error
+        rows = read_csv_rows(path)
         names = [name.strip() for name in rows[0]] if rows else []
         if len(rows) < 2 or not all(names) or len(set(names)) < len(names):
             raise UserError(f"{path} is not a table: its first row must name the columns, each once, then numbers")
