@@ -95,6 +95,11 @@ class Footage:
         return self.row % self.left.shape[1]
 
     @cached_property
+    def frame(self) -> np.ndarray:
+        """[R] frame of each row."""
+        return self.row // self.left.shape[1]
+
+    @cached_property
     def into_pixels(self) -> csr_matrix:
         """[P, R] sums rows over the frames."""
         rows = len(self.row)
@@ -106,19 +111,20 @@ class Footage:
         columns = len(self.color)
         return csr_matrix((np.ones(columns), (self.color, np.arange(columns))), shape=(self.palette.count, columns))
 
+    @cached_property
+    def mean_basis(self) -> np.ndarray:
+        """[N, L] mean shading of each colour over the pixels that show it; that of even light for a colour that none shows."""
+        shown = self.transposed @ np.ones(len(self.row))
+        total = self.into_colors @ shown
+        mean = (self.into_colors @ (shown[:, None] * self.basis)) / np.maximum(total, 1e-12)[:, None]
+        mean[total <= 1e-12] = np.eye(1, self.basis.shape[1])
+        return mean
+
     def merged(self, brightness: np.ndarray) -> csr_matrix:
         """[R, N] weights of the colours in the rows, for a brightness [C] of the columns."""
-        slot, indices, starts = self._merging
-        entries = np.bincount(slot, self.matrix.data * brightness[self.matrix.indices], minlength=len(indices))
-        return csr_matrix((entries, indices, starts), shape=(len(self.row), self.palette.count))
-
-    @cached_property
-    def _merging(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Place of each entry of ``matrix`` in that of ``merged``, and the columns and row starts of the latter."""
-        row = np.repeat(np.arange(len(self.row)), np.diff(self.matrix.indptr))
-        key, slot = _numbered(row * self.palette.count + self.color[self.matrix.indices], len(self.row) * self.palette.count)
-        starts = np.searchsorted(key, np.arange(len(self.row) + 1) * self.palette.count)
-        return slot, key % self.palette.count, starts
+        columns = len(self.color)
+        shaded = csr_matrix((brightness, self.color, np.arange(columns + 1)), shape=(columns, self.palette.count))
+        return self.matrix @ shaded
 
     @cached_property
     def stiffness(self) -> csr_matrix:

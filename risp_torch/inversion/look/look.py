@@ -9,6 +9,7 @@ import numpy as np
 from risp_torch.inversion.look.footage import Footage
 
 GREY = 0.5
+LEAST_BRIGHTNESS = 0.2  # ratio of a colour's mean brightness after a step to that before: below it, steps are straight
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +23,7 @@ class Look:
         gain, offset: [n, 3] of the frames.
         objective: the sum that the look minimises, regularisation included.
         penalty: its part by regularisation.
-        rounds: Gauss-Newton steps taken.
+        rounds: steps taken.
     """
 
     colors: np.ndarray
@@ -45,15 +46,30 @@ class Look:
             np.zeros((frames, 3)), np.inf, 0.0, 0,
         )  # fmt: skip
 
-    def moved(self, colors: np.ndarray, light: np.ndarray) -> Look:
-        """The look with changes of the colours [N, 3] and of the light's last coefficients [L - 1, 3]."""
-        return replace(self, colors=self.colors + colors, light=np.concatenate([self.light[:1], self.light[1:] + light]))
+    def moved(self, footage: Footage, colors: np.ndarray, light: np.ndarray) -> Look:
+        """The look after a step of the colours [N, 3] and of the light's last coefficients [L - 1, 3].
+
+        What changes linearly is a colour times its mean brightness: where a body hardly turns, only this product is seen, and
+        colours and light that keep it lie on a curve.
+        """
+        new = np.concatenate([self.light[:1], self.light[1:] + light])
+        before, after = footage.mean_basis @ self.light, footage.mean_basis @ new
+        change = after - before
+        shown = (self.colors + colors) * before + self.colors * change
+        straight = (before <= 0) | (after < LEAST_BRIGHTNESS * before)
+        return replace(self, colors=np.where(straight, self.colors + colors, shown / np.where(straight, 1.0, after)), light=new)
 
     def picture(self, footage: Footage) -> np.ndarray:
         """The film [n, P, 3] in this look."""
+        return self.composed(footage, self.bodies(footage))
+
+    def composed(self, footage: Footage, bodies: np.ndarray) -> np.ndarray:
+        """The film [n, P, 3] with these colours [R, 3] of the bodies in their pixels, before the plate."""
         pictures = footage.left[..., None] * self.plate
-        pictures.reshape(-1, 3)[footage.row] += self.bodies(footage)
-        return self.gain[:, None] * pictures + self.offset[:, None]
+        pictures.reshape(-1, 3)[footage.row] += bodies
+        pictures *= self.gain[:, None]
+        pictures += self.offset[:, None]
+        return pictures
 
     def bodies(self, footage: Footage) -> np.ndarray:
         """[R, 3] what the bodies add to their pixels, without gain and offset."""

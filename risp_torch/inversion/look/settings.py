@@ -25,8 +25,8 @@ class LookSettings:
         robust: residual [linear colour] from which on a pixel counts less (Geman and McClure, 1987); infinite counts all alike.
         smoothness: weight of the squared difference of neighbouring colours, in pixels that show them.
         pull: weight of the squared difference of the colours from grey and of the light from even, in pixels.
-        rounds: largest number of Gauss-Newton steps.
-        tolerance: relative decrease of the objective below which the steps end.
+        rounds: largest number of steps.
+        tolerance: expected relative decrease of the objective below which the steps end.
 
     Raises:
         UserError: a choice is unknown, or a number is out of its range.
@@ -39,7 +39,7 @@ class LookSettings:
     smoothness: NotNegative = 0.02
     pull: Positive = 1e-3
     rounds: Count = 40
-    tolerance: Positive = 1e-4
+    tolerance: Positive = 1e-6
 
     def __post_init__(self) -> None:
         for name, known in (("colors", COLORS), ("light", tuple(LIGHTS))):

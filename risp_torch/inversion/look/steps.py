@@ -11,69 +11,61 @@ conjugate gradients apply it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve, cholesky
 from scipy.sparse import diags_array
 
-from risp_torch.inversion.look.footage import Footage
-from risp_torch.inversion.look.look import GREY, Look
-from risp_torch.inversion.look.settings import LookSettings
+from risp_torch.inversion.look.fit import LEAST_LEFT, LIGHT_PULL, Fit
+from risp_torch.inversion.look.look import GREY
 
-LEAST_LEFT = 1e-4  # pixels: weight of the pull of the plate towards grey
-LIGHT_PULL = 0.1  # pixels: weight of the pull of the light towards an even one
 DIRECT = 1500  # colours
 INNER, INNER_TOLERANCE = 60, 1e-2  # steps of the conjugate gradients, and relative residual at which they end
 
 Step = tuple[np.ndarray, np.ndarray]  # changes of the colours [N, 3] and of the light's last coefficients [L - 1, 3]
 
 
+class Inverse(Protocol):
+    """The inverse of a damped normal matrix."""
+
+    def step(self, right: Step) -> Step:
+        """Changes of colours and light for a right side."""
+
+    def colors(self, right: Step) -> np.ndarray:
+        """[N, 3] changes of the colours alone."""
+
+
 class NormalEquations:
-    """The projected normal equations at a look; steps may be damped (Marquardt, SIAM J. Appl. Math. 11, 1963)."""
+    """The projected normal equations at a look, one set for each channel."""
 
-    def __init__(self, footage: Footage, settings: LookSettings, look: Look, weight: np.ndarray) -> None:
-        """Linearise.
-
-        Args:
-            footage: one motion's pixels.
-            settings: regularisation.
-            look: where the step begins.
-            weight: [n, P, 1] of the pixels.
-        """
-        self.footage, self.settings = footage, settings
-        left = footage.left[..., None] * look.gain[:, None]
-        self.inverse = 1.0 / ((weight * left**2).sum(axis=0) + LEAST_LEFT)  # [P, 3]
-        self.weight = weight.reshape(-1, 1)[footage.row]  # [R, 1]
-        self.left = left.reshape(-1, 3)[footage.row]  # [R, 3]
-        self.gain = look.gain[footage.row // footage.left.shape[1]]  # [R, 3]
+    def __init__(self, fit: Fit) -> None:
+        """Linearise at a fit; the matrix is made by ``inverse`` alone."""
+        self.footage, self.settings = footage, settings = fit.footage, fit.settings
+        look, row = fit.look, fit.footage.row
+        self.behind = np.einsum("np,nc->pc", fit.weight * footage.left**2, look.gain**2) + LEAST_LEFT  # [P, 3] D
+        self.weight = fit.weight.reshape(-1, 1)[row]  # [R, 1]
+        self.gain = look.gain[footage.frame]  # [R, 3]
+        self.left = footage.left.reshape(-1, 1)[row] * self.gain  # [R, 3]
         self.basis = footage.basis[:, 1:]  # the first coefficient is 1: colours have the scale
         self.shade, self.color = footage.basis @ look.light, look.colors[footage.color]  # [C, 3]
-        residual = (footage.film - look.picture(footage)).reshape(-1, 3)[footage.row]
-        colors, light = self._back(self.weight * residual)
+        colors, light = self._back(self.weight * fit.residual.reshape(-1, 3)[row])
         colors -= settings.smoothness * (footage.stiffness @ look.colors) + settings.pull * (look.colors - GREY)
         light -= LIGHT_PULL * look.light[1:]
         self.right: Step = (colors, light)
 
-    def colors(self) -> np.ndarray:
-        """[N, 3] changes of the colours that are best in the present light."""
+    def decrease(self, step: Step) -> float:
+        """What a step takes off the objective to second order."""
+        return float((self.right[0] * step[0]).sum() + (self.right[1] * step[1]).sum())
+
+    def inverse(self, damping: float) -> Inverse:
+        """The inverse of the matrix with ``damping`` times its diagonal added (Marquardt, SIAM J. Appl. Math. 11, 1963)."""
         count = self.footage.palette.count
         if count > DIRECT:
-            return conjugate_gradients(self, 0.0, lit=False)[0]
-        steps = [_solved(m[:count, :count], right) for m, right in zip(self._matrices, self.right[0].T, strict=True)]
-        return np.stack(steps, axis=1)
-
-    def step(self, damping: float) -> Step:
-        """Changes of colours and light; ``damping`` times the diagonal is added to the normal matrix."""
-        if self.footage.palette.count > DIRECT:
-            return conjugate_gradients(self, damping)
-        colors, light = np.empty_like(self.right[0]), np.empty_like(self.right[1])
-        for k, matrix in enumerate(self._matrices):
-            damped = matrix + damping * np.diag(np.diag(matrix))
-            right = np.concatenate([self.right[0][:, k], self.right[1][:, k]])
-            step = _solved(damped, right)
-            colors[:, k], light[:, k] = step[: len(colors)], step[len(colors) :]
-        return colors, light
+            return ConjugateGradients(self, damping)
+        return Factors([_factor(matrix, damping) for matrix in self._matrices], count)
 
     @cached_property
     def _matrices(self) -> list[np.ndarray]:
@@ -87,7 +79,7 @@ class NormalEquations:
         by_color = diags_array(self.gain[:, k]) @ by_color
         by_light = self.gain[:, k, None] * (footage.matrix @ (self.color[:, k, None] * self.basis))  # [R, L - 1]
         weight, left = self.weight[:, 0], self.left[:, k]
-        behind = np.sqrt(self.inverse[:, k, None])
+        behind = 1.0 / np.sqrt(self.behind[:, k, None])
         pixels = footage.into_pixels @ diags_array(weight * left)
         color_pixels = (diags_array(behind[:, 0]) @ (pixels @ by_color)).tocsr()
         light_pixels = behind * (pixels @ by_light)
@@ -106,7 +98,7 @@ class NormalEquations:
         footage, settings = self.footage, self.settings
         columns = step[0][footage.color] * self.shade + self.color * (self.basis @ step[1])
         rows = self.gain * (footage.matrix @ columns)
-        behind = (footage.into_pixels @ (self.weight * self.left * rows)) * self.inverse
+        behind = (footage.into_pixels @ (self.weight * self.left * rows)) / self.behind
         colors, light = self._back(self.weight * (rows - self.left * behind[footage.pixel]))
         colors += settings.smoothness * (footage.stiffness @ step[0]) + settings.pull * step[0]
         return colors, light + LIGHT_PULL * step[1]
@@ -125,38 +117,82 @@ class NormalEquations:
         return self.footage.into_colors @ (columns * self.shade), self.basis.T @ (columns * self.color)
 
 
-def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
-    return cho_solve(cho_factor(matrix, lower=True, check_finite=False), right, check_finite=False)
+@dataclass(frozen=True)
+class Factors:
+    """Lower Cholesky factors of the matrices of the channels, the colours first.
 
-
-def conjugate_gradients(system: NormalEquations, damping: float, *, lit: bool = True) -> Step:
-    """Solve the system, preconditioned by its diagonal (Hestenes and Stiefel, 1952); the channels are independent.
-
-    Args:
-        system: the equations.
-        damping: times the diagonal is added.
-        lit: whether the light changes, too.
+    Attributes:
+        lower: [N + L - 1, N + L - 1] of each channel.
+        count: N.
     """
-    light = float(lit)
 
-    def dot(a: Step, b: Step) -> np.ndarray:
-        return (a[0] * b[0]).sum(axis=0) + (a[1] * b[1]).sum(axis=0)
+    lower: list[np.ndarray]
+    count: int
 
-    def plus(a: Step, share: np.ndarray | float, b: Step) -> Step:
-        return a[0] + share * b[0], a[1] + share * b[1]
+    def step(self, right: Step) -> Step:
+        """Changes of colours and light for a right side (``Inverse.step``)."""
+        both = np.concatenate(right)
+        solved = np.stack([_solved(lower, both[:, k]) for k, lower in enumerate(self.lower)], axis=1)
+        return solved[: self.count], solved[self.count :]
 
-    diagonal, residual = system.diagonal(), system.right
-    solution: Step = (np.zeros_like(residual[0]), np.zeros_like(residual[1]))
-    direction: Step = (residual[0] / diagonal[0], light * residual[1] / diagonal[1])
-    power = dot(residual, direction)
-    goal = INNER_TOLERANCE**2 * power
-    for _ in range(INNER):
-        if (power <= goal).all():
-            break
-        image = plus(system.times(direction), damping, (diagonal[0] * direction[0], diagonal[1] * direction[1]))
-        length = power / np.maximum(dot(direction, image), 1e-300)
-        solution, residual = plus(solution, length, direction), plus(residual, -length, image)
-        ready: Step = (residual[0] / diagonal[0], light * residual[1] / diagonal[1])
-        power, before = dot(residual, ready), power
-        direction = plus(ready, power / np.maximum(before, 1e-300), direction)
-    return solution
+    def colors(self, right: Step) -> np.ndarray:
+        """Changes of the colours alone: the first rows of a factor are the factor of their block (``Inverse.colors``)."""
+        n = self.count
+        return np.stack([_solved(lower[:n, :n], right[0][:, k]) for k, lower in enumerate(self.lower)], axis=1)
+
+
+def _factor(matrix: np.ndarray, damping: float) -> np.ndarray:
+    damped = matrix + damping * np.diag(np.diag(matrix))
+    return cholesky(damped, lower=True, overwrite_a=True, check_finite=False)
+
+
+def _solved(lower: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return cho_solve((lower, True), right, check_finite=False)
+
+
+@dataclass(frozen=True)
+class ConjugateGradients:
+    """Steps by conjugate gradients, preconditioned by the diagonal (Hestenes and Stiefel, 1952); channels are independent.
+
+    Attributes:
+        system: the equations, whose matrix is only applied.
+        damping: times the diagonal is added.
+    """
+
+    system: NormalEquations
+    damping: float
+
+    def step(self, right: Step) -> Step:
+        """Changes of colours and light for a right side (``Inverse.step``)."""
+        return self._solve(right, 1.0)
+
+    def colors(self, right: Step) -> np.ndarray:
+        """Changes of the colours alone (``Inverse.colors``)."""
+        return self._solve(right, 0.0)[0]
+
+    def _solve(self, residual: Step, light: float) -> Step:
+        """The solution; its change of the light is kept at 0 where ``light`` is 0."""
+        diagonal = self.system.diagonal()
+        solution: Step = (np.zeros_like(residual[0]), np.zeros_like(residual[1]))
+        direction: Step = (residual[0] / diagonal[0], light * residual[1] / diagonal[1])
+        power = _dot(residual, direction)
+        goal = INNER_TOLERANCE**2 * power
+        for _ in range(INNER):
+            if (power <= goal).all():
+                break
+            damped = (diagonal[0] * direction[0], diagonal[1] * direction[1])
+            image = _plus(self.system.times(direction), self.damping, damped)
+            length = power / np.maximum(_dot(direction, image), 1e-300)
+            solution, residual = _plus(solution, length, direction), _plus(residual, -length, image)
+            ready: Step = (residual[0] / diagonal[0], light * residual[1] / diagonal[1])
+            power, before = _dot(residual, ready), power
+            direction = _plus(ready, power / np.maximum(before, 1e-300), direction)
+        return solution
+
+
+def _dot(a: Step, b: Step) -> np.ndarray:
+    return (a[0] * b[0]).sum(axis=0) + (a[1] * b[1]).sum(axis=0)
+
+
+def _plus(a: Step, share: np.ndarray | float, b: Step) -> Step:
+    return a[0] + share * b[0], a[1] + share * b[1]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from risp_torch.inversion.look.fit import LEAST_LEFT, robust_factor
 from risp_torch.inversion.look.look import GREY
 from risp_torch.inversion.look.settings import LookSettings
-from risp_torch.inversion.look.solve import robust_factor
-from risp_torch.inversion.look.steps import LEAST_LEFT
 
 ROUNDS = 20
 
@@ -25,7 +24,8 @@ def still_plate(film: np.ndarray, weight: np.ndarray, settings: LookSettings) ->
         return _mean(film, weight)
     for _ in range(ROUNDS):
         residual = film - plate
-        plate = _mean(film, weight * robust_factor(residual, settings.robust) ** 2)
+        square = np.einsum("npc,npc->np", residual, residual)
+        plate = _mean(film, weight * robust_factor(square, settings.robust) ** 2)
     return plate
 
 

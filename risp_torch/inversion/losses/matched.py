@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch.autograd import forward_ad
 
+from risp_torch.inversion.look.fit import LEAST_LEFT
 from risp_torch.inversion.look.footage import Footage
 from risp_torch.inversion.look.look import GREY, Look
 from risp_torch.inversion.look.palette import Palette
@@ -25,7 +26,7 @@ from risp_torch.inversion.look.settings import LIGHTS, LookSettings
 from risp_torch.inversion.look.shading import shading_basis
 from risp_torch.inversion.look.sheet import write_look_sheet
 from risp_torch.inversion.look.solve import solve_look
-from risp_torch.inversion.look.steps import LEAST_LEFT
+from risp_torch.inversion.look.steps import Inverse
 from risp_torch.inversion.look.still import still_plate
 from risp_torch.inversion.losses.loss import PictureLoss, pixel_blocks
 from risp_torch.inversion.losses.pixel_weights import PixelWeights
@@ -35,7 +36,7 @@ from risp_torch.scene.view.unlit import Unlit
 from ti_render import FragmentWeights
 from ti_sim.base.errors import UserError
 
-SEARCH_SCALE = 8.0  # robust scale of the search, relative to that of the loss
+SEARCH_SCALE, SEARCH_TOLERANCE = 8.0, 100.0  # robust scale and tolerance of the search, relative to those of the loss
 
 
 class MatchedLoss(PictureLoss):
@@ -71,7 +72,8 @@ class MatchedLoss(PictureLoss):
     def for_search(self) -> MatchedLoss:
         """The loss with a wider robust scale: beyond a few scales the residual hardly changes with the motion."""
         own = copy(self)
-        own.settings = replace(self.settings, robust=SEARCH_SCALE * self.settings.robust)
+        robust, tolerance = SEARCH_SCALE * self.settings.robust, SEARCH_TOLERANCE * self.settings.tolerance
+        own.settings = replace(self.settings, robust=robust, tolerance=tolerance)
         return own
 
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
@@ -162,11 +164,13 @@ class SolvedLook:
         look: solved for the pixels that show a body.
         footage: these pixels.
         plate: [H W, 3] what stands behind, also in the pixels that never show a body.
+        inverse: factors of the look's normal matrix, with which a look of a near motion begins.
     """
 
     look: Look
     footage: Footage
     plate: np.ndarray
+    inverse: Inverse | None
 
     def seen_in(self, footage: Footage) -> Look | None:
         """The look for another motion's pixels, or None if it has other colours or frames."""
@@ -219,10 +223,11 @@ def solve_worlds(
             part, basis[world * frames : (world + 1) * frames], left[world], pixels, palette, weight=weight,
             whole=settings.exposure,
         )  # fmt: skip
-        look = solve_look(footage, settings, begin=None if begin is None else begin.seen_in(footage))
+        first, inverse = (None, None) if begin is None else (begin.seen_in(footage), begin.inverse)
+        look, inverse = solve_look(footage, settings, begin=first, inverse=inverse)
         plate = still.copy()
         plate[footage.active] = look.plate
-        begin = SolvedLook(look, footage, plate)
+        begin = SolvedLook(look, footage, plate, inverse)
         solved.append(begin)
     return solved
 
