@@ -13,6 +13,7 @@ from risp_torch.files.run_folder import program_version
 from risp_torch.files.video import Quality, read_video, write_frames, write_video
 from risp_torch.inversion.film import film, pixel_loss, simulate_video
 from risp_torch.inversion.films import Films
+from risp_torch.inversion.find_settings import FindStart
 from risp_torch.inversion.found import use_found
 from risp_torch.inversion.gradients import check_film_gradient, check_torch
 from risp_torch.inversion.invert import invert
@@ -52,7 +53,7 @@ __version__ = program_version()
 
 __all__ = [
     "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact",
-    "Cylinder", "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "Fixed",
+    "Cylinder", "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "FindStart", "Fixed",
     "ImageTracksLoss", "Inversion", "Joint", "LookSettings", "Loss", "MaskLoss", "MatchedLoss", "Membrane", "Mesh",
     "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings", "Param", "PerceptualLoss", "PictureLoss", "PixelLoss",
     "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute", "RispLoss", "Scene", "SinePulse", "Sphere",

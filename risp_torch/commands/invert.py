@@ -22,7 +22,7 @@ from risp_torch.commands.options import (
     number,
     settings_of_films,
 )
-from risp_torch.commands.search_options import add_search_arguments, search_settings, warm_start_settings
+from risp_torch.commands.search_options import add_search_arguments, find_start_settings, search_settings, warm_start_settings
 from risp_torch.files.run_folder import FinishedError, RunFolder, default_run_path
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, Seed
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
             refine=options.refine, linearise_up_to=options.linearise_up_to, loss=loss,
             sampling=options.sampling, bounds=bounds, smooth=dict(options.smooth), priors=dict(options.prior),
             psi=psi, out=options.out, settings=search_settings(options, scene, loss, bounds, psi),
-            warm_start=warm_start_settings(options),
+            find_start=find_start_settings(options), warm_start=warm_start_settings(options),
         )  # fmt: skip
     except FinishedError as finished:
         record = RunFolder(Path(options.out), {}).read_result()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from typing import Any
 
 from risp_torch.commands.options import make_scene, make_scene_of_network, number
 from risp_torch.commands.seen_options import add_seen_arguments, masks_of, pixel_weights_of
+from risp_torch.inversion.look.settings import LookSettings
 from risp_torch.inversion.losses.depth import DepthLoss
 from risp_torch.inversion.losses.image_tracks import ImageTracksLoss
 from risp_torch.inversion.losses.loss import Loss
@@ -31,7 +33,7 @@ _FILES = {
 }  # fmt: skip
 # Option -> the loss that it belongs to.
 _OPTION_OF = {option: loss for loss, options in _FILES.items() for option in options} | {
-    "weights": "perceptual", "track_points": "image-tracks", "plate_threshold": "mask"
+    "look": "matched", "weights": "perceptual", "track_points": "image-tracks", "plate_threshold": "mask"
 }  # fmt: skip
 _WEIGHTED = ("pixel", "matched", "perceptual", "mask", "depth")  # those that weights of pixels apply to
 
@@ -43,6 +45,10 @@ def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
         help="compared quantity: pixel (colours, default), matched (colours in the look that fits best), perceptual (features of "
         "an image network), risp (predictions of a RISP network), state, mask (where bodies are), image-tracks (where points of "
         "bodies are), depth; several with a plus",
+    )  # fmt: skip
+    parser.add_argument(
+        "--look", type=_of_look, nargs="+", action="extend", metavar="NAME[=VALUE]",
+        help="of --loss matched: what is solved of the look: exposure, colors=vertex|face|body, light=none|sh1|sh2, robust=X ...",
     )  # fmt: skip
     parser.add_argument("--network", metavar="FILE", help="of --loss risp: network.safetensors of 'risp train'")
     parser.add_argument(
@@ -163,6 +169,33 @@ def _of_loss(text: str) -> tuple[str, float]:
     return name.strip(), number(Positive)(value)
 
 
+def _of_look(text: str) -> tuple[str, Any]:
+    """Name and value of NAME=VALUE, or of NAME for what is there or not, for argparse."""
+    kinds = {field.name: type(field.default) for field in fields(LookSettings)}
+    name, equals, value = text.partition("=")
+    kind = kinds.get(name.strip())
+    if kind is None:
+        raise argparse.ArgumentTypeError(f"unknown part of the look {text[:40]!r}: write one of {', '.join(kinds)}")
+    if (kind is bool) == bool(equals):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r}: write {name.strip()}{'' if kind is bool else '=VALUE'}")
+    try:
+        given = True if kind is bool else kind(value)
+        LookSettings(**{name.strip(): given})
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number: write for example robust=0.1") from None
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return name.strip(), given
+
+
+def _look_of(options: argparse.Namespace) -> LookSettings:
+    """The settings of a solved look (UserError: one is given twice)."""
+    names = [name for name, _ in options.look or []]
+    if len(set(names)) < len(names):
+        raise UserError(f"--look names {', '.join(names)}: name each once")
+    return LookSettings(**dict(options.look or []))
+
+
 def _single_loss(name: str, options: argparse.Namespace, scene: Any) -> Any:
     """The loss of this name, without weights and noise."""
     from risp_torch.risp.task import load_task
@@ -179,7 +212,7 @@ def _single_loss(name: str, options: argparse.Namespace, scene: Any) -> Any:
         return DepthLoss(options.depth)
     if name == "perceptual":
         return PerceptualLoss(options.weights)
-    return MatchedLoss() if name == "matched" else PixelLoss()
+    return MatchedLoss(_look_of(options)) if name == "matched" else PixelLoss()
 
 
 def _state_loss(options: argparse.Namespace, scene: Any) -> Any:

@@ -36,6 +36,14 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
         help="of --search gradient: after that share of the steps only that number of best starts continue (0.2:4 0.5:1)",
     )  # fmt: skip
     parser.add_argument(
+        "--find-start", action="store_true",
+        help="look in the film's first pictures for unknown poses and velocities that bodies begin with, before the physics",
+    )  # fmt: skip
+    parser.add_argument(
+        "--start-frames", type=number(Count), metavar="N",
+        help="of --find-start: pictures after the first one that show velocities (default: a twelfth of the film, at least 2)",
+    )  # fmt: skip
+    parser.add_argument(
         "--cma", type=number(Count), metavar="GENERATIONS", help="gradient-free search from every start first (CMA-ES)"
     )
     parser.add_argument("--cma-population", type=number(Population), metavar="N", help="of --cma (default 4 + 3 ln(unknowns))")
@@ -84,6 +92,17 @@ def search_settings(options: argparse.Namespace, scene: Any, loss: Any, bounds: 
     if options.iterations:
         given["iterations"] = options.iterations
     return OptimiseSettings(first_frames=options.first_frames, **given)
+
+
+def find_start_settings(options: argparse.Namespace) -> Any:
+    """Settings of the search for the start of the film, or None."""
+    from risp_torch.inversion.find_settings import FindStart
+
+    if not options.find_start:
+        if options.start_frames is not None:
+            raise UserError("--start-frames belongs to --find-start: give that too, or leave it out")
+        return None
+    return FindStart(frames=options.start_frames)
 
 
 def warm_start_settings(options: argparse.Namespace) -> Any:

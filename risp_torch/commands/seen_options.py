@@ -48,13 +48,15 @@ def add_seen_arguments(parser: argparse.ArgumentParser) -> None:
 
 def masks_of(options: argparse.Namespace, scene: Any) -> Any:
     """The masks of --masks, or by difference from --plate."""
-    from risp_torch.inversion.losses.plate import THRESHOLD, masks_by_difference, read_plate
+    from risp_torch.inversion.losses.plate import MEDIAN, THRESHOLD, even_exposures, masks_by_difference, read_plate
     from risp_torch.inversion.target import load_target
 
     if options.plate is not None:
         if isinstance(options.video, list) and len(options.video) > 1:
             raise UserError("--plate makes masks of one film: give one --video")
         video = load_target(scene, options.video[0] if isinstance(options.video, list) else options.video)
+        if options.plate == MEDIAN:
+            video = even_exposures(video)
         threshold = THRESHOLD if options.plate_threshold is None else options.plate_threshold
         return masks_by_difference(video, read_plate(options.plate, video), threshold=threshold)
     parts = [text.partition("=") for text in options.masks]

@@ -139,8 +139,9 @@ class Comparison:
             Observations [B, n', ...] of the first n' compared frames, and which worlds stayed finite, [B] bool.
         """
         seen = self.seen(horizon)
-        states = scene.rollout(values, worlds=worlds, frames=seen[-1], adjoint=adjoint)
-        whole = len(seen) == seen[-1] + 1
+        last = max(seen[-1], 1)  # nothing is simulated without a frame interval
+        states = scene.rollout(values, worlds=worlds, frames=last, adjoint=adjoint)
+        whole = len(seen) == last + 1
         return self.loss.observe(scene, states, values, None if whole else seen), states.finite
 
     def losses(

@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion.error_bars import Judgement, judge
+from risp_torch.inversion.find_settings import FindStart
+from risp_torch.inversion.find_start import check_start, found_starts
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.newton_steps import NewtonSteps
 from risp_torch.inversion.observability import verdict_before
@@ -50,6 +53,7 @@ def invert(
     priors: PriorsGiven | None = None,
     starts: Count | list[Mapping[str, Any]] | tuple[Mapping[str, Any], ...] = 4,
     settings: NewtonSteps | OptimiseSettings | WideSteps | None = None,
+    find_start: FindStart | None = None,
     warm_start: CmaSettings | None = None,
     refine: FromZero = 15,
     linearise_up_to: Count | None = None,
@@ -81,6 +85,8 @@ def invert(
         starts: number of guesses spread over the allowed ranges (``Unknowns.starts``), or the guesses (name -> value; parameters
             missing in a guess have the scene's value).
         settings: settings of the search; by default ``usual_search``. Wide steps are not saved: a killed run repeats them.
+        find_start: before the physics, look for the starting poses and velocities among the unknowns in the film's first
+            pictures; every start of the search begins with one that fits them.
         warm_start: a gradient-free search from every start, before the search.
         refine: Gauss-Newton steps after the search, while they lower the loss; none after wide steps on a rough loss, because of
             its local minima.
@@ -101,24 +107,26 @@ def invert(
     began = time.perf_counter()
     problem = Problem.of(
         scene, video, unknown, cameras=cameras, per_film=per_film, loss=loss, sampling=sampling, bounds=bounds, psi=psi,
-        smooth=smooth, priors=priors, starts=starts, settings=settings, warm_start=warm_start, refine=refine,
-        linearise_up_to=linearise_up_to, seed=seed,
+        smooth=smooth, priors=priors, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start,
+        refine=refine, linearise_up_to=linearise_up_to, seed=seed,
     )  # fmt: skip
-    z = problem.unknowns.unbounded(problem.initial)
+    check_start(problem)
     folder = None if out is None else RunFolder.open_or_create(out, problem.to_json(sampling))
     if progress and (verdict := verdict_before(problem)) is not None:
         tqdm.write(f"before the search: {verdict}", file=sys.stderr)
+    initial = found_starts(problem, folder=folder, progress=progress)
+    z = problem.unknowns.unbounded(initial)
     ends = search_from(problem, z, folder=folder, adjoint=adjoint, progress=progress)
     if progress:
         tqdm.write("error bars, plots and videos ...", file=sys.stderr)
-    result = _result(problem, ends, began, folder)
+    result = _result(problem, initial, ends, began, folder)
     if folder is not None:
         write_report(problem.scene, problem.pictures, result, folder, seed=seed, loss=problem.loss)
     return result
 
 
-def _result(problem: Problem, ends: Ends, began: float, folder: RunFolder | None) -> Inversion:
-    """The result of the search, with error bars unless there are too many unknowns."""
+def _result(problem: Problem, initial: np.ndarray, ends: Ends, began: float, folder: RunFolder | None) -> Inversion:
+    """The result of the search from the starts [S, K], with error bars unless there are too many unknowns."""
     unknowns, best = ends.unknowns, ends.best
     status = status_of_starts(ends.losses, best, ends.history.stopped)
     judged = judge(problem, ends) if problem.linear else Judgement(without_error_bars(len(unknowns.labels)), None, [])
@@ -131,7 +139,7 @@ def _result(problem: Problem, ends: Ends, began: float, folder: RunFolder | None
         unknowns=unknowns,
         values=dict(zip(unknowns.labels, ends.final[best].tolist(), strict=True)),
         sd=dict(zip(unknowns.labels, judged.bars.sd.tolist(), strict=True)),
-        uncertainty=judged.bars, initial=problem.initial, final=ends.final, losses=ends.losses, status=status, best=best,
+        uncertainty=judged.bars, initial=initial, final=ends.final, losses=ends.losses, status=status, best=best,
         converged=arrived if problem.linear else None,
         misfit=judged.misfit, doubts=judged.doubts, history=ends.history, remarks=remarks,
         seconds=time.perf_counter() - began, folder=folder.path if folder else None,

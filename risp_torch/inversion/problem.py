@@ -17,6 +17,7 @@ from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.errors_together import block_size, with_errors_together
 from risp_torch.inversion.film_times import check_film_times
 from risp_torch.inversion.films import Films, films_loss, for_every_film, values_for_every_film
+from risp_torch.inversion.find_settings import FindStart
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.newton_steps import NewtonSteps
@@ -50,6 +51,7 @@ class Problem:
         unknowns: the unknowns.
         initial: [S, K] guesses, physical units.
         settings: settings of the search.
+        find_start: settings of a preceding search for the start of the film, or None.
         warm_start: settings of a preceding gradient-free search, or None.
         refine: Gauss-Newton steps after the search.
         linearise_up_to: unknowns up to which there are Gauss-Newton steps and error bars, if given.
@@ -63,6 +65,7 @@ class Problem:
     unknowns: Unknowns
     initial: np.ndarray
     settings: SearchSettings
+    find_start: FindStart | None = None
     warm_start: CmaSettings | None = None
     refine: int = 0
     linearise_up_to: int | None = None
@@ -142,6 +145,7 @@ class Problem:
             "linearise_up_to": self.linearise_up_to,
             "smooth": dict(unknowns.smoothness.given),
             "priors": dict(unknowns.priors.given),
+            "find_start": self.find_start and asdict(self.find_start),
             "warm_start": self.warm_start and asdict(self.warm_start),
         }
 

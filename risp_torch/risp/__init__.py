@@ -10,7 +10,7 @@ from risp_torch.risp.evaluation.evaluate import Evaluation, evaluate
 from risp_torch.risp.evaluation.test_set import TestSet, TestSettings, make_test_set
 from risp_torch.risp.network.file import load_network, save_network
 from risp_torch.risp.network.resnet import NetworkSettings, RispNetwork
-from risp_torch.risp.photoreal import photoreal_film
+from risp_torch.risp.photoreal import photoreal_film, write_photoreal_frames
 from risp_torch.risp.state_heads.head import StateHead
 from risp_torch.risp.state_heads.joint_angles import JointAngleHead
 from risp_torch.risp.state_heads.rigid_pose import RigidPoseHead
@@ -24,4 +24,5 @@ __all__ = [
     "RasteriserDomain", "RendererSource", "RigidPoseHead", "RispNetwork", "RispTask", "SensorHead", "ShardSource", "Source",
     "StateHead", "TestSet", "TestSettings", "TrainSettings", "evaluate", "generate", "load_network", "load_task",
     "make_test_set", "photoreal_film", "preset", "resize_pictures", "save_network", "train", "training_scene",
+    "write_photoreal_frames",
 ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from colorsys import hsv_to_rgb
+from copy import copy
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,12 @@ class MaskLoss(Loss):
         self.names = tuple(named)
         self.masks = torch.stack(list(named.values()), dim=-1)  # [T, H, W, N]
         self._lengths: tuple[PixelWeights | None, torch.Tensor] | None = None  # weights, and the lengths [T] that they leave
+
+    def with_edges(self, *, edge: Positive, samples: Count) -> MaskLoss:
+        """The same loss with other edges and samples of the simulated masks."""
+        own = copy(self)
+        own._sharpness = {"edge": float(edge), "samples": int(samples)}
+        return own
 
     def check(self, scene: Scene) -> None:
         """Compare the masks with bodies and film of the scene (``Loss.check``)."""

@@ -15,6 +15,7 @@ from ti_sim.base.rules import Count, Share, checked
 MEDIAN = "median"  # name of the plate that is each pixel's median over the film
 THRESHOLD = 0.1  # of the range of sRGB
 SMALLEST = 12  # pixels
+_DARK = 0.02  # linear colour below which a pixel tells nothing of a picture's exposure
 
 
 def read_plate(plate: str | Path, video: torch.Tensor) -> torch.Tensor:
@@ -35,6 +36,26 @@ def read_plate(plate: str | Path, video: torch.Tensor) -> torch.Tensor:
         sizes = [f"{shape[1]} x {shape[0]}" for shape in (levels.shape, video.shape[1:3])]
         raise UserError(f"the plate {plate} is {sizes[0]} pixels, and the film is {sizes[1]}: give a plate of the film's size")
     return torch.as_tensor(srgb_to_linear(levels / 255.0)).to(video)
+
+
+def even_exposures(film: torch.Tensor, counts: torch.Tensor | None = None) -> torch.Tensor:
+    """The film with the exposure of its median in every frame and channel.
+
+    Args:
+        film: [T, H, W, 3] linear colour.
+        counts: [T or 1, H, W] bool, which pixels tell an exposure; all by default.
+
+    Returns:
+        [T, H, W, 3]: each frame over the median ratio of its pixels to those of the film's median.
+    """
+    plate = film.median(dim=0).values
+    seen = (plate > _DARK).expand_as(film)
+    if counts is not None:
+        seen = seen & counts[..., None]
+    ratio = torch.where(seen, film / plate.clamp(min=_DARK), torch.nan)
+    gain = ratio.flatten(1, 2).nanmedian(dim=1).values
+    gain = torch.where(gain.isfinite() & (gain > 0), gain, torch.ones_like(gain))
+    return (film / gain[:, None, None]).clamp(0.0, 1.0)
 
 
 @checked

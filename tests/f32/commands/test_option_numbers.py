@@ -14,7 +14,7 @@ PARSER, PARSERS = command_parser()
 MALFORMED = ("nan", "inf", "-inf", "-1", "1e400", "9" * 5000, "x", "", "1+1j", "[1]")
 # Where a number is only a part of an option.
 PARTS = {"--keep": ("{}:1", "0.5:{}"), "--smooth": ("mu={}",), "--camera-depth": ("{}:1", "0.1:{}"), "--psi": ("random:{}",),
-         "--noise": ("mask={}",), "--loss-weight": ("mask={}",)}  # fmt: skip
+         "--noise": ("mask={}",), "--loss-weight": ("mask={}",), "--look": ("pull={}",)}  # fmt: skip
 NUMBERED = {"N", "K", "M", "PIXELS", "FRAMES", "SHARE", "GENERATIONS", "NEAR:FAR", "SHARE:STARTS"}  # as help texts call numbers
 
 
