@@ -36,7 +36,7 @@ FILMED = (ROOT / "docs/films.md").read_text(encoding="utf-8")
 PAGES = {
     "README.md": TEXT, "docs/rendering.md": PAGE, "docs/risp.md": RISP, "docs/articulated.md": JOINTS, "docs/deformable.md": SOFT,
     "docs/control.md": DRIVEN, "docs/time.md": (ROOT / "docs/time.md").read_text(encoding="utf-8"),
-    "docs/films.md": FILMED,
+    "docs/films.md": FILMED, "docs/start.md": (ROOT / "docs/start.md").read_text(encoding="utf-8"),
 }  # fmt: skip
 ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"```python\n(.*?)```", ALL, flags=re.DOTALL)
