@@ -12,7 +12,7 @@ from risp_torch.commands.loss_options import (
     check_loss_options,
     is_rough,
     make_compared_scene,
-    make_loss,
+    make_losses,
 )
 from risp_torch.commands.options import (
     add_bounds_argument,
@@ -68,15 +68,15 @@ def run(options: argparse.Namespace) -> int:
     bounds = dict(bounds_of(text) for text in options.bounds)
     scene = make_compared_scene(options)
     options.out = options.out or default_run_path("invert", scene.name)
-    loss = make_loss(options, scene)
+    losses = make_losses(options, scene)
     psi = psi_of(options, scene) if "psi" in options.unknown else None
     scene, video = _films(options, scene)
     try:
         result = invert(
             scene, video, options.unknown, starts=[{}] if options.starts == "scene" else options.starts, seed=options.seed,
-            refine=options.refine, linearise_up_to=options.linearise_up_to, loss=loss,
+            refine=options.refine, linearise_up_to=options.linearise_up_to, loss=losses,
             sampling=options.sampling, bounds=bounds, smooth=dict(options.smooth), priors=dict(options.prior),
-            psi=psi, out=options.out, settings=search_settings(options, scene, loss, bounds, psi),
+            psi=psi, out=options.out, settings=search_settings(options, scene, losses[0], bounds, psi),
             find_start=find_start_settings(options), warm_start=warm_start_settings(options),
         )  # fmt: skip
     except FinishedError as finished:

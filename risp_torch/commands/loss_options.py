@@ -41,10 +41,10 @@ _WEIGHTED = ("pixel", "matched", "perceptual", "mask", "depth")  # those that we
 def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
     """--loss, the files that it needs, --times and --sampling."""
     parser.add_argument(
-        "--loss", type=_names_of_losses, default="pixel", metavar="LOSS[+LOSS ...]",
+        "--loss", type=_names_of_losses, default="pixel", metavar="LOSS[+LOSS ...][,LOSS ...]",
         help="compared quantity: pixel (colours, default), matched (colours in the look that fits best), perceptual (features of "
         "an image network), risp (predictions of a RISP network), state, mask (where bodies are), image-tracks (where points of "
-        "bodies are), depth; several with a plus",
+        "bodies are), depth; several together with a plus, one after the other with a comma (risp,matched)",
     )  # fmt: skip
     parser.add_argument(
         "--look", type=_of_look, nargs="+", action="extend", metavar="NAME[=VALUE]",
@@ -121,12 +121,12 @@ def _check_combinations(options: argparse.Namespace, chosen: list[str]) -> None:
 
 def losses_of(options: argparse.Namespace) -> list[str]:
     """Names of the losses of --loss."""
-    return options.loss.split("+")
+    return options.loss.replace(",", "+").split("+")
 
 
 def is_rough(options: argparse.Namespace) -> bool:
-    """Whether a loss of --loss is locally non-smooth (``Loss.rough``)."""
-    return any(LOSSES[name].rough for name in losses_of(options))
+    """Whether the first loss of --loss is locally non-smooth (``Loss.rough``)."""
+    return any(LOSSES[name].rough for name in options.loss.partition(",")[0].split("+"))
 
 
 def make_compared_scene(options: argparse.Namespace) -> Any:
@@ -135,30 +135,47 @@ def make_compared_scene(options: argparse.Namespace) -> Any:
 
 
 def make_loss(options: argparse.Namespace, scene: Any) -> Any:
-    """The loss that the options describe (errors: its class); the state loss uses the scene's own states if none are given."""
-    weights = pixel_weights_of(options, scene)
-    losses = {name: _single_loss(name, options, scene) for name in losses_of(options)}
-    for name, loss in losses.items():
-        if name in _WEIGHTED:
-            loss.weights = weights
-    if len(losses) == 1 and not options.noise and not options.loss_weight:
-        return losses[options.loss]
-    noise, share = dict(options.noise), dict(options.loss_weight)
-    return MixedLoss(
-        *(MixedPart(loss=loss, noise=noise.get(name), weight=share.get(name, 1.0)) for name, loss in losses.items())
-    )
+    """The one loss that the options describe (``make_losses``).
+
+    Raises:
+        UserError: there are several, one after the other.
+    """
+    losses = make_losses(options, scene)
+    if len(losses) > 1:
+        raise UserError(f"--loss {options.loss} names losses one after the other, which is for risp invert: name one of them")
+    return losses[0]
+
+
+def make_losses(options: argparse.Namespace, scene: Any) -> list[Loss]:
+    """The losses that follow each other (errors: their classes); the state loss uses the scene's own states if none are given."""
+    weights, made = pixel_weights_of(options, scene), []
+    for stage in options.loss.split(","):
+        losses = {name: _single_loss(name, options, scene) for name in stage.split("+")}
+        for name, loss in losses.items():
+            if name in _WEIGHTED:
+                loss.weights = weights
+        noise = {name: sd for name, sd in options.noise if name in losses}
+        share = {name: weight for name, weight in options.loss_weight if name in losses}
+        plain = len(losses) == 1 and not noise and not share
+        made.append(losses[stage] if plain else MixedLoss(
+            *(MixedPart(loss=loss, noise=noise.get(name), weight=share.get(name, 1.0)) for name, loss in losses.items())
+        ))  # fmt: skip
+    return made
 
 
 def _names_of_losses(text: str) -> str:
-    """Names of losses with a plus between, for argparse."""
-    names = [name.strip() for name in text.split("+")]
-    for name in names:
-        if name not in LOSSES:
-            known = ", ".join(LOSSES)
-            raise argparse.ArgumentTypeError(f"unknown loss {name[:40]!r}: write one of {known}, or several with a plus")
-    if len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(f"{text[:80]!r} names a loss twice: name each once")
-    return "+".join(names)
+    """Names of losses with plus signs and commas between, for argparse."""
+    stages = [[name.strip() for name in stage.split("+")] for stage in text.split(",")]
+    for names in stages:
+        for name in names:
+            if name not in LOSSES:
+                known = ", ".join(LOSSES)
+                raise argparse.ArgumentTypeError(
+                    f"unknown loss {name[:40]!r}: write one of {known}, several together with a plus, in turn with a comma"
+                )
+        if len(set(names)) < len(names):
+            raise argparse.ArgumentTypeError(f"{text[:80]!r} names a loss twice: name each once")
+    return ",".join("+".join(names) for names in stages)
 
 
 def _of_loss(text: str) -> tuple[str, float]:

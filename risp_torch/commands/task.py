@@ -22,7 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scene", metavar="SCENE", help="name of a scene (quadrotor, cube, hand, rod), or path of a .py file")
     parser.add_argument("task", metavar="TASK", help="state, identify, imitate or reach: tables 1 to 4 of RISP (ICLR 2022)")
     parser.add_argument(
-        "--method", required=True, help="average, random, pixel, perceptual, no-grad, full, or state (the oracle)"
+        "--method", required=True,
+        help="average, random, pixel, perceptual, matched, no-grad, full, chain (full, then matched), or state (the oracle)",
     )
     parser.add_argument("--network", metavar="FILE", help="of no-grad and full: network.safetensors of 'risp train'")
     parser.add_argument(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion.error_bars import Judgement, judge
 from risp_torch.inversion.find_settings import FindStart
 from risp_torch.inversion.find_start import check_start, found_starts
+from risp_torch.inversion.in_turn import end_of, losses_in_turn
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.newton_steps import NewtonSteps
 from risp_torch.inversion.observability import verdict_before
@@ -45,7 +47,7 @@ def invert(
     *,
     cameras: Sequence[str] = (),
     per_film: Sequence[str] = (),
-    loss: Loss | None = None,
+    loss: Loss | Sequence[Loss] | None = None,
     sampling: str = "all",
     bounds: Bounds | None = None,
     psi: RenderingParameters | None = None,
@@ -72,7 +74,8 @@ def invert(
         cameras: names of the cameras of several films, one for each; the first camera by default.
         per_film: with several films, parameters that differ between them, such as initial velocities. Unknown or known, that
             of the second film has the name "body.velocity@2", also in bounds and results; all others are shared.
-        loss: the loss, ``PixelLoss()`` by default.
+        loss: the loss, ``PixelLoss()`` by default. Several, in a list, follow each other: each but the first starts where the
+            best start of the one before it ended, with its usual search.
         sampling: compared frames: "all", "last", "first+last", "first+middle" or "every:K".
         bounds: name -> (low, high) of unknowns, in place of those in the scene.
         psi: the rendering parameters of the unknown "psi", ``default_psi`` by default.
@@ -84,7 +87,7 @@ def invert(
             decades). An unknown with a prior and without bounds gets those at five standard deviations.
         starts: number of guesses spread over the allowed ranges (``Unknowns.starts``), or the guesses (name -> value; parameters
             missing in a guess have the scene's value).
-        settings: settings of the search; by default ``usual_search``. Wide steps are not saved: a killed run repeats them.
+        settings: settings of the first search; by default ``usual_search``. Wide steps are not saved: a killed run repeats them.
         find_start: before the physics, look for the starting poses and velocities among the unknowns in the film's first
             pictures; every start of the search begins with one that fits them.
         warm_start: a gradient-free search from every start, before the search.
@@ -95,6 +98,7 @@ def invert(
         adjoint: how rollouts keep states.
         seed: seed of the starts.
         out: folder for settings, result, plots, strip and video; an unfinished run in it is resumed.
+            Runs of losses before the last one are in its folders "1-risp" and so on.
         progress: whether to show progress bars.
 
     Returns:
@@ -105,10 +109,20 @@ def invert(
         DivergenceError: no start could be simulated.
     """
     began = time.perf_counter()
+    given: dict[str, Any] = {
+        "cameras": cameras, "per_film": per_film, "sampling": sampling, "bounds": bounds, "psi": psi, "smooth": smooth,
+        "priors": priors, "refine": refine, "linearise_up_to": linearise_up_to, "seed": seed,
+    }  # fmt: skip
+    before, loss = losses_in_turn(loss)
+    for number, earlier in enumerate(before, start=1):
+        part = None if out is None else Path(out) / f"{number}-{earlier.kind}"
+        searched = partial(
+            invert, scene, video, unknown, loss=earlier, starts=starts, settings=settings, find_start=find_start,
+            warm_start=warm_start, adjoint=adjoint, out=part, progress=progress, **given,
+        )  # fmt: skip
+        starts, settings, find_start, warm_start = end_of(searched, part), None, None, None
     problem = Problem.of(
-        scene, video, unknown, cameras=cameras, per_film=per_film, loss=loss, sampling=sampling, bounds=bounds, psi=psi,
-        smooth=smooth, priors=priors, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start,
-        refine=refine, linearise_up_to=linearise_up_to, seed=seed,
+        scene, video, unknown, loss=loss, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start, **given
     )  # fmt: skip
     check_start(problem)
     folder = None if out is None else RunFolder.open_or_create(out, problem.to_json(sampling))

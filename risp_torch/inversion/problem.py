@@ -173,9 +173,12 @@ def _starts(
 
 
 def _given_starts(unknowns: Unknowns, starts: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Guesses [S, K] given by the user; parameters missing in a guess have the scene's value."""
+    """Guesses [S, K] given by the user, by parameters or by labels; parameters missing in a guess have the scene's value."""
     rows = []
     for start in starts:
+        if set(start) == set(unknowns.labels) and set(start) != set(unknowns.params):  # another search's end
+            rows.append(np.array([start[label] for label in unknowns.labels]))
+            continue
         for name in start:
             if name not in unknowns.params:
                 raise unknown_name_error("unknown", name, list(unknowns.params))

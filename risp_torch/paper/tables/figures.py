@@ -17,8 +17,8 @@ from risp_torch.paper.tables.results import Cells
 from risp_torch.paper.tables.why import NAMES
 
 SHORT = {
-    "average": "average", "random": "random", "pixel": "pixels", "perceptual": "perceptual", "no-grad": "no-grad", "full": "full",
-    PAPER_SEARCH: "full,\nRMSProp", "state": "oracle",
+    "average": "average", "random": "random", "pixel": "pixels", "perceptual": "perceptual", "matched": "matched",
+    "no-grad": "no-grad", "full": "full", "chain": "full,\nmatched", PAPER_SEARCH: "full,\nRMSProp", "state": "oracle",
 }  # fmt: skip
 _OURS, _PAPERS = "#0b6e99", "#c8452f"
 _COLUMNS = 7  # frames of a strip

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from risp_torch.files.run_folder import RunFolder, first_difference, plain
-from risp_torch.paper.tables.plan import BLIND, NETWORKS, PAPER_SEARCH, SAMPLING_SCENE, TablePlan
-from risp_torch.paper.tables.units import Unit, network_name, planned, target_name
+from risp_torch.paper.tables.plan import BLIND, CHAIN, NETWORKS, PAPER_SEARCH, SAMPLING_SCENE, TablePlan
+from risp_torch.paper.tables.units import Unit, network_name, planned, target_name, trial_name
 from risp_torch.risp.task import RispTask, load_task, training_scene
 from ti_sim.base.errors import UserError
 
@@ -158,13 +158,17 @@ def _trial(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
     method, search = about["method"], "usual"
     if method == PAPER_SEARCH:
         method, search = "full", "paper"
-    network = plan.out / network_name(plan, about["scene"], method) / NETWORK_FILE if method in NETWORKS else None
+    variant, begin = "full" if method == CHAIN else method, None
+    network = plan.out / network_name(plan, about["scene"], variant) / NETWORK_FILE if variant in NETWORKS else None
+    if method == CHAIN:
+        before = trial_name(about["scene"], about["task"], "full", about["repeat"])
+        begin = RunFolder(plan.out / before, {}).read_result()["values"]
     target = None
     if method not in (*BLIND, "state"):
         target = make_target(plan, about, plan.out / target_name(about["scene"], about["task"], about["repeat"]))
     run_trial(
         about["scene"], about["task"], method, repeat=about["repeat"], settings=trial_settings(plan, search), network=network,
-        target=target, out=folder,
+        target=target, begin=begin, out=folder,
     )  # fmt: skip
 
 

@@ -16,12 +16,13 @@ from ti_sim.base.rules import Count, checked
 SCENES = ("quadrotor", "cube", "hand", "rod")
 TABLES = {"1": "state", "2": "identify", "3": "imitate", "4": "reach"}  # the paper's number -> task
 ABLATIONS = ("ablation-configs", "ablation-sampling")
-METHODS = ("average", "random", "pixel", "perceptual", "no-grad", "full", "state")
+METHODS = ("average", "random", "pixel", "perceptual", "matched", "no-grad", "full", "chain", "state")
 READERS = ("average", "random", "no-grad", "full")  # methods of table 1, which use single pictures
 _OTHER_THAN = {"2": ("average",)}  # a prior that is symmetric about the truth has it as its mean
 BLIND = ("average", "random")
-IMAGE_METHODS = ("pixel", "perceptual", "no-grad", "full")
+IMAGE_METHODS = ("pixel", "perceptual", "matched", "no-grad", "full", "chain")
 NETWORKS = ("no-grad", "full")
+CHAIN = "chain"  # the full method, then the solved look
 PAPER_SEARCH = "full-rmsprop"  # the full method with the paper's own optimiser
 CONFIGS = ("1", "10", "each")
 SAMPLING_METHODS = ("pixel", "no-grad", "full")

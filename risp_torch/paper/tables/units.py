@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from risp_torch.paper.tables.plan import (
     ABLATIONS,
+    CHAIN,
     CONFIGS,
     CURVE_SCENE,
     IMAGE_METHODS,
@@ -119,13 +120,19 @@ def _trials(plan: TablePlan, table: str, scene: str) -> Iterator[Unit]:
     task = TABLES[table]
     for repeat in range(plan.repeats):
         for method in plan.methods_of(table):
-            needed = list(_needed(plan, scene, task, method, repeat))
-            yield from needed
             searches = [method, PAPER_SEARCH] if method == "full" and repeat < plan.preset.paper_search else [method]
-            for search in searches:
-                about = {"scene": scene, "task": task, "method": search, "repeat": repeat}
-                own = [unit for unit in needed if unit.kind != "data"]
-                yield Unit(name=trial_name(scene, task, search, repeat), kind="trial", about=about, needs=_names(own))
+            for search in ["full", CHAIN] if method == CHAIN else searches:
+                yield from _trial(plan, scene, task, search, repeat)
+
+
+def _trial(plan: TablePlan, scene: str, task: str, method: str, repeat: int) -> Iterator[Unit]:
+    """An inversion after what it needs."""
+    needed = list(_needed(plan, scene, task, "full" if method in (PAPER_SEARCH, CHAIN) else method, repeat))
+    yield from needed
+    own = _names(unit for unit in needed if unit.kind != "data")
+    own += (trial_name(scene, task, "full", repeat),) if method == CHAIN else ()
+    about = {"scene": scene, "task": task, "method": method, "repeat": repeat}
+    yield Unit(name=trial_name(scene, task, method, repeat), kind="trial", about=about, needs=own)
 
 
 def _needed(plan: TablePlan, scene: str, task: str, method: str, repeat: int) -> Iterator[Unit]:

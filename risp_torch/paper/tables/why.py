@@ -8,7 +8,8 @@ from risp_torch.paper.tables.results import Cell, lowest
 
 NAMES = {
     "average": "average", "random": "random", "pixel": "pixels", "perceptual": "perceptual", "no-grad": "RISP, no gradient loss",
-    "full": "RISP", "full-rmsprop": "RISP, the paper's RMSProp", "state": "true states (oracle)",
+    "matched": "matched", "full": "RISP", "chain": "RISP, then matched", "full-rmsprop": "RISP, the paper's RMSProp",
+    "state": "true states (oracle)",
 }  # fmt: skip
 # A loss so much lower at the estimate than at the truth indicates a shifted minimum, one so much higher an unfinished search.
 _CLEARLY = 1.02

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 LABELS = {
     "average": "average", "random": "random", "pixel": "pixels (gradSim)", "perceptual": "perceptual",
-    "no-grad": "RISP without gradient loss", "full": "RISP", "state": "true states (oracle)",
+    "matched": "matched (the look solved)", "no-grad": "RISP without gradient loss", "full": "RISP",
+    "chain": "RISP, then matched", "state": "true states (oracle)",
 }  # fmt: skip
 METHODS = tuple(LABELS)
-NETWORK_METHODS = ("no-grad", "full")
-IMAGE_METHODS = ("pixel", "perceptual", *NETWORK_METHODS)
+NETWORK_METHODS = ("no-grad", "full", "chain")
+IMAGE_METHODS = ("pixel", "perceptual", "matched", *NETWORK_METHODS)
 
 
 def check_method(method: str, network: Path | str | None) -> None:
@@ -33,17 +34,18 @@ def check_method(method: str, network: Path | str | None) -> None:
 
 
 def make_loss(method: str, task: RispTask, motion: States, network: Path | str | None) -> Loss | None:
-    """The loss of a method; None for the image-free baselines.
+    """The loss of a method, of a chain the first one; None for the image-free baselines.
 
     Args:
         method: name from ``METHODS``.
         task: of the scene.
         motion: true motion, for the oracle.
-        network: file of "no-grad" and "full".
+        network: file of the ``NETWORK_METHODS``.
 
     Raises:
         UserError: see the losses, for a network that cannot be read or an extra that is not installed.
     """
+    from risp_torch.inversion.losses.matched import MatchedLoss
     from risp_torch.inversion.losses.perceptual import PerceptualLoss
     from risp_torch.inversion.losses.pixel import PixelLoss
     from risp_torch.inversion.losses.risp import RispLoss
@@ -53,5 +55,5 @@ def make_loss(method: str, task: RispTask, motion: States, network: Path | str |
         return RispLoss(network, task=task)
     if method == "state":
         return StateLoss(task.head, motion)
-    losses = {"pixel": PixelLoss, "perceptual": PerceptualLoss}
+    losses = {"pixel": PixelLoss, "perceptual": PerceptualLoss, "matched": MatchedLoss}
     return losses[method]() if method in losses else None

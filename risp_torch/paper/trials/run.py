@@ -24,7 +24,7 @@ from risp_torch.paper.trials.methods import NETWORK_METHODS, check_method, make_
 from risp_torch.paper.trials.paper_search import PAPER_SEARCH
 from risp_torch.paper.trials.search import Found, search
 from risp_torch.paper.trials.target import read_target
-from risp_torch.paper.trials.trial import Trial, load_trial, set_truth, true_scene
+from risp_torch.paper.trials.trial import Trial, Values, load_trial, set_truth, true_scene
 from risp_torch.scene.bridge import bridge_dtype
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Seed, checked
@@ -100,7 +100,7 @@ class TrialSettings:
 @checked
 def run_trial(
     scene_name: str, kind: str, method: str, *, repeat: FromZero, settings: TrialSettings, network: Path | str | None = None,
-    target: Path | str | None = None, out: Path | str, progress: bool = True,
+    target: Path | str | None = None, begin: Values | None = None, out: Path | str, progress: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """Run one trial by one method, or return the result in its folder.
 
@@ -110,8 +110,10 @@ def run_trial(
         method: name from ``METHODS``.
         repeat: index of the repeat, which has its own first guess (and for "reach" initial state).
         settings: of the run.
-        network: file of "no-grad" and "full".
+        network: file of the methods with a network.
         target: folder of frames from ``target_film``, for the image-based methods.
+        begin: for "chain": estimate of "full" on this repeat, from which the solved look goes on; by default it is searched
+            first, in the folder "risp" of the run.
         out: folder of the run: an unfinished one is resumed, a finished one is only read.
         progress: whether to show progress bars.
 
@@ -127,6 +129,11 @@ def run_trial(
     began = time.perf_counter()
     trial = load_trial(scene_name, kind)
     check_method(method, network)
+    if method == "chain" and begin is None:
+        begin = run_trial(
+            scene_name, kind, "full", repeat=repeat, settings=settings, network=network, target=target, out=Path(out) / "risp",
+            progress=progress,
+        )["values"]  # fmt: skip
     scene, task = true_scene(scene_name, trial, settings.size)
     trial = trial.of_repeat(scene.name, kind, seed=settings.seed, repeat=repeat)
     set_truth(scene, trial)
@@ -138,9 +145,10 @@ def run_trial(
     for name, value in initial.items():
         scene.set(name, value)
     guesses = [trial.guess(drawn["guess"]) for _ in range(settings.guesses(trial))]
-    loss = make_loss(method, task, motion, network)
+    loss = make_loss("matched" if method == "chain" else method, task, motion, network)
     comparison = None if loss is None else _comparison(scene, kind, method, loss, target, trial.sampling)
     asked = _asked(scene_name, kind, method, repeat, settings, trial, scene, guesses, loss, comparison)
+    asked |= {} if begin is None else {"begin": plain(begin)}
     folder = _folder(Path(out), asked)
     if folder.finished:
         return folder.read_result()
@@ -149,7 +157,7 @@ def run_trial(
         found = Found({name: np.asarray(values[name], dtype=np.float64) for name in trial.unknowns}, float("nan"), 0)
     else:
         found = search(
-            scene, comparison, trial, guesses, settings.of_search(trial), refine=settings.rounds(trial),
+            scene, comparison, trial, guesses, settings.of_search(trial), refine=settings.rounds(trial), begin=begin,
             paper=settings.search == "paper", warm=CmaSettings() if settings.warm == "cma" else None, seed=settings.seed,
             folder=folder, progress=progress,
         )  # fmt: skip
@@ -183,7 +191,7 @@ def _at_truth(
     with torch.no_grad():
         observed = last.loss.observe(scene, motion, {}, last.frames)
     read = None
-    if method in NETWORK_METHODS:
+    if method in NETWORK_METHODS and method != "chain":
         true = task.head.outputs(scene, motion.placement[0, list(plain.frames)])
         read = float((plain.target - true).abs().mean())
     return {"loss_truth": float(mean_square(observed, last.target)[0]), "reading_error": read}

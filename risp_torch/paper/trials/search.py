@@ -46,8 +46,8 @@ class Found:
 
 def search(
     scene: Scene, comparison: Comparison, trial: Trial, guesses: Sequence[Values], settings: OptimiseSettings | WideSteps,
-    *, refine: int, paper: bool = False, warm: CmaSettings | None = None, seed: int = 0, folder: RunFolder | None = None,
-    progress: bool = True,
+    *, refine: int, begin: Values | None = None, paper: bool = False, warm: CmaSettings | None = None, seed: int = 0,
+    folder: RunFolder | None = None, progress: bool = True,
 ) -> Found:  # fmt: skip
     """Estimate the unknowns of a trial.
 
@@ -58,6 +58,8 @@ def search(
         guesses: the first guesses; the one with the lowest final loss is used.
         settings: settings of the wide or the gradient steps.
         refine: largest number of Gauss-Newton rounds with narrow differences; none if the loss is locally non-smooth.
+        begin: an estimate from which these rounds begin, in place of other steps from the guesses: first with the loss of the
+            search (``Loss.for_search``), then with its own.
         paper: whether the unknowns are optimised as in the paper (``paper_unknowns``), without a penalty on changes of actions.
         warm: settings of a gradient-free search from every guess, before the other steps.
         seed: seed of its candidates.
@@ -68,26 +70,39 @@ def search(
         UserError: pycma is not installed.
         DivergenceError: no guess could be simulated.
     """
-    unknowns = Unknowns.of(scene, trial.unknowns)
-    rows = np.array([np.concatenate([np.ravel(guess[name]) for name in trial.unknowns]) for guess in guesses], dtype=np.float64)
+    unknowns, wider = Unknowns.of(scene, trial.unknowns), comparison.for_search()
+    rows = np.array([_row(trial, guess) for guess in guesses])
     if paper:
         unknowns = paper_unknowns(unknowns, trial.measure)
     else:
         unknowns = penalised(scene, comparison, unknowns, rows[0], trial.smooth)
     z, history = unknowns.unbounded(rows), History()
+    if begin is not None:
+        ends, _ = refined(
+            scene, wider, unknowns, _row(trial, begin)[None], refine, history, thorough=False, progress=progress
+        )
+        return _best_of(scene, comparison, trial, unknowns, ends, refine, history, progress=progress)
     if warm is not None and (folder is None or folder.load_checkpoint() is None):
-        z, history = warmed(scene, comparison, unknowns, z, warm, seed=seed, progress=progress)
+        z, history = warmed(scene, wider, unknowns, z, warm, seed=seed, progress=progress)
     if isinstance(settings, WideSteps):
         begin = unknowns.vector(z).double().cpu().numpy()
-        ends, best = wide_gauss_newton(scene, comparison, unknowns, begin, settings, history, progress=progress)
+        ends, best = wide_gauss_newton(scene, wider, unknowns, begin, settings, history, progress=progress)
         end, comparison = settle_whitened(
             scene, comparison, unknowns, ends[best], settings, history, start=best, seed=seed, progress=progress
         )
         ends, history.stopped = end[None], []
     else:
-        z, history = descend(scene, comparison, unknowns, z, settings, folder=folder, history=history, progress=progress)
+        z, history = descend(scene, wider, unknowns, z, settings, folder=folder, history=history, progress=progress)
         ends = unknowns.vector(z).double().cpu().numpy()
     rounds = 0 if comparison.loss.rough else refine
+    return _best_of(scene, comparison, trial, unknowns, ends, rounds, history, progress=progress)
+
+
+def _best_of(
+    scene: Scene, comparison: Comparison, trial: Trial, unknowns: Unknowns, ends: np.ndarray, rounds: int, history: History,
+    *, progress: bool,
+) -> Found:  # fmt: skip
+    """The end [S, K] of the lowest loss after Gauss-Newton rounds."""
     ends, losses = refined(scene, comparison, unknowns, ends, rounds, history, thorough=False, progress=progress)
     if not np.isfinite(losses).any():
         raise DivergenceError("every start of the search diverged: take smaller steps (more substeps)", body="", step=0)
@@ -123,6 +138,11 @@ def penalised(scene: Scene, comparison: Comparison, unknowns: Unknowns, first: n
         weights.append(scale / (len(near) * ranges[near[:, 0]] ** 2))
         given[name] = weight
     return replace(unknowns, smoothness=Smoothness(np.concatenate(pairs), np.concatenate(weights), given)) if pairs else unknowns
+
+
+def _row(trial: Trial, values: Values) -> np.ndarray:
+    """[K] the unknowns of a trial in their order."""
+    return np.concatenate([np.ravel(values[name]) for name in trial.unknowns]).astype(np.float64)
 
 
 def _loss(scene: Scene, comparison: Comparison, unknowns: Unknowns, physical: np.ndarray) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from risp_torch import (
     DirectionalLight,
     LookSettings,
     MatchedLoss,
+    PixelLoss,
     Scene,
     Sphere,
     Start,
@@ -20,6 +23,7 @@ from risp_torch import (
     UserError,
     invert,
 )
+from risp_torch.files.run_folder import FinishedError
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.look.palette import Palette
 
@@ -57,6 +61,26 @@ def test_speed_in_another_look(tmp_path):
     assert abs(value - 0.8) < 0.008
     assert abs(value - 0.8) < 3 * sd < 0.1
     assert (tmp_path / "run" / "look.png").is_file()
+
+
+def test_losses_in_turn(tmp_path):
+    """Each loss starts where the one before it ended; both runs are kept, and given again nothing changes."""
+    film, given = film_of(thrown(key=0.6)), {"bounds": {"ball.velocity[0]": (0.3, 1.5)}, "out": tmp_path / "run"}
+    chain = [PixelLoss(), MatchedLoss()]
+
+    def run(losses, **more):
+        return invert(thrown(speed=1.2), film, ["ball.velocity[0]"], loss=losses, progress=False, **(given | more))
+
+    result = run(chain, starts=[{"ball.velocity[0]": 0.7}])
+    first = json.loads((tmp_path / "run" / "1-pixel" / "result.json").read_text())
+    assert result.initial.tolist() == [[first["unknowns"]["ball.velocity[0]"]["value"]]]
+    assert abs(next(iter(result.values.values())) - 0.8) < 0.004
+    with pytest.raises(FinishedError):
+        run(chain, starts=[{"ball.velocity[0]": 0.7}])
+    with pytest.raises(UserError, match="list of losses is empty"):
+        run([])
+    with pytest.raises(UserError, match="other settings"):
+        run([MatchedLoss(), MatchedLoss()], starts=[{"ball.velocity[0]": 0.7}])
 
 
 def test_outliers_count_less():

@@ -32,7 +32,7 @@ from risp_torch.paper.trials import search as search_module
 from risp_torch.paper.trials import target as target_module
 from risp_torch.paper.trials import trial as trial_module
 from risp_torch.paper.trials.errors import outputs_of, unseen_errors
-from risp_torch.paper.trials.methods import IMAGE_METHODS
+from risp_torch.paper.trials.methods import IMAGE_METHODS, NETWORK_METHODS
 from risp_torch.paper.trials.paper_search import paper_unknowns
 from risp_torch.paper.trials.search import Found
 from risp_torch.paper.trials.target import target_film
@@ -65,6 +65,7 @@ def test_all_methods_begin_alike(
     trial, scene, task, motion = quadrotor[kind]
     target = target_film(scene, task, kind, motion, tmp_path / "film", seed=0, repeat=2, renderer="rasteriser")
     given: dict[str, dict[str, Any]] = {}
+    begun: dict[str, Any] = {}  # where a search goes on that does not begin at the guesses
 
     def spied(scene: Any, comparison: Comparison, trial: Any, guesses: Any, settings: Any, **options: Any) -> Found:
         start = {name: np.asarray(scene.table[name].value).tolist() for name in trial.initial(np.random.default_rng(0))} if (
@@ -74,6 +75,7 @@ def test_all_methods_begin_alike(
             "start": start, "search": asdict(settings), "options": {k: options[k] for k in ("refine", "paper", "warm", "seed")},
             "sampling": comparison.frames,
         }  # fmt: skip
+        begun.update({} if options["begin"] is None else {method: options["begin"]})
         return Found({name: np.asarray(trial.truth[name], dtype=np.float64) for name in trial.unknowns}, 0.0, 0)
 
     monkeypatch.setattr(run_module, "search", spied)
@@ -82,10 +84,11 @@ def test_all_methods_begin_alike(
     results = {}
     for method in METHODS:
         results[method] = run_trial(
-            "quadrotor", kind, method, repeat=2, settings=settings, network=network if method in NETWORKS else None,
+            "quadrotor", kind, method, repeat=2, settings=settings, network=network if method in NETWORK_METHODS else None,
             target=target if method in IMAGE_METHODS else None, out=tmp_path / method, progress=False,
         )  # fmt: skip
     assert set(given) == set(METHODS) - set(BLIND)
+    assert begun == {"chain": json.loads((tmp_path / "chain" / "risp" / "result.json").read_text())["values"]}
     first = given["state"]
     assert all(other == first for other in given.values())
     assert {json.dumps([r["guess"], r["initial"]]) for r in results.values()} == {
@@ -307,6 +310,9 @@ def test_every_method_has_its_own_network_and_search(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(run_module, "run_trial", spied)
     monkeypatch.setattr(perform, "make_target", lambda plan, about, folder: folder)
+    for repeat in range(2):  # what the chain begins at
+        before = RunFolder.open_or_create(tmp_path / trial_name("cube", "identify", "full", repeat), {})
+        before.write_result({"values": {"ground.contact.stiffness": 900.0 + repeat}})
     for unit in planned(plan).values():
         if unit.kind == "trial":
             about = unit.about
@@ -316,8 +322,10 @@ def test_every_method_has_its_own_network_and_search(monkeypatch: pytest.MonkeyP
         paper, plain = method == PAPER_SEARCH, "full" if method == PAPER_SEARCH else method
         assert call["method"] == plain and call["repeat"] == repeat
         assert call["settings"] == TrialSettings(size=64, seed=3, samples=64, search="paper" if paper else "usual")
-        reads = tmp_path / network_name(plan, "cube", plain) / "network.safetensors" if plain in NETWORKS else None
-        assert call["network"] == reads and (reads is None or f"{plain}-seed3" in str(reads))
+        reader = "full" if plain == "chain" else plain
+        reads = tmp_path / network_name(plan, "cube", reader) / "network.safetensors" if reader in NETWORKS else None
+        assert call["network"] == reads and (reads is None or f"{reader}-seed3" in str(reads))
+        assert call["begin"] == ({"ground.contact.stiffness": 900.0 + repeat} if plain == "chain" else None)
         film = None if plain in (*BLIND, "state") else tmp_path / target_name("cube", "identify", repeat)
         assert call["target"] == film
         assert call["out"] == tmp_path / trial_name("cube", "identify", method, repeat)

@@ -1,0 +1,38 @@
+"""Losses that follow each other: each inversion starts where the one before it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from risp_torch.files.run_folder import FinishedError, RunFolder
+from risp_torch.inversion.losses.loss import Loss
+from risp_torch.inversion.result import Inversion
+from ti_sim.base.errors import UserError
+
+
+def losses_in_turn(loss: Loss | Sequence[Loss] | None) -> tuple[list[Loss], Loss | None]:
+    """The losses before the last one, and the last one.
+
+    Raises:
+        UserError: there is none in the list.
+    """
+    if loss is None or isinstance(loss, Loss):
+        return [], loss
+    if not loss:
+        raise UserError("the list of losses is empty: give one loss, or leave it out")
+    return list(loss[:-1]), loss[-1]
+
+
+def end_of(search: Callable[[], Inversion], folder: Path | None) -> list[dict[str, float]]:
+    """Where an inversion's best start ends: label -> value, as the only start of the next one.
+
+    Args:
+        search: runs the inversion; one that is finished in the folder is only read.
+        folder: its folder, or None.
+    """
+    try:
+        return [dict(search().values)]
+    except FinishedError:
+        unknowns = RunFolder(folder, {}).read_result()["unknowns"]
+        return [{label: float(about["value"]) for label, about in unknowns.items()}]
