@@ -22,11 +22,12 @@ from risp_torch.inversion.look.look import Look
 from risp_torch.inversion.look.settings import LookSettings
 from risp_torch.inversion.look.steps import Inverse, NormalEquations, Step
 
-FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING, EASIER, HARDER = 1e-3, 1e-9, 1e3, 10.0, 10.0
+FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING, EASIER, HARDER = 1e-3, 1e-5, 1e3, 10.0, 10.0
 ENOUGH = 0.5  # of the expected decrease: a step that brings less is followed by one of the colours alone
 LEAST_SHARE = 0.1  # of the expected decrease: after a step that brings less, the matrix is made anew
 LONGEST = 10.0  # times a step: where outliers become fewer, the objective bends less than its matrix says
 SLOW = 0.3  # ratio of one step's expected decrease to that of the last one: beyond it, the matrix is made anew
+YOUNG = 5  # steps in which a matrix is kept even so: outliers are found again in every step, and this may be what is slow
 WIDER, ROUGH_TOLERANCE = (4.0, 2.0), 1e-2  # robust scales of a cold start, relative to the last one; when each ends
 
 
@@ -58,7 +59,7 @@ class _Descent:
 
     def __init__(self, fit: Fit, inverse: Inverse | None) -> None:
         self.fit, self.inverse = fit, inverse  # where it stands, and factors of a normal matrix, None before there is one
-        self.last = np.inf  # the last step's expected decrease
+        self.last, self.age = np.inf, 0  # the last step's expected decrease, and steps with the present matrix
         self.damping, self.length = FIRST_DAMPING, 1.0  # of the next matrix and of the next step
 
     def end(self) -> tuple[Look, Inverse | None]:
@@ -76,7 +77,8 @@ class _Descent:
             expected = equations.decrease(step)
             if expected <= little and self._exposed() <= little:
                 return False
-            if expected <= SLOW * self.last and self._moves(step, expected):
+            self.age += 1
+            if (expected <= SLOW * self.last or self.age <= YOUNG) and self._moves(step, expected):
                 return True
         while self.damping <= MOST_DAMPING:
             self.inverse = equations.inverse(self.damping)
@@ -85,6 +87,7 @@ class _Descent:
             if expected <= little and self._exposed() <= little:
                 return False
             if self._moves(step, expected):
+                self.age = 0
                 self.damping = max(self.damping / EASIER, LEAST_DAMPING)
                 return True
             self.damping *= HARDER
