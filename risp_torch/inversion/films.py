@@ -16,8 +16,10 @@ import torch
 
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.losses.loss import Loss, PictureLoss
+from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.losses.whitening import Whitening
+from risp_torch.inversion.matched_films import MatchedFilms
 from risp_torch.scene.parameters import ParameterTable, split_entry
 from risp_torch.scene.parts.cameras import Camera
 from risp_torch.scene.scene import Scene
@@ -254,13 +256,13 @@ def films_loss(loss: Loss) -> Loss:
     """The loss for several films.
 
     Raises:
-        UserError: it does not compare images, or is for one film.
+        UserError: it does not compare images, or has weights of pixels.
     """
-    if loss.one_film:
-        raise UserError(f"the {loss.kind} loss is for one film: invert the films one by one, or compare pixels")
     if not isinstance(loss, PictureLoss):
         raise UserError(f"several films are compared by their pictures, and the {loss.kind} loss has one target: choose another")
-    return loss if isinstance(loss, PixelLoss) else FilmsLoss(loss)
+    if isinstance(loss, PixelLoss):
+        return loss
+    return MatchedFilms(loss) if isinstance(loss, MatchedLoss) else FilmsLoss(loss)
 
 
 def for_every_film(names: Iterable[str], per_film: Sequence[str], count: int) -> dict[str, str]:

@@ -43,7 +43,6 @@ class Loss(ABC):
             derivatives at a point are then misleading, and wide steps are used (``WideSteps``).
         colors_of_pixels: whether the observations are linear colours of pixels, so that what noise and compression leave of them
             is known.
-        one_film: whether the loss is for one film, not for several together (``Films``).
     """
 
     kind: ClassVar[str]
@@ -53,7 +52,6 @@ class Loss(ABC):
     lasting: bool = False
     rough: bool = False
     colors_of_pixels: ClassVar[bool] = False
-    one_film: ClassVar[bool] = False
     whitening: Whitening | None = None
     weights: PixelWeights | None = None
     noise: float | None = None

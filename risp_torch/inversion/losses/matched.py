@@ -49,7 +49,6 @@ class MatchedLoss(PictureLoss):
     kind = "matched"
     usual_noise = 0.02
     colors_of_pixels = True
-    one_film = True
 
     def __init__(self, settings: LookSettings | None = None, *, weights: PixelWeights | None = None) -> None:
         """A loss by the solved look.
@@ -110,12 +109,16 @@ class MatchedLoss(PictureLoss):
         self, folder: Path, scene: Scene, states: States, values: Mapping[str, torch.Tensor]
     ) -> None:
         """Write look.png, what was solved of the film (``Loss.write_pictures``)."""
+        self.write_sheet(folder / "look.png", scene, states, values)
+
+    def write_sheet(self, path: Path, scene: Scene, states: States, values: Mapping[str, torch.Tensor]) -> None:
+        """Write what was solved of the film as a picture (arguments: ``Loss.write_pictures``)."""
         with torch.no_grad():
             unlit, solved, _, film = self._solved(scene, states, values, None)
             bodies = _rendered(unlit, [replace(solved[0], plate=np.zeros_like(solved[0].plate))])[0]
             shown = _composed(solved, film)[0]
         plate = torch.as_tensor(solved[0].plate).to(film).reshape(film.shape[1:])
-        write_look_sheet(folder / "look.png", film, shown, bodies, plate)
+        write_look_sheet(path, film, shown, bodies, plate)
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Macroblocks of 16 × 16 pixels, and one for the regularisation (``Loss.blocks``)."""

@@ -13,10 +13,13 @@ import torch
 
 from risp_torch import (
     Camera,
+    LookSettings,
     Loss,
+    MatchedLoss,
     OptimiseSettings,
     PictureLoss,
     PixelLoss,
+    PixelWeights,
     RispLoss,
     Scene,
     States,
@@ -98,6 +101,34 @@ def test_gradient_reaches_shared_and_own_numbers(scene: Scene) -> None:
     mean = torch.autograd.grad((losses[0] + losses[1]).sum() / 2, [density, *speeds])
     for a, b in zip(joint, mean, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-9)
+
+
+def test_each_film_has_a_look_of_its_own(scene: Scene, tmp_path: Path) -> None:
+    """The matched loss of two films is the mean of the two, each in its own look, and each look has its sheet."""
+    targets = [film_of(scene, block_velocity=speed) for speed in SPEEDS]
+    targets[1] = 0.3 + 0.5 * targets[1].flip(-1)  # other colours
+    films = Films(scene, 2, per_film=[VELOCITY])
+    loss = films_loss(MatchedLoss(LookSettings(tolerance=1e-9)))
+    together = Comparison.of(films, loss, torch.cat(targets, dim=2))
+    single = [Comparison.of(scene, MatchedLoss(LookSettings(tolerance=1e-9)), target) for target in targets]
+    given = {f"{VELOCITY}@{k + 1}": torch.tensor([speed]).requires_grad_() for k, speed in enumerate(SPEEDS)}
+    joint = together.losses(films, given, worlds=1)
+    own = [one.losses(scene, {VELOCITY: value}, worlds=1) for one, value in zip(single, given.values(), strict=True)]
+    torch.testing.assert_close(joint, (own[0] + own[1]) / 2, rtol=1e-4, atol=1e-9)
+    gradients = [torch.autograd.grad(loss.sum(), list(given.values())) for loss in (joint, (own[0] + own[1]) / 2)]
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-3, atol=1e-7)
+    with torch.no_grad():
+        together.loss.write_pictures(tmp_path, films, films.rollout(worlds=1), {})
+        shown = together.loss.render(films, films.rollout(worlds=1), {})
+    assert {path.name for path in tmp_path.iterdir()} == {"look@1.png", "look@2.png"}
+    assert shown.shape[1:] == torch.cat(targets, dim=2).shape
+    blocks = together.blocks
+    half = len(blocks) // 2
+    assert len(blocks) == together.target.shape[-1] and not set(blocks[:half]) & set(blocks[half:])
+    weighed = MatchedLoss(weights=PixelWeights(torch.ones(16, 16)))
+    with pytest.raises(UserError, match="belong to one film"):
+        films_loss(weighed)
 
 
 def test_what_a_network_reads_of_each_film(scene: Scene) -> None:
