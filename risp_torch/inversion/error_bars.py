@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.compression import CompressedFilm, compressed_films, compression_moves, size_of_moves
-from risp_torch.inversion.film import film_at
+from risp_torch.inversion.film import film_at, motion_at
 from risp_torch.inversion.flatness import flatness
+from risp_torch.inversion.likely_wrong import sentences_on, suspects_of, widened_by_suspects
 from risp_torch.inversion.linearisation import Linearisation, along_weak_directions, linearise, newton_step
 from risp_torch.inversion.losses.loss import PictureLoss
-from risp_torch.inversion.misfit import doubts_of_misfit, explained_residual, widened_by_misfit
+from risp_torch.inversion.misfit import Residual, doubts_of_misfit, explained_residual, widened_by_misfit
 from risp_torch.inversion.problem import MOST_LINEARISED, Problem
 from risp_torch.inversion.search import Ends
 from risp_torch.inversion.target import is_file
@@ -34,11 +36,15 @@ class Judgement:
         bars: error bars.
         misfit: mean squared residual divided by the part explained by noise and compression; None if unknown.
         doubts: sentences on why the estimate may be wrong.
+        residual: how large the residual is, and what of it is noise of the film; None without error bars.
+        suspects: what is likely wrong with the scene (``Suspect.to_json``).
     """
 
     bars: Uncertainty
     misfit: float | None
     doubts: list[str]
+    residual: Residual | None = None
+    suspects: list[dict[str, Any]] = field(default_factory=list)
 
 
 def judge(problem: Problem, ends: Ends) -> Judgement:
@@ -54,7 +60,7 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     estimate = film_at(scene, unknowns, values, loss) if isinstance(loss, PictureLoss) else None
     floor = comparison.floor(estimate)
     films = _films_through_the_encoder(problem, at, estimate)
-    moves = compression_moves(at, films) if films else np.zeros((1, len(values)))
+    moves = compression_moves(at, films) if films else _systematic_move(scene, unknowns, at, values)
     # Twelve times the variance of rounding is the square of a whole step, a grey level of 255 for pixels.
     scatter = scatter_of_starts(unknowns, ends.final, ends.losses, ends.best, near=12 * floor)
     flat = loss.of_pictures and not loss.rough and len(values) <= MOST_LINEARISED
@@ -66,15 +72,18 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     fit = min(1.0, explained / max(at.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
     distance = distance_in_steps(rough, step, explained)
     bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=distance, fit=fit)
-    if not loss.colors_of_pixels and loss.noise is None:
-        return Judgement(bars, None, doubts)
-    rounding = 12 * floor if loss.noise is None else 0.0
-    misfit = max(0.0, at.loss - rounding) / explained
-    moved = np.abs(unknowns.scaled(values) - unknowns.scaled(problem.initial[ends.best])) / ranges
-    doubts += loss.doubts(at.residual.reshape(len(comparison.frames), -1), comparison.frames)
-    doubts += doubts_of_misfit(misfit, at.loss, explained, unmoved=bool(moved.max() < UNMOVED))
+    misfit = None
+    if loss.colors_of_pixels or loss.noise is not None or loss.rounding() is not None:
+        misfit = max(0.0, at.loss - (12 * floor if loss.noise is None else 0.0)) / explained
+        moved = np.abs(unknowns.scaled(values) - unknowns.scaled(problem.initial[ends.best])) / ranges
+        doubts += loss.doubts(at.residual.reshape(len(comparison.frames), -1), comparison.frames)
+        doubts += doubts_of_misfit(misfit, at.loss, explained, unmoved=bool(moved.max() < UNMOVED))
     widest = unknowns.priors.widest(unknowns.scaled(values), ranges)
-    return Judgement(widened_by_misfit(bars, misfit, widest), misfit, doubts)
+    bars = bars if misfit is None else widened_by_misfit(bars, misfit, widest)
+    suspects = suspects_of(scene, unknowns, at, explained=explained if misfit is not None else None, misfit=misfit)
+    bars = widened_by_suspects(bars, suspects, widest)
+    residual = Residual.of(at, estimate, problem.pictures, films, problem.video, explained if misfit is not None else None)
+    return Judgement(bars, misfit, doubts + sentences_on(suspects), residual, [each.to_json(unknowns) for each in suspects])
 
 
 def _linearised(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Linearisation:
@@ -91,6 +100,17 @@ def _films_through_the_encoder(problem: Problem, at: Linearisation, estimate: to
     if even and is_file(problem.video) and not at.comparison.loss.lasting:
         return compressed_films(at, estimate, fps=problem.scene.fps)
     return []
+
+
+def _systematic_move(scene: Scene, unknowns: Unknowns, at: Linearisation, values: np.ndarray) -> np.ndarray:
+    """Shift [1, K] of an estimate, in parts of the ranges, by what simulated observations are wrong by (``Loss.systematic``)."""
+    frames = list(at.comparison.frames)
+    states, numbers = motion_at(scene, unknowns, values)
+    with torch.no_grad():
+        error = at.comparison.loss.systematic(scene, states, numbers, frames)
+    if error is None:
+        return np.zeros((1, len(values)))
+    return newton_step(replace(at, residual=error.flatten().to(at.residual), pull=0.0))[None]
 
 
 def _bars(

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.error_blocks import BLOCK_FRAMES, block_scores
 from risp_torch.inversion.linearisation import Linearisation
-from risp_torch.inversion.uncertainty import BLOCK_FRAMES, block_scores, lasting_frames
+from risp_torch.inversion.uncertainty import lasting_frames
 from risp_torch.inversion.unknowns import Unknowns
 
 

@@ -157,4 +157,5 @@ def _result(problem: Problem, initial: np.ndarray, ends: Ends, began: float, fol
         converged=arrived if problem.linear else None,
         misfit=judged.misfit, doubts=judged.doubts, history=ends.history, remarks=remarks,
         seconds=time.perf_counter() - began, folder=folder.path if folder else None,
+        residual=judged.residual, suspects=judged.suspects,
     )  # fmt: skip

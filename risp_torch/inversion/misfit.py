@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,13 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.compression import CompressedFilm, bytes_per_frame, compression_power, noise_variance
+from risp_torch.inversion.errors_together import errors_together
 from risp_torch.inversion.linearisation import Linearisation
+from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.uncertainty import Uncertainty
 
 MISFIT = 4.0  # times the explained residual: a larger mean squared residual is a misfit
+STILL, LEAST_STILL = 1e-4, 64  # largest change of a pixel that stands still, and pixels that tell the noise of a film
 
 
 def explained_residual(
@@ -23,13 +26,13 @@ def explained_residual(
     """Mean squared residual that rounding, noise and compression explain; None if a loss has other errors."""
     loss, frames = at.comparison.loss, list(at.comparison.frames)
     if not loss.needs_film or loss.noise is not None:
-        return floor
+        return floor if loss.noise is not None else max(floor, loss.rounding() or 0.0)
     if loss.lasting or not (films or loss.colors_of_pixels):
         return None
     noise = 0.0
     if loss.colors_of_pixels:
         noise = noise_variance(pictures[frames] - estimate[frames], None if loss.weights is None else loss.weights.of(frames))
-    return floor + noise + (compression_power(films, _bytes_per_frame(video)) if films else 0.0)
+    return floor + noise + _compression(films, video)
 
 
 def doubts_of_misfit(misfit: float, loss: float, explained: float, *, unmoved: bool) -> list[str]:
@@ -55,6 +58,86 @@ def widened_by_misfit(bars: Uncertainty, misfit: float, widest: np.ndarray) -> U
     return replace(bars, sd=np.maximum(bars.sd, np.minimum(misfit**0.5 * bars.sd, widest)))
 
 
+def _compression(films: list[CompressedFilm], video: object) -> float:
+    """Mean squared residual that compression explains; 0 for a film that is not compressed."""
+    return compression_power(films, _bytes_per_frame(video)) if films else 0.0
+
+
 def _bytes_per_frame(video: Any) -> float:
     """Bytes per frame of a file, or of all files of several films."""
     return sum(map(_bytes_per_frame, video)) if isinstance(video, list) else bytes_per_frame(Path(video))
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Size of a residual, and what the film's own noise leaves.
+
+    Attributes:
+        mean_square: of the observations that count.
+        explained: what rounding, noise and compression explain of it; None if unknown.
+        film_noise: variance that varies fast in time where no body is (``film_noise``); None without a film.
+        noise: mean square that this noise, rounding and compression leave of the loss's observations; None if unknown.
+        together: number of observations that count as one independent observation.
+    """
+
+    mean_square: float
+    explained: float | None
+    film_noise: float | None
+    noise: float | None
+    together: float
+
+    @staticmethod
+    def of(
+        at: Linearisation, estimate: torch.Tensor | None, pictures: torch.Tensor | None, films: list[CompressedFilm],
+        video: object, explained: float | None,
+    ) -> Residual:  # fmt: skip
+        """The residual at an estimate.
+
+        Args:
+            at: linearisation there.
+            estimate: its film [T, H, W, 3]; None for a loss that compares no pictures of a film.
+            pictures: the film [T, H, W, 3], or None.
+            films: the estimate's film after compression, where the film is compressed.
+            video: the film as it was given.
+            explained: mean squared residual that is explained, or None.
+        """
+        loss, frames = at.comparison.loss, list(at.comparison.frames)
+        shared, noise = None, None
+        if estimate is not None and pictures is not None:
+            shared = film_noise(pictures, estimate)
+        if shared is not None and not loss.lasting and loss.weights is None:
+            noise = loss.floor(estimate[frames]) + _compression(films, video) + noise_through(loss, estimate, frames, shared)
+        return Residual(at.loss, explained, shared, noise, errors_together(at))
+
+    def to_json(self) -> dict[str, float | None]:
+        """All of it, and the residual over the film's noise, as JSON values."""
+        over = None if not self.noise else self.mean_square / self.noise
+        return {**asdict(self), "over_noise": over}
+
+
+def film_noise(pictures: torch.Tensor, estimate: torch.Tensor) -> float | None:
+    """Variance of what varies fast in time in the pixels of a film that no body covers; None if there are too few.
+
+    That is a sixth of the mean square of second differences in time, where the film of the estimate stands still.
+
+    Args:
+        pictures: the film [T, H, W, 3], linear rgb.
+        estimate: film of the estimate [T, H, W, 3].
+    """
+    if len(pictures) < 3:
+        return None
+    moves = torch.maximum((estimate[1:-1] - estimate[:-2]).abs(), (estimate[2:] - estimate[1:-1]).abs()).amax(dim=-1)
+    still = moves < STILL
+    if int(still.sum()) < LEAST_STILL:
+        return None
+    second = (pictures[2:] - 2 * pictures[1:-1] + pictures[:-2])[still]
+    return float((second.double() ** 2).mean()) / 6.0
+
+
+def noise_through(loss: Loss, estimate: torch.Tensor, frames: list[int], variance: float) -> float:
+    """Mean squared change of a loss's observations by noise of that variance in the film of the estimate [T, H, W, 3]."""
+    random = torch.Generator().manual_seed(0)
+    noise = torch.randn(estimate[frames].shape, generator=random).to(estimate) * variance**0.5
+    with torch.no_grad():
+        change = loss.compared(estimate[frames] + noise, frames) - loss.compared(estimate[frames], frames)
+    return float((change.double() ** 2).mean())

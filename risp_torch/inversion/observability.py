@@ -18,6 +18,7 @@ import torch
 from risp_torch.files.video import Quality
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.compression import compressed_films, noise_variance
+from risp_torch.inversion.error_blocks import block_scores
 from risp_torch.inversion.film import film_at
 from risp_torch.inversion.linearisation import Linearisation, along_weak_directions, linearise
 from risp_torch.inversion.losses.loss import Loss
@@ -25,7 +26,7 @@ from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.priors import PriorsGiven
 from risp_torch.inversion.problem import MOST_LINEARISED, Problem
 from risp_torch.inversion.target import is_file
-from risp_torch.inversion.uncertainty import NO_TRACE, Spread, Uncertainty, block_scores, uncertainty, widened
+from risp_torch.inversion.uncertainty import NO_TRACE, Spread, Uncertainty, uncertainty, widened
 from risp_torch.inversion.unknowns import Bounds, Unknowns
 from risp_torch.inversion.unseen import MOST_NAMED, size_of
 from risp_torch.risp.psi import RenderingParameters
@@ -193,7 +194,7 @@ def observed(
     scores = block_scores(replace(at, residual=errors))
     shift = inverse @ systematic
     robust = inverse @ (scores.T @ scores + noise**2 * film + variance * known) @ inverse + np.outer(shift, shift)
-    spread = Spread(values_of, vectors, variance, variance * inverse, robust)
+    spread = Spread(values_of, vectors, variance, variance * inverse, robust[None])
     nothing = np.zeros(len(ranges))
     bars = widened(uncertainty(at, unknowns, floor=variance, spread=spread), unknowns, nothing, nothing)
     with np.errstate(divide="ignore"):

@@ -49,6 +49,7 @@ def write_report(
             starts=_starts_to_json(result), best=result.best, seconds=result.seconds,
         )
         | {"converged": result.converged, "fits": result.fits, "misfit": result.misfit, "doubts": result.doubts}
+        | {"residual": result.residual and result.residual.to_json(), "likely_wrong": result.suspects}
         | {"unseen": result.uncertainty.unseen, "remarks": result.remarks}
         | {"observable_modes": result.uncertainty.observable_modes}
     )  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from risp_torch.inversion.misfit import MISFIT
+from risp_torch.inversion.misfit import MISFIT, Residual
 from risp_torch.inversion.optimise import History
 from risp_torch.inversion.uncertainty import Uncertainty
 from risp_torch.inversion.unknowns import Unknowns
@@ -37,6 +38,9 @@ class Inversion:
         remarks: further sentences about the reliability of the result.
         seconds: wall-clock time.
         folder: folder of the run, or None.
+        residual: how large the residual is, and what of it the film's own noise leaves; None without error bars.
+        suspects: families of numbers that were taken for known and are likely wrong: the share of the residual that each
+            explains, its changes, and the shifts of the unknowns.
     """
 
     unknowns: Unknowns
@@ -55,6 +59,8 @@ class Inversion:
     remarks: list[str]
     seconds: float
     folder: Path | None
+    residual: Residual | None = None
+    suspects: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def fits(self) -> bool | None:

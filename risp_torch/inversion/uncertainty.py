@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import torch
 
+from risp_torch.inversion.error_blocks import scores_of_sizes
 from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.unseen import hardly_fixed, known_from_priors, size_of, unseen_directions
 from ti_sim.base.rules import NotNegative, checked
 
-BLOCK_FRAMES = 4  # over which compression errors are correlated
 UNSEEN = 0.25  # of the allowed range: a direction with a larger standard deviation counts as unobservable
 NO_TRACE = 1e3  # ranges: standard deviation of a direction without effect; rounding mixes a little of it into all others
 _QUANTISATION = (1 / 255) ** 2 / 12  # variance of the rounding of eight-bit images
@@ -126,7 +125,7 @@ class Spread:
         noise: variance of the residual times the correlation length in frames, at least the stated one (``Loss.noise``) and the
             one that priors are weighed with.
         plain: [K, K] covariance for independent noise.
-        robust: [K, K] covariance for errors that are correlated within blocks.
+        robust: [S, K, K] covariances for errors that are correlated within blocks of S sizes.
     """
 
     values: np.ndarray
@@ -145,16 +144,22 @@ class Spread:
         noise = max(noise, at.variance, (at.comparison.loss.noise or 0.0) ** 2)
         values, vectors = _eigen(film + at.prior, max(noise, floor) / NO_TRACE**2)
         inverse = (vectors / values) @ vectors.T
-        scores, known = block_scores(at), at.variance * at.precision
+        known = at.variance * at.precision
         # Pulls of the priors scatter, as their means do, with the covariance variance^2 precision.
         pulls = noise * (at.prior - known) + at.variance * known
-        return Spread(values, vectors, noise, noise * inverse, inverse @ (scores.T @ scores + pulls) @ inverse)
+        robust = [inverse @ (scores.T @ scores + pulls) @ inverse for scores in scores_of_sizes(at)]
+        return Spread(values, vectors, noise, noise * inverse, np.array(robust))
+
+    @property
+    def variances(self) -> np.ndarray:
+        """[K] variances of the unknowns, of the largest of the covariances."""
+        return np.array([np.diag(covariance) for covariance in (self.plain, *self.robust)]).max(axis=0)
 
     @property
     def sizes(self) -> np.ndarray:
-        """[K] error bars along the principal directions, of the larger covariance."""
-        variances = [np.diag(self.vectors.T @ covariance @ self.vectors) for covariance in (self.plain, self.robust)]
-        return np.sqrt(np.maximum(*variances))
+        """[K] error bars along the principal directions, of the largest of the covariances."""
+        variances = [np.diag(self.vectors.T @ covariance @ self.vectors) for covariance in (self.plain, *self.robust)]
+        return np.sqrt(np.maximum(np.max(variances, axis=0), 0.0))
 
     def stretch(self, times: np.ndarray) -> np.ndarray:
         """Matrix [K, K] that scales moves by ``times`` [K] along the principal directions."""
@@ -173,10 +178,11 @@ def uncertainty(
 ) -> Uncertainty:
     """Error bars at an estimate, to first order.
 
-    The residual noise gives the covariance s2 (J^T J)^-1; compression errors are correlated within macroblocks, so the
-    covariance is also summed over blocks of 16 × 16 pixels and 4 frames (the cluster-robust form (J^T J)^-1 (sum_c g_c g_c^T)
-    (J^T J)^-1 with block scores g_c = J_c^T r_c; Liang and Zeger, 1986), and the larger error bar of the two is used. What
-    compression changes everywhere in the same way is not included: see ``risp_torch.inversion.compression``.
+    The residual noise gives the covariance s2 (J^T J)^-1; compression errors are correlated within macroblocks, and those of a
+    scene that differs from the film's reach farther, so the covariance is also summed over blocks: of 16 × 16 pixels and 4
+    frames, whole frames, and quarters of the picture through sixths of the film (the cluster-robust form (J^T J)^-1
+    (sum_c g_c g_c^T) (J^T J)^-1 with block scores g_c = J_c^T r_c; Liang and Zeger, 1986). The largest of the error bars is
+    used. What is the same everywhere is not included: see ``risp_torch.inversion.compression`` and ``likely_wrong``.
 
     Smoothness and priors count as knowledge in error bars and unobservable directions, but not in the modes. With priors of
     inverse covariance S the covariances are those of the posterior's maximum, (J^T J / s2 + S)^-1 and its robust form, in which
@@ -197,7 +203,7 @@ def uncertainty(
     spread = spread or Spread.of(at, floor)
     noise = max(spread.noise, _QUANTISATION if floor is None else floor)
     plain, vectors = spread.plain, spread.vectors
-    sd = np.sqrt(np.maximum(np.diag(plain), np.diag(spread.robust)))
+    sd = np.sqrt(spread.variances)
     scale = np.sqrt(np.maximum(np.diag(plain), 1e-300))
     direction_sd = np.sqrt(noise / spread.values)
     weak = [k for k in range(count) if direction_sd[k] > UNSEEN]
@@ -224,16 +230,6 @@ def without_error_bars(count: int) -> Uncertainty:
     """Placeholder for error bars of K unknowns that were not computed: NaN."""
     nothing = np.full(count, np.nan)
     return Uncertainty(nothing, np.full((count, count), np.nan), [True] * count, [])
-
-
-def block_scores(at: Linearisation) -> np.ndarray:
-    """J_c^T r_c of every block c, [blocks, K]."""
-    blocks = torch.as_tensor(at.comparison.blocks).to(at.residual.device)
-    size = int(blocks.max()) + 1
-    scores = at.residual.new_zeros((size * (at.comparison.last // BLOCK_FRAMES + 1), at.jacobian.shape[1])).double()
-    for frame, (jacobian, residual) in zip(at.comparison.frames, at.frames(), strict=True):
-        scores.index_add_(0, frame // BLOCK_FRAMES * size + blocks, jacobian * residual[:, None])
-    return scores.cpu().numpy()
 
 
 def lasting_frames(at: Linearisation) -> float:

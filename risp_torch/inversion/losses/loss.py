@@ -174,6 +174,23 @@ class Loss(ABC):
         """
         return LEAST_FLOOR if self.noise is None else self.noise**2
 
+    def rounding(self) -> float | None:
+        """Mean squared residual that the rounding of the target leaves, for losses without a film that know it."""
+        return None
+
+    def systematic(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int]
+    ) -> torch.Tensor | None:
+        """What the simulated observations [1, n, ...] are wrong by everywhere alike; None if nothing of the kind is known.
+
+        Args:
+            scene: the scene.
+            states: motion of the estimate, one world.
+            values: parameter values [1, ...] of the estimate.
+            frames: n frame numbers.
+        """
+        return None
+
     def doubts(self, residual: torch.Tensor, frames: Sequence[int]) -> list[str]:
         """Sentences on what of the target the estimate does not explain.
 

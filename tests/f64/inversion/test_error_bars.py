@@ -13,6 +13,7 @@ from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion import Uncertainty, Unknowns
 from risp_torch.inversion.compression import CompressedFilm, compression_moves, compression_power, noise_variance, size_of_moves
 from risp_torch.inversion.error_bars import scatter_of_starts
+from risp_torch.inversion.error_blocks import block_scores
 from risp_torch.inversion.flatness import flatness
 from risp_torch.inversion.linearisation import Linearisation, newton_step
 from risp_torch.inversion.losses.loss import pixel_blocks
@@ -20,7 +21,7 @@ from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.misfit import MISFIT, doubts_of_misfit, widened_by_misfit
 from risp_torch.inversion.newton_steps import NewtonSteps, _Run, _Search
 from risp_torch.inversion.result import remarks_on
-from risp_torch.inversion.uncertainty import Spread, block_scores, distance_in_steps, lasting_frames, unfinished
+from risp_torch.inversion.uncertainty import Spread, distance_in_steps, lasting_frames, unfinished
 from ti_sim.base.errors import UserError
 
 TWO = Unknowns({"a": Param(1.0, low=0.0, high=2.0, unit="m"), "b": Param(1.0, low=0.1, high=10.0, scale="log10")})
@@ -116,7 +117,7 @@ def judged(law: Callable[[torch.Tensor], torch.Tensor], residual: torch.Tensor, 
 
     monkeypatch.setattr("risp_torch.inversion.flatness.observed_at", observed)
     covariance = np.eye(2) * 1e-4
-    spread = Spread(np.array([300.0, 300.0]), np.eye(2), 1.0, covariance, covariance)
+    spread = Spread(np.array([300.0, 300.0]), np.eye(2), 1.0, covariance, covariance[None])
     return flatness(None, TWO, at, spread, spread.sizes)
 
 
@@ -152,7 +153,7 @@ def test_a_dent_beside_the_estimate_widens_its_bar(monkeypatch: pytest.MonkeyPat
 def test_a_stretched_spread_is_wider_along_its_directions() -> None:
     turned = np.array([[0.8, -0.6], [0.6, 0.8]])
     plain, robust = (turned @ np.diag(sizes) @ turned.T for sizes in ([0.01, 0.04], [0.09, 0.01]))
-    spread = Spread(np.array([1.0, 2.0]), turned, 1.0, plain, robust)
+    spread = Spread(np.array([1.0, 2.0]), turned, 1.0, plain, robust[None])
     np.testing.assert_allclose(spread.sizes, [0.3, 0.2])
     wider = spread.stretched(np.array([2.0, 1.0]))
     np.testing.assert_allclose(wider.sizes, [0.6, 0.2])
