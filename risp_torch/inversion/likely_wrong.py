@@ -83,7 +83,8 @@ def suspects_of(
         unexplained = max(at.loss - (explained or 0.0), 1e-300)
         found.append(Suspect(end, float(np.clip((at.loss - end.loss) / unexplained, 0.0, 1.0))))
     found.sort(key=lambda suspect: -round(suspect.share, 1))  # of families that explain as much, the first ones first
-    return [each for each in found if each.share >= max(NAMED, AS_GOOD * found[0].share)]
+    most = max((each.share for each in found), default=0.0)
+    return [each for each in found if each.share >= max(NAMED, AS_GOOD * most)]
 
 
 def share_of_step(at: Linearisation, joint: Joint, together: float) -> float:

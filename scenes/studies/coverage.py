@@ -20,8 +20,9 @@ from tqdm import tqdm
 from risp_torch import UserError, start
 from risp_torch.files.report import format_table
 from risp_torch.programs import number, write_text
-from scenes.studies.coverage_cases import KINDS, SUBJECTS, Case, run
 from ti_sim import Count, Seed
+
+from .coverage_cases import KINDS, SUBJECTS, Case, run
 
 INSIDE = 1.96  # standard deviations: 95 % of a normal distribution
 ASKED = (0.90, 0.99)  # share of the inversions whose bars hold the truth

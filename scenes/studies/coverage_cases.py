@@ -1,7 +1,7 @@
 """Inversions of which it is counted how often their error bars hold the truth: drawn from a seed, each with its own film.
 
 A film is one of the scene with drawn numbers, as H.264 or as PNG pictures with noise. In half of the inversions it does not agree
-with the scene that is fitted: its lights, colours and ground are drawn, or its camera stands and looks elsewhere.
+with the scene that is fitted: its lights are drawn, or only masks of the bodies are given, or its camera stands elsewhere.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import MaskLoss, Scene, film, invert, load_scene, write_frames, write_video
-from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
-from risp_torch.risp.psi import default_psi
-from risp_torch.scene.masks import render_masks
+from risp_torch import MaskLoss, Scene, film, invert, load_scene, render_masks, write_frames, write_video
+from risp_torch.risp.psi import RenderingParameters, default_psi
 
-STARTS = 3  # of an inversion
+STARTS = 2  # of an inversion
 MIDDLE = 0.25  # of a range at both ends: truths are drawn between these
 CAMERA_TURN, CAMERA_SHIFT = math.radians(1.0), 0.03  # priors of the camera: rad, and m for a metre of distance from the origin
-CRF, NOISE = (18, 23), (0.004, 0.012)  # of the films: H.264's quality, and standard deviation in parts of the range of sRGB
+CRF, NOISE = (18, 23), (0.004, 0.012)  # of the films: H.264's quality, and standard deviation of stored colours
+GAMMA = 2.2  # about that of sRGB
 EDGE_OF_TRUE_MASKS, SAMPLES_OF_TRUE_MASKS = 0.05, 6
 
 
@@ -40,14 +39,14 @@ class Subject:
 
     unknowns: tuple[str, ...]
     frames: int
-    size: int = 48
+    size: int = 40
 
 
 SUBJECTS = {
-    "toss": Subject(("body.density", "ground.contact.friction"), frames=18),
-    "pendulum": Subject(("pendulum.length", "pendulum.damping"), frames=20),
-    "quadrotor": Subject(("quadrotor.mass",), frames=16),
-    "cube": Subject(("ground.contact.stiffness",), frames=30),
+    "toss": Subject(("body.density", "ground.contact.friction"), frames=16),
+    "pendulum": Subject(("pendulum.length", "pendulum.damping"), frames=16),
+    "quadrotor": Subject(("quadrotor.mass",), frames=14),
+    "cube": Subject(("ground.contact.stiffness",), frames=28),
 }
 SAME, MASKS, LOOK, CAMERA = "same scene", "look, masks", "look, psi unknown", "camera, unknown"
 KINDS = (SAME, MASKS, SAME, LOOK, SAME, CAMERA)  # of successive inversions of a scene: half of them do not agree with their films
@@ -127,11 +126,11 @@ def _filmed(case: Case, random: np.random.Generator, folder: Path) -> _Film:
         arguments = {"unknown": ("camera.turn", "camera.position"), "priors": _camera_priors(scene)}
         for name, sd in arguments["priors"].items():
             true.set(name, np.asarray(scene.parameters[name].value) + sd * random.standard_normal(3))
-    if case.kind in (MASKS, LOOK):
-        psi = default_psi(scene)
+    if case.kind == LOOK:
+        psi = _lights(scene)
         values = psi.values(psi.sample(1, seed=int(random.integers(2**31))))
-        arguments = {"unknown": ("psi",), "psi": psi} if case.kind == LOOK else {}
-    if case.kind == MASKS:
+        arguments = {"unknown": ("psi",), "psi": psi}
+    if case.kind == MASKS:  # of the bodies alone, in whatever look
         return _Film(scene, None, truth, "masks of 0 and 1", {"loss": MaskLoss(_masks(true))})
     with torch.no_grad():
         pictures, _ = film(true, values, worlds=1, frames=scene.frames)
@@ -155,6 +154,12 @@ def _drawn(scene: Scene, name: str, random: np.random.Generator, margin: float) 
     return float(10**scaled if param.scale == "log10" else scaled)
 
 
+def _lights(scene: Scene) -> RenderingParameters:
+    """Rendering parameters of the lights: where the directional one comes from, and how bright both are."""
+    spreads = {name: spread for name, spread in default_psi(scene).spreads.items() if name.startswith("light.")}
+    return RenderingParameters(scene, spreads)
+
+
 def _camera_priors(scene: Scene) -> Mapping[str, float]:
     distance = float(np.linalg.norm(scene.parameters["camera.position"].value))
     return {"camera.turn": CAMERA_TURN, "camera.position": CAMERA_SHIFT * distance}
@@ -175,6 +180,6 @@ def _written(pictures: np.ndarray, folder: Path, fps: float, random: np.random.G
         write_video(folder / "film.mp4", pictures, fps=fps, crf=crf)
         return folder / "film.mp4", f"H.264, crf {crf}"
     noise = random.uniform(*NOISE)
-    noisy = linear_to_srgb(np.clip(pictures, 0, 1)) + noise * random.standard_normal(pictures.shape)
-    write_frames(folder / "frames", srgb_to_linear(np.clip(noisy, 0, 1)), fps=fps)
+    noisy = np.clip(pictures, 0, 1) ** (1 / GAMMA) + noise * random.standard_normal(pictures.shape)
+    write_frames(folder / "frames", np.clip(noisy, 0, 1) ** GAMMA, fps=fps)
     return folder / "frames", f"PNG, noise {255 * noise:.1f} of 255"

@@ -43,8 +43,9 @@ class LinearLoss(Loss):
     def observe(
         self, scene: Scene, states: Any, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
     ) -> torch.Tensor:
-        """Sum of the columns (``Loss.observe``)."""
-        whole = sum(values[name][:, None, None] * column.to(values[name]) for name, column in self.columns.items())
+        """Sum of the columns of the given numbers; the others are zero (``Loss.observe``)."""
+        given = {name: column for name, column in self.columns.items() if name in values}
+        whole = sum(values[name][:, None, None] * column.to(values[name]) for name, column in given.items())
         return whole if frames is None else whole[:, list(frames)]
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:

@@ -108,11 +108,10 @@ class MaskLoss(Loss):
     def systematic(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int]
     ) -> torch.Tensor:
-        """What soft edges add to the masks: a silhouette is too large in proportion to its softness, so that it is twice the
-        difference to masks with edges half as soft (``Loss.systematic``)."""
-        edge, samples = self._sharpness["edge"], self._sharpness["samples"]
-        own, sharper = (self._render(scene, states, values, frames, edge=edge / n, samples=n * samples) for n in (1, 2))
-        error = 2.0 * (own - sharper)
+        """What soft edges add to the masks: a silhouette is too large in proportion to its softness, so that it is the difference
+        to masks with edges twice as soft (``Loss.systematic``)."""
+        own, softer = (self._render(scene, states, values, frames, edge=n * self._sharpness["edge"]) for n in (1, 2))
+        error = softer - own
         return error if self.weights is None else error * self.weights.roots(frames)
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:

@@ -36,7 +36,7 @@ NO_SETTINGS = {
     "MeshTopology", "Moments", "Motors", "Moved", "Part", "Particles", "PictureArrays", "Point", "Problem", "Ranks", "Replanned",
     "RigidRollout", "RobotDescription", "RobotJoint", "RobotLink", "RobotShape", "Rotors", "Rule", "SceneSpec", "Search",
     "Observability", "SelfContact", "ShapeOnly", "Shard", "Sheet", "Smoothness", "Spread", "Stiffness", "Tiles", "Track", "View",
-    "Whitening", "Clock", "FilmFacts", "StoredPicture", "Placement", "Look", "Palette", "Unlit",
+    "Whitening", "Clock", "Residual", "Suspect", "FilmFacts", "StoredPicture", "Placement", "Look", "Palette", "Unlit",
 }  # fmt: skip
 # Its initialiser, and not its fields: ``test_arguments``.
 NO_SETTINGS |= {"Scene"}

@@ -1,0 +1,54 @@
+"""Inversions whose scene is not quite that of the film: what is named as likely wrong, and bars that hold the truth."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import Inversion, load_scene
+from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
+from risp_torch.scene.scene import Scene
+from tests.reference.searches import pictures, quick
+
+DENSITY = "body.density"
+
+
+def scene_of(**numbers: object) -> Scene:
+    """The thrown pebble, with some of its numbers changed."""
+    scene = load_scene("toss", size=40)
+    scene.frames = 12
+    for name, value in numbers.items():
+        scene.set(name.replace("__", "."), value)
+    return scene
+
+
+def found(filmed: Scene, out: Path | None = None) -> Inversion:
+    """The density from a film with the noise of a camera."""
+    noise = 0.006 * torch.randn(13, 40, 40, 3, generator=torch.Generator().manual_seed(0)).numpy()
+    video = srgb_to_linear(np.clip(linear_to_srgb(pictures(filmed).cpu().numpy()) + noise, 0, 1))
+    return quick(scene_of(), video, [DENSITY], starts=[{DENSITY: 400.0}], refine=4, out=out)
+
+
+def test_a_wrong_camera_is_named_and_the_bar_holds_the_truth(tmp_path: Path) -> None:
+    position = np.asarray(scene_of().parameters["camera.position"].value)
+    result = found(scene_of(camera__turn=(0.0122, -0.0087, 0.0087), camera__position=position + 0.012), tmp_path / "run")
+    assert result.fits is False and "the camera" in [each["family"] for each in result.suspects]
+    sentence = next(sentence for sentence in result.doubts if sentence.startswith("likely wrong"))
+    assert "the camera (" in sentence and "unknown with --prior camera.turn=0.035" in sentence
+    assert abs(result.scaled_error({DENSITY: 600.0})[DENSITY]) <= 3 * result.sd[DENSITY]
+    record = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert record["likely_wrong"] == result.suspects and record["residual"]["over_noise"] > 4
+
+
+def test_a_wrong_light_is_named() -> None:
+    result = found(scene_of(light__key__intensity=(0.9, 0.9, 0.9)))
+    assert result.suspects[0]["family"] == "the look"
+
+
+def test_nothing_is_named_where_the_scene_is_right() -> None:
+    result = found(scene_of())
+    assert result.suspects == [] and result.doubts == []
+    assert result.residual.noise == pytest.approx(result.residual.mean_square, rel=0.3)
+    assert result.residual.film_noise > 0 and abs(result.scaled_error({DENSITY: 600.0})[DENSITY]) <= 3 * result.sd[DENSITY]

@@ -1,0 +1,72 @@
+"""Error bars of residuals that hang together in space and time: sums of scores, and how often the bars hold the truth."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import Param
+from risp_torch.inversion import Unknowns
+from risp_torch.inversion.error_blocks import block_scores, scores_of_sizes
+from risp_torch.inversion.linearisation import Linearisation
+from risp_torch.inversion.uncertainty import Spread, uncertainty
+
+FRAMES, SIDE = 24, 32
+ONE = Unknowns({"a": Param(1.0, low=-50.0, high=50.0)})
+
+
+def linear(random: np.random.Generator, errors: np.ndarray, *, lasting: bool = False) -> tuple[Linearisation, float]:
+    """The minimum of a linear model with one unknown whose observations [FRAMES, SIDE] have these errors, and its error."""
+    column = 1.0 + 0.3 * random.normal(size=(FRAMES, SIDE))
+    error = float((column * errors).sum() / (column**2).sum())  # of the estimate
+    residual = torch.as_tensor((errors - error * column).ravel())
+    comparison = SimpleNamespace(
+        frames=tuple(range(FRAMES)), last=FRAMES - 1, blocks=np.arange(SIDE) // 4, count=float(FRAMES * SIDE),
+        loss=SimpleNamespace(lasting=lasting, noise=None),
+    )  # fmt: skip
+    return Linearisation(residual, torch.as_tensor(100.0 * column.reshape(-1, 1)), np.ones(1), comparison), error
+
+
+def held(kind: str, count: int = 400) -> tuple[float, float]:
+    """How often bars of 1.96 standard deviations hold the truth, and the median ratio of bars to those of the smallest blocks."""
+    random, inside, ratios = np.random.default_rng(3), [], []
+    for _ in range(count):
+        errors = random.normal(size=(FRAMES, SIDE))
+        if kind == "frames":  # each frame is off as a whole
+            errors = 0.2 * errors + random.normal(size=(FRAMES, 1))
+        at, error = linear(random, errors)
+        sd = float(uncertainty(at, ONE, floor=1e-12).sd[0])
+        spread = Spread.of(at, 1e-12)
+        inside.append(abs(error) <= 1.96 * sd)
+        ratios.append(sd / (100.0 * np.sqrt(max(spread.plain[0, 0], spread.robust[0, 0, 0]))))
+    return float(np.mean(inside)), float(np.median(ratios))
+
+
+def test_bars_hold_where_each_frame_is_off_as_a_whole() -> None:
+    share, _ = held("frames")
+    assert 0.90 <= share <= 0.99, share
+
+
+def test_bars_of_independent_errors_hardly_grow() -> None:
+    share, ratio = held("pixels")
+    assert 0.93 <= share <= 0.995 and ratio < 1.15, (share, ratio)
+
+
+def test_scores_of_all_sizes_add_up_to_the_slope() -> None:
+    random = np.random.default_rng(1)
+    at, _ = linear(random, random.normal(size=(FRAMES, SIDE)))
+    at = Linearisation(at.residual + 0.1, at.jacobian, at.scaled, at.comparison)
+    slope = float(at.normal_equations[1][0])
+    first, frames, bands = scores_of_sizes(at)
+    np.testing.assert_array_equal(first, block_scores(at))
+    assert [len(first), len(frames), len(bands)] == [8 * 6, FRAMES, 4 * 6]
+    for scores, blocks in ((first, None), (frames, FRAMES), (bands, 24)):
+        factor = 1.0 if blocks is None else np.sqrt(blocks / (blocks - 1))
+        assert scores.sum() == pytest.approx(factor * slope, rel=1e-9)
+
+
+def test_errors_that_last_have_their_own_blocks_alone() -> None:
+    random = np.random.default_rng(2)
+    at, _ = linear(random, random.normal(size=(FRAMES, SIDE)), lasting=True)
+    assert len(scores_of_sizes(at)) == 1
