@@ -39,7 +39,7 @@ class Subject:
 
     unknowns: tuple[str, ...]
     frames: int
-    size: int = 40
+    size: int = 32
 
 
 SUBJECTS = {
