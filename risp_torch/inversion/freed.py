@@ -134,11 +134,13 @@ def freed(at: Linearisation, joint: Joint, *, together: float, rounds: int) -> F
         jacobian = joint.columns(point, range(len(point))).double()
         normal, slope = (jacobian.T @ jacobian).cpu().numpy(), (jacobian.T @ residual.double()).cpu().numpy()
         variance = together * max(loss, 1e-300)
+        if not np.isfinite(normal).all():
+            break
         pull = slope - variance * known @ _away(joint, point)
         tries = []
         for damping in DAMPINGS:
             ridge = damping * np.diag(np.maximum(np.diag(normal), 1e-12 * np.trace(normal)))
-            step = np.linalg.solve(normal + variance * known + ridge, pull)
+            step = np.linalg.pinv(normal + variance * known + ridge, hermitian=True) @ pull
             step *= min(1.0, float((longest / np.maximum(np.abs(step), 1e-300)).min()))
             tries += [np.clip(point + length * step, low, high) for length in LENGTHS]
         observed, finite = joint.observed(np.array(tries))

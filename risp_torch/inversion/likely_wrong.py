@@ -102,11 +102,13 @@ def share_of_step(at: Linearisation, joint: Joint, together: float) -> float:
     normal[:own, :own], normal[:own, own:], normal[own:, :own] = at.normal_equations[0], cross, cross.T
     normal[own:, own:] = (columns.T @ columns).cpu().numpy()
     slope = np.concatenate([at.normal_equations[1], (columns.T @ residual).cpu().numpy()])
+    if not np.isfinite(normal).all():  # a world diverges near the estimate
+        return 0.0
     prior = together * max(at.loss, 1e-300) * joint.precision()
     prior += 1e-9 * np.trace(normal[:own, :own]) / own * np.diag(np.arange(len(begin)) < own)
 
     def falls(part: slice) -> float:
-        step = np.linalg.solve((normal + prior)[part, part], slope[part])
+        step = np.linalg.pinv((normal + prior)[part, part], hermitian=True) @ slope[part]
         return float(2 * step @ slope[part] - step @ normal[part, part] @ step)
 
     whole = float((residual**2).sum())
