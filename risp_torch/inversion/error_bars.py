@@ -12,7 +12,7 @@ from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.compression import CompressedFilm, compressed_films, compression_moves, size_of_moves
 from risp_torch.inversion.film import film_at, motion_at
 from risp_torch.inversion.flatness import flatness
-from risp_torch.inversion.likely_wrong import sentences_on, suspects_of, widened_by_suspects
+from risp_torch.inversion.likely_wrong import NOTICED, sentences_on, suspects_of, widened_by_suspects
 from risp_torch.inversion.linearisation import Linearisation, along_weak_directions, linearise, newton_step
 from risp_torch.inversion.losses.loss import PictureLoss
 from risp_torch.inversion.misfit import Residual, doubts_of_misfit, explained_residual, widened_by_misfit
@@ -70,11 +70,13 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.rough else at
     step = newton_step(rough)
     fit = min(1.0, explained / max(at.loss, 1e-300)) ** 0.5 if explained is not None and loss.needs_film else 1.0
-    distance = distance_in_steps(rough, step, explained)
-    bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=distance, fit=fit)
     misfit = None
     if loss.colors_of_pixels or loss.noise is not None or loss.rounding() is not None:
         misfit = max(0.0, at.loss - (12 * floor if loss.noise is None else 0.0)) / explained
+    # Where the residual is explained, nothing is left that would have to fall: what is left is known to some tens of percent.
+    distance = 1.0 if misfit is not None and misfit <= NOTICED else distance_in_steps(rough, step, explained)
+    bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=distance, fit=fit)
+    if misfit is not None:
         moved = np.abs(unknowns.scaled(values) - unknowns.scaled(problem.initial[ends.best])) / ranges
         doubts += loss.doubts(at.residual.reshape(len(comparison.frames), -1), comparison.frames)
         doubts += doubts_of_misfit(misfit, at.loss, explained, unmoved=bool(moved.max() < UNMOVED))

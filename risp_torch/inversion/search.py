@@ -23,6 +23,10 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 from ti_sim.rollout.adjoint import Adjoint
 
+# Times that errors are looked at to weigh the film against priors, and the ratio of successive weights that ends it: far from the
+# minimum, residuals hang together that do not at the minimum, to which a film that weighs more leads.
+WEIGHINGS, SETTLED = 4, 0.7
+
 
 @dataclass(frozen=True)
 class Ends:
@@ -85,10 +89,12 @@ def search_from(
         raise DivergenceError("every start of the inversion diverged: take smaller steps (more substeps)", body="", step=0)
     if best is None or rounds or not np.isfinite(losses[best]):
         best = int(np.argmin(losses))
-    if unknowns.priors and rounds:
-        unknowns = _weighed(scene, comparison, unknowns, final[best])
+    for _ in range(WEIGHINGS if unknowns.priors and rounds else 0):
+        before, unknowns = unknowns.priors.together, _weighed(scene, comparison, unknowns, final[best])
         final, losses = refined(scene, comparison, unknowns, final, rounds, history, progress=progress)
         best = int(np.argmin(losses))
+        if unknowns.priors.together > SETTLED * before:
+            break
     return Ends(final, losses, best, comparison, unknowns, history)
 
 
