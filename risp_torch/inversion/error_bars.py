@@ -25,6 +25,7 @@ from risp_torch.scene.scene import Scene
 
 WIDE_STEP = 1e-2  # of the range: step of the differences for error bars of more unknowns than MOST_LINEARISED
 ROUGH_STEP = 4e-2  # of the range: step of the differences for the convergence check on a rough loss
+FEW_STEPS = 4.0  # longest distance to a minimum whose residual is explained, in Gauss-Newton steps
 UNMOVED = 1e-5  # of the range: change of a guess by rounding
 
 
@@ -73,8 +74,9 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     misfit = None
     if loss.colors_of_pixels or loss.noise is not None or loss.rounding() is not None:
         misfit = max(0.0, at.loss - (12 * floor if loss.noise is None else 0.0)) / explained
-    # Where the residual is explained, nothing is left that would have to fall: what is left is known to some tens of percent.
-    distance = 1.0 if misfit is not None and misfit <= NOTICED else distance_in_steps(rough, step, explained)
+    distance = distance_in_steps(rough, step, explained)
+    if misfit is not None and misfit <= NOTICED:  # the explained residual is known to some tens of percent: no more is left
+        distance = min(distance, FEW_STEPS)
     bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=distance, fit=fit)
     if misfit is not None:
         moved = np.abs(unknowns.scaled(values) - unknowns.scaled(problem.initial[ends.best])) / ranges
@@ -85,7 +87,8 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     suspects = suspects_of(scene, unknowns, at, explained=explained if misfit is not None else None, misfit=misfit)
     bars = widened_by_suspects(bars, suspects, widest)
     residual = Residual.of(at, estimate, problem.pictures, films, problem.video, explained if misfit is not None else None)
-    return Judgement(bars, misfit, doubts + sentences_on(suspects), residual, [each.to_json(unknowns) for each in suspects])
+    doubts += sentences_on(suspects, unknowns, at.scaled)
+    return Judgement(bars, misfit, doubts, residual, [each.to_json(unknowns) for each in suspects])
 
 
 def _linearised(scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray) -> Linearisation:

@@ -19,7 +19,7 @@ from risp_torch.inversion.errors_together import errors_together
 from risp_torch.inversion.freed import Freed, Joint, freed
 from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.misfit import MISFIT
-from risp_torch.inversion.nuisances import COLOR, Family, families_of, sizes_of
+from risp_torch.inversion.nuisances import CAMERA_ZOOM, COLOR, Family, families_of, sizes_of
 from risp_torch.inversion.uncertainty import Uncertainty
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.scene import Scene
@@ -115,13 +115,19 @@ def share_of_step(at: Linearisation, joint: Joint, together: float) -> float:
     return (falls(slice(None)) - falls(slice(own))) / max(whole, 1e-300)
 
 
-def sentences_on(suspects: Sequence[Suspect]) -> list[str]:
-    """A sentence on what is likely wrong, if anything is."""
+def sentences_on(suspects: Sequence[Suspect], unknowns: Unknowns, scaled: np.ndarray) -> list[str]:
+    """A sentence on what is likely wrong, if anything is.
+
+    Args:
+        suspects: what is likely wrong.
+        unknowns: unknowns of the inversion.
+        scaled: [K] the estimate, scaled units.
+    """
     if not suspects:
         return []
     parts = [
-        f"{each.freed.family.title} ({_amounts(each.freed)} would explain {100 * each.share:.0f} % of what noise does not; "
-        f"{_advice(each.freed.family)})"
+        f"{each.freed.family.title} ({_amounts(each.freed)} would explain {100 * each.share:.0f} % of what noise does not, with "
+        f"{_estimates(unknowns, scaled + each.freed.shift)}; {_advice(each.freed.family)})"
         for each in suspects
     ]
     return [f"likely wrong: {'; or '.join(parts)}: the error bars are widened by the way that freeing it moves the estimate"]
@@ -168,9 +174,16 @@ def _amounts(end: Freed) -> str:
     return ", ".join(parts)
 
 
+def _estimates(unknowns: Unknowns, scaled: np.ndarray) -> str:
+    """The first values of a point [K] in words."""
+    values = zip(unknowns.labels, unknowns.physical_values(scaled), unknowns.units, strict=True)
+    return " and ".join(f"{label} of {value:.4g} {unit}".rstrip() for label, value, unit in list(values)[:LISTED])
+
+
 def _advice(family: Family) -> str:
     """What to do about it."""
     if any(np.abs(each.move).max() == COLOR for each in family.nuisances):
         return "make psi unknown, or compare with --loss matched or mask"
     sizes = {name: max(float(np.abs(n.move).max()) for n in family.nuisances if n.name == name) for name in family.names}
-    return f"make {' '.join(sizes)} unknown with --prior {' '.join(f'{name}={size:.2g}' for name, size in sizes.items())}"
+    given = {name: f"{100 * CAMERA_ZOOM:g}%" if name.endswith(".focal") else f"{size:.2g}" for name, size in sizes.items()}
+    return f"make {' '.join(sizes)} unknown with --prior {' '.join(f'{name}={size}' for name, size in given.items())}"

@@ -50,11 +50,12 @@ def test_the_right_family_is_named_and_nothing_without_a_misfit(monkeypatch: pyt
     at = at_minimum(0.4)
     (suspect,) = suspects_of(None, UNKNOWNS, at, explained=NOISE**2, misfit=at.loss / NOISE**2)
     assert suspect.freed.family.title == "the b" and suspect.share > 0.99
-    (sentence,) = sentences_on([suspect])
-    assert sentence.startswith("likely wrong: the b (b by 0.4 m would explain 100 % of what noise does not; make b unknown with")
+    (sentence,) = sentences_on([suspect], UNKNOWNS, at.scaled)
+    assert sentence.startswith("likely wrong: the b (b by 0.4 m would explain 100 % of what noise does not, with a of 0.9998; ")
+    assert "make b unknown with --prior b=0.3" in sentence
     clean = at_minimum(0.0)
     assert suspects_of(None, UNKNOWNS, clean, explained=NOISE**2, misfit=1.0) == []
-    assert suspects_of(None, UNKNOWNS, clean, explained=None, misfit=None) == [] and sentences_on([]) == []
+    assert suspects_of(None, UNKNOWNS, clean, explained=None, misfit=None) == [] and sentences_on([], UNKNOWNS, at.scaled) == []
 
 
 def test_bars_reach_the_estimate_with_the_family_freed_but_not_beyond_what_is_allowed() -> None:
