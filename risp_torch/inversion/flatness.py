@@ -21,6 +21,7 @@ from risp_torch.scene.scene import Scene
 LENGTHS = (2.0, 4.0, 8.0)  # lengths of the moves, in error bars of the Gauss-Newton model
 FARTHER = (16.0, 32.0, 64.0, 128.0)  # lengths of further moves while the loss stays flat
 GOING = 3.0  # x c(x) up to which longer moves are tried
+LEAST_MOVE, MOST_MOVE = 1e-3, 1.5  # error bars, and lengths: a move that bounds make shorter, or longer, says nothing
 NARROWEST = 1e-5  # of the range: shorter moves are below rounding
 
 
@@ -39,22 +40,25 @@ def flatness(scene: Scene, unknowns: Unknowns, at: Linearisation, spread: Spread
         spread: spread of the model.
         sizes: [K] the model's error bars along the principal directions (``Spread.sizes``), including shifts by compression.
     """
-    ranges = unknowns.scaled_range()
-    low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
-    room = np.maximum(np.minimum(at.scaled - low, high - at.scaled) / ranges, 0.0)
-    longest = (room[:, None] / np.maximum(np.abs(spread.vectors), 1e-12)).min(axis=0)
+    here, ranges = at.scaled / unknowns.scaled_range(), unknowns.scaled_range()
+    low, high = (unknowns.scaled(bound) / ranges for bound in unknowns.bounds())
+    model = (spread.vectors * spread.values) @ spread.vectors.T
 
     def look(length: float, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ratios from moves of one length along some directions, and the directions that need longer moves."""
-        steps = np.minimum(length * np.maximum(sizes[of], NARROWEST), longest[of])
-        moves = np.concatenate([sign * (steps * spread.vectors[:, of]).T for sign in (1, -1)])
+        steps = length * np.maximum(sizes[of], NARROWEST)
+        planned = np.concatenate([sign * (steps * spread.vectors[:, of]).T for sign in (1, -1)])
+        moves = np.clip(here + planned, low, high) - here  # an unknown on its bound stays there, and the others move
+        inside = np.isclose(moves, planned, atol=1e-12).all(axis=1).reshape(2, len(of))
         rises = np.array(list(_rises(scene, unknowns, at, moves))).reshape(2, len(of))
-        bars = steps / np.maximum(sizes[of], 1e-300)
+        expected = np.einsum("mk,kl,ml->m", moves, model, moves).reshape(2, len(of))
+        bars = np.sqrt(expected / spread.values[of]) / np.maximum(sizes[of], 1e-300)
         with np.errstate(divide="ignore", invalid="ignore"):
-            parts = rises / (steps**2 * spread.values[of])
+            parts = rises / expected
             wider = np.minimum(bars, np.where(parts > 0, 1 / parts, np.inf))
-        free = steps > 0
-        return np.where((parts * bars <= 2.0) & free, wider, 1.0).max(axis=0), of[((parts * bars <= GOING) & free).any(axis=0)]
+        free = (bars > LEAST_MOVE) & (bars < MOST_MOVE * length)
+        going = ((parts * bars <= GOING) & free & inside).any(axis=0)
+        return np.where((parts * bars <= 2.0) & free, wider, 1.0).max(axis=0), of[going]
 
     found, going = np.ones(len(sizes)), np.arange(len(sizes))
     for length in LENGTHS + FARTHER:

@@ -104,11 +104,12 @@ def test_noise_is_told_from_bodies_out_of_place() -> None:
 # -- a loss that is flatter than its model --------------------------------------------------------------------------------
 
 
-def judged(law: Callable[[torch.Tensor], torch.Tensor], residual: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+def judged(
+    law: Callable[[torch.Tensor], torch.Tensor], residual: torch.Tensor, monkeypatch: pytest.MonkeyPatch, first: float = 1.0
+) -> np.ndarray:
     """Flatness of a film whose observations [M, 600] are a law of moves [M, 2] (parts of the ranges); bars are 1 %."""
-    at = Linearisation(
-        residual, torch.eye(2, dtype=torch.float64).repeat(300, 1), TWO.scaled(np.ones(2)), SimpleNamespace(worlds_at_once=5)
-    )  # fmt: skip
+    here = TWO.scaled(np.array([first, 1.0]))
+    at = Linearisation(residual, torch.eye(2, dtype=torch.float64).repeat(300, 1), here, SimpleNamespace(worlds_at_once=5))
     at.__dict__["normal_equations"] = (at.jacobian.T @ at.jacobian).numpy(), (at.jacobian.T @ residual).numpy()
 
     def observed(scene: object, comparison: object, unknowns: Unknowns, scaled: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
@@ -135,6 +136,19 @@ def test_bars_are_as_wide_as_the_loss_is_flat(monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_allclose(judged(law(180.0, 0.0), residual, monkeypatch), [2.5, 1.0], rtol=2e-2)
     np.testing.assert_allclose(judged(law(-100.0, 180.0), residual + 0.3, monkeypatch)[0], 1.0, rtol=1e-6)
     assert judged(law(600.0, 0.0), residual, monkeypatch)[0] == pytest.approx(4.0)  # as far as it was looked: 8 diverges
+
+
+def test_an_unknown_on_its_bound_hides_no_flatness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two unknowns, one at its upper bound: the loss is flat along the other, and along itself towards the inside."""
+    random = torch.Generator().manual_seed(0)
+    residual = 0.3 * torch.randn(600, generator=random, dtype=torch.float64)
+    bend = 0.5 * residual / (residual @ residual)
+
+    def law(moves: torch.Tensor) -> torch.Tensor:
+        assert (moves[:, 0] <= 1e-12).all()
+        return moves.repeat(1, 300) + 180.0 * (moves**2).sum(dim=1)[:, None] * bend
+
+    np.testing.assert_allclose(judged(law, residual, monkeypatch, first=2.0), [2.5, 2.5], rtol=2e-2)
 
 
 def test_a_dent_beside_the_estimate_widens_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
