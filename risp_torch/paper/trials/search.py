@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from risp_torch.paper.trials.trial import Trial, Values
     from risp_torch.scene.scene import Scene
 
+LAST_ROUNDS = 3  # times the rounds of a search from guesses, for one that goes on from an estimate
+
 
 @dataclass(frozen=True)
 class Found:
@@ -59,7 +61,7 @@ def search(
         settings: settings of the wide or the gradient steps.
         refine: largest number of Gauss-Newton rounds with narrow differences; none if the loss is locally non-smooth.
         begin: an estimate from which these rounds begin, in place of other steps from the guesses: first with the loss of the
-            search (``Loss.for_search``), then with its own.
+            search (``Loss.for_search``), then, ``LAST_ROUNDS`` times as many, with its own.
         paper: whether the unknowns are optimised as in the paper (``paper_unknowns``), without a penalty on changes of actions.
         warm: settings of a gradient-free search from every guess, before the other steps.
         seed: seed of its candidates.
@@ -81,7 +83,7 @@ def search(
         ends, _ = refined(
             scene, wider, unknowns, _row(trial, begin)[None], refine, history, thorough=False, progress=progress
         )
-        return _best_of(scene, comparison, trial, unknowns, ends, refine, history, progress=progress)
+        return _best_of(scene, comparison, trial, unknowns, ends, LAST_ROUNDS * refine, history, progress=progress)
     if warm is not None and (folder is None or folder.load_checkpoint() is None):
         z, history = warmed(scene, wider, unknowns, z, warm, seed=seed, progress=progress)
     if isinstance(settings, WideSteps):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -192,9 +193,19 @@ def test_the_command_line_takes_them(
     plate = ["--loss", "mask", "--plate", "median", "--plate-threshold", 0.05, "--video", tmp_path / "film"]
     status, out, _ = command_line(*common, *plate, "--out", tmp_path / "plate")
     assert status == 0 and (tmp_path / "plate" / "strip.png").is_file()
+    in_turn = ["--loss", "mask,pixel", *seen[:2], "--video", tmp_path / "film", "--out", tmp_path / "in-turn"]
+    status, out, _ = command_line(*common, *in_turn)
+    first, last = (
+        json.loads((tmp_path / "in-turn" / name / "result.json").read_text(encoding="utf-8")) for name in ("1-mask", "")
+    )
+    assert status == 0 and last["starts"][0]["initial"] == {k: v["value"] for k, v in first["unknowns"].items()}
+    landscape = ["landscape", small, "--param", VELOCITY, *in_turn[:-1], tmp_path / "landscape"]
+    status, _, err = command_line(*landscape)
+    assert status == 2 and "names losses one after the other, which is for risp invert" in " ".join(err.split())
     for options, message in {
         ("--loss", "mask"): "--loss mask needs --masks FILE or --plate FILE",
         ("--loss", "masks"): "unknown loss 'masks'",
+        ("--loss", "mask,"): "unknown loss ''",
         ("--loss", "mask+mask", *seen[:2]): "names a loss twice",
         ("--loss", "image-tracks", *seen[:2]): "--masks belongs to --loss mask",
         ("--loss", "mask", *seen[:2], "--noise", "pixel=0.1"): "--noise names pixel, and --loss is mask",
