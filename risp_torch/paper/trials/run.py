@@ -26,6 +26,7 @@ from risp_torch.paper.trials.search import Found, search
 from risp_torch.paper.trials.target import read_target
 from risp_torch.paper.trials.trial import Trial, Values, load_trial, set_truth, true_scene
 from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.numbers import constant
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Seed, checked
 
@@ -120,7 +121,7 @@ def run_trial(
     Returns:
         The content of ``result.json``: error, unit, values, guess and initial (random values), loss_estimate, loss_truth (the
         method's own loss at the truth), reading_error (mean L1 distance between a network's predictions for the target and the
-        truth), guess_error, unseen (name -> error), seconds, iterations.
+        truth), guess_error, unseen (name -> error), seconds, iterations. A solved look has its picture, ``look.png``, beside it.
 
     Raises:
         UserError: an unknown task or method, a missing or wrong file, or a folder with other settings.
@@ -170,8 +171,17 @@ def run_trial(
         "unseen": unseen_errors(scene_name, trial, found.values, fitted=scene.frames),
         "iterations": found.iterations, "seconds": time.perf_counter() - began,
     }  # fmt: skip
+    if comparison is not None and kind != "reach":
+        _write_pictures(folder, scene, comparison.loss, found.values)
     folder.write_result(result)
     return folder.read_result()
+
+
+def _write_pictures(folder: RunFolder, scene: Scene, loss: Loss, values: Values) -> None:
+    """What the loss itself shows of an estimate, such as the look that it solved."""
+    rows = {name: constant(value)[None] for name, value in values.items()}
+    with torch.no_grad():
+        loss.write_pictures(folder.path, scene, scene.rollout(rows, worlds=1), rows)
 
 
 def _comparison(scene: Scene, kind: str, method: str, loss: Loss, target: Path | str | None, sampling: str) -> Comparison:

@@ -94,6 +94,8 @@ def test_all_methods_begin_alike(
     assert {json.dumps([r["guess"], r["initial"]]) for r in results.values()} == {
         json.dumps([results["state"]["guess"], results["state"]["initial"]])
     }
+    solved = {method for method in METHODS if (tmp_path / method / "look.png").is_file()}
+    assert solved == (set() if kind == "reach" else {"matched", "chain"})
     assert len(first["guesses"]) == trial.starts and first["guesses"][0] == results["state"]["guess"]
     for guess, name in itertools.product(first["guesses"], trial.unknowns):
         assert not np.allclose(guess[name], trial.truth[name], rtol=1e-3), (kind, name)
