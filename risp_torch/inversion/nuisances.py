@@ -11,6 +11,7 @@ import torch
 
 from risp_torch.inversion.films import Films
 from risp_torch.inversion.losses.loss import Loss
+from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.unknowns import PSI, Unknowns
 from risp_torch.scene.parameters import split_entry
@@ -79,14 +80,14 @@ class Family:
 
 
 def families_of(scene: Scene, loss: Loss, unknowns: Unknowns) -> list[Family]:
-    """What may be wrong in a scene besides its unknowns; nothing for several films.
+    """What may be wrong in a scene besides its unknowns; nothing for several films, and where a film takes a solve of its look.
 
     Args:
         scene: the scene.
         loss: the loss: masks and depths do not show the look, states and tracks in space not the camera.
         unknowns: the unknowns; parameters of which a part is unknown are not among the nuisances.
     """
-    if isinstance(scene, Films) or loss.rough or scene.camera is None:
+    if isinstance(scene, Films) or isinstance(loss, MatchedLoss) or loss.rough or scene.camera is None:
         return []
     taken = {split_entry(name)[0] for name in unknowns.params} | set(loss.appearance())
     if unknowns.appearance is not None:
