@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, replace
+from typing import Annotated, Any
 
 from risp_torch.commands.options import make_scene, make_scene_of_network, number
 from risp_torch.commands.seen_options import add_seen_arguments, masks_of, pixel_weights_of
@@ -20,8 +20,9 @@ from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.losses.risp import RispLoss
 from risp_torch.inversion.losses.state import StateLoss
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Positive
+from ti_sim.base.rules import Positive, Rule
 
+Antialias = Annotated[int, Rule(whole=True, least=1, most=16)]  # that of Scene
 # Losses by their names on the command line.
 LOSSES: dict[str, type[Loss]] = {
     loss.kind: loss
@@ -77,6 +78,10 @@ def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
         "--sampling", default="all", metavar="WHICH",
         help="frames that are compared: all, last, first+last, first+middle, every:K or list:0,3,10-20 (default all)",
     )  # fmt: skip
+    parser.add_argument(
+        "--antialias", type=number(Antialias), metavar="N",
+        help="samples along each side of a pixel instead of the scene's: 2 for films whose pixels are means of smaller ones",
+    )  # fmt: skip
     add_seen_arguments(parser)
 
 
@@ -130,8 +135,19 @@ def is_rough(options: argparse.Namespace) -> bool:
 
 
 def make_compared_scene(options: argparse.Namespace) -> Any:
-    """The scene; resized for a network if one is given (``make_scene_of_network``)."""
-    return make_scene_of_network(options) if "risp" in losses_of(options) else make_scene(options)
+    """The scene; resized for a network if one is given (``make_scene_of_network``).
+
+    Raises:
+        UserError: see ``make_scene``; or --antialias is given with a network, whose pictures have samples of their own.
+    """
+    if "risp" in losses_of(options):
+        if options.antialias is not None:
+            raise UserError("--antialias does not go with --loss risp, whose network has seen pictures of one kind: leave it out")
+        return make_scene_of_network(options)
+    scene = make_scene(options)
+    if options.antialias is not None:
+        scene.style = replace(scene.style, antialias=options.antialias)
+    return scene
 
 
 def make_loss(options: argparse.Namespace, scene: Any) -> Any:

@@ -57,6 +57,7 @@ SHOWN = sorted({command for page in PAGES.values() for command in commands_of(pa
 COMMANDS = [line for line in commands_of(TEXT) if re.match(r"risp (simulate|invert) my_scene\.py", line)]
 SHEETS = [line for line in commands_of(TEXT) if line.startswith("risp render ")]
 PATH_TRACED = [line for line in commands_of(TEXT) if line.startswith("risp simulate toss ") and "--renderer mitsuba" in line]
+OWN_FILM = commands_of(TEXT[TEXT.index("## Your own film") : TEXT.index("## Commands")])
 STEPS = [line for line in commands_of(TEXT) if re.match(r"risp \w+ cube ", line)]
 FILES = re.findall(r"`(\w+/[\w/]+\.py)`", ALL)
 LINKS = {str(Path(page).parent / link) for page, text in PAGES.items() for link in re.findall(r"\]\(([^)#]+)", text)}
@@ -115,6 +116,19 @@ def test_first_scene_and_first_inversion(stranger: Path) -> None:
     assert unknowns["wedge.velocity[1]"]["value"] == pytest.approx(0.1, abs=0.01)
     for name in ("loss.png", "parameters.png", "strip.png", "comparison.mp4", "settings.json"):
         assert (stranger / "runs/found" / name).stat().st_size > 0
+
+
+def test_own_film(stranger: Path) -> None:
+    """The commands for a film of one's own, with six of its frames and one step: each reads what the one before it wrote."""
+    few = {"simulate": ["--frames", "6"], "invert": ["--frames", "6", "--iterations", "1", "--refine", "0"]}
+    assert [command.split()[1] for command in OWN_FILM] == ["simulate", "film", "film", "invert", "invert"]
+    for command in OWN_FILM:
+        words = shlex.split(command)[1:]
+        assert main([*words, *few.get(words[0], []), *(["--starts", "1"] if "mask" in words else [])]) == 0, command
+    region, answer = (json.loads((stranger / f"runs/{name}/result.json").read_text()) for name in ("region", "answer"))
+    begun = answer["starts"][0]["initial"]
+    assert begun == {name: pytest.approx(unknown["value"], rel=1e-5) for name, unknown in region["unknowns"].items()}
+    assert (stranger / "runs/answer/look.png").is_file()
 
 
 def test_sheet_of_appearances(stranger: Path) -> None:
