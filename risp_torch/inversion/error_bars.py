@@ -18,6 +18,7 @@ from risp_torch.inversion.losses.loss import PictureLoss
 from risp_torch.inversion.misfit import Residual, doubts_of_misfit, explained_residual, widened_by_misfit
 from risp_torch.inversion.problem import MOST_LINEARISED, Problem
 from risp_torch.inversion.search import Ends
+from risp_torch.inversion.steps_to_go import steps_to_go
 from risp_torch.inversion.target import is_file
 from risp_torch.inversion.uncertainty import Spread, Uncertainty, distance_in_steps, uncertainty, unfinished, widened
 from risp_torch.inversion.unknowns import Unknowns
@@ -74,7 +75,7 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     misfit = None
     if loss.colors_of_pixels or loss.noise is not None or loss.rounding() is not None:
         misfit = max(0.0, at.loss - (12 * floor if loss.noise is None else 0.0)) / explained
-    distance = distance_in_steps(rough, step, explained)
+    distance = steps_to_go(scene, unknowns, rough, step, distance_in_steps(rough, step, explained))
     if misfit is not None and misfit <= NOTICED:  # the explained residual is known to some tens of percent: no more is left
         distance = min(distance, FEW_STEPS)
     bars, doubts = unfinished(bars, unknowns, step * ranges, own=own, times=distance, fit=fit)
