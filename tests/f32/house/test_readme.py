@@ -125,7 +125,7 @@ def test_own_film(stranger: Path) -> None:
     for command in OWN_FILM:
         words = shlex.split(command)[1:]
         assert main([*words, *few.get(words[0], [])]) == 0, command
-    region, answer = (json.loads((stranger / f"runs/answer/{name}").read_text()) for name in ("1-mask/result.json", "result.json"))
+    region, answer = (json.loads((stranger / "runs/answer" / name / "result.json").read_text()) for name in ("1-mask", "."))
     begun = answer["starts"][0]["initial"]
     assert begun == {name: pytest.approx(unknown["value"], rel=1e-5) for name, unknown in region["unknowns"].items()}
     assert (stranger / "runs/answer/look.png").is_file()
