@@ -10,6 +10,7 @@ from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.losses.masks import MaskLoss
 from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.losses.plate import even_exposures, masks_by_difference
+from risp_torch.inversion.matched_films import MatchedFilms
 from risp_torch.inversion.problem import Problem
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
@@ -19,7 +20,12 @@ EDGE, SAMPLES = 0.3, 2  # of the masks of candidates: coarser than those of esti
 
 
 def check_first_picture(comparison: Comparison) -> None:
-    """Raise a UserError if the first picture of the film is not compared."""
+    """Raise a UserError if the first picture of the film is not compared, or by the solved looks of several films."""
+    if isinstance(comparison.loss, MatchedFilms):
+        raise UserError(
+            "the start of several films is looked for by pixels, not by solved looks: compare pixels, or leave out --find-start "
+            "(find_start)"
+        )
     if comparison.frames[0] != 0:
         raise UserError(
             f"the start is looked for in the first picture, and number {comparison.frames[0]} is the first to be compared: "

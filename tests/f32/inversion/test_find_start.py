@@ -182,6 +182,9 @@ def test_refusals(film: torch.Tensor) -> None:
         invert(elsewhere(), film, [DRAG], find_start=FindStart(), progress=False)
     with pytest.raises(UserError, match="number 8 is the first to be compared"):
         invert(elsewhere(), film, [VELOCITY], bounds={VELOCITY: (-2.0, 2.0)}, sampling="last", find_start=FindStart())
+    two = {"per_film": [VELOCITY], "bounds": {VELOCITY: (-2.0, 2.0)}, "loss": MatchedLoss()}
+    with pytest.raises(UserError, match="the start of several films is looked for by pixels"):
+        invert(elsewhere(), [film, film], [VELOCITY], find_start=FindStart(), **two)
     with pytest.raises(UserError, match="candidates is 0"):
         FindStart(candidates=0)
     with pytest.raises(UserError, match="--start-frames belongs to --find-start"):
