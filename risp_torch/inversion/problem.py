@@ -16,7 +16,8 @@ from risp_torch.files.suggest import unknown_name_error
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.errors_together import block_size, with_errors_together
 from risp_torch.inversion.film_times import check_film_times
-from risp_torch.inversion.films import Films, films_loss, for_every_film, values_for_every_film
+from risp_torch.inversion.films import Films, for_every_film, values_for_every_film
+from risp_torch.inversion.films_loss import films_loss
 from risp_torch.inversion.find_settings import FindStart
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.losses.pixel import PixelLoss

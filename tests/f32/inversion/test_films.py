@@ -29,7 +29,8 @@ from risp_torch import (
     write_video,
 )
 from risp_torch.inversion import Comparison, Unknowns
-from risp_torch.inversion.films import Films, films_loss, for_every_film
+from risp_torch.inversion.films import Films, for_every_film
+from risp_torch.inversion.films_loss import films_loss
 from risp_torch.inversion.found import use_found
 from risp_torch.inversion.losses.whitening import Whitening
 from tests.reference.small_scenes import make_scene
