@@ -76,10 +76,11 @@ def _rises(scene: Scene, unknowns: Unknowns, at: Linearisation, moves: np.ndarra
     """
     gradient, prior = at.normal_equations[1], np.zeros((moves.shape[1],) * 2) + at.prior
     own, _ = observed_at(scene, at.comparison, unknowns, at.scaled[None])
+    residual = (at.comparison.target.flatten() - own[0]).double()  # a solved look may be another one than that of ``at``
     for first in range(0, len(moves), at.comparison.worlds_at_once):
         some = moves[first : first + at.comparison.worlds_at_once]
         observed, finite = observed_at(scene, at.comparison, unknowns, at.scaled + some * unknowns.scaled_range())
         for row, move, whole in zip(observed, some, finite.tolist(), strict=True):
             change = (row - own[0]).double()
-            rise = float((change * (change - 2 * at.residual.double())).sum())
+            rise = float((change * (change - 2 * residual)).sum())
             yield rise + 2 * float(gradient @ move) + float(move @ prior @ move) if whole else np.inf

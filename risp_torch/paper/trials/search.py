@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from risp_torch.paper.trials.trial import Trial, Values
     from risp_torch.scene.scene import Scene
 
+NARROWER, KNOT_ROUNDS = 0.2, 3  # of the widths of a search's last rounds, and their number, for one that goes on
 LAST_ROUNDS = 3  # times the rounds of a search from guesses, for one that goes on from an estimate
 
 
@@ -80,9 +81,10 @@ def search(
         unknowns = penalised(scene, comparison, unknowns, rows[0], trial.smooth)
     z, history = unknowns.unbounded(rows), History()
     if begin is not None:
-        ends, _ = refined(
-            scene, wider, unknowns, _row(trial, begin)[None], refine, history, thorough=False, progress=progress
-        )
+        ends = _row(trial, begin)[None]
+        for part in (wider, comparison) if isinstance(settings, WideSteps) and settings.spacing > 1 else ():
+            ends, _ = wide_gauss_newton(scene, part, unknowns, ends, _narrower(settings), history, progress=progress)
+        ends, _ = refined(scene, wider, unknowns, ends, refine, history, thorough=False, progress=progress)
         return _best_of(scene, comparison, trial, unknowns, ends, LAST_ROUNDS * refine, history, progress=progress)
     if warm is not None and (folder is None or folder.load_checkpoint() is None):
         z, history = warmed(scene, wider, unknowns, z, warm, seed=seed, progress=progress)
@@ -98,6 +100,12 @@ def search(
         ends = unknowns.vector(z).double().cpu().numpy()
     rounds = 0 if comparison.loss.rough else refine
     return _best_of(scene, comparison, trial, unknowns, ends, rounds, history, progress=progress)
+
+
+def _narrower(settings: WideSteps) -> WideSteps:
+    """Rounds for a sequence that is nearly known, still from knot to knot, which takes far fewer films than single rows."""
+    widths = tuple(NARROWER * width for width in settings.widths[-KNOT_ROUNDS:])
+    return replace(settings, widths=widths, trial_rounds=1, settling=0, narrow=None, whiten=False, first_frames=None)
 
 
 def _best_of(
