@@ -121,14 +121,9 @@ def test_palettes():
 
 
 def test_refusals():
-    """No film, several films, wrong choices: one sentence each."""
+    """No film, and a wrong choice: one sentence each."""
     scene = thrown()
     with torch.no_grad(), pytest.raises(UserError, match="needs the film"):
         MatchedLoss().observe(scene, scene.rollout(), {}, None)
     with pytest.raises(UserError, match="colors is 'texel'"):
         LookSettings(colors="texel")
-    with pytest.raises(UserError, match="one film"):
-        invert(
-            scene, [film_of(scene)] * 2, ["ball.velocity[0]"], bounds={"ball.velocity[0]": (0.3, 1.5)}, loss=MatchedLoss(),
-            per_film=["ball.velocity"],
-        )  # fmt: skip
