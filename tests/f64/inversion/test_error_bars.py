@@ -109,7 +109,9 @@ def judged(
 ) -> np.ndarray:
     """Flatness of a film whose observations [M, 600] are a law of moves [M, 2] (parts of the ranges); bars are 1 %."""
     here = TWO.scaled(np.array([first, 1.0]))
-    at = Linearisation(residual, torch.eye(2, dtype=torch.float64).repeat(300, 1), here, SimpleNamespace(worlds_at_once=5))
+    target = residual + law(torch.zeros(1, 2, dtype=torch.float64))[0]
+    comparison = SimpleNamespace(worlds_at_once=5, target=target)
+    at = Linearisation(residual, torch.eye(2, dtype=torch.float64).repeat(300, 1), here, comparison)
     at.__dict__["normal_equations"] = (at.jacobian.T @ at.jacobian).numpy(), (at.jacobian.T @ residual).numpy()
 
     def observed(scene: object, comparison: object, unknowns: Unknowns, scaled: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
