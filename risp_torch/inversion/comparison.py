@@ -69,6 +69,13 @@ class Comparison:
         """The comparison for the search from the starts (``Loss.for_search``)."""
         return replace(self, loss=self.loss.for_search())
 
+    def near(self, scene: Scene, values: Mapping[str, torch.Tensor]) -> Comparison:
+        """The comparison for differences about a point (``Loss.near``), given as values [1, ...] that replace the scene's own."""
+        with torch.no_grad():
+            states = scene.rollout(values, worlds=1, frames=max(self.last, 1))
+            loss = self.loss.near(scene, states, values, _unless_all(self.frames))
+        return self if loss is self.loss else replace(self, loss=loss)
+
     @property
     def last(self) -> int:
         """The last compared frame."""
@@ -139,10 +146,8 @@ class Comparison:
             Observations [B, n', ...] of the first n' compared frames, and which worlds stayed finite, [B] bool.
         """
         seen = self.seen(horizon)
-        last = max(seen[-1], 1)  # nothing is simulated without a frame interval
-        states = scene.rollout(values, worlds=worlds, frames=last, adjoint=adjoint)
-        whole = len(seen) == last + 1
-        return self.loss.observe(scene, states, values, None if whole else seen), states.finite
+        states = scene.rollout(values, worlds=worlds, frames=max(seen[-1], 1), adjoint=adjoint)  # one frame interval at least
+        return self.loss.observe(scene, states, values, _unless_all(seen)), states.finite
 
     def losses(
         self,
@@ -157,6 +162,11 @@ class Comparison:
         observations, finite = self.observe(scene, values, worlds=worlds, horizon=horizon, adjoint=adjoint)
         losses = mean_square(observations, self.target, self.count_of(self.frames[: observations.shape[1]]))
         return torch.where(finite, losses, torch.full_like(losses, torch.nan))
+
+
+def _unless_all(frames: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Frame numbers; None for all frames of a film that ends with the last one."""
+    return None if len(frames) == max(frames[-1], 1) + 1 else frames
 
 
 def film_losses(

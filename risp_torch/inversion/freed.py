@@ -58,15 +58,19 @@ class Joint:
         low, high = (self.unknowns.scaled(bound) / self.unknowns.scaled_range() for bound in self.unknowns.bounds())
         return np.concatenate([low, -far]), np.concatenate([high, far])
 
-    def observed(self, points: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-        """Observations [n, P] of vectors [n, K + M], and which worlds stayed finite [n]."""
+    def values(self, points: np.ndarray) -> dict[str, torch.Tensor]:
+        """Parameter values [n, ...] of vectors [n, K + M]."""
         rows = torch.as_tensor(points, dtype=bridge_dtype(), device=bridge_device())
         ranges = torch.as_tensor(self.unknowns.scaled_range()).to(rows)
-        parts = []
+        return self.unknowns.from_scaled(rows[:, : self.own] * ranges) | self.family.values(rows[:, self.own :])
+
+    def observed(self, points: np.ndarray, comparison: Comparison | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Observations [n, P] of vectors [n, K + M], and which worlds stayed finite [n]."""
+        comparison, parts = comparison or self.comparison, []
         with torch.no_grad():
-            for some in rows.split(self.comparison.worlds_at_once):
-                values = self.unknowns.from_scaled(some[:, : self.own] * ranges) | self.family.values(some[:, self.own :])
-                observed, finite = self.comparison.observe(self.family.scene, values, worlds=len(some))
+            for first in range(0, len(points), comparison.worlds_at_once):
+                some = points[first : first + comparison.worlds_at_once]
+                observed, finite = comparison.observe(self.family.scene, self.values(some), worlds=len(some))
                 parts.append((observed.flatten(1), finite))
         return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
@@ -76,7 +80,8 @@ class Joint:
         steps = np.where(np.arange(len(point)) < self.own, OWN_STEP, STEP)
         moves = np.diag(steps)[list(which)]
         ends = [np.clip(point + sign * moves, low, high) for sign in (1, -1)]
-        observed, _ = self.observed(np.concatenate(ends))
+        nearby = self.comparison.near(self.family.scene, self.values(point[None]))
+        observed, _ = self.observed(np.concatenate(ends), nearby)
         lengths = np.maximum((ends[0] - ends[1]).sum(axis=1), 1e-12)
         count = len(which)
         return ((observed[:count] - observed[count:]) / torch.as_tensor(lengths).to(observed)[:, None]).T

@@ -34,6 +34,7 @@ class Linearisation:
         precision: [K, K] inverse covariance of the priors, relative to the ranges; 0 without them.
         variance: that one unit of J^T J stands for (``Priors.variance``); their part of ``prior`` is this times ``precision``;
             0 without them.
+        nearby: the comparison for differences about the point (``Comparison.near``); ``comparison`` if None.
     """
 
     residual: torch.Tensor
@@ -44,6 +45,7 @@ class Linearisation:
     pull: np.ndarray | float = 0.0
     precision: np.ndarray | float = 0.0
     variance: float = 0.0
+    nearby: Comparison | None = None
 
     @property
     def loss(self) -> float:
@@ -84,13 +86,14 @@ def linearise(
     ranges = unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     steps = np.minimum(step * ranges, np.maximum(np.minimum(scaled - low, high - scaled), 0.1 * step * ranges))
-    observed, _ = observed_at(scene, comparison, unknowns, scaled[None])
-    rows, _ = _differences(scene, comparison, unknowns, scaled, np.diag(steps))
+    nearby = comparison.near(scene, unknowns.from_scaled(_rows(scaled[None])))
+    observed, _ = observed_at(scene, nearby, unknowns, scaled[None])
+    rows, _ = _differences(scene, nearby, unknowns, scaled, np.diag(steps))
     rows *= torch.as_tensor(ranges / (2 * steps)).to(rows)[:, None]
     residual = comparison.target.flatten() - observed[0]
     # The loss is a mean over the observations that count, and normal equations are sums.
     smooth = comparison.count * unknowns.smoothness.matrix(ranges)
-    at = Linearisation(residual, rows.T, scaled, comparison, smooth, -smooth @ (scaled / ranges))
+    at = Linearisation(residual, rows.T, scaled, comparison, smooth, -smooth @ (scaled / ranges), nearby=nearby)
     return with_priors(at, unknowns) if unknowns.priors else at
 
 
@@ -117,11 +120,15 @@ def _differences(
     return rows, finite
 
 
+def _rows(scaled: np.ndarray) -> torch.Tensor:
+    return torch.as_tensor(scaled, dtype=bridge_dtype(), device=bridge_device())
+
+
 def observed_at(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Observations [M, P] at scaled points [M, K], as many at a time as fit into memory, and which stayed finite [M]."""
-    rows = torch.as_tensor(scaled, dtype=bridge_dtype(), device=bridge_device())
+    rows = _rows(scaled)
     parts = []
     with torch.no_grad():
         for some in rows.split(comparison.worlds_at_once):
@@ -134,8 +141,7 @@ def observed_at(
 
 def losses_at(scene: Scene, target: torch.Tensor | Comparison, unknowns: Unknowns, scaled: np.ndarray) -> np.ndarray:
     """Losses [M] at scaled points [M, K], smoothness and priors included; infinite where a world diverged."""
-    rows = torch.as_tensor(scaled, dtype=bridge_dtype(), device=bridge_device())
-    comparison = Comparison.of_film(target)
+    rows, comparison = _rows(scaled), Comparison.of_film(target)
     films = film_losses(scene, unknowns.from_scaled(rows), comparison, worlds=len(rows))
     return unknowns.penalised_at(films, rows, comparison.count).double().cpu().numpy()
 
@@ -170,7 +176,7 @@ def along_weak_directions(
         steps = step * np.clip(response.max() / response, 1.0, widest)
         steps = np.minimum(steps, (room[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
         moves = (steps * vectors).T * ranges
-        directional, finite = _differences(scene, at.comparison, unknowns, at.scaled, moves)
+        directional, finite = _differences(scene, at.nearby or at.comparison, unknowns, at.scaled, moves)
         if not finite:
             return at
         directional /= torch.as_tensor(2 * steps[:, None]).to(directional)

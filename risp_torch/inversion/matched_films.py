@@ -52,6 +52,14 @@ class MatchedFilms(PictureLoss):
         own.parts = [part.for_search() for part in self.parts]
         return own
 
+    def near(
+        self, scene: Films, states: FilmStates, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
+    ) -> MatchedFilms:
+        """The loss with the look of every film held (``MatchedLoss.near``)."""
+        own = copy(self)
+        own.parts = [part.near(*given, frames) for part, given in self._each(scene, states, values)]
+        return own
+
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
         """Observations of all films as one row (``PictureLoss.read``)."""
         parts = pictures.split(self._widths, dim=-2)

@@ -18,6 +18,7 @@ from risp_torch.inversion.look.settings import LookSettings
 
 LEAST_LEFT = 1e-4  # pixels: weight of the pull of the plate towards grey
 LIGHT_PULL = 1.0  # pixels: weight of the pull of the light towards an even one
+HELD_SWEEPS = 3  # times that plate and exposure follow each other at weights that stay
 EXPOSURE_PULL = 1e-3  # of a frame's pixels: weight of the pull of its gain towards 1 and of its offset towards 0
 
 
@@ -30,12 +31,14 @@ class Fit:
         settings: of the look.
         look: its plate and exposure are the best for its colours and light.
         residual: [n, P, 3] film minus picture.
+        held: [n, P] weights of the pixels in place of those of the residual, or None.
     """
 
     footage: Footage
     settings: LookSettings
     look: Look
     residual: np.ndarray
+    held: np.ndarray | None = None
 
     @staticmethod
     def of(footage: Footage, settings: LookSettings, look: Look) -> Fit:
@@ -43,12 +46,23 @@ class Fit:
         bodies = look.bodies(footage)
         return Fit._following(footage, settings, look, bodies, step_weight(footage, settings, _residual(footage, look, bodies)))
 
+    @staticmethod
+    def holding(footage: Footage, settings: LookSettings, look: Look, weight: np.ndarray) -> Fit:
+        """The fit of a look whose plate (and exposure) have followed at weights [n, P] that stay, in steps from here, too."""
+        bodies = look.bodies(footage)
+        for _ in range(HELD_SWEEPS if settings.exposure else 1):
+            fit = Fit._following(footage, settings, look, bodies, weight)
+            look = fit.look
+        return replace(fit, held=weight)
+
     def after(self, colors: np.ndarray, light: np.ndarray) -> Fit:
         """The fit after a step of the colours [N, 3] and the light [L - 1, 3].
 
         The plate follows first with the weights from before: those of the new colours before the old plate would hold it back.
         """
         look = self.look.moved(self.footage, colors, light)
+        if self.held is not None:
+            return Fit.holding(self.footage, self.settings, look, self.held)
         bodies = look.bodies(self.footage)
         look = replace(look, plate=_plate(self.footage, look, bodies, self.weight))
         weight = step_weight(self.footage, self.settings, _residual(self.footage, look, bodies))
@@ -75,6 +89,8 @@ class Fit:
     @cached_property
     def weight(self) -> np.ndarray:
         """[n, P] weights of the pixels in a step from here."""
+        if self.held is not None:
+            return self.held
         return step_weight(self.footage, self.settings, self.residual)
 
 

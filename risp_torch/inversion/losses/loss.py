@@ -68,6 +68,16 @@ class Loss(ABC):
         """The loss for the search from the starts, with a wider minimum; Gauss-Newton refinement takes the loss itself."""
         return self
 
+    def near(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
+    ) -> Loss:
+        """The loss for differences about a motion of one world, for losses that solve something at each; the same by default.
+
+        Its observations are smooth in small changes of the motion, and their derivative is that of ``observe`` where the
+        residual is small; J^T r is the exact gradient. Arguments: ``observe``.
+        """
+        return self
+
     def appearance(self) -> dict[str, torch.Tensor]:
         """Appearance of the simulated film: values that replace the scene's own."""
         return {}

@@ -20,6 +20,7 @@ from torch.autograd import forward_ad
 
 from risp_torch.inversion.look.fit import LEAST_LEFT
 from risp_torch.inversion.look.footage import Footage
+from risp_torch.inversion.look.held import HeldLook
 from risp_torch.inversion.look.look import GREY, Look
 from risp_torch.inversion.look.palette import Palette
 from risp_torch.inversion.look.settings import LIGHTS, LookSettings
@@ -60,12 +61,13 @@ class MatchedLoss(PictureLoss):
         self.settings, self.weights = settings or LookSettings(), weights
         self._film: torch.Tensor | None = None
         self._begin: SolvedLook | None = None
+        self._held: tuple[tuple[int, ...], HeldLook] | None = None  # frames, and the look that is held in them
         self._still: dict[tuple[Any, ...], np.ndarray] = {}  # plates of the film without bodies, by frames and robust scale
 
     def of_film(self, video: torch.Tensor | None) -> MatchedLoss:
         """The loss for a film [T, H, W, 3] (``Loss.of_film``)."""
         own = copy(self)
-        own._film, own._begin, own._still = video, None, {}
+        own._film, own._begin, own._held, own._still = video, None, None, {}
         return own
 
     def for_search(self) -> MatchedLoss:
@@ -73,6 +75,17 @@ class MatchedLoss(PictureLoss):
         own = copy(self)
         robust, tolerance = SEARCH_SCALE * self.settings.robust, SEARCH_TOLERANCE * self.settings.tolerance
         own.settings = replace(self.settings, robust=robust, tolerance=tolerance)
+        return own
+
+    def near(
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
+    ) -> MatchedLoss:
+        """The loss whose looks are one linear step from the one solved for a motion (``Loss.near``)."""
+        with torch.no_grad():
+            _, solved, numbers, film = self._solved(scene, states, values, frames)
+        own, first = copy(self), solved[0]
+        left = _pixels(film, None)[0] - first.pictures
+        own._held = tuple(numbers), HeldLook.of(first.footage, self.settings, first.look, first.plate, left)
         return own
 
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
@@ -154,7 +167,10 @@ class MatchedLoss(PictureLoss):
         key = (tuple(numbers), self.settings.robust)
         if key not in self._still:
             self._still[key] = still_plate(*_pixels(film, weights), self.settings)
-        solved = solve_worlds(unlit, film, self.settings, still=self._still[key], weights=weights, begin=self._begin)
+        held = self._held[1] if self._held is not None and self._held[0] == tuple(numbers) else None
+        solved = solve_worlds(
+            unlit, film, self.settings, still=self._still[key], weights=weights, begin=self._begin, held=held
+        )
         self._begin = solved[0] if len(numbers) == len(self._film) else self._begin
         return unlit, solved, numbers, film
 
@@ -197,7 +213,7 @@ class SolvedLook:
 
 def solve_worlds(
     unlit: Unlit, film: torch.Tensor, settings: LookSettings, *, still: np.ndarray, weights: torch.Tensor | None = None,
-    begin: SolvedLook | None = None,
+    begin: SolvedLook | None = None, held: HeldLook | None = None,
 ) -> list[SolvedLook]:  # fmt: skip
     """The look of every world that fits a film best.
 
@@ -208,6 +224,7 @@ def solve_worlds(
         still: [H W, 3] plate of the pixels that never show a body (``still_plate``).
         weights: [n or 1, H, W] of the pixels.
         begin: a look of the same scene to start from, where it fits.
+        held: a look from which those of all worlds are one step away, in place of solving them.
     """
     with torch.no_grad():
         entries, left = unlit.weights()
@@ -226,8 +243,11 @@ def solve_worlds(
             part, basis[world * frames : (world + 1) * frames], left[world], pixels, palette, weight=weight,
             whole=settings.exposure,
         )  # fmt: skip
-        first, inverse = (None, None) if begin is None else (begin.seen_in(footage), begin.inverse)
-        look, inverse = solve_look(footage, settings, begin=first, inverse=inverse)
+        if held is None:
+            first, inverse = (None, None) if begin is None else (begin.seen_in(footage), begin.inverse)
+            look, inverse = solve_look(footage, settings, begin=first, inverse=inverse)
+        else:
+            look, inverse = held.followed(footage), held.inverse
         plate = still.copy()
         plate[footage.active] = look.plate
         begin = SolvedLook(look, footage, plate, inverse)

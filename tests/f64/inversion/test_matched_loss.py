@@ -5,31 +5,14 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 
-from risp_torch import AmbientLight, Box, Camera, DirectionalLight, Scene, Start, Surface
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.gradients import check_torch
 from risp_torch.inversion.look import steps
 from risp_torch.inversion.look.settings import LookSettings
 from risp_torch.inversion.losses.matched import MatchedLoss
+from tests.reference.flying_box import flying_box
 
 TIGHT = {"tolerance": 1e-15, "rounds": 200}
-
-
-def spinning(**options):
-    """A coloured box that flies and turns through 12 pixels' pictures, before a gradient."""
-    scene = Scene(**({"frame_dt": 0.02, "frames": 5, "substeps": 4, "sigma": 2e-3, "gamma": 2e-3, "name": "spin"} | options))
-    scene.add_rigid(
-        "box", shape=Box(0.1, 0.08, 0.06), density=500.0,
-        start=Start(position=(-0.03, 0.0, 0.02), velocity=(0.6, 0.1, 0.7), angular_velocity=(3.0, -5.0, 8.0)),
-        surface=Surface(color=(0.8, 0.3, 0.2)),
-    )  # fmt: skip
-    scene.add_camera(
-        Camera.look_at(eye=(0.1, -0.5, 0.2), target=(0.0, 0.0, 0.03), vertical_fov=34.0, width=14, height=12, near=0.1, far=1.5)
-    )
-    scene.add_light(DirectionalLight(direction=(-0.4, 0.6, -1.0), intensity=0.7))
-    scene.add_light(AmbientLight(intensity=0.3))
-    scene.set_background(top=(0.2, 0.3, 0.6), bottom=(0.7, 0.6, 0.4))
-    return scene
 
 
 def film_of(scene, values):
@@ -44,7 +27,7 @@ def film_of(scene, values):
 )
 def test_gradient_is_that_of_the_projected_residual(look):
     """Envelope theorem: the gradient at the solved look is the derivative of the loss with the look solved again."""
-    scene = spinning()
+    scene = flying_box()
     film = film_of(scene, {"box.velocity": torch.tensor([0.5, 0.15, 0.75], dtype=torch.float64)})
     film = film + 0.05 * torch.as_tensor(np.random.default_rng(1).normal(size=film.shape))
     comparison = Comparison.of(scene, MatchedLoss(LookSettings(**(TIGHT | look))), film)
@@ -60,7 +43,7 @@ def test_gradient_is_that_of_the_projected_residual(look):
 
 def test_both_ways_to_the_picture_agree():
     """The picture that the weights compose is the renderer's in the same look."""
-    scene = spinning()
+    scene = flying_box()
     film = film_of(scene, {})
     comparison = Comparison.of(scene, MatchedLoss(LookSettings(**TIGHT)), film)
     velocity = torch.tensor([[0.55, 0.1, 0.72]], dtype=torch.float64)
@@ -72,7 +55,7 @@ def test_both_ways_to_the_picture_agree():
 
 def test_the_look_does_not_count_as_seen():
     """A body whose colour, light and background are other than the scene's leaves nothing at the true motion."""
-    scene, other = spinning(), spinning()
+    scene, other = flying_box(), flying_box()
     other.set("box.color", (0.1, 0.7, 0.4))
     other.set_background(top=(0.9, 0.1, 0.1), bottom=(0.1, 0.8, 0.3))
     other.set("light.directional.intensity", 0.2) if "light.directional.intensity" in other.table.params else None
@@ -87,7 +70,7 @@ def test_the_look_does_not_count_as_seen():
 
 def test_many_colours_are_solved_by_conjugate_gradients(monkeypatch):
     """Beyond ``DIRECT`` colours the matrix is only applied: the same loss as by its factors."""
-    scene = spinning()
+    scene = flying_box()
     film = film_of(scene, {})
     losses = []
     for direct in (1500, 1):
@@ -103,7 +86,7 @@ def test_many_colours_are_solved_by_conjugate_gradients(monkeypatch):
 
 def test_forward_mode_agrees_with_reverse():
     """The tangent of the observations, at the solved look, is that of the reverse mode (dot-product test), and not zero."""
-    scene = spinning()
+    scene = flying_box()
     film = film_of(scene, {"box.velocity": torch.tensor([0.5, 0.15, 0.75], dtype=torch.float64)})
     comparison = Comparison.of(scene, MatchedLoss(LookSettings(**TIGHT)), film)
     direction = torch.tensor([[0.3, -0.5, 0.2]], dtype=torch.float64)

@@ -1,0 +1,70 @@
+"""Jacobians of the matched loss: with the look held but for one linear step, against gradients and against looks solved again."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.linearisation import linearise, observed_at
+from risp_torch.inversion.look.held import HeldLook
+from risp_torch.inversion.look.settings import LookSettings
+from risp_torch.inversion.losses.matched import MatchedLoss
+from risp_torch.inversion.unknowns import Unknowns
+from tests.reference.flying_box import flying_box
+
+TIGHT = {"tolerance": 1e-15, "rounds": 200}
+BOUNDS = {"box.velocity": (-2.0, 2.0), "box.angular_velocity": (-10.0, 10.0)}
+LOOKS = {
+    "default": {}, "plain": {"robust": float("inf"), "colors": "face"}, "body": {"light": "none", "colors": "body"},
+    "exposure": {"light": "sh1", "exposure": True},
+}  # fmt: skip
+
+
+def case(look, noise):
+    """A film of a box that flies a little otherwise, its comparison, and the unknowns."""
+    scene = flying_box()
+    unknowns = Unknowns.of(scene, ("box.velocity", "box.angular_velocity"), bounds=BOUNDS)
+    with torch.no_grad():
+        film = scene.render(scene.rollout({}), {})[0]
+    film = film + noise * torch.as_tensor(np.random.default_rng(1).normal(size=film.shape))
+    comparison = Comparison.of(scene, MatchedLoss(LookSettings(**(TIGHT | look))), film)
+    return scene, comparison, unknowns, np.array([0.6, 0.1, 0.7, 3.0, -5.0, 8.0])
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS.keys())
+def test_the_gradient_is_exact_with_a_large_residual(look):
+    """-2 J^T r is the gradient of the loss, far from the minimum and with noise."""
+    scene, comparison, unknowns, truth = case(look, 0.05)
+    point = truth + np.array([0.05, -0.03, 0.04, 0.5, -0.4, 0.3])
+    at = linearise(scene, comparison, unknowns, point, step=1e-5)
+    found = -2.0 * at.normal_equations[1] / comparison.count / unknowns.scaled_range()
+    z = torch.as_tensor(unknowns.scaled(point)[None]).requires_grad_()
+    (gradient,) = torch.autograd.grad(comparison.losses(scene, unknowns.from_scaled(z), worlds=1).sum(), z)
+    np.testing.assert_allclose(found, gradient[0].numpy(), rtol=2e-4, atol=2e-5 * float(gradient.abs().max()))
+
+
+@pytest.mark.parametrize("look", [LOOKS[name] for name in ("default", "plain", "exposure")], ids=["default", "plain", "exposure"])
+def test_what_the_look_absorbs_is_not_seen(look, monkeypatch):
+    """With a small residual, J is the derivative of observations whose look is solved again; that at a fixed look is not."""
+    scene, comparison, unknowns, truth = case(look, 0.0)
+    at = linearise(scene, comparison, unknowns, truth, step=1e-5)
+    ranges, step = unknowns.scaled_range(), 1e-5
+    ends = [observed_at(scene, comparison, unknowns, at.scaled + sign * step * np.diag(ranges))[0] for sign in (1, -1)]
+    solved = ((ends[0] - ends[1]) / (2 * step)).T
+    scale = solved.norm(dim=0)
+    assert float(((at.jacobian - solved).norm(dim=0) / scale).max()) < 0.02
+    monkeypatch.setattr(HeldLook, "followed", lambda held, footage: replace(held.look, plate=held.plate[footage.active]))
+    fixed = linearise(scene, comparison, unknowns, truth, step=1e-5).jacobian
+    assert float(((fixed - solved).norm(dim=0) / scale).max()) > 0.1
+
+
+def test_near_a_motion_the_observations_are_those_of_the_solved_look():
+    """At the motion itself nothing changes; and a look that is not held has other frames."""
+    scene, comparison, unknowns, truth = case({}, 0.02)
+    z = unknowns.scaled(truth)[None]
+    nearby = comparison.near(scene, unknowns.from_scaled(torch.as_tensor(z)))
+    there, here = (observed_at(scene, each, unknowns, z)[0] for each in (nearby, comparison))
+    assert nearby.loss is not comparison.loss
+    torch.testing.assert_close(there, here, atol=1e-6, rtol=0)
