@@ -56,7 +56,7 @@ class HeldLook:
         return HeldLook(settings, look, plate, factor, NormalEquations(fit).inverse(LEAST_DAMPING))
 
     def followed(self, footage: Footage) -> Look:
-        """The look one step (with exposure a few) from the held one, for another motion's pixels (of the same palette and frames)."""
+        """The look one step (with exposure a few) from the held one, for another motion's pixels (same palette and frames)."""
         look = replace(self.look, plate=self.plate[footage.active])
         fit = Fit.holding(footage, self.settings, look, footage.weight * self.factor[:, footage.active])
         for _ in range(WITH_EXPOSURE if self.settings.exposure else 1):
