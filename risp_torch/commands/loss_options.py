@@ -49,7 +49,8 @@ def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--look", type=_of_look, nargs="+", action="extend", metavar="NAME[=VALUE]",
-        help="of --loss matched: what is solved of the look: exposure, colors=vertex|face|body, light=none|sh1|sh2, robust=X ...",
+        help="of --loss matched: what is solved of the look: exposure, shadow, colors=texel|vertex|face|body, texels=N, "
+        "light=none|sh1|sh2, robust=X ...",
     )  # fmt: skip
     parser.add_argument("--network", metavar="FILE", help="of --loss risp: network.safetensors of 'risp train'")
     parser.add_argument(

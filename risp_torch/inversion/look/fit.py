@@ -13,7 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from risp_torch.inversion.look.footage import Footage
-from risp_torch.inversion.look.look import GREY, Look
+from risp_torch.inversion.look.look import Look
+from risp_torch.inversion.look.palette import GREY
 from risp_torch.inversion.look.settings import LookSettings
 
 LEAST_LEFT = 1e-4  # pixels: weight of the pull of the plate towards grey
@@ -137,6 +138,7 @@ def _exposure_pull(footage: Footage) -> float:
 
 def _penalty(footage: Footage, settings: LookSettings, look: Look) -> float:
     smooth = settings.smoothness * float((look.colors * (footage.stiffness @ look.colors)).sum())
-    smooth += settings.pull * float(((look.colors - GREY) ** 2).sum()) + LIGHT_PULL * float((look.light[1:] ** 2).sum())
+    smooth += settings.pull * float(((look.colors - footage.palette.home) ** 2).sum())
+    smooth += LIGHT_PULL * float((look.light[1:] ** 2).sum())
     exposure = float(((look.gain - 1) ** 2).sum()) + float((look.offset**2).sum())
     return smooth + LEAST_LEFT * float(((look.plate - GREY) ** 2).sum()) + _exposure_pull(footage) * exposure

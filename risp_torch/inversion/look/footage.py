@@ -11,15 +11,17 @@ from scipy.sparse import csr_matrix
 from risp_torch.inversion.look.palette import Palette
 from ti_render import FragmentWeights
 
+LEAST_SHADOW = 1e-6  # part of a pixel in shadow: smaller ones are left out
 MOST_NUMBERED = 5 * 10**7  # numbers that a table is made for: it is faster than sorting
 
 
 @dataclass(frozen=True, eq=False)
 class Footage:
-    """One motion's pixels as a function of colours: n frames of P pixels, R rows (frame and pixel) that show a body.
+    """One motion's pixels as a function of colours: n frames of P pixels, R rows (frame and pixel) that show a body
+    or a shadow.
 
-    A column is one colour of the palette on one face in one frame: it has one brightness. Pixels that never show a body are left
-    out unless all are asked for: the look of the bodies does not depend on them.
+    A column is one colour of the palette on one face in one frame: it has one brightness; or it is one shadow, in all frames.
+    Pixels that never show either are left out unless all are asked for: the look of the bodies does not depend on them.
 
     Attributes:
         matrix: [R, C] weights of the columns in the rows.
@@ -46,7 +48,7 @@ class Footage:
     @staticmethod
     def of(
         entries: FragmentWeights, basis: np.ndarray, left: np.ndarray, film: np.ndarray, palette: Palette, *,
-        weight: np.ndarray | None = None, whole: bool = False,
+        shadows: np.ndarray | None = None, weight: np.ndarray | None = None, whole: bool = False,
     ) -> Footage:  # fmt: skip
         """Put the fragments of one motion together.
 
@@ -55,21 +57,31 @@ class Footage:
             basis: [n, F, L] shading of the faces.
             left: [n, H W] 1 - alpha.
             film: [n, H W, 3].
-            palette: the colours.
+            palette: the colours of the bodies.
+            shadows: [n, K, H W] what of a pixel's ground lies in shadow (``shadows_of``).
             weight: [n, H W]; all 1 by default.
-            whole: whether pixels that never show a body take part, too.
+            whole: whether pixels that never show a body or a shadow take part, too.
         """
         pixels = left.shape[1]
-        active = np.arange(pixels) if whole else np.unique(entries.pixel)
+        cast = None if shadows is None else _cast(shadows * left[:, None])
+        seen = entries.pixel if cast is None else np.concatenate([entries.pixel, cast[2]])
+        active = np.arange(pixels) if whole else np.unique(seen)
         position = np.zeros(pixels, dtype=np.int64)
         position[active] = np.arange(len(active))
         rows, columns, weights = _corners(entries, basis.shape[1], palette)
-        row, at_row = _numbered(rows[0] * len(active) + position[rows[1]], len(left) * len(active))
-        column, at_column = _numbered(columns, 3 * len(left) * basis.shape[1])
-        matrix = csr_matrix((weights, (at_row, at_column)), shape=(len(row), len(column)))
-        face_of_frame = column // 3
-        color = palette.corner[face_of_frame % basis.shape[1], column % 3]
+        column, at_column = _numbered(columns, palette.corner.shape[1] * len(left) * basis.shape[1])
+        face_of_frame, place = np.divmod(column, palette.corner.shape[1])
+        color = palette.corner[face_of_frame % basis.shape[1], place]
         shading = basis.reshape(-1, basis.shape[2])[face_of_frame].astype(np.float64)
+        if cast is not None:
+            frame, number, pixel, amount = cast
+            rows = np.concatenate([rows[0], frame]), np.concatenate([rows[1], pixel])
+            at_column, weights = np.concatenate([at_column, len(color) + number]), np.concatenate([weights, amount])
+            color = np.concatenate([color, palette.count + np.arange(shadows.shape[1])])
+            shading = np.concatenate([shading, np.eye(1, basis.shape[2]).repeat(shadows.shape[1], axis=0)])
+            palette = palette.with_shadows(shadows.shape[1])
+        row, at_row = _numbered(rows[0] * len(active) + position[rows[1]], len(left) * len(active))
+        matrix = csr_matrix((weights, (at_row, at_column)), shape=(len(row), len(color)))
         weight = np.ones(left.shape) if weight is None else weight
         left, film, weight = (np.ascontiguousarray(array[:, active], dtype=np.float64) for array in (left, film, weight))
         return Footage(matrix, active, row, color, shading, left, film, weight, palette)
@@ -147,16 +159,25 @@ def _numbered(given: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(present), place[given].astype(np.int64)
 
 
+def _cast(amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Frame, number of the shadow, pixel and weight of every entry of [n, K, H W] that counts."""
+    frame, number, pixel = np.nonzero(amounts > LEAST_SHADOW)
+    return frame, number, pixel, amounts[frame, number, pixel].astype(np.float64)
+
+
 def _corners(
     entries: FragmentWeights, faces: int, palette: Palette
 ) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray]:
-    """Frame and pixel, column (frame, face and corner as one number) and weight of every entry.
+    """Frame and pixel, column (frame, face and place as one number) and weight of every entry.
 
-    Where the three corners of each face have one colour, their weights are summed into the first.
+    Where the corners of each face have one colour, their weights are summed into the first.
     """
+    first = (entries.image * faces + entries.face) * palette.corner.shape[1]
     if (palette.corner == palette.corner[:, :1]).all():
-        column = (entries.image * faces + entries.face) * 3
-        return (entries.image, entries.pixel), column, entries.weight.sum(axis=1, dtype=np.float64)
-    image, pixel, face = (np.repeat(each, 3) for each in (entries.image, entries.pixel, entries.face))
-    corner = np.tile(np.arange(3), len(entries.face))
-    return (image, pixel), (image * faces + face) * 3 + corner, entries.weight.reshape(-1).astype(np.float64)
+        return (entries.image, entries.pixel), first, entries.weight.sum(axis=1, dtype=np.float64)
+    if palette.lattice.divisions == 1:
+        places, weights = np.arange(3)[None], entries.weight.astype(np.float64)
+    else:
+        places, weights = palette.lattice.weights(entries.weight.astype(np.float64))
+    image, pixel = (np.repeat(each, weights.shape[1]) for each in (entries.image, entries.pixel))
+    return (image, pixel), (first[:, None] + places).reshape(-1), weights.reshape(-1)

@@ -8,7 +8,6 @@ import numpy as np
 
 from risp_torch.inversion.look.footage import Footage
 
-GREY = 0.5
 LEAST_BRIGHTNESS = 0.2  # ratio of a colour's mean brightness after a step to that before: below it, steps are straight
 
 
@@ -17,7 +16,7 @@ class Look:
     """A solved look.
 
     Attributes:
-        colors: [N, 3] linear colours.
+        colors: [N, 3] linear colours; of a shadow what it adds to the plate.
         light: [L, 3] coefficients of the shading; the first is 1, as the colours have the scale.
         plate: [P, 3] linear colour behind the bodies.
         gain, offset: [n, 3] of the frames.
@@ -42,7 +41,7 @@ class Look:
         light = np.zeros((footage.basis.shape[1], 3))
         light[0] = 1.0
         return Look(
-            np.full((footage.palette.count, 3), GREY), light, footage.film.mean(axis=0), np.ones((frames, 3)),
+            np.repeat(footage.palette.home, 3, axis=1), light, footage.film.mean(axis=0), np.ones((frames, 3)),
             np.zeros((frames, 3)), np.inf, 0.0, 0,
         )  # fmt: skip
 

@@ -1,13 +1,16 @@
-"""Colours of a mesh: which unknown colour each face corner shows, and which colours are neighbours."""
+"""Colours of a mesh: which unknown colour each place of a face shows, and which colours are neighbours."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from risp_torch.inversion.look.lattice import Lattice
+
+GREY = 0.5
 CREASE = np.cos(np.radians(30.0))  # cosine of the angle between two faces from which on they share no colour
 SAME_PLACE = 1e-6  # of the mesh's extent: vertices nearer than that are one
 
@@ -17,24 +20,29 @@ class Palette:
     """N unknown colours of a mesh.
 
     Attributes:
-        corner: [F, 3] number of the colour at each corner.
+        corner: [F, T] number of the colour at each place of the lattice; of its three corners for one division.
         count: N.
         neighbours: [P, 2] pairs of colours that are pulled together.
+        lattice: places of the colours in a face.
+        shadows: number of the last colours that are no body's but what a shadow adds to the plate (``with_shadows``).
     """
 
     corner: np.ndarray
     count: int
     neighbours: np.ndarray
+    lattice: Lattice = Lattice(1)
+    shadows: int = 0
 
     @staticmethod
-    def of(faces: np.ndarray, vertices: np.ndarray, vertex_body: np.ndarray, colors: str) -> Palette:
+    def of(faces: np.ndarray, vertices: np.ndarray, vertex_body: np.ndarray, colors: str, *, texels: int = 4) -> Palette:
         """The colours of a mesh.
 
         Args:
             faces: [F, 3] vertices.
             vertices: [V, 3] in the frame of their body [m].
             vertex_body: [V] body of every vertex.
-            colors: "vertex", "face" or "body" (``LookSettings``).
+            colors: "texel", "vertex", "face" or "body" (``LookSettings``).
+            texels: divisions of an edge, of "texel".
         """
         if colors == "body":
             _, body = np.unique(vertex_body[faces[:, 0]], return_inverse=True)
@@ -45,12 +53,28 @@ class Palette:
             return Palette(np.repeat(number[:, None], 3, axis=1), len(faces), pairs)
         normals = _normals(vertices[faces])
         smooth = (normals[pairs[:, 0]] * normals[pairs[:, 1]]).sum(axis=1) > CREASE
-        links = ends[smooth].reshape(-1, 2)
-        graph = coo_matrix((np.ones(len(links)), links.T), shape=(faces.size, faces.size))
+        lattice = Lattice(texels if colors == "texel" else 1)
+        links = _links(ends[smooth], lattice)
+        size = len(faces) * len(lattice.places)
+        graph = coo_matrix((np.ones(len(links)), links.T), shape=(size, size))
         count, label = connected_components(graph, directed=False)
-        corner = label.reshape(faces.shape).astype(np.int64)
-        edges = np.sort(corner[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), axis=1)
-        return Palette(corner, count, np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0))
+        corner = label.reshape(len(faces), -1).astype(np.int64)
+        edges = np.sort(corner[:, lattice.neighbours].reshape(-1, 2), axis=1)
+        return Palette(corner, count, np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0), lattice)
+
+    def with_shadows(self, shadows: int) -> Palette:
+        """The same colours, and those of so many shadows after them."""
+        return replace(self, count=self.count + shadows, shadows=shadows)
+
+    @property
+    def bodies(self) -> int:
+        """Number of the colours of bodies, which are the first."""
+        return self.count - self.shadows
+
+    @property
+    def home(self) -> np.ndarray:
+        """[N, 1] what the colours are pulled to: grey, and nothing for shadows."""
+        return np.where(np.arange(self.count) < self.bodies, GREY, 0.0)[:, None]
 
 
 def _places(vertices: np.ndarray, vertex_body: np.ndarray) -> np.ndarray:
@@ -71,6 +95,15 @@ def _shared_edges(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     same = (flat[low][1:] == flat[low][:-1]) & (flat[high][1:] == flat[high][:-1])
     ends = np.stack([np.stack([low[:-1], low[1:]], axis=1), np.stack([high[:-1], high[1:]], axis=1)], axis=1)[same]
     return ends[:, 0] // 3, ends
+
+
+def _links(ends: np.ndarray, lattice: Lattice) -> np.ndarray:
+    """[L, 2] places (numbered T face + k) of a lattice that meet at edges with these ends [P, 2, 2] (``_shared_edges``)."""
+    face, corner = ends // 3, ends % 3
+    sides = (
+        len(lattice.places) * face[:, :1, side] + lattice.along(corner[:, 0, side], corner[:, 1, side]) for side in range(2)
+    )
+    return np.stack([side.reshape(-1) for side in sides], axis=1)
 
 
 def _normals(corners: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Literal
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, NotNegative, Positive, PositiveOrInfinite, checked
 
-COLORS = ("vertex", "face", "body")
+COLORS = ("texel", "vertex", "face", "body")
 LIGHTS = {"none": 1, "sh1": 4, "sh2": 9}  # number of spherical harmonics
 
 
@@ -18,9 +18,12 @@ class LookSettings:
     """What is solved of a film's look, and the solver's tolerances.
 
     Attributes:
-        colors: colours per "vertex" (several at the creases of a mesh), "face" or "body".
+        colors: colours per "vertex" (several at the creases of a mesh), "face" or "body"; with "texel" each face is a lattice
+            of colours (mesh colours: Yuksel, Keyser and House, ACM TOG 29, 2010).
+        texels: divisions of an edge, of "texel".
         light: light that changes a face's brightness with its normal: "none", "sh1" (ambient and one soft direction) or "sh2"
             (nine spherical harmonics; Ramamoorthi and Hanrahan, SIGGRAPH 2001).
+        shadow: whether the bodies cast soft shadows on the scene's ground, of unknown lights (``shadow``).
         exposure: whether each frame has a gain and an offset per channel.
         robust: residual [linear colour] from which on a pixel counts less (Geman and McClure, 1987); infinite counts all alike.
         smoothness: weight of the squared difference of neighbouring colours, in pixels that show them.
@@ -32,8 +35,10 @@ class LookSettings:
         UserError: a choice is unknown, or a number is out of its range.
     """
 
-    colors: Literal["vertex", "face", "body"] = "vertex"
+    colors: Literal["texel", "vertex", "face", "body"] = "vertex"
+    texels: Count = 4
     light: Literal["none", "sh1", "sh2"] = "sh2"
+    shadow: bool = False
     exposure: bool = False
     robust: PositiveOrInfinite = 0.1
     smoothness: NotNegative = 0.02

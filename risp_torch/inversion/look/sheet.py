@@ -19,11 +19,12 @@ def write_look_sheet(path: Path, film: torch.Tensor, shown: torch.Tensor, bodies
         film: [n, H, W, 3] linear rgb.
         shown: the film in the solved look, the same shape.
         bodies: its bodies before black.
-        plate: [H, W, 3] what stands behind them.
+        plate: [n, H, W, 3] what stands behind them.
     """
     frames = sorted({round(k * (len(film) - 1) / (SHOWN - 1)) for k in range(SHOWN)})
     rows = [
-        torch.cat([film[k], shown[k], bodies[k], plate, (GREY + TIMES * (shown[k] - film[k])).clamp(0, 1)], dim=1) for k in frames
+        torch.cat([film[k], shown[k], bodies[k], plate[k], (GREY + TIMES * (shown[k] - film[k])).clamp(0, 1)], dim=1)
+        for k in frames
     ]
     times = max(1, round(LEAST_SIDE / min(film.shape[1:3])))
     write_picture(path, torch.cat(rows).repeat_interleave(times, dim=0).repeat_interleave(times, dim=1).clamp(0, 1))

@@ -20,7 +20,6 @@ from scipy.linalg import cho_solve, cholesky
 from scipy.sparse import diags_array
 
 from risp_torch.inversion.look.fit import LEAST_LEFT, LIGHT_PULL, Fit
-from risp_torch.inversion.look.look import GREY
 
 DIRECT = 1500  # colours
 INNER, INNER_TOLERANCE = 60, 1e-2  # steps of the conjugate gradients, and relative residual at which they end
@@ -52,7 +51,7 @@ class NormalEquations:
         self.basis = footage.basis[:, 1:]  # the first coefficient is 1: colours have the scale
         self.shade, self.color = footage.basis @ look.light, look.colors[footage.color]  # [C, 3]
         colors, light = self._back(self.weight * fit.residual.reshape(-1, 3)[row])
-        colors -= settings.smoothness * (footage.stiffness @ look.colors) + settings.pull * (look.colors - GREY)
+        colors -= settings.smoothness * (footage.stiffness @ look.colors) + settings.pull * (look.colors - footage.palette.home)
         light -= LIGHT_PULL * look.light[1:]
         self.right: Step = (colors, light)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from risp_torch.inversion.look.fit import LEAST_LEFT, robust_factor
-from risp_torch.inversion.look.look import GREY
+from risp_torch.inversion.look.palette import GREY
 from risp_torch.inversion.look.settings import LookSettings
 
 ROUNDS = 20

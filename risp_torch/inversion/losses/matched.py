@@ -21,10 +21,12 @@ from torch.autograd import forward_ad
 from risp_torch.inversion.look.fit import LEAST_LEFT
 from risp_torch.inversion.look.footage import Footage
 from risp_torch.inversion.look.held import HeldLook
-from risp_torch.inversion.look.look import GREY, Look
-from risp_torch.inversion.look.palette import Palette
+from risp_torch.inversion.look.look import Look
+from risp_torch.inversion.look.palette import GREY, Palette
+from risp_torch.inversion.look.pictures import picture_of_bodies, shadows_in
 from risp_torch.inversion.look.settings import LIGHTS, LookSettings
 from risp_torch.inversion.look.shading import shading_basis
+from risp_torch.inversion.look.shadow import check_ground, shadows_of
 from risp_torch.inversion.look.sheet import write_look_sheet
 from risp_torch.inversion.look.solve import solve_look
 from risp_torch.inversion.look.steps import Inverse
@@ -88,6 +90,12 @@ class MatchedLoss(PictureLoss):
         own._held = tuple(numbers), HeldLook.of(first.footage, self.settings, first.look, first.plate, left)
         return own
 
+    def check(self, scene: Scene) -> None:
+        """Raise a UserError without a camera, or without the ground that a shadow falls on (``Loss.check``)."""
+        super().check(scene)
+        if self.settings.shadow:
+            check_ground(scene.ground_height)
+
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
         """The pixels, and 0 for the regularisation (``PictureLoss.read``)."""
         return torch.nn.functional.pad(pictures.flatten(-3), (0, 1))
@@ -128,9 +136,11 @@ class MatchedLoss(PictureLoss):
         """Write what was solved of the film as a picture (arguments: ``Loss.write_pictures``)."""
         with torch.no_grad():
             unlit, solved, _, film = self._solved(scene, states, values, None)
-            bodies = _rendered(unlit, [replace(solved[0], plate=np.zeros_like(solved[0].plate))])[0]
+            bodies = _rendered(unlit, [solved[0].before_black])[0]
             shown = _composed(solved, film)[0]
-        plate = torch.as_tensor(solved[0].plate).to(film).reshape(film.shape[1:])
+            plate = torch.as_tensor(solved[0].plate).to(film).reshape(film.shape[1:]).expand(film.shape)
+            if shadows := solved[0].footage.palette.shadows:
+                plate = plate + shadows_in(unlit, torch.as_tensor(solved[0].look.colors[-shadows:]).to(film)[None])[0]
         write_look_sheet(path, film, shown, bodies, plate)
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
@@ -197,6 +207,13 @@ class SolvedLook:
         return replace(self.look, plate=self.plate[footage.active]) if alike else None
 
     @property
+    def before_black(self) -> SolvedLook:
+        """Its bodies alone."""
+        colors = self.look.colors.copy()
+        colors[self.footage.palette.bodies :] = 0.0
+        return replace(self, look=replace(self.look, colors=colors), plate=np.zeros_like(self.plate))
+
+    @property
     def penalty(self) -> float:
         """Regularisation of the look, that of the plate's other pixels included."""
         others = np.delete(self.plate, self.footage.active, axis=0)
@@ -229,18 +246,20 @@ def solve_worlds(
     with torch.no_grad():
         entries, left = unlit.weights()
         basis = shading_basis(unlit.normals(), LIGHTS[settings.light]).cpu().numpy()
+        shadows = shadows_of(unlit).flatten(2).cpu().numpy() if settings.shadow else None
     frames = unlit.frames
     pixels, weight = _pixels(film, weights)
     left = left.reshape(unlit.worlds, frames, -1).cpu().numpy()
-    palette = Palette.of(unlit.faces, unlit.rest, unlit.vertex_body, settings.colors)
+    palette = Palette.of(unlit.faces, unlit.rest, unlit.vertex_body, settings.colors, texels=settings.texels)
     solved: list[SolvedLook] = []
     for world in range(unlit.worlds):
+        own = slice(world * frames, (world + 1) * frames)
         chosen = entries.image // frames == world
         part = FragmentWeights(
             entries.image[chosen] - world * frames, entries.pixel[chosen], entries.face[chosen], entries.weight[chosen]
         )
         footage = Footage.of(
-            part, basis[world * frames : (world + 1) * frames], left[world], pixels, palette, weight=weight,
+            part, basis[own], left[world], pixels, palette, shadows=None if shadows is None else shadows[own], weight=weight,
             whole=settings.exposure,
         )  # fmt: skip
         if held is None:
@@ -281,12 +300,14 @@ def _rendered(unlit: Unlit, solved: Sequence[SolvedLook]) -> torch.Tensor:
     def tensor(arrays: list[np.ndarray]) -> torch.Tensor:
         return torch.as_tensor(np.stack(arrays)).to(like)
 
-    looks = [each.look for each in solved]
-    colors = tensor([look.colors for look in looks])[:, torch.as_tensor(solved[0].footage.palette.corner)]  # [B, F, 3, 3]
+    looks, palette = [each.look for each in solved], solved[0].footage.palette
+    colors, cast = tensor([look.colors for look in looks]).split([palette.bodies, palette.shadows], dim=1)
     light = tensor([look.light for look in looks])
     basis = shading_basis(unlit.normals(), light.shape[1]).unflatten(0, (unlit.worlds, unlit.frames))
     shade = torch.einsum("bnfl,blc->bnfc", basis, light)
-    images = unlit.render((colors[:, None] * shade[:, :, :, None]).flatten(0, 1)).unflatten(0, (unlit.worlds, unlit.frames))
+    images = picture_of_bodies(unlit, palette, colors, shade).unflatten(0, (unlit.worlds, unlit.frames))
     plate = tensor([each.plate for each in solved]).reshape(unlit.worlds, 1, *size, 3)
+    if palette.shadows:
+        plate = plate + shadows_in(unlit, cast)
     gain, offset = (tensor([getattr(look, name) for look in looks])[:, :, None, None] for name in ("gain", "offset"))
     return gain * (images[..., :3] + (1.0 - images[..., 3:]) * plate) + offset

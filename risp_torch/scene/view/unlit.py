@@ -27,12 +27,14 @@ class Unlit:
         inputs: arrays of the renderer; the albedo is a dummy.
         settings: of the rasteriser.
         worlds, frames: B and n: there are M = B n pictures, ordered by world and frame.
+        ground: height of the scene's ground [m], None without one.
     """
 
     inputs: RenderInputs
     settings: RasterSettings
     worlds: int
     frames: int
+    ground: float | None
 
     @staticmethod
     def of(
@@ -67,7 +69,7 @@ class Unlit:
         settings = replace(
             view.raster_settings(), shading="none", ground=None, ground_texture=0, shadows=None, aggregation="softras"
         )
-        return Unlit(inputs, settings, worlds, count)
+        return Unlit(inputs, settings, worlds, count, view.spec.ground_height)
 
     @property
     def faces(self) -> np.ndarray:

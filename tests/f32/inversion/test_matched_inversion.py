@@ -116,6 +116,7 @@ def test_palettes():
         body = np.zeros(len(mesh.vertices), dtype=np.int64)
         palette = Palette.of(mesh.faces, mesh.vertices, body, "vertex")
         assert palette.count == (vertex or len(np.unique(np.round(mesh.vertices, 9), axis=0)))
+        assert Palette.of(mesh.faces, mesh.vertices, body, "texel", texels=1).count == palette.count
         assert Palette.of(mesh.faces, mesh.vertices, body, "face").count == (face or len(mesh.faces))
         assert Palette.of(mesh.faces, mesh.vertices, body, "body").count == 1
 
@@ -125,5 +126,7 @@ def test_refusals():
     scene = thrown()
     with torch.no_grad(), pytest.raises(UserError, match="needs the film"):
         MatchedLoss().observe(scene, scene.rollout(), {}, None)
-    with pytest.raises(UserError, match="colors is 'texel'"):
-        LookSettings(colors="texel")
+    with pytest.raises(UserError, match="colors is 'pixel'"):
+        LookSettings(colors="pixel")
+    with pytest.raises(UserError, match="no ground for the look's shadow"):
+        Comparison.of(scene, MatchedLoss(LookSettings(shadow=True)), film_of(scene))

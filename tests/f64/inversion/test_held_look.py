@@ -18,13 +18,13 @@ TIGHT = {"tolerance": 1e-15, "rounds": 200}
 BOUNDS = {"box.velocity": (-2.0, 2.0), "box.angular_velocity": (-10.0, 10.0)}
 LOOKS = {
     "default": {}, "plain": {"robust": float("inf"), "colors": "face"}, "body": {"light": "none", "colors": "body"},
-    "exposure": {"light": "sh1", "exposure": True},
+    "exposure": {"light": "sh1", "exposure": True}, "shadow": {"shadow": True}, "texel": {"colors": "texel", "texels": 2},
 }  # fmt: skip
 
 
 def case(look, noise):
     """A film of a box that flies a little otherwise, its comparison, and the unknowns."""
-    scene = flying_box()
+    scene = flying_box(ground=-0.06 if "shadow" in look else None)
     unknowns = Unknowns.of(scene, ("box.velocity", "box.angular_velocity"), bounds=BOUNDS)
     with torch.no_grad():
         film = scene.render(scene.rollout({}), {})[0]

@@ -20,15 +20,27 @@ def film_of(scene, values):
         return scene.render(scene.rollout(values), values)[0]
 
 
+def scenes_of(look):
+    """The scene, and the one that is filmed: over a ground on which it casts shadows, where shadows are solved."""
+    if "shadow" not in look:
+        return flying_box(), flying_box()
+    filmed = flying_box(ground=-0.06)
+    filmed.set_shadows(center=(0.0, 0.0, 0.03), radius=0.2, resolution=64)
+    return flying_box(ground=-0.06), filmed
+
+
 @pytest.mark.parametrize(
     "look",
-    [{}, {"robust": float("inf"), "colors": "face"}, {"light": "none", "colors": "body"}, {"light": "sh1", "exposure": True}],
-    ids=["default", "plain", "body", "exposure"],
-)
+    [
+        {}, {"robust": float("inf"), "colors": "face"}, {"light": "none", "colors": "body"}, {"light": "sh1", "exposure": True},
+        {"shadow": True}, {"colors": "texel", "texels": 3},
+    ],
+    ids=["default", "plain", "body", "exposure", "shadow", "texel"],
+)  # fmt: skip
 def test_gradient_is_that_of_the_projected_residual(look):
     """Envelope theorem: the gradient at the solved look is the derivative of the loss with the look solved again."""
-    scene = flying_box()
-    film = film_of(scene, {"box.velocity": torch.tensor([0.5, 0.15, 0.75], dtype=torch.float64)})
+    scene, filmed = scenes_of(look)
+    film = film_of(filmed, {"box.velocity": torch.tensor([0.5, 0.15, 0.75], dtype=torch.float64)})
     film = film + 0.05 * torch.as_tensor(np.random.default_rng(1).normal(size=film.shape))
     comparison = Comparison.of(scene, MatchedLoss(LookSettings(**(TIGHT | look))), film)
 
@@ -41,11 +53,12 @@ def test_gradient_is_that_of_the_projected_residual(look):
     assert report.ok, report.table()
 
 
-def test_both_ways_to_the_picture_agree():
+@pytest.mark.parametrize("look", [{}, {"shadow": True}, {"colors": "texel"}], ids=["default", "shadow", "texel"])
+def test_both_ways_to_the_picture_agree(look):
     """The picture that the weights compose is the renderer's in the same look."""
-    scene = flying_box()
-    film = film_of(scene, {})
-    comparison = Comparison.of(scene, MatchedLoss(LookSettings(**TIGHT)), film)
+    scene, filmed = scenes_of(look)
+    film = film_of(filmed, {})
+    comparison = Comparison.of(scene, MatchedLoss(LookSettings(**(TIGHT | look))), film)
     velocity = torch.tensor([[0.55, 0.1, 0.72]], dtype=torch.float64)
     plain, _ = comparison.observe(scene, {"box.velocity": velocity}, worlds=1)
     lit, _ = comparison.observe(scene, {"box.velocity": velocity.requires_grad_()}, worlds=1)

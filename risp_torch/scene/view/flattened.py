@@ -1,0 +1,44 @@
+"""Bodies flattened onto the ground along directions of light: their silhouettes in the picture are those of their shadows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from risp_torch.scene.rotations import rotation_matrix
+from risp_torch.scene.view.unlit import Unlit
+from ti_sim.base.arrays import ints_like_family
+
+
+def flattened(unlit: Unlit, slopes: np.ndarray) -> Unlit:
+    """The unlit pictures of a motion's shadows on the ground, for each direction.
+
+    Args:
+        unlit: of M pictures; ``unlit.ground`` is not None.
+        slopes: [K, 2] horizontal way of the light for each metre that it falls; 0 is light from above.
+
+    Returns:
+        M K pictures, those of one picture's directions one after the other; differentiable as the given ones.
+    """
+    world = world_vertices(unlit)
+    height = world[..., 2:] - unlit.ground
+    along = torch.as_tensor(slopes).to(world)
+    flat = world[:, None, :, :2] + height[:, None] * along[:, None]  # [M, K, V, 2]
+    vertices = torch.cat([flat, torch.full_like(flat[..., :1], unlit.ground)], dim=-1).flatten(0, 1)
+    inputs = unlit.inputs
+    standing = world.new_tensor([[[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]]).expand(len(vertices), 1, 7)
+    free = ints_like_family(inputs.mesh.vertex_body, np.full(len(unlit.vertex_body), -1))
+    mesh = replace(inputs.mesh, vertex_body=free, bodies=0)
+    return replace(unlit, inputs=replace(inputs, mesh=mesh, vertices_rest=vertices, body_q=standing))
+
+
+def world_vertices(unlit: Unlit) -> torch.Tensor:
+    """[M, V, 3] vertices in the world frame [m], differentiable."""
+    rest, body_q = unlit.inputs.vertices_rest, unlit.inputs.body_q
+    rest = rest.reshape(-1, *rest.shape[-2:])
+    rest = rest.repeat_interleave(len(body_q) // len(rest), dim=0)
+    body = torch.as_tensor(unlit.vertex_body.astype(np.int64), device=body_q.device)
+    turned = (rotation_matrix(body_q[..., 3:])[:, body] @ rest[..., None])[..., 0]
+    return torch.where(body[:, None] >= 0, turned + body_q[:, body, :3], rest)
