@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, NotNegative, Positive, PositiveOrInfinite, checked
+from ti_sim.base.rules import Count, NotNegative, Positive, PositiveOrInfinite, Rule, checked
 
 COLORS = ("texel", "vertex", "face", "body")
 LIGHTS = {"none": 1, "sh1": 4, "sh2": 9}  # number of spherical harmonics
@@ -20,7 +20,7 @@ class LookSettings:
     Attributes:
         colors: colours per "vertex" (several at the creases of a mesh), "face" or "body"; with "texel" each face is a lattice
             of colours (mesh colours: Yuksel, Keyser and House, ACM TOG 29, 2010).
-        texels: divisions of an edge, of "texel".
+        texels: divisions of an edge, of "texel", at most 64.
         light: light that changes a face's brightness with its normal: "none", "sh1" (ambient and one soft direction) or "sh2"
             (nine spherical harmonics; Ramamoorthi and Hanrahan, SIGGRAPH 2001).
         shadow: whether the bodies cast soft shadows on the scene's ground, of unknown lights (``shadow``).
@@ -36,7 +36,7 @@ class LookSettings:
     """
 
     colors: Literal["texel", "vertex", "face", "body"] = "vertex"
-    texels: Count = 4
+    texels: Annotated[int, Rule(whole=True, least=1, most=64)] = 4
     light: Literal["none", "sh1", "sh2"] = "sh2"
     shadow: bool = False
     exposure: bool = False

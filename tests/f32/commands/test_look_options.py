@@ -27,6 +27,8 @@ def test_what_is_solved_of_a_look() -> None:
     loss = make_loss(given, scene)
     assert isinstance(loss, MatchedLoss)
     assert loss.settings == LookSettings(exposure=True, light="sh1", robust=0.05, rounds=12)
+    finer = make_loss(options("--loss", "matched", "--look", "shadow", "colors=texel", "texels=3"), scene)
+    assert finer.settings == LookSettings(shadow=True, colors="texel", texels=3)
     assert make_loss(options("--loss", "matched"), scene).settings == LookSettings()
 
 
@@ -35,7 +37,7 @@ def test_what_is_solved_of_a_look() -> None:
     [
         ("brightness", "unknown part of the look 'brightness'"), ("exposure=1", "'exposure=1': write exposure"),
         ("robust", "'robust': write robust=VALUE"), ("robust=x", "'robust=x' is no number"), ("light=sun", "light is 'sun'"),
-        ("pull=-1", "pull is -1"),
+        ("pull=-1", "pull is -1"), ("texels=0", "texels is 0"),
     ],
 )  # fmt: skip
 def test_parts_of_a_look_that_are_refused(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
