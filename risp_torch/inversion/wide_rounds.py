@@ -51,8 +51,10 @@ class Point:
 class WideSearch:
     """One film and its unknowns, in scaled coordinates."""
 
-    def __init__(self, scene: Scene, comparison: Comparison, unknowns: Unknowns, settings: WideSteps) -> None:
-        self.scene, self.comparison, self.unknowns, self.settings = scene, comparison, unknowns, settings
+    def __init__(
+        self, scene: Scene, comparison: Comparison, unknowns: Unknowns, settings: WideSteps, *, near: bool = False
+    ) -> None:
+        self.scene, self.comparison, self.unknowns, self.settings, self.near = scene, comparison, unknowns, settings, near
         self.low, self.high = (unknowns.scaled(bound) for bound in unknowns.bounds())
         self.ranges = unknowns.scaled_range()
         self.smooth = unknowns.smoothness.matrix(self.ranges)
@@ -140,8 +142,8 @@ the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other direc
         rows, total, losses, alive = [], 0.0, 0.0, 0
         seen = self.comparison.seen(horizon)
         target, count = self.comparison.target[: len(seen)], self.comparison.count_of(seen)
-        taken = 0
-        for above, below, finite in self._pairs(center, widths, horizon):
+        taken, nearby = 0, self._nearby(center)
+        for above, below, finite in self._pairs(nearby, center, widths, horizon):
             both = finite[: len(above)] & finite[len(above) :]
             some = torch.as_tensor(widths[taken : taken + len(above)]).to(above)
             pair, taken = (above - below).flatten(1) / (2 * some[:, None]), taken + len(above)
@@ -151,7 +153,7 @@ the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other direc
             losses += float(mean_square(observed, target, count).sum())
             alive += int(finite.sum())
         normal, gradient = np.zeros((len(self.directions), len(self.directions))), np.zeros(len(self.directions))
-        (middle,), there = self._observe(center[None], horizon) if centered else ((total / max(alive, 1),), True)
+        (middle,), there = self._observe(nearby, center[None], horizon) if centered else ((total / max(alive, 1),), True)
         if not alive or not there:
             return normal, gradient, math.inf, math.inf
         jacobian, residual = torch.cat(rows), (target - middle).flatten()
@@ -161,23 +163,33 @@ the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other direc
             gradient += (some @ residual[part[0] : part[-1] + 1].double()).cpu().numpy()
         return normal / count, gradient / count, losses / alive, float(residual.double().square().sum()) / count
 
+    def _nearby(self, center: np.ndarray) -> Comparison:
+        """The comparison of the worlds around a point."""
+        if not self.near:
+            return self.comparison
+        rows = torch.as_tensor(center[None], dtype=bridge_dtype(), device=bridge_device())
+        try:
+            return self.comparison.near(self.scene, self.unknowns.from_scaled(rows))
+        except DivergenceError:
+            return self.comparison
+
     def _pairs(
-        self, center: np.ndarray, widths: np.ndarray, horizon: int
+        self, comparison: Comparison, center: np.ndarray, widths: np.ndarray, horizon: int
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """Observations [k, n, ...] on both sides of the centre along some directions, and which are finite [2 k]."""
         moves = widths[:, None] * self.directions * self.ranges
         count = max(1, min(32, self.comparison.worlds_at_once) // 2)
         for first in range(0, len(moves), count):
             some = moves[first : first + count]
-            observed, finite = self._observe(np.concatenate([center + some, center - some]), horizon)
+            observed, finite = self._observe(comparison, np.concatenate([center + some, center - some]), horizon)
             yield observed[: len(some)], observed[len(some) :], finite
 
-    def _observe(self, points: np.ndarray, horizon: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _observe(self, comparison: Comparison, points: np.ndarray, horizon: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Observations [k, n, ...] of the worlds at points [k, K], and which of them are finite [k]."""
         rows = torch.as_tensor(points, dtype=bridge_dtype(), device=bridge_device())
         try:
             with torch.no_grad():
-                return self.comparison.observe(self.scene, self.unknowns.from_scaled(rows), worlds=len(rows), horizon=horizon)
+                return comparison.observe(self.scene, self.unknowns.from_scaled(rows), worlds=len(rows), horizon=horizon)
         except DivergenceError:  # none of these worlds stayed finite
             target = self.comparison.target[: len(self.comparison.seen(horizon))]
             return target.expand(len(rows), *target.shape), torch.zeros(len(rows), dtype=torch.bool)

@@ -29,7 +29,7 @@ from ti_sim.base.errors import DivergenceError
 
 def wide_gauss_newton(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, settings: WideSteps, history: History,
-    *, progress: bool = True,
+    *, near: bool = False, progress: bool = True,
 ) -> tuple[np.ndarray, int]:  # fmt: skip
     """Levenberg-Marquardt steps with wide finite differences, from every start and then from the best one.
 
@@ -42,6 +42,7 @@ def wide_gauss_newton(
         values: physical values of the starts [S, K].
         settings: widths, step limit, horizon.
         history: history to which every round is appended; its losses are means over a round's worlds.
+        near: whether the loss holds what it solves at each round's centre (``Loss.near``), for narrow differences.
         progress: whether to show a progress bar.
 
     Returns:
@@ -51,7 +52,7 @@ def wide_gauss_newton(
     Raises:
         DivergenceError: no start could be simulated.
     """
-    search = WideSearch(scene, comparison, unknowns, settings)
+    search = WideSearch(scene, comparison, unknowns, settings, near=near)
     tried, points, going = unknowns.scaled(values), [None] * len(values), list(range(len(values)))
     rounds, ends = len(settings.widths), []
     bar = tqdm(total=rounds + 1, desc="inverting", disable=not progress, mininterval=0.5)

@@ -15,6 +15,7 @@ import numpy as np
 from risp_torch.inversion.look.footage import Footage
 from risp_torch.inversion.look.look import Look
 from risp_torch.inversion.look.palette import GREY
+from risp_torch.inversion.look.plate import plate_solver
 from risp_torch.inversion.look.settings import LookSettings
 
 LEAST_LEFT = 1e-4  # pixels: weight of the pull of the plate towards grey
@@ -115,7 +116,11 @@ def _plate(footage: Footage, look: Look, bodies: np.ndarray, weight: np.ndarray)
     through = weight * footage.left
     total = np.einsum("np,nc,npc->pc", through, look.gain, footage.film - look.offset[:, None])
     total -= footage.into_pixels @ (bodies * (through.reshape(-1, 1)[footage.row] * look.gain[footage.frame] ** 2))
-    return (total + LEAST_LEFT * GREY) / (np.einsum("np,nc->pc", through * footage.left, look.gain**2) + LEAST_LEFT)
+    total += LEAST_LEFT * GREY
+    weights = np.einsum("np,nc->pc", through * footage.left, look.gain**2) + LEAST_LEFT
+    if footage.plate_basis is None:
+        return total / weights
+    return np.stack([plate_solver(weights[:, k], footage.plate_basis).plate(total[:, k]) for k in range(3)], axis=1)
 
 
 def _exposure(footage: Footage, look: Look, bodies: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -33,6 +33,7 @@ class Footage:
         film: [n, P, 3] linear colour.
         weight: [n, P] weights of the pixels, at least 0.
         palette: the colours.
+        plate_basis: [P, K] pictures of which the plate is a combination (``smooth_pictures``); None for any plate.
     """
 
     matrix: csr_matrix
@@ -44,11 +45,13 @@ class Footage:
     film: np.ndarray
     weight: np.ndarray
     palette: Palette
+    plate_basis: np.ndarray | None = None
 
     @staticmethod
     def of(
         entries: FragmentWeights, basis: np.ndarray, left: np.ndarray, film: np.ndarray, palette: Palette, *,
         shadows: np.ndarray | None = None, weight: np.ndarray | None = None, whole: bool = False,
+        plate_basis: np.ndarray | None = None,
     ) -> Footage:  # fmt: skip
         """Put the fragments of one motion together.
 
@@ -61,6 +64,7 @@ class Footage:
             shadows: [n, K, H W] what of a pixel's ground lies in shadow (``shadows_of``).
             weight: [n, H W]; all 1 by default.
             whole: whether pixels that never show a body or a shadow take part, too.
+            plate_basis: [H W, K] pictures of which the plate is a combination; it takes ``whole``.
         """
         pixels = left.shape[1]
         cast = None if shadows is None else _cast(shadows * left[:, None])
@@ -84,7 +88,8 @@ class Footage:
         matrix = csr_matrix((weights, (at_row, at_column)), shape=(len(row), len(color)))
         weight = np.ones(left.shape) if weight is None else weight
         left, film, weight = (np.ascontiguousarray(array[:, active], dtype=np.float64) for array in (left, film, weight))
-        return Footage(matrix, active, row, color, shading, left, film, weight, palette)
+        basis = None if plate_basis is None else plate_basis[active]
+        return Footage(matrix, active, row, color, shading, left, film, weight, palette, basis)
 
     @property
     def frames(self) -> int:

@@ -9,6 +9,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, NotNegative, Positive, PositiveOrInfinite, Rule, checked
 
 COLORS = ("texel", "vertex", "face", "body")
+PLATES = ("any", "smooth")
 LIGHTS = {"none": 1, "sh1": 4, "sh2": 9}  # number of spherical harmonics
 
 
@@ -24,6 +25,8 @@ class LookSettings:
         light: light that changes a face's brightness with its normal: "none", "sh1" (ambient and one soft direction) or "sh2"
             (nine spherical harmonics; Ramamoorthi and Hanrahan, SIGGRAPH 2001).
         shadow: whether the bodies cast soft shadows on the scene's ground, of unknown lights (``shadow``).
+        plate: what stands behind the bodies: "any" picture, or a "smooth" one, which single frames need: with any plate, a single
+            picture fits every motion.
         exposure: whether each frame has a gain and an offset per channel.
         robust: residual [linear colour] from which on a pixel counts less (Geman and McClure, 1987); infinite counts all alike.
         smoothness: weight of the squared difference of neighbouring colours, in pixels that show them.
@@ -39,6 +42,7 @@ class LookSettings:
     texels: Annotated[int, Rule(whole=True, least=1, most=64)] = 4
     light: Literal["none", "sh1", "sh2"] = "sh2"
     shadow: bool = False
+    plate: Literal["any", "smooth"] = "any"
     exposure: bool = False
     robust: PositiveOrInfinite = 0.1
     smoothness: NotNegative = 0.02
@@ -47,6 +51,6 @@ class LookSettings:
     tolerance: Positive = 1e-6
 
     def __post_init__(self) -> None:
-        for name, known in (("colors", COLORS), ("light", tuple(LIGHTS))):
+        for name, known in (("colors", COLORS), ("light", tuple(LIGHTS)), ("plate", PLATES)):
             if getattr(self, name) not in known:
                 raise UserError(f"{name} is {getattr(self, name)!r}: choose {', '.join(known)}")

@@ -20,6 +20,7 @@ from scipy.linalg import cho_solve, cholesky
 from scipy.sparse import diags_array
 
 from risp_torch.inversion.look.fit import LEAST_LEFT, LIGHT_PULL, Fit
+from risp_torch.inversion.look.plate import plate_solver
 
 DIRECT = 1500  # colours
 INNER, INNER_TOLERANCE = 60, 1e-2  # steps of the conjugate gradients, and relative residual at which they end
@@ -44,7 +45,8 @@ class NormalEquations:
         """Linearise at a fit; the matrix is made by ``inverse`` alone."""
         self.footage, self.settings = footage, settings = fit.footage, fit.settings
         look, row = fit.look, fit.footage.row
-        self.behind = np.einsum("np,nc->pc", fit.weight * footage.left**2, look.gain**2) + LEAST_LEFT  # [P, 3] D
+        behind = np.einsum("np,nc->pc", fit.weight * footage.left**2, look.gain**2) + LEAST_LEFT  # [P, 3] D
+        self.behind = [plate_solver(behind[:, k], footage.plate_basis) for k in range(3)]
         self.weight = fit.weight.reshape(-1, 1)[row]  # [R, 1]
         self.gain = look.gain[footage.frame]  # [R, 3]
         self.left = footage.left.reshape(-1, 1)[row] * self.gain  # [R, 3]
@@ -78,14 +80,16 @@ class NormalEquations:
         by_color = diags_array(self.gain[:, k]) @ by_color
         by_light = self.gain[:, k, None] * (footage.matrix @ (self.color[:, k, None] * self.basis))  # [R, L - 1]
         weight, left = self.weight[:, 0], self.left[:, k]
-        behind = 1.0 / np.sqrt(self.behind[:, k, None])
         pixels = footage.into_pixels @ diags_array(weight * left)
-        color_pixels = (diags_array(behind[:, 0]) @ (pixels @ by_color)).tocsr()
-        light_pixels = behind * (pixels @ by_light)
+        color_pixels, light_pixels = self.behind[k].half(pixels @ by_color), self.behind[k].half(pixels @ by_light)
         count = footage.palette.count
         matrix = np.empty((count + by_light.shape[1],) * 2)
-        colors = by_color.T @ (diags_array(weight) @ by_color) - color_pixels.T @ color_pixels
-        matrix[:count, :count] = (colors + settings.smoothness * footage.stiffness).toarray()
+        colors = by_color.T @ (diags_array(weight) @ by_color) + settings.smoothness * footage.stiffness
+        absorbed = color_pixels.T @ color_pixels
+        if isinstance(absorbed, np.ndarray):
+            matrix[:count, :count] = colors.toarray() - absorbed
+        else:
+            matrix[:count, :count] = (colors - absorbed).toarray()
         matrix[:count, count:] = by_color.T @ (weight[:, None] * by_light) - color_pixels.T @ light_pixels
         matrix[count:, :count] = matrix[:count, count:].T
         matrix[count:, count:] = by_light.T @ (weight[:, None] * by_light) - light_pixels.T @ light_pixels
@@ -97,7 +101,8 @@ class NormalEquations:
         footage, settings = self.footage, self.settings
         columns = step[0][footage.color] * self.shade + self.color * (self.basis @ step[1])
         rows = self.gain * (footage.matrix @ columns)
-        behind = (footage.into_pixels @ (self.weight * self.left * rows)) / self.behind
+        right = footage.into_pixels @ (self.weight * self.left * rows)
+        behind = np.stack([solver.plate(right[:, k]) for k, solver in enumerate(self.behind)], axis=1)
         colors, light = self._back(self.weight * (rows - self.left * behind[footage.pixel]))
         colors += settings.smoothness * (footage.stiffness @ step[0]) + settings.pull * step[0]
         return colors, light + LIGHT_PULL * step[1]

@@ -24,6 +24,7 @@ from risp_torch.inversion.look.held import HeldLook
 from risp_torch.inversion.look.look import Look
 from risp_torch.inversion.look.palette import GREY, Palette
 from risp_torch.inversion.look.pictures import picture_of_bodies, shadows_in
+from risp_torch.inversion.look.plate import smooth_pictures
 from risp_torch.inversion.look.settings import LIGHTS, LookSettings
 from risp_torch.inversion.look.shading import shading_basis
 from risp_torch.inversion.look.shadow import check_ground, shadows_of
@@ -39,6 +40,7 @@ from risp_torch.scene.view.unlit import Unlit
 from ti_render import FragmentWeights
 from ti_sim.base.errors import UserError
 
+SMOOTH = 5  # cosines along each side of a smooth plate
 SEARCH_SCALE, SEARCH_TOLERANCE = 8.0, 100.0  # robust scale and tolerance of the search, relative to those of the loss
 
 
@@ -250,6 +252,7 @@ def solve_worlds(
     frames = unlit.frames
     pixels, weight = _pixels(film, weights)
     left = left.reshape(unlit.worlds, frames, -1).cpu().numpy()
+    basis_of_plate = None if settings.plate == "any" else smooth_pictures(*film.shape[1:3], SMOOTH)
     palette = Palette.of(unlit.faces, unlit.rest, unlit.vertex_body, settings.colors, texels=settings.texels)
     solved: list[SolvedLook] = []
     for world in range(unlit.worlds):
@@ -260,7 +263,7 @@ def solve_worlds(
         )
         footage = Footage.of(
             part, basis[own], left[world], pixels, palette, shadows=None if shadows is None else shadows[own], weight=weight,
-            whole=settings.exposure,
+            whole=settings.exposure or basis_of_plate is not None, plate_basis=basis_of_plate,
         )  # fmt: skip
         if held is None:
             first, inverse = (None, None) if begin is None else (begin.seen_in(footage), begin.inverse)

@@ -83,7 +83,7 @@ def search(
     if begin is not None:
         ends = _row(trial, begin)[None]
         for part in (wider, comparison) if isinstance(settings, WideSteps) and settings.spacing > 1 else ():
-            ends, _ = wide_gauss_newton(scene, part, unknowns, ends, _narrower(settings), history, progress=progress)
+            ends, _ = wide_gauss_newton(scene, part, unknowns, ends, _narrower(settings), history, near=True, progress=progress)
         ends, _ = refined(scene, wider, unknowns, ends, refine, history, thorough=False, progress=progress)
         return _best_of(scene, comparison, trial, unknowns, ends, LAST_ROUNDS * refine, history, progress=progress)
     if warm is not None and (folder is None or folder.load_checkpoint() is None):
