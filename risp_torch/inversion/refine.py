@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from tqdm import tqdm
@@ -14,6 +16,7 @@ from risp_torch.scene.scene import Scene
 
 DAMPINGS = (1e-6, 1e-3, 3e-2)  # of the normal equations' mean diagonal
 LENGTHS = (1.0, 0.3, 0.05)  # of a step
+MANY_DAMPINGS, MANY_LENGTHS = (1e-6, 1e-4, 1e-2), (30.0, 10.0, 3.0, 1.0, 0.3)  # of more than MOST_IN_VALLEY unknowns
 VALLEY = (0.001, 0.003, 0.01, 0.03, 0.1)  # of the range: steps along the least observable direction, in both senses
 MOST_IN_VALLEY = 40  # unknowns: each of these steps needs a Jacobian
 HOPE = 10  # rounds: a start continues if this many rounds like its last one would reach the lowest loss
@@ -73,8 +76,8 @@ class _Refinement:
     def round(self, point: np.ndarray, loss: float, *, valley: bool = True) -> tuple[np.ndarray, float]:
         """The better of the point and the result of one round of steps, with or without steps along the valley."""
         at = linearise(self.scene, self.comparison, self.unknowns, self.unknowns.physical_values(point))
-        dampings = DAMPINGS if self.thorough else DAMPINGS[1:2]
-        steps = [length * step for step in (newton_step(at, damping=damping) for damping in dampings) for length in LENGTHS]
+        dampings, lengths = self._tried()
+        steps = [length * step for step in (newton_step(at, damping=damping) for damping in dampings) for length in lengths]
         found, lowest = self._best(point, np.array(steps))
         if lowest < loss * (1 - 1e-6):
             return found, lowest
@@ -85,6 +88,16 @@ class _Refinement:
         across = [self._across(point + step * self.ranges) for step in along]
         found, lowest = self._best(point, np.array(across) + along)
         return (found, lowest) if lowest < loss else (point, loss)
+
+    def _tried(self) -> tuple[Sequence[float], Sequence[float]]:
+        """Dampings and lengths of the steps that are tried.
+
+        Where an edge is displaced by more than its softness, a step is only as long as the edge is soft: longer ones lead
+        farther. Of many unknowns, such as a sequence, they cost little beside the Jacobian.
+        """
+        if len(self.ranges) > MOST_IN_VALLEY:
+            return MANY_DAMPINGS, MANY_LENGTHS
+        return DAMPINGS if self.thorough else DAMPINGS[1:2], LENGTHS
 
     def _across(self, point: np.ndarray) -> np.ndarray:
         """Gauss-Newton step at a point without its part along the weakest direction, in parts of the ranges."""

@@ -98,6 +98,15 @@ class MatchedLoss(PictureLoss):
         if self.settings.shadow:
             check_ground(scene.ground_height)
 
+    def known_frames(self, scene: Scene, frames: tuple[int, ...]) -> tuple[int, ...]:
+        """The frames (``Loss.known_frames``; UserError: a single one, before any plate)."""
+        if len(frames) == 1 and self.settings.plate == "any":
+            raise UserError(
+                "the matched loss compares one picture, which fits every motion where anything may stand behind the bodies: "
+                "compare more frames, or let a smooth picture stand there (--look plate=smooth)"
+            )
+        return frames
+
     def read(self, pictures: torch.Tensor) -> torch.Tensor:
         """The pixels, and 0 for the regularisation (``PictureLoss.read``)."""
         return torch.nn.functional.pad(pictures.flatten(-3), (0, 1))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
 
 NARROWER, KNOT_ROUNDS = 0.2, 3  # of the widths of a search's last rounds, and their number, for one that goes on
-LAST_ROUNDS = 3  # times the rounds of a search from guesses, for one that goes on from an estimate
+LAST_ROUNDS = 5  # times the rounds of a search from guesses, for one that goes on from an estimate
 
 
 @dataclass(frozen=True)

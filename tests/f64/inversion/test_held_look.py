@@ -19,7 +19,9 @@ BOUNDS = {"box.velocity": (-2.0, 2.0), "box.angular_velocity": (-10.0, 10.0)}
 LOOKS = {
     "default": {}, "plain": {"robust": float("inf"), "colors": "face"}, "body": {"light": "none", "colors": "body"},
     "exposure": {"light": "sh1", "exposure": True}, "shadow": {"shadow": True}, "texel": {"colors": "texel", "texels": 2},
+    "smooth": {"plate": "smooth"},
 }  # fmt: skip
+SEEN = ("default", "plain", "exposure", "shadow", "texel", "smooth")  # looks that can show the film
 
 
 def case(look, noise):
@@ -45,7 +47,7 @@ def test_the_gradient_is_exact_with_a_large_residual(look):
     np.testing.assert_allclose(found, gradient[0].numpy(), rtol=2e-4, atol=2e-5 * float(gradient.abs().max()))
 
 
-@pytest.mark.parametrize("look", [LOOKS[name] for name in ("default", "plain", "exposure")], ids=["default", "plain", "exposure"])
+@pytest.mark.parametrize("look", [LOOKS[name] for name in SEEN], ids=SEEN)
 def test_what_the_look_absorbs_is_not_seen(look, monkeypatch):
     """With a small residual, J is the derivative of observations whose look is solved again; that at a fixed look is not."""
     scene, comparison, unknowns, truth = case(look, 0.0)

@@ -11,6 +11,7 @@ from risp_torch.inversion.look import steps
 from risp_torch.inversion.look.settings import LookSettings
 from risp_torch.inversion.losses.matched import MatchedLoss
 from tests.reference.flying_box import flying_box
+from ti_sim.base.errors import UserError
 
 TIGHT = {"tolerance": 1e-15, "rounds": 200}
 
@@ -33,9 +34,9 @@ def scenes_of(look):
     "look",
     [
         {}, {"robust": float("inf"), "colors": "face"}, {"light": "none", "colors": "body"}, {"light": "sh1", "exposure": True},
-        {"shadow": True}, {"colors": "texel", "texels": 3},
+        {"shadow": True}, {"colors": "texel", "texels": 3}, {"plate": "smooth", "robust": 0.3},
     ],
-    ids=["default", "plain", "body", "exposure", "shadow", "texel"],
+    ids=["default", "plain", "body", "exposure", "shadow", "texel", "smooth"],
 )  # fmt: skip
 def test_gradient_is_that_of_the_projected_residual(look):
     """Envelope theorem: the gradient at the solved look is the derivative of the loss with the look solved again."""
@@ -114,3 +115,34 @@ def test_forward_mode_agrees_with_reverse():
     forward = float((tangent * upstream).sum())
     assert abs(forward) > 1e-3
     assert forward == pytest.approx(float((gradient * direction).sum()), rel=1e-6)
+
+
+def test_one_picture_takes_a_smooth_plate():
+    """With any plate behind the box one picture fits every pose, and is refused; a smooth one tells the right pose."""
+    scene = flying_box()
+    film = film_of(scene, {})
+    with pytest.raises(UserError, match="smooth"):
+        Comparison.of(scene, MatchedLoss(), film, "last")
+    comparison = Comparison.of(scene, MatchedLoss(LookSettings(plate="smooth")), film, "last")
+    losses = []
+    for speed in (0.5, 0.6, 0.7):
+        with torch.no_grad():
+            velocity = torch.tensor([[speed, 0.1, 0.7]], dtype=torch.float64)
+            losses.append(float(comparison.losses(scene, {"box.velocity": velocity}, worlds=1)))
+    assert losses[1] < 0.5 * min(losses[0], losses[2])
+
+
+def test_conjugate_gradients_and_factors_agree_before_a_smooth_plate(monkeypatch):
+    """The matrix that is applied is the one that is factorised."""
+    scene = flying_box()
+    film = film_of(scene, {})
+    losses = []
+    for direct in (1500, 1):
+        monkeypatch.setattr(steps, "DIRECT", direct)
+        monkeypatch.setattr(steps, "INNER", 1000)
+        monkeypatch.setattr(steps, "INNER_TOLERANCE", 1e-9)
+        comparison = Comparison.of(scene, MatchedLoss(LookSettings(tolerance=1e-12, rounds=60, plate="smooth")), film)
+        with torch.no_grad():
+            velocity = torch.tensor([[0.65, 0.1, 0.7]], dtype=torch.float64)
+            losses.append(float(comparison.losses(scene, {"box.velocity": velocity}, worlds=1)))
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
