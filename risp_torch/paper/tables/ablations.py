@@ -119,7 +119,7 @@ def sampling_unit(
 
     trial = load_trial(SAMPLING_SCENE, "identify")
     scene, task = true_scene(SAMPLING_SCENE, trial, _width(Path(target)))
-    loss = make_loss(method, task, None, network)
+    loss = make_loss(method, "identify", task, None, network)
     film = read_target(scene, "identify", target)
     asked = {"scene": scene.description(), "loss": loss.to_json(), "points": points}
     asked["film_sha256"] = sha256(film.float().cpu().numpy().tobytes()).hexdigest()

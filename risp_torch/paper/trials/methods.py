@@ -20,6 +20,7 @@ LABELS = {
 }  # fmt: skip
 METHODS = tuple(LABELS)
 NETWORK_METHODS = ("no-grad", "full", "chain")
+BEYOND_TEXTURE = 0.5  # robust scale [linear colour] before a smooth plate; settled with films of seed 0
 IMAGE_METHODS = ("pixel", "perceptual", "matched", *NETWORK_METHODS)
 
 
@@ -33,11 +34,15 @@ def check_method(method: str, network: Path | str | None) -> None:
         raise UserError(f"the method {method} uses no network: leave it out, or choose {' or '.join(NETWORK_METHODS)}")
 
 
-def make_loss(method: str, task: RispTask, motion: States, network: Path | str | None) -> Loss | None:
+def make_loss(method: str, kind: str, task: RispTask, motion: States, network: Path | str | None) -> Loss | None:
     """The loss of a method, of a chain the first one; None for the image-free baselines.
+
+    The one picture of "reach" fits every motion where any plate may stand behind the bodies: there it is a smooth one. A floor's
+    texture is then left over, and outliers begin beyond it.
 
     Args:
         method: name from ``METHODS``.
+        kind: of the trial.
         task: of the scene.
         motion: true motion, for the oracle.
         network: file of the ``NETWORK_METHODS``.
@@ -45,6 +50,7 @@ def make_loss(method: str, task: RispTask, motion: States, network: Path | str |
     Raises:
         UserError: see the losses, for a network that cannot be read or an extra that is not installed.
     """
+    from risp_torch.inversion.look.settings import LookSettings
     from risp_torch.inversion.losses.matched import MatchedLoss
     from risp_torch.inversion.losses.perceptual import PerceptualLoss
     from risp_torch.inversion.losses.pixel import PixelLoss
@@ -55,5 +61,7 @@ def make_loss(method: str, task: RispTask, motion: States, network: Path | str |
         return RispLoss(network, task=task)
     if method == "state":
         return StateLoss(task.head, motion)
-    losses = {"pixel": PixelLoss, "perceptual": PerceptualLoss, "matched": MatchedLoss}
+    if method == "matched":
+        return MatchedLoss(LookSettings(plate="smooth", robust=BEYOND_TEXTURE) if kind == "reach" else None)
+    losses = {"pixel": PixelLoss, "perceptual": PerceptualLoss}
     return losses[method]() if method in losses else None

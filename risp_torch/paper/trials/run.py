@@ -146,7 +146,7 @@ def run_trial(
     for name, value in initial.items():
         scene.set(name, value)
     guesses = [trial.guess(drawn["guess"]) for _ in range(settings.guesses(trial))]
-    loss = make_loss("matched" if method == "chain" else method, task, motion, network)
+    loss = make_loss("matched" if method == "chain" else method, kind, task, motion, network)
     comparison = None if loss is None else _comparison(scene, kind, method, loss, target, trial.sampling)
     asked = _asked(scene_name, kind, method, repeat, settings, trial, scene, guesses, loss, comparison)
     asked |= {} if begin is None else {"begin": plain(begin)}
