@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from risp_torch.files.run_folder import FinishedError, RunFolder
 from risp_torch.inversion.losses.loss import Loss
+from risp_torch.inversion.newton_steps import NewtonSteps
+from risp_torch.inversion.problem import SearchSettings, usual_search
 from risp_torch.inversion.result import Inversion
 from ti_sim.base.errors import UserError
 
@@ -22,6 +25,20 @@ def losses_in_turn(loss: Loss | Sequence[Loss] | None) -> tuple[list[Loss], Loss
     if not loss:
         raise UserError("the list of losses is empty: give one loss, or leave it out")
     return list(loss[:-1]), loss[-1]
+
+
+def search_near(loss: Loss, start: dict[str, float], *, frames: int) -> SearchSettings | None:
+    """Settings of a search from where another loss ended: the usual ones, but with the whole film from the beginning.
+
+    A growing horizon is for guesses. Its first frames show least of the unknowns, and would lead away from an estimate.
+
+    Args:
+        loss: of the search.
+        start: label -> value of every unknown.
+        frames: frame intervals of the film.
+    """
+    usual = usual_search(loss, len(start))
+    return replace(usual, first_frames=frames) if isinstance(usual, NewtonSteps) else None
 
 
 def end_of(search: Callable[[], Inversion], folder: Path | None) -> list[dict[str, float]]:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from risp_torch.files.run_folder import RunFolder
 from risp_torch.inversion.error_bars import Judgement, judge
 from risp_torch.inversion.find_settings import FindStart
 from risp_torch.inversion.find_start import check_start, found_starts
-from risp_torch.inversion.in_turn import end_of, losses_in_turn
+from risp_torch.inversion.in_turn import end_of, losses_in_turn, search_near
 from risp_torch.inversion.losses.loss import Loss
 from risp_torch.inversion.newton_steps import NewtonSteps
 from risp_torch.inversion.observability import verdict_before
@@ -75,7 +76,7 @@ def invert(
         per_film: with several films, parameters that differ between them, such as initial velocities. Unknown or known, that
             of the second film has the name "body.velocity@2", also in bounds and results; all others are shared.
         loss: the loss, ``PixelLoss()`` by default. Several, in a list, follow each other: each but the first starts where the
-            best start of the one before it ended, with its usual search.
+            best start of the one before it ended, with its usual search from the whole film.
         sampling: compared frames: "all", "last", "first+last", "first+middle" or "every:K".
         bounds: name -> (low, high) of unknowns, in place of those in the scene.
         psi: the rendering parameters of the unknown "psi", ``default_psi`` by default.
@@ -114,13 +115,14 @@ def invert(
         "priors": priors, "refine": refine, "linearise_up_to": linearise_up_to, "seed": seed,
     }  # fmt: skip
     before, loss = losses_in_turn(loss)
-    for number, earlier in enumerate(before, start=1):
+    for number, (earlier, following) in enumerate(pairwise([*before, loss]), start=1):
         part = None if out is None else Path(out) / f"{number}-{earlier.kind}"
         searched = partial(
             invert, scene, video, unknown, loss=earlier, starts=starts, settings=settings, find_start=find_start,
             warm_start=warm_start, adjoint=adjoint, out=part, progress=progress, **given,
         )  # fmt: skip
-        starts, settings, find_start, warm_start = end_of(searched, part), None, None, None
+        starts, find_start, warm_start = end_of(searched, part), None, None
+        settings = search_near(following, starts[0], frames=scene.frames)
     problem = Problem.of(
         scene, video, unknown, loss=loss, starts=starts, settings=settings, find_start=find_start, warm_start=warm_start, **given
     )  # fmt: skip

@@ -75,6 +75,8 @@ def test_losses_in_turn(tmp_path):
     first = json.loads((tmp_path / "run" / "1-pixel" / "result.json").read_text())
     assert result.initial.tolist() == [[first["unknowns"]["ball.velocity[0]"]["value"]]]
     assert abs(next(iter(result.values.values())) - 0.8) < 0.004
+    settings = json.loads((tmp_path / "run" / "settings.json").read_text())
+    assert settings["search"]["first_frames"] == 10  # the whole film
     with pytest.raises(FinishedError):
         run(chain, starts=[{"ball.velocity[0]": 0.7}])
     with pytest.raises(UserError, match="list of losses is empty"):
