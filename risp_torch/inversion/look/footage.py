@@ -20,7 +20,7 @@ class Footage:
     """One motion's pixels as a function of colours: n frames of P pixels, R rows (frame and pixel) that show a body
     or a shadow.
 
-    A column is one colour of the palette on one face in one frame: it has one brightness; or it is one shadow, in all frames.
+    A column is one colour of the palette on one face at one moment: it has one brightness; or it is one shadow, in all frames.
     Pixels that never show either are left out unless all are asked for: the look of the bodies does not depend on them.
 
     Attributes:
@@ -56,27 +56,28 @@ class Footage:
         """Put the fragments of one motion together.
 
         Args:
-            entries: weights of the corners; the images are the n frames.
-            basis: [n, F, L] shading of the faces.
+            entries: weights of the corners; the images are the n frames, or S moments of each, one frame's after the other's.
+            basis: [n S, F, L] shading of the faces.
             left: [n, H W] 1 - alpha.
             film: [n, H W, 3].
             palette: the colours of the bodies.
-            shadows: [n, K, H W] what of a pixel's ground lies in shadow (``shadows_of``).
+            shadows: [n, K, H W] what of a pixel shows ground in shadow (``shadows_of``), at most ``left``.
             weight: [n, H W]; all 1 by default.
             whole: whether pixels that never show a body or a shadow take part, too.
             plate_basis: [H W, K] pictures of which the plate is a combination; it takes ``whole``.
         """
         pixels = left.shape[1]
-        cast = None if shadows is None else _cast(shadows * left[:, None])
+        cast = None if shadows is None else _cast(shadows)
         seen = entries.pixel if cast is None else np.concatenate([entries.pixel, cast[2]])
         active = np.arange(pixels) if whole else np.unique(seen)
         position = np.zeros(pixels, dtype=np.int64)
         position[active] = np.arange(len(active))
         rows, columns, weights = _corners(entries, basis.shape[1], palette)
-        column, at_column = _numbered(columns, palette.corner.shape[1] * len(left) * basis.shape[1])
-        face_of_frame, place = np.divmod(column, palette.corner.shape[1])
-        color = palette.corner[face_of_frame % basis.shape[1], place]
-        shading = basis.reshape(-1, basis.shape[2])[face_of_frame].astype(np.float64)
+        rows = rows[0] // (len(basis) // len(left)), rows[1]
+        column, at_column = _numbered(columns, palette.corner.shape[1] * basis.shape[0] * basis.shape[1])
+        face_of_image, place = np.divmod(column, palette.corner.shape[1])
+        color = palette.corner[face_of_image % basis.shape[1], place]
+        shading = basis.reshape(-1, basis.shape[2])[face_of_image].astype(np.float64)
         if cast is not None:
             frame, number, pixel, amount = cast
             rows = np.concatenate([rows[0], frame]), np.concatenate([rows[1], pixel])
@@ -173,7 +174,7 @@ def _cast(amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
 def _corners(
     entries: FragmentWeights, faces: int, palette: Palette
 ) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray]:
-    """Frame and pixel, column (frame, face and place as one number) and weight of every entry.
+    """Image and pixel, column (image, face and place as one number) and weight of every entry.
 
     Where the corners of each face have one colour, their weights are summed into the first.
     """

@@ -11,7 +11,7 @@ from risp_torch.scene.view.unlit import Unlit
 
 
 def picture_of_bodies(unlit: Unlit, palette: Palette, colors: torch.Tensor, shade: torch.Tensor) -> torch.Tensor:
-    """[M, H, W, 4] bodies in colours [B, N, 3] of a palette, and brightness [B, n, F, 3] of the faces; rgb and alpha."""
+    """[M, H, W, 4] bodies in colours [B, N, 3] of a palette, and brightness [B, M / B, F, 3] of faces; rgb and alpha."""
     faces = colors[:, torch.as_tensor(palette.corner)]  # [B, F, T, 3]
     if palette.lattice.divisions == 1:
         return unlit.render((faces[:, None] * shade[:, :, :, None]).flatten(0, 1))
@@ -20,6 +20,6 @@ def picture_of_bodies(unlit: Unlit, palette: Palette, colors: torch.Tensor, shad
 
 
 def shadows_in(unlit: Unlit, cast: torch.Tensor) -> torch.Tensor:
-    """[B, n, H, W, 3] what shadows of colours [B, K, 3] add to the plate."""
-    amounts = shadows_of(unlit).unflatten(0, (unlit.worlds, unlit.frames))
-    return torch.einsum("bnkhw,bkc->bnhwc", amounts, cast)
+    """[M, H, W, 3] what shadows of colours [B, K, 3] add to the plate."""
+    amounts = shadows_of(unlit).unflatten(0, (unlit.worlds, -1))
+    return torch.einsum("bmkhw,bkc->bmhwc", amounts, cast).flatten(0, 1)

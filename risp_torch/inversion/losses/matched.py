@@ -120,7 +120,7 @@ class MatchedLoss(PictureLoss):
     ) -> torch.Tensor:
         """Observations of the motion in the solved look (``Loss.observe``)."""
         unlit, solved, numbers, film = self._solved(scene, states, values, frames)
-        given = [array for array in vars(unlit.inputs).values() if isinstance(array, torch.Tensor)]
+        given = [array for array in (*vars(unlit.inputs).values(), unlit.share) if isinstance(array, torch.Tensor)]
         pictures = _rendered(unlit, solved) if any(map(_has_derivative, given)) else _composed(solved, film)
         residual = pictures - film
         factor = torch.rsqrt(1.0 + (residual * residual).sum(dim=-1, keepdim=True) / self.settings.robust**2)
@@ -151,7 +151,8 @@ class MatchedLoss(PictureLoss):
             shown = _composed(solved, film)[0]
             plate = torch.as_tensor(solved[0].plate).to(film).reshape(film.shape[1:]).expand(film.shape)
             if shadows := solved[0].footage.palette.shadows:
-                plate = plate + shadows_in(unlit, torch.as_tensor(solved[0].look.colors[-shadows:]).to(film)[None])[0]
+                cast = torch.as_tensor(solved[0].look.colors[-shadows:]).to(film)[None]
+                plate = plate + unlit.film_of(shadows_in(unlit, cast))[0]
         write_look_sheet(path, film, shown, bodies, plate)
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
@@ -175,10 +176,6 @@ class MatchedLoss(PictureLoss):
 
         Worlds begin with the look that was solved last: looks of near motions are alike.
         """
-        if states.exposed is not None:
-            raise UserError(
-                "the matched loss has no motion blur: leave the film's exposure and line time out, or compare pixels"
-            )
         if self._film is None:
             raise UserError("the matched loss needs the film that it solves the look from: use it in invert or a Comparison")
         unlit = Unlit.of(scene, states, values, frames)
@@ -257,21 +254,21 @@ def solve_worlds(
     with torch.no_grad():
         entries, left = unlit.weights()
         basis = shading_basis(unlit.normals(), LIGHTS[settings.light]).cpu().numpy()
-        shadows = shadows_of(unlit).flatten(2).cpu().numpy() if settings.shadow else None
-    frames = unlit.frames
+        shadows = unlit.film_of((shadows_of(unlit) * left[:, None]).movedim(1, -1)) if settings.shadow else None
+        left = unlit.film_of(left[..., None]).reshape(unlit.worlds, unlit.frames, -1).cpu().numpy()
+    images = unlit.frames * unlit.moments
     pixels, weight = _pixels(film, weights)
-    left = left.reshape(unlit.worlds, frames, -1).cpu().numpy()
     basis_of_plate = None if settings.plate == "any" else smooth_pictures(*film.shape[1:3], SMOOTH)
     palette = Palette.of(unlit.faces, unlit.rest, unlit.vertex_body, settings.colors, texels=settings.texels)
     solved: list[SolvedLook] = []
     for world in range(unlit.worlds):
-        own = slice(world * frames, (world + 1) * frames)
-        chosen = entries.image // frames == world
+        chosen = entries.image // images == world
         part = FragmentWeights(
-            entries.image[chosen] - world * frames, entries.pixel[chosen], entries.face[chosen], entries.weight[chosen]
+            entries.image[chosen] - world * images, entries.pixel[chosen], entries.face[chosen], entries.weight[chosen]
         )
+        cast = None if shadows is None else shadows[world].flatten(1, 2).transpose(1, 2).cpu().numpy()
         footage = Footage.of(
-            part, basis[own], left[world], pixels, palette, shadows=None if shadows is None else shadows[own], weight=weight,
+            part, basis[world * images : (world + 1) * images], left[world], pixels, palette, shadows=cast, weight=weight,
             whole=settings.exposure or basis_of_plate is not None, plate_basis=basis_of_plate,
         )  # fmt: skip
         if held is None:
@@ -315,11 +312,11 @@ def _rendered(unlit: Unlit, solved: Sequence[SolvedLook]) -> torch.Tensor:
     looks, palette = [each.look for each in solved], solved[0].footage.palette
     colors, cast = tensor([look.colors for look in looks]).split([palette.bodies, palette.shadows], dim=1)
     light = tensor([look.light for look in looks])
-    basis = shading_basis(unlit.normals(), light.shape[1]).unflatten(0, (unlit.worlds, unlit.frames))
-    shade = torch.einsum("bnfl,blc->bnfc", basis, light)
-    images = picture_of_bodies(unlit, palette, colors, shade).unflatten(0, (unlit.worlds, unlit.frames))
-    plate = tensor([each.plate for each in solved]).reshape(unlit.worlds, 1, *size, 3)
+    basis = shading_basis(unlit.normals(), light.shape[1]).unflatten(0, (unlit.worlds, -1))
+    shade = torch.einsum("bmfl,blc->bmfc", basis, light)
+    images = picture_of_bodies(unlit, palette, colors, shade)
+    plate = tensor([each.plate.reshape(*size, 3) for each in solved]).repeat_interleave(unlit.frames * unlit.moments, dim=0)
     if palette.shadows:
         plate = plate + shadows_in(unlit, cast)
     gain, offset = (tensor([getattr(look, name) for look in looks])[:, :, None, None] for name in ("gain", "offset"))
-    return gain * (images[..., :3] + (1.0 - images[..., 3:]) * plate) + offset
+    return gain * unlit.film_of(images[..., :3] + (1.0 - images[..., 3:]) * plate) + offset

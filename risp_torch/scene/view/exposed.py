@@ -40,14 +40,25 @@ def chosen_frames(placement: torch.Tensor, frames: Any) -> torch.Tensor:
         raise UserError(f"render: frames is {frames!r}: give a slice or list of frame numbers from 0 to {count - 1}") from error
 
 
+def weights_in_pixels(exposed: Exposed, *, height: int, width: int) -> torch.Tensor:
+    """Weights [B, S, H, 1] or [B, S, 1, W] of the moments in the pixels of a picture (UserError: it has another size)."""
+    _check_lines(exposed.weights, width if exposed.sideways else height)
+    weights = exposed.weights.transpose(1, 2)
+    return weights[:, :, None] if exposed.sideways else weights[..., None]
+
+
+def _check_lines(weights: torch.Tensor, lines: int) -> None:
+    if lines != weights.shape[1]:
+        raise UserError(
+            f"the motion was simulated for pictures of {weights.shape[1]} lines, and these have {lines}: simulate "
+            "it again after a change of the camera's size, and render with cameras of one size"
+        )
+
+
 def _as_images(weights: torch.Tensor, images: torch.Tensor, *, sideways: bool) -> torch.Tensor:
     """Weights [B, L] of lines with the axes of images [B, ..., H, W, C]."""
     axis = -2 if sideways else -3
-    if images.shape[axis] != weights.shape[1]:
-        raise UserError(
-            f"the motion was simulated for pictures of {weights.shape[1]} lines, and these have {images.shape[axis]}: simulate "
-            "it again after a change of the camera's size, and render with cameras of one size"
-        )
+    _check_lines(weights, images.shape[axis])
     shape = [len(weights), *[1] * (images.ndim - 1)]
     shape[axis] = weights.shape[1]
     return weights.reshape(shape)

@@ -11,7 +11,8 @@ import torch
 from risp_torch.scene import bridge
 from risp_torch.scene.rotations import rotation_matrix
 from risp_torch.scene.scene import Scene
-from risp_torch.scene.states import States, instant_placement
+from risp_torch.scene.states import States
+from risp_torch.scene.view.exposed import weights_in_pixels
 from ti_render import FragmentWeights, RasterSettings, RenderInputs, fragment_weights
 from ti_render import render as render_arrays
 from ti_sim.base.arrays import kernel_view
@@ -26,15 +27,18 @@ class Unlit:
     Attributes:
         inputs: arrays of the renderer; the albedo is a dummy.
         settings: of the rasteriser.
-        worlds, frames: B and n: there are M = B n pictures, ordered by world and frame.
+        worlds, frames, moments: B, n and S: there are M = B n S pictures, ordered by world, frame and moment of the exposure.
         ground: height of the scene's ground [m], None without one.
+        share: [B, S, H or 1, W or 1] weights of the moments in the pixels of a frame; None for one moment.
     """
 
     inputs: RenderInputs
     settings: RasterSettings
     worlds: int
     frames: int
+    moments: int
     ground: float | None
+    share: torch.Tensor | None
 
     @staticmethod
     def of(
@@ -49,13 +53,16 @@ class Unlit:
             frames: n frame numbers; None for all.
 
         Raises:
-            UserError: the film has an exposure or a line time.
+            UserError: the motion was simulated for pictures of another size.
         """
-        view = scene.view
-        placement = view.poses(instant_placement(states, "solved looks"))
+        view, settings = scene.view, scene.view.raster_settings()
+        exposed = states.exposed if isinstance(states, States) else None
+        placement = view.poses(states)[:, :, None] if exposed is None else exposed.placement
         placement = placement if frames is None else placement[:, list(frames)]
-        worlds, count = placement.shape[:2]
-        given = view.render_inputs(view.spec.table.values(values, worlds=worlds), placement)
+        worlds, count, moments = placement.shape[:3]
+        share = None if exposed is None else weights_in_pixels(exposed, height=settings.height, width=settings.width)
+        values = view.spec.table.values(values, worlds=worlds)
+        given = view.render_inputs(values, view.poses(placement.flatten(1, 2)))
         corners = np.array(given.mesh.corners.cpu() if isinstance(given.mesh.corners, torch.Tensor) else given.mesh.corners)
         corners[:, TEXTURE] = NO_TEXTURE
         like = given.mesh.corners
@@ -67,9 +74,9 @@ class Unlit:
             ground=None, albedo=given.body_q.new_zeros(1, len(corners), 3, 3),
         )  # fmt: skip
         settings = replace(
-            view.raster_settings(), shading="none", ground=None, ground_texture=0, shadows=None, aggregation="softras"
+            settings, shading="none", ground=None, ground_texture=0, shadows=None, aggregation="softras"
         )
-        return Unlit(inputs, settings, worlds, count, view.spec.ground_height)
+        return Unlit(inputs, settings, worlds, count, moments, view.spec.ground_height, share)
 
     @property
     def faces(self) -> np.ndarray:
@@ -104,11 +111,35 @@ class Unlit:
         """Pictures [M, H, W, 4], rgb and alpha, in the colours ``albedo`` [M or 1, F, 3, 3] of the corners; differentiable."""
         return bridge.render(replace(self.inputs, albedo=albedo), self.settings)
 
+    def film_of(self, images: torch.Tensor) -> torch.Tensor:
+        """The film [B, n, H, W, C] of images [M, H, W, C]: their mean over the moments of a frame; differentiable."""
+        images = images.unflatten(0, (self.worlds, self.frames, self.moments))
+        if self.share is None:
+            return images[:, :, 0]
+        return (self.share.to(images)[:, None, ..., None] * images).sum(dim=2)
+
     def weights(self) -> tuple[FragmentWeights, torch.Tensor]:
-        """Weights of the corner colours, and what the bodies leave of the backdrop, 1 - alpha [M, H, W]; no gradient."""
+        """Weights of the corner colours in the film, and what the bodies leave of the backdrop in each picture; no gradient.
+
+        Returns:
+            Entries of the M pictures, times the weights of their moments, where these are not 0; and 1 - alpha [M, H, W].
+        """
         tensors = {name: kernel_view(array.detach().contiguous()) for name, array in self._tensors().items()}
         result = render_arrays(replace(self.inputs, **tensors), self.settings)
-        return fragment_weights(result), 1.0 - torch.as_tensor(result.images)[..., 3]
+        return self._shared(fragment_weights(result)), 1.0 - torch.as_tensor(result.images)[..., 3]
+
+    def _shared(self, entries: FragmentWeights) -> FragmentWeights:
+        """The entries times the weights of their moments."""
+        if self.share is None:
+            return entries
+        share = self.share.detach().cpu().numpy()
+        size = (self.settings.height, self.settings.width)
+        share = np.broadcast_to(share, (*share.shape[:2], *size)).reshape(*share.shape[:2], -1)
+        world, moment = entries.image // (self.frames * self.moments), entries.image % self.moments
+        weight = share[world, moment, entries.pixel]
+        seen = weight > 0
+        image, pixel, face = (each[seen] for each in (entries.image, entries.pixel, entries.face))
+        return FragmentWeights(image, pixel, face, weight[seen, None] * entries.weight[seen])
 
     def _tensors(self) -> dict[str, torch.Tensor]:
         return {name: array for name, array in vars(self.inputs).items() if isinstance(array, torch.Tensor)}

@@ -1,0 +1,136 @@
+"""The loss of the solved look with motion blur and a rolling shutter: gradients, and the pictures against the scene's own."""
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import forward_ad
+
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.gradients import check_torch
+from risp_torch.inversion.linearisation import linearise
+from risp_torch.inversion.look.settings import LookSettings
+from risp_torch.inversion.losses.matched import MatchedLoss
+from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.scene.view.unlit import Unlit
+from tests.reference.flying_box import flying_box
+
+TIGHT = {"tolerance": 1e-15, "rounds": 200}
+BLUR, ROLL, SIDEWAYS = {"exposure": 0.01}, {"line_time": 8e-4}, {"exposure": 0.004, "line_time": 6e-4, "readout": "left"}
+FILMS = [BLUR, ROLL, SIDEWAYS]
+NAMES = ["exposure", "lines", "both"]
+LOOKS = {
+    "default": {}, "shadow": {"shadow": True, "light": "sh1"},
+    "texel and gains": {"colors": "texel", "texels": 2, "exposure": True},
+}  # fmt: skip
+
+
+def scene_of(film, look=None, **options):
+    """The flying box with a film that begins late, over a ground where shadows are solved."""
+    scene = flying_box(ground=-0.06 if "shadow" in (look or {}) else None, **options)
+    scene.set_film(start=-0.001, samples=4, **film)
+    return scene
+
+
+def film_of(scene, values):
+    with torch.no_grad():
+        return scene.render(scene.rollout(values), values)[0]
+
+
+def noisy(film):
+    return film + 0.05 * torch.as_tensor(np.random.default_rng(1).normal(size=film.shape))
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS.keys())
+@pytest.mark.parametrize("film", FILMS, ids=NAMES)
+def test_gradient_is_that_of_the_projected_residual(film, look):
+    """By the motion and by the numbers of the film that are not zero, with the look solved again at each point."""
+    scene = scene_of(film, look)
+    filmed = noisy(film_of(scene, {"box.velocity": torch.tensor([0.5, 0.15, 0.75], dtype=torch.float64)}))
+    comparison = Comparison.of(scene, MatchedLoss(LookSettings(**(TIGHT | look))), filmed)
+
+    def loss(values):
+        given = {name: value[None] for name, value in values.items()}
+        return comparison.losses(scene, given, worlds=1).sum()
+
+    times = {f"film.{name}": np.array(value) for name, value in film.items() if name != "readout"}
+    point = {"box.velocity": np.array([0.6, 0.1, 0.7]), "film.start": np.array(-0.001)} | times
+    report = check_torch(loss, point, step=1e-7, order=4, rtol=1e-5, floor=1e-6)
+    assert report.ok, report.table()
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS.keys())
+@pytest.mark.parametrize("film", FILMS, ids=NAMES)
+def test_both_ways_to_the_picture_agree(film, look):
+    """The picture that the weights compose is the renderer's in the same look, of two worlds with looks of their own."""
+    scene = scene_of(film, look)
+    comparison = Comparison.of(scene, MatchedLoss(LookSettings(**(TIGHT | look))), noisy(film_of(scene, {})))
+    velocity = torch.tensor([[0.5, 0.15, 0.75], [0.55, 0.1, 0.72]], dtype=torch.float64)
+    plain, _ = comparison.observe(scene, {"box.velocity": velocity}, worlds=2)
+    lit, _ = comparison.observe(scene, {"box.velocity": velocity.requires_grad_()}, worlds=2)
+    assert lit.requires_grad
+    assert (plain[0] - plain[1]).abs().max() > 1e-3
+    torch.testing.assert_close(plain, lit.detach().to(plain), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("film", FILMS, ids=NAMES)
+def test_the_film_is_the_scenes_own(film):
+    """In the scene's colours before its background, the film of the unlit pictures is the film that the scene renders."""
+    scene = scene_of(film, shading="none")
+    color, behind = torch.tensor([0.8, 0.3, 0.2], dtype=torch.float64), torch.tensor([0.2, 0.3, 0.6], dtype=torch.float64)
+    scene.set_background(top=behind.tolist(), bottom=behind.tolist())
+    with torch.no_grad():
+        states = scene.rollout()
+        for frames in (None, [1, 4]):
+            unlit = Unlit.of(scene, states, {}, frames)
+            images = unlit.render(color.expand(unlit.inputs.albedo.shape))
+            own = scene.render(states) if frames is None else scene.render(states, frames=frames)
+            made = unlit.film_of(images[..., :3] + (1.0 - images[..., 3:]) * behind)
+            torch.testing.assert_close(made, own, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("film", FILMS, ids=NAMES)
+def test_the_scenes_own_look_is_found(film):
+    """A blurred film leaves nothing at the truth, and what one without blur leaves of it is far more."""
+    scene, plain = scene_of(film, shading="none"), flying_box(shading="none")
+    plain.set_film(start=-0.001)
+    filmed = film_of(scene, {})
+    left = []
+    for each in (scene, plain):
+        comparison = Comparison.of(each, MatchedLoss(LookSettings(colors="body", light="none")), filmed)
+        with torch.no_grad():
+            left.append(float(comparison.losses(each, {}, worlds=1)))
+    assert left[0] < 0.02 * left[1]
+
+
+def test_forward_mode_agrees_with_reverse():
+    """The tangent by the camera, at the solved look, is that of the reverse mode (dot-product test)."""
+    scene = scene_of(SIDEWAYS)
+    filmed = film_of(scene, {"box.velocity": torch.tensor([0.5, 0.15, 0.75], dtype=torch.float64)})
+    comparison = Comparison.of(scene, MatchedLoss(LookSettings(**TIGHT)), filmed)
+    direction = torch.tensor([[0.3, -0.5, 0.2]], dtype=torch.float64)
+    with forward_ad.dual_level():
+        turn = forward_ad.make_dual(torch.zeros_like(direction), direction)
+        observed, _ = comparison.observe(scene, {"camera.turn": turn}, worlds=1)
+        tangent = forward_ad.unpack_dual(observed).tangent
+    turn = torch.zeros_like(direction).requires_grad_()
+    observed, _ = comparison.observe(scene, {"camera.turn": turn}, worlds=1)
+    upstream = torch.as_tensor(np.random.default_rng(2).normal(size=observed.shape))
+    (gradient,) = torch.autograd.grad(observed, turn, upstream)
+    forward = float((tangent * upstream).sum())
+    assert abs(forward) > 1e-3
+    assert forward == pytest.approx(float((gradient * direction).sum()), rel=1e-6)
+
+
+@pytest.mark.parametrize("film", FILMS, ids=NAMES)
+def test_the_gradient_of_the_jacobian_is_exact(film):
+    """-2 J^T r is the gradient of the loss, with the look held but for a linear step."""
+    scene = scene_of(film)
+    bounds = {"box.velocity": (-2.0, 2.0), "film.start": (-0.01, 0.01)}
+    unknowns = Unknowns.of(scene, tuple(bounds), bounds=bounds)
+    comparison = Comparison.of(scene, MatchedLoss(LookSettings(**TIGHT)), noisy(film_of(scene, {})))
+    point = np.array([0.65, 0.07, 0.74, -0.002])
+    at = linearise(scene, comparison, unknowns, point, step=1e-5)
+    found = -2.0 * at.normal_equations[1] / comparison.count / unknowns.scaled_range()
+    z = torch.as_tensor(unknowns.scaled(point)[None]).requires_grad_()
+    (gradient,) = torch.autograd.grad(comparison.losses(scene, unknowns.from_scaled(z), worlds=1).sum(), z)
+    np.testing.assert_allclose(found, gradient[0].numpy(), rtol=2e-4, atol=2e-5 * float(gradient.abs().max()))
