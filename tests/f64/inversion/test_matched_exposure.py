@@ -9,7 +9,8 @@ from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.gradients import check_torch
 from risp_torch.inversion.linearisation import linearise
 from risp_torch.inversion.look.settings import LookSettings
-from risp_torch.inversion.losses.matched import MatchedLoss, _composed, _rendered
+from risp_torch.inversion.look.worlds import composed, rendered
+from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.view.unlit import Unlit
 from tests.reference.flying_box import flying_box
@@ -71,9 +72,9 @@ def test_both_ways_to_the_picture_agree(film, look):
     values = {"box.velocity": torch.tensor([[0.5, 0.15, 0.75], [0.55, 0.1, 0.72]], dtype=torch.float64)}
     with torch.no_grad():
         unlit, solved, _, _ = comparison.loss._solved(scene, scene.rollout(values), values, None)
-        composed, rendered = _composed(solved, filmed), _rendered(unlit, solved)
-    assert (composed[0] - composed[1]).abs().max() > 1e-3
-    torch.testing.assert_close(composed, rendered, atol=1e-6 if "shadow" in look else 1.2e-11, rtol=0)
+        plain, lit = composed(solved, filmed), rendered(unlit, solved)
+    assert (plain[0] - plain[1]).abs().max() > 1e-3
+    torch.testing.assert_close(plain, lit, atol=1e-6 if "shadow" in look else 1.2e-11, rtol=0)
 
 
 @pytest.mark.parametrize("film", FILMS, ids=NAMES)
