@@ -204,6 +204,19 @@ def test_landscape_of_two_parameters_against_a_video(risp: Risp, folder: Path) -
     assert (folder / "run" / "landscape.png").stat().st_size > 5000
 
 
+def test_landscape_in_the_look_that_is_solved(risp: Risp, folder: Path) -> None:
+    """The film is in other colours than the scene; at the true density the solved look leaves least."""
+    scene = small_scenes.make_scene()
+    scene.set("light.key.intensity", 0.3)
+    scene.set("ground.color", (0.2, 0.5, 0.3))
+    write_frames(folder / "frames", scene.render(scene.rollout())[0].detach(), fps=200)
+    arguments = ["--param", "block.density", "--points", 5, "--video", "frames", "--loss", "matched", "--out", "run"]
+    status, _, err = risp("landscape", "small.py", *arguments)
+    assert status == 0, err
+    losses = np.load(folder / "run" / "landscape.npz")["loss"]
+    assert losses.argmin() == 2 and losses[2] < 0.5 * np.delete(losses, 2).min()
+
+
 def test_invert_writes_result_plots_strip_and_video(risp: Risp, folder: Path, video: Path) -> None:
     status, out, err = risp(
         "invert", "small.py", "--video", video, "--unknown", "block.density", "--unknown", "block.velocity", "--starts", 2,
