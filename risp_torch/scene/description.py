@@ -22,6 +22,7 @@ from risp_torch.scene.states import placement_shape
 from ti_sim.deformable.model import TABLES
 from ti_sim.shapes.contact_points import RADIUS
 
+ROUNDED = -30  # checksums of geometry round to this power of two of an array's size: 1e-9
 MOST_LISTED = 4096  # entries of one parameter that are listed; larger arrays, such as textures, have a checksum
 
 
@@ -71,10 +72,10 @@ def _softness(scene: SceneSpec) -> dict[str, Any]:
         loads.append([load.name, load.particles.tolist(), direction, str(load.limit)])
     checksum = sha256(repr((model.solid_energy, model.parts, model.ground_height)).encode())
     for name in ("fixed", "prescribed", "contact", "particle_rest", "tri_normal", *TABLES.values()):
-        checksum.update(np.ascontiguousarray(getattr(model, name)).tobytes())
+        checksum.update(rounded(getattr(model, name)).tobytes())
     for part in scene.deformables:
         for array in _surface_arrays(part.surface):
-            checksum.update(np.ascontiguousarray(array).tobytes())
+            checksum.update(rounded(array).tobytes())
     textures = [[*part.surface.textures, part.surface.wrap] for part in scene.deformables]
     described = {"deformables": [_deformable(part) for part in scene.deformables], "deformable_textures": textures}
     placement = placement_shape(bodies=len(scene.bodies), particles=scene.particle_count)
@@ -123,8 +124,27 @@ def _geometry_checksum(bodies: Iterable[Body]) -> str:
         if body.collision is not None and body.collision.kind == "mesh":
             arrays += [body.collision.corners, body.collision.distance.coefficients]
         for array in arrays:
-            checksum.update(np.ascontiguousarray(array).tobytes())
+            checksum.update(rounded(array).tobytes())
     return checksum.hexdigest()
+
+
+def rounded(array: np.ndarray) -> np.ndarray:
+    """An array whose checksum is the same on all processors: rotations and products end in other last bits there.
+
+    Args:
+        array: Numbers of any shape, dtype and unit; integers and booleans are not changed.
+
+    Returns:
+        A contiguous array of the same shape: real numbers in f64, rounded to 2^-30 of the power of two above the largest
+        finite magnitude, zeros without a sign.
+    """
+    array = np.asarray(array)
+    if array.dtype.kind != "f":
+        return np.ascontiguousarray(array)
+    values = array.astype(np.float64)
+    finite = np.abs(values[np.isfinite(values)])
+    step = 2.0 ** (math.frexp(finite.max(initial=0.0))[1] + ROUNDED)
+    return np.ascontiguousarray(np.round(values / step) * step + 0.0)
 
 
 def _touching(points: np.ndarray) -> np.ndarray:
