@@ -15,6 +15,7 @@ from risp_torch.inversion.newton_steps import NewtonSteps, newton_descend
 from risp_torch.inversion.optimise import History, descend
 from risp_torch.inversion.problem import Problem
 from risp_torch.inversion.refine import refined
+from risp_torch.inversion.registration.rounds import is_registered, registered
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.warm_start import warmed
 from risp_torch.inversion.wide_settings import WideSteps
@@ -83,6 +84,8 @@ def search_from(
         )
         final = _physical(problem, z)
     rounds = rounds if problem.linear else 0
+    if rounds and is_registered(comparison, unknowns):
+        final = registered(scene, comparison, unknowns, final, history, progress=progress)
     final, losses = refined(scene, comparison, unknowns, final, rounds, history, progress=progress)
     if not np.isfinite(losses).any():
         scene.rollout(unknowns.physical(z))  # raises an error with body and step

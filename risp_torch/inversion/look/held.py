@@ -31,17 +31,19 @@ class HeldLook:
         look: the solved look.
         plate: [H W, 3] what stands behind in every pixel.
         factor: [n, H W] robust part of the weights of the pixels.
-        inverse: inverse of the look's own normal matrix.
+        inverse: inverse of the look's own normal matrix, or None: then near motions have the very same look.
     """
 
     settings: LookSettings
     look: Look
     plate: np.ndarray
     factor: np.ndarray
-    inverse: Inverse
+    inverse: Inverse | None
 
     @staticmethod
-    def of(footage: Footage, settings: LookSettings, look: Look, plate: np.ndarray, left: np.ndarray) -> HeldLook:
+    def of(
+        footage: Footage, settings: LookSettings, look: Look, plate: np.ndarray, left: np.ndarray, *, follows: bool = True
+    ) -> HeldLook:
         """Hold a look.
 
         Args:
@@ -50,14 +52,22 @@ class HeldLook:
             look: it solves these pixels.
             plate: [H W, 3] what stands behind in every pixel.
             left: [n, H W, 3] film minus picture, of the whole pictures.
+            follows: whether the looks of near motions take a step.
         """
+        if not follows:
+            return HeldLook(settings, look, plate, np.zeros(left.shape[:2]), None)
         factor = robust_factor(np.einsum("npc,npc->np", left, left), settings.robust) ** 2
         fit = Fit.holding(footage, settings, look, footage.weight * factor[:, footage.active])
         return HeldLook(settings, look, plate, factor, NormalEquations(fit).inverse(LEAST_DAMPING))
 
     def followed(self, footage: Footage) -> Look:
-        """The look one step (with exposure a few) from the held one, for another motion's pixels (same palette and frames)."""
+        """The look for another motion's pixels (same palette and frames): the held one, or a step from it.
+
+        With exposure it takes a few steps.
+        """
         look = replace(self.look, plate=self.plate[footage.active])
+        if self.inverse is None:
+            return look
         fit = Fit.holding(footage, self.settings, look, footage.weight * self.factor[:, footage.active])
         for _ in range(WITH_EXPOSURE if self.settings.exposure else 1):
             fit = fit.after(*self.inverse.step(NormalEquations(fit).right))

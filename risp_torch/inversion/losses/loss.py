@@ -69,12 +69,18 @@ class Loss(ABC):
         return self
 
     def near(
-        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
-    ) -> Loss:
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
+        *, follows: bool = True,
+    ) -> Loss:  # fmt: skip
         """The loss for differences about a motion of one world, for losses that solve something at each; the same by default.
 
         Its observations are smooth in small changes of the motion, and their derivative is that of ``observe`` where the
-        residual is small; J^T r is the exact gradient. Arguments: ``observe``.
+        residual is small; J^T r is the exact gradient.
+
+        Args:
+            scene, states, values, frames: see ``observe``.
+            follows: whether what is solved follows the changes; otherwise it stays, and a frame's observations depend on this
+                frame's state alone.
         """
         return self
 

@@ -73,14 +73,15 @@ class MatchedLoss(PictureLoss):
         return own
 
     def near(
-        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
-    ) -> MatchedLoss:
-        """The loss whose looks are one linear step from the one solved for a motion (``Loss.near``)."""
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
+        *, follows: bool = True,
+    ) -> MatchedLoss:  # fmt: skip
+        """The loss whose looks are one linear step from the one solved for a motion, or that one (``Loss.near``)."""
         with torch.no_grad():
             _, solved, numbers, film = self._solved(scene, states, values, frames)
         own, first = copy(self), solved[0]
         left = pixels_of(film, None)[0] - first.pictures
-        own._held = tuple(numbers), HeldLook.of(first.footage, self.settings, first.look, first.plate, left)
+        own._held = tuple(numbers), HeldLook.of(first.footage, self.settings, first.look, first.plate, left, follows=follows)
         return own
 
     def check(self, scene: Scene) -> None:

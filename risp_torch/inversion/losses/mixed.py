@@ -93,13 +93,15 @@ class MixedLoss(Loss):
         return self._of([part.loss.for_search() for part in self.parts])
 
     def near(
-        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
-    ) -> MixedLoss:
+        self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
+        *, follows: bool = True,
+    ) -> MixedLoss:  # fmt: skip
         """The parts' losses for differences about a motion (``Loss.near``)."""
         frames = range(states.placement.shape[1]) if frames is None else frames
         own = [[frame for frame in frames if frame in known] for known in self._frames]
         pairs = zip(self.parts, own, strict=True)
-        return self._of([part.loss.near(scene, states, values, seen) if seen else part.loss for part, seen in pairs])
+        given = scene, states, values
+        return self._of([part.loss.near(*given, seen, follows=follows) if seen else part.loss for part, seen in pairs])
 
     def check(self, scene: Scene) -> None:
         """Check every part (``Loss.check``)."""

@@ -12,6 +12,7 @@ import torch
 from risp_torch.inversion.comparison import Comparison, film_losses
 from risp_torch.inversion.optimise import History, descend
 from risp_torch.inversion.refine import refined
+from risp_torch.inversion.registration.rounds import is_registered, registered
 from risp_torch.inversion.smoothness import Smoothness
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.inversion.warm_start import CmaSettings, warmed
@@ -61,8 +62,9 @@ def search(
         guesses: the first guesses; the one with the lowest final loss is used.
         settings: settings of the wide or the gradient steps.
         refine: largest number of Gauss-Newton rounds with narrow differences; none if the loss is locally non-smooth.
-        begin: an estimate from which these rounds begin, in place of other steps from the guesses: first with the loss of the
-            search (``Loss.for_search``), then, ``LAST_ROUNDS`` times as many, with its own.
+        begin: an estimate from which the search goes on, in place of other steps from the guesses: by rounds of registration
+            (``registered``) where these suit, otherwise by Gauss-Newton rounds, first with the loss of the search
+            (``Loss.for_search``), then, ``LAST_ROUNDS`` times as many, with its own.
         paper: whether the unknowns are optimised as in the paper (``paper_unknowns``), without a penalty on changes of actions.
         warm: settings of a gradient-free search from every guess, before the other steps.
         seed: seed of its candidates.
@@ -82,6 +84,9 @@ def search(
     z, history = unknowns.unbounded(rows), History()
     if begin is not None:
         ends = _row(trial, begin)[None]
+        if is_registered(comparison, unknowns):
+            ends = registered(scene, comparison, unknowns, ends, history, progress=progress)
+            return _best_of(scene, comparison, trial, unknowns, ends, 0, history, progress=progress)
         for part in (wider, comparison) if isinstance(settings, WideSteps) and settings.spacing > 1 else ():
             ends, _ = wide_gauss_newton(scene, part, unknowns, ends, _narrower(settings), history, near=True, progress=progress)
         ends, _ = refined(scene, wider, unknowns, ends, refine, history, thorough=False, progress=progress)
