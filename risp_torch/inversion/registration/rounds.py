@@ -29,9 +29,9 @@ LEAST_FALL = 1e-4  # relative decrease of the loss below which the rounds end
 
 
 def is_registered(comparison: Comparison, unknowns: Unknowns) -> bool:
-    """Whether rounds of registration suit a search: pictures that show a sequence of more unknowns than single steps settle."""
-    loss = comparison.loss
-    return loss.of_pictures and not loss.rough and len(unknowns.scaled_range()) > MOST_IN_VALLEY
+    """Whether rounds of registration suit a search: several pictures, and more unknowns than steps of all at once settle."""
+    loss, several = comparison.loss, len(comparison.frames) > 1
+    return loss.of_pictures and not loss.rough and several and len(unknowns.scaled_range()) > MOST_IN_VALLEY
 
 
 def registered(

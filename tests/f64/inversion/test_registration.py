@@ -163,9 +163,11 @@ def test_rounds_of_registration_find_a_sequence(loss, off_by):
 
 
 def test_what_is_not_registered():
-    """Few unknowns, losses of networks, and films with motion blur, whose frames show more than one placement."""
+    """Few unknowns, single pictures, losses of networks, and films with motion blur, whose frames show several placements."""
     scene, truth, unknowns = rotored()
     comparison = comparison_of(scene, PixelLoss())
+    assert is_registered(comparison, unknowns)
+    assert not is_registered(Comparison.of(scene, PixelLoss(), comparison.target, "last"), unknowns)
     assert not is_registered(comparison, Unknowns.of(scene, ("box.velocity",), bounds={"box.velocity": (-2.0, 2.0)}))
     assert RispLoss.rough
     scene.set_film(times=0.02 * np.arange(FRAMES - 1), exposure=0.01)
