@@ -28,11 +28,12 @@ def best_times(functions: Mapping[str, Callable[[], object]], *, repeats: int) -
     least = dict.fromkeys(functions, float("inf"))
     for _ in range(repeats):
         for name, function in functions.items():
-            least[name] = min(least[name], _once(function))
+            least[name] = min(least[name], seconds(function))
     return least
 
 
-def _once(function: Callable[[], object]) -> float:
+def seconds(function: Callable[[], object]) -> float:
+    """Wall time of one call [s], from the call to the last written number."""
     _finish()
     began = time.perf_counter()
     function()

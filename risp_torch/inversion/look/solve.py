@@ -7,7 +7,7 @@ offset o of a frame, the picture is
 
 Plate, gains and offsets follow in closed form (``fit``). Colours and light take Gauss-Newton steps in which the plate follows
 (``steps``). Most of a step's time would go into its normal matrix: as looks of near motions are alike, a factorised matrix serves
-for several steps and motions, as long as they converge fast.
+for several steps and motions, as long as they converge fast, and is corrected by what the last steps tell (``secants``).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import numpy as np
 from risp_torch.inversion.look.fit import Fit
 from risp_torch.inversion.look.footage import Footage
 from risp_torch.inversion.look.look import Look
+from risp_torch.inversion.look.secants import Secants
 from risp_torch.inversion.look.settings import LookSettings
 from risp_torch.inversion.look.steps import Inverse, NormalEquations, Step
 
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING, EASIER, HARDER = 1e-3, 1e-5, 1e3, 10.0, 10.0
 ENOUGH = 0.5  # of the expected decrease: a step that brings less is followed by one of the colours alone
 LEAST_SHARE = 0.1  # of the expected decrease: after a step that brings less, the matrix is made anew
-LONGEST = 10.0  # times a step: where outliers become fewer, the objective bends less than its matrix says
 SLOW = 0.3  # ratio of one step's expected decrease to that of the last one: beyond it, the matrix is made anew
 YOUNG = 5  # steps in which a matrix is kept even so: outliers are found again in every step, and this may be what is slow
 WIDER, ROUGH_TOLERANCE = (4.0, 2.0), 1e-2  # robust scales of a cold start, relative to the last one; when each ends
@@ -60,7 +60,7 @@ class _Descent:
     def __init__(self, fit: Fit, inverse: Inverse | None) -> None:
         self.fit, self.inverse = fit, inverse  # where it stands, and factors of a normal matrix, None before there is one
         self.last, self.age = np.inf, 0  # the last step's expected decrease, and steps with the present matrix
-        self.damping, self.length = FIRST_DAMPING, 1.0  # of the next matrix and of the next step
+        self.damping, self.secants = FIRST_DAMPING, Secants()  # of the next matrix; what the last steps tell
 
     def end(self) -> tuple[Look, Inverse | None]:
         """The last look, and the factors that its last step used."""
@@ -72,8 +72,9 @@ class _Descent:
     def _round(self) -> bool:
         """Move by one step; return whether others may lower the objective."""
         equations, little = NormalEquations(self.fit), self.fit.settings.tolerance * self.fit.objective
+        self.secants.note((self.fit.look.colors, self.fit.look.light[1:]), equations.right)
         if self.inverse is not None:
-            step = self.inverse.step(equations.right)
+            step = self.secants.step(self.inverse, equations.right)
             expected = equations.decrease(step)
             if expected <= little and self._exposed() <= little:
                 return False
@@ -82,6 +83,7 @@ class _Descent:
                 return True
         while self.damping <= MOST_DAMPING:
             self.inverse = equations.inverse(self.damping)
+            self.secants.forget()
             step = self.inverse.step(equations.right)
             expected = equations.decrease(step)
             if expected <= little and self._exposed() <= little:
@@ -102,17 +104,13 @@ class _Descent:
         return fit.objective - self.fit.objective
 
     def _moves(self, step: Step, expected: float) -> bool:
-        """Take a step if it brings a share of what is expected, a longer one where the last steps were too short."""
+        """Take a step if it brings a share of what is expected."""
         self.last = expected
-        for length in sorted({self.length, 1.0}, reverse=True):
-            tried = self._tried((length * step[0], length * step[1]), expected)
-            fallen = (self.fit.objective - tried.objective) / expected
-            if fallen >= LEAST_SHARE:
-                bend = (2.0 * length - fallen) / length**2  # second derivative of the objective along the step, in the matrix's
-                self.fit, self.length = tried, 1.0 / np.clip(bend, 1.0 / LONGEST, 1.0)
-                return True
-            self.length = 1.0
-        return False
+        tried = self._tried(step, expected)
+        if self.fit.objective - tried.objective < LEAST_SHARE * expected:
+            return False
+        self.fit = tried
+        return True
 
     def _tried(self, step: Step, expected: float) -> Fit:
         """The fit after a step; where it brings little, with the colours that are best in its light, if that is better."""

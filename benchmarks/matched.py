@@ -1,0 +1,81 @@
+"""Inversions in a solved look: one evaluation of the loss with its gradient, beside the same by pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+from benchmarks.risp_invert import SIZE, UNKNOWNS
+from benchmarks.table import Table, number, times
+from benchmarks.timing import seconds
+from risp_torch import MatchedLoss, Scene
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.losses.pixel import PixelLoss
+from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.risp import load_task
+from risp_torch.risp.task import training_scene
+
+TITLE = "Inversions in a solved look"
+
+ASKED = 3.0  # times an evaluation by pixels
+NEAR, FAR = 2e-3, 1e-2  # of the range: standard deviation of the moves between evaluations
+POINTS, SEED = 12, 0
+
+
+def tables(*, quick: bool) -> Iterator[Table]:
+    """All tables, as they are measured.
+
+    Args:
+        quick: a third of the points, of two scenes.
+    """
+    table = Table(
+        f"Loss and gradient of one world, {SIZE} px, warm",
+        [
+            "scene", "frames", "pixels [ms]", f"matched, moves of {NEAR:.1%}", f"moves of {FAR:.0%}",
+            f"of its search, moves of {FAR:.0%}", "asked",
+        ],
+    )  # fmt: skip
+    points = POINTS // 3 if quick else POINTS
+    for name in ("quadrotor", "cube") if quick else UNKNOWNS:
+        scene, film = _setting(name)
+        pixels, matched = (Comparison.of(scene, loss, film) for loss in (PixelLoss(), MatchedLoss()))
+        plain = _mean_seconds(scene, name, pixels, FAR, points)
+        others = [
+            _mean_seconds(scene, name, comparison, move, points)
+            for comparison, move in ((matched, NEAR), (matched, FAR), (matched.for_search(), FAR))
+        ]
+        table.add(name, scene.frames, number(1e3 * plain), *(times(other / plain) for other in others), times(ASKED))
+    table.remarks.append(
+        "Means over the points: times of a solved look depend on how far it is from that of the last point. The films are "
+        "rasterised, in a drawn appearance of RISP's training."
+    )
+    yield table
+
+
+def _setting(name: str) -> tuple[Scene, torch.Tensor]:
+    """A scene, and its film [T, H, W, 3] in another look."""
+    scene = training_scene(name, SIZE)
+    domain = load_task(name, scene).domains.training
+    with torch.no_grad():
+        film = scene.render(scene.rollout(), domain.parameters.values(domain.appearances(1, seed=SEED)))[0].clamp(0.0, 1.0)
+    return scene, film
+
+
+def _mean_seconds(scene: Scene, name: str, comparison: Comparison, move: float, points: int) -> float:
+    """Mean time of an evaluation at points about the truth, after the truth itself to warm up."""
+    unknowns = Unknowns.of(scene, UNKNOWNS[name])
+    truth = unknowns.scaled(unknowns.current())
+    moves = move * np.random.default_rng(SEED).standard_normal((points, len(truth)))
+    _evaluation(scene, unknowns, comparison, truth)()
+    rows = truth + moves * unknowns.scaled_range()
+    return float(np.mean([seconds(_evaluation(scene, unknowns, comparison, row)) for row in rows]))
+
+
+def _evaluation(scene: Scene, unknowns: Unknowns, comparison: Comparison, row: np.ndarray) -> Callable[[], None]:
+    def evaluate() -> None:
+        scaled = torch.as_tensor(row[None]).to(comparison.target).requires_grad_(True)
+        comparison.losses(scene, unknowns.from_scaled(scaled), worlds=1).sum().backward()
+
+    return evaluate
