@@ -13,7 +13,8 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import start
 
 NAMES = (
-    "rigid", "articulated", "fem", "cloth", "self-contact", "control", "raster", "risp_data", "risp_train", "risp_invert", "matched",
+    "rigid", "articulated", "fem", "cloth", "self-contact", "control", "raster", "risp_data", "risp_train",
+    "risp_invert", "matched",
 )  # fmt: skip
 
 PREFACE = """# Benchmarks

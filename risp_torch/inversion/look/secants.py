@@ -1,7 +1,7 @@
 """Limited-memory BFGS updates of a kept inverse (Nocedal, Math. Comput. 35, 1980; Liu and Nocedal, Math. Program. 45, 1989).
 
-The Gauss-Newton matrix of a robust sum counts its outliers as fixed and is too stiff where they become fewer, and a matrix that is
-kept belongs to another motion. The changes of the right side along the last steps tell how the objective bends there.
+The Gauss-Newton matrix of a robust sum counts its outliers as fixed and is too stiff where they become fewer, and a matrix that
+is kept belongs to another motion. The changes of the right side along the last steps tell how the objective bends there.
 """
 
 from __future__ import annotations
