@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,11 +25,13 @@ class CompressedFilm:
         bytes_per_frame: bytes per frame of the video stream.
         residual: [P] observations of the decoded film minus those of the original film.
         count: number of observations that count, all by default.
+        pictures: the decoded film [T, H, W, 3], linear rgb.
     """
 
     bytes_per_frame: float
     residual: torch.Tensor
     count: float | None = None
+    pictures: torch.Tensor | None = None
 
     @property
     def power(self) -> float:
@@ -56,7 +59,7 @@ def compressed_films(
             write_video(path, estimate.cpu().numpy(), fps=fps, crf=crf)
             returned = torch.as_tensor(read_video(path), dtype=estimate.dtype, device=estimate.device)
             errors = loss.compared(returned[frames], frames) - own
-            films.append(CompressedFilm(bytes_per_frame(path), errors.flatten(), at.comparison.count))
+            films.append(CompressedFilm(bytes_per_frame(path), errors.flatten(), at.comparison.count, returned))
     return films
 
 
@@ -67,6 +70,11 @@ def bytes_per_frame(path: Path) -> float:
     with av.open(str(path)) as container:
         sizes = [packet.size for packet in container.demux(video=0) if packet.size]
     return sum(sizes) / max(1, len(sizes))
+
+
+def bytes_of(video: Any) -> float:
+    """Bytes per frame of a file, or of all files of several films."""
+    return sum(map(bytes_of, video)) if isinstance(video, list) else bytes_per_frame(Path(video))
 
 
 def compression_moves(at: Linearisation, films: Sequence[CompressedFilm]) -> np.ndarray:

@@ -9,7 +9,14 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.compression import CompressedFilm, compressed_films, compression_moves, size_of_moves
+from risp_torch.inversion.compression import (
+    CompressedFilm,
+    bytes_of,
+    compressed_films,
+    compression_moves,
+    size_of_moves,
+)
+from risp_torch.inversion.compression_refits import refitted_moves
 from risp_torch.inversion.film import film_at, motion_at
 from risp_torch.inversion.flatness import flatness
 from risp_torch.inversion.likely_wrong import NOTICED, sentences_on, suspects_of, widened_by_suspects
@@ -62,11 +69,12 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     estimate = film_at(scene, unknowns, values, loss) if isinstance(loss, PictureLoss) else None
     floor = comparison.floor(estimate)
     films = _films_through_the_encoder(problem, at, estimate)
-    moves = compression_moves(at, films) if films else _systematic_move(scene, unknowns, at, values)
+    refits = bool(films) and loss.refits
+    moves = _moves(problem, unknowns, at, values, films)
     # Twelve times the variance of rounding is the square of a whole step, a grey level of 255 for pixels.
     scatter = scatter_of_starts(unknowns, ends.final, ends.losses, ends.best, near=12 * floor)
     flat = loss.of_pictures and not loss.rough and len(values) <= MOST_LINEARISED
-    bars, own = _bars(scene, unknowns, at, floor=floor, moves=moves, scatter=scatter, flat=flat)
+    bars, own = _bars(scene, unknowns, at, floor=floor, moves=moves, scatter=scatter, flat=flat, refits=refits)
     explained = explained_residual(at, estimate, problem.pictures, films, problem.video, floor)
     # Near the minimum of a rough loss, local minima dominate the slopes; wide differences average over them.
     rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.rough else at
@@ -108,6 +116,17 @@ def _films_through_the_encoder(problem: Problem, at: Linearisation, estimate: to
     return []
 
 
+def _moves(
+    problem: Problem, unknowns: Unknowns, at: Linearisation, values: np.ndarray, films: list[CompressedFilm]
+) -> np.ndarray:
+    """Shifts [M, K] of an estimate by compression, or by what simulated observations are wrong by, in parts of the ranges."""
+    if not films:
+        return _systematic_move(problem.scene, unknowns, at, values)
+    if at.comparison.loss.refits:
+        return refitted_moves(problem.scene, unknowns, at, films, bytes_of(problem.video))
+    return compression_moves(at, films)
+
+
 def _systematic_move(scene: Scene, unknowns: Unknowns, at: Linearisation, values: np.ndarray) -> np.ndarray:
     """Shift [1, K] of an estimate, in parts of the ranges, by what simulated observations are wrong by (``Loss.systematic``)."""
     frames = list(at.comparison.frames)
@@ -120,8 +139,9 @@ def _systematic_move(scene: Scene, unknowns: Unknowns, at: Linearisation, values
 
 
 def _bars(
-    scene: Scene, unknowns: Unknowns, at: Linearisation, *, floor: float, moves: np.ndarray, scatter: np.ndarray, flat: bool
-) -> tuple[Uncertainty, Uncertainty]:
+    scene: Scene, unknowns: Unknowns, at: Linearisation, *, floor: float, moves: np.ndarray, scatter: np.ndarray, flat: bool,
+    refits: bool,
+) -> tuple[Uncertainty, Uncertainty]:  # fmt: skip
     """Error bars of the estimate, and those of the Gauss-Newton model, relative to which the length of its next step is measured.
 
     Args:
@@ -131,6 +151,7 @@ def _bars(
         moves: [M, K] shifts of the estimate by compression, relative to the ranges.
         scatter: [K] scatter of the starts, scaled units.
         flat: whether to evaluate the loss along the principal directions, where it may be flatter than its model.
+        refits: whether the moves are those of estimates, which know how flat the loss is.
     """
     spread, ranges = Spread.of(at, floor), unknowns.scaled_range()
     bars = uncertainty(at, unknowns, floor=floor, spread=spread)
@@ -140,9 +161,10 @@ def _bars(
     # If no start has converged, their scatter is not an error bar: the step is then compared with the bars without it.
     own = replace(own, sd=np.where(model.observable, model.sd, own.sd))
     if flat:
-        times = flatness(scene, unknowns, at, spread, np.hypot(spread.sizes, size_of_moves(moves @ spread.vectors)))
+        known = np.zeros_like(moves) if refits else moves
+        times = flatness(scene, unknowns, at, spread, np.hypot(spread.sizes, size_of_moves(known @ spread.vectors)))
         bars = uncertainty(at, unknowns, floor=floor, spread=spread.stretched(times))
-        moves = moves @ spread.stretch(times)
+        moves = moves if refits else moves @ spread.stretch(times)
     return widened(bars, unknowns, scatter, size_of_moves(moves) * ranges), own
 
 

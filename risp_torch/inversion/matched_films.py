@@ -24,6 +24,7 @@ class MatchedFilms(PictureLoss):
 
     kind = "matched"
     usual_noise = MatchedLoss.usual_noise
+    refits = True
     colors_of_pixels = True
 
     def __init__(self, loss: MatchedLoss) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from risp_torch.inversion.compression import CompressedFilm, bytes_per_frame, compression_power, noise_variance
+from risp_torch.inversion.compression import CompressedFilm, bytes_of, compression_power, noise_variance
 from risp_torch.inversion.errors_together import errors_together
 from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.losses.loss import Loss
@@ -60,12 +58,7 @@ def widened_by_misfit(bars: Uncertainty, misfit: float, widest: np.ndarray) -> U
 
 def _compression(films: list[CompressedFilm], video: object) -> float:
     """Mean squared residual that compression explains; 0 for a film that is not compressed."""
-    return compression_power(films, _bytes_per_frame(video)) if films else 0.0
-
-
-def _bytes_per_frame(video: Any) -> float:
-    """Bytes per frame of a file, or of all files of several films."""
-    return sum(map(_bytes_per_frame, video)) if isinstance(video, list) else bytes_per_frame(Path(video))
+    return compression_power(films, bytes_of(video)) if films else 0.0
 
 
 @dataclass(frozen=True)

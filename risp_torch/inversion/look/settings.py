@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from risp_torch.scene.view.unlit import Edges
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, NotNegative, Positive, PositiveOrInfinite, Rule, checked
 
 COLORS = ("texel", "vertex", "face", "body")
 PLATES = ("any", "smooth")
+EDGES = ("camera", "scene")
+CAMERA_EDGES = Edges(samples=2, width=0.06)  # silhouettes are too large by about half the width
 LIGHTS = {"none": 1, "sh1": 4, "sh2": 9}  # number of spherical harmonics
 
 
@@ -27,6 +30,8 @@ class LookSettings:
         shadow: whether the bodies cast soft shadows on the scene's ground, of unknown lights (``shadow``).
         plate: what stands behind the bodies: "any" picture, or a "smooth" one, which single frames need: with any plate, a single
             picture fits every motion.
+        edges: how pixels show edges: as a "camera" has them, which averages over its pixels, or as the "scene" has them
+            (``softness.sigma``, ``Scene.antialias``), for films that its own rasteriser has made.
         exposure: whether each frame has a gain and an offset per channel.
         robust: residual [linear colour] from which on a pixel counts less (Geman and McClure, 1987); infinite counts all alike.
         smoothness: weight of the squared difference of neighbouring colours, in pixels that show them.
@@ -43,6 +48,7 @@ class LookSettings:
     light: Literal["none", "sh1", "sh2"] = "sh2"
     shadow: bool = False
     plate: Literal["any", "smooth"] = "any"
+    edges: Literal["camera", "scene"] = "camera"
     exposure: bool = False
     robust: PositiveOrInfinite = 0.1
     smoothness: NotNegative = 0.02
@@ -51,6 +57,11 @@ class LookSettings:
     tolerance: Positive = 1e-6
 
     def __post_init__(self) -> None:
-        for name, known in (("colors", COLORS), ("light", tuple(LIGHTS)), ("plate", PLATES)):
+        for name, known in (("colors", COLORS), ("light", tuple(LIGHTS)), ("plate", PLATES), ("edges", EDGES)):
             if getattr(self, name) not in known:
                 raise UserError(f"{name} is {getattr(self, name)!r}: choose {', '.join(known)}")
+
+    @property
+    def own_edges(self) -> Edges | None:
+        """The edges in place of the scene's, or None."""
+        return CAMERA_EDGES if self.edges == "camera" else None

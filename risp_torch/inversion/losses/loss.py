@@ -41,6 +41,8 @@ class Loss(ABC):
         usual_noise: the noise of the loss in a mix of several, where none is stated; None where it has to be.
         rough: whether the observations are locally non-smooth in small motions, as those of networks applied to pixels:
             derivatives at a point are then misleading, and wide steps are used (``WideSteps``).
+        refits: whether shifts by compression are found by estimating again: Gauss-Newton steps say little of them where edges are
+            sharper than they are displaced.
         colors_of_pixels: whether the observations are linear colours of pixels, so that what noise and compression leave of them
             is known.
     """
@@ -51,6 +53,7 @@ class Loss(ABC):
     usual_noise: ClassVar[float | None] = None
     lasting: bool = False
     rough: bool = False
+    refits: bool = False
     colors_of_pixels: ClassVar[bool] = False
     whitening: Whitening | None = None
     weights: PixelWeights | None = None

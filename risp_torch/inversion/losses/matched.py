@@ -32,6 +32,7 @@ from risp_torch.scene.states import States
 from risp_torch.scene.view.unlit import Unlit
 from ti_sim.base.errors import UserError
 
+SOFTNESS = "softness.sigma"
 SEARCH_SCALE, SEARCH_TOLERANCE = 8.0, 100.0  # robust scale and tolerance of the search, relative to those of the loss
 
 
@@ -44,6 +45,7 @@ class MatchedLoss(PictureLoss):
 
     kind = "matched"
     usual_noise = 0.02
+    refits = True
     colors_of_pixels = True
 
     def __init__(self, settings: LookSettings | None = None, *, weights: PixelWeights | None = None) -> None:
@@ -66,10 +68,11 @@ class MatchedLoss(PictureLoss):
         return own
 
     def for_search(self) -> MatchedLoss:
-        """The loss with a wider robust scale: beyond a few scales the residual hardly changes with the motion."""
+        """The loss with a wider robust scale, beyond which the residual hardly changes with the motion, and the scene's edges,
+        which are softer and take fewer samples."""
         own = copy(self)
         robust, tolerance = SEARCH_SCALE * self.settings.robust, SEARCH_TOLERANCE * self.settings.tolerance
-        own.settings = replace(self.settings, robust=robust, tolerance=tolerance)
+        own.settings = replace(self.settings, robust=robust, tolerance=tolerance, edges="scene")
         return own
 
     def near(
@@ -170,7 +173,10 @@ class MatchedLoss(PictureLoss):
         """
         if self._film is None:
             raise UserError("the matched loss needs the film that it solves the look from: use it in invert or a Comparison")
-        unlit = Unlit.of(scene, states, values, frames)
+        edges = self.settings.own_edges
+        if edges is not None and SOFTNESS in values:
+            raise UserError(f"{SOFTNESS} is unknown, and edges are those of a camera: leave it out, or take --look edges=scene")
+        unlit = Unlit.of(scene, states, values, frames, edges=edges)
         numbers = range(unlit.frames) if frames is None else frames
         film = self._film[list(numbers)]
         weights = None if self.weights is None else self.weights.of(numbers)

@@ -78,8 +78,8 @@ class MixedLoss(Loss):
         self.parts = [part if isinstance(part, MixedPart) else MixedPart(loss=part) for part in parts]
         losses = [part.loss for part in self.parts]
         self.kind = "+".join(loss.kind for loss in losses)
-        self.needs_film, self.lasting, self.rough, self.of_pictures = (
-            any(getattr(loss, name) for loss in losses) for name in ("needs_film", "lasting", "rough", "of_pictures")
+        self.needs_film, self.lasting, self.rough, self.of_pictures, self.refits = (
+            any(getattr(loss, name) for loss in losses) for name in ("needs_film", "lasting", "rough", "of_pictures", "refits")
         )
         self._frames: list[tuple[int, ...]] = []  # of each part
         self._shapes: list[tuple[int, ...]] = []  # of each part's observations of a frame

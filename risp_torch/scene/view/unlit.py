@@ -20,6 +20,23 @@ from ti_sim.base.arrays import kernel_view
 NO_TEXTURE, TEXTURE, VERTICES = -1, 4, slice(0, 3)  # columns of MeshTopology.corners
 
 
+@dataclass(frozen=True)
+class Edges:
+    """How a pixel shows an edge.
+
+    Attributes:
+        samples: along each side of a pixel, which is their mean.
+        width: softness of an edge in a sample [pixels].
+    """
+
+    samples: int
+    width: float
+
+    def sigma(self, side: int) -> float:
+        """The softness as the rasteriser's ``sigma``, for pictures with this shorter side [pixels]."""
+        return (2.0 * self.width / side) ** 2
+
+
 @dataclass(frozen=True, eq=False)
 class Unlit:
     """Unlit pictures of a motion, of the scene's first camera.
@@ -42,8 +59,9 @@ class Unlit:
 
     @staticmethod
     def of(
-        scene: Scene, states: States | torch.Tensor, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
-    ) -> Unlit:
+        scene: Scene, states: States | torch.Tensor, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
+        *, edges: Edges | None = None,
+    ) -> Unlit:  # fmt: skip
         """The unlit pictures of a motion.
 
         Args:
@@ -51,6 +69,7 @@ class Unlit:
             states: of B worlds, or their placement.
             values: parameter values [B, ...] that replace the scene's own.
             frames: n frame numbers; None for all.
+            edges: in place of the scene's own.
 
         Raises:
             UserError: the motion was simulated for pictures of another size.
@@ -76,6 +95,11 @@ class Unlit:
         settings = replace(
             settings, shading="none", ground=None, ground_texture=0, shadows=None, aggregation="softras"
         )
+        if edges is not None:
+            sigma = edges.sigma(min(settings.width, settings.height))
+            settings = replace(settings, antialias=edges.samples, sigma=sigma)
+            gamma = given.softness[:, 1:]
+            inputs = replace(inputs, softness=torch.cat([torch.full_like(gamma, sigma), gamma], dim=1))
         return Unlit(inputs, settings, worlds, count, moments, view.spec.ground_height, share)
 
     @property

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import AmbientLight, Camera, DirectionalLight, MatchedLoss, Scene, Sphere, Start, Surface, invert
+from risp_torch import AmbientLight, Camera, DirectionalLight, LookSettings, MatchedLoss, Scene, Sphere, Start, Surface, invert
 
 SPEED, EXPOSURE = 2.4, 0.01  # m/s; s, half of the time from picture to picture
 
@@ -44,7 +44,8 @@ def found(film, exposure, **more):
     unknowns = {"ball.velocity[0]": ((1.5, 3.5), 2.1)} | more
     result = invert(
         thrown(exposure), film, list(unknowns), bounds={name: bounds for name, (bounds, _) in unknowns.items()},
-        starts=[{name: start for name, (_, start) in unknowns.items()}], loss=MatchedLoss(), progress=False,
+        starts=[{name: start for name, (_, start) in unknowns.items()}],
+        loss=MatchedLoss(LookSettings(edges="scene")), progress=False,
     )  # fmt: skip
     return [(result.values[name], result.sd[name]) for name in unknowns]
 

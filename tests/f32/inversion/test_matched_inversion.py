@@ -105,7 +105,7 @@ def test_exposure_is_solved():
     film = (film * torch.linspace(0.85, 1.15, len(film))[:, None, None, None]).clamp(0, 1)
     left = []
     for exposure in (True, False):
-        comparison = Comparison.of(thrown(), MatchedLoss(LookSettings(exposure=exposure)), film)
+        comparison = Comparison.of(thrown(), MatchedLoss(LookSettings(exposure=exposure, edges="scene")), film)
         with torch.no_grad():
             left.append(float(comparison.losses(thrown(), {}, worlds=1)))
     assert left[0] < 0.05 * left[1]

@@ -48,7 +48,7 @@ def film_of(scene):
 
 def losses(film, scenes, **look):
     """The matched losses of several scenes for a film."""
-    comparison = Comparison.of(scenes[0], MatchedLoss(LookSettings(**look)), film)
+    comparison = Comparison.of(scenes[0], MatchedLoss(LookSettings(edges="scene", **look)), film)
     with torch.no_grad():
         return [float(comparison.losses(scene, {}, worlds=1)) for scene in scenes]
 
@@ -75,7 +75,7 @@ def test_a_shadow_on_the_ground():
 def test_no_shadow_is_found_where_there_is_none():
     """In a film without shadows their colours are nearly 0, and the loss is the same."""
     film = film_of(over_ground())
-    comparison = Comparison.of(over_ground(), MatchedLoss(LookSettings(shadow=True)), film)
+    comparison = Comparison.of(over_ground(), MatchedLoss(LookSettings(shadow=True, edges="scene")), film)
     with torch.no_grad():
         left = float(comparison.losses(over_ground(), {}, worlds=1))
     look = comparison.loss._begin.look

@@ -14,12 +14,12 @@ from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.unknowns import Unknowns
 from tests.reference.flying_box import flying_box
 
-TIGHT = {"tolerance": 1e-15, "rounds": 200}
+TIGHT = {"tolerance": 1e-15, "rounds": 200, "edges": "scene"}
 BOUNDS = {"box.velocity": (-2.0, 2.0), "box.angular_velocity": (-10.0, 10.0)}
 LOOKS = {
     "default": {}, "plain": {"robust": float("inf"), "colors": "face"}, "body": {"light": "none", "colors": "body"},
     "exposure": {"light": "sh1", "exposure": True}, "shadow": {"shadow": True}, "texel": {"colors": "texel", "texels": 2},
-    "smooth": {"plate": "smooth"},
+    "smooth": {"plate": "smooth"}, "camera": {"edges": "camera"},
 }  # fmt: skip
 SEEN = ("default", "plain", "exposure", "shadow", "texel", "smooth")  # looks that can show the film
 

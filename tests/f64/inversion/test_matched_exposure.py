@@ -15,7 +15,7 @@ from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.view.unlit import Unlit
 from tests.reference.flying_box import flying_box
 
-TIGHT = {"tolerance": 1e-15, "rounds": 200}
+TIGHT = {"tolerance": 1e-15, "rounds": 200, "edges": "scene"}
 BLUR, ROLL, SIDEWAYS = {"exposure": 0.01}, {"line_time": 8e-4}, {"exposure": 0.004, "line_time": 6e-4, "readout": "left"}
 FILMS = [BLUR, ROLL, SIDEWAYS]
 NAMES = ["exposure", "lines", "both"]
@@ -101,7 +101,7 @@ def test_the_scenes_own_look_is_found(film):
     filmed = film_of(scene, {})
     left = []
     for each in (scene, plain):
-        comparison = Comparison.of(each, MatchedLoss(LookSettings(colors="body", light="none")), filmed)
+        comparison = Comparison.of(each, MatchedLoss(LookSettings(colors="body", light="none", edges="scene")), filmed)
         with torch.no_grad():
             left.append(float(comparison.losses(each, {}, worlds=1)))
     assert left[0] < 0.02 * left[1]

@@ -13,7 +13,7 @@ from risp_torch.inversion.losses.matched import MatchedLoss
 from tests.reference.flying_box import flying_box
 from ti_sim.base.errors import UserError
 
-TIGHT = {"tolerance": 1e-15, "rounds": 200}
+TIGHT = {"tolerance": 1e-15, "rounds": 200, "edges": "scene"}
 
 
 def film_of(scene, values):
@@ -35,8 +35,9 @@ def scenes_of(look):
     [
         {}, {"robust": float("inf"), "colors": "face"}, {"light": "none", "colors": "body"}, {"light": "sh1", "exposure": True},
         {"shadow": True}, {"colors": "texel", "texels": 3}, {"plate": "smooth", "robust": 0.3},
+        {"edges": "camera"},
     ],
-    ids=["default", "plain", "body", "exposure", "shadow", "texel", "smooth"],
+    ids=["default", "plain", "body", "exposure", "shadow", "texel", "smooth", "camera"],
 )  # fmt: skip
 def test_gradient_is_that_of_the_projected_residual(look):
     """Envelope theorem: the gradient at the solved look is the derivative of the loss with the look solved again."""
@@ -54,7 +55,9 @@ def test_gradient_is_that_of_the_projected_residual(look):
     assert report.ok, report.table()
 
 
-@pytest.mark.parametrize("look", [{}, {"shadow": True}, {"colors": "texel"}], ids=["default", "shadow", "texel"])
+@pytest.mark.parametrize(
+    "look", [{}, {"shadow": True}, {"colors": "texel"}, {"edges": "camera"}], ids=["default", "shadow", "texel", "camera"]
+)
 def test_both_ways_to_the_picture_agree(look):
     """The picture that the weights compose is the renderer's in the same look."""
     scene, filmed = scenes_of(look)
@@ -74,7 +77,7 @@ def test_the_look_does_not_count_as_seen():
     other.set_background(top=(0.9, 0.1, 0.1), bottom=(0.1, 0.8, 0.3))
     other.set("light.directional.intensity", 0.2) if "light.directional.intensity" in other.table.params else None
     film = film_of(other, {})
-    comparison = Comparison.of(scene, MatchedLoss(), film)
+    comparison = Comparison.of(scene, MatchedLoss(LookSettings(edges="scene")), film)
     with torch.no_grad():
         right = float(comparison.losses(scene, {}, worlds=1))
         wrong = float(comparison.losses(scene, {"box.velocity": torch.tensor([[0.8, 0.1, 0.7]], dtype=torch.float64)}, worlds=1))
@@ -123,7 +126,7 @@ def test_one_picture_takes_a_smooth_plate():
     film = film_of(scene, {})
     with pytest.raises(UserError, match="smooth"):
         Comparison.of(scene, MatchedLoss(), film, "last")
-    comparison = Comparison.of(scene, MatchedLoss(LookSettings(plate="smooth")), film, "last")
+    comparison = Comparison.of(scene, MatchedLoss(LookSettings(plate="smooth", edges="scene")), film, "last")
     losses = []
     for speed in (0.5, 0.6, 0.7):
         with torch.no_grad():

@@ -6,6 +6,7 @@ import torch
 
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.linearisation import linearise, losses_at
+from risp_torch.inversion.look.settings import LookSettings
 from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.losses.risp import RispLoss
@@ -141,7 +142,9 @@ def test_registered_frames_find_their_placements():
     assert float(left[1:].median()) < 1e-6 and int((left[1:] < 1e-4).sum()) >= FRAMES - 1  # one is in a local minimum
 
 
-@pytest.mark.parametrize(("loss", "off_by"), [(PixelLoss(), 0.15), (MatchedLoss(), 0.05)], ids=["pixel", "matched"])
+@pytest.mark.parametrize(
+    ("loss", "off_by"), [(PixelLoss(), 0.15), (MatchedLoss(LookSettings(edges="scene")), 0.05)], ids=["pixel", "matched"]
+)
 def test_rounds_of_registration_find_a_sequence(loss, off_by):
     scene, truth, unknowns = rotored()
     comparison = comparison_of(scene, loss)

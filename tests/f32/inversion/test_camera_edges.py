@@ -1,0 +1,77 @@
+"""Edges of films whose pixels are means, as those of cameras are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import (
+    AmbientLight,
+    Box,
+    Camera,
+    DirectionalLight,
+    LookSettings,
+    MatchedLoss,
+    Scene,
+    Start,
+    Surface,
+    UserError,
+)
+from risp_torch.inversion.comparison import Comparison
+
+FINER = 8  # pixels of the fine film along one of the camera's
+
+
+def receding(*, size=32, sigma=4e-4, speed=1.0):
+    """A box that flies away from the camera: its silhouette says how fast."""
+    scene = Scene(frame_dt=0.02, frames=8, substeps=4, sigma=sigma, name="receding")
+    scene.add_rigid(
+        "box", shape=Box(0.1, 0.1, 0.1), density=500.0, surface=Surface(color=(0.8, 0.3, 0.2)),
+        start=Start(position=(0.0, -0.1, 0.05), velocity=(0.1, speed, 0.8), angular_velocity=(1.0, 2.0, 0.5)),
+    )  # fmt: skip
+    scene.add_camera(
+        Camera.look_at(
+            eye=(0.0, -0.6, 0.1), target=(0.0, 0.0, 0.05), vertical_fov=40.0, width=size, height=size, near=0.1, far=1.5
+        )
+    )
+    scene.add_light(DirectionalLight(direction=(-0.4, 0.6, -1.0), intensity=0.6))
+    scene.add_light(AmbientLight(intensity=0.25))
+    scene.set_background(top=(0.2, 0.3, 0.6), bottom=(0.7, 0.6, 0.4))
+    return scene
+
+
+def camera_film():
+    """The film of a camera whose pixels are means of 64 samples with sharp edges."""
+    scene = receding(size=32 * FINER, sigma=1e-7)
+    with torch.no_grad():
+        fine = scene.render(scene.rollout())[0]
+    return torch.nn.functional.avg_pool2d(fine.movedim(-1, 1), FINER).movedim(1, -1)
+
+
+def lowest(film, edges):
+    """The speed of the lowest loss, of speeds 0.5 % apart, and the loss there."""
+    speeds = 1.0 + 0.005 * np.arange(-16, 17)
+    comparison = Comparison.of(receding(), MatchedLoss(LookSettings(edges=edges)), film)
+    with torch.no_grad():
+        left = [float(comparison.losses(receding(speed=speed), {}, worlds=1)) for speed in speeds]
+    return speeds[np.argmin(left)], min(left)
+
+
+def test_a_cameras_edges_leave_less_and_bias_less():
+    """The scene's soft edges, of one sample, make silhouettes too large, and leave more."""
+    film = camera_film()
+    (scenes_speed, scenes_left), (speed, left) = (lowest(film, edges) for edges in ("scene", "camera"))
+    assert left < 0.7 * scenes_left
+    assert abs(speed - 1.0) < 0.3 * abs(scenes_speed - 1.0)
+    assert abs(speed - 1.0) < 0.02
+
+
+def test_a_softness_that_nothing_uses_is_refused():
+    """Where edges are those of a camera, the scene's softness changes nothing: no silent zero."""
+    film, values = camera_film(), {"softness.sigma": torch.tensor([1e-4], requires_grad=True)}
+    with pytest.raises(UserError, match="edges=scene"):
+        Comparison.of(receding(), MatchedLoss(), film).losses(receding(), values, worlds=1)
+    own = Comparison.of(receding(), MatchedLoss(LookSettings(edges="scene")), film)
+    (gradient,) = torch.autograd.grad(own.losses(receding(), values, worlds=1).sum(), values["softness.sigma"])
+    assert float(gradient) != 0.0

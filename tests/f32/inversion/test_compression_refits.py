@@ -1,0 +1,72 @@
+"""Shifts by compression, found by estimating again from films of the estimate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import AmbientLight, Camera, LookSettings, MatchedLoss, PixelLoss, Scene, Sphere, Start, Surface
+from risp_torch.inversion import error_bars
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.compression import CompressedFilm
+from risp_torch.inversion.compression_refits import refitted_moves
+from risp_torch.inversion.linearisation import linearise
+from risp_torch.inversion.losses.mixed import MixedLoss
+from risp_torch.inversion.unknowns import Unknowns
+
+NAME, BOUNDS = "ball.velocity[0]", (0.3, 1.5)
+
+
+def thrown(speed=0.8):
+    scene = Scene(frame_dt=0.02, frames=8, substeps=2, name="thrown")
+    scene.add_rigid(
+        "ball", shape=Sphere(0.04), density=500.0, surface=Surface(color=(0.8, 0.3, 0.2)),
+        start=Start(position=(-0.08, 0.0, 0.03), velocity=(speed, 0.1, 0.9)),
+    )  # fmt: skip
+    scene.add_camera(
+        Camera.look_at(eye=(0.0, -0.5, 0.1), target=(0.0, 0.0, 0.05), vertical_fov=34.0, width=32, height=32, near=0.1, far=1.5)
+    )
+    scene.add_light(AmbientLight(intensity=0.8))
+    scene.set_background(top=(0.2, 0.3, 0.6), bottom=(0.7, 0.6, 0.4))
+    return scene
+
+
+def film_of(scene):
+    with torch.no_grad():
+        return scene.render(scene.rollout())[0]
+
+
+@pytest.mark.parametrize("loss", [PixelLoss(), MatchedLoss(LookSettings(edges="scene"))], ids=["pixel", "matched"])
+def test_a_shift_is_found_whole(loss):
+    """Decoded films of other speeds move the estimate there; the film of the same size is first."""
+    scene = thrown()
+    unknowns = Unknowns.of(scene, [NAME], bounds={NAME: BOUNDS})
+    at = linearise(scene, Comparison.of(scene, loss, film_of(scene)), unknowns, np.array([0.8]))
+    speeds, none = {400.0: 0.8, 100.0: 0.82, 30.0: 0.79}, torch.zeros(0)
+    films = [CompressedFilm(size, none, pictures=film_of(thrown(speed))) for size, speed in speeds.items()]
+    moves = refitted_moves(scene, unknowns, at, films, 120.0)
+    np.testing.assert_allclose(moves[:, 0] * 1.2, [0.02, 0.0, -0.01], atol=1e-3)
+
+
+def test_bars_of_refits_are_not_stretched_again(monkeypatch):
+    """How flat a loss is stretches the other parts of a bar; a shift that an estimate has made already knows it."""
+    scene, flat = thrown(), 5.0
+    unknowns = Unknowns.of(scene, [NAME], bounds={NAME: BOUNDS})
+    monkeypatch.setattr(error_bars, "flatness", lambda scene, unknowns, at, spread, sizes: np.full(len(sizes), flat))
+    film = film_of(scene) + 0.02 * torch.as_tensor(np.random.default_rng(0).normal(size=(9, 32, 32, 3))).float()
+    at = linearise(scene, Comparison.of(scene, PixelLoss(), film), unknowns, np.array([0.8]))
+    given = {"floor": 1e-6, "scatter": np.zeros(1), "flat": True}
+
+    def sd(move, refits):
+        return error_bars._bars(scene, unknowns, at, moves=np.array([[move]]), refits=refits, **given)[0].sd[0]
+
+    alone, both, stretched = sd(0.0, True), sd(0.1, True), sd(0.1, False)
+    assert both == pytest.approx(np.hypot(alone, 0.1 * 1.2))
+    assert stretched == pytest.approx(np.hypot(alone, flat * 0.1 * 1.2))
+
+
+def test_mixes_refit_where_one_of_their_losses_does():
+    """The losses that solve a look say so, and mixes with them."""
+    assert MatchedLoss().refits and not PixelLoss().refits
+    assert MixedLoss(MatchedLoss(), PixelLoss()).refits
