@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from risp_torch.files.film import film_facts
 from risp_torch.files.video import read_video, write_video
 from risp_torch.inversion.linearisation import Linearisation, newton_step
 
@@ -39,16 +41,56 @@ class CompressedFilm:
         return float((self.residual**2).mean()) * (1.0 if self.count is None else len(self.residual) / self.count)
 
 
+@dataclass(frozen=True)
+class Encoding:
+    """How a film was compressed.
+
+    Attributes:
+        size: bytes per frame. A part of the picture took between its share of the area, where all of it is as densely coded, and
+            all bytes, where nothing moves outside; for parts it is the geometric mean of both.
+        enlargement: pixels of the stored picture along each side of one of the film.
+    """
+
+    size: float
+    enlargement: int = 1
+
+    @staticmethod
+    def of(video: Any) -> Encoding | None:
+        """The encoding of a video file, of all files of several films, or of the file that a part was cut from (``risp film``);
+        None where nothing was compressed or nothing is known of it."""
+        if isinstance(video, list):
+            if not all(isinstance(each, str | Path) and Path(each).is_file() for each in video):
+                return None
+            return Encoding(sum(bytes_per_frame(Path(each)) for each in video))
+        if not isinstance(video, str | Path):
+            return None
+        if Path(video).is_file():
+            return Encoding(bytes_per_frame(Path(video)))
+        facts = film_facts(video)
+        if facts.bytes_per_pixel is None:
+            return None
+        whole = facts.whole
+        pixels = whole.stored.width * whole.stored.height
+        share = min(1.0, whole.width * whole.height * math.prod(whole.scale) / pixels)
+        return Encoding(facts.bytes_per_pixel * pixels * math.sqrt(share), max(1, round(math.sqrt(math.prod(whole.scale)))))
+
+    def fits(self, height: int, width: int) -> bool:
+        """Whether films of this size can be encoded alike: colours of half the resolution need even sides."""
+        return height * self.enlargement % 2 == 0 and width * self.enlargement % 2 == 0
+
+
 def compressed_films(
-    at: Linearisation, estimate: torch.Tensor, *, fps: float, qualities: Sequence[float] = QUALITIES
+    at: Linearisation, estimate: torch.Tensor, *, fps: float, qualities: Sequence[float] = QUALITIES, enlargement: int = 1
 ) -> list[CompressedFilm]:
     """The film of the estimate at every one of the qualities.
 
     Args:
         at: linearisation at the estimate, for a loss that compares images.
-        estimate: film of the estimate, [T, H, W, 3] linear rgb, H and W even.
+        estimate: film of the estimate, [T, H, W, 3] linear rgb; H and W times the enlargement are even.
         fps: frames per second.
         qualities: constant rate factors of H.264, best first.
+        enlargement: the film is encoded with so many times the pixels along each side, as that from which a part was cut, and
+            then averaged.
     """
     loss, frames = at.comparison.loss, list(at.comparison.frames)
     films = []
@@ -56,8 +98,8 @@ def compressed_films(
         own = loss.compared(estimate[frames], frames)
         for crf in qualities:
             path = Path(folder) / f"{crf}.mp4"
-            write_video(path, estimate.cpu().numpy(), fps=fps, crf=crf)
-            returned = torch.as_tensor(read_video(path), dtype=estimate.dtype, device=estimate.device)
+            write_video(path, _enlarged(estimate, enlargement).cpu().numpy(), fps=fps, crf=crf)
+            returned = _averaged(torch.as_tensor(read_video(path), dtype=estimate.dtype, device=estimate.device), enlargement)
             errors = loss.compared(returned[frames], frames) - own
             films.append(CompressedFilm(bytes_per_frame(path), errors.flatten(), at.comparison.count, returned))
     return films
@@ -72,9 +114,17 @@ def bytes_per_frame(path: Path) -> float:
     return sum(sizes) / max(1, len(sizes))
 
 
-def bytes_of(video: Any) -> float:
-    """Bytes per frame of a file, or of all files of several films."""
-    return sum(map(bytes_of, video)) if isinstance(video, list) else bytes_per_frame(Path(video))
+def _enlarged(film: torch.Tensor, times: int) -> torch.Tensor:
+    """A film [T, H, W, 3] with so many times the pixels along each side, bilinear in between."""
+    if times == 1:
+        return film
+    larger = torch.nn.functional.interpolate(film.movedim(-1, 1), scale_factor=times, mode="bilinear", align_corners=False)
+    return larger.movedim(1, -1)
+
+
+def _averaged(film: torch.Tensor, times: int) -> torch.Tensor:
+    """The means of blocks of pixels."""
+    return film if times == 1 else torch.nn.functional.avg_pool2d(film.movedim(-1, 1), times).movedim(1, -1)
 
 
 def compression_moves(at: Linearisation, films: Sequence[CompressedFilm]) -> np.ndarray:

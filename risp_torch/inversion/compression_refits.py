@@ -34,7 +34,7 @@ def refitted_moves(
         scene, unknowns: those of the inversion.
         at: linearisation at the estimate.
         films: result of ``compressed_films``, best quality first.
-        size: bytes of a frame of the film's file (``bytes_of``).
+        size: bytes of a frame of the film's file (``Encoding.size``).
     """
     closest = int(np.abs(np.log([film.bytes_per_frame for film in films]) - np.log(size)).argmin())
     near = [number for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]

@@ -11,7 +11,7 @@ import torch
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.compression import (
     CompressedFilm,
-    bytes_of,
+    Encoding,
     compressed_films,
     compression_moves,
     size_of_moves,
@@ -26,7 +26,6 @@ from risp_torch.inversion.misfit import Residual, doubts_of_misfit, explained_re
 from risp_torch.inversion.problem import MOST_LINEARISED, Problem
 from risp_torch.inversion.search import Ends
 from risp_torch.inversion.steps_to_go import steps_to_go
-from risp_torch.inversion.target import is_file
 from risp_torch.inversion.uncertainty import Spread, Uncertainty, distance_in_steps, uncertainty, unfinished, widened
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.scene import Scene
@@ -68,14 +67,15 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     at = _linearised(scene, comparison, unknowns, values)
     estimate = film_at(scene, unknowns, values, loss) if isinstance(loss, PictureLoss) else None
     floor = comparison.floor(estimate)
-    films = _films_through_the_encoder(problem, at, estimate)
-    refits = bool(films) and loss.refits
-    moves = _moves(problem, unknowns, at, values, films)
+    encoding = Encoding.of(problem.video) if estimate is not None and not loss.lasting else None
+    films = _films_through_the_encoder(problem, at, estimate, encoding)
+    size, refits = None if encoding is None else encoding.size, bool(films) and loss.refits
+    moves = _moves(problem, unknowns, at, values, films, size)
     # Twelve times the variance of rounding is the square of a whole step, a grey level of 255 for pixels.
     scatter = scatter_of_starts(unknowns, ends.final, ends.losses, ends.best, near=12 * floor)
     flat = loss.of_pictures and not loss.rough and len(values) <= MOST_LINEARISED
     bars, own = _bars(scene, unknowns, at, floor=floor, moves=moves, scatter=scatter, flat=flat, refits=refits)
-    explained = explained_residual(at, estimate, problem.pictures, films, problem.video, floor)
+    explained = explained_residual(at, estimate, problem.pictures, films, size, floor)
     # Near the minimum of a rough loss, local minima dominate the slopes; wide differences average over them.
     rough = linearise(scene, comparison, unknowns, values, step=ROUGH_STEP) if loss.rough else at
     step = newton_step(rough)
@@ -95,7 +95,7 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     bars = bars if misfit is None else widened_by_misfit(bars, misfit, widest)
     suspects = suspects_of(scene, unknowns, at, explained=explained if misfit is not None else None, misfit=misfit)
     bars = widened_by_suspects(bars, suspects, widest)
-    residual = Residual.of(at, estimate, problem.pictures, films, problem.video, explained if misfit is not None else None)
+    residual = Residual.of(at, estimate, problem.pictures, films, size, explained if misfit is not None else None)
     doubts += sentences_on(suspects, unknowns, at.scaled)
     return Judgement(bars, misfit, doubts, residual, [each.to_json(unknowns) for each in suspects])
 
@@ -108,22 +108,24 @@ def _linearised(scene: Scene, comparison: Comparison, unknowns: Unknowns, values
     return linearise(scene, comparison, unknowns, values, step=WIDE_STEP)
 
 
-def _films_through_the_encoder(problem: Problem, at: Linearisation, estimate: torch.Tensor | None) -> list[CompressedFilm]:
-    """Compressed films of the estimate if the target is a video file and the loss compares images; else none."""
-    even = estimate is not None and estimate.shape[1] % 2 == 0 and estimate.shape[2] % 2 == 0  # required by 4:2:0 colour
-    if even and is_file(problem.video) and not at.comparison.loss.lasting:
-        return compressed_films(at, estimate, fps=problem.scene.fps)
-    return []
+def _films_through_the_encoder(
+    problem: Problem, at: Linearisation, estimate: torch.Tensor | None, encoding: Encoding | None
+) -> list[CompressedFilm]:
+    """Compressed films of the estimate if the target was compressed and the loss compares images; else none."""
+    if estimate is None or encoding is None or not encoding.fits(*estimate.shape[1:3]):
+        return []
+    return compressed_films(at, estimate, fps=problem.scene.fps, enlargement=encoding.enlargement)
 
 
 def _moves(
-    problem: Problem, unknowns: Unknowns, at: Linearisation, values: np.ndarray, films: list[CompressedFilm]
-) -> np.ndarray:
+    problem: Problem, unknowns: Unknowns, at: Linearisation, values: np.ndarray, films: list[CompressedFilm],
+    size: float | None,
+) -> np.ndarray:  # fmt: skip
     """Shifts [M, K] of an estimate by compression, or by what simulated observations are wrong by, in parts of the ranges."""
-    if not films:
+    if not films or size is None:
         return _systematic_move(problem.scene, unknowns, at, values)
     if at.comparison.loss.refits:
-        return refitted_moves(problem.scene, unknowns, at, films, bytes_of(problem.video))
+        return refitted_moves(problem.scene, unknowns, at, films, size)
     return compression_moves(at, films)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import torch
 
-from risp_torch.inversion.compression import CompressedFilm, bytes_of, compression_power, noise_variance
+from risp_torch.inversion.compression import CompressedFilm, compression_power, noise_variance
 from risp_torch.inversion.errors_together import errors_together
 from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.losses.loss import Loss
@@ -18,8 +18,8 @@ STILL, LEAST_STILL = 1e-4, 64  # largest change of a pixel that stands still, an
 
 
 def explained_residual(
-    at: Linearisation, estimate: torch.Tensor | None, pictures: torch.Tensor | None, films: list[CompressedFilm], video: object,
-    floor: float,
+    at: Linearisation, estimate: torch.Tensor | None, pictures: torch.Tensor | None, films: list[CompressedFilm],
+    size: float | None, floor: float,
 ) -> float | None:  # fmt: skip
     """Mean squared residual that rounding, noise and compression explain; None if a loss has other errors."""
     loss, frames = at.comparison.loss, list(at.comparison.frames)
@@ -30,7 +30,7 @@ def explained_residual(
     noise = 0.0
     if loss.colors_of_pixels:
         noise = noise_variance(pictures[frames] - estimate[frames], None if loss.weights is None else loss.weights.of(frames))
-    return floor + noise + _compression(films, video)
+    return floor + noise + _compression(films, size)
 
 
 def doubts_of_misfit(misfit: float, loss: float, explained: float, *, unmoved: bool) -> list[str]:
@@ -56,9 +56,9 @@ def widened_by_misfit(bars: Uncertainty, misfit: float, widest: np.ndarray) -> U
     return replace(bars, sd=np.maximum(bars.sd, np.minimum(misfit**0.5 * bars.sd, widest)))
 
 
-def _compression(films: list[CompressedFilm], video: object) -> float:
+def _compression(films: list[CompressedFilm], size: float | None) -> float:
     """Mean squared residual that compression explains; 0 for a film that is not compressed."""
-    return compression_power(films, bytes_of(video)) if films else 0.0
+    return compression_power(films, size) if films else 0.0
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Residual:
     @staticmethod
     def of(
         at: Linearisation, estimate: torch.Tensor | None, pictures: torch.Tensor | None, films: list[CompressedFilm],
-        video: object, explained: float | None,
+        size: float | None, explained: float | None,
     ) -> Residual:  # fmt: skip
         """The residual at an estimate.
 
@@ -91,7 +91,7 @@ class Residual:
             estimate: its film [T, H, W, 3]; None for a loss that compares no pictures of a film.
             pictures: the film [T, H, W, 3], or None.
             films: the estimate's film after compression, where the film is compressed.
-            video: the film as it was given.
+            size: bytes per frame of the film's file, where it is compressed.
             explained: mean squared residual that is explained, or None.
         """
         loss, frames = at.comparison.loss, list(at.comparison.frames)
@@ -99,7 +99,7 @@ class Residual:
         if estimate is not None and pictures is not None:
             shared = film_noise(pictures, estimate)
         if shared is not None and not loss.lasting and loss.weights is None:
-            noise = loss.floor(estimate[frames]) + _compression(films, video) + noise_through(loss, estimate, frames, shared)
+            noise = loss.floor(estimate[frames]) + _compression(films, size) + noise_through(loss, estimate, frames, shared)
         return Residual(at.loss, explained, shared, noise, errors_together(at))
 
     def to_json(self) -> dict[str, float | None]:

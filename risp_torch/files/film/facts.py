@@ -28,6 +28,8 @@ class FilmFacts:
         placement: of the pictures of a folder in those of the film that they were cut from, where it says so.
         clock: time stamps; None where the film has none.
         colours: what the numbers are.
+        bytes_per_pixel: of the video stream, per pixel of a stored frame; of a folder, that of the film that it was cut from;
+            None where nothing was compressed, or nothing is known of it.
         remarks: sentences about what was assumed or left out.
         refusals: why the film cannot be read, as ends of the sentence "video ... is not read: it ...".
     """
@@ -42,6 +44,7 @@ class FilmFacts:
     placement: Placement | None = None
     clock: Clock | None
     colours: Colours
+    bytes_per_pixel: float | None = None
     remarks: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
 

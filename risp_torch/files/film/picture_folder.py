@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,8 +22,8 @@ from ti_sim.base.errors import UserError
 
 __all__ = ["DESCRIPTION", "LINEAR", "PictureFolder", "numbered_pictures"]
 
-# Beside the pictures: {fps, width, height, frames}; {"curve": "linear"} where they hold no sRGB; "times", "start" and "placement"
-# where they were cut from a film.
+# Beside the pictures: {fps, width, height, frames}; {"curve": "linear"} where they hold no sRGB; "times", "start", "placement"
+# and "bytes_per_pixel" where they were cut from a film.
 DESCRIPTION, LINEAR = "video.json", "linear"
 _KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 
@@ -59,6 +60,7 @@ class PictureFolder:
             bits=8 * first.itemsize, frames=len(self.names),
             stored=StoredPicture(width=width, height=height), placement=_placement(folder, said["placement"], width, height),
             clock=_clock(folder, said, len(self.names)),
+            bytes_per_pixel=said["bytes_per_pixel"],
             colours=replace(SRGB_COLOURS, curve=curve or (LINEAR if said["curve"] == LINEAR else SRGB)),
         )  # fmt: skip
 
@@ -108,13 +110,22 @@ def _description(folder: Path) -> dict[str, Any]:
     try:
         said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         times = said.get("times")
+        size = said.get("bytes_per_pixel")
         return {
+            "bytes_per_pixel": None if size is None else _positive(float(size)),
             "fps": None if said.get("fps") is None else float(said["fps"]), "frames": int(said.get("frames") or 0),
             "curve": said.get("curve"), "start": float(said.get("start") or 0.0), "placement": said.get("placement"),
             "times": None if times is None else np.array(times, dtype=np.float64),
         }  # fmt: skip
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise _no_description(path) from error
+
+
+def _positive(number: float) -> float:
+    """The number (ValueError: it is not above 0 and finite)."""
+    if not 0 < number < math.inf:
+        raise ValueError(number)
+    return number
 
 
 def _no_description(path: Path) -> UserError:

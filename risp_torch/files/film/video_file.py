@@ -50,8 +50,8 @@ class VideoFile:
         """
         self.path = path
         with _opened(path) as (container, stream):
-            first, stamps = _scan(container, stream, path)
-            self.facts = _facts(path, container, stream, first, stamps, curve)
+            first, stamps, size = _scan(container, stream, path)
+            self.facts = _facts(path, container, stream, first, stamps, curve, size)
 
     def pictures(self, frames: Sequence[int], region: tuple[slice, slice]) -> Iterator[np.ndarray]:
         """Linear colour, float32 [h, w, 3], of some frames within a region of rows and columns.
@@ -104,12 +104,12 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
         ) from error
 
 
-def _scan(container: Any, stream: Any, path: Path) -> tuple[Any, list[int | None]]:
-    """The first frame, and the time stamps of the packets that are shown, in ticks of the stream."""
-    first, packets, stamps = None, 0, []
+def _scan(container: Any, stream: Any, path: Path) -> tuple[Any, list[int | None], float]:
+    """The first frame, the time stamps of the packets that are shown, in ticks of the stream, and bytes per packet."""
+    first, packets, stamps, size = None, 0, [], 0
     stream.thread_type = "NONE"
     for packet in container.demux(stream):
-        packets += packet.size > 0
+        packets, size = packets + (packet.size > 0), size + packet.size
         if packet.is_corrupt:
             raise UserError(_cut_short(path, packets - 1, stream.frames))
         if packet.size and not packet.is_discard:  # an edit list leaves the others out
@@ -121,7 +121,7 @@ def _scan(container: Any, stream: Any, path: Path) -> tuple[Any, list[int | None
         raise UserError(f"video {path} holds no frame: copy or export it again")
     if first.is_corrupt:
         raise UserError(f"video {path} is damaged at frame 0: copy or export it again")
-    return first, stamps
+    return first, stamps, size / packets
 
 
 def _cut_short(path: Path, found: int, promised: int) -> str:
@@ -130,8 +130,10 @@ def _cut_short(path: Path, found: int, promised: int) -> str:
     )
 
 
-def _facts(path: Path, container: Any, stream: Any, first: Any, stamps: list[int | None], curve: str | None) -> FilmFacts:
-    """What the file is."""
+def _facts(
+    path: Path, container: Any, stream: Any, first: Any, stamps: list[int | None], curve: str | None, size: float
+) -> FilmFacts:
+    """What the file is; ``size`` is bytes per packet."""
     turns, refusals = _turns(first)
     aspect = stream.sample_aspect_ratio or Fraction(1)
     kind = first.format
@@ -154,7 +156,7 @@ def _facts(path: Path, container: Any, stream: Any, first: Any, stamps: list[int
         path=path, container=container.format.name.split(",")[0], codec=stream.codec_context.name, pixel_format=kind.name,
         bits=kind.components[0].bits, frames=len(stamps), clock=clock, colours=colours, refusals=tuple(refusals),
         stored=StoredPicture(width=first.width, height=first.height, pixel_aspect=Fraction(aspect), quarter_turns=turns),
-        remarks=tuple(remarks + _remarks(first, colours)),
+        bytes_per_pixel=size / (first.width * first.height), remarks=tuple(remarks + _remarks(first, colours)),
     )  # fmt: skip
 
 

@@ -105,6 +105,8 @@ def _description(facts: FilmFacts, clock: Clock | None, placement: Placement) ->
     said: dict[str, Any] = {"fps": None, "width": None, "height": None, "frames": None, "source": facts.path.name}
     if facts.colours.curve == LINEAR:
         said["curve"] = LINEAR
+    if facts.bytes_per_pixel is not None:
+        said["bytes_per_pixel"] = facts.bytes_per_pixel
     if clock is not None:
         rate = round(clock.rate, 9) if clock.is_even and clock.rate else None
         said |= {"fps": rate, "start": round(clock.start, 9), "times": clock.times.round(9).tolist()}  # to nanoseconds

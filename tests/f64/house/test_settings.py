@@ -37,7 +37,7 @@ NO_SETTINGS = {
     "RigidRollout", "RobotDescription", "RobotJoint", "RobotLink", "RobotShape", "Rotors", "Rule", "SceneSpec", "Search",
     "Observability", "SelfContact", "ShapeOnly", "Shard", "Sheet", "Smoothness", "Spread", "Stiffness", "Tiles", "Track", "View",
     "Whitening", "Clock", "Residual", "Suspect", "FilmFacts", "StoredPicture", "Placement", "Look", "Palette", "Unlit",
-    "Factors", "ConjugateGradients", "Lattice", "Tangent", "Reference", "FrameSteps", "Secants", "Edges",
+    "Factors", "ConjugateGradients", "Lattice", "Tangent", "Reference", "FrameSteps", "Secants", "Edges", "Encoding",
 }  # fmt: skip
 # Its initialiser, and not its fields: ``test_arguments``.
 NO_SETTINGS |= {"Scene"}
