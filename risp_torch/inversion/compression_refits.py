@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from scipy.stats import norm, t
 
 from risp_torch.inversion.compression import CompressedFilm
 from risp_torch.inversion.linearisation import Linearisation
@@ -28,7 +29,8 @@ def refitted_moves(
 
     The film of the estimate is compressed at the quality that gives it the size of the film's own file, and the unknowns are
     estimated from what the decoder returns, by a few Gauss-Newton rounds from the estimate. The next better and the next
-    worse quality are also used, since a single film may have a small shift by chance.
+    worse quality are also used, since a single film may have a small shift by chance. So few films tell a standard deviation
+    only roughly: the moves are multiplied by the ratio of Student's t to the normal distribution (Student, Biometrika 6, 1908).
 
     Args:
         scene, unknowns: those of the inversion.
@@ -38,7 +40,12 @@ def refitted_moves(
     """
     closest = int(np.abs(np.log([film.bytes_per_frame for film in films]) - np.log(size)).argmin())
     near = [number for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]
-    return np.array([_move(scene, unknowns, at, films[number]) for number in near])
+    return few_samples(len(near)) * np.array([_move(scene, unknowns, at, films[number]) for number in near])
+
+
+def few_samples(count: int) -> float:
+    """How much wider a bar of 95 % is whose standard deviation comes from so many samples of known mean."""
+    return float(t.ppf(0.975, count) / norm.ppf(0.975))
 
 
 def _move(scene: Scene, unknowns: Unknowns, at: Linearisation, film: CompressedFilm) -> np.ndarray:
