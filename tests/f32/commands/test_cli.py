@@ -210,7 +210,8 @@ def test_landscape_in_the_look_that_is_solved(risp: Risp, folder: Path) -> None:
     scene.set("light.key.intensity", 0.3)
     scene.set("ground.color", (0.2, 0.5, 0.3))
     write_frames(folder / "frames", scene.render(scene.rollout())[0].detach(), fps=200)
-    arguments = ["--param", "block.density", "--points", 5, "--video", "frames", "--loss", "matched", "--out", "run"]
+    arguments = ["--param", "block.density", "--points", 5, "--video", "frames", "--loss", "matched"]
+    arguments += ["--look", "edges=scene", "--out", "run"]
     status, _, err = risp("landscape", "small.py", *arguments)
     assert status == 0, err
     losses = np.load(folder / "run" / "landscape.npz")["loss"]

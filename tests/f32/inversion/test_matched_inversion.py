@@ -66,7 +66,7 @@ def test_speed_in_another_look(tmp_path):
 def test_losses_in_turn(tmp_path):
     """Each loss starts where the one before it ended; both runs are kept, and given again nothing changes."""
     film, given = film_of(thrown(key=0.6)), {"bounds": {"ball.velocity[0]": (0.3, 1.5)}, "out": tmp_path / "run"}
-    chain = [PixelLoss(), MatchedLoss()]
+    chain = [PixelLoss(), MatchedLoss(LookSettings(edges="scene"))]
 
     def run(losses, **more):
         return invert(thrown(speed=1.2), film, ["ball.velocity[0]"], loss=losses, progress=False, **(given | more))
