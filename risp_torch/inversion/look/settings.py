@@ -11,8 +11,9 @@ from ti_sim.base.rules import Count, NotNegative, Positive, PositiveOrInfinite, 
 
 COLORS = ("texel", "vertex", "face", "body")
 PLATES = ("any", "smooth")
-EDGES = ("camera", "scene")
+EDGES = ("camera", "fine", "scene")
 CAMERA_EDGES = Edges(samples=2, width=0.06)  # silhouettes are too large by about half the width
+FINE_EDGES = Edges(samples=4, width=0.12)  # a pixel's colour then changes nearly evenly as an edge moves through it
 LIGHTS = {"none": 1, "sh1": 4, "sh2": 9}  # number of spherical harmonics
 
 
@@ -30,7 +31,8 @@ class LookSettings:
         shadow: whether the bodies cast soft shadows on the scene's ground, of unknown lights (``shadow``).
         plate: what stands behind the bodies: "any" picture, or a "smooth" one, which single frames need: with any plate, a single
             picture fits every motion.
-        edges: how pixels show edges: as a "camera" has them, which averages over its pixels, or as the "scene" has them
+        edges: how pixels show edges: as a "camera" has them, which averages over its pixels; the same with "fine" samples, for
+            single pictures, in which edges along the rows are at one place of all pixels; or as the "scene" has them
             (``softness.sigma``, ``Scene.antialias``), for films that its own rasteriser has made.
         exposure: whether each frame has a gain and an offset per channel.
         robust: residual [linear colour] from which on a pixel counts less (Geman and McClure, 1987); infinite counts all alike.
@@ -48,7 +50,7 @@ class LookSettings:
     light: Literal["none", "sh1", "sh2"] = "sh2"
     shadow: bool = False
     plate: Literal["any", "smooth"] = "any"
-    edges: Literal["camera", "scene"] = "camera"
+    edges: Literal["camera", "fine", "scene"] = "camera"
     exposure: bool = False
     robust: PositiveOrInfinite = 0.1
     smoothness: NotNegative = 0.02
@@ -64,4 +66,4 @@ class LookSettings:
     @property
     def own_edges(self) -> Edges | None:
         """The edges in place of the scene's, or None."""
-        return CAMERA_EDGES if self.edges == "camera" else None
+        return {"camera": CAMERA_EDGES, "fine": FINE_EDGES}.get(self.edges)

@@ -10,13 +10,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.ndimage import distance_transform_edt
 
 from risp_torch.files.levels import check_frames, read_shares
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.parts.cameras import Camera
 from risp_torch.scene.scene import Scene
+from risp_torch.scene.states import States
+from risp_torch.scene.view.unlit import Unlit
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, checked
+
+LEAST_COVER = 0.01  # part of a pixel that shows a body
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +80,30 @@ class PixelWeights:
         values = np.zeros((1, camera.height, camera.width))
         values[:, y : y + height, x : x + width] = 1.0
         return PixelWeights(torch.as_tensor(values))
+
+    @staticmethod
+    @checked
+    def near(scene: Scene, states: States | torch.Tensor, *, distance: Positive) -> PixelWeights:
+        """Only pixels near the bodies of a motion count, such as that of an estimate from which a search goes on.
+
+        What stands elsewhere tells nothing of the motion, but where it is modelled (``LookSettings.plate``) its errors do harm.
+
+        Args:
+            scene: the scene.
+            states: of one world, or its placement.
+            distance: largest distance of a pixel's centre from that of a pixel that shows a body [pixels].
+
+        Raises:
+            UserError: the motion shows no body.
+        """
+        with torch.no_grad():
+            unlit = Unlit.of(scene, states, {}, None)
+            covered = unlit.film_of(1.0 - unlit.weights()[1][..., None])[0, ..., 0].cpu().numpy() > LEAST_COVER
+        if not covered.any():
+            raise UserError("no pixel shows a body: the pixels near the bodies of a motion need one that the camera sees")
+        # Without a covered pixel the transform has no distance to give.
+        near = [distance_transform_edt(~each) <= distance if each.any() else each for each in covered]
+        return PixelWeights(torch.as_tensor(np.stack(near).astype(float)))
 
     def __mul__(self, other: PixelWeights) -> PixelWeights:
         """Pixels that count in both, with the product of their weights.

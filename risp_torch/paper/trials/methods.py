@@ -10,6 +10,7 @@ from ti_sim.base.errors import UserError
 
 if TYPE_CHECKING:
     from risp_torch.inversion.losses.loss import Loss
+    from risp_torch.inversion.losses.pixel_weights import PixelWeights
     from risp_torch.risp.task import RispTask
     from risp_torch.scene.states import States
 
@@ -20,7 +21,9 @@ LABELS = {
 }  # fmt: skip
 METHODS = tuple(LABELS)
 NETWORK_METHODS = ("no-grad", "full", "chain")
-BEYOND_TEXTURE = 0.5  # robust scale [linear colour] before a smooth plate; settled with films of seed 0
+BEYOND_TEXTURE = 0.5  # robust scale [linear colour] before a smooth plate; this and the next two settled with seeds 0 and 2
+ONE_COLOR = 1.0  # smoothness of the colours: in one picture free ones absorb an outline that is out of place
+NEAR = 6.0  # pixels from the bodies of an estimate that count before a smooth plate
 IMAGE_METHODS = ("pixel", "perceptual", "matched", *NETWORK_METHODS)
 
 
@@ -34,7 +37,9 @@ def check_method(method: str, network: Path | str | None) -> None:
         raise UserError(f"the method {method} uses no network: leave it out, or choose {' or '.join(NETWORK_METHODS)}")
 
 
-def make_loss(method: str, kind: str, task: RispTask, motion: States, network: Path | str | None) -> Loss | None:
+def make_loss(
+    method: str, kind: str, task: RispTask, motion: States, network: Path | str | None, *, near: PixelWeights | None = None
+) -> Loss | None:
     """The loss of a method, of a chain the first one; None for the image-free baselines.
 
     The one picture of "reach" fits every motion where any plate may stand behind the bodies: there it is a smooth one. A floor's
@@ -46,6 +51,7 @@ def make_loss(method: str, kind: str, task: RispTask, motion: States, network: P
         task: of the scene.
         motion: true motion, for the oracle.
         network: file of the ``NETWORK_METHODS``.
+        near: pixels that count before a smooth plate, all by default.
 
     Raises:
         UserError: see the losses, for a network that cannot be read or an extra that is not installed.
@@ -62,6 +68,9 @@ def make_loss(method: str, kind: str, task: RispTask, motion: States, network: P
     if method == "state":
         return StateLoss(task.head, motion)
     if method == "matched":
-        return MatchedLoss(LookSettings(plate="smooth", robust=BEYOND_TEXTURE) if kind == "reach" else None)
+        if kind != "reach":
+            return MatchedLoss()
+        look = LookSettings(plate="smooth", robust=BEYOND_TEXTURE, smoothness=ONE_COLOR, edges="fine")
+        return MatchedLoss(look, weights=near)
     losses = {"pixel": PixelLoss, "perceptual": PerceptualLoss}
     return losses[method]() if method in losses else None

@@ -16,11 +16,12 @@ import torch
 from risp_torch.files.run_folder import RunFolder, first_difference, plain
 from risp_torch.inversion import Comparison
 from risp_torch.inversion.losses.loss import mean_square
+from risp_torch.inversion.losses.pixel_weights import PixelWeights
 from risp_torch.inversion.optimise import OptimiseSettings
 from risp_torch.inversion.warm_start import CmaSettings
 from risp_torch.inversion.wide_settings import WideSteps
 from risp_torch.paper.trials.errors import trial_error, unseen_errors
-from risp_torch.paper.trials.methods import NETWORK_METHODS, check_method, make_loss
+from risp_torch.paper.trials.methods import NEAR, NETWORK_METHODS, check_method, make_loss
 from risp_torch.paper.trials.paper_search import PAPER_SEARCH
 from risp_torch.paper.trials.search import Found, search
 from risp_torch.paper.trials.target import read_target
@@ -146,7 +147,8 @@ def run_trial(
     for name, value in initial.items():
         scene.set(name, value)
     guesses = [trial.guess(drawn["guess"]) for _ in range(settings.guesses(trial))]
-    loss = make_loss("matched" if method == "chain" else method, kind, task, motion, network)
+    near = _near(scene, begin) if kind == "reach" and begin is not None else None
+    loss = make_loss("matched" if method == "chain" else method, kind, task, motion, network, near=near)
     comparison = None if loss is None else _comparison(scene, kind, method, loss, target, trial.sampling)
     asked = _asked(scene_name, kind, method, repeat, settings, trial, scene, guesses, loss, comparison)
     asked |= {} if begin is None else {"begin": plain(begin)}
@@ -177,6 +179,14 @@ def run_trial(
     return folder.read_result()
 
 
+def _near(scene: Scene, begin: Values) -> PixelWeights:
+    """The pixels of the goal's picture near the bodies of an estimate."""
+    rows = {name: constant(np.asarray(value))[None] for name, value in begin.items()}
+    with torch.no_grad():
+        goal = scene.rollout(rows, worlds=1).placement[:, -1:]
+    return PixelWeights.near(scene, goal, distance=NEAR)
+
+
 def _write_pictures(folder: RunFolder, scene: Scene, loss: Loss, values: Values) -> None:
     """What the loss itself shows of an estimate, such as the look that it solved."""
     rows = {name: constant(value)[None] for name, value in values.items()}
@@ -204,7 +214,7 @@ def _at_truth(
     if method in NETWORK_METHODS and method != "chain":
         true = task.head.outputs(scene, motion.placement[0, list(plain.frames)])
         read = float((plain.target - true).abs().mean())
-    return {"loss_truth": float(mean_square(observed, last.target)[0]), "reading_error": read}
+    return {"loss_truth": float(mean_square(observed, last.target, last.count)[0]), "reading_error": read}
 
 
 def _asked(
