@@ -138,7 +138,7 @@ def _inversions(shown: Sequence[Cell]) -> list[str]:
     oracle = next((cell.mean for cell in shown if cell.method == "state"), None)
     unseen = list(dict.fromkeys(name for cell in shown for name in cell.unseen()))
     headers = [
-        "", "error", "least to largest", "the paper's", "repeats", "guesses", "times the oracle's", "read", "loss",
+        "", "error", "least to largest", "in error bars", "the paper's", "repeats", "guesses", "times the oracle's", "read", "loss",
         "loss at the truth", *(f"held out: {name}" for name in unseen), "s",
     ]  # fmt: skip
     rows = []
@@ -149,7 +149,8 @@ def _inversions(shown: Sequence[Cell]) -> list[str]:
         held_out = cell.unseen()
         rows.append([
             NAMES[cell.method], f"{number(cell.mean)} ± {number(cell.sd)}",
-            f"{number(min(cell.errors))} to {number(max(cell.errors))}", paper, str(len(cell.errors)),
+            f"{number(min(cell.errors))} to {number(max(cell.errors))}", "" if cell.off() is None else number(cell.off()), paper,
+            str(len(cell.errors)),
             str(cell.guesses or ""), ratio,
             *("" if value is None else number(value) for value in means),
             *(number(held_out[name]) if name in held_out else "" for name in unseen), f"{cell.seconds():.1f}",

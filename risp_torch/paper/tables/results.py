@@ -61,6 +61,11 @@ class Cell:
         values = [record.get(key) for record in self.records]
         return None if not values or any(value is None for value in values) else float(np.mean(values))
 
+    def off(self) -> float | None:
+        """Largest distance of an estimate from the truth, in error bars; None if a repeat has none."""
+        found = [record.get("bars_off") for record in self.records]
+        return None if not found or None in found else max(found)
+
     def unseen(self) -> dict[str, float]:
         """Held-out motion -> mean error over the repeats."""
         names = self.records[0].get("unseen") or {} if self.records else {}

@@ -20,6 +20,7 @@ from risp_torch.inversion.losses.pixel_weights import PixelWeights
 from risp_torch.inversion.optimise import OptimiseSettings
 from risp_torch.inversion.warm_start import CmaSettings
 from risp_torch.inversion.wide_settings import WideSteps
+from risp_torch.paper.trials.bars import Bars
 from risp_torch.paper.trials.errors import trial_error, unseen_errors
 from risp_torch.paper.trials.methods import NEAR, NETWORK_METHODS, check_method, make_loss
 from risp_torch.paper.trials.paper_search import PAPER_SEARCH
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from risp_torch.scene.states import States
 
 SCHEMA = 1
+SOLVED_LOOKS = ("matched", "chain")  # methods whose estimates of numbers have error bars
 _STREAMS = {"guess": 83, "initial": 84, "random": 85}  # random streams, different from those of appearances and test sets
 
 
@@ -122,7 +124,8 @@ def run_trial(
     Returns:
         The content of ``result.json``: error, unit, values, guess and initial (random values), loss_estimate, loss_truth (the
         method's own loss at the truth), reading_error (mean L1 distance between a network's predictions for the target and the
-        truth), guess_error, unseen (name -> error), seconds, iterations. A solved look has its picture, ``look.png``, beside it.
+        truth), guess_error, unseen (name -> error), seconds, iterations. A solved look has its picture, ``look.png``, beside it, and
+        estimates of numbers in it have error bars: bars_sd and bars_off (``Bars``).
 
     Raises:
         UserError: an unknown task or method, a missing or wrong file, or a folder with other settings.
@@ -173,6 +176,8 @@ def run_trial(
         "unseen": unseen_errors(scene_name, trial, found.values, fitted=scene.frames),
         "iterations": found.iterations, "seconds": time.perf_counter() - began,
     }  # fmt: skip
+    if kind == "identify" and method in SOLVED_LOOKS:
+        result |= Bars.of(scene, trial, loss, target, found).to_json()
     if comparison is not None and kind != "reach":
         _write_pictures(folder, scene, comparison.loss, found.values)
     folder.write_result(result)

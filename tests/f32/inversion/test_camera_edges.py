@@ -19,6 +19,8 @@ from risp_torch import (
     UserError,
 )
 from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.look.settings import CAMERA_EDGES, FINE_EDGES
+from risp_torch.scene.view.unlit import Unlit
 
 FINER = 8  # pixels of the fine film along one of the camera's
 
@@ -65,6 +67,27 @@ def test_a_cameras_edges_leave_less_and_bias_less():
     assert left < 0.5 * scenes_left
     assert abs(speed - 1.0) < 0.3 * abs(scenes_speed - 1.0)
     assert abs(speed - 1.0) < 0.02
+
+
+def test_fine_edges_move_evenly():
+    """As an edge along the rows moves through a pixel, what it covers grows nearly in proportion.
+
+    With two samples along a side it is 0.09 pixels off (rms), as most of a shift moves the edge between samples; with four 0.02.
+    """
+    scene = receding()
+    shifts = np.linspace(0.0, 0.02, 41)  # about a pixel
+    placement = torch.zeros(1, len(shifts), 1, 7)
+    placement[..., 6] = 1.0
+    placement[..., 2] = torch.as_tensor(shifts)[:, None]
+    off = {}
+    for edges in (CAMERA_EDGES, FINE_EDGES):
+        with torch.no_grad():
+            left = Unlit.of(scene, placement, {}, None, edges=edges).weights()[1]
+        upper = (1.0 - left)[:, : 16, 14:18].double().sum(dim=1).mean(dim=1).numpy()  # the box reaches below the middle
+        slope, start = np.polyfit(shifts, upper, 1)
+        off[edges] = float(np.sqrt(np.mean((upper - start - slope * shifts) ** 2)))
+        assert 0.5 < upper[-1] - upper[0] < 3.0
+    assert 0.03 < off[CAMERA_EDGES] and off[FINE_EDGES] < 0.5 * off[CAMERA_EDGES]
 
 
 def test_a_softness_that_nothing_uses_is_refused():

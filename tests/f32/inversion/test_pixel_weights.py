@@ -108,6 +108,28 @@ def test_weights_from_files_and_regions(scene: Scene, occluder: torch.Tensor, tm
     assert both.mean([0]) == pytest.approx(200 / SIZE**2) and PixelLoss(weights=both).to_json() != PixelLoss().to_json()
 
 
+def test_pixels_near_the_bodies(scene: Scene) -> None:
+    """Distances to the nearest covered pixel, counted by hand; frames have their own."""
+    with torch.no_grad():
+        states = scene.rollout()
+        covered = scene.render(states, alpha=True)[0, ..., 3] > 0.01
+    near = PixelWeights.near(scene, states, distance=3.0)
+    assert near.values.shape == covered.shape and covered.any()
+    rows, columns = torch.meshgrid(torch.arange(SIZE), torch.arange(SIZE), indexing="ij")
+    for frame, seen in enumerate(covered):
+        y, x = seen.nonzero().T
+        distance = ((rows[..., None] - y) ** 2 + (columns[..., None] - x) ** 2).min(dim=-1).values.sqrt()
+        assert torch.equal(near.values[frame] > 0, distance <= 3.0)
+    assert not torch.equal(near.values[0], near.values[-1])
+    away = states.placement.clone()
+    away[..., 0] += 100.0
+    with pytest.raises(UserError, match="no pixel shows a body"):
+        PixelWeights.near(scene, away, distance=3.0)
+    away[:, 1:] = states.placement[:, 1:]
+    partly = PixelWeights.near(scene, away, distance=3.0).values
+    assert not partly[0].any() and torch.equal(partly[1:], near.values[1:])
+
+
 def test_listed_frames() -> None:
     assert sampled_frames("list:0,3,7", 10) == (0, 3, 7) and sampled_frames("list:8-10, 2,9", 10) == (2, 8, 9, 10)
     for text in ("list:", "list:11", "list:5-3", "list:a", "list:1,,2"):

@@ -216,7 +216,7 @@ def filled(tmp_path: Path) -> TablePlan:
                 record = {
                     "error": error * (1 + repeat), "unit": "kg" if scene == "quadrotor" else "log10", "loss_estimate": 0.01,
                     "loss_truth": 0.02, "reading_error": 0.05 if method == "full" else None, "seconds": 3.0,
-                    "unseen": {"later frames": 0.01 * error},
+                    "unseen": {"later frames": 0.01 * error}, **({"bars_off": 0.5 + repeat} if method == "full" else {}),
                 }  # fmt: skip
                 write_text(folder / "result.json", json.dumps(record))
                 write_text(folder / "settings.json", json.dumps({"guesses": [{}] * (1 if scene == "cube" else 4)}))
@@ -234,7 +234,8 @@ def test_pages_have_our_numbers_and_the_papers(filled: TablePlan, tmp_path: Path
     assert "(figures/table_2.png)" in page and "(figures/cube_identify.mp4)" in page and "cube_identify.png" not in page
     row = next(line for line in page.splitlines() if line.startswith("| RISP | 0.006"))
     # 2 repeats, 4 guesses, 10 times the oracle's error
-    assert row.split(" | ")[2:7] == ["0.004 to 0.008", "0.0118 ± 0.0193", "2", "4", "10"]
+    assert row.split(" | ")[2:8] == ["0.004 to 0.008", "1.5", "0.0118 ± 0.0193", "2", "4", "10"]
+    assert next(line for line in page.splitlines() if line.startswith("| pixels | 0.075")).split(" | ")[3] == ""
     headers = next(line for line in page.splitlines() if "loss at the truth" in line)
     shown = dict(zip(headers.split(" | "), row.split(" | "), strict=True))
     assert (shown["read"], shown["loss"], shown["loss at the truth"], shown["s |"]) == ("0.05", "0.01", "0.02", "3.0 |")

@@ -8,12 +8,22 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import OptimiseSettings, StateLoss, UserError, WideSteps
+from risp_torch import (
+    MatchedLoss,
+    OptimiseSettings,
+    PixelLoss,
+    PixelWeights,
+    StateLoss,
+    UserError,
+    WideSteps,
+    invert,
+    read_video,
+)
 from risp_torch.inversion import Comparison, Unknowns, sampled_frames
 from risp_torch.paper import TrialSettings, load_trials, run_trial, smooth_sequence
 from risp_torch.paper.trials import run as run_module
 from risp_torch.paper.trials.errors import trial_error
-from risp_torch.paper.trials.methods import IMAGE_METHODS, METHODS
+from risp_torch.paper.trials.methods import IMAGE_METHODS, METHODS, make_loss
 from risp_torch.paper.trials.paper_search import PAPER_SEARCH
 from risp_torch.paper.trials.search import penalised
 from risp_torch.paper.trials.target import target_film
@@ -85,6 +95,44 @@ def test_a_tiny_run_of_each_task(kind, method, files, tmp_path):
     if method == "average":
         with pytest.raises(UserError, match=r"has other settings \(repeat is 0 there and 1 here\)"):
             run_trial("quadrotor", kind, method, **options | {"repeat": 1}, out=tmp_path)
+
+
+def test_error_bars_of_a_solved_look(files, tmp_path):
+    """They are those of ``invert`` from the same estimate, and the distance from the truth is measured in them."""
+    options = {"repeat": 0, "settings": replace(QUICK, refine=1, starts=1), "target": files["identify"], "progress": False}
+    result = run_trial("quadrotor", "identify", "matched", **options, out=tmp_path)
+    (sd,), truth = result["bars_sd"], load_trials("quadrotor")["identify"].truth["quadrotor.mass"]
+    assert result["bars_off"] == pytest.approx(abs(result["values"]["quadrotor.mass"] - truth) / sd, rel=1e-4)
+    scene, _ = true_scene("quadrotor", load_trials("quadrotor")["identify"], SIDE)
+    start = [{"quadrotor.mass": result["values"]["quadrotor.mass"]}]
+    found = invert(
+        scene, files["identify"], ["quadrotor.mass"], loss=MatchedLoss(), starts=start, refine=0, progress=False,
+        settings=OptimiseSettings(iterations=1, learning_rate=1e-9),
+    )  # fmt: skip
+    assert sd == pytest.approx(found.sd["quadrotor.mass"], rel=0.05)
+
+
+def test_one_picture_counts_near_the_estimate(quadrotor):
+    """The chain's second loss leaves out what is far from RISP's estimate; that of no estimate, nothing."""
+    trial, scene, task, motion = quadrotor["reach"]
+    near = run_module._near(scene, trial.truth)
+    chain, alone = (make_loss("matched", "reach", task, motion, None, near=each).to_json() for each in (near, None))
+    assert chain["look"] == alone["look"] and chain["look"]["edges"] == "fine" and chain["look"]["plate"] == "smooth"
+    assert chain["weights"]["shape"] == [1, SIDE, SIDE] and "weights" not in alone
+    with torch.no_grad():
+        covered = scene.render(motion.placement[:, -1:], alpha=True)[0, 0, ..., 3] > 0.5
+    assert covered.any() and (near.values[0][covered] == 1).all() and near.values.mean() < 1
+
+
+def test_losses_at_the_truth_count_as_those_of_estimates(quadrotor, files):
+    """Both are divided by the number of pixels that count."""
+    _, scene, task, motion = quadrotor["identify"]
+    weights = PixelWeights.region(4, 4, 10, 8, camera=scene.camera)
+    film = torch.as_tensor(read_video(files["identify"], size=(SIDE, SIDE), frames=scene.frames + 1))
+    comparison = Comparison.of(scene, PixelLoss(weights=weights), film, "all")
+    found = run_module._at_truth(scene, task, "pixel", comparison, comparison, motion)
+    with torch.no_grad():
+        assert found["loss_truth"] == pytest.approx(float(comparison.losses(scene, {}, worlds=1)[0]), rel=1e-4)
 
 
 def test_the_oracle_finds_mass_and_thrusts(tmp_path):
