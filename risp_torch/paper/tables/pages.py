@@ -138,8 +138,8 @@ def _inversions(shown: Sequence[Cell]) -> list[str]:
     oracle = next((cell.mean for cell in shown if cell.method == "state"), None)
     unseen = list(dict.fromkeys(name for cell in shown for name in cell.unseen()))
     headers = [
-        "", "error", "least to largest", "in error bars", "the paper's", "repeats", "guesses", "times the oracle's", "read", "loss",
-        "loss at the truth", *(f"held out: {name}" for name in unseen), "s",
+        "", "error", "least to largest", "in error bars", "the paper's", "repeats", "guesses", "times the oracle's", "read",
+        "loss", "loss at the truth", *(f"held out: {name}" for name in unseen), "s",
     ]  # fmt: skip
     rows = []
     for cell in shown:

@@ -124,8 +124,8 @@ def run_trial(
     Returns:
         The content of ``result.json``: error, unit, values, guess and initial (random values), loss_estimate, loss_truth (the
         method's own loss at the truth), reading_error (mean L1 distance between a network's predictions for the target and the
-        truth), guess_error, unseen (name -> error), seconds, iterations. A solved look has its picture, ``look.png``, beside it, and
-        estimates of numbers in it have error bars: bars_sd and bars_off (``Bars``).
+        truth), guess_error, unseen (name -> error), seconds, iterations. A solved look has its picture, ``look.png``, beside it,
+        and estimates of numbers in it have error bars: bars_sd and bars_off (``Bars``).
 
     Raises:
         UserError: an unknown task or method, a missing or wrong file, or a folder with other settings.
