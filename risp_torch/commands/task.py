@@ -143,6 +143,9 @@ def _print_result(result: dict[str, Any]) -> None:
     for name, value in result["values"].items():
         if np.ndim(value) == 0:
             print(f"{name}: {value:.6g}")
+    if "bars_off" in result:
+        bars = ", ".join(f"{sd:.3g}" for sd in result["bars_sd"])
+        print(f"standard deviation (decades for log10): {bars}; the truth is at most {result['bars_off']:.2g} of them off")
     for name, error in result["unseen"].items():
         print(f"held out, {name}: mean error of the outputs {error:.4g}")
     if result["loss_estimate"] is not None:

@@ -16,7 +16,7 @@ from risp_torch.inversion.search import Ends
 if TYPE_CHECKING:
     from risp_torch.inversion.losses.loss import Loss
     from risp_torch.paper.trials.search import Found
-    from risp_torch.paper.trials.trial import Trial, Values
+    from risp_torch.paper.trials.trial import Trial
     from risp_torch.scene.scene import Scene
 
 
@@ -47,9 +47,9 @@ class Bars:
             UserError: see ``Problem.of``.
         """
         problem = Problem.of(scene, target, list(trial.unknowns), loss=loss, sampling=trial.sampling, starts=[found.values])
-        estimate, truth = (_row(trial, values) for values in (found.values, trial.truth))
-        history, comparison = History(), found.comparison or problem.comparison
-        ends = Ends(estimate[None], np.array([found.loss]), 0, comparison, problem.unknowns, history)
+        estimate, truth = (trial.row(values) for values in (found.values, trial.truth))
+        comparison = found.comparison or problem.comparison
+        ends = Ends(estimate[None], np.array([found.loss]), 0, comparison, problem.unknowns, History())
         sd = judge(problem, ends).bars.sd
         distance = np.abs(problem.unknowns.scaled(estimate) - problem.unknowns.scaled(truth))
         return Bars(sd.tolist(), float((distance / sd).max()))
@@ -57,8 +57,3 @@ class Bars:
     def to_json(self) -> dict[str, Any]:
         """Both numbers, as ``bars_sd`` and ``bars_off``."""
         return {f"bars_{name}": value for name, value in asdict(self).items()}
-
-
-def _row(trial: Trial, values: Values) -> np.ndarray:
-    """[K] the unknowns in their order."""
-    return np.concatenate([np.ravel(values[name]) for name in trial.unknowns]).astype(np.float64)

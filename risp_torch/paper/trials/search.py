@@ -76,14 +76,14 @@ def search(
         DivergenceError: no guess could be simulated.
     """
     unknowns, wider = Unknowns.of(scene, trial.unknowns), comparison.for_search()
-    rows = np.array([_row(trial, guess) for guess in guesses])
+    rows = np.array([trial.row(guess) for guess in guesses])
     if paper:
         unknowns = paper_unknowns(unknowns, trial.measure)
     else:
         unknowns = penalised(scene, comparison, unknowns, rows[0], trial.smooth)
     z, history = unknowns.unbounded(rows), History()
     if begin is not None:
-        ends = _row(trial, begin)[None]
+        ends = trial.row(begin)[None]
         if is_registered(comparison, unknowns):
             ends = registered(scene, comparison, unknowns, ends, history, progress=progress)
             return _best_of(scene, comparison, trial, unknowns, ends, 0, history, progress=progress)
@@ -153,11 +153,6 @@ def penalised(scene: Scene, comparison: Comparison, unknowns: Unknowns, first: n
         weights.append(scale / (len(near) * ranges[near[:, 0]] ** 2))
         given[name] = weight
     return replace(unknowns, smoothness=Smoothness(np.concatenate(pairs), np.concatenate(weights), given)) if pairs else unknowns
-
-
-def _row(trial: Trial, values: Values) -> np.ndarray:
-    """[K] the unknowns of a trial in their order."""
-    return np.concatenate([np.ravel(values[name]) for name in trial.unknowns]).astype(np.float64)
 
 
 def _loss(scene: Scene, comparison: Comparison, unknowns: Unknowns, physical: np.ndarray) -> float:

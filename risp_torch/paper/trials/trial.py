@@ -75,6 +75,10 @@ class Trial:
     sampling: str = "all"
     unseen: Callable[[], Mapping[str, Scene]] | None = None
 
+    def row(self, values: Values) -> np.ndarray:
+        """[K] values of all unknowns, in the order of their names and of their elements."""
+        return np.concatenate([np.ravel(values[name]) for name in self.unknowns]).astype(np.float64)
+
     def of_repeat(self, name: str, kind: str, *, seed: int, repeat: int) -> Trial:
         """The trial of a repeat: from number ``RANDOM_FROM`` on the truth is sampled if the trial defines ``truths``.
 

@@ -19,6 +19,7 @@ from risp_torch import (
     invert,
     read_video,
 )
+from risp_torch.commands.task import _print_result
 from risp_torch.inversion import Comparison, Unknowns, sampled_frames
 from risp_torch.paper import TrialSettings, load_trials, run_trial, smooth_sequence
 from risp_torch.paper.trials import run as run_module
@@ -97,12 +98,14 @@ def test_a_tiny_run_of_each_task(kind, method, files, tmp_path):
             run_trial("quadrotor", kind, method, **options | {"repeat": 1}, out=tmp_path)
 
 
-def test_error_bars_of_a_solved_look(files, tmp_path):
+def test_error_bars_of_a_solved_look(files, tmp_path, capsys):
     """They are those of ``invert`` from the same estimate, and the distance from the truth is measured in them."""
     options = {"repeat": 0, "settings": replace(QUICK, refine=1, starts=1), "target": files["identify"], "progress": False}
     result = run_trial("quadrotor", "identify", "matched", **options, out=tmp_path)
     (sd,), truth = result["bars_sd"], load_trials("quadrotor")["identify"].truth["quadrotor.mass"]
     assert result["bars_off"] == pytest.approx(abs(result["values"]["quadrotor.mass"] - truth) / sd, rel=1e-4)
+    _print_result(result)
+    assert f"{sd:.3g}; the truth is at most {result['bars_off']:.2g} of them off" in capsys.readouterr().out
     scene, _ = true_scene("quadrotor", load_trials("quadrotor")["identify"], SIDE)
     start = [{"quadrotor.mass": result["values"]["quadrotor.mass"]}]
     found = invert(
