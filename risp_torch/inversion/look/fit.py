@@ -146,4 +146,5 @@ def _penalty(footage: Footage, settings: LookSettings, look: Look) -> float:
     smooth += settings.pull * float(((look.colors - footage.palette.home) ** 2).sum())
     smooth += LIGHT_PULL * float((look.light[1:] ** 2).sum())
     exposure = float(((look.gain - 1) ** 2).sum()) + float((look.offset**2).sum())
-    return smooth + LEAST_LEFT * float(((look.plate - GREY) ** 2).sum()) + _exposure_pull(footage) * exposure
+    bending = 0.0 if footage.plate_basis is None else footage.plate_basis.energy(look.plate)
+    return smooth + LEAST_LEFT * float(((look.plate - GREY) ** 2).sum()) + bending + _exposure_pull(footage) * exposure

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from risp_torch.inversion.look.palette import Palette
+from risp_torch.inversion.look.plate import SmoothPictures
 from ti_render import FragmentWeights
 
 LEAST_SHADOW = 1e-6  # part of a pixel in shadow: smaller ones are left out
@@ -33,7 +34,7 @@ class Footage:
         film: [n, P, 3] linear colour.
         weight: [n, P] weights of the pixels, at least 0.
         palette: the colours.
-        plate_basis: [P, K] pictures of which the plate is a combination (``smooth_pictures``); None for any plate.
+        plate_basis: pictures of which the plate is a combination; None for any plate.
     """
 
     matrix: csr_matrix
@@ -45,13 +46,13 @@ class Footage:
     film: np.ndarray
     weight: np.ndarray
     palette: Palette
-    plate_basis: np.ndarray | None = None
+    plate_basis: SmoothPictures | None = None
 
     @staticmethod
     def of(
         entries: FragmentWeights, basis: np.ndarray, left: np.ndarray, film: np.ndarray, palette: Palette, *,
         shadows: np.ndarray | None = None, weight: np.ndarray | None = None, whole: bool = False,
-        plate_basis: np.ndarray | None = None,
+        plate_basis: SmoothPictures | None = None,
     ) -> Footage:  # fmt: skip
         """Put the fragments of one motion together.
 
@@ -64,7 +65,7 @@ class Footage:
             shadows: [n, K, H W] what of a pixel shows ground in shadow (``shadows_of``), at most ``left``.
             weight: [n, H W]; all 1 by default.
             whole: whether pixels that never show a body or a shadow take part, too.
-            plate_basis: [H W, K] pictures of which the plate is a combination; it takes ``whole``.
+            plate_basis: pictures of H W pixels of which the plate is a combination; it takes ``whole``.
         """
         pixels = left.shape[1]
         cast = None if shadows is None else _cast(shadows)
@@ -89,8 +90,7 @@ class Footage:
         matrix = csr_matrix((weights, (at_row, at_column)), shape=(len(row), len(color)))
         weight = np.ones(left.shape) if weight is None else weight
         left, film, weight = (np.ascontiguousarray(array[:, active], dtype=np.float64) for array in (left, film, weight))
-        basis = None if plate_basis is None else plate_basis[active]
-        return Footage(matrix, active, row, color, shading, left, film, weight, palette, basis)
+        return Footage(matrix, active, row, color, shading, left, film, weight, palette, plate_basis)
 
     @property
     def frames(self) -> int:

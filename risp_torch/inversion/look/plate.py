@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -36,13 +38,55 @@ class AnyPlate:
         return root[:, None] * pixels if isinstance(pixels, np.ndarray) else (diags_array(root) @ pixels).tocsr()
 
 
+@dataclass(frozen=True, eq=False)
+class SmoothPictures:
+    """Products of the first cosines along both sides of a picture, and what keeps their combinations smooth.
+
+    Attributes:
+        pictures: [P, K].
+        stiffness: [K] weights of the squared coefficients [pixels]: those of a thin plate's bending energy, k^4 for k half waves.
+    """
+
+    pictures: np.ndarray
+    stiffness: np.ndarray
+
+    @staticmethod
+    def of(height: int, width: int, *, count: int, bending: float) -> SmoothPictures:
+        """``count`` cosines along each side: pictures [H W, count^2] of mean square 1, orthogonal.
+
+        ``bending`` is the stiffness of one half wave, of the number of pixels.
+        """
+        rows, columns = (_cosines(side, count) for side in (height, width))
+        pictures = np.einsum("ha,wb->hwab", rows, columns).reshape(height * width, count * count)
+        squared = np.arange(count) ** 2
+        stiffness = bending * len(pictures) * (squared[:, None] + squared).reshape(-1) ** 2.0
+        return SmoothPictures(pictures, stiffness)
+
+    def energy(self, plate: np.ndarray) -> float:
+        """Bending energy of a plate [P, m] that is a combination of the pictures: sum of stiffness times squared coefficients."""
+        coefficients = np.linalg.solve(self.gram, self.pictures.T @ plate)
+        return float((self.stiffness[:, None] * coefficients**2).sum())
+
+    @cached_property
+    def gram(self) -> np.ndarray:
+        """[K, K] products of the pictures."""
+        return self.pictures.T @ self.pictures
+
+    def weighted_gram(self, weight: np.ndarray) -> np.ndarray:
+        """[K, K] products of the pictures with weights [P]; pixels that share the least weight cost nothing."""
+        least = weight.min()
+        more = weight > least
+        chosen = self.pictures[more]
+        return least * self.gram + chosen.T @ ((weight[more] - least)[:, None] * chosen)
+
+
 class SmoothPlate:
     """A combination of a few smooth pictures."""
 
-    def __init__(self, weight: np.ndarray, basis: np.ndarray) -> None:
-        """Weights [P] of the pixels, above 0, and the pictures [P, K]."""
-        self.basis = basis
-        self.lower = cholesky(basis.T @ (weight[:, None] * basis), lower=True)
+    def __init__(self, weight: np.ndarray, basis: SmoothPictures) -> None:
+        """Weights [P] of the pixels, above 0, and the pictures."""
+        self.basis = basis.pictures
+        self.lower = cholesky(basis.weighted_gram(weight) + np.diag(basis.stiffness), lower=True)
 
     def plate(self, right: np.ndarray) -> np.ndarray:
         """See ``PlateSolver.plate``."""
@@ -55,15 +99,9 @@ class SmoothPlate:
         return solve_triangular(self.lower, projected, lower=True)
 
 
-def plate_solver(weight: np.ndarray, basis: np.ndarray | None) -> PlateSolver:
-    """The solver for weights [P] of the pixels, above 0, and the plate's pictures [P, K], None for any plate."""
+def plate_solver(weight: np.ndarray, basis: SmoothPictures | None) -> PlateSolver:
+    """The solver for weights [P] of the pixels, above 0, and the plate's pictures, None for any plate."""
     return AnyPlate(weight) if basis is None else SmoothPlate(weight, basis)
-
-
-def smooth_pictures(height: int, width: int, count: int) -> np.ndarray:
-    """[H W, count^2] products of the first cosines along both sides of a picture, orthogonal, of mean square 1."""
-    rows, columns = (_cosines(side, count) for side in (height, width))
-    return np.einsum("ha,wb->hwab", rows, columns).reshape(height * width, count * count)
 
 
 def _cosines(side: int, count: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from risp_torch.inversion.look.held import HeldLook
 from risp_torch.inversion.look.look import Look
 from risp_torch.inversion.look.palette import GREY, Palette
 from risp_torch.inversion.look.pictures import picture_of_bodies, shadows_in
-from risp_torch.inversion.look.plate import smooth_pictures
+from risp_torch.inversion.look.plate import SmoothPictures
 from risp_torch.inversion.look.settings import LIGHTS, LookSettings
 from risp_torch.inversion.look.shading import shading_basis
 from risp_torch.inversion.look.shadow import shadows_of
@@ -23,7 +23,8 @@ from risp_torch.inversion.look.steps import Inverse
 from risp_torch.scene.view.unlit import Unlit
 from ti_render import FragmentWeights
 
-SMOOTH = 5  # cosines along each side of a smooth plate
+SMOOTH = 8  # cosines along each side of a smooth plate
+BENDING = 2.5e-4  # stiffness of its half waves, of the pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +92,7 @@ def solve_worlds(
         left = unlit.film_of(left[..., None]).reshape(unlit.worlds, unlit.frames, -1).cpu().numpy()
     images = unlit.frames * unlit.moments
     pixels, weight = pixels_of(film, weights)
-    basis_of_plate = None if settings.plate == "any" else smooth_pictures(*film.shape[1:3], SMOOTH)
+    basis_of_plate = None if settings.plate == "any" else SmoothPictures.of(*film.shape[1:3], count=SMOOTH, bending=BENDING)
     palette = Palette.of(unlit.faces, unlit.rest, unlit.vertex_body, settings.colors, texels=settings.texels)
     solved: list[SolvedLook] = []
     for world in range(unlit.worlds):
