@@ -1,6 +1,6 @@
 """How often error bars hold the truth: many small inversions with drawn truths, half of them of films that differ from the scene.
 
-`python -m scenes.studies.coverage --count 120 --seed 2 --out runs/coverage` goes on where it was stopped: each finished inversion
+`python -m scenes.studies.coverage --count 120 --seed 3 --out runs/coverage` goes on where it was stopped: each finished inversion
 is a line of results.jsonl.
 """
 
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=number(Count), default=120, help="inversions (default 120)")
-    parser.add_argument("--seed", type=number(Seed), default=2, help="of truths, starts and films (default 2)")
+    parser.add_argument("--seed", type=number(Seed), default=3, help="of truths, starts and films (default 3)")
     parser.add_argument("--most", type=number(Count), default=None, help="inversions of this call; the next one goes on")
     parser.add_argument("--out", default="runs/coverage", help="folder (default runs/coverage)")
     options = parser.parse_args(arguments)

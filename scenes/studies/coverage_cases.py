@@ -1,7 +1,8 @@
 """Inversions of which it is counted how often their error bars hold the truth: drawn from a seed, each with its own film.
 
 A film is one of the scene with drawn numbers, as H.264 or as PNG pictures with noise. In half of the inversions it does not agree
-with the scene that is fitted: its lights are drawn, or only masks of the bodies are given, or its camera stands elsewhere.
+with the scene that is fitted: its lights are drawn and unknown, or its look is solved, or only masks of the bodies are given, or
+its camera stands elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import MaskLoss, Scene, film, invert, load_scene, render_masks, write_frames, write_video
+from risp_torch import LookSettings, MaskLoss, MatchedLoss, Scene, film, invert, load_scene, render_masks, write_frames, write_video
 from risp_torch.risp.psi import RenderingParameters, default_psi
 
 STARTS = 2  # of an inversion
@@ -48,8 +49,8 @@ SUBJECTS = {
     "quadrotor": Subject(("quadrotor.mass",), frames=14),
     "cube": Subject(("ground.contact.stiffness",), frames=28),
 }
-SAME, MASKS, LOOK, CAMERA = "same scene", "look, masks", "look, psi unknown", "camera, unknown"
-KINDS = (SAME, MASKS, SAME, LOOK, SAME, CAMERA)  # of successive inversions of a scene: half of them do not agree with their films
+SAME, MASKS, LOOK, SOLVED, CAMERA = "same scene", "look, masks", "look, psi unknown", "look, matched", "camera, unknown"
+KINDS = (SAME, MASKS, SAME, LOOK, SAME, SOLVED, SAME, CAMERA, SAME, SOLVED)  # of successive inversions of a scene: half of them do not agree with their films
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,12 @@ def _filmed(case: Case, random: np.random.Generator, folder: Path) -> _Film:
         arguments = {"unknown": ("camera.turn", "camera.position"), "priors": _camera_priors(scene)}
         for name, sd in arguments["priors"].items():
             true.set(name, np.asarray(scene.parameters[name].value) + sd * random.standard_normal(3))
-    if case.kind == LOOK:
+    if case.kind in (LOOK, SOLVED):
         psi = _lights(scene)
         values = psi.values(psi.sample(1, seed=int(random.integers(2**31))))
         arguments = {"unknown": ("psi",), "psi": psi}
+    if case.kind == SOLVED:
+        arguments = {"loss": MatchedLoss(LookSettings(edges="scene"))}  # the edges of the program that makes the film
     if case.kind == MASKS:  # of the bodies alone, in whatever look
         return _Film(scene, None, truth, "masks of 0 and 1", {"loss": MaskLoss(_masks(true))})
     with torch.no_grad():

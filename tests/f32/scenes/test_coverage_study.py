@@ -7,7 +7,7 @@ import pytest
 
 from risp_torch import UserError
 from scenes.studies import coverage
-from scenes.studies.coverage_cases import CAMERA, KINDS, LOOK, MASKS, SAME, SUBJECTS, Case, run
+from scenes.studies.coverage_cases import CAMERA, KINDS, LOOK, MASKS, SAME, SOLVED, SUBJECTS, Case, run
 
 
 def line(number: int, kind: str, errors: dict[str, float]) -> dict[str, object]:
@@ -20,8 +20,8 @@ def test_half_of_the_cases_do_not_agree_with_their_films() -> None:
     cases = [Case.of(number, seed=0) for number in range(120)]
     for name in SUBJECTS:
         kinds = [case.kind for case in cases if case.scene == name]
-        assert [kinds.count(kind) for kind in (SAME, MASKS, LOOK, CAMERA)] == [15, 5, 5, 5]
-    assert set(KINDS) == {SAME, MASKS, LOOK, CAMERA}
+        assert [kinds.count(kind) for kind in (SAME, MASKS, LOOK, SOLVED, CAMERA)] == [15, 3, 3, 6, 3]
+    assert set(KINDS) == {SAME, MASKS, LOOK, SOLVED, CAMERA}
 
 
 def test_an_inversion_of_the_study_is_the_same_again(tmp_path: Path) -> None:
