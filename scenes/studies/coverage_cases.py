@@ -17,7 +17,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import LookSettings, MaskLoss, MatchedLoss, Scene, film, invert, load_scene, render_masks, write_frames, write_video
+from risp_torch import (
+    LookSettings,
+    MaskLoss,
+    MatchedLoss,
+    Scene,
+    film,
+    invert,
+    load_scene,
+    render_masks,
+    write_frames,
+    write_video,
+)
 from risp_torch.risp.psi import RenderingParameters, default_psi
 
 STARTS = 2  # of an inversion
@@ -50,7 +61,8 @@ SUBJECTS = {
     "cube": Subject(("ground.contact.stiffness",), frames=28),
 }
 SAME, MASKS, LOOK, SOLVED, CAMERA = "same scene", "look, masks", "look, psi unknown", "look, matched", "camera, unknown"
-KINDS = (SAME, MASKS, SAME, LOOK, SAME, SOLVED, SAME, CAMERA, SAME, SOLVED)  # of successive inversions of a scene: half of them do not agree with their films
+# Of successive inversions of a scene: half of them do not agree with their films.
+KINDS = (SAME, MASKS, SAME, LOOK, SAME, SOLVED, SAME, CAMERA, SAME, SOLVED)
 
 
 @dataclass(frozen=True)
