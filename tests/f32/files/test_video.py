@@ -85,6 +85,12 @@ def test_the_same_pictures_give_the_same_bytes(tmp_path):
     assert len(seen) == 1
 
 
+def test_bytes_do_not_depend_on_the_number_of_cores(tmp_path):
+    """The encoder notes in the film how many threads it used."""
+    write_video(tmp_path / "v.mp4", moving_ball(), fps=30)
+    assert b" threads=1 lookahead_threads=1 " in (tmp_path / "v.mp4").read_bytes()
+
+
 @pytest.mark.parametrize("fps", [200, 29.97, Fraction(30000, 1001), 1, 1000, 12.5])
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_rate_and_length_survive(tmp_path, fps, count):
