@@ -179,12 +179,12 @@ def _tag_colours(codec: Any) -> None:
 def _encoder_options(crf: float) -> dict[str, str]:
     """Options of libx264 with which the same pictures give the same bytes on every machine.
 
-    With several threads, by default as many as the processor has cores and half as many more, it chooses otherwise.
+    By default it has a thread and a half for each core, and one thread alone chooses otherwise than several.
     The AVX-512 code of its macroblock tree reads memory that nothing has written at many sizes of small pictures: one
     film of 80 by 80 pixels, encoded 1,500 times, came out with other bytes 641 times; without that tree, or with AVX2, never.
     """
     instructions = ":asm=AVX2" if torch.backends.cpu.get_cpu_capability() == "AVX512" else ""
-    return {"crf": str(crf), "x264-params": f"threads=1{instructions}"}
+    return {"crf": str(crf), "x264-params": f"threads=3{instructions}"}
 
 
 def _encodable_frame(picture: np.ndarray, index: int, rate: Fraction) -> Any:
