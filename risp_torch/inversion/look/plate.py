@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -52,10 +51,11 @@ class SmoothPictures:
 
     @staticmethod
     def of(height: int, width: int, *, count: int, bending: float) -> SmoothPictures:
-        """``count`` cosines along each side: pictures [H W, count^2] of mean square 1, orthogonal.
+        """``count`` cosines along each side, at most one for each pixel: pictures [H W, count^2] of mean square 1, orthogonal.
 
         ``bending`` is the stiffness of one half wave, of the number of pixels.
         """
+        count = min(count, height, width)
         rows, columns = (_cosines(side, count) for side in (height, width))
         pictures = np.einsum("ha,wb->hwab", rows, columns).reshape(height * width, count * count)
         squared = np.arange(count) ** 2
@@ -64,20 +64,16 @@ class SmoothPictures:
 
     def energy(self, plate: np.ndarray) -> float:
         """Bending energy of a plate [P, m] that is a combination of the pictures: sum of stiffness times squared coefficients."""
-        coefficients = np.linalg.solve(self.gram, self.pictures.T @ plate)
+        coefficients = self.pictures.T @ plate / len(plate)
         return float((self.stiffness[:, None] * coefficients**2).sum())
-
-    @cached_property
-    def gram(self) -> np.ndarray:
-        """[K, K] products of the pictures."""
-        return self.pictures.T @ self.pictures
 
     def weighted_gram(self, weight: np.ndarray) -> np.ndarray:
         """[K, K] products of the pictures with weights [P]; pixels that share the least weight cost nothing."""
         least = weight.min()
         more = weight > least
         chosen = self.pictures[more]
-        return least * self.gram + chosen.T @ ((weight[more] - least)[:, None] * chosen)
+        orthogonal = least * len(weight) * np.eye(len(self.stiffness))
+        return orthogonal + chosen.T @ ((weight[more] - least)[:, None] * chosen)
 
 
 class SmoothPlate:

@@ -87,14 +87,15 @@ def test_the_same_pictures_give_the_same_bytes(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not bind threads to cores")
 def test_bytes_do_not_depend_on_the_number_of_cores(tmp_path):
-    """The encoder counts the cores that it may run on."""
-    frames, cores = moving_ball(20, 96, 96), os.sched_getaffinity(0)
+    """The encoder counts the cores that it may run on. 144 rows have two threads at most, 112 one."""
+    frames, cores = moving_ball(20, 144, 192), os.sched_getaffinity(0)
     write_video(tmp_path / "several.mp4", frames, fps=30)
     os.sched_setaffinity(0, {min(cores)})
     try:
         write_video(tmp_path / "one.mp4", frames, fps=30)
     finally:
         os.sched_setaffinity(0, cores)
+    assert b" threads=2 " in (tmp_path / "one.mp4").read_bytes()  # as it notes in the film
     assert (tmp_path / "one.mp4").read_bytes() == (tmp_path / "several.mp4").read_bytes()
 
 

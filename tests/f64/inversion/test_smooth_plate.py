@@ -31,3 +31,10 @@ def test_energy_is_that_of_a_bent_plate():
     bent = float(((laplacian * (200 / np.pi) ** 2) ** 2).sum())
     assert basis.energy(plate) == pytest.approx(BENDING * bent, rel=1e-2)
     assert basis.energy(np.ones((200 * 200, 1))) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_pictures_of_few_pixels_have_fewer_cosines():
+    """More cosines than pixels of a side would not be independent."""
+    basis = SmoothPictures.of(3, 5, count=8, bending=BENDING)
+    np.testing.assert_allclose(basis.pictures.T @ basis.pictures, 15 * np.eye(9), atol=1e-12)
+    assert basis.stiffness.shape == (9,)
