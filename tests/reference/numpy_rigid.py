@@ -6,6 +6,9 @@ allows) and friction -min(mu f_n, kf |u_t|) u_t / |u_t|. A driven body has a wre
 interval, and drag against its velocity and angular velocity. A semi-implicit step changes both momenta by the loads,
 then turns the body for dt without torque by the implicit midpoint rule, here by fixed-point iterations. Everything is float64
 and vectorised over worlds and bodies.
+
+With bristles a contact point has a displacement s, zero where it does not touch: s becomes s + dt u_t, shortened to mu f_n / kt,
+and friction is -(kt s + kf u_t), shortened to mu f_n. A rounded model's points are balls of the body's contact radius.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 
 # What one contact point does in one evaluation of the forces.
 APART, UNLOADED, STICKING, SLIDING = 0, 1, 2, 3
+SLIPPED, SLIPPED_AND_SLIDING = 4, 5  # the bristle is shortened: the force is inside the friction cone, or on it
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class NumpyRollout:
         body_q: [B, frames + 1, N, 7] m and quaternion x, y, z, w.
         body_qd: [B, frames + 1, N, 6] m/s and rad/s.
         momentum: [B, frames + 1, N, 3] angular momentum, world frame [kg m2/s].
-        pattern: [evaluations, B, N, P] int8, APART, UNLOADED (deep but f_n = 0), STICKING or SLIDING.
+        pattern: [evaluations, B, N, P] int8, APART, UNLOADED (deep but f_n = 0), STICKING, SLIDING, ...
         onset: [evaluations, B, N, P] bool, where the closing speed is limited to depth / dt.
     """
 
@@ -89,6 +93,8 @@ class _Worlds:
         self.mass, self.material = inputs.body_mass[..., None], inputs.body_contact
         self.inverse_inertia = np.linalg.inv(inputs.body_inertia)
         self.gravity, self.height = inputs.gravity[:, None], model.ground_height
+        self.bristle, self.radius = inputs.body_bristle, inputs.body_radius
+        self.displacement = np.zeros(1)
         self.force, self.force_point, self.model = inputs.body_force, inputs.force_point, model
         most = max(max(len(p) for p in model.contact_points), 1)
         self.points, self.exists = np.zeros((model.body_count, most, 8)), np.zeros((model.body_count, most), bool)
@@ -107,6 +113,8 @@ class _Worlds:
         """Contact and applied forces and their torques about the centre of mass, [B, N, 3] each."""
         r, w = rotation(q), self.angular_velocity(q, momentum)
         arm, share = contact_arms(r, self.points)
+        if self.radius is not None:
+            arm = arm - self.radius[:, :, None, None] * np.array([0.0, 0.0, 1.0])
         u = v[:, :, None] + np.cross(w[:, :, None], arm)
         depth = self.height - (x[:, :, None, 2] + arm[..., 2])
         ke, kd, kf, mu = (self.material[..., i, None] for i in range(4))
@@ -116,11 +124,12 @@ class _Worlds:
         sticking = kf * speed <= mu * normal
         factor = np.where(sticking, kf, mu * normal / np.where(speed > 0, speed, 1.0))
         factor = np.where(deep, factor, 0.0)
-        contact = share[..., None] * np.stack([-factor * u[..., 0], -factor * u[..., 1], normal], -1)
+        friction, kind = -factor[..., None] * u[..., :2], np.where(sticking, STICKING, SLIDING)
+        if self.bristle is not None:
+            friction, kind = self.bristle_friction(u, normal, mu, kf)
+        contact = share[..., None] * np.concatenate([friction, normal[..., None]], -1)
         self.onset.append(deep & (u[..., 2] < -depth / self.dt))
-        self.pattern.append(
-            np.where(deep, np.where(normal > 0, np.where(sticking, STICKING, SLIDING), UNLOADED), APART).astype(np.int8)
-        )
+        self.pattern.append(np.where(deep, np.where(normal > 0, kind, UNLOADED), APART).astype(np.int8))
         force, torque = contact.sum(2), np.cross(arm, contact).sum(2)
         for a, (n, (first, last)) in enumerate(zip(self.model.force_body, self.model.force_steps, strict=True)):
             if first <= step < last:
@@ -132,6 +141,24 @@ class _Worlds:
             force = force + own[:, :, 0] - self.drag[..., :1] * v
             torque = torque + own[:, :, 1] - self.drag[..., 1:] * w
         return force, torque
+
+    def bristle_friction(
+        self, u: np.ndarray, normal: np.ndarray, mu: np.ndarray, kf: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Friction [B, N, P, 2] of points with bristles, and what each of them does; advances the displacements."""
+
+        def shortened(a: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            length = np.linalg.norm(a, axis=-1)
+            over = length > most
+            return np.where(over, most / np.where(over, length, 1.0), 1.0)[..., None] * a, over
+
+        kt = self.bristle[:, :, None]
+        trial = self.displacement + self.dt * u[..., :2]
+        after, slipped = shortened(trial, np.where(kt > 0, mu * normal / np.where(kt > 0, kt, 1.0), np.inf))
+        hold, sliding = shortened(kt[..., None] * after + kf[..., None] * u[..., :2], mu * normal)
+        self.displacement = np.where((normal > 0)[..., None], after, 0.0)
+        names = np.array([[STICKING, SLIDING], [SLIPPED, SLIPPED_AND_SLIDING]])
+        return np.where((normal > 0)[..., None], -hold, 0.0), names[slipped.astype(int), sliding.astype(int)]
 
     def semi_implicit(self, state: tuple[np.ndarray, ...], dt: float, step: int) -> tuple[np.ndarray, ...]:
         x, q, v, momentum = state

@@ -10,8 +10,9 @@ import numpy as np
 from ti_sim.rigid.model import RigidInputs, RigidModel
 
 GRAVITY = 9.81
-DRIVEN_NAMES = tuple(field.name for field in fields(RigidInputs))
-INPUT_NAMES = tuple(name for name in DRIVEN_NAMES if name not in ("body_wrench", "body_drag"))  # of a model that is not driven
+ALL_NAMES = tuple(field.name for field in fields(RigidInputs))
+DRIVEN_NAMES = tuple(name for name in ALL_NAMES if name not in ("body_bristle", "body_radius"))  # of a model of points alone
+INPUT_NAMES = tuple(name for name in DRIVEN_NAMES if name not in ("body_wrench", "body_drag"))  # of one that is not driven either
 
 
 def box_points(half: Sequence[float]) -> np.ndarray:

@@ -2,7 +2,24 @@
 
 from ti_sim.base.bundles import Array, Integer, Number, Static, bundle
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import vec3, vec4
+from ti_sim.base.vecmath import vec3
+
+
+@bundle
+class BristleArrays:
+    """Displacements of the bristles, [B, slots, P, 2] m, which a rollout carries along; placeholders without bristles.
+
+    Attributes:
+        now: at the current step; one slot.
+        kept: at the stored steps of the rollout.
+        segment: at every step of the segment that the adjoint runs over.
+        bar: adjoint of the displacements at the current step; one slot.
+    """
+
+    now: Array
+    kept: Array
+    segment: Array
+    bar: Array
 
 
 @bundle
@@ -17,6 +34,8 @@ class BodyArrays:
     force_point: Array
     body_wrench: Array
     body_drag: Array
+    body_bristle: Array
+    body_radius: Array
 
 
 @bundle
@@ -25,7 +44,10 @@ class RigidArrays(BodyArrays):
 
     Attributes:
         point, point_start, point_body, force_window: tables of ``RigidModel``.
+        bristles: displacements of the bristles.
         driven: whether the bodies have wrenches and drag.
+        bristled: whether the contact points have bristles.
+        rounded: whether the contact points are balls with the radius of their body's contact.
         turning: whether the contact points include rims or patches, which depend on the rotation of the body.
         force_count: number of applied forces.
         point_count: total number of contact points.
@@ -37,7 +59,10 @@ class RigidArrays(BodyArrays):
     point_start: Array
     point_body: Array
     force_window: Array
+    bristles: BristleArrays
     driven: Static
+    bristled: Static
+    rounded: Static
     turning: Static
     force_count: Integer
     point_count: Integer
@@ -45,27 +70,39 @@ class RigidArrays(BodyArrays):
     ground: Number
 
 
-CONTACT_SIZE = 4  # numbers of a body's contact, which the plans pass on and whose adjoints they sum
+# Numbers of a body's contact, which the plans pass on and whose adjoints they sum: ke, kd, kf, mu, and two that a model may have.
+BRISTLE, ROUNDING = 4, 5
+CONTACT_SIZE = 6
 
 
 @ti.func
 def load_contact(rigid: ti.template(), b, n):
-    """(ke, kd, kf, mu) of body n of world b."""
-    ke, kd = rigid.body_contact[b, n, 0], rigid.body_contact[b, n, 1]
-    return vec4(ke, kd, rigid.body_contact[b, n, 2], rigid.body_contact[b, n, 3])
+    """(ke, kd, kf, mu, bristle stiffness, contact radius) of body n of world b; the last two are 0 in a model without."""
+    contact = no_contact()
+    for k in ti.static(range(4)):
+        contact[k] = rigid.body_contact[b, n, k]
+    if ti.static(rigid.bristled):
+        contact[BRISTLE] = rigid.body_bristle[b, n]
+    if ti.static(rigid.rounded):
+        contact[ROUNDING] = rigid.body_radius[b, n]
+    return contact
 
 
 @ti.func
 def no_contact():
-    """Zeros for the adjoint of ``load_contact``."""
-    return vec4(0.0)
+    """Zeros for the numbers of a contact, or for their adjoints."""
+    return ti.Vector([0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 
 
 @ti.func
-def add_contact_adjoint(bars: ti.template(), b, n, contact_bar):
+def add_contact_adjoint(bars: ti.template(), rigid: ti.template(), b, n, contact_bar):
     """Adjoint of ``load_contact``: add to the adjoints of the arrays."""
     for k in ti.static(range(4)):
         bars.body_contact[b, n, k] = bars.body_contact[b, n, k] + contact_bar[k]
+    if ti.static(rigid.bristled):
+        bars.body_bristle[b, n] = bars.body_bristle[b, n] + contact_bar[BRISTLE]
+    if ti.static(rigid.rounded):
+        bars.body_radius[b, n] = bars.body_radius[b, n] + contact_bar[ROUNDING]
 
 
 @ti.func

@@ -15,8 +15,10 @@ from ti_sim.base.vecmath import (
     rotation_matrix,
     vec2,
     vec3,
+    vec4,
 )
-from ti_sim.rigid.arrays import no_contact
+from ti_sim.rigid.arrays import BRISTLE, ROUNDING, no_contact
+from ti_sim.rigid.bristle import bristle_force, bristle_force_adjoint, load_bristle, store_bristle
 from ti_sim.rigid.contact import contact_force, contact_force_adjoint
 from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 from ti_sim.rigid.spin import mean_momentum, mean_momentum_adjoint
@@ -106,39 +108,63 @@ def driving_load_adjoint(
 
 
 @ti.func
-def contact_load(rigid: ti.template(), x, rotation, v, w, contact, first, last):
-    """Force [N] and torque about the centre of mass [N m] of the ground on the contact points first..last-1."""
+def contact_load(rigid: ti.template(), x, rotation, v, w, contact, b, first, last):
+    """Force [N] and torque about the centre of mass [N m] of the ground on the contact points first..last-1.
+
+    With bristles it advances their displacements in ``rigid.bristles.now``.
+    """
     force, torque = vec3(0.0), vec3(0.0)
     for p in range(first, last):
         local = point_position(rigid.point, p)
-        height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
+        height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation) - contact[ROUNDING]
+        after = vec2(0.0)
         if height < 0:
             arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
-            f = share * point_force(height, v + w.cross(arm), contact, rigid.dt)
-            force += f
-            torque += arm.cross(f)
+            arm.z -= contact[ROUNDING]
+            f = vec3(0.0)
+            if ti.static(rigid.bristled):
+                s = load_bristle(rigid.bristles.now, b, 0, p)
+                f, after = bristle_force(
+                    height, v + w.cross(arm), s, contact[0], contact[1], contact[2], contact[3], contact[BRISTLE], rigid.dt
+                )
+            else:
+                f = point_force(height, v + w.cross(arm), contact, rigid.dt)
+            force += share * f
+            torque += arm.cross(share * f)
+        if ti.static(rigid.bristled):
+            store_bristle(rigid.bristles.now, b, 0, p, after)
     return force, torque
 
 
 @ti.func
 def contact_load_adjoint(
-    rigid: ti.template(), x, rotation, v, w, contact, first, last, force_bar, torque_bar
+    rigid: ti.template(), x, rotation, v, w, contact, b, slot, first, last, force_bar, torque_bar
 ):  # fmt: skip
-    """Adjoint of ``contact_load``: (z_bar, rotation_bar, v_bar, w_bar, contact_bar, sum of force · force_bar)."""
+    """Adjoint of ``contact_load``: (z_bar, rotation_bar, v_bar, w_bar, contact_bar, sum of force · force_bar).
+
+    With bristles it reads their displacements at the start of the step from the slot of ``rigid.bristles.segment``, and replaces
+    the adjoint of those at its end, ``rigid.bristles.bar``, by that of those at its start.
+    """
     z_bar, work = 0.0, 0.0
     rotation_bar = mat3(0.0)
     v_bar, w_bar = vec3(0.0), vec3(0.0)
     contact_bar = no_contact()
     for p in range(first, last):
         local = point_position(rigid.point, p)
-        height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
+        height = x.z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation) - contact[ROUNDING]
+        s_bar = vec2(0.0)
         if height < 0:
             arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
-            f, f_bar, height_bar, u_bar, theta_bar = point_load_adjoint(
-                height, v + w.cross(arm), arm, share, contact, rigid.dt, force_bar, torque_bar
+            arm.z -= contact[ROUNDING]
+            s, after_bar = vec2(0.0), vec2(0.0)
+            if ti.static(rigid.bristled):
+                s, after_bar = load_bristle(rigid.bristles.segment, b, slot, p), load_bristle(rigid.bristles.bar, b, 0, p)
+            f, f_bar, height_bar, u_bar, s_bar, theta_bar = point_load_adjoint(
+                rigid, height, v + w.cross(arm), s, arm, share, contact, force_bar, torque_bar, after_bar
             )
             arm_bar = share * f.cross(torque_bar) + u_bar.cross(w)
             arm_bar.z += height_bar
+            theta_bar[ROUNDING] = -arm_bar.z
             z_bar += height_bar
             v_bar += u_bar
             w_bar += arm.cross(u_bar)
@@ -148,28 +174,50 @@ def contact_load_adjoint(
                 rotation_bar += outer(vector_bar, point_vector(rigid.point, p))
             contact_bar += theta_bar
             work += share * f.dot(force_bar)
+        if ti.static(rigid.bristled):
+            store_bristle(rigid.bristles.bar, b, 0, p, s_bar)
     return z_bar, rotation_bar, v_bar, w_bar, contact_bar, work
 
 
 @ti.func
 def point_force(height, u, contact, dt):
-    """Force of the ground on a point [N], for contact numbers as ``load_contact`` returns them."""
-    return contact_force(height, u, contact.x, contact.y, contact.z, contact.w, dt)
+    """Force of the ground on a point without a bristle [N], for contact numbers as ``load_contact`` returns them."""
+    return contact_force(height, u, contact[0], contact[1], contact[2], contact[3], dt)
 
 
 @ti.func
-def point_load_adjoint(height, u, arm, share, contact, dt, force_bar, torque_bar):
+def point_load_adjoint(rigid: ti.template(), height, u, s, arm, share, contact, force_bar, torque_bar, after_bar):
     """Adjoint of the force of the ground on one point in contact, share * f, and of its torque.
 
+    Args:
+        rigid: arrays of the bodies.
+        height, u: of the point [m, m/s].
+        s: displacement of its bristle at the start of the step [m]; not used without bristles.
+        arm, share: of ``contact_arm``.
+        contact: numbers of the contact.
+        force_bar, torque_bar: adjoints of the body's load.
+        after_bar: adjoint of the bristle's displacement at the end of the step.
+
     Returns:
-        (f for a share of 1, adjoint of share * f, and the adjoints of height, u and the contact parameters).
+        (f for a share of 1, adjoint of share * f, and the adjoints of height, u, s and the contact numbers).
     """
-    f = point_force(height, u, contact, dt)
     f_bar = force_bar + torque_bar.cross(arm)
-    height_bar, u_bar, theta_bar = contact_force_adjoint(
-        height, u, contact.x, contact.y, contact.z, contact.w, dt, share * f_bar
-    )
-    return f, f_bar, height_bar, u_bar, theta_bar
+    f, s_bar, theta_bar = vec3(0.0), vec2(0.0), no_contact()
+    height_bar, u_bar, law_bar = 0.0, vec3(0.0), vec4(0.0)
+    if ti.static(rigid.bristled):
+        ke, kd, kf, mu, kt = contact[0], contact[1], contact[2], contact[3], contact[BRISTLE]
+        f, _after = bristle_force(height, u, s, ke, kd, kf, mu, kt, rigid.dt)
+        height_bar, u_bar, s_bar, law_bar, theta_bar[BRISTLE] = bristle_force_adjoint(
+            height, u, s, ke, kd, kf, mu, kt, rigid.dt, share * f_bar, after_bar
+        )
+    else:
+        f = point_force(height, u, contact, rigid.dt)
+        height_bar, u_bar, law_bar = contact_force_adjoint(
+            height, u, contact[0], contact[1], contact[2], contact[3], rigid.dt, share * f_bar
+        )
+    for k in ti.static(range(4)):
+        theta_bar[k] = law_bar[k]
+    return f, f_bar, height_bar, u_bar, s_bar, theta_bar
 
 
 @ti.func

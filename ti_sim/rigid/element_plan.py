@@ -8,9 +8,10 @@ world-parallel plan up to the order of the sums.
 from ti_sim.base.arrays import Array, zeros_like_family
 from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec3
+from ti_sim.base.vecmath import angular_velocity, mat3, outer, rotation_matrix, rotation_matrix_adjoint, vec2, vec3
 from ti_sim.rigid.arrays import (
     CONTACT_SIZE,
+    ROUNDING,
     BodyArrays,
     RigidArrays,
     add_contact_adjoint,
@@ -116,9 +117,12 @@ def advance_unrolled(
             rotation, v, w, z = load_motion(motion, b, n)
             local = point_position(rigid.point, p)
             height = z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
+            contact = load_contact(rigid, b, n)
+            height -= contact[ROUNDING]
             if height < 0:
                 arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
-                f = share * point_force(height, v + w.cross(arm), load_contact(rigid, b, n), rigid.dt)
+                arm.z -= contact[ROUNDING]
+                f = share * point_force(height, v + w.cross(arm), contact, rigid.dt)
                 torque = arm.cross(f)
                 for k in ti.static(range(3)):
                     ti.atomic_add(load[b, n, k], f[k])
@@ -171,14 +175,17 @@ def add_point_adjoint(
         local: position of the point in the body's frame [m].
         rotation, v, w: of the body.
     """
+    contact = load_contact(rigid, b, n)
     arm, share = contact_arm(rigid.turning, rigid.point, p, local, rotation)
+    arm.z -= contact[ROUNDING]
     force_bar = load_vec3(load_bar, b, n)
     torque_bar = vec3(load_bar[b, n, 3], load_bar[b, n, 4], load_bar[b, n, 5])
-    f, f_bar, height_bar, u_bar, contact_bar = point_load_adjoint(
-        height, v + w.cross(arm), arm, share, load_contact(rigid, b, n), rigid.dt, force_bar, torque_bar
+    f, f_bar, height_bar, u_bar, _s_bar, contact_bar = point_load_adjoint(
+        rigid, height, v + w.cross(arm), vec2(0.0), arm, share, contact, force_bar, torque_bar, vec2(0.0)
     )
     arm_bar = share * f.cross(torque_bar) + u_bar.cross(w)
     arm_bar.z += height_bar
+    contact_bar[ROUNDING] = -arm_bar.z
     rotation_bar = outer(arm_bar, local)
     if ti.static(rigid.turning):
         vector_bar = contact_vector_adjoint(rigid.point, p, rotation, arm_bar, f.dot(f_bar))
@@ -268,6 +275,7 @@ def advance_unrolled_adjoint(
             rotation, v, w, z = load_motion(motion, b, n)
             local = point_position(rigid.point, p)
             height = z - rigid.ground + contact_height(rigid.turning, rigid.point, p, local, rotation)
+            height -= load_contact(rigid, b, n)[ROUNDING]
             if height < 0 and diverged_step[b, n] < 0:
                 add_point_adjoint(rigid, load_bar, point_bar, b, n, p, height, local, rotation, v, w)
         for b, n in ti.ndrange(rigid.body_mass.shape[0], rigid.body_mass.shape[1]):
@@ -287,7 +295,7 @@ def advance_unrolled_adjoint(
                 contact_bar = no_contact()
                 for k in ti.static(range(CONTACT_SIZE)):
                     contact_bar[k] = point_bar[b, n, CONTACT_BAR + k]
-                add_contact_adjoint(bars, b, n, contact_bar)
+                add_contact_adjoint(bars, rigid, b, n, contact_bar)
                 bars.body_mass[b, n] = bars.body_mass[b, n] - point_bar[b, n, WORK] / rigid.body_mass[b, n]
 
 

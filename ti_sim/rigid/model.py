@@ -28,6 +28,8 @@ class RigidModel(WithContactPoints):
         force_steps: A pairs (first, last); the force acts in the steps first <= step < last.
         ground_height: z of the ground plane [m].
         driven: whether bodies have wrenches and drag.
+        bristled: whether contact points have bristles, which make friction stick (see ``ti_sim.rigid.bristle``).
+        rounded: whether contact points are balls about their positions, with a radius that is an input.
     """
 
     body_names: tuple[str, ...]
@@ -36,6 +38,8 @@ class RigidModel(WithContactPoints):
     force_steps: tuple[tuple[int, int], ...] = ()
     ground_height: Real = 0.0
     driven: bool = False
+    bristled: bool = False
+    rounded: bool = False
 
     def __post_init__(self) -> None:
         if not self.body_names or len(self.contact_points) != len(self.body_names):
@@ -113,6 +117,16 @@ class RigidInputs(Arrays):
         "None in a model that is not driven",
         default=None,
     )
+    body_bristle: Array | None = array(
+        "B N",
+        "bristle stiffness kt [N/m] per contact point (per m2 of a patch), from 0; None in a model without bristles",
+        default=None,
+    )
+    body_radius: Array | None = array(
+        "B N",
+        "contact radius [m], added to that of every contact point, from 0; None in a model that is not rounded",
+        default=None,
+    )
 
     @property
     def world_count(self) -> int:
@@ -133,6 +147,12 @@ class RigidInputs(Arrays):
                 f"{'' if any(given) else 'neither wrenches nor drag'}, and the model is {'' if model.driven else 'not '}driven: "
                 "a driven model needs both, any other neither"
             )
+        for name, wanted, word in (("body_bristle", model.bristled, "bristled"), ("body_radius", model.rounded, "rounded")):
+            if (getattr(self, name) is not None) != wanted:
+                raise UserError(
+                    f"the inputs have {'no ' if wanted else ''}{name}, and the model is {'' if wanted else 'not '}{word}: "
+                    f"a {word} model needs it, any other must not have it"
+                )
         frames = self.frame_count if model.driven and len(self.body_wrench.shape) == 4 else 1
         self.check_shapes({"B": self.world_count, "N": model.body_count, "A": max(model.force_count, 1), "F": frames})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -15,11 +15,11 @@ from ti_sim.base.arrays import (
     zeros_like_family,
 )
 from ti_sim.base.bundles import viewed, views
-from ti_sim.base.errors import DivergenceError
+from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import compiled_briefly, require
 from ti_sim.rigid import element_plan, world_plan
-from ti_sim.rigid.arrays import BodyArrays, RigidArrays
+from ti_sim.rigid.arrays import BodyArrays, BristleArrays, RigidArrays
 from ti_sim.rigid.dynamics import STATE_SIZE
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.state import LEFT_REGION, begin, begin_adjoint
@@ -47,6 +47,7 @@ class RigidRollout:
         frames: number of frame intervals.
         adjoint: how states were stored, None for a rollout without gradient.
         states: [B, stored, N, 13] states (x, q, v, L) at every step or checkpoint; None without gradient.
+        bristles: [B, stored, P, 2] displacements of the bristles there [m]; None without gradient or bristles.
         left_region: [B, N] numpy bool, True if the body was beyond ``max_distance``; None in a rollout built for its adjoint.
     """
 
@@ -57,6 +58,7 @@ class RigidRollout:
     frames: int
     adjoint: Adjoint | None
     states: Array | None
+    bristles: Array | None = None
     left_region: np.ndarray | None = None
 
     @property
@@ -83,6 +85,11 @@ class RigidSolver(Solver):
             settings: time stepping, integrator and plan.
         """
         super().__init__(model, settings)
+        if model.bristled and (settings.integrator != "semi_implicit" or settings.plan == "element"):
+            raise UserError(
+                f"the contact has bristles, the integrator is {settings.integrator!r} and the plan {settings.plan!r}: bristles "
+                "need integrator='semi_implicit', and plan='auto' or 'world'"
+            )
         self._arrays: dict[str, dict[str, Array]] = {}
 
     @compiled_briefly
@@ -95,12 +102,15 @@ class RigidSolver(Solver):
         body_qd = zeros_like_family(like, (b, frames + 1, n, 6))
         diverged = ints_like_family(like, np.full((b, n), -1))
         begin(*views(inputs.body_q0, inputs.body_qd0, inputs.body_inertia, states, body_q, body_qd))
-        self._advance(self._arrays_of(inputs), states, 0, states, interval, body_q, body_qd, True, diverged, 0, steps)
+        bristles = self._bristles(like, b, steps // interval + 1)
+        rigid = self._arrays_of(inputs, bristles)
+        self._advance(rigid, states, 0, states, interval, body_q, body_qd, True, diverged, 0, steps)
         left = to_numpy(diverged) >= LEFT_REGION
         if left.any():
             diverged = ints_like_family(like, to_numpy(diverged) - LEFT_REGION * left)
         kept = None if adjoint is None else states
-        result = RigidRollout(body_q, body_qd, diverged, inputs, frames, adjoint, kept, left)
+        held = bristles.kept if adjoint is not None and self.model.bristled else None
+        result = RigidRollout(body_q, body_qd, diverged, inputs, frames, adjoint, kept, held, left)
         mark_diverged_frames(result.frame_arrays, to_numpy(diverged), self.settings.substeps)
         return result
 
@@ -148,7 +158,7 @@ class RigidSolver(Solver):
             return self.settings.plan
         points = max((len(p) for p in self.model.contact_points), default=0)
         threads = world_count * self.model.body_count
-        if self.settings.integrator == "rk4":
+        if self.settings.integrator == "rk4" or self.model.bristled:
             return "world"
         if require().device == "cuda":
             return "element" if threads < _FULL_CUDA_THREADS and points >= _ELEMENT_POINTS_CUDA else "world"
@@ -176,7 +186,11 @@ class RigidSolver(Solver):
         shape = (inputs.world_count, span + 1, self.model.body_count, STATE_SIZE)
         states = empty_like_family(inputs.body_mass, shape) if recompute else kept
         rk4, substeps = self.settings.integrator == "rk4", self.settings.substeps
-        rigid, body_bars = self._arrays_of(inputs), BodyArrays(**_numbers(bars))
+        bristles = self._bristles(inputs.body_mass, inputs.world_count, span + 1 if recompute else 1)
+        if rollout.bristles is not None:
+            segment = bristles.kept if recompute else rollout.bristles
+            bristles = replace(bristles, kept=rollout.bristles, segment=segment)
+        rigid, body_bars = self._arrays_of(inputs, bristles), BodyArrays(**_numbers(bars))
         frames = (rollout.diverged_step, state_bar, body_q_bar, body_qd_bar)
         if self.plan(inputs.world_count) == "world":
             spread = spread_of(inputs.world_count * self.model.body_count)
@@ -195,10 +209,21 @@ class RigidSolver(Solver):
 
         rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
 
-    def _arrays_of(self, inputs: RigidInputs) -> RigidArrays:
+    def _bristles(self, like: Array, worlds: int, slots: int) -> BristleArrays:
+        """Displacements of bristles, all zero, with this many slots in ``kept``; placeholders without bristles."""
+        if not self.model.bristled:
+            nothing = zeros_like_family(like, (1, 1, 1, 2))
+            return BristleArrays(nothing, nothing, nothing, nothing)
+        points = sum(len(given) for given in self.model.contact_points)
+        now, bar = (zeros_like_family(like, (worlds, 1, points, 2)) for _ in range(2))
+        kept = zeros_like_family(like, (worlds, slots, points, 2))
+        return BristleArrays(now, kept, kept, bar)
+
+    def _arrays_of(self, inputs: RigidInputs, bristles: BristleArrays) -> RigidArrays:
         """Inputs and tables as kernel arguments."""
         return RigidArrays(
-            driven=self.model.driven, turning=self.model.turning, **_numbers(inputs), **self._tables(inputs.body_mass),
+            bristles=bristles, driven=self.model.driven, bristled=self.model.bristled, rounded=self.model.rounded,
+            turning=self.model.turning, **_numbers(inputs), **self._tables(inputs.body_mass),
             force_count=self.model.force_count, point_count=sum(len(points) for points in self.model.contact_points),
             dt=float(self.settings.dt), ground=float(self.model.ground_height),
         )  # fmt: skip
@@ -217,7 +242,6 @@ class RigidSolver(Solver):
 
 
 def _numbers(inputs: RigidInputs) -> dict[str, Array]:
-    """Arrays of inputs or adjoints as kernel arguments; in a model that is not driven, wrenches and drag are unused placeholders.
-    """
+    """Arrays of inputs or adjoints as kernel arguments; those that the model does not have are unused placeholders."""
     arrays = {field.name: getattr(inputs, field.name) for field in fields(BodyArrays)}
     return {name: inputs.body_mass if array is None else array for name, array in arrays.items()}

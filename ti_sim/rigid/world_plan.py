@@ -8,6 +8,7 @@ from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import angular_velocity, mat3, rotation_matrix, rotation_matrix_adjoint, vec2, vec3, vec4
 from ti_sim.rigid.arrays import BodyArrays, RigidArrays, add_contact_adjoint, load_contact, load_gravity, no_contact
+from ti_sim.rigid.bristle import copy_bristles
 from ti_sim.rigid.dynamics import (
     applied_load,
     applied_load_adjoint,
@@ -51,7 +52,7 @@ def step_state(
     else:
         rotation = rotation_matrix(q)
         w = angular_velocity(rotation, inverse_inertia, momentum)
-        force, torque = contact_load(rigid, x, rotation, v, w, contact, first, last)
+        force, torque = contact_load(rigid, x, rotation, v, w, contact, b, first, last)
         if rigid.force_count > 0:
             applied, applied_torque = applied_load(rigid, rotation, b, n, step)
             force += applied
@@ -75,8 +76,9 @@ def advance(
     """Advance every body of every world by ``steps`` steps.
 
     Reads source [B, S, N, 13] at source_slot, the inputs (see ``RigidInputs``), the contact points and the force table (see
-    ``RigidModel``). Writes states [B, slots, N, 13] at slots 0, 1, ... after every ``store_every`` steps, the frames in the
-    segment, and diverged_step [B, N] (first step with a ``fault``, else -1). Wrenches and drag are read only if ``driven``.
+    ``RigidModel``). Writes states [B, slots, N, 13] at slots 0, 1, ... after every ``store_every`` steps, in which it
+    also keeps the displacements of bristles, which it advances from those in ``rigid.bristles.now``, the frames in the segment,
+    and diverged_step [B, N] (first step with a ``fault``, else -1). Wrenches and drag are read only if ``driven``.
     Hand-written adjoint: ``advance_adjoint``.
     """
     bodies = rigid.body_mass.shape[1]
@@ -107,6 +109,8 @@ def advance(
                     to_store = store_every
                     slot += 1
                     store_state(states, b, slot, n, x, q, v, momentum)
+                    if ti.static(rigid.bristled):
+                        copy_bristles(rigid.bristles.now, 0, rigid.bristles.kept, slot, b, first, last)
                 if to_frame == 0:
                     to_frame = substeps
                     frame += 1
@@ -123,7 +127,7 @@ def advance(
 def semi_implicit_step_adjoint(
     x, q, v, momentum, momentum_next, x_bar, q_bar, v_bar, momentum_bar,
     mass_bar, inverse_inertia_bar, contact_bar, g_bar, drag_bar,
-    mass, inverse_inertia, contact, b, n, step, rigid: ti.template(), bars: ti.template(), first, last, drag, substeps,
+    mass, inverse_inertia, contact, b, n, step, slot, rigid: ti.template(), bars: ti.template(), first, last, drag, substeps,
 ):  # fmt: skip
     """Adjoint of a semi-implicit Euler step of ``step_state``, added to the sums of the adjoints of its inputs.
 
@@ -133,6 +137,7 @@ def semi_implicit_step_adjoint(
         x_bar, q_bar, v_bar, momentum_bar: adjoint of the state at its end.
         mass_bar, inverse_inertia_bar, contact_bar, g_bar, drag_bar: sums.
         mass, inverse_inertia, contact, b, n, step, rigid, first, last, drag, substeps: as of ``step_state``.
+        slot: of the displacements of bristles at the start of the step.
         bars: adjoints of the inputs, to which those of applied forces, rotors and gravity are added.
 
     Returns:
@@ -147,7 +152,7 @@ def semi_implicit_step_adjoint(
     g_bar += rigid.dt * v_bar
     force_bar, torque_bar = rigid.dt / mass * v_bar, rigid.dt * momentum_bar
     z_bar, contact_rotation_bar, contact_v_bar, w_bar, theta_bar, work = contact_load_adjoint(
-        rigid, x, rotation, v, w, contact, first, last, force_bar, torque_bar
+        rigid, x, rotation, v, w, contact, b, slot, first, last, force_bar, torque_bar
     )
     rotation_bar += contact_rotation_bar
     if rigid.force_count > 0:
@@ -213,6 +218,9 @@ def advance_adjoint(
                     if recompute == 1:
                         x, q, v, momentum = load_state(kept, b, segment, n)
                         store_state(states, b, 0, n, x, q, v, momentum)
+                        if ti.static(rigid.bristled):
+                            copy_bristles(rigid.bristles.kept, segment, rigid.bristles.segment, 0, b, first, last)
+                            copy_bristles(rigid.bristles.kept, segment, rigid.bristles.now, 0, b, first, last)
                         for k in range(s + 1):
                             x, q, v, momentum = step_state(
                                 rk4, x, q, v, momentum, mass, inverse_inertia, contact, g,
@@ -220,6 +228,8 @@ def advance_adjoint(
                                 rigid, first, last, drag, substeps,
                             )  # fmt: skip
                             store_state(states, b, k + 1, n, x, q, v, momentum)
+                            if ti.static(rigid.bristled):
+                                copy_bristles(rigid.bristles.now, 0, rigid.bristles.segment, k + 1, b, first, last)
                     momentum_next = vec3(states[b, s + 1, n, 10], states[b, s + 1, n, 11], states[b, s + 1, n, 12])
                 x, q, v, momentum = load_state(states, b, s, n)
                 if (step + 1) % substeps == 0:
@@ -250,13 +260,13 @@ def advance_adjoint(
                     ) = semi_implicit_step_adjoint(
                         x, q, v, momentum, momentum_next, x_bar, q_bar, v_bar, momentum_bar,
                         mass_bar, inverse_inertia_bar, contact_bar, g_bar, drag_bar,
-                        mass, inverse_inertia, contact, b, n, step, rigid, bars, first, last, drag, substeps,
+                        mass, inverse_inertia, contact, b, n, step, s, rigid, bars, first, last, drag, substeps,
                     )  # fmt: skip
                 momentum_next = momentum
                 if step % _SUM_STEPS == 0:  # sums of partial sums: one sum over 1e4 steps would lose two digits in f32
                     for k in ti.static(range(3)):
                         bars.gravity[b, k] += g_bar[k]
-                    add_contact_adjoint(bars, b, n, contact_bar)
+                    add_contact_adjoint(bars, rigid, b, n, contact_bar)
                     bars.body_mass[b, n] = bars.body_mass[b, n] + mass_bar
                     add_inertia_adjoint(bars.body_inertia, b, n, inverse_inertia, inverse_inertia_bar)
                     if ti.static(rigid.driven):
