@@ -44,7 +44,9 @@ def test_a_fetch_writes_all_files_and_the_next_one_asks_for_nothing(toy: Any, tm
 def test_files_go_to_the_cache_or_to_the_named_folder(toy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fetch_data_set("toy_rod").folder == data_folder("toy_rod") == tmp_path / "cache/toy_rod"
     monkeypatch.setenv(VARIABLE, str(tmp_path / "named"))
-    assert data_folder("toy_rod") == tmp_path / "cache/toy_rod"  # still whole there
+    asked = len(toy.requests)
+    assert data_folder("toy_rod") == fetch_data_set("toy_rod").folder == tmp_path / "cache/toy_rod"  # still whole there
+    assert len(toy.requests) == asked and not (tmp_path / "named").exists()
     (tmp_path / "cache/toy_rod/LICENSE").unlink()
     fetched = fetch_data_set("toy_rod")
     assert fetched.folder == data_folder("toy_rod") == tmp_path / "named/toy_rod" and len(fetched.downloaded) == 3
