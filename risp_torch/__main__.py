@@ -19,7 +19,7 @@ from ti_sim.base.errors import DivergenceError, UserError
 
 COMMANDS = (
     "scenes", "film", "camera", "simulate", "render", "gradcheck", "landscape", "check", "invert", "control", "dataset", "train",
-    "evaluate", "task", "table",
+    "evaluate", "task", "table", "data",
 )  # fmt: skip
 
 

@@ -64,7 +64,8 @@ def test_arrows_point_one_way() -> None:
 def test_rooms_of_risp_torch_point_one_way() -> None:
     """Imports for type checkers count as well."""
     below = {
-        "files": set(), "scene": {"files"}, "risp": {"files", "scene"}, "inversion": {"files", "scene", "risp"},
+        "files": set(), "data": {"files"}, "scene": {"files"}, "risp": {"files", "scene"},
+        "inversion": {"files", "scene", "risp"},
         "control": {"files", "scene", "risp"}, "paper": {"files", "scene", "risp", "inversion"},
     }  # fmt: skip
     below["commands"] = set(below)

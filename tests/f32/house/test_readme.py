@@ -37,6 +37,7 @@ PAGES = {
     "README.md": TEXT, "docs/rendering.md": PAGE, "docs/risp.md": RISP, "docs/articulated.md": JOINTS, "docs/deformable.md": SOFT,
     "docs/control.md": DRIVEN, "docs/time.md": (ROOT / "docs/time.md").read_text(encoding="utf-8"),
     "docs/films.md": FILMED, "docs/start.md": (ROOT / "docs/start.md").read_text(encoding="utf-8"),
+    "docs/data.md": (ROOT / "docs/data.md").read_text(encoding="utf-8"),
 }  # fmt: skip
 ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"```python\n(.*?)```", ALL, flags=re.DOTALL)

@@ -38,7 +38,7 @@ NO_SETTINGS = {
     "Observability", "SelfContact", "ShapeOnly", "Shard", "Sheet", "Smoothness", "Spread", "Stiffness", "Tiles", "Track", "View",
     "Whitening", "Clock", "Residual", "Suspect", "FilmFacts", "StoredPicture", "Placement", "Look", "Palette", "Unlit",
     "Factors", "ConjugateGradients", "Lattice", "Tangent", "Reference", "FrameSteps", "Secants", "Edges", "Encoding",
-    "Bars",
+    "Bars", "DataFile", "DataSet", "DataSource", "ErrorRow", "Fetched", "MeasuredFilm",
 }  # fmt: skip
 # Its initialiser, and not its fields: ``test_arguments``.
 NO_SETTINGS |= {"Scene"}

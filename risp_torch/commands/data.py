@@ -1,0 +1,110 @@
+"""List and fetch public data sets by name, and compare estimates with films whose numbers were measured."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ti_sim.base.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """list; fetch with NAME and --out; errors with FOLDER and --results."""
+    parser.add_argument(
+        "how", choices=("list", "fetch", "errors"),
+        help="the data sets there are; download one; errors of estimates for a folder of films with true values",
+    )  # fmt: skip
+    parser.add_argument("what", nargs="?", metavar="NAME|FOLDER", help="of fetch: a data set; of errors: a folder of films")
+    parser.add_argument(
+        "--out", metavar="DIR", help="of fetch: make DIR/NAME (default: what RISP_DATA names, or else the user's cache)"
+    )
+    parser.add_argument("--results", metavar="RUNS", help="of errors: folder with RUNS/FILM/result.json of risp invert")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a table of data sets or of errors, or fetch a data set."""
+    takes = {"list": (), "fetch": ("what", "out"), "errors": ("what", "results")}[options.how]
+    for name, shown in (("what", options.what), ("out", "--out"), ("results", "--results")):
+        if name not in takes and getattr(options, name) is not None:
+            raise UserError(f"risp data {options.how} takes no {shown}: leave it out")
+    return {"list": _list, "fetch": _fetch, "errors": _errors}[options.how](options)
+
+
+def _list(options: argparse.Namespace) -> int:
+    from risp_torch.data import DATA_SETS
+    from risp_torch.files.report import format_table
+
+    rows = [
+        [name, data_set.title, data_set.licence, f"{data_set.size / 1e6:.1f} MB", _place(data_set)]
+        for name, data_set in DATA_SETS.items()
+    ]
+    print(format_table(rows, ["data set", "what it is", "licence", "size", "where"]))
+    return 0
+
+
+def _place(data_set: Any) -> str:
+    """The folder of a data set, or why there is none."""
+    from risp_torch.data.places import complete_folder
+
+    try:
+        folder = complete_folder(data_set)
+    except UserError as error:
+        return str(error)
+    return "not here" if folder is None else str(folder)
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    from risp_torch.data import fetch_data_set
+    from risp_torch.data.places import VARIABLE, not_here_error
+    from risp_torch.data.registry import DATA_SETS, data_set_named
+
+    if options.what is None:
+        raise UserError(f"risp data fetch takes a name: choose one of {', '.join(DATA_SETS)}")
+    data_set = data_set_named(options.what)
+    print(f"{data_set.name}: {data_set.title}")
+    for source in data_set.sources:
+        print(f"source: github.com/{source.repository} at {source.commit}, {data_set.licence}, {source.copyright}")
+    fetched = fetch_data_set(data_set.name, out=options.out)
+    licence = fetched.folder / data_set.licence_file
+    print(f"licence ({licence}):\n")
+    print(licence.read_text(encoding="utf-8"))
+    if fetched.lacking:
+        raise not_here_error(data_set, fetched.folder)
+    done = f"downloaded: {', '.join(fetched.downloaded)}" if fetched.downloaded else "all files were there, nothing is downloaded"
+    print(f"{done}\nfolder: {fetched.folder}")
+    if options.out:
+        print(f"to use it from there: export {VARIABLE}={fetched.folder.parent.resolve()}")
+    return 0
+
+
+def _errors(options: argparse.Namespace) -> int:
+    from risp_torch.data import estimate_errors, median_errors, read_measured_films
+    from risp_torch.files.report import format_table
+
+    if options.what is None or options.results is None:
+        raise UserError("risp data errors takes a folder of films and --results RUNS: give both")
+    rows = estimate_errors(read_measured_films(options.what), options.results)
+    cells = [
+        [
+            row.film, row.quantity, f"{row.truth:.5g} {row.unit}".strip(),
+            "-" if row.estimate is None else f"{row.estimate:.5g} {row.unit}".strip(),
+            _bar(row), _per_cent(row.error), {None: "-", True: "yes", False: "no"}[row.holds],
+        ]
+        for row in rows
+    ]  # fmt: skip
+    for quantity, (median, held, bars) in median_errors(rows).items():
+        shown = "-" if median is None else f"{median:.2f} %"
+        cells.append(["median of |error|", quantity, "", "", "", shown, f"{held} of {bars}" if bars else "-"])
+    print(format_table(cells, ["film", "quantity", "truth", "estimate", "error bar", "error", "bar holds truth"]))
+    return 0
+
+
+def _bar(row: Any) -> str:
+    """One standard deviation, as the tables of risp invert show it."""
+    if row.sd is None:
+        return "-"
+    return f"± {100 * (10 ** min(row.sd, 9.0) - 1):.2g} %" if row.log else f"± {row.sd:.2g}"
+
+
+def _per_cent(error: float | None) -> str:
+    return "-" if error is None else f"{error:+.2f} %"
