@@ -143,6 +143,11 @@ class SceneSpec:
         """Whether any body has rotors or drag."""
         return bool(self.rotors) or any(name in self.table.params for body in self.bodies for name in body.drag_names)
 
+    def contacts_have(self, field: str) -> bool:
+        """Whether the contact of any body has this optional number ("bristle_stiffness" or "radius")."""
+        parts = (*self.bodies, *self.deformables)
+        return any(f"{part.contact_name}.{field}" in self.table.params for part in parts)
+
     @property
     def camera(self) -> Camera | None:
         """The first camera, which is the default, or None."""

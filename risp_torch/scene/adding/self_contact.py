@@ -39,6 +39,8 @@ def add_self_contact(scene: SceneSpec, *, contact: Contact, thickness: Positive,
         raise UserError("self-contact needs deformable bodies, and the scene has none yet: add them first")
     if contact.per != "point":
         raise UserError("self-contact is between vertices and triangles: give its contact parameters per point")
+    if contact.bristle_stiffness is not None or contact.radius is not None:
+        raise UserError("self-contact has no bristles and no contact radius: leave bristle_stiffness and radius out")
     names = [part.name for part in scene.deformables]
     given = (bodies,) if isinstance(bodies, str) else bodies
     chosen = tuple(dict.fromkeys(names if given is None else given))

@@ -84,3 +84,8 @@ class Body:
         if self.contact_name is None:
             return values[f"{self.name}.position"].new_zeros(values[f"{self.name}.position"].shape[0], 4)
         return torch.stack([values[f"{self.contact_name}.{field}"] for field in CONTACT_FIELDS], dim=-1)
+
+    def contact_option(self, values: Values, field: str) -> torch.Tensor:
+        """[B] an optional number of its contact ("bristle_stiffness" or "radius"), zeros if it has none."""
+        none = values["gravity"].new_zeros(values["gravity"].shape[0])
+        return values.get(f"{self.contact_name}.{field}", none)

@@ -11,7 +11,8 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
 CONTACT_FIELDS = {"stiffness": "N/m", "damping": "N s/m", "friction_stiffness": "N s/m", "friction": ""}
-_FIELDS_PER_AREA = {"stiffness": "N/m3", "damping": "N s/m3", "friction_stiffness": "N s/m3", "friction": ""}
+OPTIONAL_FIELDS = {"bristle_stiffness": "N/m", "radius": "m"}
+_PER_AREA = {"N/m": "N/m3", "N s/m": "N s/m3"}
 
 
 @checked
@@ -24,6 +25,11 @@ class Contact:
         damping: kd [N s/m]; [N s/m3] per area.
         friction_stiffness: kf [N s/m], slope of the relaxed Coulomb law at rest; [N s/m3] per area.
         friction: mu [1].
+        bristle_stiffness: kt [N/m]; [N/m3] per area. Each contact point then has an elastic tangential spring with the slip limit
+            mu f_n, which holds a body below the friction cone without creep (``ti_sim.rigid.bristle``); kf is its damping. For
+            rigid bodies that touch the ground alone, with semi-implicit steps. None: friction is viscous at rest.
+        radius: of balls about the contact points [m], as of rounded corners: a body then touches with its shape grown by this
+            radius. For the same bodies. None: the points themselves touch.
         per: reference of the first three parameters. "point": per contact point, that is per vertex of the collision mesh; for
             a sphere its lowest point, for a capsule those of its ends, for a cylinder four on each rim. On a finer mesh, the
             same parameters make a stiffer contact. "area": per square metre of surface, distributed over the vertices: for a
@@ -38,6 +44,8 @@ class Contact:
     damping: Number
     friction_stiffness: Number
     friction: Number
+    bristle_stiffness: Number | None = None
+    radius: Number | None = None
     per: Literal["point", "area"] = "point"
 
     def __post_init__(self) -> None:
@@ -46,12 +54,14 @@ class Contact:
 
 
 def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:
-    """Add the four contact parameters under ``prefix``; negative values and zero stiffness are errors."""
+    """Add the contact parameters that are given under ``prefix``; negative values and zero stiffness are errors."""
     if contact.per == "area":
         table.per_area.add(prefix)
-    for field, unit in (_FIELDS_PER_AREA if contact.per == "area" else CONTACT_FIELDS).items():
-        sign = "positive" if field == "stiffness" else "not negative"
-        table.add(f"{prefix}.{field}", getattr(contact, field), unit=unit, sign=sign)
+    for field, unit in (CONTACT_FIELDS | OPTIONAL_FIELDS).items():
+        given = getattr(contact, field)
+        if given is not None:
+            sign = "positive" if field == "stiffness" else "not negative"
+            table.add(f"{prefix}.{field}", given, unit=_PER_AREA.get(unit, unit) if contact.per == "area" else unit, sign=sign)
 
 
 def meant_per_area(table: ParameterTable, contact: Contact | None, *, ground: bool) -> bool:

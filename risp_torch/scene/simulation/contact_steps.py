@@ -3,7 +3,7 @@
 A body that touches with a face at points r_p about its centre of mass moves against springs and dampers in parallel: with J_p the
 map from its velocity and angular velocity to the velocity of point p, n the normal of the face, and M mass and inertia,
 
-    K = sum_p ke J_p^T n n^T J_p,    D = sum_p J_p^T (kd n n^T + kf (1 - n n^T)) J_p,
+    K = sum_p J_p^T (ke n n^T + kt (1 - n n^T)) J_p,    D = sum_p J_p^T (kd n n^T + kf (1 - n n^T)) J_p,
 
 a semi-implicit step of a mode stays bounded while omega^2 dt^2 + 2 c dt <= 4 (see ``ti_sim.deformable.stable_step``), and the
 largest omega^2 and c are the largest eigenvalues of M^-1 K and M^-1 D. For two moving bodies in contact, the values of the pair
@@ -74,7 +74,8 @@ def _lowest(places: np.ndarray, shares: np.ndarray, normal: np.ndarray) -> tuple
 
 
 def rates(
-    mass: float, inertia: np.ndarray, contact: np.ndarray, faces: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
+    mass: float, inertia: np.ndarray, contact: np.ndarray, faces: list[tuple[np.ndarray, np.ndarray, np.ndarray]],
+    *, bristle: float = 0.0,
 ) -> np.ndarray:
     """Largest omega^2 [1/s2] and c [1/s] of a body in contact with a fixed one.
 
@@ -83,6 +84,7 @@ def rates(
         inertia: [3, 3] kg m2 about the centre of mass.
         contact: [4] ke, kd, kf, mu of a point.
         faces: simultaneous contact faces: positions [n, 3], factors [n] and normal [3] of each.
+        bristle: bristle stiffness kt of a point [N/m].
     """
     ke, kd, kf, mu = contact
     stiffness, damping, moving = np.zeros((6, 6)), np.zeros((6, 6)), np.zeros((6, 6))
@@ -91,9 +93,10 @@ def rates(
     for places, shares, normal in faces:
         along = np.outer(normal, normal)
         drag = kd * along + (kf if mu > 0 else 0.0) * (np.eye(3) - along)
+        spring = ke * along + (bristle if mu > 0 else 0.0) * (np.eye(3) - along)
         for place, share in zip(places, shares, strict=True):
             map_ = np.hstack([np.eye(3), -np.cross(np.eye(3), place).T])
-            stiffness += share * ke * map_.T @ along @ map_
+            stiffness += share * map_.T @ spring @ map_
             damping += share * map_.T @ drag @ map_
     return np.array([eigh(matrix, moving, eigvals_only=True)[-1] for matrix in (stiffness, damping)])
 
@@ -106,7 +109,8 @@ def longest_step(squared: float, damping: float) -> float:
 
 
 def contact_rates(
-    mass: float, inertia: np.ndarray, contact: np.ndarray, rows: np.ndarray, shape: CollisionShape | None, partners: int
+    mass: float, inertia: np.ndarray, contact: np.ndarray, rows: np.ndarray, shape: CollisionShape | None, partners: int,
+    *, bristle: float = 0.0,
 ) -> np.ndarray:
     """Largest omega^2 [1/s2] and c [1/s] of a body that touches the ground, or others, at the faces of six directions.
 
@@ -117,6 +121,7 @@ def contact_rates(
         rows: contact points with the ground, if there is one.
         shape: collision shape, centred at the centre of mass; None if the body touches only the ground.
         partners: number of other bodies, including the ground, that may touch it: with two, opposite faces touch simultaneously.
+        bristle: bristle stiffness kt of a point [N/m].
     """
     worst = np.zeros(2)
     for normal in _DIRECTIONS[:: 2 if partners > 1 else 1]:
@@ -124,5 +129,5 @@ def contact_rates(
             (*(ground_points(rows, side) if shape is None else touching_points(shape, side)), side)
             for side in (normal, -normal)[: min(partners, 2)]
         ]
-        worst = np.maximum(worst, rates(mass, inertia, contact, faces))
+        worst = np.maximum(worst, rates(mass, inertia, contact, faces, bristle=bristle))
     return worst

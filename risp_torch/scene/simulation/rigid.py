@@ -35,6 +35,8 @@ class RigidMotion(Motion):
             force_steps=tuple((f.first_step, f.last_step) for f in spec.forces),
             ground_height=spec.ground_height or 0.0,
             driven=spec.driven,
+            bristled=spec.contacts_have("bristle_stiffness"),
+            rounded=spec.contacts_have("radius"),
         )
         settings = RigidSettings(
             dt=given.dt, substeps=given.substeps, integrator=given.integrator, plan=given.plan, max_distance=given.max_distance
@@ -64,8 +66,16 @@ class RigidMotion(Motion):
             force_point=stack([f.point(values) for f in forces] or none, 1),
             body_wrench=body_wrench(self.spec.rotors, values, rows, bodies=len(bodies), frames=frames) if driven else None,
             body_drag=stack([b.drag(values) for b in bodies], 1) if driven else None,
+            body_bristle=self._contact_option(values, "bristle_stiffness"),
+            body_radius=self._contact_option(values, "radius"),
         )
         return inputs if state0 is None else replace(inputs, body_q0=state0[0], body_qd0=state0[1])
+
+    def _contact_option(self, values: Values, field: str) -> torch.Tensor | None:
+        """[B, N] an optional number of the bodies' contacts; None if no body has it."""
+        if not self.spec.contacts_have(field):
+            return None
+        return torch.stack([body.contact_option(values, field) for body in self.spec.bodies], 1)
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
         """As ``Motion.states``."""

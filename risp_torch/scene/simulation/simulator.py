@@ -13,6 +13,7 @@ from risp_torch.files.memory import check_memory
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
+from risp_torch.scene.parts.contact import OPTIONAL_FIELDS
 from risp_torch.scene.parts.links import Link
 from risp_torch.scene.simulation.articulated import ArticulatedMotion
 from risp_torch.scene.simulation.coupled import CoupledMotion
@@ -123,12 +124,24 @@ def current_simulator(made: Simulator | None, spec: SceneSpec) -> Simulator:
 def _motion(spec: SceneSpec) -> Motion:
     if not spec.bodies and not spec.deformables:
         raise UserError("the scene has no bodies: add one with add_rigid or add_link")
+    if spec.deformables or spec.articulated:
+        _check_contact_options(spec)
     if not spec.bodies:
         return DeformableMotion(spec)
     if len(touching_particles(spec)):
         return CoupledMotion(spec)
     bodies = ArticulatedMotion(spec) if spec.articulated else RigidMotion(spec)
     return SideBySide(bodies, DeformableMotion(spec)) if spec.deformables else bodies
+
+
+def _check_contact_options(spec: SceneSpec) -> None:
+    """Raise a UserError for contact options of bodies that are not free rigid bodies on the ground."""
+    for field in OPTIONAL_FIELDS:
+        if spec.contacts_have(field):
+            raise UserError(
+                f"{spec.name} has a contact with {field}, which rigid bodies that touch the ground alone can have: leave it out, "
+                "or links, deformable bodies and collision=True"
+            )
 
 
 def _placing_numbers(spec: SceneSpec) -> tuple[bytes, ...]:

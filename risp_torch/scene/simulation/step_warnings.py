@@ -33,6 +33,7 @@ def step_warnings(spec: SceneSpec) -> list[str]:
     for body in spec.bodies:
         mass = float(body.mass(values)[0])
         ke, kd, kf = (largest_share(body.points) * body.contact(values)[0, :3]).tolist()
+        ke = max(ke, largest_share(body.points) * float(body.contact_option(values, "bristle_stiffness")[0]))
         if mass > 0 and len(body.points) and max(dt * math.sqrt(ke / mass), dt * kd / mass, dt * kf / mass) > 0.5:
             stiff.add(body.name)
             sentences.append(
@@ -72,6 +73,7 @@ def _longest_contact_steps(spec: SceneSpec, values: Values) -> dict[str, float]:
         rates[body.name] = contact_rates(
             float(body.mass(values)[0]), body.inertia(values)[0].numpy(force=True).astype(np.float64),
             material.amax(dim=0).numpy(force=True).astype(np.float64), body.points, body.collision if others else None, partners,
+            bristle=float(body.contact_option(values, "bristle_stiffness")[0]),
         )  # fmt: skip
     steps = {}
     for name, own in rates.items():

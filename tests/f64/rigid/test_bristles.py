@@ -116,7 +116,7 @@ def test_adjoint_of_every_input(regime: str, every: int) -> None:
         return loss(at), {name: getattr(back, name) for name in NAMES} | {"body_bristle": 1e4 * back.body_bristle}
 
     at = {name: getattr(base, name) for name in NAMES} | {"body_bristle": base.body_bristle / 1e4}
-    report = gradcheck(loss_and_gradient, at, loss=loss, step=STEPS, rtol=1e-5, floor=1e-3)
+    report = gradcheck(loss_and_gradient, at, loss=loss, step=STEPS, rtol=1e-5, floor=1e-3 if regime == "impact" else 1e-4)
     report.raise_if_wrong()
     seen = {entry.name for entry in report.entries if entry.status == "ok"}
     felt = {"body_bristle"} if regime in ("sticking", "impact") else set()  # a steady slide and rest do not feel its stiffness
