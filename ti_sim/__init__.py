@@ -23,6 +23,7 @@ from ti_sim.deformable.stable_step import stable_step
 from ti_sim.deformable.triangles import membrane_constants, plane_strain_constants, triangle_areas
 from ti_sim.rigid.ad_tape import RigidTape
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
+from ti_sim.rigid.restitution import contact_time, damping_for_restitution, effective_mass, restitution
 from ti_sim.rigid.solver import RigidRollout, RigidSolver
 from ti_sim.rollout.adjoint import Adjoint, Checkpoint, StoreAll
 from ti_sim.rollout.arrays import Arrays, array
@@ -40,8 +41,9 @@ __all__ = [
     "DeformableRollout", "DeformableSettings", "DeformableSolver", "DeformableTape", "DivergenceError", "FromZero",
     "GradcheckReport", "GradientError", "MassProperties", "Mesh", "Param", "Positive", "RigidInputs", "RigidModel",
     "RigidRollout", "RigidSettings", "RigidSolver", "RigidTape", "Runtime", "Seed", "Shape", "Solver", "Sphere", "StoreAll",
-    "Tape", "TriangleMesh", "UserError", "array", "bending_edges", "checked", "contact_points", "corner_volumes",
-    "edge_stiffness", "energy_constants", "forward_dynamics", "forward_kinematics", "gradcheck", "inverse_dynamics",
-    "lame_from_young", "mass_matrix", "mass_properties", "membrane_constants", "mesh_shape", "plane_strain_constants",
-    "plate_rigidity", "point_jacobian", "stable_step", "start", "triangle_areas",
+    "Tape", "TriangleMesh", "UserError", "array", "bending_edges", "checked", "contact_points", "contact_time",
+    "corner_volumes", "damping_for_restitution", "edge_stiffness", "effective_mass", "energy_constants", "forward_dynamics",
+    "forward_kinematics", "gradcheck", "inverse_dynamics", "lame_from_young", "mass_matrix", "mass_properties",
+    "membrane_constants", "mesh_shape", "plane_strain_constants", "plate_rigidity", "point_jacobian", "restitution",
+    "stable_step", "start", "triangle_areas",
 ]  # fmt: skip

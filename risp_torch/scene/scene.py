@@ -225,7 +225,7 @@ class Scene(SceneSpec):
                 concatenated in the order in which they were added; gradients flow through them. [1, F, A] applies to all worlds.
             state0: (body_q [B, N, 7], body_qd [B, N, 6]) to start from instead of the bodies' initial values; in a scene with
                 links (joint_q [B, Q], joint_qd [B, D]); with deformable bodies particle_q [B, P, 3] and particle_qd [B, P, 3]
-                after these, or alone in a scene without rigid bodies.
+                after these, or alone in a scene without rigid bodies. Not for joints with dry friction.
             adjoint: StoreAll() (default) or Checkpoint(every=k).
 
         Returns:

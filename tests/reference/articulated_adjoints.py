@@ -3,7 +3,7 @@
 The loss is a random linear functional of all frames: joint coordinates and velocities, poses and velocities of the links.
 """
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.gradcheck import gradcheck
 from ti_sim.rollout.adjoint import StoreAll
 
-NAMES = [field.name for field in fields(ArticulatedInputs)]
+NAMES = [field.name for field in fields(ArticulatedInputs) if field.default is MISSING]  # without dry friction
 
 
 def check_adjoint(model: ArticulatedModel, inputs: ArticulatedInputs, settings: ArticulatedSettings, few: int) -> set[str]:
@@ -24,7 +24,7 @@ def check_adjoint(model: ArticulatedModel, inputs: ArticulatedInputs, settings: 
         rollout = solver.rollout(ArticulatedInputs(**at), inputs.frame_count, **options)
         return rollout, (rollout.joint_q, rollout.joint_qd, rollout.body_q, rollout.body_qd)
 
-    point = dict(zip(NAMES, inputs.arrays(), strict=True))
+    point = inputs.named_arrays()
     weights = [rng.standard_normal(array.shape) for array in frames(point)[1]]
 
     def loss(at: dict[str, np.ndarray]) -> float:
@@ -32,9 +32,9 @@ def check_adjoint(model: ArticulatedModel, inputs: ArticulatedInputs, settings: 
 
     def loss_and_gradient(at: dict[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
         bars = solver.rollout_adjoint(frames(at, adjoint=StoreAll())[0], *weights)
-        return loss(at), dict(zip(NAMES, bars.arrays(), strict=True))
+        return loss(at), bars.named_arrays()
 
-    finite = [name for name in NAMES if np.isfinite(point[name]).all()]
+    finite = [name for name in point if np.isfinite(point[name]).all()]
     report = gradcheck(
         loss_and_gradient, point, loss=loss, names=finite, rtol=1e-5, floor=1e-4, atol=2e-8, max_entries=few, step=2e-6, order=2
     )

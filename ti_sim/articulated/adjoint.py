@@ -14,6 +14,7 @@ link changes by turn x u, so u_bar adds u x u_bar to the adjoint of ``turn``.
 """
 
 from ti_sim.articulated.contact_pairs import pair_adjoint
+from ti_sim.articulated.dry_friction import dry_force_adjoint
 from ti_sim.articulated.dynamics import eliminate_links, place_links, virtual_links
 from ti_sim.articulated.joint_forces import joint_force_adjoint
 from ti_sim.articulated.joints import add_position_adjoint, joint_adjoint, joint_position, joint_rates, turn_adjoint
@@ -265,6 +266,8 @@ def drive_adjoint(world: ti.template(), bars: ti.template(), states: ti.template
         x_bar, rate_bar = joint_force_adjoint(world, bars, b, frame, d, kind, x, states[b, slot, at], -y)
         add_position_adjoint(states, bar, b, slot, row, kind, first_q, d - first, x_bar)
         bar[b, row, at] = bar[b, row, at] + rate_bar
+        if ti.static(world.with_bristles):
+            dry_force_adjoint(world, bars, states, bar, b, slot, row, kind, d, -y)
 
 
 @ti.func

@@ -13,6 +13,7 @@ The same elimination with zero loads, velocities and gravity solves M x = y for 
 """
 
 from ti_sim.articulated.contact_pairs import pair_loads
+from ti_sim.articulated.dry_friction import dry_force
 from ti_sim.articulated.joint_forces import joint_force
 from ti_sim.articulated.joints import direction, joint_position
 from ti_sim.articulated.kinematics import place_link
@@ -150,6 +151,8 @@ def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame,
                 else:
                     x = joint_position(states, b, slot, kind, world.tree[i, FIRST_Q], d - first)
                     drive += joint_force(world, b, frame, d, kind, x, states[b, slot, world.coordinates + d])
+                    if ti.static(world.with_bristles):
+                        drive += dry_force(world, states, b, slot, kind, d)
                 inverse = 1 / (size + world.velocity[b, d, ARMATURE])
                 a -= inverse * outer(angular_column, angular_column)
                 c -= inverse * outer(angular_column, linear_column)

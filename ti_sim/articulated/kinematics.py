@@ -10,6 +10,7 @@ accelerations), and the subscript p for the parent:
 Virtual velocities (of the adjoint's multipliers) follow the first line.
 """
 
+from ti_sim.articulated.dry_friction import step_bristles, step_bristles_adjoint
 from ti_sim.articulated.free_spin import step_freely, step_freely_adjoint
 from ti_sim.articulated.joints import joint_rates, place_joint, step_joint, step_joint_adjoint
 from ti_sim.articulated.spatial import quaternion_product, rotated
@@ -75,7 +76,8 @@ def place_link(world: ti.template(), states: ti.template(), b, slot, i):
 
 @ti.func
 def step_coordinates(world: ti.template(), states: ti.template(), b, slot):
-    """Semi-implicit Euler step in a row of ``states``: velocities from accelerations, then coordinates from the new velocities.
+    """Semi-implicit Euler step in a row of ``states``: velocities from accelerations, then coordinates from the new velocities,
+    and the deflections of bristles.
 
     The step of a freely rotating link conserves momentum and energy (see ``free_spin``).
     """
@@ -87,6 +89,8 @@ def step_coordinates(world: ti.template(), states: ti.template(), b, slot):
             for at in range(first_qd, world.coordinates + world.tree[i, END_QD]):
                 states[b, slot, at] = states[b, slot, at] + world.dt * states[b, slot, at + world.velocities]
             step_joint(world, states, b, slot, i, kind)
+    if ti.static(world.with_bristles):
+        step_bristles(world, states, b, slot)
 
 
 @ti.func
@@ -97,6 +101,8 @@ def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: 
     contribution of the accelerations: their negative adjoints are written to column DRIVE of the joint velocities. ``states``
     holds coordinates, velocities and accelerations before the step in ``slot``, and the state after it in the next slot.
     """
+    if ti.static(world.with_bristles):
+        step_bristles_adjoint(world, states, bars, bar, b, slot, row)
     for i in range(world.links):
         kind, first, end = world.tree[i, KIND], world.tree[i, FIRST_QD], world.tree[i, END_QD]
         if world.tree[i, SPINS_FREELY] == 1:

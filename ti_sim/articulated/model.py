@@ -110,6 +110,10 @@ class ArticulatedModel(WithContactPoints):
         """Number of joint velocities D."""
         return int(self.qd_start[-1])
 
+    def state_columns(self, inputs: ArticulatedInputs) -> int:
+        """Columns of a row of states: coordinates, velocities, accelerations, and deflections where joints have dry friction."""
+        return self.coordinate_count + (3 if inputs.has_dry_friction else 2) * self.velocity_count
+
     @property
     def velocity_link(self) -> np.ndarray:
         """Link of each joint velocity, [D] int32."""
@@ -219,6 +223,9 @@ class ArticulatedModel(WithContactPoints):
         return np.stack([np.asarray(column, dtype=np.int32) for column in columns], axis=1)
 
 
+_DRY = ("joint_dry_friction", "joint_dry_stiffness", "joint_dry_damping", "joint_bristle0")
+
+
 @dataclass(frozen=True)
 class ArticulatedInputs(Arrays):
     """Inputs of a rollout of B worlds and F frame intervals, differentiable in all of them; also the container of their adjoints.
@@ -269,6 +276,19 @@ class ArticulatedInputs(Arrays):
         "B F N 6",
         "force [N] and torque [N m] on each link at its centre of mass, world frame, constant over a frame interval",
     )
+    joint_dry_friction: Array | None = array(
+        "B D",
+        "dry friction f_c [N, N m]: up to this force the joint sticks, held by an elastic bristle, beyond it slips; not for free "
+        "joints. Give all four arrays of dry friction, or none",
+        default=None,
+    )
+    joint_dry_stiffness: Array | None = array(
+        "B D", "force of the bristle per deflection [N/m, N m/rad]; above zero where there is dry friction", default=None
+    )
+    joint_dry_damping: Array | None = array(
+        "B D", "force of the bristle per velocity [N s/m, N m s/rad]; with that of the deflection at most f_c", default=None
+    )
+    joint_bristle0: Array | None = array("B D", "initial deflection of the bristle [m, rad]", default=None)
 
     @property
     def world_count(self) -> int:
@@ -280,8 +300,16 @@ class ArticulatedInputs(Arrays):
         """Number of frame intervals F of the actions."""
         return int(self.action.shape[1])
 
+    @property
+    def has_dry_friction(self) -> bool:
+        """Whether the joints have the arrays of dry friction."""
+        return self.joint_dry_friction is not None
+
     def check(self, model: ArticulatedModel) -> None:
         """Raise a UserError for an array whose shape or precision does not fit the model."""
+        if len({getattr(self, name) is None for name in _DRY}) > 1:
+            missing = ", ".join(name for name in _DRY if getattr(self, name) is None)
+            raise UserError(f"dry friction of joints needs {missing}: give all of {', '.join(_DRY)}, or none")
         frames = self.frame_count if len(self.action.shape) == 3 else 1
         sizes = {"N": model.link_count, "Q": model.coordinate_count, "D": model.velocity_count}
         self.check_shapes(sizes | {"B": self.world_count, "F": frames})
@@ -304,6 +332,8 @@ class ArticulatedInputs(Arrays):
                 f"the limits of the joint of {model.link_names[model.velocity_link[d]]!r} are reversed, {low:g} to {high:g}: "
                 "give the lower one as joint_limit_low"
             )
+        if self.has_dry_friction:
+            self._check_dry_friction(model)
         subtree_mass = np.abs(to_numpy(self.link_mass)) + np.abs(to_numpy(self.link_inertia)).sum(axis=(2, 3))
         for i in reversed(range(model.link_count)):
             if model.link_parent[i] >= 0:
@@ -314,6 +344,26 @@ class ArticulatedInputs(Arrays):
             raise UserError(
                 f"the joint of {model.link_names[model.velocity_link[d]]!r} moves no mass in world {b}: "
                 "give the links on it a mass, or the joint an armature"
+            )
+
+    def _check_dry_friction(self, model: ArticulatedModel) -> None:
+        """Raise a UserError for numbers of dry friction that are negative or not finite, and for friction without stiffness."""
+        friction, stiffness = to_numpy(self.joint_dry_friction), to_numpy(self.joint_dry_stiffness)
+        for name in _DRY:
+            values = to_numpy(getattr(self, name))
+            bad = np.argwhere(~(np.isfinite(values) & ((values >= 0) | (name == "joint_bristle0"))))
+            if len(bad):
+                b, d = (int(k) for k in bad[0])
+                link, rule = model.link_names[model.velocity_link[d]], "" if name == "joint_bristle0" else " and not negative"
+                raise UserError(
+                    f"{name} of the joint of {link!r} is {float(values[b, d]):g} in world {b}: it must be finite{rule}"
+                )
+        bad = np.argwhere((friction > 0) & (stiffness == 0))
+        if len(bad):
+            b, d = (int(k) for k in bad[0])
+            raise UserError(
+                f"the joint of {model.link_names[model.velocity_link[d]]!r} has dry friction and no joint_dry_stiffness in world "
+                f"{b}: give the stiffness with which it sticks"
             )
 
 

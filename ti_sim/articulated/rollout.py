@@ -5,6 +5,7 @@ The loops have ``spread`` iterations per world (see ``ti_sim.base.parallel``).
 
 from ti_sim.articulated.adjoint import accelerate_adjoint
 from ti_sim.articulated.collision import FAULT_STEP, FAULTY_PAIR
+from ti_sim.articulated.dry_friction import deflection_column, state_columns
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
 from ti_sim.articulated.joints import load_vec4_at, quaternion_column
 from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
@@ -43,6 +44,16 @@ def copy_row(source: ti.template(), slot, target: ti.template(), target_slot, b,
     """Copy the first ``count`` numbers of a row."""
     for j in range(count):
         target[b, target_slot, j] = source[b, slot, j]
+
+
+@ti.func
+def copy_state(world: ti.template(), source: ti.template(), slot, target: ti.template(), target_slot, b):
+    """Copy the coordinates and velocities of a row, and the deflections of bristles, without the accelerations."""
+    copy_row(source, slot, target, target_slot, b, world.coordinates + world.velocities)
+    if ti.static(world.with_bristles):
+        for d in range(world.velocities):
+            at = deflection_column(world, d)
+            target[b, target_slot, at] = source[b, slot, at]
 
 
 @ti.func
@@ -163,6 +174,8 @@ def advance(
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from a row of source [B, rows, Q + 2 D].
 
+    With dry friction, all rows of states have D more columns, the deflections of bristles (see ``dry_friction``).
+
     Reads the packed tables (see ``tables``) and the inputs of each frame. Writes to states [B, rows, Q + 2 D]: with
     ``store_every`` 1, one row of coordinates, velocities and accelerations for each stage of each step, and the last state;
     otherwise coordinates and velocities at the start and after every ``store_every`` steps. With ``write_frames`` it writes the
@@ -175,9 +188,8 @@ def advance(
         b = index // spread
         if index % spread == 0 and diverged_step[b] < 0:
             stages = 4 if ti.static(rk4) else 1
-            count = world.coordinates + world.velocities
-            copy_row(source, source_row, run, 0, b, count)
-            copy_row(run, 0, states, 0, b, count)
+            copy_state(world, source, source_row, run, 0, b)
+            copy_state(world, run, 0, states, 0, b)
             to_store, row = store_every, 0
             to_frame, frame = 0, first_step // substeps
             done = 0
@@ -197,7 +209,7 @@ def advance(
                             eliminate_links(world, run, b, stage, step // substeps, False)
                             accelerate_links(world, run, b, stage)
                             if store_every == 1:
-                                copy_row(run, stage, states, row + stage, b, count + world.velocities)
+                                copy_row(run, stage, states, row + stage, b, state_columns(world))
                             if ti.static(rk4):
                                 rate_coordinates(world, run, b, stage)
                                 if stage < 3:
@@ -212,7 +224,7 @@ def advance(
                     if to_store == 0:
                         to_store = store_every
                         row += stages if store_every == 1 else 1
-                        copy_row(run, 0, states, row, b, count)
+                        copy_state(world, run, 0, states, row, b)
                     wrong = faulty_link(world, run, b)
                     if wrong >= 0:
                         diverged_step[b] = step + 1

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ti_sim.articulated.adjoint import accelerations_of_links
+from ti_sim.articulated.dry_friction import begin_bristles, dry_force
 from ti_sim.articulated.dynamics import accelerate, place_links
 from ti_sim.articulated.joint_forces import joint_force
 from ti_sim.articulated.joints import direction, joint_position
@@ -90,7 +91,8 @@ def forward_dynamics(
     """
     inputs.check_values(model)
     states, _body_q, _body_qd = _evaluated(model, inputs, joint_q, joint_qd, frame, dt)
-    return reals_like_family(joint_q, to_numpy(states)[:, 0, model.coordinate_count + model.velocity_count :])
+    first = model.coordinate_count + model.velocity_count
+    return reals_like_family(joint_q, to_numpy(states)[:, 0, first : first + model.velocity_count])
 
 
 @compiled_plainly
@@ -191,8 +193,10 @@ def _begun(
     if not 0 <= frame < inputs.frame_count:
         raise UserError(f"frame {frame} does not exist: there are actions for {inputs.frame_count} frame intervals")
     world = prepare(model, inputs, dt=dt)
-    states = zeros_like_family(joint_q, (b, 1, q + 2 * d))
+    states = zeros_like_family(joint_q, (b, 1, model.state_columns(inputs)))
     begin(*views(joint_q, joint_qd, world.tree, states, q, d))
+    if inputs.has_dry_friction:
+        begin_bristles(*views(inputs.joint_bristle0, states, q + 2 * d))
     return world, states
 
 
@@ -266,6 +270,8 @@ def inverse(
             for d in range(first, world.tree[i, END_QD]):
                 x = joint_position(states, b, 0, kind, world.tree[i, FIRST_Q], d - first)
                 modelled = joint_force(world, b, frame, d, kind, x, states[b, 0, world.coordinates + d])
+                if ti.static(world.with_bristles):
+                    modelled += dry_force(world, states, b, 0, kind, d)
                 force[b, d] = along(world, b, i, d) + world.velocity[b, d, ARMATURE] * acceleration[b, d] - modelled
 
 

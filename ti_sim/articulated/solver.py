@@ -8,6 +8,7 @@ import numpy as np
 
 from ti_sim.articulated.collision import FAULT_STEP, FAULTY_PAIR, FIRST_NEAR, LIST_COUNT, NEAR_COUNT, TEST_COUNT
 from ti_sim.articulated.contact_warnings import ContactWarnings
+from ti_sim.articulated.dry_friction import begin_bristles, begin_bristles_adjoint
 from ti_sim.articulated.merging import merge, merge_adjoint
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.rollout import advance, advance_adjoint, begin, begin_adjoint
@@ -31,7 +32,7 @@ from ti_sim.base.arrays import (
     zeros_like_family,
 )
 from ti_sim.base.bundles import views
-from ti_sim.base.errors import DivergenceError
+from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import compiled_plainly
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
@@ -56,7 +57,7 @@ class ArticulatedRollout:
         frames: number of frame intervals.
         adjoint: how states were stored, None for a rollout without gradient.
         states: [B, stored, Q + 2 D] coordinates, velocities and accelerations of all stages of every step, or coordinates and
-            velocities at checkpoints; None without gradient.
+            velocities at checkpoints, with dry friction followed by the D deflections of bristles; None without gradient.
     """
 
     joint_q: Array
@@ -125,6 +126,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
         with_pairs=model.pair_kinds,
         with_meshes=model.has_meshes,
         turning=model.turning,
+        with_bristles=inputs.has_dry_friction,
         coordinates=model.coordinate_count,
         velocities=model.velocity_count,
         dt=float(dt),
@@ -138,7 +140,9 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
 
 def packed(inputs: ArticulatedInputs) -> PackedArrays:
     """Those of the inputs, or of their adjoints, that kernels read in rows."""
-    return PackedArrays(*(getattr(inputs, field.name) for field in fields(PackedArrays)))
+    given = (getattr(inputs, field.name) for field in fields(PackedArrays))
+    like = inputs.joint_stiffness
+    return PackedArrays(*(zeros_like_family(like, tuple(like.shape)) if array is None else array for array in given))
 
 
 class PackedBars:
@@ -166,12 +170,14 @@ class PackedBars:
 
         Args:
             world: arrays of the rollout; the rows of links are packed again if links are fixed to each other.
-            bar: [B, rows, Q + D], row 0 the adjoint of the first state.
+            bar: [B, rows, Q + D], row 0 the adjoint of the first state; with dry friction D more columns.
         """
         inputs, bars = self._inputs, self.bars
         begin_adjoint(*views(
             inputs.joint_q0, world.tree, bar, bars.joint_q0, bars.joint_qd0, world.coordinates, world.velocities
         ))  # fmt: skip
+        if inputs.has_dry_friction:
+            begin_bristles_adjoint(*views(bar, bars.joint_bristle0, world.coordinates + world.velocities))
         if (self._model.merged_into >= 0).any():
             pack(*views(packed(inputs), world.link, world.velocity))
             merge_adjoint(*views(world.tree, world.link, world.work, self.rows.link_total))
@@ -199,6 +205,11 @@ class ArticulatedSolver(Solver):
     def _check(self, inputs: ArticulatedInputs) -> None:
         super()._check(inputs)
         inputs.check_values(self.model)
+        if inputs.has_dry_friction and self.settings.integrator != "semi_implicit":
+            raise UserError(
+                f"joints have dry friction, and the integrator is {self.settings.integrator!r}: choose 'semi_implicit', or leave "
+                "joint_dry_friction out"
+            )
 
     @compiled_plainly
     def _simulate(self, inputs: ArticulatedInputs, frames: int, adjoint: Adjoint | None) -> ArticulatedRollout:
@@ -207,10 +218,12 @@ class ArticulatedSolver(Solver):
         b, n, q, d = inputs.world_count, model.link_count, model.coordinate_count, model.velocity_count
         steps = frames * self.settings.substeps
         interval = kept_interval(adjoint, steps)
-        states = empty_like_family(like, (b, self._rows(steps, interval), q + 2 * d))
+        states = empty_like_family(like, (b, self._rows(steps, interval), model.state_columns(inputs)))
         arrays = (zeros_like_family(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
         marks = (ints_like_family(like, np.full(b, -1)) for _ in range(2))
         begin(*views(inputs.joint_q0, inputs.joint_qd0, world.tree, states, q, d))
+        if inputs.has_dry_friction:
+            begin_bristles(*views(inputs.joint_bristle0, states, q + 2 * d))
         kept, tests = None if adjoint is None else states, np.zeros((b, 2), dtype=np.int32)
         result = ArticulatedRollout(*arrays, *marks, tests, inputs, frames, adjoint, kept)
         self._advance(world, result, states, 0, states, interval, True, 0, steps)
@@ -225,12 +238,12 @@ class ArticulatedSolver(Solver):
     def _differentiate(self, rollout: ArticulatedRollout, bars: tuple[Array, ...]) -> ArticulatedInputs:
         """``rollout_adjoint`` of checked arguments."""
         model, inputs, like = self.model, rollout.inputs, rollout.inputs.link_mass
-        b, q, d, steps = inputs.world_count, model.coordinate_count, model.velocity_count, rollout.frames * self.settings.substeps
+        b, columns, steps = inputs.world_count, model.state_columns(inputs), rollout.frames * self.settings.substeps
         packed, world = PackedBars(model, inputs), prepare(model, inputs, dt=self.settings.dt)
         span, states = segment_length(rollout.adjoint, steps), rollout.states
         if rollout.adjoint.interval > 1:
-            states = empty_like_family(like, (b, self._rows(span, 1), q + 2 * d))
-        bar = zeros_like_family(like, (b, 3, q + d))
+            states = empty_like_family(like, (b, self._rows(span, 1), columns))
+        bar = zeros_like_family(like, (b, 3, columns - model.velocity_count))
 
         def again(first: int, count: int) -> None:
             self._advance(world, rollout, rollout.states, first // span, states, 1, False, first, count)
@@ -268,8 +281,8 @@ class ArticulatedSolver(Solver):
         store_every: int, write_frames: bool, first: int, steps: int,
     ) -> None:  # fmt: skip
         """Run ``advance`` over a segment; ``rollout`` holds the frames and the marks of divergence."""
-        b, count = rollout.inputs.world_count, prepared.coordinates + prepared.velocities
-        run = empty_like_family(prepared.link, (b, self._stages, 2 * count))
+        b, columns = rollout.inputs.world_count, self.model.state_columns(rollout.inputs)
+        run = empty_like_family(prepared.link, (b, self._stages, columns + prepared.coordinates))
         advance(*views(
             self.settings.integrator == "rk4", source, source_row, states, store_every, run,
             rollout.joint_q, rollout.joint_qd, rollout.body_q, rollout.body_qd, int(write_frames),

@@ -22,7 +22,8 @@ LINK_SIZE = 24
 
 # Columns of the table of joint velocities.
 STIFFNESS, REST, DAMPING, ARMATURE, LOW, HIGH, LIMIT_STIFFNESS, GAIN, MOTOR_LIMIT, SERVO_STIFFNESS, SERVO_DAMPING = range(11)
-VELOCITY_SIZE = 11
+DRY_FRICTION, DRY_STIFFNESS, DRY_DAMPING = range(11, 14)
+VELOCITY_SIZE = 14
 
 # Columns of ``ArticulatedModel.tree``.
 PARENT, KIND, FIRST_Q, FIRST_QD, END_QD, MOVES, FIRST_POINT, END_POINT, SPINS_FREELY, MERGED_INTO = range(10)
@@ -70,6 +71,7 @@ class WorldArrays:
         with_pairs: kinds of pairs in the model, as bits.
         with_meshes: whether any shape is a mesh.
         turning: whether the contact points include rims or patches, which depend on the rotation of the link.
+        with_bristles: whether joints have dry friction, whose deflections are D more columns of states (see ``dry_friction``).
         coordinates: number of joint coordinates Q.
         velocities: number of joint velocities D.
         dt: physics step [s].
@@ -96,6 +98,7 @@ class WorldArrays:
     with_pairs: Static
     with_meshes: Static
     turning: Static
+    with_bristles: Static
     coordinates: Integer
     velocities: Integer
     dt: Number
@@ -152,6 +155,9 @@ class PackedArrays:
     motor_limit: Array
     servo_stiffness: Array
     servo_damping: Array
+    joint_dry_friction: Array
+    joint_dry_stiffness: Array
+    joint_dry_damping: Array
 
 
 @ti.func
@@ -224,6 +230,9 @@ def pack(given: PackedArrays, link: ti.types.ndarray(), velocity: ti.types.ndarr
         velocity[b, d, MOTOR_LIMIT] = given.motor_limit[b, d]
         velocity[b, d, SERVO_STIFFNESS] = given.servo_stiffness[b, d]
         velocity[b, d, SERVO_DAMPING] = given.servo_damping[b, d]
+        velocity[b, d, DRY_FRICTION] = given.joint_dry_friction[b, d]
+        velocity[b, d, DRY_STIFFNESS] = given.joint_dry_stiffness[b, d]
+        velocity[b, d, DRY_DAMPING] = given.joint_dry_damping[b, d]
 
 
 @kernel
@@ -263,3 +272,6 @@ def unpack_adjoint(
         bars.motor_limit[b, d] = velocity_bar[b, d, MOTOR_LIMIT]
         bars.servo_stiffness[b, d] = velocity_bar[b, d, SERVO_STIFFNESS]
         bars.servo_damping[b, d] = velocity_bar[b, d, SERVO_DAMPING]
+        bars.joint_dry_friction[b, d] = velocity_bar[b, d, DRY_FRICTION]
+        bars.joint_dry_stiffness[b, d] = velocity_bar[b, d, DRY_STIFFNESS]
+        bars.joint_dry_damping[b, d] = velocity_bar[b, d, DRY_DAMPING]

@@ -6,12 +6,14 @@ are launched by ``ti_sim.base.launcher``.
 """
 
 from ti_sim.articulated.adjoint import begin_accelerate_adjoint, finish_accelerate_adjoint
+from ti_sim.articulated.dry_friction import state_columns
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
 from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
 from ti_sim.articulated.rollout import (
     SUM_STEPS,
     add_and_clear_sums,
     copy_row,
+    copy_state,
     faulty_link,
     record_contact_fault,
     store_joints,
@@ -41,6 +43,8 @@ def advance(
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of run [B, 1, 2 (Q + D)] and of states [B, rows, P, 6].
 
+    With dry friction of joints, run and joints have D more columns (see ``ti_sim.articulated.dry_friction``).
+
     With ``store_all`` 1, each step writes a row: coordinates, velocities and accelerations to joints [B, rows, Q + 2 D], and the
     particles to states; the last state is stored, too. Otherwise row 0 of states holds the current state. With ``write_frames`` 1
     the frames of the segment, which starts at a frame, are written (as by the solvers of links and of particles). If
@@ -51,7 +55,7 @@ def advance(
     for index in range(states.shape[0] * spread):
         b = index // spread
         if index % spread == 0 and diverged.step[b] < 0:
-            count, particles = world.coordinates + world.velocities, body.particle_mass.shape[1]
+            particles = body.particle_mass.shape[1]
             done = 0
             while done <= steps:  # the pass after the last step only writes the last frame
                 step = first_step + done
@@ -74,10 +78,10 @@ def advance(
                     eliminate_links(world, run, b, 0, frame, False)
                     accelerate_links(world, run, b, 0)
                     if store_all == 1:
-                        copy_row(run, 0, joints, row, b, count + world.velocities)
+                        copy_row(run, 0, joints, row, b, state_columns(world))
                     step_coordinates(world, run, b, 0)
                     if store_all == 1:
-                        copy_row(run, 0, joints, next_row, b, count)
+                        copy_state(world, run, 0, joints, next_row, b)
                     size = 0.0
                     for p in range(particles):
                         f = vec3(force[b, p, 0], force[b, p, 1], force[b, p, 2])
@@ -87,7 +91,7 @@ def advance(
                         if ti.static(body.features.with_self_contact):
                             mark_if_stale(contacts, states, b, next_row, p, step + 1, world.dt)
                     if keep_every > 0 and (step + 1) % keep_every == 0:
-                        copy_row(run, 0, kept_joints, (step + 1) // keep_every, b, count)
+                        copy_state(world, run, 0, kept_joints, (step + 1) // keep_every, b)
                         for p in range(particles):
                             for k in ti.static(range(6)):
                                 kept_states[b, (step + 1) // keep_every, p, k] = states[b, next_row, p, k]

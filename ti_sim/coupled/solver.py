@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from ti_sim.articulated.contact_warnings import ContactWarnings
+from ti_sim.articulated.dry_friction import begin_bristles
 from ti_sim.articulated.model import ArticulatedSettings
 from ti_sim.articulated.rollout import begin as begin_links
 from ti_sim.articulated.solver import (
@@ -118,13 +119,14 @@ class CoupledSolver(Solver):
         """``rollout`` of checked arguments."""
         b, n, q, d, p = self._sizes(inputs)
         like, steps = inputs.links.link_mass, frames * self.settings.substeps
+        columns = self.model.articulated.state_columns(inputs.links)
         interval = kept_interval(adjoint, steps)
         rows = steps // interval + 1
-        kept_joints, kept_states = empty_like_family(like, (b, rows, q + 2 * d)), empty_like_family(like, (b, rows, p, 6))
+        kept_joints, kept_states = empty_like_family(like, (b, rows, columns)), empty_like_family(like, (b, rows, p, 6))
         joints, states, keep_every = kept_joints, kept_states, 0
         if adjoint is not None and interval > 1:
             keep_every = interval
-            joints, states = empty_like_family(like, (b, 1, q + 2 * d)), empty_like_family(like, (b, 1, p, 6))
+            joints, states = empty_like_family(like, (b, 1, columns)), empty_like_family(like, (b, 1, p, 6))
         links = (zeros_like_family(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
         particles = (zeros_like_family(like, (b, frames + 1, p, 3)) for _ in range(2))
         step, link, particle = (ints_like_family(like, np.full(b, -1)) for _ in range(3))
@@ -149,9 +151,10 @@ class CoupledSolver(Solver):
         b, _n, q, d, p = self._sizes(inputs)
         like, span, given = inputs.links.link_mass, segment_length(rollout.adjoint, steps), CoupledFrames(*bars)
         joints, states = rollout.links.states, rollout.particles.states
+        columns = self.model.articulated.state_columns(inputs.links)
         if rollout.adjoint.interval > 1:
-            joints, states = empty_like_family(like, (b, span + 1, q + 2 * d)), empty_like_family(like, (b, span + 1, p, 6))
-        joint_bar, bar = zeros_like_family(like, (b, 1, q + d)), zeros_like_family(like, (b, p, 6))
+            joints, states = empty_like_family(like, (b, span + 1, columns)), empty_like_family(like, (b, span + 1, p, 6))
+        joint_bar, bar = zeros_like_family(like, (b, 1, columns - d)), zeros_like_family(like, (b, p, 6))
         dual = zeros_like_family(like, (b, p, 3))
         sums = AdjointSums(self.model.deformable, inputs.particles)
         packed = PackedBars(self.model.articulated, inputs.links)
@@ -221,6 +224,8 @@ class CoupledSolver(Solver):
         _b, _n, q, d, _p = self._sizes(inputs)
         tree = ints_like_family(inputs.links.link_mass, self.model.articulated.tree)
         begin_links(*views(inputs.links.joint_q0, inputs.links.joint_qd0, tree, joints, q, d))
+        if inputs.links.has_dry_friction:
+            begin_bristles(*views(inputs.links.joint_bristle0, joints, q + 2 * d))
         begin_particles(*views(inputs.particles.particle_q0, inputs.particles.particle_qd0, states))
 
     def _advance(
@@ -232,7 +237,7 @@ class CoupledSolver(Solver):
         b, _n, q, d, p = self._sizes(inputs)
         particles = prepare_particles(self.model.deformable, inputs.particles)
         links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
-        run = empty_like_family(like, (b, 1, 2 * (q + d)))
+        run = empty_like_family(like, (b, 1, self.model.articulated.state_columns(inputs.links) + q))
         _copy_joints(joints, 0, run)
         Launcher(
             advance, steps, self.settings.substeps, int(store_all), int(write_frames), keep_every, run, joints, states,

@@ -110,7 +110,7 @@ def add_joint(table: ParameterTable, link: str, joint: Joint) -> dict[str, str]:
     """Add the parameters of a joint, except shared ones; return joint quantity -> parameter name.
 
     Raises:
-        UserError: a shared parameter does not exist, or the limits are reversed.
+        UserError: a shared parameter does not exist, the limits are reversed, or dry friction has no stiffness.
     """
     names = {}
     for key, value in joint.numbers().items():
@@ -119,12 +119,16 @@ def add_joint(table: ParameterTable, link: str, joint: Joint) -> dict[str, str]:
             names[key] = value
             continue
         names[key] = f"{link}.{key}"
-        sign = "not negative" if key in joint.not_negative else None
+        sign = "not negative" if key in joint.not_negative else "positive" if key in joint.positive else None
         table.add(names[key], value, unit=joint.units[key], shape=(joint.velocities,) if key in joint.vectors else (), sign=sign)
     if "limit_low" in names and "limit_high" in names:
         low, high = (table[names[key]].value for key in ("limit_low", "limit_high"))
         if not low < high:
             raise UserError(f"the joint of {link} has its limits reversed ({low:g} and {high:g}): give limit_low < limit_high")
+    if any(key.startswith("dry_") for key in names) and not {"dry_friction", "dry_stiffness"} <= set(names):
+        raise UserError(
+            f"the joint of {link} has a part of its dry friction: give dry_friction and dry_stiffness, with which it sticks"
+        )
     return names
 
 

@@ -24,7 +24,7 @@ from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.contact import Contact, add_contact, meant_per_area
 from risp_torch.scene.parts.joints import Fixed, Joint, Prismatic, Revolute, Spherical
 from risp_torch.scene.parts.surface import GREY, Surface
-from risp_torch.scene.robot_files.check import Moved, moved_by_joints
+from risp_torch.scene.robot_files.check import Moved, inertias_of_free_joints, moved_by_joints
 from risp_torch.scene.robot_files.description import RobotDescription, RobotJoint, RobotLink, RobotShape
 from risp_torch.scene.robot_files.left_out import LeftOut
 from risp_torch.scene.robot_files.read import read_robot
@@ -40,6 +40,7 @@ from ti_sim.shapes.surface import TriangleMesh, merge_vertices
 OVERSHOOT = 0.05  # of a joint's range: displacement beyond a limit under the largest motor force
 SOFTEST = 2.0 * math.pi * 10.0  # rad/s: least frequency of the moved mass on the spring of a limit
 STIFFEST = 0.2  # rad: largest phase of that oscillation in a physics step
+STUCK = 0.1  # rad: phase of the oscillation of a joint that sticks in a physics step
 _PRIMITIVES = {"box": Box, "sphere": Sphere, "cylinder": Cylinder, "capsule": Capsule}
 
 
@@ -53,13 +54,15 @@ def add_robot(
     orientation: Quaternion = UPRIGHT,
     free_base: bool = False,
     contact: Contact | None = None,
+    dry_friction: bool = True,
 ) -> RobotDescription:
     """Add the links, joints and motors of a URDF or MJCF file.
 
     Link "upper arm" of the robot "arm" becomes the body "arm_upper_arm", with the parameters "arm_upper_arm.mass",
     "arm_upper_arm.damping" and so on; the motor of its joint is "arm_upper_arm.motor". A link with a free joint becomes a
     rigid body. The springs of the limits withstand the joint's largest motor force, or oscillate at 10 Hz if that is stiffer, but
-    are never too stiff for the physics step (``limit_stiffness``).
+    are never too stiff for the physics step (``limit_stiffness``). Joint friction becomes dry friction; files do not give its
+    stiffness and damping (``friction_numbers``).
 
     Args:
         scene: the scene.
@@ -71,6 +74,7 @@ def add_robot(
         free_base: give the root link a free joint instead of fixing it to the world.
         contact: contact parameters of the robot with the ground ("<name>.contact.stiffness" and so on), those of the ground
             by default. Primitive collision shapes are used as they are, meshes by the vertices of their convex hulls.
+        dry_friction: False to leave the joint friction of the file out, as in a scene with the integrator "rk4".
 
     Returns:
         The description of the file; ``unsupported`` has a sentence for each feature that is not imported.
@@ -94,16 +98,18 @@ def add_robot(
     per_area = meant_per_area(scene.table, contact, ground=ground)
     left_out = LeftOut()
     names = _body_names(name, robot.links)
-    for link, body, moved in zip(robot.links, names, moved_by_joints(robot.links), strict=True):
+    properties = zip(moved_by_joints(robot.links), inertias_of_free_joints(robot.links), strict=True)
+    for link, body, (moved, inertia) in zip(robot.links, names, properties, strict=True):
         form, surface = _form(link, left_out, per_area=per_area)
         options = BodyOptions(shape=form, mass=link.mass, inertia=link.inertia, surface=surface, carrier=True)
         frame = _joint_frame(link, robot.links, place, turn)
         if link.joint.type == "free":
             made = _free_body(scene, body, link, frame, options, left_out)
         else:
+            joint = _rubbing(scene, link.joint, left_out, used=dry_friction)
             made = make_link(
                 scene, body, options, parent=names[link.parent] if link.parent >= 0 else None,
-                joint=_joint(link.joint, moved, step=scene.stepping.dt), position=frame.position,
+                joint=_joint(joint, moved, inertia, step=scene.stepping.dt), position=frame.position,
                 orientation=frame.turn.as_quat(), center=link.com,
             )  # fmt: skip
         scene.bodies += (made if contact is None else replace(made, contact_name=f"{name}.contact"),)
@@ -132,6 +138,34 @@ def limit_stiffness(joint: RobotJoint, moved: Moved, *, step: float) -> float:
     drives = _has_motor(joint) and math.isfinite(joint.motor_limit)
     holding = joint.motor_limit / (OVERSHOOT * (joint.limit_high - joint.limit_low)) if drives else 0.0
     return min(max(holding, inertia * SOFTEST**2), inertia * (STIFFEST / step) ** 2)
+
+
+def friction_numbers(joint: RobotJoint, inertia: float, *, step: float) -> dict[str, float]:
+    """Dry friction of a joint, with the stiffness and damping with which it sticks, which robot files do not give.
+
+    The inertia that the joint moves oscillates on the spring with a phase that advances by 0.1 rad in a physics step, and with
+    half of the critical damping.
+
+    Args:
+        joint: with dry friction.
+        inertia: against which it moves while all other joints are free (``inertias_of_free_joints``) [kg m2, kg].
+        step: physics step [s].
+
+    Returns:
+        ``dry_friction``, ``dry_stiffness`` and ``dry_damping`` (N m, N m/rad, N m s/rad; N, N/m, N s/m).
+    """
+    return {
+        "dry_friction": joint.dry_friction, "dry_stiffness": inertia * (STUCK / step) ** 2, "dry_damping": inertia * STUCK / step,
+    }  # fmt: skip
+
+
+def _rubbing(scene: SceneSpec, joint: RobotJoint, left_out: LeftOut, *, used: bool) -> RobotJoint:
+    """The joint, without its dry friction where the scene has none; this is recorded."""
+    if not joint.dry_friction or (used and scene.stepping.integrator == "semi_implicit"):
+        return joint
+    left_out.add("joint friction is not used" + (f" with the integrator {scene.stepping.integrator!r}" if used else ""),
+                 f"joint {joint.name!r}")  # fmt: skip
+    return replace(joint, dry_friction=0.0)
 
 
 @dataclass(frozen=True)
@@ -180,16 +214,20 @@ def _free_body(scene: SceneSpec, name: str, link: RobotLink, frame: _Frame, opti
     joint = link.joint
     if joint.damping or joint.armature:
         left_out.add("damping and armature of free joints are not used", f"joint {joint.name!r}")
+    if joint.dry_friction:
+        left_out.add("friction of free joints is not used", f"joint {joint.name!r}")
     turn = frame.turn * Rotation.from_quat(joint.start[3:])
     center = frame.position + frame.turn.apply(joint.start[:3]) + turn.apply(link.com)
     return make_body(scene, name, options, Start(position=center, orientation=turn.as_quat()))
 
 
-def _joint(joint: RobotJoint, moved: Moved, *, step: float) -> Joint:
-    """A joint of the scene, at its coordinates in the file."""
+def _joint(joint: RobotJoint, moved: Moved, inertia: float, *, step: float) -> Joint:
+    """A joint of the scene, at its coordinates in the file; ``inertia``: as in ``friction_numbers``."""
     if joint.type == "fixed":
         return Fixed()
     springs: dict[str, Any] = {"stiffness": joint.stiffness, "damping": joint.damping, "armature": joint.armature}
+    if joint.dry_friction:
+        springs |= friction_numbers(joint, inertia, step=step)
     if joint.type == "spherical":
         return Spherical(turn=Rotation.from_quat(joint.start).as_rotvec(), **springs)
     springs |= {"axis": joint.axis, "rest": joint.rest}

@@ -8,7 +8,8 @@ from typing import Literal
 from risp_torch.scene.arguments import Number
 from risp_torch.scene.parameters import ParameterTable
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import checked
+from ti_sim.base.rules import Positive, checked
+from ti_sim.rigid.restitution import damping_for_restitution
 
 CONTACT_FIELDS = {"stiffness": "N/m", "damping": "N s/m", "friction_stiffness": "N s/m", "friction": ""}
 OPTIONAL_FIELDS = {"bristle_stiffness": "N/m", "radius": "m"}
@@ -51,6 +52,31 @@ class Contact:
     def __post_init__(self) -> None:
         if self.per not in ("point", "area"):
             raise UserError(f"contact parameters per {self.per!r}: choose 'point' or 'area'")
+
+    @classmethod
+    @checked
+    def of_restitution(
+        cls, *, stiffness: Positive, restitution: Positive, mass: Positive, friction_stiffness: Number, friction: Number
+    ) -> Contact:
+        """Contact per point whose damping gives a coefficient of restitution, for normal impacts on one contact point.
+
+        The damping is a number of its own afterwards: it does not follow a stiffness that changes.
+
+        Args:
+            stiffness: ke [N/m].
+            restitution: speed after an impact relative to that before it, above 0 and at most 1.
+            mass: mass that hits [kg]: that of a ball, or ``ti_sim.effective_mass`` of a corner. Where several points hit at
+                once, such as the four of a face, the part of the mass for each of them.
+            friction_stiffness, friction: as of ``Contact``.
+
+        Returns:
+            The contact, per point; its damping is ``ti_sim.damping_for_restitution``.
+
+        Raises:
+            UserError: a number is out of its range.
+        """
+        damping = float(damping_for_restitution(stiffness, restitution, mass))
+        return cls(stiffness=stiffness, damping=damping, friction_stiffness=friction_stiffness, friction=friction)
 
 
 def add_contact(table: ParameterTable, prefix: str, contact: Contact) -> None:

@@ -31,6 +31,7 @@ class Joint:
         units: units of its numbers; a field without unit is no number.
         vectors: those of its numbers that have an entry for each velocity.
         not_negative: those that are not below zero.
+        positive: those that are above zero.
         place: the number that is its coordinates at the start.
     """
 
@@ -38,7 +39,10 @@ class Joint:
     units: ClassVar[dict[str, str]] = {}
     vectors: ClassVar[tuple[str, ...]] = ()
     place: ClassVar[str] = ""
-    not_negative: ClassVar[tuple[str, ...]] = ("stiffness", "damping", "armature", "limit_stiffness")
+    not_negative: ClassVar[tuple[str, ...]] = (
+        "stiffness", "damping", "armature", "limit_stiffness", "dry_friction", "dry_damping",
+    )  # fmt: skip
+    positive: ClassVar[tuple[str, ...]] = ("dry_stiffness",)
 
     @property
     def coordinates(self) -> int:
@@ -75,7 +79,11 @@ class _OneAxis(Joint):
         axis: axis in the joint frame, of any length.
         stiffness, rest: spring towards the rest value.
         damping: viscous damping of the rate.
-        armature: inertia added to the joint's own.
+        armature: inertia added to the joint's own. That of a rotor behind a gear of ratio n (turns of the rotor per turn of the
+            joint) is n^2 times the rotor's inertia.
+        dry_friction: force up to which the joint sticks, and against which it slips (no dry friction by default).
+        dry_stiffness: stiffness with which it sticks; needed with ``dry_friction``.
+        dry_damping: damping of that spring, which acts within the friction.
         limit_low, limit_high: coordinates beyond which the limit's spring acts (no limit by default).
         limit_stiffness: stiffness of the limit's spring.
     """
@@ -85,6 +93,9 @@ class _OneAxis(Joint):
     rest: Shared = 0.0
     damping: Shared = 0.0
     armature: Shared = 0.0
+    dry_friction: Shared | None = None
+    dry_stiffness: Shared | None = None
+    dry_damping: Shared | None = None
     limit_low: Shared | None = None
     limit_high: Shared | None = None
     limit_stiffness: Shared = 0.0
@@ -103,7 +114,8 @@ class Revolute(_OneAxis):
     """Rotation about an axis through the joint.
 
     Attributes:
-        angle, rate: initial angle and rate [rad, rad/s]. Springs in N m/rad, damping in N m s/rad, armature in kg m2.
+        angle, rate: initial angle and rate [rad, rad/s]. Springs in N m/rad, damping in N m s/rad, armature in kg m2, dry
+            friction in N m.
     """
 
     angle: Shared = 0.0
@@ -112,6 +124,7 @@ class Revolute(_OneAxis):
     place = "angle"
     units = {
         "angle": "rad", "rate": "rad/s", "stiffness": "N m/rad", "rest": "rad", "damping": "N m s/rad", "armature": "kg m2",
+        "dry_friction": "N m", "dry_stiffness": "N m/rad", "dry_damping": "N m s/rad",
         "limit_low": "rad", "limit_high": "rad", "limit_stiffness": "N m/rad",
     }  # fmt: skip
 
@@ -122,7 +135,7 @@ class Prismatic(_OneAxis):
     """Translation along an axis.
 
     Attributes:
-        slide, rate: initial displacement and rate [m, m/s]. Springs in N/m, damping in N s/m, armature in kg.
+        slide, rate: initial displacement and rate [m, m/s]. Springs in N/m, damping in N s/m, armature in kg, dry friction in N.
     """
 
     slide: Shared = 0.0
@@ -131,6 +144,7 @@ class Prismatic(_OneAxis):
     place = "slide"
     units = {
         "slide": "m", "rate": "m/s", "stiffness": "N/m", "rest": "m", "damping": "N s/m", "armature": "kg",
+        "dry_friction": "N", "dry_stiffness": "N/m", "dry_damping": "N s/m",
         "limit_low": "m", "limit_high": "m", "limit_stiffness": "N/m",
     }  # fmt: skip
 
@@ -146,6 +160,7 @@ class Spherical(Joint):
         stiffness, rest: spring on the rotation vector towards a rest value [3] (N m/rad, rad).
         damping: N m s/rad.
         armature: kg m2.
+        dry_friction, dry_stiffness, dry_damping: as of a hinge, about each axis of the link's frame (N m, N m/rad, N m s/rad).
     """
 
     turn: SharedVector = (0.0, 0.0, 0.0)
@@ -154,11 +169,15 @@ class Spherical(Joint):
     rest: SharedVector = (0.0, 0.0, 0.0)
     damping: Shared = 0.0
     armature: Shared = 0.0
+    dry_friction: Shared | None = None
+    dry_stiffness: Shared | None = None
+    dry_damping: Shared | None = None
     kind = "spherical"
     place = "turn"
     vectors = ("turn", "rate", "rest")
     units = {
         "turn": "rad", "rate": "rad/s", "stiffness": "N m/rad", "rest": "rad", "damping": "N m s/rad", "armature": "kg m2",
+        "dry_friction": "N m", "dry_stiffness": "N m/rad", "dry_damping": "N m s/rad",
     }  # fmt: skip
 
     def start(self, place: torch.Tensor) -> torch.Tensor:

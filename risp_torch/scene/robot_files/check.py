@@ -45,7 +45,7 @@ def _check_link(link: RobotLink, path: Path, left_out: LeftOut) -> None:
             f"{name} has the limits {joint.limit_low:g} and {joint.limit_high:g}: the lower one must be below the upper one "
             "(a joint that does not move is a fixed joint)"
         )
-    for what in ("damping", "armature", "stiffness", "motor_limit"):
+    for what in ("damping", "armature", "stiffness", "dry_friction", "motor_limit"):
         value = getattr(joint, what)
         if not value >= 0.0:
             raise UserError(f"{name}: {what.replace('_', ' ')} is {value:g}: it must not be below zero")
@@ -110,6 +110,56 @@ def moved_by_joints(links: Sequence[RobotLink]) -> list[Moved]:
         size = float(np.trace(inertia[k]) + mass[k] * position @ position)
         moved.append(Moved(float(mass[k]), about, turn.apply(links[k].joint.axis), size))
     return moved
+
+
+def inertias_of_free_joints(links: Sequence[RobotLink]) -> list[float]:
+    """Inertia against which each joint moves while all other joints are free, in the pose of the file.
+
+    It is the inverse of an entry on the diagonal of the inverse of the mass matrix; the latter from the mass properties of the
+    subtrees (composite rigid bodies; Featherstone, Rigid Body Dynamics Algorithms, 2008, section 6.2).
+
+    Args:
+        links: every parent before its children.
+
+    Returns:
+        For each link, kg m2 or kg: the least of its joint's velocities; 0 for fixed joints.
+    """
+    twists: list[np.ndarray] = []  # [velocities, 6]: angular velocity, and velocity of the point at the world's origin
+    for link, (position, turn) in zip(links, start_poses(links), strict=True):
+        kind, axes = link.joint.type, turn.as_matrix().T
+        turning = {"revolute": turn.apply(link.joint.axis)[None], "spherical": axes, "free": axes}.get(kind, np.zeros((0, 3)))
+        sliding = {"prismatic": turn.apply(link.joint.axis)[None], "free": np.eye(3)}.get(kind, np.zeros((0, 3)))
+        about = np.hstack([turning, np.cross(position, turning)])
+        twists.append(np.vstack([about, np.hstack([np.zeros_like(sliding), sliding])]))
+    first = np.cumsum([0, *(len(rows) for rows in twists)])
+    matrix = np.zeros((first[-1], first[-1]))
+    for k, inertia in enumerate(_subtree_inertias(links)):
+        own, j = slice(first[k], first[k + 1]), k
+        while j >= 0:
+            matrix[own, first[j] : first[j + 1]] = twists[k] @ inertia @ twists[j].T
+            matrix[first[j] : first[j + 1], own] = matrix[own, first[j] : first[j + 1]].T
+            j = links[j].parent
+        matrix[own, own] += links[k].joint.armature * np.eye(len(twists[k]))
+    values, vectors = np.linalg.eigh(matrix)
+    mobility = (vectors**2 / np.maximum(values, _NO_INERTIA * values.max(initial=0.0) + np.finfo(float).tiny)).sum(axis=1)
+    return [float(1.0 / mobility[a:b].max()) if b > a else 0.0 for a, b in zip(first[:-1], first[1:], strict=True)]
+
+
+def _subtree_inertias(links: Sequence[RobotLink]) -> list[np.ndarray]:
+    """[6, 6] inertia of each link and all below about the world's origin, for twists (angular, linear)."""
+    result = [np.zeros((6, 6)) for _ in links]
+    poses = start_poses(links)
+    for k in reversed(range(len(links))):
+        link, (position, turn) = links[k], poses[k]
+        x, y, z = position + turn.apply(link.com)
+        cross, axes = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]]), turn.as_matrix()
+        result[k][:3, :3] += axes @ link.inertia @ axes.T - link.mass * cross @ cross
+        result[k][:3, 3:] += link.mass * cross
+        result[k][3:, :3] -= link.mass * cross
+        result[k][3:, 3:] += link.mass * np.eye(3)
+        if link.parent >= 0:
+            result[link.parent] += result[k]
+    return result
 
 
 def _check_moved_inertia(links: Sequence[RobotLink], path: Path) -> None:

@@ -53,6 +53,7 @@ class RobotJoint:
         rest: joint coordinate at which the spring is relaxed, rad or m; for spherical joints 0, the identity rotation.
         damping: N m s/rad or N s/m.
         armature: inertia added to the joint's own, kg m2 or kg.
+        dry_friction: N m or N.
         motor_gain: N m or N per unit of action; 0 for a joint without a motor.
         motor_limit: largest magnitude of the force of motor and servo, N m or N; inf if there is no limit.
         servo_stiffness: of a position servo, N m/rad or N/m; 0 for none.
@@ -72,6 +73,7 @@ class RobotJoint:
     rest: float = 0.0
     damping: float = 0.0
     armature: float = 0.0
+    dry_friction: float = 0.0
     motor_gain: float = 0.0
     motor_limit: float = math.inf
     servo_stiffness: float = 0.0

@@ -37,7 +37,7 @@ _GEOM = Known(
 _JOINT = Known(
     text=(
         "name", "class", "type", "pos", "axis", "springdamper", "limited", "range", "stiffness", "springref", "ref", "damping",
-        "armature", "actuatorfrclimited", "actuatorfrcrange", "group", "align",
+        "armature", "frictionloss", "actuatorfrclimited", "actuatorfrcrange", "group", "align",
     )
 )  # fmt: skip
 _DRIVE = ("name", "class", "group", "joint", "jointinparent", "gear", "ctrllimited", "forcelimited", "forcerange", "ctrlrange")
@@ -92,7 +92,6 @@ _TABLE = {
 _EXPLAIN = {
     "connect": "equality constraints are not used, loops stay open: <connect>",
     "weld": "equality constraints are not used, loops stay open: <weld>",
-    "joint.frictionloss": "joint friction is not used",
 }
 
 
@@ -256,6 +255,7 @@ def _joint(mujoco: Any, model: Any, number: int, drives: dict[int, dict[str, flo
         "axis": model.jnt_axis[number].copy(),
         "damping": float(model.dof_damping[v]),
         "armature": float(model.dof_armature[v]),
+        "dry_friction": float(model.dof_frictionloss[v]),
         "start": tuple(_start(kind, model.qpos0[q : q + _COORDINATES[kind]])),
     }
     stiffness = float(model.jnt_stiffness[number])

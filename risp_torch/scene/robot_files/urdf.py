@@ -51,11 +51,10 @@ _TABLE = {
     "child": Known(text=("link",), needs=("link",)),
     "axis": Known(numbers={"xyz": (3,)}, needs=("xyz",)),
     "limit": Known(numbers={"lower": (1,), "upper": (1,), "effort": (1,)}),
-    "dynamics": Known(numbers={"damping": (1,)}),
+    "dynamics": Known(numbers={"damping": (1,), "friction": (1,)}),
 }  # fmt: skip
 _EXPLAIN = {
     "mimic": "<mimic> is not used: the joint moves on its own",
-    "dynamics.friction": "joint friction is not used",
     "limit.velocity": "velocity limits of joints are not used",
     "texture": "textures of materials are not used",
 }
@@ -78,7 +77,7 @@ def read_urdf(path: Path, root: Any) -> RobotDescription:
     left_out = LeftOut()
     _refuse_xacro(root, path)
     _drop_other_geometries(root, left_out, path)
-    check_element(root, _TABLE, left_out, path, explain=_EXPLAIN, harmless=_is_zero_friction)
+    check_element(root, _TABLE, left_out, path, explain=_EXPLAIN)
     robot = _parse(root, path)
     meshes = MeshFiles(path, left_out)
     order = _order(robot, path)
@@ -121,15 +120,6 @@ def _drop_other_geometries(root: Any, left_out: LeftOut, path: Path) -> None:
                 raise UserError(f"{path}: <geometry> of {label(shape)} is empty: it needs one of {', '.join(_GEOMETRIES)}")
             left_out.add(f"<{geometry[0].tag}> geometry is not used", label(shape))
             shape.getparent().remove(shape)
-
-
-def _is_zero_friction(element: Any, attribute: str) -> bool:
-    if (element.tag, attribute) != ("dynamics", "friction"):
-        return False
-    try:
-        return float(element.get(attribute)) == 0.0
-    except ValueError:
-        return False
 
 
 def _parse(root: Any, path: Path) -> Any:
@@ -209,7 +199,7 @@ def _joint(joint: Any, path: Path, left_out: LeftOut) -> RobotJoint:
 
 
 def _axis_values(joint: Any, path: Path, left_out: LeftOut) -> dict[str, Any]:
-    """Axis, limits, damping and motor of a joint with an axis."""
+    """Axis, limits, damping, friction and motor of a joint with an axis."""
     place = f"joint {joint.name!r}"
     length = np.linalg.norm(joint.axis)
     if length == 0.0:
@@ -229,6 +219,8 @@ def _axis_values(joint: Any, path: Path, left_out: LeftOut) -> dict[str, Any]:
         values |= {"motor_gain": 1.0, "motor_limit": limit.effort}
     if joint.dynamics is not None and joint.dynamics.damping is not None:
         values["damping"] = float(joint.dynamics.damping)
+    if joint.dynamics is not None and joint.dynamics.friction is not None:
+        values["dry_friction"] = float(joint.dynamics.friction)
     return values
 
 

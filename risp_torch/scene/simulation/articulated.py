@@ -16,7 +16,7 @@ from risp_torch.scene.parts.links import Link, velocity_slices
 from risp_torch.scene.parts.motors import Motors, split_actions
 from risp_torch.scene.rotations import rotation_matrix
 from risp_torch.scene.simulation.motion import Motion, State
-from risp_torch.scene.simulation.step_warnings import spin_warnings, step_warnings
+from risp_torch.scene.simulation.step_warnings import dry_friction_warnings, spin_warnings, step_warnings
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.states import States
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
@@ -25,6 +25,7 @@ from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import UserError
 
 _SPRINGS = ("stiffness", "rest", "damping", "armature", "limit_low", "limit_high", "limit_stiffness")
+_DRY = ("dry_friction", "dry_stiffness", "dry_damping")
 
 
 class ArticulatedMotion(Motion):
@@ -50,7 +51,12 @@ class ArticulatedMotion(Motion):
 
     def step_warnings(self, solver: ArticulatedSolver) -> list[str]:
         """As ``Motion.step_warnings``."""
-        return step_warnings(self.spec) + spin_warnings(self.spec, solver.model)
+        values = self.spec.table.values()
+        inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=1, actions=None)
+        return (
+            step_warnings(self.spec) + spin_warnings(self.spec, solver.model)
+            + dry_friction_warnings(self.spec, solver.model, inputs)
+        )  # fmt: skip
 
     def inputs(
         self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None
@@ -58,10 +64,16 @@ class ArticulatedMotion(Motion):
         """As ``Motion.inputs``.
 
         Raises:
-            UserError: the actions do not fit, or a parameter moves a link's collision shape.
+            UserError: the actions do not fit, a parameter moves a link's collision shape, or joints have dry friction and there
+                is a state to start from.
         """
         check_collision_shapes(self.spec.bodies, self.solver.model, values)
         inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=frames, actions=actions)
+        if state0 is not None and inputs.has_dry_friction:
+            raise UserError(
+                "a scene whose joints have dry friction cannot start from state0, which does not hold the deflections of the "
+                "friction: start it from the scene's start, or leave dry_friction out"
+            )
         return inputs if state0 is None else replace(inputs, joint_q0=state0[0], joint_qd0=state0[1])
 
     def states(self, values: Values, *arrays: torch.Tensor) -> States:
@@ -149,6 +161,10 @@ def articulated_inputs(
     some = values["gravity"]
     worlds, velocities = len(some), velocity_slices(bodies)[-1].stop
     springs = {key: torch.cat([_spring(body, values, key) for body in bodies], dim=1) for key in _SPRINGS}
+    dry: dict[str, torch.Tensor] = {}
+    if any(isinstance(body, Link) and "dry_friction" in body.names for body in bodies):
+        dry = {f"joint_{key}": torch.cat([_spring(body, values, key) for body in bodies], dim=1) for key in _DRY}
+        dry["joint_bristle0"] = some.new_zeros(worlds, velocities)
     action, target = some.new_zeros(worlds, frames, velocities), some.new_zeros(worlds, frames, velocities)
     gain, stiffness, damping = (some.new_zeros(worlds, velocities) for _ in range(3))
     limit = some.new_full((worlds, velocities), torch.inf)
@@ -180,7 +196,7 @@ def articulated_inputs(
         link_inertia=torch.stack([body.inertia(values) for body in bodies], dim=1),
         link_contact=torch.stack([body.contact(values) for body in bodies], dim=1),
         gravity=gravity_rows(values),
-        link_wrench=some.new_zeros(worlds, frames, len(bodies), 6),
+        link_wrench=some.new_zeros(worlds, frames, len(bodies), 6), **dry,
     )  # fmt: skip
 
 

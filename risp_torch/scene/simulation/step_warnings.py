@@ -12,7 +12,8 @@ from risp_torch.scene.numbers import Values
 from risp_torch.scene.parts.links import Link
 from risp_torch.scene.simulation.contact_steps import contact_rates, longest_step
 from risp_torch.scene.spec import SceneSpec
-from ti_sim.articulated.model import ArticulatedModel
+from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
+from ti_sim.articulated.single_state import mass_matrix
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.stable_step import stable_step
@@ -109,6 +110,35 @@ def spin_warnings(spec: SceneSpec, model: ArticulatedModel) -> list[str]:
                 f"integrator 'rk4', or at least {math.ceil(stepping.substeps * drift / _DRIFT)} substeps"
             )
     return sentences
+
+
+def dry_friction_warnings(spec: SceneSpec, model: ArticulatedModel, inputs: ArticulatedInputs) -> list[str]:
+    """A warning if the physics step is too long for the spring and damper with which joints of dry friction stick.
+
+    With the inertia m that moves when the joint moves and all others are free, a stiffness k needs steps well below sqrt(m / k),
+    a damping c steps below m / c. 1 / m is an entry on the diagonal of the inverse of the mass matrix, here that at the start.
+
+    Args:
+        spec: of the scene.
+        model: of its articulated bodies.
+        inputs: the solver's arrays at the scene's own values.
+    """
+    if not inputs.has_dry_friction:
+        return []
+    given = inputs.with_arrays(array.detach().contiguous() for array in inputs.arrays())
+    inertia = mass_matrix(model, given, given.joint_q0)[0].numpy(force=True).astype(np.float64)
+    mobility, dt = np.abs(np.diag(np.linalg.inv(inertia))), spec.stepping.dt
+    friction, stiffness, damping = (
+        array[0].numpy(force=True) for array in (given.joint_dry_friction, given.joint_dry_stiffness, given.joint_dry_damping)
+    )
+    phase = np.where(friction > 0, dt * np.maximum(np.sqrt(stiffness * mobility), damping * mobility), 0.0)
+    names = dict.fromkeys(repr(model.link_names[model.velocity_link[d]]) for d in np.flatnonzero(phase > 0.5))
+    if not names:
+        return []
+    return [
+        f"the step of {dt:.3g} s is too long for the dry friction of the joints of {', '.join(names)}: take at least "
+        f"{math.ceil(spec.stepping.substeps * phase.max() / 0.5)} substeps, or a lower dry_stiffness or dry_damping"
+    ]
 
 
 def deformable_step_warnings(spec: SceneSpec, model: DeformableModel, inputs: DeformableInputs) -> list[str]:

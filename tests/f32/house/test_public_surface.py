@@ -131,6 +131,7 @@ FIELDS = {
     "springs, damping and limits of joints": (
         "joint_stiffness joint_rest joint_damping joint_limit_low joint_limit_high joint_limit_stiffness"
     ),
+    "dry friction of joints": "joint_dry_friction joint_dry_stiffness joint_dry_damping joint_bristle0",
     "elements": "tet_indices hex_indices tet10_indices tri_indices tri_normal edge_indices spring_indices solid_energy",
     "numbers of each element": "solid_material tri_material edge_material spring_material",
     "start": "body_q0 body_qd0 joint_q0 joint_qd0 particle_q0 particle_qd0",

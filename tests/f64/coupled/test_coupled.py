@@ -132,6 +132,9 @@ def scene() -> tuple[CoupledModel, CoupledInputs]:
     given.joint_frame[0, 0, :3] = -0.15, 0.1, 0.1
     given.joint_frame[0, 1, :3] = -0.02, 0.04, 0.05
     given.joint_frame[0, 2, :] = 0.02, 0.01, -0.14, 0.03, -0.02, 0.0, 1.0
+    # Dry friction of the arm, which sticks at first and slips later.
+    dry = {"dry_friction": 0.05, "dry_stiffness": 60.0, "dry_damping": 0.1, "bristle0": 5e-4}
+    given = replace(given, **{f"joint_{name}": np.full_like(given.joint_qd0, value) for name, value in dry.items()})
     return CoupledModel(links, soft, margin=0.003), joined(given, particles)
 
 
@@ -140,7 +143,7 @@ def losses(model: CoupledModel, settings: CoupledSettings, frames: int) -> tuple
     solver, rng, weights = CoupledSolver(model, settings), np.random.default_rng(1), {}
 
     def run(at: dict[str, np.ndarray], adjoint: object = None) -> CoupledRollout:
-        own = {name: at[f"links.{name}"] for name in LINKS}, {name: at[f"particles.{name}"] for name in PARTICLES}
+        own = {name: at.get(f"links.{name}") for name in LINKS}, {name: at[f"particles.{name}"] for name in PARTICLES}
         return solver.rollout(CoupledInputs(ArticulatedInputs(**own[0]), DeformableInputs(**own[1])), frames, adjoint=adjoint)
 
     def value(rollout: CoupledRollout) -> float:
@@ -153,16 +156,14 @@ def losses(model: CoupledModel, settings: CoupledSettings, frames: int) -> tuple
         rollout = run(at, adjoint)
         result = value(rollout)
         bars = solver.rollout_adjoint(rollout, *(weights[name] for name in solver.frame_names))
-        named = {f"links.{name}": getattr(bars.links, name) for name in LINKS}
-        return result, named | {f"particles.{name}": getattr(bars.particles, name) for name in PARTICLES}
+        return result, bars.named_arrays()
 
     return lambda at: value(run(at)), gradient
 
 
 def test_adjoint_of_every_input_of_both_sides_and_of_checkpoints() -> None:
     model, inputs = scene()
-    point = {f"links.{name}": getattr(inputs.links, name) for name in LINKS}
-    point |= {f"particles.{name}": getattr(inputs.particles, name) for name in PARTICLES}
+    point = inputs.named_arrays()
     loss, gradient = losses(model, CoupledSettings(1e-3, 5), 2)
     finite = [name for name, array in point.items() if array.size and np.isfinite(array).all()]
     report = gradcheck(
@@ -174,6 +175,7 @@ def test_adjoint_of_every_input_of_both_sides_and_of_checkpoints() -> None:
     assert {f"links.{name}" for name in ("joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_contact")} <= reacts
     assert {f"particles.{name}" for name in ("particle_q0", "particle_qd0", "particle_mass", "particle_contact")} <= reacts
     assert "particles.self_contact" in reacts
+    assert {f"links.joint_{name}" for name in ("dry_friction", "dry_stiffness", "dry_damping", "bristle0")} <= reacts
     stored = gradient(point, StoreAll())[1]
     assert stored["links.link_contact"][0, 1:].any(axis=1).all()  # every shape was touched
     for every in (3, 100):

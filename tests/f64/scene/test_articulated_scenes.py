@@ -67,7 +67,11 @@ def mixed() -> Scene:
         position=(0.0, 0.1, 0.0),
         joint=Spherical(turn=(0.2, -0.1, 0.3), rate=(0.5, 1.0, -0.4), stiffness=0.3),
     )
-    rod(scene, "slider", parent="ball", joint=Prismatic(axis=(1.0, 0.0, 0.2), slide=0.05, rate=-0.2, stiffness=20.0, damping=0.1))
+    slide = Prismatic(
+        axis=(1.0, 0.0, 0.2), slide=0.05, rate=-0.2, stiffness=20.0, damping=0.1, dry_friction=0.3, dry_stiffness=400.0,
+        dry_damping=0.2,
+    )  # fmt: skip
+    rod(scene, "slider", parent="ball", joint=slide)
     scene.add_link("plate", parent="slider", joint=Fixed(), shape=Box(0.1, 0.08, 0.02), density=400.0, position=(0.0, 0.0, -0.05))
     scene.add_rigid(
         "block", shape=Box(0.1, 0.1, 0.1), density=300.0,
@@ -105,8 +109,43 @@ def test_gradient_of_every_number(adjoint):
     moving = {entry.name for entry in report.entries if abs(entry.adjoint) > 1e-6}
     assert moving >= {
         "upper.length", "lower.center", "ball.turn", "slider.slide", "plate.density", "block.velocity", "shared.stiffness",
+        "slider.dry_friction", "slider.dry_stiffness", "slider.dry_damping",
         "hip.actions", "knee.delay", "knee.amplitude", "knee.servo_stiffness", "gravity", "ground.contact.stiffness",
     }  # fmt: skip
+
+
+def rubbing(**options):
+    scene = Scene(frame_dt=0.02, frames=40, substeps=20)
+    joint = Revolute(**SWING, angle=0.4, **({"dry_friction": 2.0, "dry_stiffness": 500.0, "dry_damping": 8.0} | options))
+    rod(scene, "rod", joint=joint)
+    return scene
+
+
+def test_a_joint_of_dry_friction_holds_its_link():
+    scene = rubbing()
+    assert [scene.parameters[f"rod.dry_{name}"].unit for name in ("friction", "stiffness", "damping")] == [
+        "N m", "N m/rad", "N m s/rad",
+    ]  # fmt: skip
+    values = torch.tensor([0.05, 2.0], dtype=torch.float64)
+    angle = scene.rollout({"rod.dry_friction": values}).joint_q[:, :, 0]
+    assert abs(angle[1, -1] - 0.4) < 2e-3 and angle[0].min() < -0.1
+    assert abs(angle[1, -1] - angle[1, -2]) < 1e-9
+
+
+def test_dry_friction_that_is_refused_and_steps_that_are_too_long():
+    for options, words in (
+        ({"dry_stiffness": None}, "rod has a part of its dry friction: give dry_friction and dry_stiffness"),
+        ({"dry_friction": None}, "rod has a part of its dry friction"),
+        ({"dry_stiffness": 0.0}, "rod.dry_stiffness is 0.0"),
+        ({"dry_friction": -1.0}, "rod.dry_friction is -1.0"),
+    ):
+        with pytest.raises(UserError, match=words):
+            rubbing(**options)
+    states = rubbing().rollout(frames=2)
+    with pytest.raises(UserError, match="cannot start from state0, which does not hold the deflections"):
+        rubbing().rollout(state0=(states.joint_q[:, -1], states.joint_qd[:, -1]))
+    with pytest.warns(UserWarning, match="too long for the dry friction of the joints of 'rod': take at least"):
+        _ = rubbing(dry_stiffness=5e5).simulator.solver
 
 
 def test_a_pulse_has_a_derivative_at_every_delay():

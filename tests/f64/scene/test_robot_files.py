@@ -82,6 +82,7 @@ def test_arm_joints_by_hand(arm):
     links = by_name(arm)
     turn, shoulder, slide = (links[name].joint for name in ("column", "upper", "left_finger"))
     assert (turn.limit_low, turn.limit_high, turn.motor_limit, turn.damping) == (-math.inf, math.inf, 50.0, 0.5)
+    assert (turn.dry_friction, slide.dry_friction) == (0.1, 0.0)
     np.testing.assert_allclose(turn.quaternion, (0, 0, math.sin(0.1), math.cos(0.1)), **TIGHT)
     assert (shoulder.limit_low, shoulder.limit_high, shoulder.motor_gain, shoulder.motor_limit) == (-1.5, 2.0, 1.0, 40.0)
     np.testing.assert_allclose(shoulder.axis, (0, 1, 0), **TIGHT)
@@ -125,14 +126,13 @@ def test_arm_shapes_by_hand(arm):
 def test_arm_tells_what_it_leaves_out(arm):
     told = "\n".join(arm.unsupported)
     for sentence in (
-        "joint friction is not used (joint 'turn')",
         "<mimic> is not used: the joint moves on its own (joint 'slide_too')",
         "<transmission> is not used (transmission 'turn_drive')",
         "transparency is not used (link 'column')",
         "velocity limits of joints are not used (joint 'turn', joint 'shoulder'",
     ):
         assert sentence in told
-    assert len(arm.unsupported) == 5
+    assert len(arm.unsupported) == 4
 
 
 @pytest.mark.parametrize("name", ["arm", "quadruped"])
@@ -257,6 +257,7 @@ def test_gripper_joints_by_hand(gripper):
     np.testing.assert_allclose((yaw.stiffness, yaw.rest, *yaw.start), (3, math.radians(15), math.radians(20)), **TIGHT)
     assert (rail.motor_gain, rail.motor_limit) == (5.0, 5.0)
     assert (yaw.motor_gain, yaw.motor_limit, yaw.servo_stiffness, yaw.servo_damping) == (0.0, 8.0, 20.0, 1.5)
+    assert (right.dry_friction, rail.dry_friction) == (0.1, 0.0)
     assert (right.motor_gain, right.motor_limit) == (1.0, 4.0)  # the joint's own limit is the narrower one
     pitch = links["cart"].joint
     assert (pitch.motor_gain, pitch.servo_stiffness, pitch.servo_damping) == (6.0, 0.0, 18.0)
@@ -285,7 +286,6 @@ def test_gripper_tells_what_it_leaves_out(gripper):
         "timestep of <option> is not used (<mujoco>)",
         "friction of <geom> is not used (default 'finger')",
         "<light> is not used (<worldbody>)",
-        "joint friction is not used (joint 'right_hinge')",
         "<site> is not used (site 'tip')",
         "equality constraints are not used, loops stay open: <connect> (connect 'loop')",
         "lengthrange of <general> is not used (general 'odd')",

@@ -1,6 +1,7 @@
 """Robots from files in scenes: MuJoCo's poses and accelerations of the same files, gradients, pictures, and what is refused."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from scipy.spatial.transform import Rotation
 from risp_torch import Camera, Contact, DirectionalLight, Scene, UserError
 from risp_torch.__main__ import main
 from risp_torch.inversion.gradients import check_torch
-from risp_torch.scene.adding.robot import limit_stiffness
-from risp_torch.scene.robot_files.check import moved_by_joints
+from risp_torch.scene.adding.robot import friction_numbers, limit_stiffness
+from risp_torch.scene.robot_files.check import inertias_of_free_joints, moved_by_joints
 from risp_torch.scene.robot_files.read import read_robot
 from tests.reference.folders import ROBOTS
 
@@ -59,7 +60,7 @@ def accelerations(scene: Scene, given: dict[str, torch.Tensor]) -> np.ndarray:
 
 
 def test_arm_is_mujocos():
-    scene = scene_with("arm.urdf")
+    scene = scene_with("arm.urdf", dry_friction=False)
     model, data = arm_of_mujoco()
     for seed in (1, 2):
         given, _ = posed(data, seed)
@@ -73,7 +74,7 @@ def test_arm_is_mujocos():
 
 
 def test_gripper_is_mujocos():
-    scene = scene_with("gripper.xml", gravity=(0.0, 0.0, -3.7))
+    scene = scene_with("gripper.xml", gravity=(0.0, 0.0, -3.7), dry_friction=False)
     model = mujoco.MjModel.from_xml_path(str(ROBOTS / "gripper.xml"))
     flags = mujoco.mjtDisableBit
     model.opt.disableflags |= int(flags.mjDSBL_CONSTRAINT | flags.mjDSBL_ACTUATION)
@@ -167,6 +168,64 @@ def test_gradient_of_the_last_pose_by_a_damping():
     report = check_torch(loss, {"damping": np.array(0.4)}, step=1e-4, rtol=1e-6)
     report.raise_if_wrong()
     assert abs(report.entries[0].adjoint) > 1e-4
+
+
+def test_joint_friction_of_files():
+    scene = Scene(frame_dt=0.1, frames=5, substeps=100)
+    with pytest.warns(UserWarning) as told:
+        scene.add_robot(ROBOTS / "arm.urdf")
+        scene.add_robot(ROBOTS / "gripper.xml")
+    assert not any("joint friction" in str(warning.message) for warning in told)
+    with warnings.catch_warnings():  # the step is not too long for it
+        warnings.simplefilter("error")
+        assert scene.simulator.solver is not None
+    robot = read_robot(ROBOTS / "arm.urdf")
+    column = next(k for k, link in enumerate(robot.links) if link.name == "column")
+    inertia = inertias_of_free_joints(robot.links)[column]
+    numbers = friction_numbers(robot.links[column].joint, inertia, step=1e-3)
+    assert numbers == {
+        "dry_friction": 0.1, "dry_stiffness": pytest.approx(1e4 * inertia), "dry_damping": pytest.approx(100 * inertia)
+    }  # fmt: skip
+    for key, value in numbers.items():
+        assert float(scene.parameters[f"arm_column.{key}"].value) == value
+    assert float(scene.parameters["gripper_right.dry_friction"].value) == 0.1
+    assert "arm_upper.dry_friction" not in scene.parameters
+
+
+def test_joint_friction_holds_a_robot():
+    """The column of the arm stays under a motor force below its friction, and turns under a larger one, without gravity."""
+    scene = Scene(frame_dt=0.1, frames=6, substeps=100, gravity=0.0)
+    with pytest.warns(UserWarning):
+        scene.add_robot(ROBOTS / "arm.urdf")
+    force = torch.full((6, 1), 0.03 / float(scene.parameters["arm_column.motor.gain"].value))
+    with torch.no_grad():
+        turned = {f: scene.rollout({"arm_column.motor.actions": f * force}).joint_q[0, :, 0] for f in (1.0, 10.0)}
+    assert abs(turned[1.0][-1]) < 1e-3 and turned[10.0][-1] > 0.03
+
+
+def test_inertias_of_free_joints_are_mujocos():
+    robot = read_robot(ROBOTS / "arm.urdf")
+    model, data = arm_of_mujoco()
+    mujoco.mj_forward(model, data)
+    mass = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, mass)
+    found = {link.name: inertia for link, inertia in zip(robot.links, inertias_of_free_joints(robot.links), strict=True)}
+    np.testing.assert_allclose([found[name] for name in ARM_JOINTS], 1 / np.diag(np.linalg.inv(mass)), rtol=1e-9)
+    assert found["base"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "integrator", "words"),
+    [
+        ({"dry_friction": False}, "semi_implicit", "joint friction is not used [(]"),
+        ({}, "rk4", "joint friction is not used with the integrator 'rk4'"),
+    ],
+)
+def test_joint_friction_may_be_left_out(options, integrator, words):
+    scene = Scene(frame_dt=0.1, frames=1, substeps=100, integrator=integrator)
+    with pytest.warns(UserWarning, match=words):
+        scene.add_robot(ROBOTS / "arm.urdf", **options)
+    assert "arm_column.dry_friction" not in scene.parameters
 
 
 def test_springs_of_limits():

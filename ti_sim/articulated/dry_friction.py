@@ -1,0 +1,129 @@
+"""Dry friction of joints: at each joint velocity an elastic bristle that slips, and its adjoint (Taichi functions).
+
+The bristle of a joint velocity with rate w has a deflection z [m, rad], a part of the state (Jenkin's element; Iwan, A
+distributed-element model for hysteresis, 1966; with a damper as in Canudas de Wit et al., A new model for control of systems with
+friction, 1995). With friction f_c, stiffness s and damping c, a step and the force are
+
+    z <- clamp(z + dt w, -f_c / s, f_c / s)          force = -clamp(s z + c w, -f_c, f_c)
+
+Below f_c the joint is held by a damped spring: it deflects by force / s, and does not creep. Beyond, the force is f_c against the
+motion. A law of the rate alone, such as f_c tanh(w / w_0), creeps under every load. The deflections grow with the new velocities,
+as coordinates do in a semi-implicit step, so that a bristle that sticks is integrated exactly as the spring of a joint.
+
+Both clamps have kinks, where the derivative is one-sided: that of slipping. A derivative with respect to f_c = 0 is a right-hand
+one.
+
+States [B, rows, Q + 2 D + D] hold the deflections after the accelerations, adjoints [B, rows, Q + D + D] after the velocities.
+"""
+
+from ti_sim.articulated.joints import has_position
+from ti_sim.articulated.tables import DRY_DAMPING, DRY_FRICTION, DRY_STIFFNESS
+from ti_sim.base.runtime import ti
+
+
+@ti.func
+def deflection_column(world: ti.template(), d):
+    """Column of the deflection of joint velocity d in a row of states."""
+    return world.coordinates + 2 * world.velocities + d
+
+
+@ti.func
+def deflection_bar_column(world: ti.template(), d):
+    """Column of the adjoint of the deflection of joint velocity d in a row of adjoints."""
+    return world.coordinates + world.velocities + d
+
+
+@ti.func
+def state_columns(world: ti.template()):
+    """Number of columns of a row of states: coordinates, velocities, accelerations and deflections."""
+    columns = world.coordinates + 2 * world.velocities
+    if ti.static(world.with_bristles):
+        columns += world.velocities
+    return columns
+
+
+@ti.func
+def largest_deflection(world: ti.template(), b, d):
+    """Deflection f_c / s at which a bristle slips [m, rad]; 0 without stiffness."""
+    limit, stiffness = 0.0, world.velocity[b, d, DRY_STIFFNESS]
+    if stiffness > 0:
+        limit = world.velocity[b, d, DRY_FRICTION] / stiffness
+    return limit
+
+
+@ti.func
+def dry_force(world: ti.template(), states: ti.template(), b, slot, kind, d):
+    """Friction force [N, N m] on joint velocity d at the state in a row of ``states``; 0 for free joints."""
+    force = 0.0
+    if has_position(kind):
+        z, rate = states[b, slot, deflection_column(world, d)], states[b, slot, world.coordinates + d]
+        most = world.velocity[b, d, DRY_FRICTION]
+        held = world.velocity[b, d, DRY_STIFFNESS] * z + world.velocity[b, d, DRY_DAMPING] * rate
+        force = -ti.max(-most, ti.min(most, held))
+    return force
+
+
+@ti.func
+def dry_force_adjoint(
+    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, kind, d, force_bar
+):
+    """Adjoint of ``dry_force``: adds to the adjoints of row d of the table, and of rate and deflection in a row of ``bar``."""
+    if has_position(kind):
+        z, rate = states[b, slot, deflection_column(world, d)], states[b, slot, world.coordinates + d]
+        most, stiffness = world.velocity[b, d, DRY_FRICTION], world.velocity[b, d, DRY_STIFFNESS]
+        damping = world.velocity[b, d, DRY_DAMPING]
+        held = stiffness * z + damping * rate
+        if ti.abs(held) < most:
+            at, rate_at = deflection_bar_column(world, d), world.coordinates + d
+            bars.velocity[b, d, DRY_STIFFNESS] = bars.velocity[b, d, DRY_STIFFNESS] - z * force_bar
+            bars.velocity[b, d, DRY_DAMPING] = bars.velocity[b, d, DRY_DAMPING] - rate * force_bar
+            bar[b, row, at] = bar[b, row, at] - stiffness * force_bar
+            bar[b, row, rate_at] = bar[b, row, rate_at] - damping * force_bar
+        else:
+            bars.velocity[b, d, DRY_FRICTION] = bars.velocity[b, d, DRY_FRICTION] - ti.math.sign(held) * force_bar
+
+
+@ti.func
+def step_bristles(world: ti.template(), states: ti.template(), b, slot):
+    """Step the deflections of all joints in a row of ``states``, with the velocities of that row, which are those after the step.
+    """
+    for d in range(world.velocities):
+        at, most = deflection_column(world, d), largest_deflection(world, b, d)
+        z = states[b, slot, at] + world.dt * states[b, slot, world.coordinates + d]
+        states[b, slot, at] = ti.max(-most, ti.min(most, z))
+
+
+@ti.func
+def step_bristles_adjoint(world: ti.template(), states: ti.template(), bars: ti.template(), bar: ti.template(), b, slot, row):
+    """Adjoint of ``step_bristles`` in place in a row of ``bar``, to be called before the adjoint of the step of the velocities.
+
+    The deflections before the step are in ``slot`` of ``states``, the velocities after it in the next slot.
+    """
+    for d in range(world.velocities):
+        at, rate_at = deflection_bar_column(world, d), world.coordinates + d
+        z = states[b, slot, deflection_column(world, d)] + world.dt * states[b, slot + 1, rate_at]
+        z_bar = bar[b, row, at]
+        if ti.abs(z) < largest_deflection(world, b, d):
+            bar[b, row, rate_at] = bar[b, row, rate_at] + world.dt * z_bar
+        else:
+            bar[b, row, at] = 0.0
+            stiffness = world.velocity[b, d, DRY_STIFFNESS]
+            if stiffness > 0:
+                most_bar = ti.math.sign(z) * z_bar / stiffness
+                bars.velocity[b, d, DRY_FRICTION] = bars.velocity[b, d, DRY_FRICTION] + most_bar
+                slope = -most_bar * world.velocity[b, d, DRY_FRICTION] / stiffness
+                bars.velocity[b, d, DRY_STIFFNESS] = bars.velocity[b, d, DRY_STIFFNESS] + slope
+
+
+@ti.kernel
+def begin_bristles(bristle0: ti.types.ndarray(), states: ti.types.ndarray(), column: int):
+    """Write the initial deflections [B, D] to slot 0 of states [B, slots, columns], from a column on."""
+    for b, d in ti.ndrange(bristle0.shape[0], bristle0.shape[1]):
+        states[b, 0, column + d] = bristle0[b, d]
+
+
+@ti.kernel
+def begin_bristles_adjoint(bar: ti.types.ndarray(), bristle0_bar: ti.types.ndarray(), column: int):
+    """Adjoint of ``begin_bristles``: reads row 0 of bar [B, rows, columns]."""
+    for b, d in ti.ndrange(bristle0_bar.shape[0], bristle0_bar.shape[1]):
+        bristle0_bar[b, d] = bar[b, 0, column + d]
