@@ -1,0 +1,85 @@
+"""Normal equations of many motions with shared unknowns: each motion's own numbers are eliminated (Schur complement)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Normal:
+    """Normal equations of M motions, each with Q numbers of its own, and K shared unknowns.
+
+    Attributes:
+        own: [M, Q, Q] J^T W J of the own numbers, with their priors.
+        mixed: [M, Q, K] of own and shared numbers.
+        shared: [M, K, K] of the shared unknowns.
+        own_gradient: [M, Q] J^T W r, with the priors' pull.
+        shared_gradient: [M, K] the same.
+    """
+
+    own: np.ndarray
+    mixed: np.ndarray
+    shared: np.ndarray
+    own_gradient: np.ndarray
+    shared_gradient: np.ndarray
+
+    @staticmethod
+    def of(jacobian: np.ndarray, weights: np.ndarray, residual: np.ndarray, own: int) -> Normal:
+        """From Jacobians [M, P, Q + K], weights [M, P] and residuals [M, P] (measured minus simulated)."""
+        weighted = jacobian * weights[..., None]
+        full, gradient = np.swapaxes(weighted, 1, 2) @ jacobian, np.einsum("mpk,mp->mk", weighted, residual)
+        return Normal(full[:, :own, :own], full[:, :own, own:], full[:, own:, own:], gradient[:, :own], gradient[:, own:])
+
+    def damped(self, damping: float, own_damping: np.ndarray) -> Normal:
+        """With diagonals that are larger by the factor 1 + damping (Marquardt), each motion's own [M] by one of its own."""
+        own = self.own + own_damping[:, None, None] * np.eye(self.own.shape[1]) * self.own
+        shared = self.shared + damping * np.eye(self.shared.shape[1]) * self.shared
+        return Normal(own, self.mixed, shared, self.own_gradient, self.shared_gradient)
+
+    @cached_property
+    def _share(self) -> np.ndarray:
+        """[M, K, Q] mixed^T own^-1."""
+        return np.swapaxes(np.linalg.solve(self.own, self.mixed), 1, 2)
+
+    @cached_property
+    def eliminated(self) -> np.ndarray:
+        """[M, K, K] information of each motion on the shared unknowns when its own numbers are free."""
+        return self.shared - self._share @ self.mixed
+
+    @cached_property
+    def scores(self) -> np.ndarray:
+        """[M, K] gradient of each motion with respect to the shared unknowns when its own numbers follow."""
+        return self.shared_gradient - np.einsum("mkq,mq->mk", self._share, self.own_gradient)
+
+    def step(self, precision: np.ndarray, pull: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gauss-Newton step: of the shared unknowns [K] and of the own numbers [M, Q].
+
+        Args:
+            precision: [K, K] of the priors of shared unknowns.
+            pull: [K] of these priors.
+        """
+        shared = np.linalg.lstsq(self.eliminated.sum(0) + precision, self.scores.sum(0) + pull, rcond=1e-12)[0]
+        own = np.linalg.solve(self.own, (self.own_gradient - self.mixed @ shared)[..., None])[..., 0]
+        return shared, own
+
+
+def clustered_covariance(information: np.ndarray, scores: np.ndarray, clusters: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    """Covariance [K, K] of estimates whose residuals hang together within clusters (sandwich; Liang and Zeger, 1986).
+
+    What is left of a motion is no noise but what the model lacks, and windows of a recording share it. So the scatter of the
+    clusters' gradients takes the place of the noise.
+
+    Args:
+        information: [K, K] J^T W J of all motions and the priors.
+        scores: [M, K] gradients of the motions at the estimate.
+        clusters: [M] number of the cluster of each motion.
+        precision: [K, K] inverse covariance of the priors.
+    """
+    sums = np.zeros((clusters.max() + 1, scores.shape[1]))
+    np.add.at(sums, clusters, scores - scores.mean(axis=0))
+    count = len(np.unique(clusters))
+    bread = np.linalg.pinv(information, rcond=1e-12, hermitian=True)
+    return bread @ (sums.T @ sums * (count / max(count - 1, 1)) + precision) @ bread

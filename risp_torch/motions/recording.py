@@ -1,0 +1,117 @@
+"""Measured motions of free rigid bodies, and the parts of them that are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, NotNegative, checked
+
+_UNIT = 1e-3  # largest deviation of a quaternion's length from 1
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Measured poses of the bodies of a scene at equal time steps.
+
+    Attributes:
+        name: of the recording.
+        body_q: [T, N, 7] float64, positions of the centres of mass [m] and unit quaternions (x, y, z, w); at least 3 frames.
+        dt: time between two frames [s].
+
+    Raises:
+        UserError: the poses have another shape, are not finite, or have quaternions whose length is not 1.
+    """
+
+    name: str
+    body_q: np.ndarray
+    dt: float
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.body_q)
+        if len(shape) != 3 or shape[0] < 3 or shape[2] != 7:
+            raise UserError(f"the recording {self.name} has poses of shape {shape}: give [T, N, 7] with at least 3 frames")
+        length = np.linalg.norm(self.body_q[..., 3:], axis=-1)
+        if not np.isfinite(self.body_q).all() or (np.abs(length - 1) > _UNIT).any():
+            raise UserError(f"the recording {self.name} has poses that are not finite, or quaternions that are not of length 1")
+
+    def __len__(self) -> int:
+        return len(self.body_q)
+
+    def state(self, frame: int) -> tuple[np.ndarray, np.ndarray]:
+        """Pose [N, 7] and velocity [N, 6] (m/s, rad/s, world frame) at a frame.
+
+        Velocities are differences of second order of the poses: central ones, at both ends of the recording one-sided.
+        """
+        at = min(max(frame, 1), len(self) - 2)
+        place = self.body_q[at - 1 : at + 2, :, :3]
+        turn = np.stack([rotation_vector(self.body_q[at, :, 3:], self.body_q[at + k, :, 3:]) for k in (-1, 0, 1)])
+        slope = np.array({-1: (-1.5, 2.0, -0.5), 0: (-0.5, 0.0, 0.5), 1: (0.5, -2.0, 1.5)}[frame - at]) / self.dt
+        velocity = [np.einsum("t,tnk->nk", slope, part) for part in (place, turn)]
+        return self.body_q[frame], np.concatenate(velocity, axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """A part of a recording that is compared with a simulation that starts at its first frame.
+
+    Attributes:
+        recording: the recording.
+        first: number of its first frame.
+        frames: number of its frames.
+    """
+
+    recording: Recording
+    first: int
+    frames: int
+
+    @property
+    def body_q(self) -> np.ndarray:
+        """[frames, N, 7] measured poses."""
+        return self.recording.body_q[self.first : self.first + self.frames]
+
+
+@checked
+def windows(recordings: Sequence[Recording], *, frames: Count, stride: Count, least_motion: NotNegative) -> list[Window]:
+    """Windows of equal length over all recordings, without those in which nothing moves.
+
+    A motion with many impacts is hard to follow: a small error before one grows behind it. Over a short window, which begins in
+    the measured state, there are one or two, and all impacts of a recording count alike.
+
+    Args:
+        recordings: the recordings.
+        frames: length of a window, at least 3.
+        stride: frames from the start of one to the start of the next.
+        least_motion: distance between the places of a body at both ends, below which it rests [m].
+
+    Raises:
+        UserError: no window has a moving body.
+    """
+    found = []
+    for recording in recordings:
+        for first in range(1, len(recording) - frames + 1, stride):
+            window = Window(recording, first, frames)
+            way = np.linalg.norm(window.body_q[-1, :, :3] - window.body_q[0, :, :3], axis=-1)
+            if way.max() >= least_motion:
+                found.append(window)
+    if not found:
+        raise UserError(f"no {frames} frames of the {len(recordings)} recordings show a body that moves: take fewer frames")
+    return found
+
+
+def whole(recordings: Sequence[Recording], *, first: int = 1) -> list[Window]:
+    """One window for each recording, from the frame ``first`` to its end."""
+    return [Window(recording, first, len(recording) - first) for recording in recordings]
+
+
+def rotation_vector(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """World-frame rotation vectors [..., 3] rad, of at most half a turn, that take quaternions ``start`` to ``end`` [..., 4]."""
+    sv, sw, ev, ew = start[..., :3], start[..., 3:], end[..., :3], end[..., 3:]
+    vector = sw * ev - ew * sv - np.cross(ev, sv)
+    scalar = ew * sw + (ev * sv).sum(-1, keepdims=True)
+    vector, scalar = np.where(scalar < 0, -vector, vector), np.abs(scalar)
+    size = np.linalg.norm(vector, axis=-1, keepdims=True)
+    return vector * np.where(size > 1e-12, 2 * np.arctan2(size, scalar) / np.maximum(size, 1e-12), 2.0)

@@ -1,0 +1,91 @@
+"""Simulations of many windows side by side: one world each, with a start of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from risp_torch.inversion.losses.tracks import point_coordinates
+from risp_torch.motions.recording import Window, rotation_vector
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.parts.links import Link
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import DivergenceError, UserError
+
+STARTS = ("position", "rotation", "velocity", "angular_velocity")
+_SAME_DT = 1e-6  # relative
+
+
+def check_scene(scene: Scene, windows: Sequence[Window], scale: str | None) -> None:
+    """Raise a UserError if the recordings do not fit the scene.
+
+    Args:
+        scene: the scene.
+        windows: the windows.
+        scale: parameter that measured positions are multiples of, or None.
+    """
+    if scene.particle_count or not scene.bodies or any(isinstance(body, Link) for body in scene.bodies):
+        raise UserError(f"measured motions are those of free rigid bodies, and {scene.name} has links or deformable bodies")
+    if scale is not None and scale not in scene.parameters:
+        raise UserError(f"{scene.name} has no parameter {scale!r}: add it with add_number, or leave scale out")
+    for window in windows:
+        recording = window.recording
+        if recording.body_q.shape[1] != len(scene.bodies):
+            raise UserError(f"{recording.name} has {recording.body_q.shape[1]} bodies, and {scene.name} {len(scene.bodies)}")
+        if abs(recording.dt / scene.frame_dt - 1) > _SAME_DT:
+            raise UserError(f"{recording.name} has a frame every {recording.dt:g} s, and {scene.name} every {scene.frame_dt:g} s")
+        if window.first < 0 or window.frames < 3 or window.first + window.frames > len(recording):
+            raise UserError(f"{recording.name} has {len(recording)} frames, and not {window.frames} from frame {window.first} on")
+
+
+def measured_starts(scene: Scene, windows: Sequence[Window]) -> np.ndarray:
+    """States at the beginnings of the windows, [M, N, 12]: position [m], rotation vector from the scene's orientation [rad],
+    velocity [m/s] and angular velocity [rad/s], in measured units.
+    """
+    rows = []
+    for window in windows:
+        pose, velocity = window.recording.state(window.first)
+        given = np.array([body.orientation for body in scene.bodies])
+        rows.append(np.concatenate([pose[:, :3], rotation_vector(given, pose[:, 3:]), velocity], axis=-1))
+    return np.array(rows)
+
+
+def measured_points(scene: Scene, windows: Sequence[Window], frames: int) -> np.ndarray:
+    """Points (``point_coordinates``) of the measured poses, [M, frames, N, 12] m; NaN behind the end of a shorter window."""
+    rows = np.full((len(windows), frames, len(scene.bodies), 12), np.nan)
+    for row, window in zip(rows, windows, strict=True):
+        poses = torch.as_tensor(window.body_q)
+        row[: window.frames] = point_coordinates(scene, poses).reshape(window.frames, -1, 12).numpy()
+    return rows
+
+
+def simulated_poses(
+    scene: Scene, values: Mapping[str, torch.Tensor], starts: np.ndarray, frames: int, *, scale: str | None
+) -> torch.Tensor:
+    """Poses [M, frames, N, 7] of simulations from given starts, in measured units; NaN where a world diverged.
+
+    Args:
+        scene: the scene.
+        values: parameters that replace the scene's own, with M rows or none.
+        starts: [M, N, 12] (``measured_starts``).
+        frames: frames of the result, the start included.
+        scale: parameter that measured lengths are multiples of; None for 1.
+    """
+    def tensor(part: np.ndarray) -> torch.Tensor:
+        return torch.as_tensor(part, dtype=bridge_dtype(), device=bridge_device())
+
+    size = tensor(np.ones(())) if scale is None else tensor(values.get(scale, scene.table[scale].value))
+    size = size.expand(len(starts))
+    given = dict(values)
+    for n, body in enumerate(scene.bodies):
+        for k, name in enumerate(STARTS):
+            part = tensor(starts[:, n, 3 * k : 3 * k + 3])
+            given[f"{body.name}.{name}"] = part / size[:, None] if name in ("position", "velocity") else part
+    try:
+        body_q = scene.rollout(given, frames=frames - 1).body_q
+    except DivergenceError:
+        return tensor(np.full((len(starts), frames, len(scene.bodies), 7), np.nan))
+    return torch.cat([size[:, None, None, None] * body_q[..., :3], body_q[..., 3:]], dim=-1)
