@@ -4,7 +4,8 @@ from setuptools import find_packages, setup
 
 setup(
     packages=[
-        *find_packages(include=["ti_sim*", "ti_render*", "risp_torch*"]), "risp_torch_scenes", "risp_torch_scenes.studies"
+        *find_packages(include=["ti_sim*", "ti_render*", "risp_torch*"]), "risp_torch_scenes", "risp_torch_scenes.studies",
+        "risp_torch_scenes.real",
     ],
     package_dir={"risp_torch_scenes": "scenes"},
 )

@@ -122,6 +122,10 @@ class _Fit:
         self.target = measured_points(scene, windows, self.frames)
         self.known = np.isfinite(self.target)
         self.measured = measured_starts(scene, windows)
+        self.noise = np.full((len(windows), self.frames, 1, 1), settings.noise)
+        for row, window in zip(self.noise, windows, strict=True):
+            if window.noise is not None:
+                row[: window.frames, 0, 0] = window.noise
         self.start_sd = np.repeat(
             [settings.position_sd, settings.rotation_sd, settings.velocity_sd, settings.spin_sd], 3
         )  # fmt: skip
@@ -147,7 +151,7 @@ class _Fit:
     def at(self, scaled: np.ndarray, moves: np.ndarray) -> _Point:
         """The residuals at a point."""
         points = self.points(np.tile(scaled, (len(moves), 1)), self.measured + moves)
-        residual = np.where(self.known, (self.target - points) / self.settings.noise, 0.0)
+        residual = np.where(self.known, (self.target - points) / self.noise, 0.0)
         residual = np.where(np.isfinite(residual), residual, _FAR)
         square = (residual**2).mean(axis=-1)
         share = 1.0 / (1.0 + square / self.settings.robust**2)
@@ -196,7 +200,7 @@ class _Fit:
     def _slope(self, up: np.ndarray, down: np.ndarray, ahead: np.ndarray, behind: np.ndarray, half: float) -> np.ndarray:
         """Central difference [M, P] of the points in multiples of the noise, 0 where a world diverged."""
         both = self.points(np.concatenate([up, down]), np.concatenate([ahead, behind]))
-        slope = (both[: len(up)] - both[len(up) :]) / (2 * half * self.settings.noise)
+        slope = (both[: len(up)] - both[len(up) :]) / (2 * half * self.noise)
         return np.where(self.known & np.isfinite(slope), slope, 0.0).reshape(len(up), -1)
 
     def improved(self, at: _Point, normal: Normal, damping: _Damping) -> tuple[_Point | None, _Damping]:
@@ -224,7 +228,7 @@ class _Fit:
         information = normal.eliminated.sum(0) + precision
         covariance = clustered_covariance(information, normal.scores, self.clusters, precision)
         own = np.maximum(self.known.sum(axis=(1, 2, 3)), 1)
-        residual = self.settings.noise * np.sqrt((at.residual**2).sum(axis=(1, 2, 3)) / own)
+        residual = np.sqrt(((self.noise * at.residual) ** 2).sum(axis=(1, 2, 3)) / own)
         frames = self.known.any(axis=-1)
         weights = (at.weights * frames).sum(axis=(1, 2)) / frames.sum(axis=(1, 2))
         scale = np.outer(self.ranges, self.ranges)

@@ -62,11 +62,14 @@ class Window:
         recording: the recording.
         first: number of its first frame.
         frames: number of its frames.
+        noise: [frames] standard deviation of a coordinate in each frame [m], where a model's own errors are counted as well;
+            None for that of the settings.
     """
 
     recording: Recording
     first: int
     frames: int
+    noise: np.ndarray | None = None
 
     @property
     def body_q(self) -> np.ndarray:

@@ -29,17 +29,17 @@ _SIGNATURES = {
 
 
 def scene_names(having: str = "make_scene") -> dict[str, str]:
-    """Name -> first line of the docstring, for every shipped scene.
+    """Name -> first line of the docstring, for every shipped scene; those of real data are "real/NAME".
 
     Args:
         having: "make_task", "make_trials" or "make_control" for the scenes whose files also define that function.
     """
     result = {}
-    for path in sorted(_folder().glob("*.py")):
+    for path in (*sorted(_folder().glob("*.py")), *sorted(_folder().glob("real/*.py"))):
         source = path.read_text(encoding="utf-8")
         if "\ndef make_scene(" in source and f"\ndef {having}(" in source:
             first = source.lstrip().lstrip('"').splitlines()[0]
-            result[path.stem] = first.rstrip('"').strip()
+            result[path.relative_to(_folder()).with_suffix("").as_posix()] = first.rstrip('"').strip()
     return result
 
 
@@ -89,21 +89,23 @@ def has_function(scene: str, name: str) -> bool:
 
 
 def _find(scene: str) -> Path:
+    if scene in scene_names():
+        return _folder() / f"{scene}.py"
     if scene.endswith(".py") or "/" in scene:
         path = Path(scene)
         if not path.is_file() or path.suffix != ".py":
             names, fault = ", ".join(scene_names()), "is no Python file" if path.is_file() else "does not exist"
             raise UserError(f"scene file {scene} {fault}: give the path of a .py file, or one of {names}")
         return path
-    if scene not in scene_names():
-        raise unknown_name_error("scene", scene, list(scene_names()))
-    return _folder() / f"{scene}.py"
+    raise unknown_name_error("scene", scene, list(scene_names()))
 
 
 def _load_module(path: Path) -> ModuleType:
     _make_package()
-    shipped = path.resolve().parent == _folder()
-    spec = importlib.util.spec_from_file_location(f"{_PACKAGE}.{path.stem}" if shipped else f"scene_{path.stem}", path)
+    name = f"scene_{path.stem}"
+    if _folder() in path.resolve().parents:
+        name = ".".join((_PACKAGE, *path.resolve().relative_to(_folder()).with_suffix("").parts))
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

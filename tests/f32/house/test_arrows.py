@@ -65,7 +65,7 @@ def test_rooms_of_risp_torch_point_one_way() -> None:
     """Imports for type checkers count as well."""
     below = {
         "files": set(), "data": {"files"}, "scene": {"files"}, "risp": {"files", "scene"},
-        "inversion": {"files", "scene", "risp"},
+        "inversion": {"files", "scene", "risp"}, "motions": {"files", "scene", "inversion"},
         "control": {"files", "scene", "risp"}, "paper": {"files", "scene", "risp", "inversion"},
     }  # fmt: skip
     below["commands"] = set(below)

@@ -368,8 +368,9 @@ def test_a_kink_is_told_from_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -
 
 def shipped() -> list[str]:
     """Names of the modules in the folder of scenes that define make_scene, found by importing them."""
-    names = [module.name for module in pkgutil.iter_modules(scenes.__path__)]
-    return [name for name in names if hasattr(importlib.import_module(f"scenes.{name}"), "make_scene")]
+    names = [module.name for module in pkgutil.walk_packages(scenes.__path__, "scenes.") if ".studies" not in module.name]
+    with_scene = [name for name in names if hasattr(importlib.import_module(name), "make_scene")]
+    return [name.removeprefix("scenes.").replace(".", "/") for name in with_scene]
 
 
 @pytest.mark.parametrize("name", shipped())
