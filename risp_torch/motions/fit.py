@@ -25,6 +25,7 @@ from ti_sim.base.errors import UserError
 
 _FAR = 100.0  # residual of a world that diverged, in multiples of the noise
 _FIRST_DAMPING, _MOST_DAMPING, _CHANGE = 1e-3, 1e8, 5.0
+_ROUNDS, _WIDEST = 3, 30.0
 _UNSEEN = 0.25  # of the ranges: error bar from which a combination of unknowns is named
 
 
@@ -175,8 +176,14 @@ class _Fit:
             np.where(first, one.costs, other.costs),
         ), first  # fmt: skip
 
-    def normal(self, at: _Point) -> Normal:
-        """Normal equations at a point; shared unknowns relative to their ranges, starts to their standard deviations."""
+    def normal(self, at: _Point, moves: np.ndarray | None = None) -> Normal:
+        """Normal equations at a point; shared unknowns relative to their ranges, starts to their standard deviations.
+
+        Args:
+            at: the point.
+            moves: [K, K] orthogonal rows along which the shared unknowns are differentiated, relative to their ranges; by default
+                along each of them.
+        """
         motions, bodies = self.measured.shape[:2]
         own, shared = 12 * bodies, len(at.scaled)
         jacobian = np.empty((motions, self.target[0].size, own + shared))
@@ -185,12 +192,14 @@ class _Fit:
             move = np.zeros((bodies, 12))
             move.flat[k] = self.settings.start_step * self.start_sd[k % 12]
             jacobian[..., k] = self._slope(tiled, tiled, starts + move, starts - move, self.settings.start_step)
-        for k in range(shared):
-            up, down = tiled.copy(), tiled.copy()
-            up[:, k] = min(at.scaled[k] + self.settings.step * self.ranges[k], self.high[k])
-            down[:, k] = max(at.scaled[k] - self.settings.step * self.ranges[k], self.low[k])
-            half = 0.5 * (up[0, k] - down[0, k]) / self.ranges[k]
-            jacobian[..., own + k] = self._slope(up, down, starts, starts, half)
+        moves = self.settings.step * np.eye(shared) if moves is None else moves
+        for k, move in enumerate(moves):
+            up = np.clip(at.scaled + self.ranges * move, self.low, self.high)
+            down = np.clip(at.scaled - self.ranges * move, self.low, self.high)
+            size = np.linalg.norm(move)
+            half = 0.5 * float((up - down) / self.ranges @ move) / size  # less at a bound
+            jacobian[..., own + k] = self._slope(np.tile(up, (motions, 1)), np.tile(down, (motions, 1)), starts, starts, half)
+        jacobian[..., own:] = jacobian[..., own:] @ (moves / np.linalg.norm(moves, axis=1, keepdims=True))
         weights = np.repeat(at.weights[..., None], 12, axis=-1).reshape(motions, -1)
         normal = Normal.of(jacobian, weights, at.residual.reshape(motions, -1), own)
         normal.own[:, range(own), range(own)] += 1.0
@@ -224,7 +233,7 @@ class _Fit:
 
     def result(self, at: _Point, costs: list[float], converged: bool) -> MotionFit:
         """The fit at the last point."""
-        normal, precision = self.normal(at), self.unknowns.priors.precision(self.ranges)
+        normal, precision = self._along_weak_directions(at), self.unknowns.priors.precision(self.ranges)
         information = normal.eliminated.sum(0) + precision
         covariance = clustered_covariance(information, normal.scores, self.clusters, precision)
         own = np.maximum(self.known.sum(axis=(1, 2, 3)), 1)
@@ -236,6 +245,20 @@ class _Fit:
             self.unknowns, at.scaled, covariance * scale, self.windows, self.measured + at.moves, residual, weights, at.cost,
             costs, converged, self._unseen(information, covariance),
         )  # fmt: skip
+
+    def _along_weak_directions(self, at: _Point) -> Normal:
+        """Normal equations whose Jacobian is measured along its own principal directions, with longer steps along weaker ones.
+
+        Differences have relative errors. Where the responses to several unknowns cancel, the errors remain, and the direction
+        seems to be seen (``inversion.linearisation.along_weak_directions``).
+        """
+        normal = self.normal(at)
+        for _ in range(_ROUNDS if len(at.scaled) > 1 else 0):
+            values, vectors = np.linalg.eigh(normal.eliminated.sum(0))
+            response = np.sqrt(np.maximum(values, 1e-30 * values.max()))
+            steps = self.settings.step * np.clip(response.max() / response, 1.0, _WIDEST)
+            normal = self.normal(at, (steps * vectors).T)
+        return normal
 
     def _unseen(self, information: np.ndarray, covariance: np.ndarray) -> list[str]:
         """Sentences on combinations that the motions hardly tell, with error bars scaled by the information."""

@@ -87,7 +87,8 @@ def together(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, flo
     for name in DERIVED:
         values = np.array([record["derived"][name]["value"] for record in records])
         bars = np.array([record["derived"][name]["sd"] for record in records])
-        result[name] = float(values.mean()), float(np.sqrt((bars**2).mean() + values.var(ddof=1)))
+        spread = values.var(ddof=1) if len(values) > 1 else 0.0
+        result[name] = float(values.mean()), float(np.sqrt((bars**2).mean() + spread))
     return result
 
 
@@ -247,8 +248,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), help="frames of the windows")
     options = parser.parse_args(arguments)
     try:
+        tosses = cube.recordings()[: options.tosses]
         start()
-        print(study(options.out, cube.recordings()[: options.tosses], options.lengths))
+        print(study(options.out, tosses, options.lengths))
     except UserError as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return 2

@@ -1,0 +1,141 @@
+"""Fits to simulated recordings whose numbers are known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from risp_torch import Scene
+from risp_torch.motions import MotionFit, MotionFitSettings, Recording, Window, fit_motions, predict_motions, whole, windows
+from tests.reference.tosses import DT, toss_scene, tosses
+from ti_sim import UserError
+
+NOISE = 1e-4
+SETTINGS = MotionFitSettings(
+    noise=NOISE, robust=5.0, position_sd=5e-4, rotation_sd=5e-3, velocity_sd=0.05, spin_sd=0.5, iterations=25
+)
+CONTACT = ["stiffness", "damping", "friction_stiffness", "friction"]
+UNKNOWN = [*(f"ground.contact.{name}" for name in CONTACT), "gravity", "poses.scale"]
+TRUTH = {
+    "ground.contact.stiffness": 3000.0, "ground.contact.damping": 20.0, "ground.contact.friction_stiffness": 30.0,
+    "ground.contact.friction": 0.22, "gravity": 9.6, "poses.scale": 0.97,
+}  # fmt: skip
+
+
+def fitted(recordings: list[Recording], unknown: list[str] = UNKNOWN, **options: object) -> MotionFit:
+    parts = windows(recordings, frames=16, stride=15, least_motion=0.01)
+    return fit_motions(toss_scene(density=bool(options.pop("density", False))), parts, unknown, SETTINGS, **options)
+
+
+def at_truth() -> Scene:
+    scene = toss_scene()
+    for name, value in TRUTH.items():
+        scene.table.set(name, value)
+    return scene
+
+
+def test_the_numbers_of_simulated_tosses_come_back() -> None:
+    found = fitted(tosses(TRUTH, noise=NOISE), scale="poses.scale")
+    assert found.converged and not found.unseen
+    for name, truth in TRUTH.items():
+        scaled = found.unknowns.params[name].to_scaled(np.array([found.values[name], truth]))
+        assert abs(float(scaled[0] - scaled[1])) < 4 * found.sd[name], (name, found.values[name], truth)
+        if name != "ground.contact.friction_stiffness":  # which sliding bodies hardly tell
+            np.testing.assert_allclose(found.values[name], truth, rtol=0.05, err_msg=name)
+    np.testing.assert_allclose(found.cost, 1.0, atol=0.25)  # what is left is the noise
+    metre = found.derived(lambda values: values["gravity"] * values["poses.scale"])
+    np.testing.assert_allclose(metre.value, 9.6 * 0.97, atol=4 * metre.sd)
+    alone = found.derived(lambda values: 2 * values["gravity"])
+    np.testing.assert_allclose(alone.sd, 2 * found.sd["gravity"], rtol=1e-6)
+
+
+def test_error_bars_hold_the_truth_as_often_as_they_say() -> None:
+    """Over ten sets of tosses, distances in error bars have a mean square of about one."""
+    away = []
+    for seed in range(10):
+        parts = windows(tosses(TRUTH, count=8, noise=NOISE, seed=100 + seed), frames=16, stride=15, least_motion=0.01)
+        found = fit_motions(at_truth(), parts, ["ground.contact.friction", "gravity"], SETTINGS, scale="poses.scale")
+        for name in ("ground.contact.friction", "gravity"):
+            scaled = found.unknowns.params[name].to_scaled(np.array([found.values[name], TRUTH[name]]))
+            away.append(float(scaled[0] - scaled[1]) / found.sd[name])
+    assert 0.4 < np.mean(np.square(away)) < 2.5, away
+
+
+def test_mass_and_contact_are_known_up_to_a_common_factor() -> None:
+    """Density, stiffness and both dampings: no motion tells how heavy a body is, and the fit says so by name."""
+    names = ["box.density", *(f"ground.contact.{name}" for name in CONTACT[:3])]
+    recordings = tosses({"ground.contact.stiffness": 3000.0, "box.density": 800.0}, noise=NOISE, density=True)
+    found = fitted(recordings, [*names, "ground.contact.friction"], density=True)
+    (sentence,) = found.unseen
+    assert sentence.startswith(f"{', '.join(names)} only up to a common scale"), sentence
+    ratio = found.values["ground.contact.stiffness"] / found.values["box.density"]
+    np.testing.assert_allclose(ratio, 3000.0 / 800.0, rtol=0.05)
+
+
+def test_a_recording_that_does_not_fit_counts_little() -> None:
+    recordings = tosses(TRUTH, noise=NOISE)
+    spoiled = recordings[2].body_q.copy()
+    spoiled[20:, :, 0] += 0.03  # it is pushed aside, by more than any start explains
+    changed = [*recordings[:2], replace(recordings[2], body_q=spoiled), *recordings[3:]]
+    sound, found = fitted(recordings, scale="poses.scale"), fitted(changed, scale="poses.scale")
+    worst = int(np.argmin(found.weights))
+    assert found.windows[worst].recording.name == "toss_2" and found.weights[worst] < 0.7
+    for name in UNKNOWN:
+        if name != "ground.contact.friction_stiffness":
+            np.testing.assert_allclose(found.values[name], sound.values[name], rtol=0.05, err_msg=name)
+
+
+def test_noise_of_a_window_weighs_its_frames() -> None:
+    """Windows whose later frames are wrong, and said to be noisy, tell what their first frames tell."""
+    recordings = tosses(TRUTH, noise=NOISE)
+    ramp = np.clip(np.arange(40) - 16, 0, None)[:, None, None] * np.array([0, 0, 3e-4, 0, 0, 0, 0])
+    parts = [Window(replace(one, body_q=one.body_q + ramp), 1, 30) for one in recordings]
+    noisy = [replace(part, noise=np.where(np.arange(30) < 15, NOISE, 1.0)) for part in parts]
+    least_squares = replace(SETTINGS, robust=float("inf"))
+    plain, weighed = (fit_motions(at_truth(), some, ["gravity"], least_squares, scale="poses.scale") for some in (parts, noisy))
+    assert abs(weighed.values["gravity"] - 9.6) < 4 * weighed.sd["gravity"] < 0.2
+    assert abs(plain.values["gravity"] - 9.6) > 2 * abs(weighed.values["gravity"] - 9.6)
+
+
+def test_predictions_of_the_truth_are_exact_and_others_are_not() -> None:
+    recordings = tosses(TRUTH, frames=30)
+    recordings[0] = replace(recordings[0], body_q=recordings[0].body_q[:20])
+    errors = predict_motions(toss_scene(), whole(recordings, first=1), TRUTH, scale="poses.scale")
+    assert errors.position.shape == (6, 29, 1) and np.isnan(errors.position[0, 19:]).all()
+    position, rotation = errors.mean()
+    # Starts are differences of poses, so that predictions are not exact but near.
+    assert np.median(position) < 2e-3 and np.median(rotation) < 1.0
+    worse, _ = predict_motions(toss_scene(), whole(recordings, first=1), TRUTH | {"gravity": 8.0}, scale="poses.scale").mean()
+    assert (worse > position).all()
+    last = errors.last()[0][:, 0]
+    assert last[0] == errors.position[0, 18, 0] and last[1] == errors.position[1, 28, 0]
+
+
+def test_priors_enter_the_fit() -> None:
+    """A narrow prior far from the truth holds its unknown, and the error bar is that of the prior."""
+    found = fitted(tosses(TRUTH, noise=NOISE), ["gravity"], priors={"gravity": (9.0, 1e-4)}, scale="poses.scale")
+    assert abs(found.values["gravity"] - 9.0) < 5e-3
+    assert found.sd["gravity"] < 5e-3
+
+
+def test_bad_input_is_refused() -> None:
+    recordings = tosses(TRUTH, count=2, frames=20)
+    (part, *_), scene = windows(recordings, frames=10, stride=9, least_motion=0.01), toss_scene()
+    for unknown, options, message in (
+        (["box.velocity"], {}, "box.velocity is the start of a body"),
+        (["box.mass"], {}, "box.mass has no bounds"),
+        (["gravity"], {"scale": "poses.size"}, "no parameter 'poses.size'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            fit_motions(scene, [part], unknown, SETTINGS, **options)
+    with pytest.raises(UserError, match="has a frame every 0.02 s, and tosses every 0.01 s"):
+        fit_motions(scene, [replace(part, recording=replace(part.recording, dt=2 * DT))], ["gravity"], SETTINGS)
+    two = replace(part.recording, body_q=np.tile(part.recording.body_q, (1, 2, 1)))
+    with pytest.raises(UserError, match="has 2 bodies, and tosses 1"):
+        fit_motions(scene, [replace(part, recording=two)], ["gravity"], SETTINGS)
+    with pytest.raises(UserError, match="has 20 frames, and not 10 from frame 15 on"):
+        fit_motions(scene, [replace(part, first=15)], ["gravity"], SETTINGS)
+    with pytest.raises(UserError, match="quaternions that are not of length 1"):
+        replace(part.recording, body_q=2 * part.recording.body_q)
+    with pytest.raises(UserError, match="show a body that moves"):
+        windows(recordings, frames=10, stride=9, least_motion=10.0)
