@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ class PredictionErrors:
 
 
 def predict_motions(
-    scene: Scene, windows: Sequence[Window], values: Mapping[str, float] | None = None, *, scale: str | None = None
+    scene: Scene, windows: Sequence[Window], values: Mapping[str, Any] | None = None, *, scale: str | None = None
 ) -> PredictionErrors:
     """Simulate windows from their first measured poses and velocities, and compare all of their frames.
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ti_sim.base.errors import UserError
-from ti_sim.base.rules import Count, NotNegative, checked
+from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, checked
 
 _UNIT = 1e-3  # largest deviation of a quaternion's length from 1
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Recording:
     """Measured poses of the bodies of a scene at equal time steps.
@@ -28,7 +29,7 @@ class Recording:
 
     name: str
     body_q: np.ndarray
-    dt: float
+    dt: Positive
 
     def __post_init__(self) -> None:
         shape = np.shape(self.body_q)
@@ -54,6 +55,7 @@ class Recording:
         return self.body_q[frame], np.concatenate(velocity, axis=-1)
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Window:
     """A part of a recording that is compared with a simulation that starts at its first frame.
@@ -67,8 +69,8 @@ class Window:
     """
 
     recording: Recording
-    first: int
-    frames: int
+    first: FromZero
+    frames: Count
     noise: np.ndarray | None = None
 
     @property
@@ -105,7 +107,8 @@ def windows(recordings: Sequence[Recording], *, frames: Count, stride: Count, le
     return found
 
 
-def whole(recordings: Sequence[Recording], *, first: int = 1) -> list[Window]:
+@checked
+def whole(recordings: Sequence[Recording], *, first: FromZero = 1) -> list[Window]:
     """One window for each recording, from the frame ``first`` to its end."""
     return [Window(recording, first, len(recording) - first) for recording in recordings]
 

@@ -31,7 +31,8 @@ from risp_torch.motions import (
     whole,
     windows,
 )
-from scenes.real import contactnets_cube as cube
+
+from ..real import contactnets_cube as cube
 
 SCALE, GRAVITY = "poses.scale", "gravity"
 CONTACT = ("stiffness", "damping", "friction_stiffness", "friction", "radius")
