@@ -1,0 +1,106 @@
+"""Measured motions: the gradient of a state loss over many tosses side by side, and a Gauss-Newton step of a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import torch
+
+from benchmarks.table import Table, number
+from benchmarks.timing import best_times
+from risp_torch import Scene, load_scene
+from risp_torch.motions import MotionFitSettings, Recording, Window, fit_motions, whole
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
+
+TITLE = "Measured motions"
+
+FRAMES = 100
+CONTACT = ("stiffness", "damping", "friction_stiffness", "friction", "radius")
+TARGET = 1.0  # s, a gradient of 64 tosses
+SUBSTEPS = 40
+
+
+def tables(*, quick: bool) -> Iterator[Table]:
+    """All tables, as they are measured.
+
+    Args:
+        quick: fewer tosses and repeats.
+    """
+    yield gradients((64,) if quick else (64, 512), repeats=2 if quick else 7)
+    yield fits((8,) if quick else (64,))
+
+
+def gradients(counts: tuple[int, ...], *, repeats: int) -> Table:
+    """Gradients of the mean squared difference from given poses with respect to all contact numbers."""
+    table = Table(
+        f"State loss of the tossed cube over {FRAMES} frames at 148 Hz, {SUBSTEPS} steps a frame, all contact numbers",
+        ("tosses", "friction", "steps", "forward [s]", "with gradient [s]", "gradient / forward", f"{TARGET:g} s / gradient"),
+    )
+    for count in counts:
+        for kind, bristle in (("viscous", 0.0), ("bristles", 3000.0)):
+            scene = load_scene("real/contactnets_cube", frames=FRAMES, substeps=SUBSTEPS, bristle_stiffness=bristle)
+            starts, names = random_starts(scene, count), [f"ground.contact.{name}" for name in CONTACT]
+            names += ["ground.contact.bristle_stiffness"] if bristle else []
+            with torch.no_grad():
+                known = scene.rollout(starts).body_q + 1e-3
+
+            def forward(scene: Scene = scene, starts: dict = starts) -> None:
+                with torch.no_grad():
+                    scene.rollout(starts)
+
+            def gradient(scene: Scene = scene, starts: dict = starts, names: list = names, known: torch.Tensor = known) -> None:
+                values = {name: leaf(scene.table[name].value) for name in names}
+                ((scene.rollout(starts | values).body_q - known) ** 2).mean().backward()
+                assert all(float(value.grad.abs()) > 0 for value in values.values())
+
+            least = best_times({"forward": forward, "gradient": gradient}, repeats=repeats)
+            table.add(
+                count, kind, f"{count * FRAMES * SUBSTEPS:,}", number(least["forward"]), number(least["gradient"]),
+                number(least["gradient"] / least["forward"]), number(TARGET / least["gradient"]),
+            )  # fmt: skip
+    return table
+
+
+def fits(counts: tuple[int, ...]) -> Table:
+    """Gauss-Newton steps of a fit with a start for every toss."""
+    table = Table(
+        "One Gauss-Newton step of a fit: five contact numbers and twelve of each start", ("tosses", "simulations", "step [s]")
+    )
+    for count in counts:
+        scene = load_scene("real/contactnets_cube", frames=FRAMES, substeps=SUBSTEPS)
+        with torch.no_grad():
+            poses = scene.rollout(random_starts(scene, count)).body_q.double().cpu().numpy()
+        poses[..., 3:] /= np.linalg.norm(poses[..., 3:], axis=-1, keepdims=True)
+        parts = whole([Recording(f"toss_{k}", rows, scene.frame_dt) for k, rows in enumerate(poses)])
+        scene.table.set("ground.contact.friction", 0.25)
+        least = best_times({steps: partial(fit_steps, scene, parts, steps) for steps in (1, 3)}, repeats=2)
+        table.add(count, f"{count * 2 * (len(CONTACT) + 12):,}", number((least[3] - least[1]) / 2))
+    return table
+
+
+def fit_steps(scene: Scene, parts: list[Window], steps: int) -> None:
+    """That many Gauss-Newton steps from the scene's values."""
+    settings = MotionFitSettings(
+        noise=1e-3, robust=float("inf"), position_sd=5e-4, rotation_sd=5e-3, velocity_sd=0.1, spin_sd=1.0, iterations=steps,
+        tolerance=1e-12,
+    )  # fmt: skip
+    fit_motions(scene, parts, [f"ground.contact.{name}" for name in CONTACT], settings)
+
+
+def random_starts(scene: Scene, count: int) -> dict[str, torch.Tensor]:
+    """Starts of tosses like those of the data set."""
+    rng = np.random.default_rng(0)
+    starts = {
+        "cube.position": np.array([0.0, 0.0, 0.16]) + 0.02 * rng.standard_normal((count, 3)),
+        "cube.rotation": rng.standard_normal((count, 3)), "cube.velocity": rng.uniform(-1, 1, (count, 3)) * (1, 1, 0.4),
+        "cube.angular_velocity": 4.0 * rng.standard_normal((count, 3)),
+    }  # fmt: skip
+    return {name: torch.as_tensor(rows, dtype=bridge_dtype(), device=bridge_device()) for name, rows in starts.items()}
+
+
+def leaf(value: float) -> torch.Tensor:
+    """A number to differentiate with respect to."""
+    return torch.tensor(value, dtype=bridge_dtype(), device=bridge_device(), requires_grad=True)
