@@ -31,6 +31,7 @@ from risp_torch.motions import (
     whole,
     windows,
 )
+from ti_sim import restitution
 
 from ..real import contactnets_cube as cube
 
@@ -91,6 +92,15 @@ def together(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, flo
         spread = values.var(ddof=1) if len(values) > 1 else 0.0
         result[name] = float(values.mean()), float(np.sqrt((bars**2).mean() + spread))
     return result
+
+
+def bounce(records: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Coefficient of restitution of an impact through the centre of mass that the fits mean: mean and spread over all lengths."""
+    found = [
+        restitution(*(record["values"][f"ground.contact.{name}"] for name in CONTACT[:2]), record["values"]["cube.mass"])
+        for record in records
+    ]
+    return float(np.mean(found)), float(np.std(found))
 
 
 def errors_in_widths(errors: PredictionErrors) -> tuple[np.ndarray, np.ndarray]:
@@ -208,7 +218,12 @@ def study(out: Path, tosses: Sequence[Recording], lengths: Sequence[int]) -> str
         scene = scene_of(kind)
         errors = predict_motions(scene, whole(seen, first=0), values, scale=SCALE)
         best[kind] = float(np.median(errors_in_widths(errors)[0])), errors, values, scene
-        lines += [f"Friction: {kind}.", "", markdown(head, table), ""]
+        lines += [
+            f"Friction: {kind}.", "", markdown(head, table), "",
+            f"Stiffness and damping mean a coefficient of restitution of {bounce(records)[0]:.2f} ± {bounce(records)[1]:.2f} "
+            "(impact through the centre of mass; published 0.125).",
+            "",
+        ]  # fmt: skip
     chosen = min(best, key=lambda kind: best[kind][0])
     _, errors, values, scene = best[chosen]
     predicted = predict_motions(scene, whole(unseen, first=0), values, scale=SCALE)

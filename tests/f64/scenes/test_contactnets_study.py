@@ -97,6 +97,14 @@ def test_estimates_of_all_lengths_are_put_together() -> None:
     np.testing.assert_allclose([means["cube.mass"], means["gravity"]], [10**-0.5, 1.1])
 
 
+def test_restitution_of_the_estimates() -> None:
+    def record(damping: float) -> dict:
+        return {"values": {"ground.contact.stiffness": 1e4, "ground.contact.damping": damping, "cube.mass": 0.25}}
+
+    value, spread = study.bounce([record(0.0), record(100.0)])  # 100 N s/m is twice the root of stiffness times mass
+    np.testing.assert_allclose([value + spread, value - spread], [1.0, np.exp(-2)], rtol=1e-9)
+
+
 def test_errors_are_in_measured_widths() -> None:
     (toss,) = recordings(count=1)
     scene = cube.make_scene(substeps=60)
