@@ -10,6 +10,7 @@ import numpy as np
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, checked
 
+_END = 5  # frames whose poses tell the velocity at an end of a recording
 _UNIT = 1e-3  # largest deviation of a quaternion's length from 1
 
 
@@ -45,13 +46,16 @@ class Recording:
     def state(self, frame: int) -> tuple[np.ndarray, np.ndarray]:
         """Pose [N, 7] and velocity [N, 6] (m/s, rad/s, world frame) at a frame.
 
-        Velocities are differences of second order of the poses: central ones, at both ends of the recording one-sided.
+        Velocities are central differences of the poses; at both ends of the recording, where differences would be one-sided and
+        noisy, those of the parabolas that fit its ``_END`` first or last poses best.
         """
-        at = min(max(frame, 1), len(self) - 2)
-        place = self.body_q[at - 1 : at + 2, :, :3]
-        turn = np.stack([rotation_vector(self.body_q[at, :, 3:], self.body_q[at + k, :, 3:]) for k in (-1, 0, 1)])
-        slope = np.array({-1: (-1.5, 2.0, -0.5), 0: (-0.5, 0.0, 0.5), 1: (0.5, -2.0, 1.5)}[frame - at]) / self.dt
-        velocity = [np.einsum("t,tnk->nk", slope, part) for part in (place, turn)]
+        inside = 0 < frame < len(self) - 1
+        count = min(_END, len(self))
+        near = np.arange(frame - 1, frame + 2) if inside else np.arange(count) if frame == 0 else len(self) - 1 - np.arange(count)
+        times = (near - frame) * self.dt
+        slope = np.linalg.pinv(np.stack([np.ones_like(times), times, times**2], axis=1))[1]
+        turn = np.stack([rotation_vector(self.body_q[frame, :, 3:], self.body_q[k, :, 3:]) for k in near])
+        velocity = [np.einsum("t,tnk->nk", slope, part) for part in (self.body_q[near, :, :3], turn)]
         return self.body_q[frame], np.concatenate(velocity, axis=-1)
 
 
