@@ -1,7 +1,7 @@
 """A double pendulum of DFKI that a hand-held camera films: two links of 0.3 and 0.2 m with motors (BSD-3-Clause).
 
-Links, motors and friction are those of the published models (``MODELS``); sizes of shapes are read off the published meshes. Angles
-are the log's: 0 hangs down, the second relative to the first, positive counter-clockwise in the picture.
+Links, motors and friction are those of the published models (``MODELS``); sizes of shapes are read off the published meshes.
+Angles are the log's: 0 hangs down, the second relative to the first, positive counter-clockwise in the picture.
 
 Two things of the published model are approximated. The gear inertia gr^2 Ir is an armature of each joint; the model couples the
 joints by it, too (-gr Ir off the diagonal of the mass matrix, 1.5 % of the second link's inertia). Friction is a bristle, not
@@ -28,7 +28,7 @@ MODELS = {  # of the published identification: kg, m, kg m2 about the joint, N m
 }  # fmt: skip
 CROP = (0, 130, 607, 700)  # of the film as shown: x, y, width, height
 SHOWN = (607, 1080)  # pixels
-PIXELS_PER_METRE = 551.0  # of the film as shown, in the plane of the first link
+PIXELS_PER_METRE = 525.0  # of the film as shown, in the plane of the first link
 PIVOT = (313.0, 485.0)  # pixels of the film as shown, in its frame 63 (the camera is hand-held)
 DISTANCE = 1.6  # m, of the camera from the first link's plane: what a telephone's field of view makes of the scale
 LAYER = 0.0522  # m, by which the second link is nearer to the camera
@@ -57,7 +57,7 @@ def make_scene(
         antialias: samples along each side of a pixel.
     """
     scene = Scene(
-        frame_dt=1 / RATE, frames=frames, substeps=substeps, sigma=6e-5 * (152 / size) ** 2, gamma=1e-4, antialias=antialias,
+        frame_dt=1 / RATE, frames=frames, substeps=substeps, sigma=1e-5 * (152 / size) ** 2, gamma=1e-4, antialias=antialias,
         name="double_pendulum_real",
     )  # fmt: skip
     published = MODELS[model]
@@ -123,7 +123,7 @@ def add_shapes(scene: Scene) -> None:
         (bar(0.034, -0.078, -0.125, -0.001, 0.019), BLACK),
     ]
     elbow = [(disc(0.0485, 0.0, 0.046), BLACK)]
-    forearm = [(bar(0.03, 0.0, -0.18, 0.0, 0.017), METAL), (disc(0.021, -0.006, 0.02), METAL)]
+    forearm = [(bar(0.03, 0.0, -0.18, 0.0, 0.017), METAL), (disc(0.018, -0.006, 0.02), METAL)]
     weight = [(disc(0.0485, 0.016, 0.03), WEIGHT), (disc(0.033, 0.016, 0.034), BLACK)]
     for name, parent, parts, tip in (
         ("arm", "upper", strip, False), ("elbow", "upper", elbow, True), ("forearm", "lower", forearm, False),
@@ -138,8 +138,10 @@ def add_shapes(scene: Scene) -> None:
 
 
 def bar(width: float, top: float, bottom: float, back: float, front: float) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices [8, 3] m and faces [12, 3] of a box across the link's middle line, from ``bottom`` to ``top`` (z) and from ``back``
-    to ``front`` (towards the camera)."""
+    """Vertices [8, 3] m and faces [12, 3] of a box about the link's middle line, from ``bottom`` to ``top`` (z).
+
+    It reaches from ``back`` to ``front`` (towards the camera).
+    """
     mesh = Box(width, front - back, top - bottom).surface()
     return mesh.vertices + (0.0, -0.5 * (back + front), 0.5 * (top + bottom)), mesh.faces
 
@@ -147,9 +149,9 @@ def bar(width: float, top: float, bottom: float, back: float, front: float) -> t
 def disc(radius: float, back: float, front: float) -> tuple[np.ndarray, np.ndarray]:
     """Vertices [V, 3] m and faces [F, 3] of a disc about the joint's axis, from ``back`` to ``front`` (towards the camera).
 
-    Its 20 corners lie a little outside, so that its area is the circle's.
+    Its 12 corners lie a little outside, so that its area is the circle's.
     """
-    sections = 20
+    sections = 12
     larger = radius * np.sqrt(2 * np.pi / (sections * np.sin(2 * np.pi / sections)))
     mesh = Cylinder(larger, front - back, sections=sections).surface()
     x, y, z = mesh.vertices.T
