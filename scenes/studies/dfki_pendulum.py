@@ -4,9 +4,9 @@
 file into runs/dfki_pendulum, and one whose file is there is not done again.
 
 The camera is hand-held (it drifts by 6 cm and turns by a quarter of a degree), so each frame is first laid onto frame
-``REFERENCE`` by what stands still of the rig: a shift, a turn and a scale, robustly. Then the arm is fitted frame by frame in a solved look: the plate
-behind it and the grey of its three materials are solved from all frames, the angles of each frame from its own picture. The log
-of the encoders is read for the comparison at the end alone.
+``REFERENCE`` by what stands still of the rig: a shift, a turn and a scale, robustly. Then the arm is
+fitted frame by frame in a solved look: the plate behind it and the grey of its three materials are solved from all frames,
+the angles of each frame from its own picture. The log of the encoders is read for the comparison at the end alone.
 """
 
 from __future__ import annotations
@@ -139,12 +139,13 @@ class Arm:
 
         Materials have the colours red, green and blue, so that one picture holds all three.
         """
-        values = {name: torch.as_tensor(np.asarray(value), dtype=torch.float32)[None] for name, value in self.numbers.items()}
+        values = {name: torch.as_tensor(np.asarray(value), dtype=torch.float32) for name, value in self.numbers.items()}
         angles = torch.as_tensor(np.asarray(angles), dtype=torch.float32)
         joints = {"upper.angle": angles[:, 0], "lower.angle": angles[:, 1]}
         with torch.no_grad():
             poses = self.scene.start_poses(self.scene.table.values({**values, **joints}))
-            pictures = self.scene.render(poses[None], values | self._materials, alpha=True)[0]
+            of_world = {name: value[None] for name, value in values.items()}
+            pictures = self.scene.render(poses[None], of_world | self._materials, alpha=True)[0]
         return pictures.permute(0, 3, 1, 2).numpy()
 
     @property
@@ -322,7 +323,9 @@ LOST = 1.6  # times the median misfit of the frames before it, beyond which a fr
 SETTLED = 2e-3  # rad, of a step
 
 
-def tracked(arm: Arm, look: Look, pictures: np.ndarray, *, steps: int = 4, say: Callable[[str], None] | None = None) -> np.ndarray:
+def tracked(
+    arm: Arm, look: Look, pictures: np.ndarray, *, steps: int = 4, say: Callable[[str], None] | None = None
+) -> np.ndarray:
     """Angles [n, 2] of pictures [n, H, W], each from where the two before it lead; the first one, and lost ones, afresh.
 
     Args:
