@@ -1,0 +1,170 @@
+"""A double pendulum of DFKI that a hand-held camera films: two links of 0.3 and 0.2 m with motors (BSD-3-Clause).
+
+Links, motors and friction are those of the published models (``MODELS``); sizes of shapes are read off the published meshes.
+Angles are the log's: 0 hangs down, the second relative to the first, positive counter-clockwise in the picture.
+
+Two things of the published model are approximated. The gear inertia gr^2 Ir is an armature of each joint; the model couples the
+joints by it, too (-gr Ir off the diagonal of the mass matrix, 1.5 % of the second link's inertia). Friction is a bristle, not
+arctan of the rate. The counter-handle beyond the pivot and the tapes are measured in the film: the meshes lack them.
+
+Shapes are links of their own, fixed to the two that move, so that an unknown centre of mass does not move them, and an unknown
+length moves the elbow and the weight. They weigh 0.1 g each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from risp_torch import AmbientLight, Box, Camera, Cylinder, Fixed, Mesh, Param, Revolute, Scene, Sphere, Surface
+
+RATE = 29.97  # Hz, of the film
+UPPER, LOWER = 0.3, 0.2  # m
+GEAR = 6.0
+MODELS = {  # of the published identification: kg, m, kg m2 about the joint, N m s/rad, N m, kg m2 of a rotor
+    "1.0": {"m": (0.608, 0.630), "r": (0.275, 0.166), "I": (0.05472, 0.02522), "b": (0.081, 0.0), "cf": (0.093, 0.186),
+            "Ir": 6.0719e-5},
+    "2.0": {"m": (0.5593806151, 0.6043459469), "r": (0.3, 0.1837768608), "I": (0.0534708103, 0.0239237453), "b": (0.001, 0.001),
+            "cf": (0.093, 0.078), "Ir": 7.659297953e-5},
+}  # fmt: skip
+CROP = (0, 130, 607, 700)  # of the film as shown: x, y, width, height
+SHOWN = (607, 1080)  # pixels
+PIXELS_PER_METRE = 525.0  # of the film as shown, in the plane of the first link
+PIVOT = (313.0, 485.0)  # pixels of the film as shown, in its frame 63 (the camera is hand-held)
+DISTANCE = 1.6  # m, of the camera from the first link's plane: what a telephone's field of view makes of the scale
+LAYER = 0.0522  # m, by which the second link is nearer to the camera
+DRY_STIFFNESS, DRY_DAMPING = 300.0, 3.0
+METAL, BLACK, WEIGHT = (0.45, 0.42, 0.38), (0.015, 0.015, 0.015), (0.08, 0.075, 0.07)
+AXIS = (0.0, -1.0, 0.0)  # towards the camera
+LIGHT = 1e-4  # kg, of a shape
+
+
+def make_scene(
+    frames: int = 60,
+    substeps: int = 64,
+    size: int = 152,
+    angles: tuple[float, float] = (0.5, 0.3),
+    model: str = "1.0",
+    antialias: int = 1,
+) -> Scene:
+    """The double pendulum before a plain wall, as the film shows it.
+
+    Args:
+        frames: frame intervals at 29.97 Hz.
+        substeps: physics steps in each.
+        size: width of the picture [pixels]; its height is 175 / 152 of that.
+        angles: of the first link from hanging down, of the second from the first [rad].
+        model: the published numbers, "1.0" (from the drawing) or "2.0" (identified).
+        antialias: samples along each side of a pixel.
+    """
+    scene = Scene(
+        frame_dt=1 / RATE, frames=frames, substeps=substeps, sigma=1e-5 * (152 / size) ** 2, gamma=1e-4, antialias=antialias,
+        name="double_pendulum_real",
+    )  # fmt: skip
+    published = MODELS[model]
+    for k, (name, length) in enumerate((("upper", UPPER), ("lower", LOWER))):
+        mass, offset = published["m"][k], published["r"][k]
+        about_center = published["I"][k] - mass * offset**2
+        scene.add_link(
+            name,
+            parent="upper" if k else None,
+            joint=Revolute(
+                axis=AXIS,
+                angle=Param(angles[k], low=-2 * np.pi, high=2 * np.pi),
+                rate=Param(0.0, low=-25.0, high=25.0),
+                damping=Param(published["b"][k], low=0.0, high=0.15),
+                armature=Param(GEAR**2 * published["Ir"], low=0.0, high=0.02),
+                dry_friction=Param(published["cf"][k], low=0.0, high=0.3),
+                dry_stiffness=DRY_STIFFNESS,
+                dry_damping=DRY_DAMPING,
+            ),
+            shape=Sphere(radius=0.004, subdivisions=1),  # hidden in the strip
+            mass=Param(mass, low=0.4, high=0.8),
+            inertia=Param(about_center * np.eye(3), low=0.0, high=0.03),
+            position=(0.0, -LAYER if k else 0.0, 0.0),
+            at_tip=k > 0,
+            center=Param((0.0, -0.008, -offset), low=(-0.02, -0.02, -0.35), high=(0.02, 0.02, -0.1)),
+            length=Param(length, low=0.15, high=0.4),
+            share=0.0,
+            surface=Surface(color=METAL),
+        )
+    add_shapes(scene)
+    scene.add_motors("motors", joints=["upper", "lower"], actions=np.zeros((frames, 2)), limit=10.0)
+    scene.add_camera(film_camera(size))
+    scene.add_light(AmbientLight(intensity=1.0))
+    scene.set_background((0.45, 0.43, 0.4))
+    return scene
+
+
+def film_camera(size: int) -> Camera:
+    """The camera of the film's part ``CROP``, ``size`` pixels wide; the pivot is the origin, and the camera looks along +y."""
+    scale = size / CROP[2]
+    middle = (0.5 * SHOWN[0], 0.5 * SHOWN[1])
+    position = tuple(sign * (middle[k] - PIVOT[k]) / PIXELS_PER_METRE for k, sign in ((0, 1.0), (1, -1.0)))
+    rotation = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
+    focal = PIXELS_PER_METRE * DISTANCE * scale
+    return Camera(
+        position=Param((position[0], -DISTANCE, position[1]), low=(-0.5, -6.0, -0.5), high=(0.5, -0.8, 0.5)),
+        turn=Param((0.0, 0.0, 0.0), low=-0.2, high=0.2),
+        rotation=rotation,
+        focal=(focal, focal),
+        center=((middle[0] - CROP[0]) * scale, (middle[1] - CROP[1]) * scale),
+        width=size,
+        height=round(size * CROP[3] / CROP[2] - 0.3),  # as ``Cut`` makes it: whole pixels that fit
+        near=0.6 * DISTANCE,
+        far=1.4 * DISTANCE,
+    )
+
+
+def add_shapes(scene: Scene) -> None:
+    """What is seen of the links: strips with tapes and hubs, the elbow's motor, the weight at the tip."""
+    strip = [
+        (bar(0.03, 0.17, -0.27, 0.0, 0.017), METAL),
+        (bar(0.034, 0.105, 0.052, -0.001, 0.019), BLACK),
+        (bar(0.034, -0.078, -0.125, -0.001, 0.019), BLACK),
+    ]
+    elbow = [(disc(0.0485, 0.0, 0.046), BLACK)]
+    forearm = [(bar(0.03, 0.0, -0.18, 0.0, 0.017), METAL), (disc(0.018, -0.006, 0.02), METAL)]
+    weight = [(disc(0.0485, 0.016, 0.03), WEIGHT), (disc(0.033, 0.016, 0.034), BLACK)]
+    for name, parent, parts, tip in (
+        ("arm", "upper", strip, False), ("elbow", "upper", elbow, True), ("forearm", "lower", forearm, False),
+        ("weight", "lower", weight, True),
+    ):  # fmt: skip
+        vertices, faces, colors = joined(parts)
+        mesh = Mesh(vertices=vertices, faces=faces)
+        scene.add_link(
+            name, parent=parent, joint=Fixed(), shape=mesh, mass=LIGHT, inertia=1e-7 * np.eye(3), at_tip=tip,
+            center=mesh.solid().centre_of_mass, surface=Surface(face_colors=colors),
+        )  # fmt: skip
+
+
+def bar(width: float, top: float, bottom: float, back: float, front: float) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices [8, 3] m and faces [12, 3] of a box about the link's middle line, from ``bottom`` to ``top`` (z).
+
+    It reaches from ``back`` to ``front`` (towards the camera).
+    """
+    mesh = Box(width, front - back, top - bottom).surface()
+    return mesh.vertices + (0.0, -0.5 * (back + front), 0.5 * (top + bottom)), mesh.faces
+
+
+def disc(radius: float, back: float, front: float) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices [V, 3] m and faces [F, 3] of a disc about the joint's axis, from ``back`` to ``front`` (towards the camera).
+
+    Its 12 corners lie a little outside, so that its area is the circle's.
+    """
+    sections = 12
+    larger = radius * np.sqrt(2 * np.pi / (sections * np.sin(2 * np.pi / sections)))
+    mesh = Cylinder(larger, front - back, sections=sections).surface()
+    x, y, z = mesh.vertices.T
+    return np.stack([x, -z - 0.5 * (back + front), y], axis=1), mesh.faces
+
+
+def joined(
+    parts: list[tuple[tuple[np.ndarray, np.ndarray], tuple[float, float, float]]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Vertices [V, 3], faces [F, 3] and face colours [F, 3] of parts, each of one colour."""
+    first = np.cumsum([0, *(len(vertices) for (vertices, _), _ in parts)])
+    return (
+        np.concatenate([vertices for (vertices, _), _ in parts]),
+        np.concatenate([faces + start for ((_, faces), _), start in zip(parts, first, strict=False)]),
+        np.concatenate([np.tile(color, (len(faces), 1)) for (_, faces), color in parts]),
+    )

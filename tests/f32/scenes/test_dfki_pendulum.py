@@ -1,0 +1,80 @@
+"""DFKI's double pendulum: numbers of the scene, and what the study finds in films that the scene itself has made."""
+
+import numpy as np
+import pytest
+
+from risp_torch import load_scene
+from scenes.real import double_pendulum as pendulum
+from scenes.studies import dfki_pendulum as study
+
+SIZE = 76
+TRUTH = np.radians([(12.0, 25.0), (-30.0, 40.0), (95.0, -20.0), (175.0, 10.0)])
+
+
+@pytest.fixture(scope="module")
+def arm() -> study.Arm:
+    return study.Arm(load_scene("real/double_pendulum", size=SIZE))
+
+
+@pytest.fixture(scope="module")
+def look(arm: study.Arm) -> study.Look:
+    height = arm.scene.camera.height
+    y, x = np.mgrid[:height, :SIZE] / SIZE
+    return study.Look(np.array([0.3, 0.02, 0.1]), 0.45 + 0.05 * np.sin(9 * x) * np.cos(7 * y))
+
+
+@pytest.mark.parametrize("model", pendulum.MODELS)
+def test_the_scene_has_the_published_numbers(model: str) -> None:
+    scene, published = pendulum.make_scene(model=model), pendulum.MODELS[model]
+    for k, name in enumerate(("upper", "lower")):
+        mass, center, inertia = (scene.parameters[f"{name}.{key}"].value for key in ("mass", "center", "inertia"))
+        assert mass == published["m"][k] and -center[2] == published["r"][k]
+        assert inertia[1, 1] + mass * center[2] ** 2 == pytest.approx(published["I"][k])
+        assert scene.parameters[f"{name}.armature"].value == pytest.approx(36 * published["Ir"])
+
+
+def test_positive_angles_turn_counter_clockwise_in_the_picture(arm: study.Arm) -> None:
+    covered = arm.coverage(np.radians([(0.0, 0.0), (40.0, 0.0), (0.0, 40.0)]))[:, 3]
+    columns = (covered * (np.arange(SIZE) + 0.5)).sum(axis=(1, 2)) / covered.sum(axis=(1, 2))
+    assert columns[1] > columns[0] + 3 and columns[2] > columns[0] + 1
+
+
+def test_angles_come_back(arm: study.Arm, look: study.Look) -> None:
+    pictures = look.pictures(arm.coverage(TRUTH)) + 0.003 * np.random.default_rng(0).standard_normal((4, *look.plate.shape))
+    found = study.fitted(arm, look, pictures, TRUTH + np.radians([(3.0, -4.0)]), steps=4, close=study.FAR)
+    found = study.fitted(arm, look, pictures, found.angles, steps=4)
+    assert np.abs(np.degrees(found.angles - TRUTH)).max() < 0.3 and (found.bars > 0).all()
+
+
+def test_angles_are_found_from_nothing(arm: study.Arm, look: study.Look) -> None:
+    picture = look.pictures(arm.coverage(TRUTH[:1]))[0]
+    found = study.searched(arm, look, picture)
+    assert np.abs(np.degrees(study.wrapped(found - TRUTH[0]))).max() < 0.5
+
+
+def test_greys_are_solved(arm: study.Arm, look: study.Look) -> None:
+    coverage = arm.coverage(TRUTH)
+    solved = study.solved_look(look.pictures(coverage), coverage, look.plate)
+    np.testing.assert_allclose(solved.grey, look.grey, atol=1e-3)
+    np.testing.assert_allclose(solved.plate, look.plate, atol=1e-3)
+
+
+def test_the_motion_of_the_camera_comes_back() -> None:
+    rng = np.random.default_rng(1)
+    texture = study.gaussian_filter(rng.standard_normal((60, 64)), 2.0)
+    still = 0.4 + 0.1 * texture / texture.std()
+    moved = np.array([1.5, -0.8, 0.01, 0.004])
+    films = np.stack([still, np.nan_to_num(study.steadied(still[None], moved[None])[0], nan=0.4)])
+    mask = np.zeros(still.shape, bool)
+    mask[10:-10, 10:-10] = True
+    found = study.camera_motion(films, mask, reference=1)[0]  # where the second picture's pixels lie in the first
+    assert (np.abs(found - moved) < (0.05, 0.05, 2e-3, 2e-3)).all()
+
+
+def test_the_place_in_the_log_comes_back() -> None:
+    log_times = np.arange(0, 10, 0.0025)
+    log = log_times, np.stack([np.sin(3 * log_times), np.cos(4 * log_times)], axis=1)
+    times = np.arange(1.5, 11, 1 / 30)
+    angles = study.log_at(times, log, 1.234)
+    assert study.aligned(times, angles, log, near=1.2) == pytest.approx(1.234, abs=1e-3)
+    assert np.isnan(study.log_at(np.array([0.0]), log, 1.234)).all()
