@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.ndimage import gaussian_filter, map_coordinates
+from scipy.ndimage import gaussian_filter
 from scipy.optimize import minimize_scalar
 
 from risp_torch import Scene, UserError, load_scene, start
@@ -29,12 +29,13 @@ from risp_torch.data import data_folder
 from risp_torch.files.film import Cut, read_film
 
 from ..real import double_pendulum as pendulum
+from .steady_film import camera_motion, steadied
 
 FILM = "experiment_swingup_pendubot_tvlqr.m4v"
 FIRST, REFERENCE = 3, 60  # frame of the film that is the first picture here; number among these of the picture that others follow
 SIZE = 152  # pixels, width of the pictures
 LUMA = (0.2126, 0.7152, 0.0722)
-RIG_SCALE, LOOK_SCALE = 0.05, 0.06  # residuals (linear light) from which on a pixel counts less
+LOOK_SCALE = 0.06  # residual (linear light) from which on a pixel counts less
 STEP = 0.02  # rad, of the differences of pictures
 WIDEST = 0.3  # rad, of a step
 RADIUS = 4  # pixels of a block within which residuals are correlated, for the bars
@@ -60,63 +61,6 @@ def rig_mask(height: int, width: int) -> np.ndarray:
     left = (np.abs(y - (105 + (66 - x) * 63 / 46)) < 7) & (x < 60)
     right = (np.abs(y - (105 + (x - 95) * 67 / 57)) < 7) & (x > 106)
     return beam | pole | left | right
-
-
-def moved_points(points: np.ndarray, motion: np.ndarray, middle: np.ndarray) -> np.ndarray:
-    """Points [P, 2] (x, y) of the reference in a frame, by a motion [4]: shift x, y [pixels], turn [rad], scale minus one."""
-    arms = points - middle
-    turned = np.stack([arms[:, 0] - motion[2] * arms[:, 1], arms[:, 1] + motion[2] * arms[:, 0]], axis=1)
-    return middle + (1 + motion[3]) * turned + motion[:2]
-
-
-def camera_motion(grey: np.ndarray, mask: np.ndarray, *, reference: int, smooth: float = 1.0, steps: int = 12) -> np.ndarray:
-    """How the camera moved: [T, 4] motions (``moved_points``) that lay the masked pixels of the reference onto each frame.
-
-    Args:
-        grey: [T, H, W] pictures.
-        mask: [H, W] pixels of the reference that stand still in space.
-        reference: number of that frame.
-        smooth: pixels, of a Gaussian by which pictures are smoothed first.
-        steps: Gauss-Newton steps of a frame, at most; each begins from the neighbour on the side of the reference.
-    """
-    points = np.argwhere(mask)[:, ::-1] + 0.5
-    middle = np.array(grey.shape[:0:-1]) / 2
-    arms = points - middle
-    wanted = gaussian_filter(grey[reference], smooth)[mask]
-    found = np.zeros((len(grey), 4))
-    order = [*range(reference, len(grey)), *range(reference - 1, -1, -1)]
-    for k in order:
-        neighbour = k - 1 if k > reference else k + 1
-        motion = np.zeros(4) if k == reference else found[neighbour].copy()
-        picture = gaussian_filter(grey[k], smooth)
-        slope_y, slope_x = np.gradient(picture)
-        for _ in range(steps):
-            place = moved_points(points, motion, middle)[:, ::-1].T - 0.5
-            here, gx, gy = (map_coordinates(each, place, order=1, mode="nearest") for each in (picture, slope_x, slope_y))
-            columns = [gx, gy, gy * arms[:, 0] - gx * arms[:, 1], gx * arms[:, 0] + gy * arms[:, 1]]
-            jacobian, residual = np.stack(columns, axis=1), wanted - here
-            weight = (1 + (residual / RIG_SCALE) ** 2) ** -2.0
-            normal = jacobian.T @ (weight[:, None] * jacobian)
-            step = np.linalg.solve(normal + 1e-9 * np.trace(normal) * np.eye(4), jacobian.T @ (weight * residual))
-            motion = motion + step
-            if np.abs(step * [1, 1, 50, 50]).max() < 2e-3:
-                break
-        found[k] = motion
-    return found
-
-
-def steadied(grey: np.ndarray, motion: np.ndarray) -> np.ndarray:
-    """The pictures [T, H, W] as the camera of the reference would see them; NaN where a frame does not reach."""
-    height, width = grey.shape[1:]
-    y, x = np.mgrid[:height, :width] + 0.5
-    points, middle = np.stack([x.ravel(), y.ravel()], axis=1), np.array([width, height]) / 2
-    result = np.empty_like(grey)
-    for k, picture in enumerate(grey):
-        px, py = moved_points(points, motion[k], middle).T
-        outside = (px < 0.5) | (px > width - 0.5) | (py < 0.5) | (py > height - 0.5)
-        values = map_coordinates(picture, [py - 0.5, px - 0.5], order=3, mode="nearest")
-        result[k] = np.where(outside, np.nan, values).reshape(height, width)
-    return result
 
 
 # -- the arm in its solved look -----------------------------------------------------------------------------------------------
@@ -193,9 +137,9 @@ def solved_look(pictures: np.ndarray, coverage: np.ndarray, plate: np.ndarray, *
     grey = np.full(3, 0.2)
     near = seen & (coverage[:, 3] > 0.02)
     columns = np.stack([coverage[:, k][near] for k in range(3)], axis=1)
-    for _ in range(rounds):
+    for done in range(rounds):
         rest = (filled - behind * plate)[near]
-        weight = geman(rest - columns @ grey) if _ else np.ones(len(rest))
+        weight = geman(rest - columns @ grey) if done else np.ones(len(rest))
         normal = columns.T @ (weight[:, None] * columns)
         grey = np.linalg.solve(normal + 1e-6 * np.trace(normal) * np.eye(3), columns.T @ (weight * rest))
         arm = np.einsum("k,nkhw->nhw", grey, coverage[:, :3])

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 
 from risp_torch import load_scene
 from scenes.real import double_pendulum as pendulum
 from scenes.studies import dfki_pendulum as study
+from scenes.studies.steady_film import camera_motion, steadied
 
 SIZE = 76
 TRUTH = np.radians([(12.0, 25.0), (-30.0, 40.0), (95.0, -20.0), (175.0, 10.0)])
@@ -61,13 +63,13 @@ def test_greys_are_solved(arm: study.Arm, look: study.Look) -> None:
 
 def test_the_motion_of_the_camera_comes_back() -> None:
     rng = np.random.default_rng(1)
-    texture = study.gaussian_filter(rng.standard_normal((60, 64)), 2.0)
+    texture = gaussian_filter(rng.standard_normal((60, 64)), 2.0)
     still = 0.4 + 0.1 * texture / texture.std()
     moved = np.array([1.5, -0.8, 0.01, 0.004])
-    films = np.stack([still, np.nan_to_num(study.steadied(still[None], moved[None])[0], nan=0.4)])
+    films = np.stack([still, np.nan_to_num(steadied(still[None], moved[None])[0], nan=0.4)])
     mask = np.zeros(still.shape, bool)
     mask[10:-10, 10:-10] = True
-    found = study.camera_motion(films, mask, reference=1)[0]  # where the second picture's pixels lie in the first
+    found = camera_motion(films, mask, reference=1)[0]  # where the second picture's pixels lie in the first
     assert (np.abs(found - moved) < (0.05, 0.05, 2e-3, 2e-3)).all()
 
 
