@@ -11,7 +11,7 @@ import torch
 from benchmarks.table import Table, number
 from benchmarks.timing import best_times
 from risp_torch import Scene, load_scene
-from risp_torch.motions import MotionFitSettings, Recording, Window, fit_motions, whole
+from risp_torch.motions import MotionFitSettings, PoseNoise, Recording, Window, fit_motions, whole
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
 
@@ -84,7 +84,9 @@ def fits(counts: tuple[int, ...]) -> Table:
 def fit_steps(scene: Scene, parts: list[Window], steps: int) -> None:
     """That many Gauss-Newton steps from the scene's values."""
     settings = MotionFitSettings(
-        noise=1e-3, robust=float("inf"), position_sd=5e-4, rotation_sd=5e-3, velocity_sd=0.1, spin_sd=1.0, iterations=steps,
+        noise=PoseNoise(coordinate=1e-3, start_position=5e-4, start_rotation=5e-3, start_velocity=0.1, start_spin=1.0),
+    robust=float("inf"),
+    iterations=steps,
         tolerance=1e-12,
     )  # fmt: skip
     fit_motions(scene, parts, [f"ground.contact.{name}" for name in CONTACT], settings)

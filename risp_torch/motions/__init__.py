@@ -1,13 +1,18 @@
 """Numbers of a scene from measured motions: many recordings side by side, without pictures."""
 
+from risp_torch.motions.actions import ActionEstimate, estimate_actions
 from risp_torch.motions.fit import fit_motions
 from risp_torch.motions.held_out import held_out
-from risp_torch.motions.predict import PredictionErrors, predict_motions
+from risp_torch.motions.joint_recording import JointRecording
+from risp_torch.motions.normal import SharedNormalEquations, clustered_covariance
+from risp_torch.motions.predict import PredictionErrors, predict_joints, predict_motions
 from risp_torch.motions.recording import Recording, Window, whole, windows
 from risp_torch.motions.result import Derived, MotionFit
-from risp_torch.motions.settings import MotionFitSettings
+from risp_torch.motions.settings import JointNoise, MotionFitSettings, PoseNoise
+from risp_torch.motions.starts import estimate_starts
 
 __all__ = [
-    "Derived", "MotionFit", "MotionFitSettings", "PredictionErrors", "Recording", "Window", "fit_motions", "held_out",
-    "predict_motions", "whole", "windows",
+    "ActionEstimate", "Derived", "JointNoise", "JointRecording", "MotionFit", "MotionFitSettings", "PoseNoise",
+    "PredictionErrors", "Recording", "SharedNormalEquations", "Window", "clustered_covariance", "estimate_actions",
+    "estimate_starts", "fit_motions", "held_out", "predict_joints", "predict_motions", "whole", "windows",
 ]  # fmt: skip

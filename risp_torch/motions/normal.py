@@ -9,7 +9,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, eq=False)
-class Normal:
+class SharedNormalEquations:
     """Normal equations of M motions, each with Q numbers of its own, and K shared unknowns.
 
     Attributes:
@@ -27,17 +27,18 @@ class Normal:
     shared_gradient: np.ndarray
 
     @staticmethod
-    def of(jacobian: np.ndarray, weights: np.ndarray, residual: np.ndarray, own: int) -> Normal:
+    def of(jacobian: np.ndarray, weights: np.ndarray, residual: np.ndarray, own: int) -> SharedNormalEquations:
         """From Jacobians [M, P, Q + K], weights [M, P] and residuals [M, P] (measured minus simulated)."""
         weighted = jacobian * weights[..., None]
         full, gradient = np.swapaxes(weighted, 1, 2) @ jacobian, np.einsum("mpk,mp->mk", weighted, residual)
-        return Normal(full[:, :own, :own], full[:, :own, own:], full[:, own:, own:], gradient[:, :own], gradient[:, own:])
+        parts = full[:, :own, :own], full[:, :own, own:], full[:, own:, own:]
+        return SharedNormalEquations(*parts, gradient[:, :own], gradient[:, own:])
 
-    def damped(self, damping: float, own_damping: np.ndarray) -> Normal:
+    def damped(self, damping: float, own_damping: np.ndarray) -> SharedNormalEquations:
         """With diagonals that are larger by the factor 1 + damping (Marquardt), each motion's own [M] by one of its own."""
         own = self.own + own_damping[:, None, None] * np.eye(self.own.shape[1]) * self.own
         shared = self.shared + damping * np.eye(self.shared.shape[1]) * self.shared
-        return Normal(own, self.mixed, shared, self.own_gradient, self.shared_gradient)
+        return SharedNormalEquations(own, self.mixed, shared, self.own_gradient, self.shared_gradient)
 
     @cached_property
     def _share(self) -> np.ndarray:
@@ -61,7 +62,9 @@ class Normal:
             precision: [K, K] of the priors of shared unknowns.
             pull: [K] of these priors.
         """
-        shared = np.linalg.lstsq(self.eliminated.sum(0) + precision, self.scores.sum(0) + pull, rcond=1e-12)[0]
+        shared = pull  # nothing, where nothing is shared
+        if len(pull):
+            shared = np.linalg.lstsq(self.eliminated.sum(0) + precision, self.scores.sum(0) + pull, rcond=1e-12)[0]
         own = np.linalg.solve(self.own, (self.own_gradient - self.mixed @ shared)[..., None])[..., 0]
         return shared, own
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from risp_torch.motions.bodies import check_bodies, measured_starts, simulated_poses
+from risp_torch.motions.joints import JointMotions
+from risp_torch.motions.measured import tensor
 from risp_torch.motions.recording import Window, rotation_vector
-from risp_torch.motions.simulate import check_scene, measured_starts, simulated_poses
-from risp_torch.scene.bridge import bridge_dtype
-from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.motions.settings import JointNoise
 from risp_torch.scene.scene import Scene
 
 
@@ -53,13 +54,11 @@ def predict_motions(
         scale: parameter that measured lengths are multiples of.
 
     Raises:
-        UserError: the recordings do not fit the scene (``check_scene``).
+        UserError: the recordings do not fit the scene (``check_bodies``).
     """
-    check_scene(scene, windows, scale)
+    check_bodies(scene, windows, scale)
     frames = max(window.frames for window in windows)
-    given = {
-        name: torch.as_tensor(value, dtype=bridge_dtype(), device=bridge_device()) for name, value in (values or {}).items()
-    }
+    given = {name: tensor(value) for name, value in (values or {}).items()}
     poses = simulated_poses(scene, given, measured_starts(scene, windows), frames, scale=scale).double().cpu().numpy()
     position, rotation = (np.full(poses.shape[:3], np.nan) for _ in range(2))
     for m, window in enumerate(windows):
@@ -67,3 +66,36 @@ def predict_motions(
         position[m, : window.frames] = np.linalg.norm(own[..., :3] - measured[..., :3], axis=-1)
         rotation[m, : window.frames] = np.degrees(np.linalg.norm(rotation_vector(measured[..., 3:], own[..., 3:]), axis=-1))
     return PredictionErrors(position, rotation, poses)
+
+
+def predict_joints(
+    scene: Scene,
+    windows: Sequence[Window],
+    values: Mapping[str, Any] | None = None,
+    *,
+    starts: np.ndarray | None = None,
+    zeros: Sequence[str] | None = None,
+) -> np.ndarray:
+    """Simulate windows of joint coordinates from their first frames on.
+
+    Args:
+        scene: the scene.
+        windows: the windows; with actions of their recordings, if they have any.
+        values: parameters that replace the scene's own, the same for all.
+        starts: [M, 2 D] coordinates and velocities at the beginnings [rad or m, rad/s or m/s], those of a fit for instance; those
+            that are measured by default.
+        zeros: numbers of what the instruments show at coordinate 0 of each joint.
+
+    Returns:
+        [M, T, D] predicted coordinates as the instruments show them; NaN behind the end of a shorter window.
+
+    Raises:
+        UserError: the recordings do not fit the scene.
+    """
+    noise = JointNoise(coordinate=1.0, start_coordinate=1.0, start_rate=1.0)  # which a roll-out does not use
+    motions = JointMotions(scene, windows, noise, zeros=zeros)
+    given = {name: tensor(value) for name, value in (values or {}).items()}
+    begin = motions.starts if starts is None else np.asarray(starts, dtype=np.float64)
+    with torch.no_grad():
+        found = motions.simulate(given, begin, np.arange(len(windows)))[..., 0]
+    return np.where(np.isfinite(motions.target[..., 0]), found, np.nan)

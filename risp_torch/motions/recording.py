@@ -1,4 +1,4 @@
-"""Measured motions of free rigid bodies, and the parts of them that are compared."""
+"""Measured poses of free rigid bodies, and the parts of recordings that are compared."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from risp_torch.motions.joint_recording import JointRecording
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, NotNegative, Positive, checked
 
@@ -58,6 +59,10 @@ class Recording:
         velocity = [np.einsum("t,tnk->nk", slope, part) for part in (self.body_q[near, :, :3], turn)]
         return self.body_q[frame], np.concatenate(velocity, axis=-1)
 
+    def travel(self, first: int, last: int) -> float:
+        """Largest distance between the places of a body in two frames [m]."""
+        return float(np.linalg.norm(self.body_q[last, :, :3] - self.body_q[first, :, :3], axis=-1).max())
+
 
 @checked
 @dataclass(frozen=True, eq=False)
@@ -68,23 +73,25 @@ class Window:
         recording: the recording.
         first: number of its first frame.
         frames: number of its frames.
-        noise: [frames] standard deviation of a coordinate in each frame [m], where a model's own errors are counted as well;
-            None for that of the settings.
+        noise: standard deviation of a coordinate in each frame, [frames], or [frames, G] of each body or joint, where a model's
+            own errors are counted as well; None for that of the settings.
     """
 
-    recording: Recording
+    recording: Recording | JointRecording
     first: FromZero
     frames: Count
     noise: np.ndarray | None = None
 
     @property
     def body_q(self) -> np.ndarray:
-        """[frames, N, 7] measured poses."""
+        """[frames, N, 7] measured poses, of a recording of poses."""
         return self.recording.body_q[self.first : self.first + self.frames]
 
 
 @checked
-def windows(recordings: Sequence[Recording], *, frames: Count, stride: Count, least_motion: NotNegative) -> list[Window]:
+def windows(
+    recordings: Sequence[Recording | JointRecording], *, frames: Count, stride: Count, least_motion: NotNegative
+) -> list[Window]:
     """Windows of equal length over all recordings, without those in which nothing moves.
 
     A motion with many impacts is hard to follow: a small error before one grows behind it. Over a short window, which begins in
@@ -94,25 +101,25 @@ def windows(recordings: Sequence[Recording], *, frames: Count, stride: Count, le
         recordings: the recordings.
         frames: length of a window, at least 3.
         stride: frames from the start of one to the start of the next.
-        least_motion: distance between the places of a body at both ends, below which it rests [m].
+        least_motion: distance between the places of a body at both ends, below which it rests [m]; for joints the change of a
+            coordinate.
 
     Raises:
-        UserError: no window has a moving body.
+        UserError: nothing moves in any window.
     """
     found = []
     for recording in recordings:
         for first in range(1, len(recording) - frames + 1, stride):
             window = Window(recording, first, frames)
-            way = np.linalg.norm(window.body_q[-1, :, :3] - window.body_q[0, :, :3], axis=-1)
-            if way.max() >= least_motion:
+            if recording.travel(first, first + frames - 1) >= least_motion:
                 found.append(window)
     if not found:
-        raise UserError(f"no {frames} frames of the {len(recordings)} recordings show a body that moves: take fewer frames")
+        raise UserError(f"nothing moves within {frames} frames of the {len(recordings)} recordings: take fewer frames")
     return found
 
 
 @checked
-def whole(recordings: Sequence[Recording], *, first: FromZero = 1) -> list[Window]:
+def whole(recordings: Sequence[Recording | JointRecording], *, first: FromZero = 1) -> list[Window]:
     """One window for each recording, from the frame ``first`` to its end."""
     return [Window(recording, first, len(recording) - first) for recording in recordings]
 

@@ -37,8 +37,9 @@ class MotionFit:
         scaled: [K] estimate, scaled coordinates (log10 of the value for log10).
         covariance: [K, K] of these.
         windows: the M windows.
-        starts: [M, N, 12] estimated starts (``measured_starts``).
-        residual: [M] root mean square residual of each window [m].
+        starts: [M, S] estimated starts (``BodyMotions``, ``JointMotions``).
+        start_sd: [M, S] their standard deviations at these shared unknowns, by the noise of the settings.
+        residual: [M] root mean square residual of each window [m or rad].
         weights: [M] mean robust weight of each window.
         cost: the final cost per coordinate, 1 where the model leaves the noise alone.
         costs: of all iterations.
@@ -51,6 +52,7 @@ class MotionFit:
     covariance: np.ndarray
     windows: Sequence[Window]
     starts: np.ndarray
+    start_sd: np.ndarray
     residual: np.ndarray
     weights: np.ndarray
     cost: float
@@ -70,6 +72,7 @@ class MotionFit:
 
     def derived(self, function: Callable[[Mapping[str, float]], float]) -> Derived:
         """A number computed from the estimates, label -> physical value, with its error bar."""
+
         def at(scaled: np.ndarray) -> float:
             return float(function(dict(zip(self.unknowns.labels, self.unknowns.physical_values(scaled).tolist(), strict=True))))
 

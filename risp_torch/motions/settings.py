@@ -1,10 +1,52 @@
-"""Settings of fits to measured motions."""
+"""Settings of fits to measured motions, and how well motions were measured."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, Any
 
-from ti_sim.base.rules import Count, Positive, PositiveOrInfinite, checked
+from ti_sim.base.rules import Count, Positive, PositiveOrInfinite, Rule, checked
+
+PositiveEach = Annotated[Any, Rule(shape=None, above=0)]  # one for all, or one each
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class PoseNoise:
+    """How well poses were measured: standard deviations.
+
+    Attributes:
+        coordinate: of a measured coordinate [m].
+        start_position: of the start of a window [m].
+        start_rotation: of its orientation [rad].
+        start_velocity: of the velocity that the poses about it give [m/s].
+        start_spin: of the angular velocity [rad/s].
+    """
+
+    coordinate: Positive
+    start_position: Positive
+    start_rotation: Positive
+    start_velocity: Positive
+    start_spin: Positive
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class JointNoise:
+    """How well coordinates of joints were measured: standard deviations, each for all joints or [D] for each.
+
+    Attributes:
+        coordinate: of a measured coordinate [rad or m].
+        start_coordinate: of the start of a window [rad or m].
+        start_rate: of the velocity that the coordinates about it give [rad/s or m/s].
+        action: of unknown actions about zero [N or N m], for all motors or [A] for each; None where actions are those of the
+            recordings or of the scene.
+    """
+
+    coordinate: PositiveEach
+    start_coordinate: PositiveEach
+    start_rate: PositiveEach
+    action: PositiveEach | None = None
 
 
 @checked
@@ -13,13 +55,9 @@ class MotionFitSettings:
     """How a scene is fitted to measured motions.
 
     Attributes:
-        noise: standard deviation of a measured coordinate [m].
-        robust: residual of a body in a frame, in multiples of the noise (root mean square over its coordinates), at which it
-            counts for a quarter (weights of Geman and McClure, 1 / (1 + (r / robust)^2)^2); ``inf`` for least squares.
-        position_sd: standard deviation of the measured start [m].
-        rotation_sd: of its orientation [rad].
-        velocity_sd: of the velocity that the poses about it give [m/s].
-        spin_sd: of the angular velocity [rad/s].
+        noise: how well they were measured; its class is that of the recordings.
+        robust: residual of a body or joint in a frame, in multiples of the noise (root mean square over its coordinates), at
+            which it counts for a quarter (weights of Geman and McClure, 1 / (1 + (r / robust)^2)^2); ``inf`` for least squares.
         step: of finite differences, for the shared unknowns in parts of their ranges.
         start_step: the same for starts, in parts of their standard deviations.
         iterations: most Gauss-Newton steps.
@@ -27,12 +65,8 @@ class MotionFitSettings:
         worlds: most worlds that are simulated at once.
     """
 
-    noise: Positive
+    noise: PoseNoise | JointNoise
     robust: PositiveOrInfinite
-    position_sd: Positive
-    rotation_sd: Positive
-    velocity_sd: Positive
-    spin_sd: Positive
     step: Positive = 2e-3
     start_step: Positive = 0.2
     iterations: Count = 20

@@ -45,19 +45,21 @@ def make_scene(
     angles: tuple[float, float] = (0.5, 0.3),
     model: str = "1.0",
     antialias: int = 1,
+    rate: float = RATE,
 ) -> Scene:
     """The double pendulum before a plain wall, as the film shows it.
 
     Args:
-        frames: frame intervals at 29.97 Hz.
+        frames: frame intervals.
         substeps: physics steps in each.
         size: width of the picture [pixels]; its height is 175 / 152 of that.
         angles: of the first link from hanging down, of the second from the first [rad].
         model: the published numbers, "1.0" (from the drawing) or "2.0" (identified).
         antialias: samples along each side of a pixel.
+        rate: frames per second, the film's by default [Hz].
     """
     scene = Scene(
-        frame_dt=1 / RATE, frames=frames, substeps=substeps, sigma=1e-5 * (152 / size) ** 2, gamma=1e-4, antialias=antialias,
+        frame_dt=1 / rate, frames=frames, substeps=substeps, sigma=1e-5 * (152 / size) ** 2, gamma=1e-4, antialias=antialias,
         name="double_pendulum_real",
     )  # fmt: skip
     published = MODELS[model]

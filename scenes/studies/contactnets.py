@@ -23,6 +23,7 @@ from risp_torch import Scene, UserError, load_scene, start
 from risp_torch.motions import (
     MotionFit,
     MotionFitSettings,
+    PoseNoise,
     PredictionErrors,
     Recording,
     fit_motions,
@@ -42,7 +43,9 @@ BRISTLE = "ground.contact.bristle_stiffness"
 LENGTHS = (12, 16, 24, 32)  # frames of a window
 FIRST_BRISTLE = 3000.0  # N/m, where the search begins
 SETTINGS = MotionFitSettings(
-    noise=cube.FLIGHT_NOISE, robust=5.0, position_sd=5e-4, rotation_sd=5e-3, velocity_sd=0.1, spin_sd=1.0, iterations=40
+    noise=PoseNoise(coordinate=cube.FLIGHT_NOISE, start_position=5e-4, start_rotation=5e-3, start_velocity=0.1, start_spin=1.0),
+    robust=5.0,
+    iterations=40,
 )
 LEAST_MOTION = 0.01  # m over a window
 KNOWN = {"side": cube.SIDE, "friction": (0.15, 0.18)}

@@ -6,23 +6,25 @@ from scipy.ndimage import gaussian_filter
 
 from risp_torch import load_scene
 from scenes.real import double_pendulum as pendulum
-from scenes.studies import dfki_pendulum as study
-from scenes.studies.steady_film import camera_motion, steadied
+from scenes.studies.dfki_pendulum import angles as study
+from scenes.studies.dfki_pendulum.arm import Arm, Look, solved_look
+from scenes.studies.dfki_pendulum.log import Clock, Log, aligned, wrapped
+from scenes.studies.dfki_pendulum.steady_film import camera_motion, steadied
 
 SIZE = 76
 TRUTH = np.radians([(12.0, 25.0), (-30.0, 40.0), (95.0, -20.0), (175.0, 10.0)])
 
 
 @pytest.fixture(scope="module")
-def arm() -> study.Arm:
-    return study.Arm(load_scene("real/double_pendulum", size=SIZE))
+def arm() -> Arm:
+    return Arm(load_scene("real/double_pendulum", size=SIZE))
 
 
 @pytest.fixture(scope="module")
-def look(arm: study.Arm) -> study.Look:
+def look(arm: Arm) -> Look:
     height = arm.scene.camera.height
     y, x = np.mgrid[:height, :SIZE] / SIZE
-    return study.Look(np.array([0.3, 0.02, 0.1]), 0.45 + 0.05 * np.sin(9 * x) * np.cos(7 * y))
+    return Look(np.array([0.3, 0.02, 0.1]), 0.45 + 0.05 * np.sin(9 * x) * np.cos(7 * y))
 
 
 @pytest.mark.parametrize("model", pendulum.MODELS)
@@ -35,28 +37,28 @@ def test_the_scene_has_the_published_numbers(model: str) -> None:
         assert scene.parameters[f"{name}.armature"].value == pytest.approx(36 * published["Ir"])
 
 
-def test_positive_angles_turn_counter_clockwise_in_the_picture(arm: study.Arm) -> None:
+def test_positive_angles_turn_counter_clockwise_in_the_picture(arm: Arm) -> None:
     covered = arm.coverage(np.radians([(0.0, 0.0), (40.0, 0.0), (0.0, 40.0)]))[:, 3]
     columns = (covered * (np.arange(SIZE) + 0.5)).sum(axis=(1, 2)) / covered.sum(axis=(1, 2))
     assert columns[1] > columns[0] + 3 and columns[2] > columns[0] + 1
 
 
-def test_angles_come_back(arm: study.Arm, look: study.Look) -> None:
+def test_angles_come_back(arm: Arm, look: Look) -> None:
     pictures = look.pictures(arm.coverage(TRUTH)) + 0.003 * np.random.default_rng(0).standard_normal((4, *look.plate.shape))
     found = study.fitted(arm, look, pictures, TRUTH + np.radians([(3.0, -4.0)]), steps=4, close=study.FAR)
     found = study.fitted(arm, look, pictures, found.angles, steps=4)
     assert np.abs(np.degrees(found.angles - TRUTH)).max() < 0.3 and (found.bars > 0).all()
 
 
-def test_angles_are_found_from_nothing(arm: study.Arm, look: study.Look) -> None:
+def test_angles_are_found_from_nothing(arm: Arm, look: Look) -> None:
     picture = look.pictures(arm.coverage(TRUTH[:1]))[0]
     found = study.searched(arm, look, picture)
-    assert np.abs(np.degrees(study.wrapped(found - TRUTH[0]))).max() < 0.5
+    assert np.abs(np.degrees(wrapped(found - TRUTH[0]))).max() < 0.5
 
 
-def test_greys_are_solved(arm: study.Arm, look: study.Look) -> None:
+def test_greys_are_solved(arm: Arm, look: Look) -> None:
     coverage = arm.coverage(TRUTH)
-    solved = study.solved_look(look.pictures(coverage), coverage, look.plate)
+    solved = solved_look(look.pictures(coverage), coverage, look.plate)
     np.testing.assert_allclose(solved.grey, look.grey, atol=1e-3)
     np.testing.assert_allclose(solved.plate, look.plate, atol=1e-3)
 
@@ -74,9 +76,23 @@ def test_the_motion_of_the_camera_comes_back() -> None:
 
 
 def test_the_place_in_the_log_comes_back() -> None:
+    """Clocks that run at different rates; where they may not, one offset is a mean of those at all times."""
     log_times = np.arange(0, 10, 0.0025)
-    log = log_times, np.stack([np.sin(3 * log_times), np.cos(4 * log_times)], axis=1)
+    joint_q = np.stack([np.sin(3 * log_times), np.cos(4 * log_times)], axis=1)
+    log, clock = Log(log_times, joint_q, 0 * joint_q), Clock(1.234, 0.003)
     times = np.arange(1.5, 11, 1 / 30)
-    angles = study.log_at(times, log, 1.234)
-    assert study.aligned(times, angles, log, near=1.2) == pytest.approx(1.234, abs=1e-3)
-    assert np.isnan(study.log_at(np.array([0.0]), log, 1.234)).all()
+    angles = log.angles_at(clock.log_times(times))
+    found = aligned(times, angles, log, near=1.2)
+    assert found.start == pytest.approx(1.234, abs=1e-3) and found.drift == pytest.approx(0.003, abs=2e-4)
+    assert clock.offset(5.0) == pytest.approx(1.249)
+    assert aligned(times, angles, log, near=1.2, drifts=False).start == pytest.approx(1.249, abs=5e-3)
+    assert np.isnan(log.angles_at(np.array([-0.1]))).all()
+
+
+def test_mean_torques_are_those_of_the_intervals() -> None:
+    log_times = np.arange(0, 2, 0.0025)
+    torque = np.stack([log_times, 3 * log_times**2], axis=1)
+    log = Log(log_times, 0 * torque, torque)
+    ends = np.array([0.1, 0.4, 1.3])
+    exact = np.stack([np.diff(ends**2) / 2, np.diff(ends**3)], axis=1) / np.diff(ends)[:, None]
+    np.testing.assert_allclose(log.mean_torque(ends), exact, atol=1e-5)

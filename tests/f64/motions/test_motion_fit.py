@@ -6,13 +6,25 @@ import numpy as np
 import pytest
 
 from risp_torch import Scene
-from risp_torch.motions import MotionFit, MotionFitSettings, Recording, Window, fit_motions, predict_motions, whole, windows
+from risp_torch.motions import (
+    MotionFit,
+    MotionFitSettings,
+    PoseNoise,
+    Recording,
+    Window,
+    fit_motions,
+    predict_motions,
+    whole,
+    windows,
+)
 from tests.reference.tosses import DT, toss_scene, tosses
 from ti_sim import UserError
 
 NOISE = 1e-4
 SETTINGS = MotionFitSettings(
-    noise=NOISE, robust=5.0, position_sd=5e-4, rotation_sd=5e-3, velocity_sd=0.05, spin_sd=0.5, iterations=25
+    noise=PoseNoise(coordinate=NOISE, start_position=5e-4, start_rotation=5e-3, start_velocity=0.05, start_spin=0.5),
+    robust=5.0,
+    iterations=25,
 )
 CONTACT = ["stiffness", "damping", "friction_stiffness", "friction"]
 UNKNOWN = [*(f"ground.contact.{name}" for name in CONTACT), "gravity", "poses.scale"]
@@ -122,7 +134,7 @@ def test_bad_input_is_refused() -> None:
     recordings = tosses(TRUTH, count=2, frames=20)
     (part, *_), scene = windows(recordings, frames=10, stride=9, least_motion=0.01), toss_scene()
     for unknown, options, message in (
-        (["box.velocity"], {}, "box.velocity is the start of a body"),
+        (["box.velocity"], {}, "box.velocity is a start"),
         (["box.mass"], {}, "box.mass has no bounds"),
         (["gravity"], {"scale": "poses.size"}, "no parameter 'poses.size'"),
     ):
@@ -137,5 +149,5 @@ def test_bad_input_is_refused() -> None:
         fit_motions(scene, [replace(part, first=15)], ["gravity"], SETTINGS)
     with pytest.raises(UserError, match="quaternions that are not of length 1"):
         replace(part.recording, body_q=2 * part.recording.body_q)
-    with pytest.raises(UserError, match="show a body that moves"):
+    with pytest.raises(UserError, match="nothing moves within 10 frames"):
         windows(recordings, frames=10, stride=9, least_motion=10.0)

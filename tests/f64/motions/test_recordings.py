@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from risp_torch.motions import Recording
-from risp_torch.motions.normal import Normal, clustered_covariance
+from risp_torch.motions.normal import SharedNormalEquations, clustered_covariance
 from risp_torch.motions.recording import rotation_vector
 
 
@@ -60,7 +60,7 @@ def test_elimination_is_the_dense_solution() -> None:
         dense[m * rows : (m + 1) * rows, motions * own :] = jacobian[m, :, own:]
     root = np.sqrt(weights).ravel()
     wanted = np.linalg.lstsq(dense * root[:, None], residual.ravel() * root, rcond=None)[0]
-    step, starts = Normal.of(jacobian, weights, residual, own).step(np.zeros((shared, shared)), np.zeros(shared))
+    step, starts = SharedNormalEquations.of(jacobian, weights, residual, own).step(np.zeros((shared, shared)), np.zeros(shared))
     np.testing.assert_allclose(step, wanted[motions * own :], rtol=1e-9)
     np.testing.assert_allclose(starts.ravel(), wanted[: motions * own], rtol=1e-9)
 

@@ -1,4 +1,4 @@
-"""Simulations of many windows side by side: one world each, with a start of its own."""
+"""Measured poses of free rigid bodies, simulated side by side: one world each, with a start of its own."""
 
 from __future__ import annotations
 
@@ -8,19 +8,52 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.losses.tracks import point_coordinates
-from risp_torch.motions.recording import Window, rotation_vector
-from risp_torch.scene.bridge import bridge_dtype
-from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.motions.measured import check_windows, noise_of, tensor
+from risp_torch.motions.recording import Recording, Window, rotation_vector
+from risp_torch.motions.settings import PoseNoise
 from risp_torch.scene.parts.links import Link
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 
 STARTS = ("position", "rotation", "velocity", "angular_velocity")
-_SAME_DT = 1e-6  # relative
 
 
-def check_scene(scene: Scene, windows: Sequence[Window], scale: str | None) -> None:
-    """Raise a UserError if the recordings do not fit the scene.
+class BodyMotions:
+    """Windows of poses (``Measured``): a group is a body, with the 12 coordinates of ``point_coordinates``.
+
+    A start is position [m], rotation vector from the scene's orientation [rad], velocity [m/s] and angular velocity [rad/s] of
+    each body, in measured units.
+
+    Args:
+        scene: free rigid bodies, with the recordings' frame time.
+        windows: parts of recordings of poses.
+        noise: how well they were measured.
+        scale: parameter that measured lengths are multiples of; None for 1.
+
+    Raises:
+        UserError: the recordings do not fit the scene.
+    """
+
+    def __init__(self, scene: Scene, windows: Sequence[Window], noise: PoseNoise, *, scale: str | None) -> None:
+        check_bodies(scene, windows, scale)
+        self.scene, self.windows, self.scale = scene, windows, scale
+        self.frames = max(window.frames for window in windows)
+        self.target = measured_points(scene, windows, self.frames)
+        self.noise = noise_of(windows, self.frames, np.full(len(scene.bodies), noise.coordinate))
+        self.starts = measured_starts(scene, windows).reshape(len(windows), -1)
+        of_body = np.repeat([noise.start_position, noise.start_rotation, noise.start_velocity, noise.start_spin], 3)
+        self.start_sd = np.tile(of_body, len(scene.bodies))
+        self.start_names = frozenset(f"{body.name}.{name}" for body in scene.bodies for name in STARTS)
+
+    def simulate(self, values: Mapping[str, torch.Tensor], starts: np.ndarray, motion: np.ndarray) -> np.ndarray:
+        """As ``Measured.simulate``."""
+        rows = starts.reshape(len(starts), -1, 12)
+        poses = simulated_poses(self.scene, values, rows, self.frames, scale=self.scale)
+        return point_coordinates(self.scene, poses).double().cpu().numpy().reshape(*poses.shape[:3], 12)
+
+
+def check_bodies(scene: Scene, windows: Sequence[Window], scale: str | None) -> None:
+    """Raise a UserError if recordings of poses do not fit the scene.
 
     Args:
         scene: the scene.
@@ -28,23 +61,20 @@ def check_scene(scene: Scene, windows: Sequence[Window], scale: str | None) -> N
         scale: parameter that measured positions are multiples of, or None.
     """
     if scene.particle_count or not scene.bodies or any(isinstance(body, Link) for body in scene.bodies):
-        raise UserError(f"measured motions are those of free rigid bodies, and {scene.name} has links or deformable bodies")
+        raise UserError(f"measured poses are those of free rigid bodies, and {scene.name} has links or deformable bodies")
     if scale is not None and scale not in scene.parameters:
         raise UserError(f"{scene.name} has no parameter {scale!r}: add it with add_number, or leave scale out")
     for window in windows:
         recording = window.recording
+        if not isinstance(recording, Recording):
+            raise UserError(f"{recording.name} has joint coordinates, and the first recording has poses: fit one kind at a time")
         if recording.body_q.shape[1] != len(scene.bodies):
             raise UserError(f"{recording.name} has {recording.body_q.shape[1]} bodies, and {scene.name} {len(scene.bodies)}")
-        if abs(recording.dt / scene.frame_dt - 1) > _SAME_DT:
-            raise UserError(f"{recording.name} has a frame every {recording.dt:g} s, and {scene.name} every {scene.frame_dt:g} s")
-        if window.first < 0 or window.frames < 3 or window.first + window.frames > len(recording):
-            raise UserError(f"{recording.name} has {len(recording)} frames, and not {window.frames} from frame {window.first} on")
+    check_windows(scene, windows)
 
 
 def measured_starts(scene: Scene, windows: Sequence[Window]) -> np.ndarray:
-    """States at the beginnings of the windows, [M, N, 12]: position [m], rotation vector from the scene's orientation [rad],
-    velocity [m/s] and angular velocity [rad/s], in measured units.
-    """
+    """States at the beginnings of the windows, [M, N, 12] (``BodyMotions``)."""
     rows = []
     for window in windows:
         pose, velocity = window.recording.state(window.first)
@@ -70,13 +100,10 @@ def simulated_poses(
     Args:
         scene: the scene.
         values: parameters that replace the scene's own, with M rows or none.
-        starts: [M, N, 12] (``measured_starts``).
+        starts: [M, N, 12] (``BodyMotions``).
         frames: frames of the result, the start included.
         scale: parameter that measured lengths are multiples of; None for 1.
     """
-    def tensor(part: np.ndarray) -> torch.Tensor:
-        return torch.as_tensor(part, dtype=bridge_dtype(), device=bridge_device())
-
     size = tensor(np.ones(())) if scale is None else tensor(values.get(scale, scene.table[scale].value))
     size = size.expand(len(starts))
     given = dict(values)

@@ -1,0 +1,64 @@
+"""Measured coordinates of joints, by encoders or from a film."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Positive, checked
+
+_NEAR = 2  # frames on each side whose coordinates tell the velocity of a frame
+
+
+@checked
+@dataclass(frozen=True, eq=False)
+class JointRecording:
+    """Measured coordinates of joints with one degree of freedom, at equal time steps.
+
+    Attributes:
+        name: of the recording.
+        links: the D links whose joints were measured.
+        joint_q: [T, D] float64, coordinates [rad or m]; at least 3 frames.
+        dt: time between two frames [s].
+        actions: [T - 1, A] float64, actions of all motors of the scene (``Scene.rollout``) between frames [N or N m]; None for
+            those of the scene.
+
+    Raises:
+        UserError: arrays have other shapes or are not finite.
+    """
+
+    name: str
+    links: tuple[str, ...]
+    joint_q: np.ndarray
+    dt: Positive
+    actions: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.joint_q)
+        if len(shape) != 2 or shape[0] < 3 or shape[1] != len(self.links):
+            raise UserError(
+                f"the recording {self.name} has coordinates of shape {shape}: give [T, {len(self.links)}] with at least 3 frames"
+            )
+        if self.actions is not None and (np.ndim(self.actions) != 2 or len(self.actions) != shape[0] - 1):
+            raise UserError(
+                f"the recording {self.name} has actions of shape {np.shape(self.actions)}: give [{shape[0] - 1}, A], one row for "
+                "each interval between frames"
+            )
+        if not np.isfinite(self.joint_q).all() or (self.actions is not None and not np.isfinite(self.actions).all()):
+            raise UserError(f"the recording {self.name} has coordinates or actions that are not finite")
+
+    def __len__(self) -> int:
+        return len(self.joint_q)
+
+    def state(self, frame: int) -> tuple[np.ndarray, np.ndarray]:
+        """Coordinates [D] rad or m, and velocities [D] rad/s or m/s, of the parabolas through the frames about a frame."""
+        near = np.arange(max(frame - _NEAR, 0), min(frame + _NEAR + 1, len(self)))
+        times = (near - frame) * self.dt
+        place, rate, _ = np.polynomial.polynomial.polyfit(times / self.dt, self.joint_q[near], 2)
+        return (place, rate / self.dt) if len(near) > 3 else (self.joint_q[frame], rate / self.dt)
+
+    def travel(self, first: int, last: int) -> float:
+        """Largest change of a coordinate between two frames [rad or m]."""
+        return float(np.abs(self.joint_q[last] - self.joint_q[first]).max())

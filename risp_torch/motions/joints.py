@@ -1,0 +1,126 @@
+"""Measured coordinates of joints, simulated side by side: one world each, with a start of its own, and actions if unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from risp_torch.motions.joint_recording import JointRecording
+from risp_torch.motions.measured import check_windows, noise_of, tensor
+from risp_torch.motions.recording import Window
+from risp_torch.motions.settings import JointNoise
+from risp_torch.scene.parts.links import Link, coordinate_slices
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import DivergenceError, UserError
+
+
+class JointMotions:
+    """Windows of joint coordinates (``Measured``): a group is a joint, with its one coordinate.
+
+    A start is D coordinates [rad or m] and D velocities [rad/s or m/s]; where actions are unknown, (T - 1) A of these follow,
+    frame by frame, whose measured values are zero.
+
+    Args:
+        scene: whose links have the recordings' names, with the recordings' frame time.
+        windows: parts of recordings of joints.
+        noise: how well they were measured.
+        zeros: D parameters that are added to simulated coordinates, what the instruments show at coordinate 0; None for 0.
+
+    Raises:
+        UserError: the recordings do not fit the scene.
+    """
+
+    def __init__(self, scene: Scene, windows: Sequence[Window], noise: JointNoise, *, zeros: Sequence[str] | None) -> None:
+        self.links = windows[0].recording.links
+        check_joints(scene, windows, zeros)
+        self.scene, self.windows, self.zeros = scene, windows, zeros
+        self.frames = max(window.frames for window in windows)
+        bodies = {body.name: k for k, body in enumerate(scene.bodies)}
+        self._columns = [coordinate_slices(scene.bodies)[bodies[name]].start for name in self.links]
+        joints = [scene.bodies[bodies[name]] for name in self.links]
+        self._names = [(joint.names[joint.joint.place], joint.names["rate"]) for joint in joints]
+        self.start_names = frozenset(name for names in self._names for name in names)
+        self.target = np.full((len(windows), self.frames, len(self.links), 1), np.nan)
+        for row, window in zip(self.target, windows, strict=True):
+            row[: window.frames, :, 0] = window.recording.joint_q[window.first : window.first + window.frames]
+        joints_of, motors = len(self.links), sum(group.rows for group in scene.motors)
+        self.noise = noise_of(windows, self.frames, each(noise.coordinate, joints_of, "coordinate"))
+        sds = [each(noise.start_coordinate, joints_of, "start_coordinate"), each(noise.start_rate, joints_of, "start_rate")]
+        self._unknown_actions, self._motor_count = noise.action is not None, motors
+        if noise.action is not None:
+            sds += [each(noise.action, motors, "action")] * (self.frames - 1)
+        self.start_sd = np.concatenate(sds)
+        states = np.array([np.concatenate(window.recording.state(window.first)) for window in windows])
+        self.starts = np.pad(states, ((0, 0), (0, len(self.start_sd) - states.shape[1])))
+        self._given = None if self._unknown_actions else self._given_actions()
+
+    def simulate(self, values: Mapping[str, torch.Tensor], starts: np.ndarray, motion: np.ndarray) -> np.ndarray:
+        """As ``Measured.simulate``."""
+        count = len(self.links)
+        given, rows = dict(values), tensor(starts)
+        zero = rows.new_zeros(len(rows), count)
+        if self.zeros is not None:
+            shown = [tensor(values.get(name, self.scene.table[name].value)) for name in self.zeros]
+            zero = torch.stack([one.expand(len(rows)) for one in shown], dim=1)
+        for k, (place, rate) in enumerate(self._names):
+            given[place], given[rate] = rows[:, k] - zero[:, k], rows[:, count + k]
+        actions = None if self._given is None else self._given[motion]
+        if self._unknown_actions:
+            actions = rows[:, 2 * count :].reshape(len(rows), self.frames - 1, self._motor_count)
+        try:
+            joint_q = self.scene.rollout(given, frames=self.frames - 1, actions=actions).joint_q
+        except DivergenceError:
+            return np.full((len(starts), self.frames, count, 1), np.nan)
+        return (joint_q[..., self._columns] + zero[:, None])[..., None].double().cpu().numpy()
+
+    def actions(self, starts: np.ndarray) -> np.ndarray:
+        """Actions [M, T - 1, A] of starts [M, S], where they are unknown."""
+        return starts[:, 2 * len(self.links) :].reshape(len(starts), self.frames - 1, self._motor_count)
+
+    def _given_actions(self) -> torch.Tensor | None:
+        """[M, T - 1, A] of the recordings, the last row again behind the end of a shorter window; None for the scene's own."""
+        if self.windows[0].recording.actions is None:
+            return None
+        rows = []
+        for window in self.windows:
+            own = window.recording.actions[window.first : window.first + window.frames - 1]
+            rows.append(np.concatenate([own, np.repeat(own[-1:], self.frames - window.frames, axis=0)]))
+        return tensor(np.array(rows))
+
+
+def each(given: Any, count: int, name: str) -> np.ndarray:
+    """[count] numbers from one or as many.
+
+    Raises:
+        UserError: there is another number of them; ``name`` says of what.
+    """
+    numbers = np.asarray(given, dtype=np.float64)
+    if numbers.shape not in ((), (count,)):
+        raise UserError(f"JointNoise: {name} has the shape {numbers.shape}: give one number, or {count}")
+    return np.broadcast_to(numbers, count).copy()
+
+
+def check_joints(scene: Scene, windows: Sequence[Window], zeros: Sequence[str] | None) -> None:
+    """Raise a UserError if recordings of joints do not fit the scene (``JointMotions``)."""
+    links = {body.name: body for body in scene.bodies if isinstance(body, Link)}
+    first = windows[0].recording
+    motors = sum(group.rows for group in scene.motors)
+    for window in windows:
+        recording = window.recording
+        if not isinstance(recording, JointRecording):
+            raise UserError(f"{recording.name} has poses, and the first recording has joint coordinates: fit one kind at a time")
+        if recording.links != first.links or (recording.actions is None) != (first.actions is None):
+            raise UserError(f"{recording.name} and {first.name} do not have the same joints, or only one of them has actions")
+        if recording.actions is not None and recording.actions.shape[1] != motors:
+            raise UserError(f"{recording.name} has {recording.actions.shape[1]} actions, and {scene.name} has {motors} motors")
+    for name in first.links:
+        if name not in links or links[name].joint.coordinates != 1:
+            raise UserError(
+                f"{scene.name} has no link {name!r} with a joint of one coordinate: give its revolute or prismatic links"
+            )
+    if zeros is not None and (len(zeros) != len(first.links) or not set(zeros) <= set(scene.parameters)):
+        raise UserError(f"zeros are {list(zeros)}: name a number of {scene.name} (add_number) for each of {list(first.links)}")
+    check_windows(scene, windows)

@@ -1,0 +1,39 @@
+"""Which kind of motions windows hold: poses of bodies, or coordinates of joints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from risp_torch.motions.bodies import BodyMotions
+from risp_torch.motions.joints import JointMotions
+from risp_torch.motions.measured import Measured
+from risp_torch.motions.recording import Recording, Window
+from risp_torch.motions.settings import JointNoise, PoseNoise
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import UserError
+
+
+def measured_motions(
+    scene: Scene, windows: Sequence[Window], noise: PoseNoise | JointNoise, *, scale: str | None, zeros: Sequence[str] | None
+) -> Measured:
+    """Windows of one kind as ``Measured``.
+
+    Args:
+        scene: the scene.
+        windows: at least one.
+        noise: how well they were measured, of the class of the recordings' kind.
+        scale: parameter that measured lengths are multiples of; for poses alone.
+        zeros: parameters that are added to simulated coordinates; for joints alone.
+
+    Raises:
+        UserError: there is no window, something does not fit the recordings' kind, or the recordings do not fit the scene.
+    """
+    if not windows:
+        raise UserError("there is no window to fit: give at least one")
+    if isinstance(windows[0].recording, Recording):
+        if not isinstance(noise, PoseNoise) or zeros is not None:
+            raise UserError("the recordings have poses: give a PoseNoise, and no zeros of joints")
+        return BodyMotions(scene, windows, noise, scale=scale)
+    if not isinstance(noise, JointNoise) or scale is not None:
+        raise UserError("the recordings have joint coordinates: give a JointNoise, and no scale")
+    return JointMotions(scene, windows, noise, zeros=zeros)

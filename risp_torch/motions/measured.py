@@ -1,0 +1,69 @@
+"""What a fit needs of measured motions, whatever was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from risp_torch.motions.recording import Window
+from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import UserError
+
+_SAME_DT = 1e-6  # relative
+
+
+class Measured(Protocol):
+    """M windows of measured motions, and simulations of them from starts of their own.
+
+    Attributes:
+        target: [M, T, G, P] measured coordinates: P of each of G groups, whose residuals have one robust weight; NaN behind the
+            end of a shorter window.
+        noise: [M, T, G, 1] standard deviation of a measured coordinate, in its unit.
+        starts: [M, S] numbers that a window has for itself: its start as it is measured, in this unit.
+        start_sd: [S] standard deviations of these.
+        start_names: parameters of the scene in whose place they are.
+    """
+
+    target: np.ndarray
+    noise: np.ndarray
+    starts: np.ndarray
+    start_sd: np.ndarray
+    start_names: frozenset[str]
+
+    def simulate(self, values: Mapping[str, torch.Tensor], starts: np.ndarray, motion: np.ndarray) -> np.ndarray:
+        """Coordinates [R, T, G, P] of simulations; NaN where a world diverged.
+
+        Args:
+            values: parameters that replace the scene's own, with R rows or none.
+            starts: [R, S].
+            motion: [R] number of the window that each simulation belongs to.
+        """
+
+
+def tensor(array: np.ndarray) -> torch.Tensor:
+    """An array on the scene's device, in its floating-point type."""
+    return torch.as_tensor(array, dtype=bridge_dtype(), device=bridge_device())
+
+
+def check_windows(scene: Scene, windows: Sequence[Window]) -> None:
+    """Raise a UserError if windows have another frame time than the scene, or frames that their recordings do not have."""
+    for window in windows:
+        recording = window.recording
+        if abs(recording.dt / scene.frame_dt - 1) > _SAME_DT:
+            raise UserError(f"{recording.name} has a frame every {recording.dt:g} s, and {scene.name} every {scene.frame_dt:g} s")
+        if window.first < 0 or window.frames < 3 or window.first + window.frames > len(recording):
+            raise UserError(f"{recording.name} has {len(recording)} frames, and not {window.frames} from frame {window.first} on")
+
+
+def noise_of(windows: Sequence[Window], frames: int, usual: np.ndarray) -> np.ndarray:
+    """[M, frames, G, 1] standard deviations: [G] ``usual`` ones, and those of windows that have their own."""
+    noise = np.tile(usual[None, None, :, None], (len(windows), frames, 1, 1))
+    for row, window in zip(noise, windows, strict=True):
+        if window.noise is not None:
+            row[: window.frames, :, 0] = window.noise.reshape(window.frames, -1)
+    return noise

@@ -1,0 +1,40 @@
+"""Starts of windows, by numbers that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from risp_torch.motions.kinds import measured_motions
+from risp_torch.motions.recording import Window
+from risp_torch.motions.search import MotionSearch, NoUnknowns
+from risp_torch.motions.settings import MotionFitSettings
+from risp_torch.scene.scene import Scene
+
+
+def estimate_starts(
+    scene: Scene,
+    windows: Sequence[Window],
+    settings: MotionFitSettings,
+    *,
+    scale: str | None = None,
+    zeros: Sequence[str] | None = None,
+) -> np.ndarray:
+    """The starts from which the scene, with its numbers as they are, follows windows best.
+
+    A start that is read off a few frames has their noise in its velocity. For a prediction, let a window end where it begins,
+    and simulate on from that window's start.
+
+    Args:
+        scene, windows, settings, scale, zeros: as of ``fit_motions``.
+
+    Returns:
+        [M, S] starts (``BodyMotions``, ``JointMotions``).
+
+    Raises:
+        UserError: the recordings do not fit the scene.
+    """
+    motions = measured_motions(scene, windows, settings.noise, scale=scale, zeros=zeros)
+    at, *_ = MotionSearch(motions, windows, NoUnknowns(), settings).run(progress=False)
+    return motions.starts + at.moves

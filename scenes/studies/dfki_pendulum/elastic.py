@@ -1,0 +1,95 @@
+"""Elastic joints: what the balanced part shows beside rigid ones.
+
+Between the encoder, at the motor, and the link there is a spring: each joint is two, of a light link that the motor drives, with
+the rotor's inertia at the joint, and of the arm that a spring holds to it. The spring's deflection is not measured, but small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from risp_torch import Param, Revolute, Scene, Sphere
+from risp_torch.motions import JointNoise, JointRecording, MotionFitSettings, Window, fit_motions
+
+from ...real import double_pendulum as pendulum
+from .driven import logged
+from .lengthened import pieces
+from .log import RATE, Log
+from .numbers import GIVEN
+
+PART = (5.0, 10.0)  # s of the log
+FRAMES = 40  # of a window: 0.1 s, some one and a half periods of the torque
+LINKS = ("upper_rotor", "upper", "lower_rotor", "lower")
+SUBSTEPS = 16
+NOISE = 2e-3  # rad
+SETTINGS = MotionFitSettings(
+    noise=JointNoise(coordinate=(NOISE, 5e-3, NOISE, 5e-3), start_coordinate=4e-3, start_rate=0.5), robust=5.0, iterations=30
+)
+RIGID = 1e4  # N m/rad
+ROTORS = tuple(f"{link}_rotor.{key}" for link in ("upper", "lower") for key in ("armature", "damping", "dry_friction"))
+UNKNOWN = (
+    *ROTORS,
+    *(f"{link}.{key}" for link in ("upper", "lower") for key in ("mass", "inertia[1][1]", "stiffness", "damping")),
+)
+
+
+def elastic_scene(stiffness: float) -> Scene:
+    """The double pendulum with a spring [N m/rad] between motor and link in both joints, and nothing to look at."""
+    scene = Scene(frame_dt=1 / RATE, frames=FRAMES, substeps=SUBSTEPS, name="elastic_double_pendulum")
+    published = pendulum.MODELS[GIVEN]
+    for k, (name, length) in enumerate((("upper", pendulum.UPPER), ("lower", pendulum.LOWER))):
+        mass, offset = published["m"][k], published["r"][k]
+        scene.add_link(
+            f"{name}_rotor", parent="upper" if k else None, at_tip=k > 0, shape=Sphere(radius=0.004, subdivisions=1),
+            mass=pendulum.LIGHT, inertia=1e-7 * np.eye(3), center=(0.0, 0.0, 0.0),
+            joint=Revolute(
+                axis=pendulum.AXIS, angle=Param(0.0, low=-10.0, high=10.0), rate=Param(0.0, low=-25.0, high=25.0),
+                damping=Param(0.01, low=0.0, high=0.15), armature=Param(pendulum.GEAR**2 * published["Ir"], low=1e-4, high=0.02),
+                dry_friction=Param(0.1, low=0.0, high=0.4), dry_stiffness=pendulum.DRY_STIFFNESS,
+                dry_damping=pendulum.DRY_DAMPING,
+            ),
+        )  # fmt: skip
+        scene.add_link(
+            name, parent=f"{name}_rotor", shape=Sphere(radius=0.004, subdivisions=1), mass=Param(mass, low=0.3, high=0.9),
+            inertia=Param((published["I"][k] - mass * offset**2) * np.eye(3), low=0.0, high=0.05),
+            center=(0.0, 0.0, -offset), length=length, share=0.0,
+            joint=Revolute(
+                axis=pendulum.AXIS, stiffness=Param(stiffness, low=50.0, high=2 * RIGID, scale="log10"),
+                damping=Param(0.3, low=0.0, high=20.0),
+            ),
+        )  # fmt: skip
+    scene.add_motors("motors", joints=["upper_rotor", "lower_rotor"], actions=np.zeros((FRAMES, 2)), limit=10.0)
+    return scene
+
+
+def elastic_windows(log: Log) -> list[Window]:
+    """Windows of the balanced part, in which deflections are measured as zero, poorly."""
+    found = []
+    whole = logged(log, *PART)
+    for window in pieces(whole, (len(whole) - 1) // FRAMES):
+        one = window.recording
+        joint_q = np.stack([one.joint_q[:, 0], 0 * one.joint_q[:, 0], one.joint_q[:, 1], 0 * one.joint_q[:, 0]], axis=1)
+        found.append(Window(JointRecording(one.name, LINKS, joint_q, one.dt, one.actions), 0, len(one)))
+    return found
+
+
+def elastic(log: Log, say: Callable[[str], None]) -> dict[str, object]:
+    """Stiffness of the joints and inertia of the rotors, and what is left of the balanced part with elastic and rigid joints."""
+    parts, result = elastic_windows(log), {}
+    rigid = [name for name in UNKNOWN if not name.endswith("stiffness")]
+    for kind, stiffness, unknown in (("elastic", 700.0, list(UNKNOWN)), ("rigid", RIGID, rigid)):
+        fit = fit_motions(elastic_scene(stiffness), parts, unknown, SETTINGS)
+        say(f"{kind} joints, upright: " + "; ".join(fit.lines()))
+        measured = 2 * fit.residual**2  # the deflections, half of the coordinates, have residuals of their own: an upper bound
+        result[kind] = {
+            "rms [deg]": float(np.degrees(np.sqrt(np.median(measured)))),
+            "cost": fit.cost,
+            "converged": fit.converged,
+        }
+        if kind == "elastic":
+            for name in ("upper.stiffness", "lower.stiffness", "upper_rotor.armature", "lower_rotor.armature"):
+                value = fit.derived(lambda values, name=name: values[name])
+                result[name] = [value.value, value.sd]
+    return result

@@ -1,0 +1,197 @@
+"""Fits to simulated coordinates of joints, whose numbers and torques are known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import Param, Prismatic, Revolute, Scene, Sphere
+from risp_torch.motions import (
+    JointNoise,
+    JointRecording,
+    MotionFitSettings,
+    PoseNoise,
+    Recording,
+    Window,
+    estimate_actions,
+    fit_motions,
+    predict_joints,
+    whole,
+    windows,
+)
+from ti_sim import UserError
+
+DT, FRAMES, NOISE = 0.01, 40, 1e-3
+ZEROS = ("zero1", "zero2")
+TRUTH = {"upper.damping": 0.03, "lower.mass": 0.5, "lower.dry_friction": 0.06, "zero1": 0.02, "zero2": -0.03}
+SETTINGS = MotionFitSettings(
+    noise=JointNoise(coordinate=NOISE, start_coordinate=5e-3, start_rate=0.3), robust=float("inf"), iterations=25
+)
+MOTORS = JointNoise(coordinate=NOISE, start_coordinate=5e-3, start_rate=0.3, action=(1.0, 0.3))
+
+
+def pendulum() -> Scene:
+    """Two links of 0.3 and 0.2 m with motors, from numbers that are not ``TRUTH``."""
+    scene = Scene(frame_dt=DT, frames=FRAMES, substeps=10, name="pendulum")
+    for k, (name, mass, length) in enumerate((("upper", 0.6, 0.3), ("lower", Param(0.6, low=0.3, high=1.0), 0.2))):
+        friction = {"dry_friction": Param(0.03, low=0.0, high=0.2), "dry_stiffness": 100.0, "dry_damping": 1.0} if k else {}
+        scene.add_link(
+            name, parent="upper" if k else None, at_tip=k > 0, shape=Sphere(radius=0.03, subdivisions=1), mass=mass,
+            inertia=1e-3 * np.eye(3), center=(0.0, 0.0, -0.9 * length), length=length, share=0.0,
+            joint=Revolute(
+                axis=(0.0, -1.0, 0.0), angle=Param(0.5, low=-7.0, high=7.0), rate=Param(0.0, low=-30.0, high=30.0),
+                damping=Param(0.01, low=0.0, high=0.1), **friction,
+            ),
+        )  # fmt: skip
+    scene.add_motors("motors", joints=["upper", "lower"], actions=np.zeros((FRAMES, 2)), limit=10.0)
+    for name in ZEROS:
+        scene.add_number(name, Param(0.0, low=-0.1, high=0.1, unit="rad"))
+    return scene
+
+
+def true_scene() -> Scene:
+    scene = pendulum()
+    for name, value in TRUTH.items():
+        scene.table.set(name, value)
+    return scene
+
+
+def recordings(count: int = 6, frames: int = FRAMES, *, noise: float = NOISE, seed: int = 0, motors: bool = True) -> list:
+    """Motions from random starts, with random torques that last three frames each."""
+    rng, scene = np.random.default_rng(seed), true_scene()
+    actions = np.repeat(rng.normal(size=(count, frames // 3 + 1, 2)) * (0.6, 0.2), 3, axis=1)[:, :frames] * motors
+    starts = {
+        f"{link}.{name}": torch.as_tensor(rng.normal(size=count) * size)
+        for link in ("upper", "lower") for name, size in (("angle", 1.0), ("rate", 3.0))
+    }  # fmt: skip
+    joint_q = scene.rollout(starts, frames=frames, actions=torch.as_tensor(actions)).joint_q.numpy()
+    joint_q = joint_q + [TRUTH[name] for name in ZEROS] + noise * rng.normal(size=joint_q.shape)
+    given = actions if motors else [None] * count
+    return [JointRecording(f"motion {k}", ("upper", "lower"), joint_q[k], DT, given[k]) for k in range(count)]
+
+
+def test_numbers_and_zeros_come_back_within_their_bars() -> None:
+    found = fit_motions(pendulum(), whole(recordings(), first=0), list(TRUTH), SETTINGS, zeros=ZEROS)
+    assert found.converged and not found.unseen
+    for name, truth in TRUTH.items():
+        assert abs(found.values[name] - truth) < 4 * found.sd[name], (name, found.values[name], truth, found.sd[name])
+        assert found.sd[name] < 0.1 * abs(truth), (name, found.sd[name])
+    np.testing.assert_allclose(found.cost, 1.0, atol=0.25)  # what is left is the noise
+    assert (np.abs(found.residual / NOISE - 1) < 0.3).all() and found.start_sd.shape == found.starts.shape == (6, 4)
+
+
+def test_error_bars_hold_the_truth_as_often_as_they_say() -> None:
+    away = []
+    for seed in range(10):
+        found = fit_motions(true_scene(), whole(recordings(24, 16, seed=seed), first=0), ["lower.mass"], SETTINGS, zeros=ZEROS)
+        away.append((found.values["lower.mass"] - TRUTH["lower.mass"]) / found.sd["lower.mass"])
+    assert 0.4 < np.mean(np.square(away)) < 2.5, away
+
+
+def test_torques_of_the_recordings_are_those_of_the_simulation() -> None:
+    """Without them the fit fails; windows within a recording take the rows that are theirs."""
+    motions = recordings(noise=0.0)
+    parts = windows(motions, frames=15, stride=12, least_motion=0.05)
+    errors = [
+        np.nanmax(np.abs(predict_joints(true_scene(), some, starts=exact_starts(some), zeros=ZEROS) - target(some)))
+        for some in (parts, [replace(part, recording=replace(part.recording, actions=None)) for part in parts])
+    ]
+    assert errors[0] < 0.02 and errors[1] > 10 * errors[0], errors  # starts are parabolas through coordinates
+
+
+def exact_starts(parts: list[Window]) -> np.ndarray:
+    return np.array([np.concatenate(part.recording.state(part.first)) for part in parts])
+
+
+def target(parts: list[Window]) -> np.ndarray:
+    return np.array([part.recording.joint_q[part.first : part.first + part.frames] for part in parts])
+
+
+def test_predictions_end_where_windows_end() -> None:
+    one, two = recordings(2, noise=0.0)
+    parts = [Window(one, 0, 20), Window(two, 0, FRAMES + 1)]
+    found = predict_joints(true_scene(), parts, zeros=ZEROS)
+    assert found.shape == (2, FRAMES + 1, 2) and np.isnan(found[0, 20:]).all() and np.isfinite(found[0, :20]).all()
+    worse = predict_joints(true_scene(), parts, {"lower.mass": 0.9}, zeros=ZEROS)
+    assert np.abs(worse[1] - two.joint_q).mean() > 3 * np.abs(found[1] - two.joint_q).mean()
+
+
+def test_torques_come_back_within_their_bars() -> None:
+    motions = recordings(5, 18)
+    parts = [Window(replace(one, actions=None), 0, len(one)) for one in motions]
+    found = estimate_actions(true_scene(), parts, replace(SETTINGS, noise=MOTORS), zeros=ZEROS)
+    truth = np.array([one.actions for one in motions])
+    assert found.converged and found.actions.shape == truth.shape == (5, 18, 2)
+    away = (found.actions - truth) / found.sd
+    assert 0.5 < np.sqrt(np.mean(away**2)) < 1.5
+    error, size = (np.sqrt(np.mean(np.square(each), axis=(0, 1))) for each in (found.actions - truth, truth))
+    assert (error < 0.8 * size).all(), (error, size)
+    # Sums of torques, which noise of coordinates hardly moves, are known far better than each.
+    assert (np.abs((found.actions - truth)[:, 3:15].mean(axis=1)).max(axis=0) < 0.25 * size).all()
+    assert (found.residual < 2 * NOISE).all() and found.starts.shape == (5, 4)
+
+
+def test_states_of_recordings_are_those_of_parabolas() -> None:
+    times = DT * np.arange(12)
+    joint_q = np.stack([1 + 2 * times - 3 * times**2, 0.5 - times], axis=1)
+    recording = JointRecording("parabola", ("a", "b"), joint_q, DT)
+    for frame in (0, 1, 6, 11):
+        place, rate = recording.state(frame)
+        np.testing.assert_allclose(place, joint_q[frame], atol=1e-12)
+        np.testing.assert_allclose(rate, (2 - 6 * times[frame], -1), atol=1e-10)
+    assert recording.travel(0, 2) == pytest.approx(2 * DT * 2 - 3 * (2 * DT) ** 2)
+
+
+def test_prismatic_joints_are_measured_in_metres() -> None:
+    """A mass on a spring: its stiffness, from the place alone."""
+    scene = Scene(frame_dt=DT, frames=FRAMES, substeps=20, gravity=0.0, name="spring")
+    joint = Prismatic(axis=(1.0, 0.0, 0.0), stiffness=Param(20.0, low=5.0, high=100.0, scale="log10"))
+    scene.add_link("slider", joint=joint, shape=Sphere(radius=0.03), mass=0.5)
+    times = DT * np.arange(FRAMES + 1)
+    rate = np.sqrt(32.0 / 0.5)
+    recording = JointRecording("spring", ("slider",), 0.1 * np.cos(rate * times)[:, None], DT)
+    found = fit_motions(scene, whole([recording], first=0), ["slider.stiffness"], SETTINGS)
+    assert found.values["slider.stiffness"] == pytest.approx(32.0, rel=5e-3)
+
+
+def test_bad_input_is_refused() -> None:
+    one, two = recordings(2, 12)
+    scene, part = pendulum(), Window(one, 0, 10)
+    poses = Recording("poses", np.tile([0.0, 0, 0, 0, 0, 0, 1], (5, 1, 1)), DT)
+    pose_noise = PoseNoise(coordinate=1.0, start_position=1.0, start_rotation=1.0, start_velocity=1.0, start_spin=1.0)
+    for windows_, unknown, options, message in (
+        ([], ["gravity"], {}, "there is no window to fit"),
+        ([part], ["upper.rate"], {}, "upper.rate is a start, and every motion has its own"),
+        ([part], ["upper.damping"], {"zeros": ("zero1",)}, "name a number of pendulum"),
+        ([part], ["upper.damping"], {"zeros": ("zero1", "zero3")}, "name a number of pendulum"),
+        ([part], ["upper.damping"], {"scale": "zero1"}, "give a JointNoise, and no scale"),
+        ([part, Window(poses, 0, 5)], ["upper.damping"], {}, "poses has poses, and the first recording has joint coordinates"),
+        ([part, Window(replace(two, actions=None), 0, 5)], ["upper.damping"], {}, "only one of them has actions"),
+        (
+            [Window(replace(one, actions=one.actions[:, :1]), 0, 5)],
+            ["upper.damping"],
+            {},
+            "has 1 actions, and pendulum has 2 motors",
+        ),
+        ([Window(replace(one, links=("upper", "hand")), 0, 5)], ["upper.damping"], {}, "pendulum has no link 'hand'"),
+        ([Window(one, 8, 10)], ["upper.damping"], {}, "has 13 frames, and not 10 from frame 8 on"),
+        ([Window(replace(one, dt=0.02), 0, 5)], ["upper.damping"], {}, "has a frame every 0.02 s, and pendulum every 0.01 s"),
+    ):
+        with pytest.raises(UserError, match=message):
+            fit_motions(scene, windows_, unknown, SETTINGS, **options)
+    with pytest.raises(UserError, match="the recordings have joint coordinates: give a JointNoise"):
+        fit_motions(scene, [part], ["gravity"], replace(SETTINGS, noise=pose_noise))
+    with pytest.raises(UserError, match="the recordings have poses: give a PoseNoise"):
+        fit_motions(scene, [Window(poses, 0, 5)], ["gravity"], SETTINGS)
+    with pytest.raises(UserError, match="actions are estimated with a prior"):
+        estimate_actions(scene, [part], SETTINGS)
+    with pytest.raises(UserError, match=r"JointNoise: coordinate has the shape \(3,\): give one number, or 2"):
+        fit_motions(scene, [part], ["gravity"], replace(SETTINGS, noise=replace(SETTINGS.noise, coordinate=(1.0, 1.0, 1.0))))
+    for changes, message in (
+        ({"joint_q": one.joint_q[:2]}, r"coordinates of shape \(2, 2\): give \[T, 2\] with at least 3 frames"),
+        ({"actions": one.actions[:3]}, r"actions of shape \(3, 2\): give \[12, A\]"),
+        ({"joint_q": one.joint_q * np.nan}, "are not finite"),
+    ):
+        with pytest.raises(UserError, match=message):
+            replace(one, **changes)
