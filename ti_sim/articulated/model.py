@@ -19,6 +19,7 @@ from ti_sim.articulated.collision import (
     possible_pairs,
     shape_rows,
 )
+from ti_sim.articulated.contact_bristles import PAIR_SIZE, PATCH_SIZE, POINT_SIZE
 from ti_sim.articulated.joints import JOINT_TYPES
 from ti_sim.base.arrays import Array, to_numpy
 from ti_sim.base.errors import UserError
@@ -111,8 +112,20 @@ class ArticulatedModel(WithContactPoints):
         return int(self.qd_start[-1])
 
     def state_columns(self, inputs: ArticulatedInputs) -> int:
-        """Columns of a row of states: coordinates, velocities, accelerations, and deflections where joints have dry friction."""
-        return self.coordinate_count + (3 if inputs.has_dry_friction else 2) * self.velocity_count
+        """Columns of a row of states: coordinates, velocities, accelerations, deflections where joints have dry friction, and those
+        of ``contact_bristles`` where contacts have bristles.
+        """
+        first, size = self.bristle_columns(inputs)
+        return first + 2 * size + (PATCH_SIZE * len(self.candidate_pairs) if inputs.has_bristles else 0)
+
+    def bristle_columns(self, inputs: ArticulatedInputs) -> tuple[int, int]:
+        """First column and number of columns of the displacements of contacts before a step in a row of states."""
+        first = self.coordinate_count + (3 if inputs.has_dry_friction else 2) * self.velocity_count
+        return first, PAIR_SIZE * len(self.candidate_pairs) + POINT_SIZE * len(self.point) if inputs.has_bristles else 0
+
+    def bar_columns(self, inputs: ArticulatedInputs) -> int:
+        """Columns of a row of adjoints: of coordinates, velocities, deflections of joints and displacements of contacts."""
+        return sum(self.bristle_columns(inputs)) - self.velocity_count
 
     @property
     def velocity_link(self) -> np.ndarray:
@@ -289,6 +302,12 @@ class ArticulatedInputs(Arrays):
         "B D", "force of the bristle per velocity [N s/m, N m s/rad]; with that of the deflection at most f_c", default=None
     )
     joint_bristle0: Array | None = array("B D", "initial deflection of the bristle [m, rad]", default=None)
+    link_bristle: Array | None = array(
+        "B N",
+        "bristle stiffness kt of the contact [N/m], from 0: of each contact point with the ground (per m2 of a patch), and of the "
+        "whole contact of two links, which has the mean of both; None for friction that is viscous at rest",
+        default=None,
+    )
 
     @property
     def world_count(self) -> int:
@@ -304,6 +323,11 @@ class ArticulatedInputs(Arrays):
     def has_dry_friction(self) -> bool:
         """Whether the joints have the arrays of dry friction."""
         return self.joint_dry_friction is not None
+
+    @property
+    def has_bristles(self) -> bool:
+        """Whether contacts have bristles."""
+        return self.link_bristle is not None
 
     def check(self, model: ArticulatedModel) -> None:
         """Raise a UserError for an array whose shape or precision does not fit the model."""

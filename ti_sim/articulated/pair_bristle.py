@@ -26,7 +26,6 @@ patch; each point then takes its part with ``patch_point_adjoint`` in the same s
 """
 
 from ti_sim.articulated.contact_bristles import (
-    PAIR_SIZE,
     PATCH_SIZE,
     bristle_size,
     first_bristle,

@@ -6,7 +6,7 @@ are launched by ``ti_sim.base.launcher``.
 """
 
 from ti_sim.articulated.adjoint import begin_accelerate_adjoint, finish_accelerate_adjoint
-from ti_sim.articulated.dry_friction import state_columns
+from ti_sim.articulated.contact_bristles import state_columns
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
 from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
 from ti_sim.articulated.rollout import (

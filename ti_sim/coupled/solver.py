@@ -26,6 +26,7 @@ from ti_sim.base.arrays import (
     zeros_like_family,
 )
 from ti_sim.base.bundles import views
+from ti_sim.base.errors import UserError
 from ti_sim.base.launcher import Launcher
 from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import compiled_plainly
@@ -112,6 +113,8 @@ class CoupledSolver(Solver):
 
     def _check(self, inputs: CoupledInputs) -> None:
         super()._check(inputs)
+        if inputs.links.has_bristles:
+            raise UserError("contacts of links with particles have no bristles: leave link_bristle out")
         check_controls(inputs.particles, self.settings.substeps)
 
     @compiled_plainly
@@ -148,13 +151,14 @@ class CoupledSolver(Solver):
     def _differentiate(self, rollout: CoupledRollout, bars: tuple[Array, ...]) -> CoupledInputs:
         """``rollout_adjoint`` of checked arguments."""
         inputs, steps = rollout.inputs, rollout.frames * self.settings.substeps
-        b, _n, q, d, p = self._sizes(inputs)
+        b, _n, _q, _d, p = self._sizes(inputs)
         like, span, given = inputs.links.link_mass, segment_length(rollout.adjoint, steps), CoupledFrames(*bars)
         joints, states = rollout.links.states, rollout.particles.states
         columns = self.model.articulated.state_columns(inputs.links)
         if rollout.adjoint.interval > 1:
             joints, states = empty_like_family(like, (b, span + 1, columns)), empty_like_family(like, (b, span + 1, p, 6))
-        joint_bar, bar = zeros_like_family(like, (b, 1, columns - d)), zeros_like_family(like, (b, p, 6))
+        joint_bar = zeros_like_family(like, (b, 1, self.model.articulated.bar_columns(inputs.links)))
+        bar = zeros_like_family(like, (b, p, 6))
         dual = zeros_like_family(like, (b, p, 3))
         sums = AdjointSums(self.model.deformable, inputs.particles)
         packed = PackedBars(self.model.articulated, inputs.links)
