@@ -358,6 +358,8 @@ class ArticulatedInputs(Arrays):
             )
         if self.has_dry_friction:
             self._check_dry_friction(model)
+        if self.has_bristles:
+            self._check_bristles(model)
         subtree_mass = np.abs(to_numpy(self.link_mass)) + np.abs(to_numpy(self.link_inertia)).sum(axis=(2, 3))
         for i in reversed(range(model.link_count)):
             if model.link_parent[i] >= 0:
@@ -368,6 +370,17 @@ class ArticulatedInputs(Arrays):
             raise UserError(
                 f"the joint of {model.link_names[model.velocity_link[d]]!r} moves no mass in world {b}: "
                 "give the links on it a mass, or the joint an armature"
+            )
+
+    def _check_bristles(self, model: ArticulatedModel) -> None:
+        """Raise a UserError for a bristle stiffness that is negative or not finite."""
+        values = to_numpy(self.link_bristle)
+        bad = np.argwhere(~(np.isfinite(values) & (values >= 0)))
+        if len(bad):
+            b, i = (int(k) for k in bad[0])
+            raise UserError(
+                f"link_bristle of link {model.link_names[i]!r} is {float(values[b, i]):g} in world {b}: it must be finite and not "
+                "negative"
             )
 
     def _check_dry_friction(self, model: ArticulatedModel) -> None:

@@ -213,8 +213,8 @@ class ArticulatedSolver(Solver):
         inputs.check_values(self.model)
         if inputs.has_bristles and self.settings.integrator != "semi_implicit":
             raise UserError(
-                f"the contact has bristles, and the integrator is {self.settings.integrator!r}: choose 'semi_implicit', or leave "
-                "link_bristle out"
+                f"the contact has bristles, and the integrator is {self.settings.integrator!r}: bristles need "
+                "integrator='semi_implicit'"
             )
         if inputs.has_dry_friction and self.settings.integrator != "semi_implicit":
             raise UserError(
