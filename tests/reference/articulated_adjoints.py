@@ -18,8 +18,8 @@ NAMES = [field.name for field in fields(ArticulatedInputs) if field.default is M
 
 def check_adjoint(
     model: ArticulatedModel, inputs: ArticulatedInputs, settings: ArticulatedSettings, few: int, *,
-    adjoint: Adjoint | None = None, units: Mapping[str, float] | None = None, rtol: float = 1e-5, order: int = 2,
-    step: float = 2e-6, names: tuple[str, ...] | None = None,
+    adjoint: Adjoint | None = None, units: Mapping[str, float] | None = None, rtol: float = 1e-5, atol: float = 2e-8, order: int = 2,
+    step: float = 2e-6, steps: Mapping[str, float] | None = None,
 ) -> set[str]:  # fmt: skip
     """Assert that adjoint and differences agree; returns the names of the inputs that the loss reacts to.
 
@@ -28,8 +28,8 @@ def check_adjoint(
         few: number of entries of each input.
         adjoint: how the states are stored; all of them by default.
         units: by name, unit in which an input is varied, so that its derivative is of the size of others.
-        rtol, order, step: of ``gradcheck``.
-        names: the inputs to check; all by default.
+        rtol, atol, order, step: of ``gradcheck``.
+        steps: by name, steps of inputs on which kinks or roundoff depend in another way.
     """
     solver, units = ArticulatedSolver(model, settings), units or {}
     rng = np.random.default_rng(1)
@@ -49,9 +49,10 @@ def check_adjoint(
         bars = solver.rollout_adjoint(frames(at, adjoint=adjoint or StoreAll())[0], *weights).named_arrays()
         return loss(at), {name: array * units.get(name, 1.0) for name, array in bars.items()}
 
-    finite = [name for name in names or point if np.isfinite(point[name]).all()]
+    finite = [name for name in point if np.isfinite(point[name]).all()]
+    each = {name: (steps or {}).get(name, step) for name in finite}
     report = gradcheck(
-        loss_and_gradient, point, loss=loss, names=finite, rtol=rtol, floor=1e-4, atol=2e-8, max_entries=few, step=step,
+        loss_and_gradient, point, loss=loss, names=finite, rtol=rtol, floor=1e-4, atol=atol, max_entries=few, step=each,
         order=order,
     )  # fmt: skip
     report.raise_if_wrong()

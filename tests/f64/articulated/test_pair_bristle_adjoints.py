@@ -31,15 +31,15 @@ FELT = {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_c
 @pytest.mark.parametrize(("mu", "regime"), [(3.0, "sticking"), (0.1, "slipping")])
 @pytest.mark.parametrize("kinds", KINDS)
 def test_adjoint_of_every_input_per_kind_of_pair(kinds: tuple[str, str], mu: float, regime: str) -> None:
-    """A box and a mesh begin where no point crosses the field's cells within a difference, see ``test_mesh_contact``."""
-    seed = 8 if kinds == ("box", "mesh") else 5
-    model, inputs = touching_pair(kinds, mu=mu, kt=4000.0, seed=seed)
+    """The steps of the differences are so small that no point crosses a cell of a mesh's field, see ``test_mesh_contact``."""
+    model, inputs = touching_pair(kinds, mu=mu, kt=4000.0)
     settings = ArticulatedSettings(2e-3, 5)
     loads = loads_of_pairs(model, inputs, simulate(model, inputs, settings.dt, settings.substeps))
-    assert (loads[:3] < 0.99).all()
     if regime == "slipping":
-        assert (loads > 1 - 1e-9).any()
-    reacts = check_adjoint(model, inputs, settings, few=8, units=UNITS, rtol=1e-6, order=4, step=5e-6)
+        assert (loads[:2] < 0.99).any() and (loads > 1 - 1e-9).any()
+    else:
+        assert (loads[:5] < 0.99).all()
+    reacts = check_adjoint(model, inputs, settings, few=8, units=UNITS, rtol=1e-6, order=4, step=2e-6)
     assert reacts >= FELT
 
 
@@ -63,7 +63,7 @@ def test_adjoint_through_slipping_sticking_lifting_off_and_touching_again(adjoin
     assert motion.margin > 5e-4 and {APART, STICKING, DAMPED, SLIPPING} == set(motion.branch)
     assert np.count_nonzero(np.diff((motion.branch != APART).astype(int)) > 0) >= 2
     reacts = check_adjoint(
-        model, inputs, ArticulatedSettings(1e-3, substeps), few=6, units=UNITS, rtol=1e-6, order=4, step=1e-6, adjoint=adjoint
+        model, inputs, ArticulatedSettings(1e-3, substeps), few=6, units=UNITS, rtol=1e-6, order=4, step=1e-5, adjoint=adjoint
     )
     assert reacts >= FELT - {"joint_frame", "link_com"}
 
@@ -71,16 +71,21 @@ def test_adjoint_through_slipping_sticking_lifting_off_and_touching_again(adjoin
 @pytest.mark.parametrize("finger", ["box", "sphere"])
 @pytest.mark.parametrize("squeeze", [5.0, 1.0])
 def test_adjoint_of_a_pinched_box(finger: str, squeeze: float) -> None:
-    """Held beside its centre of mass, and sliding; its faces are off those of the fingers, where overlaps have kinks."""
+    """Held beside its centre of mass, and sliding. All corners of the fingers' faces touch, and no faces are exactly parallel.
+
+    A shift of a finger by a micrometre changes the friction limit by half a percent: the steps of positions are shorter.
+    """
     model, inputs = pinched(finger, squeeze, frames=3, off=0.004)
-    inputs.joint_q0[0, 6:9] = 0.02, 0.01, 0.015
-    inputs.joint_qd0[:] = 0.01 * np.random.default_rng(3).standard_normal(inputs.joint_qd0.shape)
+    inputs.joint_q0[0, 6:9] = 0.1, 2e-4, 3e-4
+    inputs.joint_qd0[0, 4:6] = 0.01, -0.02
+    inputs.link_inertia[:] *= 100
     inputs.joint_armature[0, 0] = 0.01
     inputs.joint_stiffness[0, 0], inputs.joint_damping[0, 0] = 50.0, 0.5
     settings = ArticulatedSettings(1e-3, 20)
     loads = loads_of_pairs(model, inputs, simulate(model, inputs, settings.dt, settings.substeps))
     assert (loads > 1 - 1e-9).any() == (squeeze < 2)
-    reacts = check_adjoint(model, inputs, settings, few=8, units=UNITS, rtol=1e-6, order=4, step=1e-6)
+    steps = {"joint_q0": 2e-8, "joint_frame": 2e-8}
+    reacts = check_adjoint(model, inputs, settings, few=8, units=UNITS, rtol=1e-6, order=4, step=1e-6, steps=steps)
     assert {"joint_q0", "joint_qd0", "action", "motor_gain", "link_mass", "link_contact"} <= reacts
     assert ("link_bristle" in reacts) or squeeze < 2
 
