@@ -18,8 +18,8 @@ NAMES = [field.name for field in fields(ArticulatedInputs) if field.default is M
 
 def check_adjoint(
     model: ArticulatedModel, inputs: ArticulatedInputs, settings: ArticulatedSettings, few: int, *,
-    adjoint: Adjoint | None = None, units: Mapping[str, float] | None = None, rtol: float = 1e-5, atol: float = 2e-8, order: int = 2,
-    step: float = 2e-6, steps: Mapping[str, float] | None = None,
+    adjoint: Adjoint | None = None, units: Mapping[str, float] | None = None, rtol: float = 1e-5, atol: float = 2e-8,
+    order: int = 2, step: float = 2e-6, steps: Mapping[str, float] | None = None,
 ) -> set[str]:  # fmt: skip
     """Assert that adjoint and differences agree; returns the names of the inputs that the loss reacts to.
 

@@ -113,8 +113,8 @@ def power_adjoint(
 ):
     """Adjoint of the part of L of link i: adds to the adjoints of the link's motion, of its row and of its wrench.
 
-    With bristles it replaces the adjoints of the displacements of its contact points after the step, in a row of ``bar``, by those
-    before it.
+    With bristles it replaces the adjoints of the displacements of its contact points after the step, in a row of ``bar``, by
+    those before it.
     """
     rotation = rotation_matrix(load_vec4(world.work, b, i, QUATERNION))
     back = rotation.transpose()

@@ -1,15 +1,16 @@
 """Bristles of contacts in the rows of states: their columns, their steps and the first state (Taichi functions).
 
-Contact that sticks has elastic displacements as a part of the state: one for each pair of shapes that may collide (a displacement
-in the frame of the second link [m] and an angle about the normal [rad], see ``pair_bristle``), and one for each contact point with
-the ground (a displacement in the plane [m], see ``ti_sim.rigid.bristle``). A row of states [B, rows, columns] holds, after
-coordinates, velocities, accelerations and deflections of dry friction,
+Contact that sticks has elastic displacements as a part of the state: one for each pair of shapes that may collide (three numbers
+in the frame of the second link [m], and an angle about the normal [rad], see ``pair_bristle``), and one for each contact point
+with the ground (in the plane [m], see ``ti_sim.rigid.bristle``). A row of states [B, rows, columns] holds, after coordinates,
+velocities, accelerations and deflections of dry friction,
 
-    the displacements before the step: pairs (4 numbers each), points (2 each);
-    those after it, in the same order;
-    the patch of each pair in the step (8 numbers each), with which ``adjoint`` begins.
+- the displacements before the step: of pairs (4 numbers each), of points (2 each);
+- those after it, in the same order, which the forces of the step write;
+- the patch of each pair in the step (8 numbers each), from which the adjoint of the step begins.
 
-A row of adjoints holds those of the displacements, after velocities and deflections of dry friction.
+A row of adjoints holds those of the displacements, after those of velocities and of deflections of dry friction. They are the
+adjoints of the displacements after a step until the adjoint of its forces replaces them by those before it.
 """
 
 from ti_sim.base.runtime import ti

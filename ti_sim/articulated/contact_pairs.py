@@ -10,7 +10,7 @@ The forces are those of ``contact_force``. Contacts of a pair:
 - meshes with each other and with boxes: see ``mesh_contact``.
 
 See ``contact_geometry`` for the kinks of the geometry. The contact law has kinks where a contact begins or ends and between
-sticking and sliding.
+sticking and sliding. With bristles, a pair has one friction force and moment for all its points (``pair_bristle``).
 
 Only pairs whose bounding spheres, each enlarged by the slack of its shape, overlap are tested. The list of these near pairs is
 rebuilt when the centre of a shape has moved by its slack since the last build. No contact is missed, and the motion does not
@@ -193,7 +193,7 @@ def pair_adjoint(
     """Adjoint of the part of L of the pairs (see ``adjoint``): the negative power of the forces on the virtual velocities of
     their points.
 
-    Adds to the adjoints of both links' motion and contact parameters. With bristles it replaces the adjoints of their displacements
-    after the step, in a row of ``bar``, by those before it.
+    Adds to the adjoints of both links' motion and contact parameters. With bristles it replaces the adjoints of their
+    displacements after the step, in a row of ``bar``, by those before it.
     """
     near_pair_contacts(world, bars, states, bar, b, slot, row, True)

@@ -102,8 +102,8 @@ def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: 
 
     The row holds the adjoints of coordinates and velocities after the step and is overwritten by those before it, without the
     contribution of the accelerations: their negative adjoints are written to column DRIVE of the joint velocities. ``states``
-    holds coordinates, velocities and accelerations before the step in ``slot``, and the state after it in the next slot. The adjoints
-    of the bristles of contacts stay those after the step: the adjoint of their forces replaces them.
+    holds coordinates, velocities and accelerations before the step in ``slot``, and the state after it in the next slot. The
+    adjoints of the bristles of contacts stay those after the step: the adjoint of their forces replaces them.
     """
     if ti.static(world.with_bristles):
         step_bristles_adjoint(world, states, bars, bar, b, slot, row)

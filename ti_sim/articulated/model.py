@@ -112,8 +112,8 @@ class ArticulatedModel(WithContactPoints):
         return int(self.qd_start[-1])
 
     def state_columns(self, inputs: ArticulatedInputs) -> int:
-        """Columns of a row of states: coordinates, velocities, accelerations, deflections where joints have dry friction, and those
-        of ``contact_bristles`` where contacts have bristles.
+        """Columns of a row of states: coordinates, velocities, accelerations, deflections where joints have dry friction, and
+        those of ``contact_bristles`` where contacts have bristles.
         """
         first, size = self.bristle_columns(inputs)
         return first + 2 * size + (PATCH_SIZE * len(self.candidate_pairs) if inputs.has_bristles else 0)
@@ -282,7 +282,8 @@ class ArticulatedInputs(Arrays):
     link_contact: Array = array(
         "B N 4",
         "contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction coefficient mu [1], "
-        "per contact point (per m2 of a patch); a contact of two links has the mean of both",
+        "per contact point (per m2 of a patch); a contact of two links has the mean of both, with a bristle one kf for all its "
+        "points",
     )
     gravity: Array = array("B 3", "m/s2")
     link_wrench: Array = array(
@@ -304,8 +305,8 @@ class ArticulatedInputs(Arrays):
     joint_bristle0: Array | None = array("B D", "initial deflection of the bristle [m, rad]", default=None)
     link_bristle: Array | None = array(
         "B N",
-        "bristle stiffness kt of the contact [N/m], from 0: of each contact point with the ground (per m2 of a patch), and of the "
-        "whole contact of two links, which has the mean of both; None for friction that is viscous at rest",
+        "bristle stiffness kt of the contact [N/m], from 0: of each contact point with the ground (per m2 of a patch), and of "
+        "the whole contact of two links, which has the mean of both; None for friction that is viscous at rest",
         default=None,
     )
 
@@ -379,8 +380,8 @@ class ArticulatedInputs(Arrays):
         if len(bad):
             b, i = (int(k) for k in bad[0])
             raise UserError(
-                f"link_bristle of link {model.link_names[i]!r} is {float(values[b, i]):g} in world {b}: it must be finite and not "
-                "negative"
+                f"link_bristle of link {model.link_names[i]!r} is {float(values[b, i]):g} in world {b}: it must be finite and "
+                "not negative"
             )
 
     def _check_dry_friction(self, model: ArticulatedModel) -> None:

@@ -1,28 +1,31 @@
 """Friction that sticks between two bodies: one elastic element for each pair of shapes, and its adjoint (Taichi functions).
 
-Contact points of two boxes or meshes do not persist from step to step, so a pair has one bristle for its whole contact patch. With
-the normal forces f_p of its points x_p along the normals n_p (from the second link to the first), the patch is
+Contact points of two boxes or meshes do not persist from step to step, so a pair has one bristle for its whole contact patch.
+With the normal forces f_p of its points x_p along the normals n_p (from the second link to the first), the patch is
 
     N = sum f_p n_p,   F = |N|,   n = N / F,   c = sum f_p x_p / sum f_p,   r^2 = sum f_p |x_p - c|^2 / sum f_p.
 
 Its friction acts at the centre c. With the relative velocity u_t there (of the first link, tangential), the relative angular
 velocity w = n . (w_1 - w_2), the displacement s [m] and the angle a [rad], a step is (Cundall and Strack, A discrete numerical
-model for granular assemblies, 1979, with torsion in the same limit)
+model for granular assemblies, 1979, with torsion within the same limit)
 
     (s, a) <- limited((tangential(s) + dt u_t, a + dt w), mu F / kt)
     force = -h,  moment = -r^2 m n,   (h, m) = limited((kt s + kf u_t, kt a + kf w), mu F)
 
-where limited((v, b), most) multiplies both by most / sqrt(|v|^2 + r^2 b^2) if that is below one: the limit of force and moment is
-an ellipsoid (Howe and Cutkosky, Practical force-motion models for sliding manipulation, 1996). For a single point r is zero: no
-torsion, and the law of ``ti_sim.rigid.bristle``. kt, kf and mu are those of the pair as a whole, the means of both links. The
-displacement is kept in the frame of the second link, so that two links that turn together keep their force.
+where limited((v, b), most) multiplies both by most / sqrt(|v|^2 + r^2 b^2) if that is below one: force and moment are limited by
+an ellipsoid (Howe and Cutkosky, Practical force-motion models for sliding manipulation, 1996). For a single point r is zero:
+there is no torsion, and the law is that of ``ti_sim.rigid.bristle``. kt, kf and mu are those of the pair as a whole, the means of
+both links. The displacement is kept in the frame of the second link, so that links that turn together keep their force. Where normals
+oppose each other, as of a peg in a hole that is one mesh, N is their resultant, and so is the limit of friction.
 
 A pair with kt = 0 has the friction of ``contact_force`` at each point instead, and no bristle.
 
-The points' forces have no friction of their own; they are gathered into the patch as they are added. ``patch`` is a vector of
-``PATCH`` numbers: kt, the patch itself (``contact_bristles.PATCH_SIZE`` numbers, which rows of states keep), and in the adjoint
-the derivatives of L (see ``adjoint``) with respect to centre, r^2 and resultant. The adjoint of friction comes first, from the kept
-patch; each point then takes its part with ``patch_point_adjoint`` in the same sweep as the adjoint of its normal force.
+The normal forces of the points are added as without bristles, and gathered into the patch. ``patch`` is a vector of ``PATCH``
+numbers: kt, the patch (the ``PATCH_SIZE`` numbers that rows of states keep), and in the adjoint the derivatives of L (see
+``adjoint``) with respect to centre, r^2 and resultant. The adjoint of friction comes first, from the kept patch; each point then
+takes its part with ``patch_point_adjoint``, in the same sweep as the adjoint of its normal force.
+
+At kinks the derivative is one-sided: that of sticking where a limit is just reached.
 """
 
 from ti_sim.articulated.contact_bristles import (

@@ -12,7 +12,7 @@ from ti_sim.base.vecmath import vec3
 KT = 0  # bristle stiffness of the pair [N/m]; 0 for a pair without bristle, whose patch is not gathered
 SUM = 1  # sum of the normal forces [N]
 CENTRE = 2  # 3 [m]
-SPREAD = 5  # sum of normal force times squared distance from the centre while points are gathered [N m2], then divided by SUM [m2]
+SPREAD = 5  # mean square of the distance from the centre [m2]; while points are gathered, times the sum of the forces [N m2]
 RESULTANT = 6  # 3, sum of the normal forces as vectors [N]
 CENTRE_BAR = 9  # 3, adjoints: of the centre, of the mean square of the radius, of the resultant
 SPREAD_BAR = 12

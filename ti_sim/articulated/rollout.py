@@ -177,8 +177,8 @@ def advance(
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from a row of source [B, rows, Q + 2 D].
 
-    With dry friction, all rows of states have D more columns, the deflections of bristles (see ``dry_friction``); with bristles of
-    contacts those of ``contact_bristles``.
+    With dry friction, all rows of states have D more columns, the deflections of bristles (see ``dry_friction``); with bristles
+    of contacts those of ``contact_bristles``.
 
     Reads the packed tables (see ``tables``) and the inputs of each frame. Writes to states [B, rows, Q + 2 D]: with
     ``store_every`` 1, one row of coordinates, velocities and accelerations for each stage of each step, and the last state;

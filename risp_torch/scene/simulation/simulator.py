@@ -142,8 +142,9 @@ def _check_contact_options(spec: SceneSpec) -> None:
     soft = any(f"{part.contact_name}.bristle_stiffness" in spec.table.params for part in spec.deformables)
     if soft or (spec.contacts_have("bristle_stiffness") and len(touching_particles(spec))):
         raise UserError(
-            f"{spec.name} has a contact with bristle_stiffness that deformable bodies have, too, or a deformable body that collides "
-            "with bodies: particles have no bristles, so leave it out, or give them a Contact of their own and no collisions"
+            f"{spec.name} has a contact with bristle_stiffness that deformable bodies have, too, or a deformable body that "
+            "collides with bodies: particles have no bristles, so leave it out, or give them a Contact of their own and no "
+            "collisions"
         )
 
 

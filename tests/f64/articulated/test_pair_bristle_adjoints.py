@@ -2,8 +2,8 @@
 
 The law has kinks where a limit is reached, besides those of the contact itself. The states that a rollout keeps tell in each step
 whether a pair touches, and whether its displacement is at its limit: the tests assert that the regimes that they name occur. No
-branch may switch within the reach of a difference: ``gradcheck`` fails where the one-sided differences of both sides disagree, and
-for the balls the numpy stepper gives the least distance of any step from a kink.
+branch may switch within the reach of a difference: ``gradcheck`` fails where the one-sided differences of both sides disagree.
+For the balls the numpy stepper gives the least distance of any step from a kink.
 """
 
 from dataclasses import replace
