@@ -112,6 +112,7 @@ def loads_of_pairs(model: ArticulatedModel, inputs: ArticulatedInputs, rollout: 
     kt = 0.5 * (inputs.link_bristle[b, i] + inputs.link_bristle[b, j])
     length = np.sqrt((after[..., :3] ** 2).sum(axis=-1) + patch[..., 4] * after[..., 3] ** 2)
     limit = mu * np.linalg.norm(patch[..., 5:], axis=-1) / kt
-    return np.where(limit > 0, length / np.where(limit > 0, limit, 1.0), np.nan)
+    touching = (patch[..., 0] > 0) & (limit > 0)
+    return np.where(touching, length / np.where(touching, limit, 1.0), np.nan)
 
 

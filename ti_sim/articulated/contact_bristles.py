@@ -93,13 +93,15 @@ def store_point(rows: ti.template(), b, row, column, s):
 
 @ti.func
 def clear_pairs(world: ti.template(), states: ti.template(), b, slot):
-    """Set the displacements of all pairs after the step, and their patches, to those of pairs that do not touch."""
+    """Set the displacements of all pairs after the step to zero, and their patches to those of pairs that do not touch.
+
+    The sum of the normal forces, the first number of a patch, says so; the others are not read then.
+    """
     after = first_bristle(world) + bristle_size(world)
     for p in range(pair_count(world)):
         for k in ti.static(range(PAIR_SIZE)):
             states[b, slot, after + pair_column(p) + k] = 0.0
-        for k in ti.static(range(PATCH_SIZE)):
-            states[b, slot, patch_column(world, p) + k] = 0.0
+        states[b, slot, patch_column(world, p)] = 0.0
 
 
 @ti.func

@@ -15,8 +15,8 @@ model for granular assemblies, 1979, with torsion within the same limit)
 where limited((v, b), most) multiplies both by most / sqrt(|v|^2 + r^2 b^2) if that is below one: force and moment are limited by
 an ellipsoid (Howe and Cutkosky, Practical force-motion models for sliding manipulation, 1996). For a single point r is zero:
 there is no torsion, and the law is that of ``ti_sim.rigid.bristle``. kt, kf and mu are those of the pair as a whole, the means of
-both links. The displacement is kept in the frame of the second link, so that links that turn together keep their force. Where normals
-oppose each other, as of a peg in a hole that is one mesh, N is their resultant, and so is the limit of friction.
+both links. The displacement is kept in the frame of the second link, so that links that turn together keep their force. Where
+normals oppose each other, as of a peg in a hole that is one mesh, N is their resultant, and so is the limit of friction.
 
 A pair with kt = 0 has the friction of ``contact_force`` at each point instead, and no bristle.
 
