@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from ti_sim.articulated.contact_bristles import begin_contact_bristles
 from ti_sim.articulated.contact_warnings import ContactWarnings
 from ti_sim.articulated.dry_friction import begin_bristles
 from ti_sim.articulated.model import ArticulatedSettings
@@ -26,7 +27,6 @@ from ti_sim.base.arrays import (
     zeros_like_family,
 )
 from ti_sim.base.bundles import views
-from ti_sim.base.errors import UserError
 from ti_sim.base.launcher import Launcher
 from ti_sim.base.parallel import spread_of
 from ti_sim.base.runtime import compiled_plainly
@@ -113,8 +113,6 @@ class CoupledSolver(Solver):
 
     def _check(self, inputs: CoupledInputs) -> None:
         super()._check(inputs)
-        if inputs.links.has_bristles:
-            raise UserError("contacts of links with particles have no bristles: leave link_bristle out")
         check_controls(inputs.particles, self.settings.substeps)
 
     @compiled_plainly
@@ -230,6 +228,8 @@ class CoupledSolver(Solver):
         begin_links(*views(inputs.links.joint_q0, inputs.links.joint_qd0, tree, joints, q, d))
         if inputs.links.has_dry_friction:
             begin_bristles(*views(inputs.links.joint_bristle0, joints, q + 2 * d))
+        if inputs.links.has_bristles:
+            begin_contact_bristles(*views(joints, *self.model.articulated.bristle_columns(inputs.links)))
         begin_particles(*views(inputs.particles.particle_q0, inputs.particles.particle_qd0, states))
 
     def _advance(
@@ -241,7 +241,7 @@ class CoupledSolver(Solver):
         b, _n, q, d, p = self._sizes(inputs)
         particles = prepare_particles(self.model.deformable, inputs.particles)
         links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
-        run = empty_like_family(like, (b, 1, self.model.articulated.state_columns(inputs.links) + q))
+        run = zeros_like_family(like, (b, 1, self.model.articulated.state_columns(inputs.links) + q))
         _copy_joints(joints, 0, run)
         Launcher(
             advance, steps, self.settings.substeps, int(store_all), int(write_frames), keep_every, run, joints, states,
