@@ -144,7 +144,7 @@ def test_one_stiffness_for_a_face_counts_in_the_longest_step() -> None:
     np.testing.assert_allclose(contact_rates(1.0, inertia, material, none, CUBE, 1, bristle=1e5)[0], 3e5, rtol=1e-6)
     assert contact_rates(1.0, inertia, material, none, CUBE, 1, bristle=100.0)[0] < 1.2 * free
     cubes = []
-    for kt in (None, 1e6):
+    for kt in (None, 1e7):
         scene = Scene(frame_dt=0.01, frames=1, substeps=80, name="two")
         for k in range(2):
             scene.add_rigid(
