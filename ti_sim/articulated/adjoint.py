@@ -13,6 +13,7 @@ Rotations of a link are differentiated with respect to a small rotation vector i
 link changes by turn x u, so u_bar adds u x u_bar to the adjoint of ``turn``.
 """
 
+from ti_sim.articulated.contact_bristles import first_bristle, first_bristle_bar, load_point, point_column, store_point
 from ti_sim.articulated.contact_pairs import pair_adjoint
 from ti_sim.articulated.dry_friction import dry_force_adjoint
 from ti_sim.articulated.dynamics import eliminate_links, place_links, virtual_links
@@ -29,6 +30,7 @@ from ti_sim.articulated.tables import (
     ARMATURE,
     AXIS,
     BARS,
+    BRISTLE,
     CENTER,
     COM,
     CONTACT,
@@ -57,7 +59,8 @@ from ti_sim.articulated.tables import (
     store_vec3,
 )
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import quaternion_rate_adjoint, rotation_matrix, vec3, vec4
+from ti_sim.base.vecmath import quaternion_rate_adjoint, rotation_matrix, vec2, vec3, vec4
+from ti_sim.rigid.bristle import bristle_force, bristle_force_adjoint
 from ti_sim.rigid.contact import contact_force, contact_force_adjoint
 from ti_sim.rigid.contact_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 
@@ -105,8 +108,14 @@ def begin_link_adjoints(
 
 
 @ti.func
-def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
-    """Adjoint of the part of L of link i: adds to the adjoints of the link's motion, of its row and of its wrench."""
+def power_adjoint(
+    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, frame, i
+):
+    """Adjoint of the part of L of link i: adds to the adjoints of the link's motion, of its row and of its wrench.
+
+    With bristles it replaces the adjoints of the displacements of its contact points after the step, in a row of ``bar``, by
+    those before it.
+    """
     rotation = rotation_matrix(load_vec4(world.work, b, i, QUATERNION))
     back = rotation.transpose()
     w = load_vec3(world.work, b, i, SPIN)
@@ -163,14 +172,26 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
         for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
             local = point_position(world.point, p)
             height = z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
+            s_bar = vec2(0.0)
             if height < 0:
                 place, share = contact_arm(world.turning, world.point, p, local, rotation)
                 arm = center + place
                 u, power = v + w.cross(arm), -(vs + ws.cross(arm))
-                f = contact_force(height, u, contact.x, contact.y, contact.z, contact.w, world.dt)
-                height_bar, u_bar, theta_bar = contact_force_adjoint(
-                    height, u, contact.x, contact.y, contact.z, contact.w, world.dt, share * power
-                )
+                f, height_bar, u_bar, theta_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
+                if ti.static(world.sticking):
+                    s = load_point(states, b, slot, first_bristle(world) + point_column(world, p))
+                    after_bar = load_point(bar, b, row, first_bristle_bar(world) + point_column(world, p))
+                    kt, kt_bar = world.link[b, i, BRISTLE], 0.0
+                    f, _after = bristle_force(height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt)
+                    height_bar, u_bar, s_bar, theta_bar, kt_bar = bristle_force_adjoint(
+                        height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt, share * power, after_bar
+                    )
+                    bars.link[b, i, BRISTLE] = bars.link[b, i, BRISTLE] + kt_bar
+                else:
+                    f = contact_force(height, u, contact.x, contact.y, contact.z, contact.w, world.dt)
+                    height_bar, u_bar, theta_bar = contact_force_adjoint(
+                        height, u, contact.x, contact.y, contact.z, contact.w, world.dt, share * power
+                    )
                 arm_bar = u_bar.cross(w) - share * f.cross(ws)
                 arm_bar.z += height_bar
                 vs_bar -= share * f
@@ -184,6 +205,8 @@ def power_adjoint(world: ti.template(), bars: ti.template(), b, frame, i):
                     vector = rotation @ point_vector(world.point, p)
                     turn_bar += vector.cross(contact_vector_adjoint(world.point, p, rotation, arm_bar, f.dot(power)))
                 center_bar += arm_bar
+            if ti.static(world.sticking):
+                store_point(bar, b, row, first_bristle_bar(world) + point_column(world, p), s_bar)
         add_vec4(bars.link, b, i, CONTACT, contact_bar)
         add_vec3(world.work, b, i, BARS + 3, vec3(0.0, 0.0, z_bar))
         add_vec3(world.work, b, i, BARS + 9, v_bar)
@@ -294,12 +317,12 @@ def finish_accelerate_adjoint(
         Adjoint of the gravity [3].
     """
     if ti.static(world.with_pairs):
-        pair_adjoint(world, bars, b)
+        pair_adjoint(world, bars, states, bar, b, slot, row)
     gravity_bar = vec3(0.0)
     for back in range(world.links):
         i = world.links - 1 - back
         if world.tree[i, MOVES] == 1:
-            power_adjoint(world, bars, b, frame, i)
+            power_adjoint(world, bars, states, bar, b, slot, row, frame, i)
         gravity_bar -= link_adjoint(world, bars, states, bar, b, slot, row, i)
         drive_adjoint(world, bars, states, bar, b, slot, row, frame, i)
     return gravity_bar

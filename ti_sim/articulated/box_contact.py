@@ -29,7 +29,7 @@ from ti_sim.articulated.contact_force import (
     add_contact_force_adjoint,
     add_pose_adjoints,
     mark_pair,
-    mean_contact,
+    point_contact,
     shape_arm,
     shape_rotation,
     shape_vec3,
@@ -315,8 +315,9 @@ def overlap_adjoint(
 
 @ti.func
 def face_face_contacts(
-    world: ti.template(), bars: ti.template(), b, i, j, frame, spread, height, half_u, half_v, weight, adjoint: ti.template()
-):
+    world: ti.template(), bars: ti.template(), b, i, j, frame, spread, height, half_u, half_v, weight, side,
+    patch: ti.template(), adjoint: ti.template(),
+):  # fmt: skip
     """Contacts of one face of link j's box with one of link i's: the forces or their adjoint (see ``face_contacts``).
 
     Args:
@@ -331,13 +332,13 @@ def face_face_contacts(
         half_u: half size of the rectangle along the first side [m].
         half_v: along the second [m].
         weight: factor of all forces [1].
-        adjoint: as in ``face_contacts``.
+        side, patch, adjoint: as in ``face_contacts``.
 
     Returns:
         Adjoints of the weight, of ``spread`` at a fixed frame, of the positions of the points, of the origin of link i minus that
         of link j, and of the rotation of link i; zeros without ``adjoint``.
     """
-    arm_i, contact = shape_arm(world, b, i), mean_contact(world, b, i, j)
+    arm_i, contact = shape_arm(world, b, i), point_contact(world, b, i, j)
     apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
     normal = column(frame, 2)
     face = frame.transpose() @ spread
@@ -356,7 +357,7 @@ def face_face_contacts(
             place = frame @ vec3(corner.x, corner.y, height + 0.5 * corner.z)
             if ti.static(adjoint):
                 place_bar, one_apart_bar, normal_bar, gap_bar, one_bar = add_contact_force_adjoint(
-                    world, bars, b, i, j, arm_i + place, apart, -normal, corner.z, weight * covered * share, contact
+                    world, bars, b, i, j, arm_i + place, apart, -normal, corner.z, weight * covered * share, contact, side, patch
                 )
                 arm_bar += place_bar
                 apart_bar += one_apart_bar
@@ -371,7 +372,9 @@ def face_face_contacts(
                 covered_bar += weight * share * one_bar
                 weight_bar += covered * share * one_bar
             else:
-                add_contact_force(world, b, i, j, arm_i + place, apart, -normal, corner.z, weight * covered * share, contact)
+                add_contact_force(
+                    world, b, i, j, arm_i + place, apart, -normal, corner.z, weight * covered * share, contact, side, patch
+                )
     if ti.static(adjoint):
         overlap_adjoint(count, r, s, line, face, angles, half_u, half_v, r_bar, s_bar, angle_bars, covered_bar, face_bar)
     return weight_bar, frame @ face_bar, arm_bar, apart_bar, turn_bar
@@ -379,8 +382,9 @@ def face_face_contacts(
 
 @ti.func
 def face_contacts(
-    world: ti.template(), bars: ti.template(), b, i, j, a, m, half_i, half_j, k, weight, adjoint: ti.template()
-):
+    world: ti.template(), bars: ti.template(), b, i, j, a, m, half_i, half_j, k, weight, side, patch: ti.template(),
+    adjoint: ti.template(),
+):  # fmt: skip
     """Contacts of link j's box with the faces of link i's box along its axis k: the forces or their adjoint.
 
     Args:
@@ -395,6 +399,8 @@ def face_contacts(
         half_j: half sizes of link j's box [m].
         k: axis of link i's box.
         weight: factor of all forces [1].
+        side: 1 if link i is the first of its pair, -1 if it is the second.
+        patch: of the pair (``pair_bristle``).
         adjoint: False adds the forces to both links' loads; True adds to the adjoints of both links' motion and
             contact parameters.
 
@@ -422,7 +428,7 @@ def face_contacts(
             spread = ti.Matrix.cols([between + out, half_r, half_s])
             part_bar, spread_bar, one_arm_bar, one_apart_bar, one_turn_bar = face_face_contacts(
                 world, bars, b, i, j, frame, spread, half_i[k], half_i[(k + 1) % 3], half_i[(k + 2) % 3],
-                weight * parts[n], adjoint,
+                weight * parts[n], side, patch, adjoint,
             )  # fmt: skip
             part_bars[n] = weight * part_bar
             arm_bar += one_arm_bar
@@ -448,7 +454,7 @@ def face_contacts(
 @ti.func
 def edge_contact(
     world: ti.template(), bars: ti.template(), b, i, j, a, m, half_i, half_j, axis, width, weight, counts_bar,
-    adjoint: ti.template(),
+    patch: ti.template(), adjoint: ti.template(),
 ):  # fmt: skip
     """Contact of an edge of link i's box with one of link j's: the force or its adjoint; arguments as in ``face_contacts``.
 
@@ -462,14 +468,14 @@ def edge_contact(
     between = arm_j - apart - arm_i
     _crossing, k_i, u_i, v_i, k_j, u_j, v_j, places_i, places_j, side = edge_arguments(axis, between, a, m, half_i, half_j)
     weight_bar = 0.0
-    contact = mean_contact(world, b, i, j)
+    contact = point_contact(world, b, i, j)
     if ti.static(adjoint):
         at = edge_edge_contact.linearize(between, k_i, u_i, v_i, k_j, u_j, v_j, places_i, places_j, side, width)
         place, normal, gap, _counts = at.value
         arm_bar, apart_bar, normal_bar, gap_bar = vec3(0.0), vec3(0.0), vec3(0.0), 0.0
         if weight > 0 and gap < 0:
             arm_bar, apart_bar, normal_bar, gap_bar, weight_bar = add_contact_force_adjoint(
-                world, bars, b, i, j, arm_i + place, apart, -normal, gap, weight, contact
+                world, bars, b, i, j, arm_i + place, apart, -normal, gap, weight, contact, 1.0, patch
             )
         between_bar, k_i_bar, u_i_bar, v_i_bar, k_j_bar, u_j_bar, v_j_bar, _h, _g, _s, _w = at.vjp(
             (arm_bar, -normal_bar, gap_bar, counts_bar)
@@ -482,7 +488,7 @@ def edge_contact(
             between, k_i, u_i, v_i, k_j, u_j, v_j, places_i, places_j, side, width
         )
         if gap < 0:
-            add_contact_force(world, b, i, j, arm_i + place, apart, -normal, gap, weight, contact)
+            add_contact_force(world, b, i, j, arm_i + place, apart, -normal, gap, weight, contact, 1.0, patch)
     return weight_bar
 
 
@@ -505,7 +511,7 @@ def face_gap_adjoint(world: ti.template(), b, i, j, a, m, half_j, k, gap_bar):
 
 
 @ti.func
-def box_box_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: ti.template()):
+def box_box_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, patch: ti.template(), adjoint: ti.template()):
     """Contact of pair p of links i and j, whose shapes are boxes: the forces or their adjoint.
 
     Args:
@@ -515,6 +521,7 @@ def box_box_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, adjo
         p: pair; marked if it overlaps deeper than contact resolves.
         i: its first link.
         j: its second link.
+        patch: of the pair (``pair_bristle``): the points are added to it, or their adjoints follow from it.
         adjoint: False adds the forces to both links' loads; True adds the adjoints of the negative power of the forces on the
             virtual velocities (see ``adjoint``) to those of both links' motion and contact parameters.
     """
@@ -554,18 +561,18 @@ def box_box_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, adjo
                         if axis == best:
                             gap_bar += largest_bar
                     if axis < 6:
-                        one, other, k, x, y, half_x, half_y = i, j, axis, a, m, half_i, half_j
+                        one, other, k, x, y, half_x, half_y, side = i, j, axis, a, m, half_i, half_j, 1.0
                         if axis >= 3:
-                            one, other, k, x, y, half_x, half_y = j, i, axis - 3, m, a, half_j, half_i
+                            one, other, k, x, y, half_x, half_y, side = j, i, axis - 3, m, a, half_j, half_i, -1.0
                         if sweep == 0:
                             weight_bars[axis] = face_contacts(
-                                world, bars, b, one, other, x, y, half_x, half_y, k, weight, adjoint
+                                world, bars, b, one, other, x, y, half_x, half_y, k, weight, side, patch, adjoint
                             )
                         elif ti.static(adjoint):
                             face_gap_adjoint(world, b, one, other, x, y, half_y, k, gap_bar)
                     else:
                         weight_bar = edge_contact(
-                            world, bars, b, i, j, a, m, half_i, half_j, axis, width, weight, gap_bar, adjoint
+                            world, bars, b, i, j, a, m, half_i, half_j, axis, width, weight, gap_bar, patch, adjoint
                         )
                         if sweep == 0:
                             weight_bars[axis] = weight_bar

@@ -2,13 +2,15 @@
 
 The force is that of ``ti_sim.rigid.contact`` along the normal of the two surfaces, with the mean contact parameters of both
 links, times a weight. It acts on both links in opposite directions at the same point, so momentum and angular momentum are
-conserved.
+conserved. The points of a pair with a bristle have no friction of their own, and are gathered into its patch (``pair_bristle``).
 """
 
 from ti_sim.articulated.collision import FAULT, FAULTY_PAIR, LEAST_HALF, SHAPE_POSITION, SHAPE_QUATERNION
+from ti_sim.articulated.patch import KT, add_to_patch, patch_point_adjoint
 from ti_sim.articulated.spatial import quaternion_product, rotated
 from ti_sim.articulated.tables import (
     BARS,
+    BRISTLE,
     CONTACT,
     LOAD,
     MOVES,
@@ -55,6 +57,22 @@ def mean_contact(world: ti.template(), b, i, j):
 
 
 @ti.func
+def mean_bristle(world: ti.template(), b, i, j):
+    """Mean of the bristle stiffnesses of two links [N/m]."""
+    return 0.5 * (world.link[b, i, BRISTLE] + world.link[b, j, BRISTLE])
+
+
+@ti.func
+def point_contact(world: ti.template(), b, i, j):
+    """Contact parameters of the points of two links: the mean, without friction where the pair has a bristle."""
+    contact = mean_contact(world, b, i, j)
+    if ti.static(world.sticking):
+        if mean_bristle(world, b, i, j) > 0:
+            contact.w = 0.0
+    return contact
+
+
+@ti.func
 def point_velocity(world: ti.template(), b, i, arm):
     """Velocity of the point of link i at ``arm`` from its origin."""
     return load_vec3(world.work, b, i, VELOCITY) + load_vec3(world.work, b, i, SPIN).cross(arm)
@@ -69,8 +87,10 @@ def add_load(world: ti.template(), b, i, arm, force):
 
 
 @ti.func
-def add_contact_force(world: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact):
-    """Add the force at one contact point to the loads of both links.
+def add_contact_force(
+    world: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact, side, patch: ti.template()
+):
+    """Add the force at one contact point to the loads of both links, and the point to their patch.
 
     Args:
         world: ``WorldArrays``.
@@ -82,12 +102,26 @@ def add_contact_force(world: ti.template(), b, i, j, arm, apart, normal, gap, we
         normal: unit vector from j to i.
         gap: gap of the two surfaces along the normal, negative [m].
         weight: factor of the force [1].
-        contact: contact parameters of the pair.
+        contact: contact parameters of the point (``point_contact``).
+        side: 1 if link i is the first of its pair, -1 if it is the second.
+        patch: of the pair.
     """
     u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm + apart)
     force = weight * contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
     add_load(world, b, i, arm, force)
     add_load(world, b, j, arm + apart, -force)
+    if ti.static(world.sticking):
+        if patch[KT] > 0:
+            add_to_patch(patch, from_first(arm, apart, side), side * normal, force.dot(normal))
+
+
+@ti.func
+def from_first(arm, apart, side):
+    """A point relative to the origin of the first link of its pair; arguments are those of ``add_contact_force``."""
+    place = arm
+    if side < 0:
+        place += apart
+    return place
 
 
 @ti.func
@@ -105,8 +139,11 @@ def point_adjoint(world: ti.template(), b, i, arm, force, u_bar):
 
 
 @ti.func
-def add_contact_force_adjoint(world: ti.template(), bars: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact):
-    """Adjoint of the negative power of ``add_contact_force`` on the virtual velocities of the links (see ``adjoint``).
+def add_contact_force_adjoint(
+    world: ti.template(), bars: ti.template(), b, i, j, arm, apart, normal, gap, weight, contact, side, patch: ti.template()
+):
+    """Adjoint of the negative power of ``add_contact_force`` on the virtual velocities of the links (see ``adjoint``), and of the
+    point's part of the patch.
 
     Adds to the adjoints of both links' velocities and contact parameters.
 
@@ -118,14 +155,30 @@ def add_contact_force_adjoint(world: ti.template(), bars: ti.template(), b, i, j
     force = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
     y = load_vec3(world.work, b, i, VIRTUAL + 3) + load_vec3(world.work, b, i, VIRTUAL).cross(arm)
     y -= load_vec3(world.work, b, j, VIRTUAL + 3) + load_vec3(world.work, b, j, VIRTUAL).cross(arm_j)
+    force_bar, size_bar, place_bar, turn_bar = -weight * y, 0.0, vec3(0.0), vec3(0.0)
+    if ti.static(world.sticking):
+        size_bar, place_bar, turn_bar = patch_point_adjoint(
+            patch, from_first(arm, apart, side), side * normal, weight * force.dot(normal)
+        )
+        force_bar += weight * size_bar * normal
     normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
-        normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, -weight * y
+        normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, force_bar
     )
     arm_bar = point_adjoint(world, b, i, arm, weight * force, u_bar)
     apart_bar = point_adjoint(world, b, j, arm_j, -weight * force, -u_bar)
+    weight_bar = -force.dot(y)
+    if ti.static(world.sticking):
+        if patch[KT] > 0:
+            contact_bar.w = 0.0
+        if side > 0:
+            arm_bar += place_bar
+        else:
+            apart_bar += place_bar
+        normal_bar += side * turn_bar
+        weight_bar += size_bar * force.dot(normal)
     add_vec4(bars.link, b, i, CONTACT, 0.5 * contact_bar)
     add_vec4(bars.link, b, j, CONTACT, 0.5 * contact_bar)
-    return arm_bar + apart_bar, apart_bar, normal_bar, gap_bar, -force.dot(y)
+    return arm_bar + apart_bar, apart_bar, normal_bar, gap_bar, weight_bar
 
 
 @ti.func

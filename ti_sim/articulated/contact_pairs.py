@@ -10,7 +10,7 @@ The forces are those of ``contact_force``. Contacts of a pair:
 - meshes with each other and with boxes: see ``mesh_contact``.
 
 See ``contact_geometry`` for the kinks of the geometry. The contact law has kinks where a contact begins or ends and between
-sticking and sliding.
+sticking and sliding. With bristles, a pair has one friction force and moment for all its points (``pair_bristle``).
 
 Only pairs whose bounding spheres, each enlarged by the slack of its shape, overlap are tested. The list of these near pairs is
 rebuilt when the centre of a shape has moved by its slack since the last build. No contact is missed, and the motion does not
@@ -39,19 +39,22 @@ from ti_sim.articulated.collision import (
     WITH_BOXES,
     WITH_OTHERS,
 )
+from ti_sim.articulated.contact_bristles import clear_pairs
 from ti_sim.articulated.contact_force import (
     add_contact_force,
     add_contact_force_adjoint,
     add_pose_adjoints,
     greatest_depth,
     mark_pair,
-    mean_contact,
+    point_contact,
     point_velocity,
     shape_arm,
     shape_rotation,
 )
 from ti_sim.articulated.line_contact import line_shape_contact, line_shape_contact_adjoint
 from ti_sim.articulated.mesh_contact import mesh_contacts
+from ti_sim.articulated.pair_bristle import begin_patch, clear_pair_adjoints, patch_loads, patch_loads_adjoint
+from ti_sim.articulated.patch import empty_patch
 from ti_sim.articulated.spatial import rotated
 from ti_sim.articulated.tables import POSITION, load_vec3
 from ti_sim.base.runtime import ti
@@ -98,7 +101,7 @@ def check_speed(world: ti.template(), b, p, i, j):
 
 
 @ti.func
-def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, adjoint: ti.template()):
+def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, patch: ti.template(), adjoint: ti.template()):
     """Contacts of pair p, a sphere or capsule of link i with the shape of link j: the forces or their adjoint.
 
     Arguments are those of ``box_contact.box_box_contacts``.
@@ -119,10 +122,10 @@ def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, adjoin
         if gap < 0:
             if gap < greatest_depth(world, i, j):
                 mark_pair(world, b, p, DEEP)
-            contact = mean_contact(world, b, i, j)
+            contact = point_contact(world, b, i, j)
             if ti.static(adjoint):
                 place_bar, apart_bar, normal_bar, gap_bar, weight_bar = add_contact_force_adjoint(
-                    world, bars, b, i, j, arm_i + place, apart, normal, gap, weight, contact
+                    world, bars, b, i, j, arm_i + place, apart, normal, gap, weight, contact, 1.0, patch
                 )
                 centre_bar, along_bar, turn_j_bar = line_shape_contact_adjoint(
                     world, j, matrix, centre, along, h, radius, given, free, place, normal, gap,
@@ -132,38 +135,65 @@ def round_contacts(world: ti.template(), bars: ti.template(), b, p, i, j, adjoin
                     world, b, i, j, arm_i, arm_j, place_bar, apart_bar, -centre_bar, along.cross(along_bar), turn_j_bar
                 )
             else:
-                add_contact_force(world, b, i, j, arm_i + place, apart, normal, gap, weight, contact)
+                add_contact_force(world, b, i, j, arm_i + place, apart, normal, gap, weight, contact, 1.0, patch)
 
 
 @ti.func
-def near_pair_contacts(world: ti.template(), bars: ti.template(), b, adjoint: ti.template()):
-    """Contacts of all near pairs: the forces or their adjoint (arguments of ``box_box_contacts``); needs the links' poses."""
+def near_pair_contacts(
+    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, adjoint: ti.template()
+):
+    """Contacts of all near pairs: the forces or their adjoint; needs the links' poses.
+
+    Args:
+        world, bars, b, adjoint: as of ``box_box_contacts``.
+        states, slot: row with the bristles of the pairs.
+        bar, row: row with their adjoints, read with ``adjoint`` only.
+    """
     update_near_pairs(world, b)
+    if ti.static(world.sticking):
+        if ti.static(adjoint):
+            clear_pair_adjoints(world, states, bar, b, slot, row)
+        else:
+            clear_pairs(world, states, b, slot)
+    patch = empty_patch()
     for n in range(world.near[b, NEAR_COUNT]):
         p = world.near[b, FIRST_NEAR + n]
         i, j, kind = world.pair[p, FIRST_LINK], world.pair[p, SECOND_LINK], world.pair[p, CONTACT_KIND]
         check_speed(world, b, p, i, j)
+        if ti.static(world.sticking):
+            if ti.static(adjoint):
+                patch_loads_adjoint(world, bars, states, bar, b, slot, row, p, i, j, patch)
+            else:
+                begin_patch(world, b, i, j, patch)
         if kind == BOXES:
             if ti.static(world.with_pairs & WITH_BOXES):
-                box_box_contacts(world, bars, b, p, i, j, adjoint)
+                box_box_contacts(world, bars, b, p, i, j, patch, adjoint)
         elif kind == POINTS:
             if ti.static(world.with_meshes and world.with_pairs & WITH_OTHERS):
-                mesh_contacts(world, bars, b, p, i, j, adjoint)
+                mesh_contacts(world, bars, b, p, i, j, patch, adjoint)
         elif ti.static(world.with_pairs & WITH_OTHERS):
-            round_contacts(world, bars, b, p, i, j, adjoint)
+            round_contacts(world, bars, b, p, i, j, patch, adjoint)
+        if ti.static(world.sticking and not adjoint):
+            patch_loads(world, states, b, slot, p, i, j, patch)
 
 
 @ti.func
-def pair_loads(world: ti.template(), b):
-    """Add the forces of near pairs to the loads of the links; needs the links' poses."""
-    near_pair_contacts(world, world, b, False)
+def pair_loads(world: ti.template(), states: ti.template(), b, slot):
+    """Add the forces of near pairs to the loads of the links; needs the links' poses.
+
+    With bristles it reads their displacements in a row of ``states``, and writes those after the step there.
+    """
+    near_pair_contacts(world, world, states, states, b, slot, 0, False)
 
 
 @ti.func
-def pair_adjoint(world: ti.template(), bars: ti.template(), b):
+def pair_adjoint(
+    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row
+):
     """Adjoint of the part of L of the pairs (see ``adjoint``): the negative power of the forces on the virtual velocities of
     their points.
 
-    Adds to the adjoints of both links' motion and contact parameters.
+    Adds to the adjoints of both links' motion and contact parameters. With bristles it replaces the adjoints of their
+    displacements after the step, in a row of ``bar``, by those before it.
     """
-    near_pair_contacts(world, bars, b, True)
+    near_pair_contacts(world, bars, states, bar, b, slot, row, True)

@@ -34,15 +34,6 @@ def deflection_bar_column(world: ti.template(), d):
 
 
 @ti.func
-def state_columns(world: ti.template()):
-    """Number of columns of a row of states: coordinates, velocities, accelerations and deflections."""
-    columns = world.coordinates + 2 * world.velocities
-    if ti.static(world.with_bristles):
-        columns += world.velocities
-    return columns
-
-
-@ti.func
 def largest_deflection(world: ti.template(), b, d):
     """Deflection f_c / s at which a bristle slips [m, rad]; 0 without stiffness."""
     limit, stiffness = 0.0, world.velocity[b, d, DRY_STIFFNESS]

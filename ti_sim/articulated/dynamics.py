@@ -12,6 +12,7 @@ The same elimination with zero loads, velocities and gravity solves M x = y for 
 ("virtual").
 """
 
+from ti_sim.articulated.contact_bristles import bristle_size, first_bristle, load_point, point_column, store_point
 from ti_sim.articulated.contact_pairs import pair_loads
 from ti_sim.articulated.dry_friction import dry_force
 from ti_sim.articulated.joint_forces import joint_force
@@ -30,6 +31,7 @@ from ti_sim.articulated.tables import (
     ARMATURE,
     BIAS,
     BODY,
+    BRISTLE,
     CENTER,
     COLUMN,
     COM,
@@ -55,25 +57,40 @@ from ti_sim.articulated.tables import (
     store_vec3,
 )
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import mat3, outer, rotation_matrix, vec3
+from ti_sim.base.vecmath import mat3, outer, rotation_matrix, vec2, vec3
+from ti_sim.rigid.bristle import bristle_force
 from ti_sim.rigid.contact import contact_force
 from ti_sim.rigid.contact_geometry import contact_arm, contact_height, point_position
 
 
 @ti.func
-def ground_load(world: ti.template(), b, i, rotation, position, w, v):
-    """Force [N] and moment about the link's origin [N m] of the ground on the contact points of link i."""
+def ground_load(world: ti.template(), states: ti.template(), b, slot, i, rotation, position, w, v):
+    """Force [N] and moment about the link's origin [N m] of the ground on the contact points of link i.
+
+    With bristles it reads their displacements in a row of ``states``, and writes those after the step there.
+    """
     force, moment = vec3(0.0), vec3(0.0)
     contact, center = load_vec4(world.link, b, i, CONTACT), rotation @ load_vec3(world.link, b, i, CENTER)
     for p in range(world.tree[i, FIRST_POINT], world.tree[i, END_POINT]):
         local = point_position(world.point, p)
         height = position.z - world.ground + center.z + contact_height(world.turning, world.point, p, local, rotation)
+        after = vec2(0.0)
         if height < 0:
             place, share = contact_arm(world.turning, world.point, p, local, rotation)
             arm = center + place
-            f = share * contact_force(height, v + w.cross(arm), contact.x, contact.y, contact.z, contact.w, world.dt)
+            f = vec3(0.0)
+            if ti.static(world.sticking):
+                s = load_point(states, b, slot, first_bristle(world) + point_column(world, p))
+                f, after = bristle_force(
+                    height, v + w.cross(arm), s, contact.x, contact.y, contact.z, contact.w, world.link[b, i, BRISTLE], world.dt
+                )
+                f *= share
+            else:
+                f = share * contact_force(height, v + w.cross(arm), contact.x, contact.y, contact.z, contact.w, world.dt)
             force += f
             moment += arm.cross(f)
+        if ti.static(world.sticking):
+            store_point(states, b, slot, first_bristle(world) + bristle_size(world) + point_column(world, p), after)
     return force, moment
 
 
@@ -112,14 +129,14 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
                 force -= push
                 if world.tree[i, FIRST_POINT] < world.tree[i, END_POINT]:
                     ground, ground_moment = ground_load(
-                        world, b, i, matrix, load_vec3(world.work, b, i, POSITION), w, v
+                        world, states, b, slot, i, matrix, load_vec3(world.work, b, i, POSITION), w, v
                     )
                     moment -= ground_moment
                     force -= ground
             store_vec3(world.work, b, i, LOAD, moment)
             store_vec3(world.work, b, i, LOAD + 3, force)
     if ti.static(world.with_pairs and not virtual):
-        pair_loads(world, b)
+        pair_loads(world, states, b, slot)
 
 
 @ti.func

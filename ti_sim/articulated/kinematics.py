@@ -10,6 +10,7 @@ accelerations), and the subscript p for the parent:
 Virtual velocities (of the adjoint's multipliers) follow the first line.
 """
 
+from ti_sim.articulated.contact_bristles import step_contact_bristles
 from ti_sim.articulated.dry_friction import step_bristles, step_bristles_adjoint
 from ti_sim.articulated.free_spin import step_freely, step_freely_adjoint
 from ti_sim.articulated.joints import joint_rates, place_joint, step_joint, step_joint_adjoint
@@ -91,6 +92,8 @@ def step_coordinates(world: ti.template(), states: ti.template(), b, slot):
             step_joint(world, states, b, slot, i, kind)
     if ti.static(world.with_bristles):
         step_bristles(world, states, b, slot)
+    if ti.static(world.sticking):
+        step_contact_bristles(world, states, b, slot)
 
 
 @ti.func
@@ -99,7 +102,8 @@ def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: 
 
     The row holds the adjoints of coordinates and velocities after the step and is overwritten by those before it, without the
     contribution of the accelerations: their negative adjoints are written to column DRIVE of the joint velocities. ``states``
-    holds coordinates, velocities and accelerations before the step in ``slot``, and the state after it in the next slot.
+    holds coordinates, velocities and accelerations before the step in ``slot``, and the state after it in the next slot. The
+    adjoints of the bristles of contacts stay those after the step: the adjoint of their forces replaces them.
     """
     if ti.static(world.with_bristles):
         step_bristles_adjoint(world, states, bars, bar, b, slot, row)

@@ -29,8 +29,9 @@ from ti_sim.articulated.collision import (
     SECOND_EDGES,
     SECOND_POINTS,
 )
-from ti_sim.articulated.contact_force import greatest_depth, mark_pair, mean_contact, shape_arm, shape_rotation, shape_vec3
+from ti_sim.articulated.contact_force import greatest_depth, mark_pair, point_contact, shape_arm, shape_rotation, shape_vec3
 from ti_sim.articulated.line_contact import field_of, is_mesh, line_shape_contact, line_shape_contact_adjoint, point_shape_contact
+from ti_sim.articulated.patch import KT, add_to_patch, empty_patch, merge_patch, patch_point_adjoint
 from ti_sim.articulated.tables import (
     BARS,
     CONTACT,
@@ -206,9 +207,9 @@ def touch(world: ti.template(), j, other, back, at, along, h, own, free, adjoint
 @ti.func
 def touch_adjoint(
     world: ti.template(), j, other, back, at, along, h, free, within, place, normal, push, gap, weight, opposed_slope,
-    slope, bend, u, f, side, spin, y, virtual_spin, contact,
+    slope, bend, u, f, side, spin, y, virtual_spin, contact, arm, patch: ti.template(),
 ):  # fmt: skip
-    """Adjoint of the force of one contact, of minus its power on the virtual velocities.
+    """Adjoint of the force of one contact, of minus its power on the virtual velocities, and of its part of the patch.
 
     Args:
         world, j, other, back, at, along, h, free: as of ``touch``.
@@ -218,22 +219,35 @@ def touch_adjoint(
         side: 1 where the point belongs to the first link, -1 for the second.
         spin: relative angular velocity.
         y, virtual_spin: virtual velocity of the point, relative virtual angular velocity.
-        contact: ke, kd, kf, mu of the pair.
+        contact: ke, kd, kf, mu of the points of the pair (``point_contact``).
+        arm: the contact relative to the origin of the first link [m].
+        patch: of the pair.
 
     Returns:
         Adjoints of the relative velocity, the contact parameters, the place, the point, the edge's direction; the moments on the
-        mesh by its normal, and on the shape.
+        mesh by its normal, and on the shape; and the adjoint of a factor of the force in the patch.
     """
+    force_bar, size_bar, patch_place_bar, patch_normal_bar = -weight * y, 0.0, vec3(0.0), vec3(0.0)
+    if ti.static(world.sticking):
+        size_bar, patch_place_bar, patch_normal_bar = patch_point_adjoint(patch, arm, side * push, weight * f.dot(push))
+        force_bar += weight * size_bar * push
     normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
-        push, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, -weight * y
+        push, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, force_bar
     )
     weight_bar, along_bar, turn_bar, own_bar = -f.dot(y), vec3(0.0), vec3(0.0), vec3(0.0)
+    if ti.static(world.sticking):
+        if patch[KT] > 0:
+            contact_bar.w = 0.0
+        weight_bar += size_bar * f.dot(push)
+        normal_bar += side * patch_normal_bar
     if within:
         own_bar = push.cross(normal_bar + weight_bar * opposed_slope * normal)
         normal_bar = weight_bar * opposed_slope * push
         weight_bar = 0.0
     u_bar *= side
     place_bar, centre_bar = u_bar.cross(spin) - side * weight * f.cross(virtual_spin), vec3(0.0)
+    if ti.static(world.sticking):
+        place_bar += patch_place_bar
     if free > 0:
         centre_bar, along_bar, turn_bar = line_shape_contact_adjoint(
             world, j, other, at, along, h, 0.0, 0.0, free, place, normal, gap, place_bar, normal_bar, gap_bar, weight_bar
@@ -244,13 +258,14 @@ def touch_adjoint(
         centre_bar = other @ (gap_bar * slope + bend @ (back @ normal_bar))
         # The frame of j rotates results forwards and arguments backwards.
         turn_bar = normal.cross(normal_bar) - at.cross(centre_bar)
-    return u_bar, contact_bar, place_bar, centre_bar, along_bar, own_bar, turn_bar
+    return u_bar, contact_bar, place_bar, centre_bar, along_bar, own_bar, turn_bar, size_bar * weight * f.dot(push)
 
 
 @ti.func
 def add_sums(
     world: ti.template(), bars: ti.template(), b, first, second, sweep, count, count_bar, apart, force, moment, u_sum, u_moment,
-    contact_bar, first_turn_bar, second_turn_bar, apart_bar, virtual_drift, virtual_spin, adjoint: ti.template(),
+    contact_bar, first_turn_bar, second_turn_bar, apart_bar, virtual_drift, virtual_spin, own_patch: ti.template(), size_bar,
+    patch: ti.template(), adjoint: ti.template(),
 ):  # fmt: skip
     """Add the sums of a sweep, scaled by a function of the count, to the links' wrenches or to their adjoints.
 
@@ -263,6 +278,8 @@ def add_sums(
         force, moment: on the first link, about its origin.
         u_sum, u_moment, contact_bar, first_turn_bar, second_turn_bar, apart_bar: adjoints (``add_motion_adjoints``).
         virtual_drift, virtual_spin: relative virtual motion of the links.
+        own_patch, size_bar: patch of the points of the sweep, and adjoint of a factor of their forces in the patch of the pair.
+        patch: of the pair.
 
     Returns:
         Adjoint of the count.
@@ -272,6 +289,8 @@ def add_sums(
         scale = 0.5 * (1 - count)
     if ti.static(adjoint):
         power = -force.dot(virtual_drift) - moment.dot(virtual_spin)
+        if ti.static(world.sticking):
+            power += size_bar
         if sweep == 0 and count > _MOST:
             count_bar = -power * scale / count
         elif sweep == 1:
@@ -287,6 +306,8 @@ def add_sums(
     else:
         add_wrench(world, b, first, scale * moment, scale * force)
         add_wrench(world, b, second, -scale * (moment + apart.cross(force)), -scale * force)
+        if ti.static(world.sticking):
+            merge_patch(patch, own_patch, scale)
     return count_bar
 
 
@@ -305,14 +326,16 @@ def add_count_adjoint(world: ti.template(), b, first, second, apart, slope, mome
 
 
 @ti.func
-def mesh_contacts(world: ti.template(), bars: ti.template(), b, p, first, second, adjoint: ti.template()):
+def mesh_contacts(
+    world: ti.template(), bars: ti.template(), b, p, first, second, patch: ti.template(), adjoint: ti.template()
+):
     """Contacts of pair p, two meshes or a box and a mesh: the forces or their adjoint (arguments of ``box_box_contacts``).
 
     The first sweep counts the points and sums their forces and adjoints, the second does so for the edges. The sums are scaled by
     a function of the count at the end of each sweep. The adjoint of the count also reaches counted points without contact.
     """
     counting = _COUNTING * ti.min(world.shape[first, LEAST_HALF], world.shape[second, LEAST_HALF])
-    contact = mean_contact(world, b, first, second)
+    contact = point_contact(world, b, first, second)
     apart = load_vec3(world.work, b, first, POSITION) - load_vec3(world.work, b, second, POSITION)
     drift, spin = relative_motion(world, b, first, second, apart, SPIN, VELOCITY)
     virtual_drift, virtual_spin = vec3(0.0), vec3(0.0)
@@ -326,6 +349,7 @@ def mesh_contacts(world: ti.template(), bars: ti.template(), b, p, first, second
             # Of the first link relative to the second; moments are about the origin of the first.
             force, moment, u_sum, u_moment, contact_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec4(0.0)
             first_turn_bar, second_turn_bar, apart_bar = vec3(0.0), vec3(0.0), vec3(0.0)
+            own_patch, size_bar = empty_patch(), 0.0
             for half in range(2):
                 i, j, points, edges = first, second, world.pair[p, FIRST_POINTS], world.pair[p, FIRST_EDGES]
                 side, origin = 1.0, vec3(0.0)
@@ -375,10 +399,12 @@ def mesh_contacts(world: ti.template(), bars: ti.template(), b, p, first, second
                             u = side * (drift + spin.cross(arm))
                             f = contact_force_along(push, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
                             if ti.static(adjoint):
-                                u_bar, one_contact_bar, place_bar, point_bar, along_bar, own_bar, one_turn_bar = touch_adjoint(
+                                (
+                                    u_bar, one_contact_bar, place_bar, point_bar, along_bar, own_bar, one_turn_bar, one_size_bar,
+                                ) = touch_adjoint(
                                     world, j, other, back, centre + offset, along, h, free, within,
                                     place, normal, push, gap, weight, opposed_slope, slope, bend, u, f, side, spin,
-                                    side * (virtual_drift + virtual_spin.cross(arm)), virtual_spin, contact,
+                                    side * (virtual_drift + virtual_spin.cross(arm)), virtual_spin, contact, arm, patch,
                                 )  # fmt: skip
                                 u_sum += u_bar
                                 u_moment += arm.cross(u_bar)
@@ -388,6 +414,10 @@ def mesh_contacts(world: ti.template(), bars: ti.template(), b, p, first, second
                                 turn_i_bar += own_bar
                                 turn_i_bar += offset.cross(point_bar + place_bar) + along.cross(along_bar)
                                 turn_j_bar += one_turn_bar
+                                size_bar += one_size_bar
+                            elif ti.static(world.sticking):
+                                if patch[KT] > 0:
+                                    add_to_patch(own_patch, arm, side * push, weight * f.dot(push))
                             f *= side * weight
                             force += f
                             moment += arm.cross(f)
@@ -404,7 +434,7 @@ def mesh_contacts(world: ti.template(), bars: ti.template(), b, p, first, second
                         apart_bar -= place_sum
             count_bar = add_sums(
                 world, bars, b, first, second, sweep, count, count_bar, apart, force, moment, u_sum, u_moment, contact_bar,
-                first_turn_bar, second_turn_bar, apart_bar, virtual_drift, virtual_spin, adjoint,
+                first_turn_bar, second_turn_bar, apart_bar, virtual_drift, virtual_spin, own_patch, size_bar, patch, adjoint,
             )  # fmt: skip
     if ti.static(adjoint):
         if count_bar != 0:

@@ -19,6 +19,7 @@ from ti_sim.articulated.collision import (
     possible_pairs,
     shape_rows,
 )
+from ti_sim.articulated.contact_bristles import PAIR_SIZE, PATCH_SIZE, POINT_SIZE
 from ti_sim.articulated.joints import JOINT_TYPES
 from ti_sim.base.arrays import Array, to_numpy
 from ti_sim.base.errors import UserError
@@ -111,8 +112,20 @@ class ArticulatedModel(WithContactPoints):
         return int(self.qd_start[-1])
 
     def state_columns(self, inputs: ArticulatedInputs) -> int:
-        """Columns of a row of states: coordinates, velocities, accelerations, and deflections where joints have dry friction."""
-        return self.coordinate_count + (3 if inputs.has_dry_friction else 2) * self.velocity_count
+        """Columns of a row of states: coordinates, velocities, accelerations, deflections where joints have dry friction, and
+        those of ``contact_bristles`` where contacts have bristles.
+        """
+        first, size = self.bristle_columns(inputs)
+        return first + 2 * size + (PATCH_SIZE * len(self.candidate_pairs) if inputs.has_bristles else 0)
+
+    def bristle_columns(self, inputs: ArticulatedInputs) -> tuple[int, int]:
+        """First column and number of columns of the displacements of contacts before a step in a row of states."""
+        first = self.coordinate_count + (3 if inputs.has_dry_friction else 2) * self.velocity_count
+        return first, PAIR_SIZE * len(self.candidate_pairs) + POINT_SIZE * len(self.point) if inputs.has_bristles else 0
+
+    def bar_columns(self, inputs: ArticulatedInputs) -> int:
+        """Columns of a row of adjoints: of coordinates, velocities, deflections of joints and displacements of contacts."""
+        return sum(self.bristle_columns(inputs)) - self.velocity_count
 
     @property
     def velocity_link(self) -> np.ndarray:
@@ -269,7 +282,8 @@ class ArticulatedInputs(Arrays):
     link_contact: Array = array(
         "B N 4",
         "contact stiffness ke [N/m], damping kd [N s/m], tangential stiffness kf [N s/m], friction coefficient mu [1], "
-        "per contact point (per m2 of a patch); a contact of two links has the mean of both",
+        "per contact point (per m2 of a patch); a contact of two links has the mean of both, with a bristle one kf for all its "
+        "points",
     )
     gravity: Array = array("B 3", "m/s2")
     link_wrench: Array = array(
@@ -289,6 +303,12 @@ class ArticulatedInputs(Arrays):
         "B D", "force of the bristle per velocity [N s/m, N m s/rad]; with that of the deflection at most f_c", default=None
     )
     joint_bristle0: Array | None = array("B D", "initial deflection of the bristle [m, rad]", default=None)
+    link_bristle: Array | None = array(
+        "B N",
+        "bristle stiffness kt of the contact [N/m], from 0: of each contact point with the ground (per m2 of a patch), and of "
+        "the whole contact of two links, which has the mean of both; None for friction that is viscous at rest",
+        default=None,
+    )
 
     @property
     def world_count(self) -> int:
@@ -304,6 +324,11 @@ class ArticulatedInputs(Arrays):
     def has_dry_friction(self) -> bool:
         """Whether the joints have the arrays of dry friction."""
         return self.joint_dry_friction is not None
+
+    @property
+    def has_bristles(self) -> bool:
+        """Whether contacts have bristles."""
+        return self.link_bristle is not None
 
     def check(self, model: ArticulatedModel) -> None:
         """Raise a UserError for an array whose shape or precision does not fit the model."""
@@ -334,6 +359,8 @@ class ArticulatedInputs(Arrays):
             )
         if self.has_dry_friction:
             self._check_dry_friction(model)
+        if self.has_bristles:
+            self._check_bristles(model)
         subtree_mass = np.abs(to_numpy(self.link_mass)) + np.abs(to_numpy(self.link_inertia)).sum(axis=(2, 3))
         for i in reversed(range(model.link_count)):
             if model.link_parent[i] >= 0:
@@ -344,6 +371,17 @@ class ArticulatedInputs(Arrays):
             raise UserError(
                 f"the joint of {model.link_names[model.velocity_link[d]]!r} moves no mass in world {b}: "
                 "give the links on it a mass, or the joint an armature"
+            )
+
+    def _check_bristles(self, model: ArticulatedModel) -> None:
+        """Raise a UserError for a bristle stiffness that is negative or not finite."""
+        values = to_numpy(self.link_bristle)
+        bad = np.argwhere(~(np.isfinite(values) & (values >= 0)))
+        if len(bad):
+            b, i = (int(k) for k in bad[0])
+            raise UserError(
+                f"link_bristle of link {model.link_names[i]!r} is {float(values[b, i]):g} in world {b}: it must be finite and "
+                "not negative"
             )
 
     def _check_dry_friction(self, model: ArticulatedModel) -> None:

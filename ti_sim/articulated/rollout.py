@@ -5,7 +5,8 @@ The loops have ``spread`` iterations per world (see ``ti_sim.base.parallel``).
 
 from ti_sim.articulated.adjoint import accelerate_adjoint
 from ti_sim.articulated.collision import FAULT_STEP, FAULTY_PAIR
-from ti_sim.articulated.dry_friction import deflection_column, state_columns
+from ti_sim.articulated.contact_bristles import clear_pairs, copy_bristles, state_columns
+from ti_sim.articulated.dry_friction import deflection_column
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
 from ti_sim.articulated.joints import load_vec4_at, quaternion_column
 from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
@@ -54,6 +55,8 @@ def copy_state(world: ti.template(), source: ti.template(), slot, target: ti.tem
         for d in range(world.velocities):
             at = deflection_column(world, d)
             target[b, target_slot, at] = source[b, slot, at]
+    if ti.static(world.sticking):
+        copy_bristles(world, source, slot, target, target_slot, b)
 
 
 @ti.func
@@ -174,7 +177,8 @@ def advance(
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from a row of source [B, rows, Q + 2 D].
 
-    With dry friction, all rows of states have D more columns, the deflections of bristles (see ``dry_friction``).
+    With dry friction, all rows of states have D more columns, the deflections of bristles (see ``dry_friction``); with bristles
+    of contacts those of ``contact_bristles``.
 
     Reads the packed tables (see ``tables``) and the inputs of each frame. Writes to states [B, rows, Q + 2 D]: with
     ``store_every`` 1, one row of coordinates, velocities and accelerations for each stage of each step, and the last state;
@@ -266,6 +270,8 @@ def advance_adjoint(
                     for d in range(world.velocities):
                         world.velocity_work[b, d, DRIVE] = 0.0
                         states[b, row, count + d] = 0.0
+                    if ti.static(world.sticking):
+                        clear_pairs(world, states, b, row)
                     for j in range(count):
                         bar[b, 2, j] = 0.0
                 elif ti.static(rk4):

@@ -1,4 +1,7 @@
-"""Kinematics and dynamics at one state: poses, accelerations, forces, mass matrix, Jacobians; for any array container."""
+"""Kinematics and dynamics at one state: poses, accelerations, forces, mass matrix, Jacobians; for any array container.
+
+Bristles of contacts are at rest.
+"""
 
 import numpy as np
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from ti_sim.articulated.collision import FAULT_STEP, FAULTY_PAIR, FIRST_NEAR, LIST_COUNT, NEAR_COUNT, TEST_COUNT
+from ti_sim.articulated.contact_bristles import begin_contact_bristles
 from ti_sim.articulated.contact_warnings import ContactWarnings
 from ti_sim.articulated.dry_friction import begin_bristles, begin_bristles_adjoint
 from ti_sim.articulated.merging import merge, merge_adjoint
@@ -57,7 +58,8 @@ class ArticulatedRollout:
         frames: number of frame intervals.
         adjoint: how states were stored, None for a rollout without gradient.
         states: [B, stored, Q + 2 D] coordinates, velocities and accelerations of all stages of every step, or coordinates and
-            velocities at checkpoints, with dry friction followed by the D deflections of bristles; None without gradient.
+            velocities at checkpoints, with dry friction followed by the D deflections of bristles, with bristles of contacts by
+            the columns of ``contact_bristles``; None without gradient.
     """
 
     joint_q: Array
@@ -127,6 +129,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
         with_meshes=model.has_meshes,
         turning=model.turning,
         with_bristles=inputs.has_dry_friction,
+        sticking=inputs.has_bristles,
         coordinates=model.coordinate_count,
         velocities=model.velocity_count,
         dt=float(dt),
@@ -140,9 +143,12 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
 
 def packed(inputs: ArticulatedInputs) -> PackedArrays:
     """Those of the inputs, or of their adjoints, that kernels read in rows."""
-    given = (getattr(inputs, field.name) for field in fields(PackedArrays))
-    like = inputs.joint_stiffness
-    return PackedArrays(*(zeros_like_family(like, tuple(like.shape)) if array is None else array for array in given))
+    given = {field.name: getattr(inputs, field.name) for field in fields(PackedArrays)}
+    for name, array in given.items():
+        if array is None:
+            like = inputs.link_mass if name.startswith("link") else inputs.joint_stiffness
+            given[name] = zeros_like_family(like, tuple(like.shape))
+    return PackedArrays(**given)
 
 
 class PackedBars:
@@ -170,7 +176,7 @@ class PackedBars:
 
         Args:
             world: arrays of the rollout; the rows of links are packed again if links are fixed to each other.
-            bar: [B, rows, Q + D], row 0 the adjoint of the first state; with dry friction D more columns.
+            bar: [B, rows, columns], row 0 the adjoint of the first state (``ArticulatedModel.bar_columns``).
         """
         inputs, bars = self._inputs, self.bars
         begin_adjoint(*views(
@@ -205,6 +211,11 @@ class ArticulatedSolver(Solver):
     def _check(self, inputs: ArticulatedInputs) -> None:
         super()._check(inputs)
         inputs.check_values(self.model)
+        if inputs.has_bristles and self.settings.integrator != "semi_implicit":
+            raise UserError(
+                f"the contact has bristles, and the integrator is {self.settings.integrator!r}: bristles need "
+                "integrator='semi_implicit'"
+            )
         if inputs.has_dry_friction and self.settings.integrator != "semi_implicit":
             raise UserError(
                 f"joints have dry friction, and the integrator is {self.settings.integrator!r}: choose 'semi_implicit', or leave "
@@ -224,6 +235,8 @@ class ArticulatedSolver(Solver):
         begin(*views(inputs.joint_q0, inputs.joint_qd0, world.tree, states, q, d))
         if inputs.has_dry_friction:
             begin_bristles(*views(inputs.joint_bristle0, states, q + 2 * d))
+        if inputs.has_bristles:
+            begin_contact_bristles(*views(states, *model.bristle_columns(inputs)))
         kept, tests = None if adjoint is None else states, np.zeros((b, 2), dtype=np.int32)
         result = ArticulatedRollout(*arrays, *marks, tests, inputs, frames, adjoint, kept)
         self._advance(world, result, states, 0, states, interval, True, 0, steps)
@@ -243,7 +256,7 @@ class ArticulatedSolver(Solver):
         span, states = segment_length(rollout.adjoint, steps), rollout.states
         if rollout.adjoint.interval > 1:
             states = empty_like_family(like, (b, self._rows(span, 1), columns))
-        bar = zeros_like_family(like, (b, 3, columns - model.velocity_count))
+        bar = zeros_like_family(like, (b, 3, model.bar_columns(inputs)))
 
         def again(first: int, count: int) -> None:
             self._advance(world, rollout, rollout.states, first // span, states, 1, False, first, count)
@@ -282,7 +295,7 @@ class ArticulatedSolver(Solver):
     ) -> None:  # fmt: skip
         """Run ``advance`` over a segment; ``rollout`` holds the frames and the marks of divergence."""
         b, columns = rollout.inputs.world_count, self.model.state_columns(rollout.inputs)
-        run = empty_like_family(prepared.link, (b, self._stages, columns + prepared.coordinates))
+        run = zeros_like_family(prepared.link, (b, self._stages, columns + prepared.coordinates))
         advance(*views(
             self.settings.integrator == "rk4", source, source_row, states, store_every, run,
             rollout.joint_q, rollout.joint_qd, rollout.body_q, rollout.body_qd, int(write_frames),

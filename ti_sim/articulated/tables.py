@@ -18,7 +18,8 @@ COM = 8  # 3, centre of mass of the mass in the row
 INERTIA = 11  # xx, yy, zz, xy, xz, yz
 CONTACT = 17  # 4, contact parameters ke, kd, kf, mu
 CENTER = 21  # 3, centre of mass of the link itself: origin of contact points, where wrenches act
-LINK_SIZE = 24
+BRISTLE = 24  # bristle stiffness kt of the contact
+LINK_SIZE = 25
 
 # Columns of the table of joint velocities.
 STIFFNESS, REST, DAMPING, ARMATURE, LOW, HIGH, LIMIT_STIFFNESS, GAIN, MOTOR_LIMIT, SERVO_STIFFNESS, SERVO_DAMPING = range(11)
@@ -72,6 +73,7 @@ class WorldArrays:
         with_meshes: whether any shape is a mesh.
         turning: whether the contact points include rims or patches, which depend on the rotation of the link.
         with_bristles: whether joints have dry friction, whose deflections are D more columns of states (see ``dry_friction``).
+        sticking: whether contacts have bristles, which are more columns of states (see ``contact_bristles``).
         coordinates: number of joint coordinates Q.
         velocities: number of joint velocities D.
         dt: physics step [s].
@@ -99,6 +101,7 @@ class WorldArrays:
     with_meshes: Static
     turning: Static
     with_bristles: Static
+    sticking: Static
     coordinates: Integer
     velocities: Integer
     dt: Number
@@ -158,6 +161,7 @@ class PackedArrays:
     joint_dry_friction: Array
     joint_dry_stiffness: Array
     joint_dry_damping: Array
+    link_bristle: Array
 
 
 @ti.func
@@ -218,6 +222,7 @@ def pack(given: PackedArrays, link: ti.types.ndarray(), velocity: ti.types.ndarr
         link[b, i, INERTIA + 4] = 0.5 * (given.link_inertia[b, i, 0, 2] + given.link_inertia[b, i, 2, 0])
         link[b, i, INERTIA + 5] = 0.5 * (given.link_inertia[b, i, 1, 2] + given.link_inertia[b, i, 2, 1])
         store_vec4(link, b, i, CONTACT, load_vec4(given.link_contact, b, i, 0))
+        link[b, i, BRISTLE] = given.link_bristle[b, i]
     for b, d in ti.ndrange(given.joint_stiffness.shape[0], given.joint_stiffness.shape[1]):
         velocity[b, d, STIFFNESS] = given.joint_stiffness[b, d]
         velocity[b, d, REST] = given.joint_rest[b, d]
@@ -260,6 +265,7 @@ def unpack_adjoint(
             bars.link_inertia[b, i, pair[1], pair[0]] = half
         for k in ti.static(range(4)):
             bars.link_contact[b, i, k] = link_bar[b, i, CONTACT + k]
+        bars.link_bristle[b, i] = link_bar[b, i, BRISTLE]
     for b, d in ti.ndrange(bars.joint_stiffness.shape[0], bars.joint_stiffness.shape[1]):
         bars.joint_stiffness[b, d] = velocity_bar[b, d, STIFFNESS]
         bars.joint_rest[b, d] = velocity_bar[b, d, REST]

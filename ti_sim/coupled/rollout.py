@@ -6,7 +6,7 @@ are launched by ``ti_sim.base.launcher``.
 """
 
 from ti_sim.articulated.adjoint import begin_accelerate_adjoint, finish_accelerate_adjoint
-from ti_sim.articulated.dry_friction import state_columns
+from ti_sim.articulated.contact_bristles import clear_pairs, state_columns
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
 from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
 from ti_sim.articulated.rollout import (
@@ -43,7 +43,8 @@ def advance(
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of run [B, 1, 2 (Q + D)] and of states [B, rows, P, 6].
 
-    With dry friction of joints, run and joints have D more columns (see ``ti_sim.articulated.dry_friction``).
+    With dry friction of joints, run and joints have D more columns (see ``ti_sim.articulated.dry_friction``), with bristles of
+    links those of ``ti_sim.articulated.contact_bristles``. Contacts of particles have no bristles.
 
     With ``store_all`` 1, each step writes a row: coordinates, velocities and accelerations to joints [B, rows, Q + 2 D], and the
     particles to states; the last state is stored, too. Otherwise row 0 of states holds the current state. With ``write_frames`` 1
@@ -138,6 +139,8 @@ def advance_adjoint(
                     for d in range(world.velocities):
                         world.velocity_work[b, d, DRIVE] = 0.0
                         joints[b, row, world.coordinates + world.velocities + d] = 0.0
+                    if ti.static(world.sticking):
+                        clear_pairs(world, joints, b, row)
                 else:
                     for p in range(body.particle_mass.shape[1]):
                         x_bar = vec3(bar[b, p, 0], bar[b, p, 1], bar[b, p, 2])

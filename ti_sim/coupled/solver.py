@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from ti_sim.articulated.contact_bristles import begin_contact_bristles
 from ti_sim.articulated.contact_warnings import ContactWarnings
 from ti_sim.articulated.dry_friction import begin_bristles
 from ti_sim.articulated.model import ArticulatedSettings
@@ -148,13 +149,14 @@ class CoupledSolver(Solver):
     def _differentiate(self, rollout: CoupledRollout, bars: tuple[Array, ...]) -> CoupledInputs:
         """``rollout_adjoint`` of checked arguments."""
         inputs, steps = rollout.inputs, rollout.frames * self.settings.substeps
-        b, _n, q, d, p = self._sizes(inputs)
+        b, _n, _q, _d, p = self._sizes(inputs)
         like, span, given = inputs.links.link_mass, segment_length(rollout.adjoint, steps), CoupledFrames(*bars)
         joints, states = rollout.links.states, rollout.particles.states
         columns = self.model.articulated.state_columns(inputs.links)
         if rollout.adjoint.interval > 1:
             joints, states = empty_like_family(like, (b, span + 1, columns)), empty_like_family(like, (b, span + 1, p, 6))
-        joint_bar, bar = zeros_like_family(like, (b, 1, columns - d)), zeros_like_family(like, (b, p, 6))
+        joint_bar = zeros_like_family(like, (b, 1, self.model.articulated.bar_columns(inputs.links)))
+        bar = zeros_like_family(like, (b, p, 6))
         dual = zeros_like_family(like, (b, p, 3))
         sums = AdjointSums(self.model.deformable, inputs.particles)
         packed = PackedBars(self.model.articulated, inputs.links)
@@ -226,6 +228,8 @@ class CoupledSolver(Solver):
         begin_links(*views(inputs.links.joint_q0, inputs.links.joint_qd0, tree, joints, q, d))
         if inputs.links.has_dry_friction:
             begin_bristles(*views(inputs.links.joint_bristle0, joints, q + 2 * d))
+        if inputs.links.has_bristles:
+            begin_contact_bristles(*views(joints, *self.model.articulated.bristle_columns(inputs.links)))
         begin_particles(*views(inputs.particles.particle_q0, inputs.particles.particle_qd0, states))
 
     def _advance(
@@ -237,7 +241,7 @@ class CoupledSolver(Solver):
         b, _n, q, d, p = self._sizes(inputs)
         particles = prepare_particles(self.model.deformable, inputs.particles)
         links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
-        run = empty_like_family(like, (b, 1, self.model.articulated.state_columns(inputs.links) + q))
+        run = zeros_like_family(like, (b, 1, self.model.articulated.state_columns(inputs.links) + q))
         _copy_joints(joints, 0, run)
         Launcher(
             advance, steps, self.settings.substeps, int(store_all), int(write_frames), keep_every, run, joints, states,

@@ -26,11 +26,13 @@ class Contact:
         damping: kd [N s/m]; [N s/m3] per area.
         friction_stiffness: kf [N s/m], slope of the relaxed Coulomb law at rest; [N s/m3] per area.
         friction: mu [1].
-        bristle_stiffness: kt [N/m]; [N/m3] per area. Each contact point then has an elastic tangential spring with the slip limit
-            mu f_n, which holds a body below the friction cone without creep (``ti_sim.rigid.bristle``); kf is its damping. For
-            rigid bodies that touch the ground alone, with semi-implicit steps. None: friction is viscous at rest.
+        bristle_stiffness: kt [N/m]; [N/m3] per area. Each contact point with the ground then has an elastic tangential spring
+            with the slip limit mu f_n, which holds a body below the friction cone without creep (``ti_sim.rigid.bristle``); kf
+            is its damping. Two bodies that collide have one spring for their whole contact, with the means of kt, kf and mu
+            (``ti_sim.articulated.pair_bristle``). For rigid bodies and links, with semi-implicit steps. None: friction is
+            viscous at rest.
         radius: of balls about the contact points [m], as of rounded corners: a body then touches with its shape grown by this
-            radius. For the same bodies. None: the points themselves touch.
+            radius. For rigid bodies that touch the ground alone. None: the points themselves touch.
         per: reference of the first three parameters. "point": per contact point, that is per vertex of the collision mesh; for
             a sphere its lowest point, for a capsule those of its ends, for a cylinder four on each rim. On a finer mesh, the
             same parameters make a stiffer contact. "area": per square metre of surface, distributed over the vertices: for a

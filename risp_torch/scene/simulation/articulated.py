@@ -97,7 +97,7 @@ class ArticulatedMotion(Motion):
         inputs = articulated_inputs(self.spec.bodies, self.spec.motors, values, frames=1, actions=None)
 
         def poses() -> tuple[torch.Tensor]:
-            given = ArticulatedInputs(*(array.detach().contiguous() for array in inputs.arrays()))
+            given = inputs.with_arrays(array.detach().contiguous() for array in inputs.arrays())
             at = joint_q.detach().contiguous()
             link_q, link_qd = forward_kinematics(self.solver.model, given, at, torch.zeros_like(given.joint_qd0))
             return (centers_of_mass(self.spec.bodies, values, link_q[:, None], link_qd[:, None])[0][:, 0],)
@@ -196,8 +196,15 @@ def articulated_inputs(
         link_inertia=torch.stack([body.inertia(values) for body in bodies], dim=1),
         link_contact=torch.stack([body.contact(values) for body in bodies], dim=1),
         gravity=gravity_rows(values),
-        link_wrench=some.new_zeros(worlds, frames, len(bodies), 6), **dry,
+        link_wrench=some.new_zeros(worlds, frames, len(bodies), 6), link_bristle=_bristles(bodies, values), **dry,
     )  # fmt: skip
+
+
+def _bristles(bodies: Sequence[Body], values: Values) -> torch.Tensor | None:
+    """[B, N] bristle stiffnesses of the bodies' contacts; None if no contact has one."""
+    if not any(f"{body.contact_name}.bristle_stiffness" in values for body in bodies):
+        return None
+    return torch.stack([body.contact_option(values, "bristle_stiffness") for body in bodies], dim=1)
 
 
 def center_of(body: Body, values: Values) -> torch.Tensor:

@@ -5,9 +5,9 @@ map from its velocity and angular velocity to the velocity of point p, n the nor
 
     K = sum_p J_p^T (ke n n^T + kt (1 - n n^T)) J_p,    D = sum_p J_p^T (kd n n^T + kf (1 - n n^T)) J_p,
 
-a semi-implicit step of a mode stays bounded while omega^2 dt^2 + 2 c dt <= 4 (see ``ti_sim.deformable.stable_step``), and the
-largest omega^2 and c are the largest eigenvalues of M^-1 K and M^-1 D. For two moving bodies in contact, the values of the pair
-are at most the sums of those of both.
+with one kt for a whole face where two bodies touch (``ti_sim.articulated.pair_bristle``), a semi-implicit step of a mode stays
+bounded while omega^2 dt^2 + 2 c dt <= 4 (see ``ti_sim.deformable.stable_step``), and the largest omega^2 and c are the largest
+eigenvalues of M^-1 K and M^-1 D. For two moving bodies in contact, the values of the pair are at most the sums of those of both.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _lowest(places: np.ndarray, shares: np.ndarray, normal: np.ndarray) -> tuple
 
 def rates(
     mass: float, inertia: np.ndarray, contact: np.ndarray, faces: list[tuple[np.ndarray, np.ndarray, np.ndarray]],
-    *, bristle: float = 0.0,
+    *, bristle: float = 0.0, shared: bool = False,
 ) -> np.ndarray:
     """Largest omega^2 [1/s2] and c [1/s] of a body in contact with a fixed one.
 
@@ -85,6 +85,7 @@ def rates(
         contact: [4] ke, kd, kf, mu of a point.
         faces: simultaneous contact faces: positions [n, 3], factors [n] and normal [3] of each.
         bristle: bristle stiffness kt of a point [N/m].
+        shared: whether it is that of a whole face instead.
     """
     ke, kd, kf, mu = contact
     stiffness, damping, moving = np.zeros((6, 6)), np.zeros((6, 6)), np.zeros((6, 6))
@@ -93,10 +94,11 @@ def rates(
     for places, shares, normal in faces:
         along = np.outer(normal, normal)
         drag = kd * along + (kf if mu > 0 else 0.0) * (np.eye(3) - along)
-        spring = ke * along + (bristle if mu > 0 else 0.0) * (np.eye(3) - along)
+        sticking = (bristle if mu > 0 else 0.0) * (np.eye(3) - along)
         for place, share in zip(places, shares, strict=True):
             map_ = np.hstack([np.eye(3), -np.cross(np.eye(3), place).T])
-            stiffness += share * map_.T @ spring @ map_
+            spring = share * ke * along + (1 / len(places) if shared else share) * sticking
+            stiffness += map_.T @ spring @ map_
             damping += share * map_.T @ drag @ map_
     return np.array([eigh(matrix, moving, eigvals_only=True)[-1] for matrix in (stiffness, damping)])
 
@@ -121,13 +123,14 @@ def contact_rates(
         rows: contact points with the ground, if there is one.
         shape: collision shape, centred at the centre of mass; None if the body touches only the ground.
         partners: number of other bodies, including the ground, that may touch it: with two, opposite faces touch simultaneously.
-        bristle: bristle stiffness kt of a point [N/m].
+        bristle: bristle stiffness kt of a point on the ground, or of the whole contact with another body [N/m]. A body that
+            touches both counts as on the ground, which is the stiffer one.
     """
-    worst = np.zeros(2)
+    worst, shared = np.zeros(2), shape is not None and not len(rows)
     for normal in _DIRECTIONS[:: 2 if partners > 1 else 1]:
         faces = [
             (*(ground_points(rows, side) if shape is None else touching_points(shape, side)), side)
             for side in (normal, -normal)[: min(partners, 2)]
         ]
-        worst = np.maximum(worst, rates(mass, inertia, contact, faces, bristle=bristle))
+        worst = np.maximum(worst, rates(mass, inertia, contact, faces, bristle=bristle, shared=shared))
     return worst

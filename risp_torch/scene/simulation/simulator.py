@@ -13,7 +13,6 @@ from risp_torch.files.memory import check_memory
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
-from risp_torch.scene.parts.contact import OPTIONAL_FIELDS
 from risp_torch.scene.parts.links import Link
 from risp_torch.scene.simulation.articulated import ArticulatedMotion
 from risp_torch.scene.simulation.coupled import CoupledMotion
@@ -124,8 +123,7 @@ def current_simulator(made: Simulator | None, spec: SceneSpec) -> Simulator:
 def _motion(spec: SceneSpec) -> Motion:
     if not spec.bodies and not spec.deformables:
         raise UserError("the scene has no bodies: add one with add_rigid or add_link")
-    if spec.deformables or spec.articulated:
-        _check_contact_options(spec)
+    _check_contact_options(spec)
     if not spec.bodies:
         return DeformableMotion(spec)
     if len(touching_particles(spec)):
@@ -135,13 +133,19 @@ def _motion(spec: SceneSpec) -> Motion:
 
 
 def _check_contact_options(spec: SceneSpec) -> None:
-    """Raise a UserError for contact options of bodies that are not free rigid bodies on the ground."""
-    for field in OPTIONAL_FIELDS:
-        if spec.contacts_have(field):
-            raise UserError(
-                f"{spec.name} has a contact with {field}, which rigid bodies that touch the ground alone can have: leave it out, "
-                "or links, deformable bodies and collision=True"
-            )
+    """Raise a UserError for contact options of bodies that cannot have them."""
+    if spec.contacts_have("radius") and (spec.deformables or spec.articulated):
+        raise UserError(
+            f"{spec.name} has a contact with radius, which rigid bodies that touch the ground alone can have: leave it out, "
+            "or links, deformable bodies and collision=True"
+        )
+    soft = any(f"{part.contact_name}.bristle_stiffness" in spec.table.params for part in spec.deformables)
+    if soft or (spec.contacts_have("bristle_stiffness") and len(touching_particles(spec))):
+        raise UserError(
+            f"{spec.name} has a contact with bristle_stiffness that deformable bodies have, too, or a deformable body that "
+            "collides with bodies: particles have no bristles, so leave it out, or give them a Contact of their own and no "
+            "collisions"
+        )
 
 
 def _placing_numbers(spec: SceneSpec) -> tuple[bytes, ...]:

@@ -71,10 +71,11 @@ def _longest_contact_steps(spec: SceneSpec, values: Values) -> dict[str, float]:
             continue
         own = body.contact(values)[0]
         material = torch.stack([0.5 * (own + other.contact(values)[0]) for other in others] + [own][: partners - len(others)])
+        kt, *their_kt = (float(one.contact_option(values, "bristle_stiffness")[0]) for one in (body, *others))
         rates[body.name] = contact_rates(
             float(body.mass(values)[0]), body.inertia(values)[0].numpy(force=True).astype(np.float64),
             material.amax(dim=0).numpy(force=True).astype(np.float64), body.points, body.collision if others else None, partners,
-            bristle=float(body.contact_option(values, "bristle_stiffness")[0]),
+            bristle=max([0.5 * (kt + other) for other in their_kt] + [kt][: partners - len(others)]),
         )  # fmt: skip
     steps = {}
     for name, own in rates.items():

@@ -137,7 +137,7 @@ FIELDS = {
     "start": "body_q0 body_qd0 joint_q0 joint_qd0 particle_q0 particle_qd0",
     "mass": "body_mass body_inertia link_mass link_com link_inertia joint_armature particle_mass",
     "contact with the ground": "ground_height contact_points contact body_contact link_contact particle_contact",
-    "bristles and contact radii": "bristled rounded body_bristle body_radius",
+    "bristles and contact radii": "bristled rounded body_bristle body_radius link_bristle",
     "contact between bodies": "collision_shape collision_pairs particles margin",
     "self-contact": "contact_triangles self_thickness self_contact",
     "motors and servos": "motor_gain motor_limit servo_stiffness servo_damping action servo_target",

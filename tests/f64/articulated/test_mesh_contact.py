@@ -104,8 +104,9 @@ def test_adjoint_of_every_input_through_a_hit_on_a_mesh(kind: str) -> None:
     assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_contact"} <= reacts
 
 
-def test_gradient_where_edges_cross_beside_points_that_nearly_touch() -> None:
-    """Edges act by the part that points nearby leave them: one direction for each of 50 pairs of poses."""
+@pytest.mark.parametrize("kt", [None, 3e4])
+def test_gradient_where_edges_cross_beside_points_that_nearly_touch(kt: float | None) -> None:
+    """Edges act by the part that points nearby leave them: one direction for each of 50 pairs of poses, also with bristles."""
     rng, half, drawn = np.random.default_rng(7), 0.02, 2000
     q = np.tile(at(0, 0, 0) + at(0, 0, 0), (drawn, 1))
     for k in (3, 10):
@@ -126,7 +127,9 @@ def test_gradient_where_edges_cross_beside_points_that_nearly_touch() -> None:
     one = inputs_of(model, at(0, 0, 0) + at(0, 0, 1), np.zeros(12), material=(1e3, 4, 3, 0.3))
     inputs = ArticulatedInputs(*(np.repeat(array, 50, axis=0) for array in one.arrays()))
     inputs.joint_q0[:], inputs.joint_qd0[:] = q, 0.05 * rng.standard_normal((50, 12))
-    solver, weights = ArticulatedSolver(model, ArticulatedSettings(1e-3, 1)), rng.standard_normal((50, 12))
+    if kt is not None:
+        inputs = replace(inputs, link_bristle=np.full((50, 2), kt))
+    solver, weights = ArticulatedSolver(model, ArticulatedSettings(1e-3, 1 if kt is None else 4)), rng.standard_normal((50, 12))
     along = rng.standard_normal((50, 14)) * np.array([half] * 3 + [1] * 4 + [half] * 3 + [1] * 4)
 
     def pushed(step: float) -> np.ndarray:

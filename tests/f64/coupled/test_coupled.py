@@ -8,6 +8,7 @@ import torch
 
 from risp_torch import Contact, Elastic, Membrane, Mesh, Revolute, Scene, Sphere, Start
 from risp_torch.inversion.gradients import check_torch
+from tests.reference.bristle_cases import pinched
 from tests.reference.contact_cases import COUPLED_FRAMES as FRAMES
 from tests.reference.contact_cases import PEBBLE, at, bodies, frames_of, inputs_of
 from tests.reference.deformable_cases import solid_body
@@ -104,6 +105,24 @@ def test_far_apart_both_move_as_their_own_solvers_move_them() -> None:
     particles = DeformableSolver(model.deformable, DeformableSettings(1e-3, 10, plan="world")).rollout(far.particles, 2)
     for name, values in frames_of(rollout).items():
         np.testing.assert_allclose(values, getattr(links if name[0] != "p" else particles, name), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("adjoint", [StoreAll(), Checkpoint(every=7)], ids=str)
+def test_links_stick_to_each_other_beside_particles(adjoint: StoreAll | Checkpoint) -> None:
+    """A box between two fingers, far from the particles: motion and adjoints are those of the articulated solver."""
+    links, given = pinched("box", 5.0, frames=2, off=0.004)
+    other, inputs = scene()
+    far = replace(inputs.particles, particle_q0=inputs.particles.particle_q0 + (5.0, 0.0, 0.0))
+    coupled = CoupledSolver(CoupledModel(links, other.deformable, margin=0.003), CoupledSettings(1e-3, 10))
+    alone = ArticulatedSolver(links, ArticulatedSettings(1e-3, 10))
+    rollout, wanted = coupled.rollout(joined(given, far), 2, adjoint=adjoint), alone.rollout(given, 2, adjoint=adjoint)
+    np.testing.assert_allclose(rollout.links.body_q, wanted.body_q, rtol=0, atol=1e-13)
+    seeds = [np.cos(array) for array in wanted.frame_arrays]
+    soft = [np.zeros_like(array) for array in rollout.particles.frame_arrays]
+    bars = coupled.rollout_adjoint(rollout, *seeds, *soft).links.named_arrays()
+    assert np.abs(bars["link_bristle"]).max() > 0
+    for name, array in alone.rollout_adjoint(wanted, *seeds).named_arrays().items():
+        np.testing.assert_allclose(bars[name], array, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
 def scene() -> tuple[CoupledModel, CoupledInputs]:

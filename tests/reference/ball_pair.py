@@ -1,0 +1,99 @@
+"""Two free balls of 1 kg and 0.004 kg m2 with a bristle between them, stepped in plain numpy.
+
+A step is semi-implicit Euler. The bristle's displacement s turns with the second ball; the step and the force are
+
+    s <- limited(tangential(s) + dt u_t, mu f_n / kt),    force on the first = f_n n - limited(kt s + kf u_t, mu f_n).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.reference.numpy_rigid import rotation
+
+APART, STICKING, DAMPED, SLIPPING = range(4)  # not touching; both limits off; the force alone, or the displacement, is limited
+_SLACK = 4e-15
+_MASS, _INERTIA = 1.0, 0.004
+
+
+@dataclass
+class BallPair:
+    """The motion of both balls.
+
+    Attributes:
+        x, v, w: [T + 1, 2, 3] positions, velocities, angular velocities in the world.
+        q: [T + 1, 2, 4] quaternions x, y, z, w.
+        branch: [T] what the contact does in each step.
+        margin: least relative distance of any step from a kink: of a limit, of first touch, of the limited damper.
+    """
+
+    x: np.ndarray
+    v: np.ndarray
+    w: np.ndarray
+    q: np.ndarray
+    branch: np.ndarray
+    margin: float
+
+
+def _shortened(a: np.ndarray, most: float) -> np.ndarray:
+    length = np.linalg.norm(a)
+    return a if length <= most else most / length * a
+
+
+def _turned(q: np.ndarray, w: np.ndarray, dt: float) -> np.ndarray:
+    rate = 0.5 * np.array([*(w * q[3] + np.cross(w, q[:3])), -w @ q[:3]])
+    q = q + dt * rate
+    return q / np.linalg.norm(q)
+
+
+def step_balls(
+    x: np.ndarray, v: np.ndarray, w: np.ndarray, radius: float, material: tuple[float, ...], kt: float, gravity: np.ndarray,
+    dt: float, steps: int,
+) -> BallPair:  # fmt: skip
+    """Step both balls from rest of the bristle.
+
+    Args:
+        x, v, w: [2, 3] at the start [m, m/s, rad/s].
+        radius: of both [m].
+        material: ke, kd, kf, mu of the pair.
+        kt: bristle stiffness of the pair [N/m].
+        gravity: [2, 3] acceleration of each ball [m/s2].
+        dt, steps: physics step [s] and number of steps.
+    """
+    ke, kd, kf, mu = material
+    x, v, w, q = x.copy(), v.copy(), w.copy(), np.array([[0.0, 0.0, 0.0, 1.0]] * 2)
+    own, path, branches, margin = np.zeros(3), [(x.copy(), v.copy(), w.copy(), q.copy())], [], np.inf
+    for _ in range(steps):
+        apart = x[0] - x[1]
+        distance = np.linalg.norm(apart)
+        normal, depth = apart / distance, 2 * radius - distance - _SLACK
+        margin = min(margin, abs(depth) / radius)
+        arm = -(radius - 0.5 * depth) * normal
+        force, size, branch, after = np.zeros(3), 0.0, APART, np.zeros(3)
+        if depth > 0:
+            u = v[0] + np.cross(w[0], arm) - v[1] - np.cross(w[1], arm + apart)
+            closing = max(u @ normal, -depth / dt)
+            size = ke * depth - kd * closing
+            margin = min(margin, abs(size) / (ke * radius), abs(u @ normal + depth / dt))
+        if size > 0:
+            slide, turn = u - normal * (normal @ u), rotation(q[1])
+            s = turn @ own
+            trial = s - normal * (normal @ s) + dt * slide
+            most = mu * size
+            after = _shortened(trial, most / kt)
+            hold = kt * after + kf * slide
+            force = size * normal - _shortened(hold, most)
+            slips, damped = kt * np.linalg.norm(trial) / most, np.linalg.norm(hold) / most
+            branch = SLIPPING if slips > 1 else DAMPED if damped > 1 else STICKING
+            margin = min(margin, abs(slips - 1), abs(damped - 1))
+            after = turn.T @ after
+        own = after
+        branches.append(branch)
+        for k, (sign, lever) in enumerate(((1, arm), (-1, arm + apart))):
+            v[k] += dt * (sign * force / _MASS + gravity[k])
+            w[k] += dt * np.cross(lever, sign * force) / _INERTIA
+            x[k] += dt * v[k]
+            q[k] = _turned(q[k], w[k], dt)
+        path.append((x.copy(), v.copy(), w.copy(), q.copy()))
+    arrays = (np.array(part) for part in zip(*path, strict=True))
+    return BallPair(*arrays, np.array(branches), margin)

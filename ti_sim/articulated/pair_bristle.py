@@ -1,0 +1,246 @@
+"""Friction that sticks between two bodies: one elastic element for each pair of shapes, and its adjoint (Taichi functions).
+
+Contact points of two boxes or meshes do not persist from step to step, so a pair has one bristle for its whole contact patch.
+With the normal forces f_p of its points x_p along the normals n_p (from the second link to the first), the patch is
+
+    N = sum f_p n_p,   F = |N|,   n = N / F,   c = sum f_p x_p / sum f_p,   r^2 = sum f_p |x_p - c|^2 / sum f_p.
+
+Its friction acts at the centre c. With the relative velocity u_t there (of the first link, tangential), the relative angular
+velocity w = n . (w_1 - w_2), the displacement s [m] and the angle a [rad], a step is (Cundall and Strack, A discrete numerical
+model for granular assemblies, 1979, with torsion within the same limit)
+
+    (s, a) <- limited((tangential(s) + dt u_t, a + dt w), mu F / kt)
+    force = -h,  moment = -r^2 m n,   (h, m) = limited((kt s + kf u_t, kt a + kf w), mu F)
+
+where limited((v, b), most) multiplies both by most / sqrt(|v|^2 + r^2 b^2) if that is below one: force and moment are limited by
+an ellipsoid (Howe and Cutkosky, Practical force-motion models for sliding manipulation, 1996). For a single point r is zero:
+there is no torsion, and the law is that of ``ti_sim.rigid.bristle``. kt, kf and mu are those of the pair as a whole, the means of
+both links. The displacement is kept in the frame of the second link, so that links that turn together keep their force. Where
+normals oppose each other, as of a peg in a hole that is one mesh, N is their resultant, and so is the limit of friction.
+
+A pair with kt = 0 has the friction of ``contact_force`` at each point instead, and no bristle.
+
+The normal forces of the points are added as without bristles, and gathered into the patch. ``patch`` is a vector of ``PATCH``
+numbers: kt, the patch (the ``PATCH_SIZE`` numbers that rows of states keep), and in the adjoint the derivatives of L (see
+``adjoint``) with respect to centre, r^2 and resultant. The adjoint of friction comes first, from the kept patch; each point then
+takes its part with ``patch_point_adjoint``, in the same sweep as the adjoint of its normal force.
+
+At kinks the derivative is one-sided: that of sticking where a limit is just reached.
+"""
+
+from ti_sim.articulated.contact_bristles import (
+    PATCH_SIZE,
+    bristle_size,
+    first_bristle,
+    first_bristle_bar,
+    pair_column,
+    pair_count,
+    patch_column,
+)
+from ti_sim.articulated.contact_force import (
+    add_load,
+    mean_bristle,
+    mean_contact,
+    point_adjoint,
+    point_velocity,
+)
+from ti_sim.articulated.patch import (
+    BAR_SIZE,
+    CENTRE,
+    CENTRE_BAR,
+    KT,
+    RESULTANT,
+    RESULTANT_BAR,
+    SPREAD,
+    SPREAD_BAR,
+    SUM,
+    patch_vec3,
+)
+from ti_sim.articulated.spatial import rotated, rotated_back
+from ti_sim.articulated.tables import (
+    BARS,
+    BRISTLE,
+    CONTACT,
+    LOAD,
+    MOVES,
+    POSITION,
+    QUATERNION,
+    SPIN,
+    VIRTUAL,
+    add_vec3,
+    load_vec3,
+    load_vec4,
+)
+from ti_sim.base.differentiable import differentiable, inverse, sqrt, where
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+
+
+def _shortening(squared, most):
+    """Factor that shortens a vector of this squared length to the length ``most``; 1 if it is not longer."""
+    over = squared > most * most
+    return where(over, most * inverse(sqrt(where(over, squared, 1.0))), 1.0)
+
+
+@differentiable(constant=("dt",))
+def grip(resultant, spread, u, turning, s, angle, kf, mu, kt, dt):
+    """Friction of a patch and its bristle after the step, see the formulas above.
+
+    Args:
+        resultant: N, of length above zero [N].
+        spread: r^2 [m2].
+        u: relative velocity at the centre [m/s].
+        turning: relative angular velocity [rad/s].
+        s: displacement of the bristle at the start of the step, world axes [m].
+        angle: its angle [rad].
+        kf: tangential damping [N s/m].
+        mu: friction coefficient [1].
+        kt: bristle stiffness, above zero [N/m].
+        dt: physics step [s].
+
+    Returns:
+        (force on the first link [N], moment on it about the centre [N m], displacement [m] and angle [rad] after the step).
+    """
+    force = sqrt(resultant.dot(resultant))
+    normal = resultant * inverse(force)
+    slide, twist = u - normal * u.dot(normal), turning.dot(normal)
+    s = s - normal * s.dot(normal) + slide * dt
+    angle = where(spread > 0.0, angle + twist * dt, 0.0)
+    most = mu * force
+    shrink = _shortening(s.dot(s) + spread * angle * angle, most * inverse(kt))
+    s, angle = s * shrink, angle * shrink
+    pull, torsion = s * kt + slide * kf, angle * kt + twist * kf
+    shrink = _shortening(pull.dot(pull) + spread * torsion * torsion, most)
+    return pull * (-shrink), normal * (-(spread * torsion * shrink)), s, angle
+
+
+@ti.func
+def load_displacement(world: ti.template(), rows: ti.template(), b, row, column):
+    """(Displacement, angle) of a bristle in a row, from a column on."""
+    return vec3(rows[b, row, column], rows[b, row, column + 1], rows[b, row, column + 2]), rows[b, row, column + 3]
+
+
+@ti.func
+def store_displacement(rows: ti.template(), b, row, column, s, angle):
+    """Write displacement and angle of a bristle to a row, from a column on."""
+    for k in ti.static(range(3)):
+        rows[b, row, column + k] = s[k]
+    rows[b, row, column + 3] = angle
+
+
+@ti.func
+def begin_patch(world: ti.template(), b, i, j, patch: ti.template()):
+    """Begin the patch of a pair of links: its kt, and no point."""
+    for k in ti.static(range(1 + PATCH_SIZE)):
+        patch[k] = 0.0
+    patch[KT] = mean_bristle(world, b, i, j)
+
+
+@ti.func
+def centre_motion(world: ti.template(), b, i, j, centre, apart):
+    """Relative velocity of two links at the centre of their patch, and relative angular velocity."""
+    u = point_velocity(world, b, i, centre) - point_velocity(world, b, j, centre + apart)
+    return u, load_vec3(world.work, b, i, SPIN) - load_vec3(world.work, b, j, SPIN)
+
+
+@ti.func
+def add_moment(world: ti.template(), b, i, moment):
+    """Subtract a moment from the load of link i."""
+    if world.tree[i, MOVES] == 1:
+        add_vec3(world.work, b, i, LOAD, -moment)
+
+
+@ti.func
+def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, patch: ti.template()):
+    """Add the friction of pair p of links i and j to their loads.
+
+    Reads the displacement before the step in a row of ``states``, and writes that after it and the patch there.
+    """
+    resultant = patch_vec3(patch, RESULTANT)
+    if patch[KT] > 0 and patch[SUM] > 0 and resultant.dot(resultant) > 0:
+        patch[SPREAD] = patch[SPREAD] / patch[SUM]
+        centre, contact = patch_vec3(patch, CENTRE), mean_contact(world, b, i, j)
+        apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
+        u, turning = centre_motion(world, b, i, j, centre, apart)
+        before, turn = first_bristle(world) + pair_column(p), load_vec4(world.work, b, j, QUATERNION)
+        s, angle = load_displacement(world, states, b, slot, before)
+        force, moment, after, angle_after = grip.value(
+            resultant, patch[SPREAD], u, turning, rotated(turn, s), angle, contact.z, contact.w, patch[KT], world.dt
+        )
+        add_load(world, b, i, centre, force)
+        add_load(world, b, j, centre + apart, -force)
+        add_moment(world, b, i, moment)
+        add_moment(world, b, j, -moment)
+        store_displacement(states, b, slot, before + bristle_size(world), rotated_back(turn, after), angle_after)
+        for k in ti.static(range(PATCH_SIZE)):
+            states[b, slot, patch_column(world, p) + k] = patch[SUM + k]
+
+
+@ti.func
+def clear_pair_adjoints(world: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row):
+    """Set the adjoints of the displacements of pairs that did not touch in the step to zero."""
+    for p in range(pair_count(world)):
+        if states[b, slot, patch_column(world, p)] <= 0:
+            store_displacement(bar, b, row, first_bristle_bar(world) + pair_column(p), vec3(0.0), 0.0)
+
+
+@ti.func
+def add_number_adjoints(bars: ti.template(), b, i, kf_bar, mu_bar, kt_bar):
+    """Add to the adjoints of the tangential numbers of link i's contact."""
+    bars.link[b, i, CONTACT + 2] = bars.link[b, i, CONTACT + 2] + kf_bar
+    bars.link[b, i, CONTACT + 3] = bars.link[b, i, CONTACT + 3] + mu_bar
+    bars.link[b, i, BRISTLE] = bars.link[b, i, BRISTLE] + kt_bar
+
+
+@ti.func
+def patch_loads_adjoint(
+    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, p, i, j,
+    patch: ti.template(),
+):  # fmt: skip
+    """Adjoint of ``patch_loads``, of the negative power of the friction on the virtual velocities of the links.
+
+    Loads the patch of the step, and writes the derivatives with respect to it to ``patch``. Replaces the adjoint of the
+    displacement after the step, in a row of ``bar``, by that of the displacement before it, and adds to the adjoints of both
+    links' motion, contact parameters and bristle stiffness.
+    """
+    patch[KT] = mean_bristle(world, b, i, j)
+    for k in ti.static(range(PATCH_SIZE)):
+        patch[SUM + k] = states[b, slot, patch_column(world, p) + k]
+    for k in ti.static(range(BAR_SIZE)):
+        patch[CENTRE_BAR + k] = 0.0
+    if patch[KT] > 0 and patch[SUM] > 0:
+        centre, contact = patch_vec3(patch, CENTRE), mean_contact(world, b, i, j)
+        apart = load_vec3(world.work, b, i, POSITION) - load_vec3(world.work, b, j, POSITION)
+        u, turning = centre_motion(world, b, i, j, centre, apart)
+        s, angle = load_displacement(world, states, b, slot, first_bristle(world) + pair_column(p))
+        column, turn = first_bristle_bar(world) + pair_column(p), load_vec4(world.work, b, j, QUATERNION)
+        after_bar, angle_after_bar = load_displacement(world, bar, b, row, column)
+        s, after_bar = rotated(turn, s), rotated(turn, after_bar)
+        ws, ws_j = load_vec3(world.work, b, i, VIRTUAL), load_vec3(world.work, b, j, VIRTUAL)
+        y = load_vec3(world.work, b, i, VIRTUAL + 3) + ws.cross(centre)
+        y -= load_vec3(world.work, b, j, VIRTUAL + 3) + ws_j.cross(centre + apart)
+        at = grip.linearize(
+            patch_vec3(patch, RESULTANT), patch[SPREAD], u, turning, s, angle, contact.z, contact.w, patch[KT], world.dt
+        )
+        force, moment, after, _angle = at.value
+        resultant_bar, spread_bar, u_bar, turning_bar, s_bar, angle_bar, kf_bar, mu_bar, kt_bar, _dt = at.vjp(
+            (-y, ws_j - ws, after_bar, angle_after_bar)
+        )
+        centre_bar = point_adjoint(world, b, i, centre, force, u_bar)
+        apart_bar = point_adjoint(world, b, j, centre + apart, -force, -u_bar)
+        add_vec3(world.work, b, i, BARS + 3, apart_bar)
+        add_vec3(world.work, b, j, BARS + 3, -apart_bar)
+        add_vec3(world.work, b, i, BARS + 6, turning_bar)
+        add_vec3(world.work, b, j, BARS + 6, -turning_bar)
+        add_vec3(world.work, b, i, BARS + 18, -moment)
+        add_vec3(world.work, b, j, BARS + 18, moment)
+        # The frame of j rotates the displacement before the step forwards, and that after it backwards.
+        add_vec3(world.work, b, j, BARS, s.cross(s_bar) - after.cross(after_bar))
+        store_displacement(bar, b, row, column, rotated_back(turn, s_bar), angle_bar)
+        add_number_adjoints(bars, b, i, 0.5 * kf_bar, 0.5 * mu_bar, 0.5 * kt_bar)
+        add_number_adjoints(bars, b, j, 0.5 * kf_bar, 0.5 * mu_bar, 0.5 * kt_bar)
+        centre_bar += apart_bar
+        for k in ti.static(range(3)):
+            patch[CENTRE_BAR + k] = centre_bar[k]
+            patch[RESULTANT_BAR + k] = resultant_bar[k]
+        patch[SPREAD_BAR] = spread_bar

@@ -1,0 +1,82 @@
+"""The patch of a pair of shapes in contact: sums over its points, gathered point by point, and their adjoint (Taichi functions).
+
+A patch is a vector of ``PATCH`` numbers, see ``pair_bristle`` for their meaning. The centre is relative to the origin of the
+pair's first link. Centre and second moment are updated with each point (Welford, Note on a method for calculating corrected sums
+of squares and products, 1962), so that a patch of one point has exactly no extent.
+"""
+
+from ti_sim.articulated.contact_bristles import PATCH_SIZE
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
+
+KT = 0  # bristle stiffness of the pair [N/m]; 0 for a pair without bristle, whose patch is not gathered
+SUM = 1  # sum of the normal forces [N]
+CENTRE = 2  # 3 [m]
+SPREAD = 5  # mean square of the distance from the centre [m2]; while points are gathered, times the sum of the forces [N m2]
+RESULTANT = 6  # 3, sum of the normal forces as vectors [N]
+CENTRE_BAR = 9  # 3, adjoints: of the centre, of the mean square of the radius, of the resultant
+SPREAD_BAR = 12
+RESULTANT_BAR = 13
+BAR_SIZE = 7
+PATCH = 1 + PATCH_SIZE + BAR_SIZE
+
+
+@ti.func
+def empty_patch():
+    """A patch without points of a pair without bristle."""
+    return ti.Vector([0.0 for _ in range(PATCH)])
+
+
+@ti.func
+def patch_vec3(patch: ti.template(), first: ti.template()):
+    """Three numbers of a patch."""
+    return vec3(patch[first], patch[first + 1], patch[first + 2])
+
+
+@ti.func
+def add_to_patch(patch: ti.template(), place, normal, force):
+    """Add a point to a patch.
+
+    Args:
+        patch: the sums so far.
+        place: of the point, relative to the origin of the pair's first link [m].
+        normal: unit vector towards the first link.
+        force: normal force [N]; a point without force adds nothing.
+    """
+    if force > 0:
+        total = patch[SUM] + force
+        away = place - patch_vec3(patch, CENTRE)
+        step = force / total * away
+        patch[SUM] = total
+        patch[SPREAD] += force * away.dot(away - step)
+        for k in ti.static(range(3)):
+            patch[CENTRE + k] += step[k]
+            patch[RESULTANT + k] += force * normal[k]
+
+
+@ti.func
+def merge_patch(patch: ti.template(), part: ti.template(), scale):
+    """Add the points of another patch to a patch, with their forces times a scale."""
+    force = scale * part[SUM]
+    if force > 0:
+        add_to_patch(patch, patch_vec3(part, CENTRE), vec3(0.0), force)
+        patch[SPREAD] += scale * part[SPREAD]
+        for k in ti.static(range(3)):
+            patch[RESULTANT + k] += scale * part[RESULTANT + k]
+
+
+@ti.func
+def patch_point_adjoint(patch: ti.template(), place, normal, force):
+    """Adjoint of ``add_to_patch``, from the derivatives that the patch holds: (force_bar, place_bar, normal_bar).
+
+    The adjoint of the normal is orthogonal to it. Zeros for a pair that has no bristle, or did not touch in the step.
+    """
+    force_bar, place_bar, normal_bar = 0.0, vec3(0.0), vec3(0.0)
+    if patch[KT] > 0 and patch[SUM] > 0:
+        away, resultant_bar = place - patch_vec3(patch, CENTRE), patch_vec3(patch, RESULTANT_BAR)
+        centre_bar = patch_vec3(patch, CENTRE_BAR)
+        along = resultant_bar.dot(normal)
+        force_bar = along + (away.dot(centre_bar) + patch[SPREAD_BAR] * (away.dot(away) - patch[SPREAD])) / patch[SUM]
+        place_bar = force / patch[SUM] * (centre_bar + 2 * patch[SPREAD_BAR] * away)
+        normal_bar = force * (resultant_bar - along * normal)
+    return force_bar, place_bar, normal_bar
