@@ -1,5 +1,7 @@
 """DFKI's double pendulum: numbers of the scene, and what the study finds in films that the scene itself has made."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
@@ -7,8 +9,11 @@ from scipy.ndimage import gaussian_filter
 from risp_torch import load_scene
 from scenes.real import double_pendulum as pendulum
 from scenes.studies.dfki_pendulum import angles as study
+from scenes.studies.dfki_pendulum.__main__ import main
 from scenes.studies.dfki_pendulum.arm import Arm, Look, solved_look
-from scenes.studies.dfki_pendulum.log import Clock, Log, aligned, wrapped
+from scenes.studies.dfki_pendulum.camera import camera_numbers, camera_step, first_camera
+from scenes.studies.dfki_pendulum.log import Clock, Log, aligned, compared, wrapped
+from scenes.studies.dfki_pendulum.stages import made, recorded
 from scenes.studies.dfki_pendulum.steady_film import camera_motion, steadied
 
 SIZE = 76
@@ -96,3 +101,80 @@ def test_mean_torques_are_those_of_the_intervals() -> None:
     ends = np.array([0.1, 0.4, 1.3])
     exact = np.stack([np.diff(ends**2) / 2, np.diff(ends**3)], axis=1) / np.diff(ends)[:, None]
     np.testing.assert_allclose(log.mean_torque(ends), exact, atol=1e-5)
+
+
+def test_camera_and_second_length_come_back(arm: Arm, look: Look) -> None:
+    """From pictures of another length and place of the pivot, by angles that are a little off; the first length is the scale."""
+    angles = np.radians([(12.0, 25.0), (-30.0, 40.0), (95.0, -20.0), (175.0, 10.0), (60.0, 80.0), (-80.0, -60.0)])
+    truth = first_camera() + np.array([0.004, -0.003, 0.01, 0.0, 0.006])
+    shown = Arm(arm.scene, camera_numbers(truth, SIZE))
+    pictures = look.pictures(shown.coverage(angles)) + 0.002 * np.random.default_rng(0).standard_normal((6, *look.plate.shape))
+    values, found = first_camera(), angles + np.radians([(0.5, -0.5)])
+    for close in (study.FAR, study.FAR, study.FAR, study.NEAR, study.NEAR, study.NEAR):
+        moved = Arm(arm.scene, camera_numbers(values, SIZE))
+        found, values, bars = camera_step(moved, look, pictures, found, values, SIZE, close)
+    assert abs(values[4] - truth[4]) < 1e-3 and (np.abs(values[:2] - truth[:2]) < 1e-3).all()
+    scale, known = (np.exp(each[2]) / each[3] for each in (values, truth))  # distance and focal length trade
+    assert scale == pytest.approx(known, rel=5e-3) and (bars > 0).all()
+    assert np.abs(np.degrees(found - angles)).max() < 0.5
+
+
+def test_frames_in_a_second_minimum_are_found_again(arm: Arm, look: Look) -> None:
+    """Frames of a smooth motion; one of them begins far off, where its own steps do not lead back."""
+    course = np.radians(np.stack([np.linspace(20, 44, 9), np.linspace(-15, 17, 9)], axis=1))
+    pictures = look.pictures(arm.coverage(course))
+    start = course.copy()
+    start[4] += np.radians((25.0, -70.0))
+    lost = study.fitted(arm, look, pictures, start, steps=4)
+    assert np.abs(np.degrees(lost.angles[4] - course[4])).max() > 5
+    found = study.resettled(arm, look, pictures, lost)
+    assert np.abs(np.degrees(found.angles - course)).max() < 0.5 and (found.misfit <= lost.misfit).all()
+
+
+def test_the_course_of_neighbours() -> None:
+    times = np.arange(9.0)
+    smooth = np.stack([0.1 * times**2, 1 - 0.2 * times], axis=1)
+    spoiled = smooth.copy()
+    spoiled[4] += 3.0
+    np.testing.assert_allclose(study.course(smooth)[2:-2], smooth[2:-2], atol=0.11)
+    assert abs(study.course(spoiled)[4] - smooth[4]).max() < 0.11
+    np.testing.assert_array_equal(study.course(smooth)[[0, 1, -2, -1]], smooth[[0, 1, -2, -1]])
+
+
+def test_figures_of_the_comparison() -> None:
+    """Angles that are known to be off by half a degree in one joint, from a rest whose zeros are off."""
+    log_times = np.arange(0, 20, 0.0025)
+    ramp = np.clip(log_times / 2, 0, 1)  # from rest
+    joint_q = np.stack([ramp * np.sin(3 * log_times), ramp * np.cos(4 * log_times) - ramp], axis=1)
+    log, clock = Log(log_times, joint_q, 0 * joint_q), Clock(1.915, 0.0025)
+    times = np.arange(0.0, 21.0, 1 / 30)
+    at = clock.log_times(times)
+    angles = np.nan_to_num(log.angles_at(at.clip(0, log_times[-1]))) + np.radians([1.0, -2.0])
+    alternating = np.radians(0.5) * (-1.0) ** np.arange(len(times)) * (at > 0.5)
+    figures = compared(times, angles + np.stack([alternating, 0 * alternating], axis=1), log)
+    assert figures["drift"] == pytest.approx(0.0025, abs=2e-4)
+    offset, bar = figures["offset in the swing-up [s]"]
+    assert offset == pytest.approx(clock.offset(2.2), abs=2e-3) and 0 < bar < 2e-3
+    assert figures["rms, from rest [deg]"] == pytest.approx([0.5, 0.0], abs=0.05)
+    assert figures["rms, raw [deg]"] == pytest.approx([np.hypot(1.0, 0.5), 2.0], abs=0.05)
+    assert figures["off by more than 10 degrees, raw"] == [0, 0]
+
+
+def test_without_the_data_set_it_ends_with_status_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setenv("RISP_DATA", str(tmp_path))
+    assert main(["--out", str(tmp_path / "out")]) == 2
+    assert "dfki_double_pendulum" in capsys.readouterr().err
+
+
+def test_stages_are_kept(tmp_path: Path) -> None:
+    """A stage whose file is there is not done again, and a file is whole or not there."""
+    calls = []
+    for path, keep, value in (
+        (tmp_path / "a.npz", made, {"x": np.arange(3.0)}), (tmp_path / "b.json", recorded, {"x": [1.5]}),
+    ):  # fmt: skip
+        for _ in range(2):
+            found = keep(path, lambda value=value: calls.append(1) or value)
+            np.testing.assert_array_equal(found["x"], value["x"])
+    assert len(calls) == 2 and {path.name for path in tmp_path.iterdir()} == {"a.npz", "b.json"}
