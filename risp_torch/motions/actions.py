@@ -20,7 +20,8 @@ class ActionEstimate:
     """Actions that moved the joints as measured.
 
     Attributes:
-        actions: [M, T - 1, A] of windows, between their frames [N or N m].
+        actions: [M, T - 1, A] of windows, between their frames, as ``Scene.rollout`` takes them; NaN behind the end of a shorter
+            window.
         sd: [M, T - 1, A] their standard deviations, by the noise of the settings.
         starts: [M, 2 D] estimated coordinates and velocities at the beginnings.
         residual: [M] root mean square residual of each window [rad or m].

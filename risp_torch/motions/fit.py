@@ -33,7 +33,8 @@ def fit_motions(
     with the rest. All simulations of a Jacobian, by central differences, run side by side, one world each. Starts are eliminated
     from the normal equations motion by motion; steps are those of Levenberg and Marquardt from the scene's own values. A motion
     that the model cannot follow counts less (``MotionFitSettings.robust``). Error bars come from the scatter of the recordings'
-    gradients (``clustered_covariance``).
+    gradients (``clustered_covariance``); with no more recordings than unknowns from what is left, as noise that is independent
+    from frame to frame, which is too narrow where the model is not exact.
 
     Args:
         scene: free rigid bodies, or links whose joints were measured, with the recordings' frame time.

@@ -22,8 +22,8 @@ class JointRecording:
         links: the D links whose joints were measured.
         joint_q: [T, D] float64, coordinates [rad or m]; at least 3 frames.
         dt: time between two frames [s].
-        actions: [T - 1, A] float64, actions of all motors of the scene (``Scene.rollout``) between frames [N or N m]; None for
-            those of the scene.
+        actions: [T - 1, A] float64, actions of all motors of the scene between frames, as ``Scene.rollout`` takes them: forces
+            [N or N m] of motors with gain 1, up to their limits; None for those of the scene.
 
     Raises:
         UserError: arrays have other shapes or are not finite.

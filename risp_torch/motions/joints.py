@@ -34,8 +34,8 @@ class JointMotions:
     """
 
     def __init__(self, scene: Scene, windows: Sequence[Window], noise: JointNoise, *, zeros: Sequence[str] | None) -> None:
-        self.links = windows[0].recording.links
         check_joints(scene, windows, zeros)
+        self.links = windows[0].recording.links
         self.scene, self.windows, self.zeros = scene, windows, zeros
         self.frames = max(window.frames for window in windows)
         bodies = {body.name: k for k, body in enumerate(scene.bodies)}
@@ -77,8 +77,11 @@ class JointMotions:
         return (joint_q[..., self._columns] + zero[:, None])[..., None].double().cpu().numpy()
 
     def actions(self, starts: np.ndarray) -> np.ndarray:
-        """Actions [M, T - 1, A] of starts [M, S], where they are unknown."""
-        return starts[:, 2 * len(self.links) :].reshape(len(starts), self.frames - 1, self._motor_count)
+        """Actions [M, T - 1, A] of starts [M, S], where they are unknown; NaN behind the end of a shorter window."""
+        found = starts[:, 2 * len(self.links) :].reshape(len(starts), self.frames - 1, self._motor_count).copy()
+        for row, window in zip(found, self.windows, strict=True):
+            row[window.frames - 1 :] = np.nan
+        return found
 
     def _given_actions(self) -> torch.Tensor | None:
         """[M, T - 1, A] of the recordings, the last row again behind the end of a shorter window; None for the scene's own."""
@@ -105,13 +108,13 @@ def each(given: Any, count: int, name: str) -> np.ndarray:
 
 def check_joints(scene: Scene, windows: Sequence[Window], zeros: Sequence[str] | None) -> None:
     """Raise a UserError if recordings of joints do not fit the scene (``JointMotions``)."""
+    if not windows or not all(isinstance(window.recording, JointRecording) for window in windows):
+        raise UserError("coordinates of joints are needed in at least one window, and in no other windows poses")
     links = {body.name: body for body in scene.bodies if isinstance(body, Link)}
     first = windows[0].recording
     motors = sum(group.rows for group in scene.motors)
     for window in windows:
         recording = window.recording
-        if not isinstance(recording, JointRecording):
-            raise UserError(f"{recording.name} has poses, and the first recording has joint coordinates: fit one kind at a time")
         if recording.links != first.links or (recording.actions is None) != (first.actions is None):
             raise UserError(f"{recording.name} and {first.name} do not have the same joints, or only one of them has actions")
         if recording.actions is not None and recording.actions.shape[1] != motors:

@@ -82,8 +82,8 @@ def predict_joints(
         scene: the scene.
         windows: the windows; with actions of their recordings, if they have any.
         values: parameters that replace the scene's own, the same for all.
-        starts: [M, 2 D] coordinates and velocities at the beginnings [rad or m, rad/s or m/s], those of a fit for instance; those
-            that are measured by default.
+        starts: [M, 2 D] coordinates and velocities at the beginnings [rad or m, rad/s or m/s], those of ``estimate_starts`` for
+            instance; by default those of the parabola through the frames about each beginning, two later ones among them.
         zeros: numbers of what the instruments show at coordinate 0 of each joint.
 
     Returns:

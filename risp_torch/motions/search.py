@@ -95,7 +95,8 @@ class MotionSearch:
         """Steps of Levenberg and Marquardt until the cost no longer falls.
 
         Returns:
-            (the last point; the costs of all points; whether the last step changed the cost by less than the tolerance).
+            (the last point; the costs of all points; whether the last step changed the cost by less than the tolerance, that of
+            each motion where nothing is shared, or no step lowers it).
         """
         at = self.at(self.first, np.zeros_like(self.motions.starts))
         costs, converged = [at.cost], False
@@ -106,7 +107,8 @@ class MotionSearch:
             if after is None:
                 converged = True
                 break
-            converged = at.cost - after.cost < self.settings.tolerance * at.cost
+            fall, whole = (at.cost - after.cost, at.cost) if len(at.scaled) else (at.costs - after.costs, at.costs)
+            converged = bool(np.all(fall <= self.settings.tolerance * whole))
             at = after
             costs.append(at.cost)
             if converged:
@@ -227,7 +229,7 @@ class MotionSearch:
         """The fit at the last point."""
         normal, precision = self._along_weak_directions(at), self.unknowns.priors.precision(self.ranges)
         information = normal.eliminated.sum(0) + precision
-        covariance = clustered_covariance(information, normal.scores, self.clusters, precision)
+        covariance = self._covariance(at, normal, information, precision)
         residual = self.residual_sizes(at)
         frames = self.known.any(axis=-1)
         weights = (at.weights * frames).sum(axis=(1, 2)) / frames.sum(axis=(1, 2))
@@ -236,6 +238,15 @@ class MotionSearch:
             self.unknowns, at.scaled, covariance * scale, self.windows, self.motions.starts + at.moves, self.start_sd(normal),
             residual, weights, at.cost, costs, converged, self._unseen(information, covariance),
         )  # fmt: skip
+
+    def _covariance(self, at: Point, normal: SharedNormalEquations, information: np.ndarray, precision: np.ndarray) -> np.ndarray:
+        """[K, K] from the scatter of the recordings' gradients; of fewer recordings than unknowns, which have no scatter in some
+        direction, from what is left of them as noise, independent from frame to frame."""
+        if len(np.unique(self.clusters)) > len(at.scaled):
+            return clustered_covariance(information, normal.scores, self.clusters, precision)
+        weights = np.where(self.known, at.weights[..., None], 0.0)
+        noise = max(float((weights * at.residual**2).sum() / weights.sum()), 1.0)
+        return np.linalg.pinv((information - precision) / noise + precision, rcond=1e-12, hermitian=True)
 
     def residual_sizes(self, at: Point) -> np.ndarray:
         """[M] root mean square residuals of the windows, in the unit of the coordinates."""

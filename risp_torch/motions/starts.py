@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,7 +35,12 @@ def estimate_starts(
 
     Raises:
         UserError: the recordings do not fit the scene.
+
+    Warns:
+        UserWarning: the search of a start has not converged.
     """
     motions = measured_motions(scene, windows, settings.noise, scale=scale, zeros=zeros)
-    at, *_ = MotionSearch(motions, windows, NoUnknowns(), settings).run(progress=False)
+    at, _, converged = MotionSearch(motions, windows, NoUnknowns(), settings).run(progress=False)
+    if not converged:
+        warnings.warn(f"starts of {scene.name} have not converged after {settings.iterations} steps", stacklevel=2)
     return motions.starts + at.moves

@@ -169,7 +169,7 @@ def refined(arm: Arm, look: Look, picture: np.ndarray, guess: np.ndarray, steps:
 TURNS = np.radians([(4.0, -8.0), (-4.0, 8.0)])  # along which a wrong elbow explains most of a picture
 
 
-def resettled(arm: Arm, look: Look, pictures: np.ndarray, found: Fitted) -> Fitted:
+def restarted(arm: Arm, look: Look, pictures: np.ndarray, found: Fitted) -> Fitted:
     """Angles of frames that a better fit is found for from another start: from the neighbours' course, and along ``TURNS``.
 
     A dark elbow before a dark thing behind it lets a frame end in a second minimum, from which no step leads back.

@@ -1,7 +1,7 @@
 """What the driven part of the log tells, with measured torques: masses, inertias, friction, and the next two seconds.
 
-The swing-up is split by time into halves, each of which is predicted from the other. In the balanced part the torque switches
-between its limits some 14 times a second; there the joints are seen to be elastic, and a roll-out without the controller falls
+The swing-up is split by time into halves, each of which is predicted from the other. In the balanced part the torque oscillates
+between its limits at 15 Hz; there the joints are seen to be elastic, and a roll-out without the controller falls
 over at once.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from risp_torch import Scene, load_scene
 from risp_torch.motions import JointNoise, JointRecording, MotionFitSettings
 
-from .lengthened import Lengthened, lengthened, prediction_errors, rms
+from .growing_windows import GrowingFits, fit_growing_windows, prediction_errors, rms
 from .log import RATE, SWING_UP, Log
 from .numbers import FRICTION, MASSES, upright_growth
 
@@ -43,30 +43,30 @@ def scene_of(seconds: float) -> Scene:
     return load_scene("real/double_pendulum", frames=round(seconds * RATE), substeps=SUBSTEPS, rate=RATE)
 
 
-def ahead(log: Log, found: Lengthened, first: float) -> dict[str, list[float]]:
+def predicted(log: Log, found: GrowingFits, first: float) -> dict[str, list[float]]:
     """Root mean square of the errors over the next two seconds [degrees], and errors at some times after the start."""
     scene = scene_of(PAST + AHEAD)
     for name, value in found.values.items():
         scene.table.set(name, value)
     motion = logged(log, first - PAST, first + AHEAD)
     errors = prediction_errors(scene, motion, round(PAST * RATE), SETTINGS)
-    at = {f"{horizon:g} s": np.abs(errors[round(horizon * RATE)]).tolist() for horizon in HORIZONS}
+    at = {f"{horizon:g} s": np.abs(errors[round(horizon * RATE) - 1]).tolist() for horizon in HORIZONS}
     return {"rms [deg]": rms(errors), **at}
 
 
-def driven(log: Log, say: Callable[[str], None]) -> tuple[Lengthened, dict[str, object]]:
+def driven(log: Log, say: Callable[[str], None]) -> tuple[GrowingFits, dict[str, object]]:
     """Fit the swing-up and each of its halves, and predict.
 
     Returns:
         (the fits to the whole swing-up; predictions: of each half from the other, and upright, with the growth of errors there).
     """
     early, late, whole = (
-        lengthened(scene_of(last - first), logged(log, first, last), UNKNOWN, SETTINGS, say=say)
+        fit_growing_windows(scene_of(last - first), logged(log, first, last), UNKNOWN, SETTINGS, say=say)
         for first, last in ((FIRST, HALF), (HALF, SWING_UP), (FIRST, SWING_UP))
     )
     return whole, {
         "growth upright [1/s]": whole.number(upright_growth),
-        f"{HALF:g} to {HALF + AHEAD:g} s, from the first half": ahead(log, early, HALF),
-        f"{EARLY:g} to {EARLY + AHEAD:g} s, from the second half": ahead(log, late, EARLY),
-        f"{BALANCED:g} to {BALANCED + AHEAD:g} s, upright, from the whole swing-up": ahead(log, whole, BALANCED),
+        f"{HALF:g} to {HALF + AHEAD:g} s, from the first half": predicted(log, early, HALF),
+        f"{EARLY:g} to {EARLY + AHEAD:g} s, from the second half": predicted(log, late, EARLY),
+        f"{BALANCED:g} to {BALANCED + AHEAD:g} s, upright, from the whole swing-up": predicted(log, whole, BALANCED),
     }

@@ -1,7 +1,7 @@
 """Elastic joints: what the balanced part shows beside rigid ones.
 
 Between the encoder, at the motor, and the link there is a spring: each joint is two, of a light link that the motor drives, with
-the rotor's inertia at the joint, and of the arm that a spring holds to it. The spring's deflection is not measured, but small.
+the rotor's inertia at the joint, and of the arm that a spring holds to it. The spring's deflection is not measured.
 """
 
 from __future__ import annotations
@@ -11,11 +11,19 @@ from collections.abc import Callable
 import numpy as np
 
 from risp_torch import Param, Revolute, Scene, Sphere
-from risp_torch.motions import JointNoise, JointRecording, MotionFitSettings, Window, fit_motions
+from risp_torch.motions import (
+    JointNoise,
+    JointRecording,
+    MotionFit,
+    MotionFitSettings,
+    Window,
+    fit_motions,
+    predict_joints,
+)  # fmt: skip
 
 from ...real import double_pendulum as pendulum
 from .driven import logged
-from .lengthened import pieces
+from .growing_windows import at_bounds, pieces
 from .log import RATE, Log
 from .numbers import GIVEN
 
@@ -24,8 +32,14 @@ FRAMES = 40  # of a window: 0.1 s, some one and a half periods of the torque
 LINKS = ("upper_rotor", "upper", "lower_rotor", "lower")
 SUBSTEPS = 16
 NOISE = 2e-3  # rad
+DEFLECTION = 0.02  # rad, standard deviation at the start of a window
+NOTHING = 10.0  # rad: the noise of what is not measured
 SETTINGS = MotionFitSettings(
-    noise=JointNoise(coordinate=(NOISE, 5e-3, NOISE, 5e-3), start_coordinate=4e-3, start_rate=0.5), robust=5.0, iterations=30
+    noise=JointNoise(
+        coordinate=(NOISE, NOTHING, NOISE, NOTHING), start_coordinate=(NOISE, DEFLECTION, NOISE, DEFLECTION), start_rate=0.5
+    ),
+    robust=5.0,
+    iterations=30,
 )
 RIGID = 1e4  # N m/rad
 ROTORS = tuple(f"{link}_rotor.{key}" for link in ("upper", "lower") for key in ("armature", "damping", "dry_friction"))
@@ -65,7 +79,7 @@ def elastic_scene(stiffness: float) -> Scene:
 
 
 def elastic_windows(log: Log) -> list[Window]:
-    """Windows of the balanced part, in which deflections are measured as zero, poorly."""
+    """Windows of the balanced part; what stands for the deflections, which are not measured, is zero."""
     found = []
     whole = logged(log, *PART)
     for window in pieces(whole, (len(whole) - 1) // FRAMES):
@@ -80,16 +94,21 @@ def elastic(log: Log, say: Callable[[str], None]) -> dict[str, object]:
     parts, result = elastic_windows(log), {}
     rigid = [name for name in UNKNOWN if not name.endswith("stiffness")]
     for kind, stiffness, unknown in (("elastic", 700.0, list(UNKNOWN)), ("rigid", RIGID, rigid)):
-        fit = fit_motions(elastic_scene(stiffness), parts, unknown, SETTINGS)
+        scene = elastic_scene(stiffness)
+        fit = fit_motions(scene, parts, unknown, SETTINGS)
         say(f"{kind} joints, upright: " + "; ".join(fit.lines()))
-        measured = 2 * fit.residual**2  # the deflections, half of the coordinates, have residuals of their own: an upper bound
-        result[kind] = {
-            "rms [deg]": float(np.degrees(np.sqrt(np.median(measured)))),
-            "cost": fit.cost,
-            "converged": fit.converged,
-        }
+        result[kind] = {"rms [deg]": left_of_encoders(scene, parts, fit), "cost": fit.cost, "converged": fit.converged}
         if kind == "elastic":
             for name in ("upper.stiffness", "lower.stiffness", "upper_rotor.armature", "lower_rotor.armature"):
                 value = fit.derived(lambda values, name=name: values[name])
                 result[name] = [value.value, value.sd]
+            result["at bounds"] = at_bounds(fit)
     return result
+
+
+def left_of_encoders(scene: Scene, parts: list[Window], fit: MotionFit) -> list[float]:
+    """Median over the windows of the root mean square [degrees] that a fit leaves of both encoders."""
+    found = predict_joints(scene, parts, fit.values, starts=fit.starts)
+    measured = np.array([part.recording.joint_q for part in parts])
+    errors = np.degrees(found - measured)[:, :, [0, 2]]
+    return np.median(np.sqrt(np.mean(errors**2, axis=1)), axis=0).tolist()

@@ -12,7 +12,7 @@ import numpy as np
 from risp_torch import Param, Scene, load_scene
 from risp_torch.motions import JointNoise, JointRecording, MotionFitSettings, fit_motions
 
-from .lengthened import Lengthened, lengthened, pieces, prediction_errors, rms
+from .growing_windows import GrowingFits, fit_growing_windows, pieces, prediction_errors, rms
 from .log import rest_zeros
 from .numbers import FRICTION, MASSES
 
@@ -44,7 +44,7 @@ def scene_of(recording: JointRecording, frames: int = END - SWING + 1) -> Scene:
     return scene
 
 
-def free_swing(times: np.ndarray, angles: np.ndarray, say: Callable[[str], None]) -> tuple[Lengthened, dict[str, object]]:
+def free_swing(times: np.ndarray, angles: np.ndarray, say: Callable[[str], None]) -> tuple[GrowingFits, dict[str, object]]:
     """Fit the first half, predict the second.
 
     Returns:
@@ -52,16 +52,16 @@ def free_swing(times: np.ndarray, angles: np.ndarray, say: Callable[[str], None]
     """
     seen, unseen = swing(times, angles, SWING, HALF), swing(times, angles, HALF - PAST, END)
     scene = scene_of(seen)
-    found = lengthened(scene, seen, UNKNOWN, SETTINGS, zeros=ZEROS, say=say)
+    found = fit_growing_windows(scene, seen, UNKNOWN, SETTINGS, zeros=ZEROS, say=say)
     errors = prediction_errors(scene, unseen, PAST, SETTINGS, ZEROS)
     second = round(1 / unseen.dt)
     every = fit_motions(
         scene_of(seen), pieces(seen, 8), ["lower.mass", "upper.center[2]", "lower.center[2]", *UNKNOWN], SETTINGS, zeros=ZEROS
     )
-    with_length = lengthened(scene_of(seen), seen, [*UNKNOWN, "upper.length"], SETTINGS, zeros=ZEROS, say=say)
+    with_length = fit_growing_windows(scene_of(seen), seen, [*UNKNOWN, "upper.length"], SETTINGS, zeros=ZEROS, say=say)
     return found, {
         "errors": errors.tolist(),
-        "rms, first second [deg]": rms(errors[: second + 1]), "rms, after 1 s [deg]": rms(errors[second:]),
-        "after exactly 1 s [deg]": errors[second].tolist(), "unseen": every.unseen,
+        "rms, first second [deg]": rms(errors[:second]), "rms, after 1 s [deg]": rms(errors[second:]),
+        "after exactly 1 s [deg]": errors[second - 1].tolist(), "unseen": every.unseen,
         "first length [m]": with_length.number(lambda values: values["upper.length"]),
     }  # fmt: skip

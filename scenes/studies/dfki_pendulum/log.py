@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 LOG = "trajectory.csv"
-HANDED = 1.921  # s, film time minus log time in the swing-up, as measured by hand
+OFFSET_BY_HAND = 1.921  # s, film time minus log time in the swing-up, as measured by hand
 SWING_UP = 4.4  # s of the log, from which on the pendulum is balanced upright
 RATE = 400.0  # Hz, of the log
 
@@ -116,15 +116,15 @@ def compared(times: np.ndarray, angles: np.ndarray, log: Log) -> dict[str, float
     """The film's clock, and rms differences [degrees] of both angles in moving frames, as they are and from the zeros of the
     pendulum at rest."""
     zero, fast = rest_zeros(angles), moving(angles)
-    clock = aligned(times, angles - zero, log, near=HANDED)
+    clock = aligned(times, angles - zero, log, near=OFFSET_BY_HAND)
     swing = clock.log_times(times) < SWING_UP
     result: dict[str, float | list[float]] = {
         "rest [deg]": np.degrees(zero).round(3).tolist(), "start [s]": clock.start, "drift": clock.drift,
         "offset in the swing-up [s]": list(clock_bars(times, angles - zero, log, clock, at=0.5 * SWING_UP)),
         "offset of the swing-up alone, without drift [s]": aligned(
-            times[swing], (angles - zero)[swing], log, near=HANDED, drifts=False
+            times[swing], (angles - zero)[swing], log, near=OFFSET_BY_HAND, drifts=False
         ).start,
-        "offset of all frames, without drift [s]": aligned(times, angles - zero, log, near=HANDED, drifts=False).start,
+        "offset of all frames, without drift [s]": aligned(times, angles - zero, log, near=OFFSET_BY_HAND, drifts=False).start,
     }  # fmt: skip
     truth = log.angles_at(clock.log_times(times))
     inside = np.isfinite(truth).all(axis=1) & fast

@@ -123,11 +123,12 @@ def upright_growth(values: Values) -> float:
 
 
 def rows(numbers: tuple[Number, ...], found: Callable[[Callable[[Values], float]], tuple[float, float]]) -> list[list[str]]:
-    """Rows of a table: name, unit, value with bar, both published values, difference from the nearer one in per cent and bars.
+    """Rows of a table: name, unit, value with bar, both published values, difference from the identified one in per cent, and
+    from the nearer one in bars.
 
     Args:
         numbers: of the rows.
-        found: value and error bar of a function of the unknowns (``Lengthened.number``).
+        found: value and error bar of a function of the unknowns (``GrowingFits.number``).
     """
     result = []
     for number in numbers:
@@ -135,8 +136,9 @@ def rows(numbers: tuple[Number, ...], found: Callable[[Callable[[Values], float]
         known = [number.known(model) for model in pendulum.MODELS.values()]
         low, high = min(known), max(known)
         nearest = min(max(value, low), high)
-        away = (
-            "inside" if low <= value <= high else f"{100 * (value / nearest - 1):+.0f} %, {abs(value - nearest) / bar:.1f} bars"
-        )
-        result.append([number.name, number.unit, f"{value:.4g} ± {bar:.2g}", *(f"{each:.4g}" for each in known), away])
+        away = "between" if low <= value <= high else f"{abs(value - nearest) / bar:.1f}"
+        identified = number.known(pendulum.MODELS[IDENTIFIED])
+        share = f"{100 * (value / identified - 1):+.0f} %" if identified else ""
+        cells = [number.name, number.unit, f"{value:.4g} ± {bar:.2g}", *(f"{each:.4g}" for each in known)]
+        result.append([*cells, share, away])
     return result

@@ -1,4 +1,4 @@
-"""Pictures and tables of the study."""
+"""Pictures of the study, and its table of angles."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def plot_angles(path: Path, times: np.ndarray, angles: np.ndarray, log: Log, clo
 def plot_prediction(path: Path, times: np.ndarray, angles: np.ndarray, errors: np.ndarray) -> None:
     """The second half of the free swing as filmed and as predicted."""
     figure, axes = _axes(2)
-    seen = np.degrees(angles - rest_zeros(angles))[HALF : HALF + len(errors)]
+    seen = np.degrees(angles - rest_zeros(angles))[HALF + 1 : HALF + 1 + len(errors)]
     seen = seen - 360 * np.round(np.median(seen, axis=0) / 360)
-    after = (times - times[HALF])[HALF : HALF + len(errors)]
+    after = (times - times[HALF])[HALF + 1 : HALF + 1 + len(errors)]
     for k, name in enumerate(JOINTS):
         axes[k].plot(after, seen[:, k], ".", color="k", ms=3.0, label="film")
         axes[k].plot(after, seen[:, k] + errors[:, k], color=f"C{k}", label=f"predicted, {name}")

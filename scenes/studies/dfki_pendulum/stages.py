@@ -11,7 +11,7 @@ import numpy as np
 
 from risp_torch import load_scene
 
-from .angles import FAR, NEAR, Closeness, fitted, halved, resettled, tracked
+from .angles import FAR, NEAR, Closeness, fitted, halved, restarted, tracked
 from .arm import Arm, Look, first_plate, solved_look
 from .camera import camera_numbers, camera_step, first_camera
 from .film import FILM, REFERENCE, SIZE, read_grey, rig_mask
@@ -70,21 +70,22 @@ def fit(pictures: np.ndarray, angles: np.ndarray, say: Callable[[str], None], *,
     some = np.arange(0, len(angles), every)
     for close in (FAR, NEAR):
         before = values
-        arm, look, values, bars = look_and_camera(pictures[some], angles[some], plate, values, close, say)
+        arm, look, values, scatter, step = look_and_camera(pictures[some], angles[some], plate, values, close, say)
         found = fitted(arm, look, pictures, fitted(arm, look, pictures, angles, steps=2, close=FAR).angles, steps=2)
-        found = resettled(arm, look, pictures, found)
+        found = restarted(arm, look, pictures, found)
         angles = found.angles
+    bars = np.hypot(scatter, values - before)
     return {"angles": found.angles, "misfit": found.misfit, "bars": found.bars, "grey": look.grey, "plate": look.plate,
-            "camera": values, "camera_bars": np.hypot(bars, values - before)}  # fmt: skip
+            "camera": values, "camera_bars": bars, "scatter": scatter, "last_step": np.abs(step / bars).max()}  # fmt: skip
 
 
 def look_and_camera(
     pictures: np.ndarray, angles: np.ndarray, plate: np.ndarray, values: np.ndarray, close: Closeness, say: Callable[[str], None]
-) -> tuple[Arm, Look, np.ndarray, np.ndarray]:
+) -> tuple[Arm, Look, np.ndarray, np.ndarray, np.ndarray]:
     """Look and camera in turn until the camera's steps are small beside its bars.
 
     Returns:
-        (arm, look, values [5] of the camera, their bars [5]).
+        (arm, look, values [5] of the camera, their bars [5] by the scatter of frames, last step [5]).
     """
     arm = Arm(load_scene("real/double_pendulum", size=SIZE), camera_numbers(values, SIZE))
     for _ in range(ROUNDS):
@@ -95,7 +96,7 @@ def look_and_camera(
         say(f"grey {look.grey.round(3)}, camera {values.round(4)} ± {bars.round(4)}")
         if (np.abs(values - before) < SETTLED * bars).all():
             break
-    return arm, look, values, bars
+    return arm, look, values, bars, values - before
 
 
 def recorded(path: Path, make: Callable[[], dict[str, object]]) -> dict[str, object]:

@@ -13,6 +13,7 @@ from .camera import CAMERA
 from .driven import driven
 from .elastic import elastic
 from .free_swing import free_swing
+from .growing_windows import at_bounds
 from .log import LOG, Clock, Log, compared, read_log
 from .numbers import BASE, JOINTS, OF_IDENTIFIED_CENTRES, RATIOS, rows
 from .plots import overlay, plot_angles, plot_prediction, plot_torques, write_angles
@@ -48,6 +49,7 @@ def film_stages(
     figures = compared(times, found["angles"], log)
     camera = zip(CAMERA, found["camera"], found["camera_bars"], strict=True)
     figures |= {name: [float(value), float(bar)] for name, value, bar in camera}
+    figures |= {"last step [bars]": float(found["last_step"]), "scatter of the length [m]": float(found["scatter"][4])}
     (out / "angles.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     write_angles(out / "angles.csv", times, found)
     overlay(out / "overlay.png", pictures, found, range(60, len(times), 110))
@@ -58,4 +60,5 @@ def film_stages(
 
 def _numbers(fits: Any, figures: dict[str, object], numbers: tuple) -> dict[str, object]:
     """Figures, with the rows of a table of numbers, and what each fit found."""
-    return {"rows": rows(numbers, fits.number), **figures, "fits": [fit.to_json() for fit in fits.fits]}
+    found = {"rows": rows(numbers, fits.number), "left": fits.left, "at bounds": at_bounds(fits.fits[-1])}
+    return {**found, **figures, "fits": [fit.to_json() for fit in fits.fits]}

@@ -127,7 +127,7 @@ def test_frames_in_a_second_minimum_are_found_again(arm: Arm, look: Look) -> Non
     start[4] += np.radians((25.0, -70.0))
     lost = study.fitted(arm, look, pictures, start, steps=4)
     assert np.abs(np.degrees(lost.angles[4] - course[4])).max() > 5
-    found = study.resettled(arm, look, pictures, lost)
+    found = study.restarted(arm, look, pictures, lost)
     assert np.abs(np.degrees(found.angles - course)).max() < 0.5 and (found.misfit <= lost.misfit).all()
 
 
