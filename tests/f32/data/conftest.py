@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import http.server
-import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from risp_torch.data import DATA_SETS, DataFile, DataSet, DataSource
-from risp_torch.data.places import VARIABLE, missing_files
-from tests.reference.folders import ROOT
+from risp_torch.data.places import VARIABLE
+from tests.reference.data_folders import real_data_folder
 
 CONTENTS = {"LICENSE": b"Licence of the toy.\n", "parts/rod.txt": b"length 0.3\n", "made.txt": b"made by hand\n"}
 
@@ -88,13 +87,5 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
 
 @pytest.fixture
 def data_set() -> Callable[[str], Path]:
-    """Folder of a real data set: of RISP_DATA, or of ``shared/films`` beside the checkout; else the test is skipped."""
-
-    def folder(name: str) -> Path:
-        named = os.environ.get(VARIABLE)
-        for root in ([Path(named)] if named else []) + [ROOT.parent / "shared/films"]:
-            if not missing_files(DATA_SETS[name], root / name):
-                return root / name
-        pytest.skip(f"the data set {name} is not here: set {VARIABLE} to a folder that holds it")
-
-    return folder
+    """Folder of a real data set by name (``real_data_folder``)."""
+    return real_data_folder

@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from risp_torch import load_scene
-from risp_torch.data import data_folder
 from risp_torch.motions import JointRecording
 from scenes.real import double_pendulum as pendulum
 from scenes.studies.dfki_pendulum import driven, elastic, free_swing, growing_windows, numbers, torques
 from scenes.studies.dfki_pendulum.log import LOG, RATE, Clock, Log, read_log
-from ti_sim import UserError
+from tests.reference.data_folders import real_data_folder
 
 FILM_DT = 1 / pendulum.RATE
 TRUTH = {"upper.dry_friction": 0.14, "lower.dry_friction": 0.1, "lower.inertia[1][1]": 0.006}
@@ -176,10 +175,7 @@ def test_windows_of_elastic_joints_measure_rotors_and_hold_deflections() -> None
 @pytest.fixture
 def real_log() -> Log:
     """The log of the public data set; skipped where it is not."""
-    try:
-        return read_log(data_folder("dfki_double_pendulum") / LOG)
-    except UserError as error:
-        pytest.skip(str(error))
+    return read_log(real_data_folder("dfki_double_pendulum") / LOG)
 
 
 def test_the_real_log_tells_masses_and_inertias(real_log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
