@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from risp_torch import load_scene
@@ -12,9 +13,13 @@ from scenes.studies.dfki_pendulum import angles as study
 from scenes.studies.dfki_pendulum.__main__ import main
 from scenes.studies.dfki_pendulum.arm import Arm, Look, solved_look
 from scenes.studies.dfki_pendulum.camera import camera_numbers, camera_step, first_camera
+from scenes.studies.dfki_pendulum.driven import HORIZONS
+from scenes.studies.dfki_pendulum.free_swing import HALF
 from scenes.studies.dfki_pendulum.log import Clock, Log, aligned, compared, wrapped
+from scenes.studies.dfki_pendulum.plots import plot_angles, plot_prediction, plot_torques
 from scenes.studies.dfki_pendulum.stages import made, recorded
 from scenes.studies.dfki_pendulum.steady_film import camera_motion, steadied
+from scenes.studies.dfki_pendulum.tables import tables
 
 SIZE = 76
 TRUTH = np.radians([(12.0, 25.0), (-30.0, 40.0), (95.0, -20.0), (175.0, 10.0)])
@@ -178,3 +183,62 @@ def test_stages_are_kept(tmp_path: Path) -> None:
             found = keep(path, lambda value=value: calls.append(1) or value)
             np.testing.assert_array_equal(found["x"], value["x"])
     assert len(calls) == 2 and {path.name for path in tmp_path.iterdir()} == {"a.npz", "b.json"}
+
+
+def test_tables_show_the_figures() -> None:
+    """Each figure of the page in its place, from figures that are all different."""
+    row = ["m2 r2", "kg m", "0.1 ± 0.01", "0.2", "0.3", "-7 %", "0.1"]
+    film = {
+        "moving frames": 553, "rms, raw [deg]": [1.01, 1.02], "rms, from rest [deg]": [0.61, 0.62],
+        "off by more than 10 degrees, from rest": [3, 4], "lower length [m]": [0.2003, 0.0005],
+        "offset in the swing-up [s]": [1.9182, 0.0014], "drift": 0.0028, "last step [bars]": 0.1,
+        "offset of all frames, without drift [s]": 1.9294, "scatter of the length [m]": 4e-5,
+    }  # fmt: skip
+    swing = {
+        "rows": [row], "left": [(16, 0.5), (1, 2.18)], "at bounds": [], "first length [m]": [0.3059, 0.025],
+        "unseen": ["masses only together"], "rms, first second [deg]": [1.14, 2.29], "rms, after 1 s [deg]": [1.63, 2.48],
+    }  # fmt: skip
+    ahead = {"rms [deg]": [1.85, 8.36]} | {f"{time:g} s": [0.1 * time, 0.2 * time] for time in HORIZONS}
+    power = {
+        "rows": [row], "left": [(1, 1.21)], "at bounds": ["upper.mass"], "growth upright [1/s]": [9.0, 0.1], "fits": [],
+        "2.3 to 4.3 s, from the first half": ahead,
+    }  # fmt: skip
+    spring = {
+        "rigid": {"rms [deg]": [0.49, 0.19]}, "elastic": {"rms [deg]": [0.08, 0.13]}, "upper.stiffness": [516.6, 9.7],
+        "lower.stiffness": [140.5, 16.0], "upper_rotor.armature": [0.0022, 1e-4], "lower_rotor.armature": [1e-4, 2e-4],
+        "at bounds": ["lower_rotor.armature"],
+    }  # fmt: skip
+    names = ("rms, swing-up [%]", "rms, upright [%]", "rms, all [%]", "of no torque, swing-up [%]", "of no torque, all [%]")
+    moved = {
+        kind: {name: [10.0 * k + at, 10.0 * k + at + 0.5] for k, name in enumerate(names)}
+        for at, kind in enumerate(("film", "encoders"))
+    }
+    text = tables(film, swing, power, spring, moved)
+    for shown in (
+        "| rms against the encoders [deg] | 1.01 | 1.02 |", "rest as zero [deg] | 0.61 | 0.62 |", "more than 10 degrees | 3 | 4 |",
+        "Second length 0.2003 ± 0.0005 m (+0.15 %)", "1.9182 ± 0.0014 s behind", "grow by 0.28 % more", "would be 1.9294 s",
+        "last step was 0.1 bars", "scatter of frames is 0.00004 m", "0.50 of 16, 2.18 of 1. At a bound: none.",
+        "1.21 of 1. At a bound: upper.mass.", "0.3059 ± 0.025 m (0.3)", "Without a given mass and centre: masses only together.",
+        "| rms, first second [deg] | 1.14 | 2.29 |", "| rms, after 1 s [deg] | 1.63 | 2.48 |", "| " + " | ".join(row) + " |",
+        "| 2.3 to 4.3 s, from the first half | 1.85 / 8.36 | 0.01 / 0.02 |", "grow by e in 0.111 s",
+        "0.49 and 0.19 degrees are left of the encoders with rigid joints, 0.08 and 0.13 with springs of 516.6 ± 9.7",
+        "± 9.7 and 140.5 ± 16 N m/rad; inertia of the",
+        "rotors 0.0022 ± 0.0001 and 0.0001 ± 0.0002 kg m2; at a bound: lower_rotor.armature.",
+        "| from the film, first joint | 0.0 | 10.0 | 20.0 | 30.0 | 40.0 |",
+        "| from the encoders, second joint | 1.5 | 11.5 | 21.5 | 31.5 | 41.5 |",
+    ):  # fmt: skip
+        assert shown in text, shown
+    assert "fits" not in text
+
+
+def test_plots_are_drawn(tmp_path: Path) -> None:
+    """Of angles, of a prediction and of torques: pictures that are not empty."""
+    times = np.arange(HALF + 40) / 30
+    angles = np.stack([np.sin(times), np.cos(times)], axis=1)
+    log = Log(times, angles, 0 * angles)
+    plot_angles(tmp_path / "angles.png", times, angles, log, Clock(0.0))
+    plot_prediction(tmp_path / "prediction.png", times, angles, np.ones((30, 2)))
+    plot_torques(tmp_path / "torques.png", np.column_stack([times, angles, angles, angles]))
+    for path in tmp_path.iterdir():
+        assert np.asarray(Image.open(path).convert("L")).std() > 5, path
+    assert len(list(tmp_path.iterdir())) == 3
