@@ -215,7 +215,8 @@ def test_tables_show_the_figures() -> None:
     }
     text = tables(film, swing, power, spring, moved)
     for shown in (
-        "| rms against the encoders [deg] | 1.01 | 1.02 |", "rest as zero [deg] | 0.61 | 0.62 |", "more than 10 degrees | 3 | 4 |",
+        "| rms against the encoders [deg] | 1.01 | 1.02 |", "rest as zero [deg] | 0.61 | 0.62 |",
+        "more than 10 degrees | 3 | 4 |",
         "Second length 0.2003 ± 0.0005 m (+0.15 %)", "1.9182 ± 0.0014 s behind", "grow by 0.28 % more", "would be 1.9294 s",
         "last step was 0.1 bars", "scatter of frames is 0.00004 m", "0.50 of 16, 2.18 of 1. At a bound: none.",
         "1.21 of 1. At a bound: upper.mass.", "0.3059 ± 0.025 m (0.3)", "Without a given mass and centre: masses only together.",
