@@ -15,6 +15,7 @@ from risp_torch.motions.measured import tensor
 from risp_torch.motions.recording import Window, rotation_vector
 from risp_torch.motions.settings import JointNoise
 from risp_torch.scene.scene import Scene
+from ti_sim.base.errors import UserError
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +91,14 @@ def predict_joints(
         [M, T, D] predicted coordinates as the instruments show them; NaN behind the end of a shorter window.
 
     Raises:
-        UserError: the recordings do not fit the scene.
+        UserError: the recordings do not fit the scene, or the starts have another shape.
     """
     noise = JointNoise(coordinate=1.0, start_coordinate=1.0, start_rate=1.0)  # which a roll-out does not use
     motions = JointMotions(scene, windows, noise, zeros=zeros)
     given = {name: tensor(value) for name, value in (values or {}).items()}
     begin = motions.starts if starts is None else np.asarray(starts, dtype=np.float64)
+    if begin.shape != motions.starts.shape:
+        raise UserError(f"starts have the shape {begin.shape}: give {list(motions.starts.shape)}, coordinates and velocities")
     with torch.no_grad():
         found = motions.simulate(given, begin, np.arange(len(windows)))[..., 0]
     return np.where(np.isfinite(motions.target[..., 0]), found, np.nan)

@@ -83,7 +83,9 @@ class _Damping:
 class MotionSearch:
     """The problem, and steps in it."""
 
-    def __init__(self, motions: Measured, windows: Sequence[Window], unknowns: Unknowns, settings: MotionFitSettings) -> None:
+    def __init__(
+        self, motions: Measured, windows: Sequence[Window], unknowns: Unknowns | NoUnknowns, settings: MotionFitSettings
+    ) -> None:
         self.motions, self.windows, self.unknowns, self.settings = motions, windows, unknowns, settings
         self.known = np.isfinite(motions.target)
         self.first, self.ranges = unknowns.scaled(unknowns.current()), unknowns.scaled_range()

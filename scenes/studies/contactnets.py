@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch import Scene, UserError, load_scene, start
+from risp_torch import Scene, load_scene, start
 from risp_torch.motions import (
     MotionFit,
     MotionFitSettings,
@@ -35,6 +35,7 @@ from risp_torch.motions import (
 from ti_sim import restitution
 
 from ..real import contactnets_cube as cube
+from .exit_status import exit_status
 
 SCALE, GRAVITY = "poses.scale", "gravity"
 CONTACT = ("stiffness", "damping", "friction_stiffness", "friction", "radius")
@@ -266,14 +267,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tosses", type=int, help="only the first so many tosses: a look, not a result")
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), help="frames of the windows")
     options = parser.parse_args(arguments)
-    try:
+
+    def work() -> int:
         tosses = cube.recordings()[: options.tosses]
         start()
         print(study(options.out, tosses, options.lengths))
-    except UserError as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 2
-    return 0
+        return 0
+
+    return exit_status(parser.prog, work)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch import Scene, UserError, load_scene
+from risp_torch import Scene, UserError, load_scene, start
 from risp_torch.control import OBJECTIVES, ControlTask, control, load_control, settings_of
 from risp_torch.files.report import format_table, plot_curves
 from risp_torch.programs import first_difference, number, plain, write_text
@@ -150,6 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """All scenes, and their table: 0 where every image run comes to what is asked, 1 if not."""
+    start(precision="f32")
     rows = []
     for name in options.scenes:
         study = replace(STUDIES[name], runs=STUDIES[name].runs[: options.runs])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from risp_torch import DivergenceError, UserError, start
+from risp_torch import DivergenceError, UserError
 
 
 def exit_status(program: str, work: Callable[[], int]) -> int:
-    """Do a script's work in single precision.
+    """Do a script's work.
 
     Args:
         program: what error messages begin with.
@@ -19,7 +19,6 @@ def exit_status(program: str, work: Callable[[], int]) -> int:
         Its status; 2 for wrong input, 3 where a simulation diverged.
     """
     try:
-        start(precision="f32")
         return work()
     except UserError as error:
         print(f"{program}: error: {error}", file=sys.stderr)

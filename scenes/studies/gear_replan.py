@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from risp_torch import Scene, UserError, load_scene
+from risp_torch import Scene, UserError, load_scene, start
 from risp_torch.control import Aim, control, film_of, load_control, load_policy, replan
 from risp_torch.files.report import comparison_video, format_table, write_strip
 from risp_torch.programs import number, write_text
@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """The first plan (of an earlier call where it is there), then both ways to use it."""
+    start(precision="f32")
     model, world = gear(options.plan), gear(options.plan)
     if not 0 < options.factor < 10:
         raise UserError(f"--factor is {options.factor}: give a number above 0 and below 10")

@@ -24,6 +24,7 @@ from ti_render.photoreal import MitsubaSettings
 
 from ..real import contactnets_cube as cube
 from .contactnets import LENGTHS, SCALE, mean_values
+from .exit_status import exit_status
 
 FRAMES = 40  # frame intervals of a film
 SIZE = 96  # pixels
@@ -115,7 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fits", type=Path, default=Path("runs/contactnets"), help="folder of scenes.studies.contactnets")
     parser.add_argument("--tosses", type=int, default=3, help="number of films")
     options = parser.parse_args(arguments)
-    try:
+
+    def work() -> int:
         tosses = cube.recordings()
         unseen = set(held_out([toss.name for toss in tosses]))
         if not (options.fits / f"viscous-{LENGTHS[-1]}.json").is_file():
@@ -123,10 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         start()
         options.out.mkdir(parents=True, exist_ok=True)
         print(study(options.out, [toss for toss in tosses if toss.name not in unseen][: options.tosses], options.fits))
-    except UserError as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 2
-    return 0
+        return 0
+
+    return exit_status(parser.prog, work)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ from risp_torch import (
     Sphere,
     Start,
     Surface,
-    UserError,
     load_scene,
     srgb_to_linear,
 )
@@ -33,6 +32,7 @@ from risp_torch.programs import number, unknown_name_error
 from risp_torch.risp.psi import Direction, Factor, Range, RenderingParameters, contact_sheet, default_psi, image_jacobian
 from ti_sim import Count
 
+from .exit_status import exit_status
 from .sheet_stage import (
     BALL_PLACE,
     BALL_RADIUS,
@@ -457,12 +457,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", default="docs/figures", help="folder (default docs/figures)")
     parser.add_argument("--size", type=number(Count), default=SIZE, help=f"side of each picture in pixels (default {SIZE})")
     options = parser.parse_args(arguments)
-    try:
+
+    def work() -> int:
         write_sheets(options.out, options.names, size=options.size)
-    except UserError as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 2
-    return 0
+        return 0
+
+    return exit_status(parser.prog, work)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from risp_torch import Scene, load_scene
+from risp_torch import Scene, load_scene, start
 from risp_torch.control import (
     Aim,
     ControlTask,
@@ -103,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Both policies (of an earlier call where they are there), then all rods."""
+    start(precision="f32")
     network, _ = load_network(options.network)
     rods = {factor: rod(factor, options, network.settings.size) for factor in FACTORS}
     scene = rods[1.0]

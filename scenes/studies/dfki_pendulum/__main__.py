@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from risp_torch import UserError, start
+from risp_torch import start
 from risp_torch.data import data_folder
 
+from ..exit_status import exit_status
 from .study import study
 
 
@@ -19,14 +20,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m scenes.studies.dfki_pendulum", description=description)
     parser.add_argument("--out", type=Path, default=Path("runs/dfki_pendulum"), help="folder of the results")
     options = parser.parse_args(arguments)
-    try:
+
+    def work() -> int:
         folder = data_folder("dfki_double_pendulum")
         start()
         print(study(folder, options.out, lambda line: print(line, flush=True)))
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+        return 0
+
+    return exit_status(parser.prog, work)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.reference.articulated_adjoints import check_adjoint
+from tests.reference.bristle_cases import touch
 from tests.reference.contact_cases import BALL, CRATE, IDENTITY, ROD, at, bodies, inputs_of, simulate
 from tests.reference.numpy_rigid import rotation
 from ti_sim.articulated.collision import CollisionShape
@@ -90,24 +91,6 @@ PAIRS = [
 ]  # fmt: skip
 
 
-def touching(model: ArticulatedModel, inputs: ArticulatedInputs, depth: float) -> None:
-    """Move the last body, a free one, towards the first link until the contact is about so deep."""
-    position = inputs.joint_q0[0, -7:-4]
-    direction = position / np.linalg.norm(position)
-
-    def accelerations(distance: float) -> np.ndarray:
-        position[:] = distance * direction
-        return forward_dynamics(model, inputs, inputs.joint_q0, inputs.joint_qd0)
-
-    apart = accelerations(10.0)
-    low, high = 0.0, 1.0
-    for _ in range(20):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if np.array_equal(accelerations(middle), apart) else (middle, high)
-    assert low > depth
-    position[:] = (high - depth) * direction
-
-
 @pytest.mark.parametrize("kinds", PAIRS)
 def test_every_contact_conserves_momentum(kinds: tuple[str, str]) -> None:
     rng = np.random.default_rng(3)
@@ -115,7 +98,7 @@ def test_every_contact_conserves_momentum(kinds: tuple[str, str]) -> None:
     for _ in range(3):
         q = np.concatenate([np.zeros(3), rng.standard_normal(4), rng.standard_normal(7)])
         inputs = inputs_of(model, q, rng.standard_normal(12), material=(1e3, 5, 3, 0.5))
-        touching(model, inputs, 0.01)
+        touch(model, inputs, 0.01)
         q = inputs.joint_q0.reshape(2, 7)
         q[:, :3] += 0.3
         acceleration = forward_dynamics(model, inputs, inputs.joint_q0, inputs.joint_qd0, dt=1e-3).reshape(2, 6)
@@ -144,7 +127,7 @@ def test_adjoint_of_every_input_per_kind_of_pair(kinds: tuple[str, str]) -> None
     inputs.joint_frame[:] += 0.03 * rng.standard_normal(inputs.joint_frame.shape)
     inputs.link_com[:] = 0.03 * rng.standard_normal(inputs.link_com.shape)
     inputs.link_contact[:] *= rng.uniform(1, 1.3, inputs.link_contact.shape)
-    touching(model, inputs, 0.015)
+    touch(model, inputs, 0.015)
     reacts = check_adjoint(model, inputs, ArticulatedSettings(2e-3, 5), few=10)
     assert {"joint_q0", "joint_qd0", "joint_frame", "link_mass", "link_com", "link_contact"} <= reacts
 

@@ -194,6 +194,8 @@ def test_bad_input_is_refused() -> None:
         for given in ([], [Window(poses, 0, 5)]):
             with pytest.raises(UserError, match="coordinates of joints are needed"):
                 call(given)
+    with pytest.raises(UserError, match=r"starts have the shape \(1, 3\): give \[1, 4\], coordinates and velocities"):
+        predict_joints(scene, [part], starts=np.zeros((1, 3)))
     with pytest.raises(UserError, match="actions are estimated with a prior"):
         estimate_actions(scene, [part], SETTINGS)
     with pytest.raises(UserError, match=r"JointNoise: coordinate has the shape \(3,\): give one number, or 2"):
