@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +87,10 @@ def fit(tosses: Sequence[Recording], kind: str, frames: int, path: Path) -> dict
     return record
 
 
-def together(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
-    """Each derived number over all lengths: mean, and the root of the mean variance plus that of the spread."""
+def together(records: Sequence[Mapping[str, Any]], names: Iterable[str] = tuple(DERIVED)) -> dict[str, tuple[float, float]]:
+    """Derived numbers over all lengths: mean, and the root of the mean variance plus that of the spread."""
     result = {}
-    for name in DERIVED:
+    for name in names:
         values = np.array([record["derived"][name]["value"] for record in records])
         bars = np.array([record["derived"][name]["sd"] for record in records])
         spread = values.var(ddof=1) if len(values) > 1 else 0.0

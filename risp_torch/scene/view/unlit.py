@@ -39,7 +39,7 @@ class Edges:
 
 @dataclass(frozen=True, eq=False)
 class Unlit:
-    """Unlit pictures of a motion, of the scene's first camera.
+    """Unlit pictures of a motion, of one camera.
 
     Attributes:
         inputs: arrays of the renderer; the albedo is a dummy.
@@ -60,7 +60,7 @@ class Unlit:
     @staticmethod
     def of(
         scene: Scene, states: States | torch.Tensor, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
-        *, edges: Edges | None = None,
+        *, edges: Edges | None = None, camera: str | None = None,
     ) -> Unlit:  # fmt: skip
         """The unlit pictures of a motion.
 
@@ -70,18 +70,19 @@ class Unlit:
             values: parameter values [B, ...] that replace the scene's own.
             frames: n frame numbers; None for all.
             edges: in place of the scene's own.
+            camera: its name, the first one by default.
 
         Raises:
             UserError: the motion was simulated for pictures of another size.
         """
-        view, settings = scene.view, scene.view.raster_settings()
+        view, settings = scene.view, scene.view.raster_settings(camera=camera)
         exposed = states.exposed if isinstance(states, States) else None
         placement = view.poses(states)[:, :, None] if exposed is None else exposed.placement
         placement = placement if frames is None else placement[:, list(frames)]
         worlds, count, moments = placement.shape[:3]
         share = None if exposed is None else weights_in_pixels(exposed, height=settings.height, width=settings.width)
         values = view.spec.table.values(values, worlds=worlds)
-        given = view.render_inputs(values, view.poses(placement.flatten(1, 2)))
+        given = view.render_inputs(values, view.poses(placement.flatten(1, 2)), camera=camera)
         corners = np.array(given.mesh.corners.cpu() if isinstance(given.mesh.corners, torch.Tensor) else given.mesh.corners)
         corners[:, TEXTURE] = NO_TEXTURE
         like = given.mesh.corners

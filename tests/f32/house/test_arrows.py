@@ -66,7 +66,8 @@ def test_rooms_of_risp_torch_point_one_way() -> None:
     below = {
         "files": set(), "data": {"files"}, "scene": {"files"}, "risp": {"files", "scene"},
         "inversion": {"files", "scene", "risp"}, "motions": {"files", "scene", "inversion"},
-        "control": {"files", "scene", "risp"}, "paper": {"files", "scene", "risp", "inversion"},
+        "tracking": {"files", "scene", "inversion", "motions"}, "control": {"files", "scene", "risp"},
+        "paper": {"files", "scene", "risp", "inversion"},
     }  # fmt: skip
     below["commands"] = set(below)
     rooms = {path.name for path in ROOMS["risp_torch"].iterdir() if path.is_dir() and path.name != "__pycache__"}

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import render_masks
 from risp_torch.motions import MotionFitSettings, Recording, fit_motions, held_out, whole
 from scenes.real import contactnets_cube as cube
 from scenes.studies import contactnets as study
-from scenes.studies import half_real
 
 SIDE, RATIO, METRE = 0.1, 0.26, 0.98  # of the simulated cube: real side [m], inertia, what a metre is measured as
 NOMINAL = cube.SIDE / SIDE  # metres of the scene in a real one
@@ -133,23 +131,6 @@ def test_the_study_writes_its_page_and_goes_on(tmp_path: Path, monkeypatch: pyte
     record = json.loads((tmp_path / "viscous-16.json").read_text())
     assert set(record["derived"]) == set(study.DERIVED) and record["tosses"] == 12 - len(held)
     assert study.study(tmp_path, tosses, [16]) == text and len(fits) == 2
-
-
-def test_half_real_films_show_the_measured_motion() -> None:
-    """The scene of a film begins where the window does, moves as the recording does, and its camera sees all of it."""
-    for toss in recordings(count=4):
-        window = half_real.window_of(toss)
-        assert window.frames == half_real.FRAMES + 1
-        assert cube.lowest_corner(toss.body_q[: window.first, 0]).min() > cube.NEAR  # it begins in flight
-        scene, poses = half_real.film_scene(window, VALUES)
-        np.testing.assert_allclose(poses[..., :3] * VALUES[study.SCALE], window.body_q[..., :3])
-        body_q = scene.rollout().body_q[0].numpy()
-        np.testing.assert_allclose(body_q[0, 0, :3], poses[0, 0, :3], atol=1e-12)
-        np.testing.assert_allclose(np.abs((body_q[0, 0, 3:] * poses[0, 0, 3:]).sum()), 1.0, atol=1e-12)
-        assert np.abs(body_q[:8, 0, :3] - poses[:8, 0, :3]).max() < 1e-3
-        masks = render_masks(scene, torch.as_tensor(poses)[None], together=True)[0, ..., 0]
-        assert float(masks[:, [0, -1]].max()) < 0.5 and float(masks[:, :, [0, -1]].max()) < 0.5  # not cut off by the picture
-        assert float(masks.flatten(1).sum(dim=1).min()) > 50
 
 
 def test_without_the_data_it_says_where_they_come_from(

@@ -1,0 +1,198 @@
+"""Tracking: every frame is fitted by all cameras at once, from where the frames before it lead, and again from those after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from risp_torch.inversion.registration.tangent import Tangent
+from risp_torch.motions.recording import rotation_vector
+from risp_torch.scene.scene import Scene
+from risp_torch.tracking.coverage import Outlines
+from risp_torch.tracking.picture_fit import FilmedView, PictureNormal
+from risp_torch.tracking.poses import TrackedPoses
+from risp_torch.tracking.settings import TrackSettings
+from ti_sim.base.errors import UserError
+
+STEP = 0.35  # pixels, of the differences
+RIDGE = 1e-6  # of the normal matrix' mean diagonal
+LONGEST = 0.3  # of a step, in sizes of the bodies
+LENGTHS = (0.0, 1.0, 0.4)  # of a step that are tried
+
+Colors = Sequence[np.ndarray] | None  # [N, 3] of each camera, in a frame beside it
+
+
+def track_poses(
+    scene: Scene,
+    films: Mapping[str, np.ndarray],
+    start: np.ndarray,
+    *,
+    plates: Mapping[str, np.ndarray] | None = None,
+    settings: TrackSettings | None = None,
+    progress: bool = False,
+) -> TrackedPoses:
+    """Poses of free rigid bodies in every frame, from pictures alone: no physics, lights or materials are used.
+
+    Known are the shapes of the bodies, the cameras, and about where the bodies are at first. Two cameras from different sides see
+    every direction of a pose well. One camera sees distance by size alone, and hardly sees how a body is turned whose near side
+    looks at it: it is lost in some films, and costs do not tell.
+
+    Args:
+        scene: free rigid bodies, and cameras that stand.
+        films: by the name of the camera: [T, H, W, 3] linear rgb, of pictures taken at the same times.
+        start: [N, 7] poses in the first frame (m, quaternion x, y, z, w), right to a tenth of the bodies' size or so.
+        plates: by the name of the camera: [H, W, 3] linear rgb without the bodies, NaN where it is not known; by default each
+            pixel's median over the film, which shows bodies that rest for half of it.
+        settings: ``TrackSettings()`` by default.
+        progress: whether to show a progress bar.
+
+    Raises:
+        UserError: the scene has other bodies, a film or plate does not fit its camera or the other films, or no body is seen.
+    """
+    settings = settings or TrackSettings()
+    start = np.asarray(start, dtype=np.float64)
+    if start.shape != (len(scene.bodies), 7) or not np.isfinite(start).all():
+        raise UserError(f"start has the shape {list(start.shape)}: give finite poses [{len(scene.bodies)}, 7]")
+    views = _views(scene, films, plates or {}, settings)
+    tracker = _Tracker(views, Tangent.of(scene, torch.zeros((), dtype=torch.float64)), settings)
+    found: list[_Fitted] = []
+    frames = tqdm(total=2 * len(next(iter(films.values()))) - 1, desc="tracking", disable=not progress)
+    for frame in range(len(next(iter(films.values())))):
+        starts = tracker.tilted(start) if frame == 0 else _led([each.placement for each in found[-2:]])
+        found.append(tracker.fitted(frame, starts, found[-1].colors if found else None))
+        frames.update()
+    for frame in range(len(found) - 2, -1, -1):
+        # The first frames, and those at an impact, may have ended in a second minimum: later ones lead back to the first.
+        starts = [found[frame].placement, _led([each.placement for each in found[frame + 2 : frame : -1]])[0]]
+        found[frame] = tracker.fitted(frame, starts, found[frame + 1].colors)
+        frames.update()
+    frames.close()
+    return TrackedPoses(np.array([each.placement for each in found]), np.array([each.cost for each in found]))
+
+
+def _views(
+    scene: Scene, films: Mapping[str, np.ndarray], plates: Mapping[str, np.ndarray], settings: TrackSettings
+) -> list[FilmedView]:
+    """The films with their cameras, checked."""
+    if not films:
+        raise UserError("there is no film to track in: give at least one, by the name of its camera")
+    unknown = set(plates) - set(films)
+    if unknown:
+        raise UserError(f"there is a plate, but no film, of {', '.join(sorted(unknown))}")
+    lengths, views = {name: len(film) for name, film in films.items()}, []
+    if len(set(lengths.values())) > 1:
+        raise UserError(f"the films have different numbers of frames, {lengths}: cut them to the same times")
+    for name, given in films.items():
+        film, outlines = np.asarray(given, dtype=np.float64), Outlines(scene, name, samples=settings.samples)
+        size = (outlines.height, outlines.width, 3)
+        if film.shape[1:] != size or not len(film):
+            raise UserError(f"the film of {name} has the shape {list(film.shape)}: its camera makes pictures {list(size)}")
+        plate = np.asarray(plates[name], dtype=np.float64) if name in plates else np.median(film, axis=0)
+        if plate.shape != size:
+            raise UserError(f"the plate of {name} has the shape {list(plate.shape)}: its camera makes pictures {list(size)}")
+        views.append(FilmedView(outlines, film, plate, settings))
+    return views
+
+
+def _led(found: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Where one or two frames lead: on with their velocity, and with half of it."""
+    last = found[-1]
+    if len(found) == 1:
+        return [last]
+    move, turn = last[:, :3] - found[-2][:, :3], rotation_vector(found[-2][:, 3:], last[:, 3:])
+    return [_moved(last, part * move, part * turn) for part in (1.0, 0.5)]
+
+
+def _moved(placement: np.ndarray, move: np.ndarray, turn: np.ndarray) -> np.ndarray:
+    """A placement [N, 7] after moves [N, 3] m and turns [N, 3] rad."""
+    unit = Tangent(len(placement), 0, torch.ones(len(placement), dtype=torch.float64))
+    return unit.moved(torch.as_tensor(placement), torch.as_tensor(np.concatenate([move, turn], axis=1)).flatten()).numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """A Gauss-Newton step of all cameras: the change [D] m, and the normal equations of each camera."""
+
+    change: np.ndarray
+    normals: list[PictureNormal]
+
+    @property
+    def cost(self) -> float:
+        """At the placement before it."""
+        return sum(normal.cost for normal in self.normals)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """A frame: placement [N, 7], cost, and the colours [N, 3] of the bodies for each camera."""
+
+    placement: np.ndarray
+    cost: float
+    colors: list[np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class _Tracker:
+    """Fits of single frames."""
+
+    views: Sequence[FilmedView]
+    tangent: Tangent
+    settings: TrackSettings
+
+    def tilted(self, start: np.ndarray) -> list[np.ndarray]:
+        """The start [N, 7], and turned about the axes of the world."""
+        turns = [side * self.settings.tilt * axis for axis in np.eye(3) for side in (1.0, -1.0)]
+        still = np.zeros((len(start), 3))
+        return [start, *(_moved(start, still, np.tile(turn, (len(start), 1))) for turn in turns)]
+
+    def fitted(self, frame: int, starts: Sequence[np.ndarray], before: Colors) -> _Fitted:
+        """The best fit to a frame from several starts [N, 7], with the colours of a frame beside it."""
+        metres = min(view.outlines.metres_per_pixel(starts[0]) for view in self.views)
+        tries = []
+        for placement in starts:
+            for _ in range(self.settings.first_steps):
+                step = self._step(frame, placement, metres, before, blurred=True)
+                placement = self._after(placement, step.change[None])[0]
+            tries.append(self._sharper(frame, placement, metres, before, steps=2))
+        best = min(tries, key=lambda each: each.cost)
+        return self._sharper(frame, best.placement, metres, before, steps=self.settings.steps)
+
+    def _sharper(self, frame: int, placement: np.ndarray, metres: float, before: Colors, *, steps: int) -> _Fitted:
+        """Steps with sharp pictures, each the best of some lengths, before a background that is held during it."""
+        for _ in range(steps):
+            step = self._step(frame, placement, metres, before, blurred=False)
+            tries = self._after(placement, np.array(LENGTHS)[:, None] * step.change)
+            costs = np.sum([
+                view.costs(tries, None if before is None else before[k], step.normals[k].behind)
+                for k, view in enumerate(self.views)
+            ], axis=0)  # fmt: skip
+            best = int(costs.argmin())
+            placement, cost = tries[best], float(costs[best])
+            if best == 0 or np.abs(step.change).max() < self.settings.tolerance * metres:
+                break
+        return _Fitted(placement, cost, [normal.colors for normal in step.normals])
+
+    def _step(self, frame: int, placement: np.ndarray, metres: float, before: Colors, *, blurred: bool) -> _Step:
+        """A step from a placement [N, 7]."""
+        width, count = STEP * metres, self.tangent.count
+        changes = np.concatenate([np.zeros((1, count)), width * np.eye(count), -width * np.eye(count)])
+        near = self._after(placement, changes)
+        normals = [
+            view.normal(frame, near, width, None if before is None else before[k], blurred=blurred)
+            for k, view in enumerate(self.views)
+        ]
+        matrix = sum(normal.matrix for normal in normals)
+        gradient = sum(normal.gradient for normal in normals)
+        if not np.trace(matrix) > 0:
+            raise UserError(f"frame {frame} shows no body at the poses that tracking begins with: give a nearer start")
+        change = np.linalg.solve(matrix + RIDGE * np.trace(matrix) / count * np.eye(count), gradient)
+        most = LONGEST * float(self.tangent.radius.max())
+        return _Step(change * min(1.0, most / max(np.abs(change).max(), 1e-30)), normals)
+
+    def _after(self, placement: np.ndarray, changes: np.ndarray) -> np.ndarray:
+        """[B, N, 7] a placement after changes [B, D]."""
+        return self.tangent.moved(torch.as_tensor(placement)[None], torch.as_tensor(changes)).numpy()

@@ -1,0 +1,194 @@
+"""Poses of bodies tracked in films: coverage, normal equations, background, and whole films against known motions."""
+
+import numpy as np
+import pytest
+from scipy.spatial import ConvexHull
+from scipy.spatial.transform import Rotation
+
+from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Scene, Start, Surface, UserError, load_scene
+from risp_torch.tracking import TrackedPoses, TrackSettings, track_poses
+from risp_torch.tracking.background import background
+from risp_torch.tracking.coverage import Outlines
+from risp_torch.tracking.picture_fit import FilmedView
+
+SIZE, SIDE = 48, 0.1
+COLORS = [(0.6, 0.05, 0.05), (0.75, 0.45, 0.1), (0.8, 0.75, 0.2), (0.2, 0.45, 0.2), (0.2, 0.3, 0.6), (0.8, 0.8, 0.78)]
+POSE = np.array([[0.01, -0.02, 0.12, *Rotation.from_rotvec([0.5, -0.3, 0.8]).as_quat()]])
+EYES = {"front": (0.15, -0.6, 0.4), "side": (0.6, 0.15, 0.4)}
+
+
+def scene_of(frames: int = 6, *, ground: bool = True) -> Scene:
+    """A box of six colours that flies over the ground, and two cameras."""
+    scene = Scene(frame_dt=1 / 60, frames=frames, substeps=4, name="flight", antialias=4)
+    if ground:
+        contact = Contact(stiffness=1e3, damping=1.0, friction=0.3, friction_stiffness=1.0)
+        scene.add_ground(contact=contact, color=(0.4, 0.4, 0.38))
+    scene.add_rigid(
+        "box", shape=Box(SIDE, 0.9 * SIDE, 1.1 * SIDE), mass=0.3, surface=Surface(face_colors=COLORS),
+        start=Start(
+            position=tuple(POSE[0, :3]), orientation=tuple(POSE[0, 3:]), velocity=(0.4, 0.1, 0.6),
+            angular_velocity=(2.0, 5.0, 1.0),
+        ),
+    )  # fmt: skip
+    scene.table.set("softness.sigma", 1e-6)
+    for name, eye in EYES.items():
+        lens = {"vertical_fov": 28.0, "width": SIZE, "height": SIZE, "near": 0.1, "far": 3.0}
+        scene.add_camera(Camera.look_at(eye=eye, target=(0.02, 0.0, 0.1), name=name, **lens))
+    scene.add_light(DirectionalLight(direction=(-0.4, 0.5, -1.0), intensity=0.8))
+    scene.add_light(AmbientLight(intensity=0.3))
+    return scene
+
+
+def moved(pose: np.ndarray, move: np.ndarray, turn: np.ndarray) -> np.ndarray:
+    return np.concatenate([pose[0, :3] + move, (Rotation.from_rotvec(turn) * Rotation.from_quat(pose[0, 3:])).as_quat()])[None]
+
+
+def exact_coverage(scene: Scene, pose: np.ndarray, fine: int = 24) -> np.ndarray:
+    """[SIZE, SIZE] part of each pixel inside the convex hull of the projected corners."""
+    camera = scene.cameras[0]
+    corners = 0.5 * SIDE * np.array([(x, 0.9 * y, 1.1 * z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+    world = pose[0, :3] + Rotation.from_quat(pose[0, 3:]).apply(corners)
+    seen = (world - np.asarray(camera.position)) @ np.asarray(camera.rotation).T
+    points = np.asarray(camera.focal) * seen[:, :2] / seen[:, 2:] + np.asarray(camera.center)
+    normals = ConvexHull(points).equations
+    v, u = (np.mgrid[: SIZE * fine, : SIZE * fine] + 0.5) / fine
+    inside = (normals[:, 0, None, None] * u + normals[:, 1, None, None] * v + normals[:, 2, None, None] <= 0).all(axis=0)
+    return inside.reshape(SIZE, fine, SIZE, fine).mean(axis=(1, 3))
+
+
+def test_outlines_are_those_of_the_projected_corners() -> None:
+    scene = scene_of()
+    outlines = Outlines(scene, "front", samples=4)
+    for turn in (np.zeros(3), np.array([0.3, 0.2, -0.5]), np.array([-0.8, 0.1, 0.4])):
+        pose = moved(POSE, 0.01 * turn, turn)
+        coverage, exact = outlines.of(pose[None]), exact_coverage(scene, pose)
+        found = coverage.columns[0].sum(axis=0).reshape(SIZE, SIZE)
+        assert abs(found.sum() / exact.sum() - 1) < 3e-3  # the rasteriser's own outlines are 2 % too large here
+        assert np.sqrt(((found - exact) ** 2).sum() / (np.abs(exact - 0.5) < 0.5).sum()) < 0.05
+        np.testing.assert_allclose(coverage.left[0], 1.0 - found.ravel(), atol=1e-9)
+
+
+def test_no_side_shines_through_at_an_edge() -> None:
+    """Sides that are turned away have no part in any pixel."""
+    scene = scene_of()
+    outlines = Outlines(scene, "front", samples=4)
+    unlit = outlines.unlit(POSE[None])
+    away = np.asarray(scene.cameras[0].position) - POSE[0, :3]
+    facing = unlit.normals()[0].numpy() @ away
+    shown = np.array([outlines.of(POSE[None]).columns[0, outlines.palette.corner[face]].sum() for face in range(len(facing))])
+    clear = np.abs(facing) > 0.15 * np.linalg.norm(away)  # a side seen at a sharp angle is not told from one turned away here
+    assert (shown[clear & (facing < 0)] < 0.02 * shown.max()).all() and (shown[clear & (facing > 0)] > 0.1 * shown.max()).all()
+
+
+def test_gradients_are_those_of_the_cost() -> None:
+    """At the solved colours the cost changes as the gradient says (envelope theorem); the outliers' weight is held at 1."""
+    scene = scene_of()
+    pictures = scene.render(scene.rollout(), camera="front")[0].numpy()
+    settings = TrackSettings(robust=1e3)
+    outlines = Outlines(scene, "front", samples=4)
+    rng = np.random.default_rng(0)
+    view = FilmedView(outlines, pictures, np.asarray(pictures).mean(axis=0), settings)
+    near, width = moved(POSE, 2e-3 * rng.standard_normal(3), 0.02 * rng.standard_normal(3)), 1e-4
+    changes = width * np.eye(6)
+    ways = [sign * change for sign in (1.0, -1.0) for change in changes]
+    around = np.stack([near, *(moved(near, way[:3], way[3:] / SIDE) for way in ways)])
+    normal = view.normal(0, around, width, None, blurred=False)
+    costs = view.costs(around, None, normal.behind)
+    slope = (costs[1:7] - costs[7:]) / (2 * width)
+    np.testing.assert_allclose(-2 * normal.gradient, slope, atol=5e-3 * np.abs(slope).max())
+    np.testing.assert_allclose(costs[0], normal.cost, rtol=1e-9)
+
+
+def test_shadows_darken_the_plate_and_not_its_hue() -> None:
+    scene = scene_of()
+    outlines = Outlines(scene, "front", samples=4)
+    left = outlines.of(POSE[None]).left[0]
+    plate = np.random.default_rng(1).uniform(0.2, 0.8, (SIZE * SIZE, 3))
+    np.testing.assert_allclose(background(outlines, POSE, left, plate, plate, 0.06), plate, atol=1e-12)
+    from risp_torch.inversion.look.settings import CAMERA_EDGES
+    from risp_torch.inversion.look.shadow import shadows_of
+
+    shadow = shadows_of(outlines.unlit(POSE[None], edges=CAMERA_EDGES))[0, 3].reshape(-1, 1).numpy()
+    darker = plate * (1 - 0.5 * shadow)
+    found = background(outlines, POSE, left, darker, plate, 0.06)
+    seen = (left > 0.999) & (shadow[:, 0] > 0.5)
+    assert seen.sum() > 20
+    np.testing.assert_allclose(found[seen] / plate[seen], darker[seen] / plate[seen], atol=0.02)
+    unknown = np.where(np.arange(SIZE * SIZE)[:, None] % 7 == 0, np.nan, plate)
+    assert np.array_equal(np.isfinite(background(outlines, POSE, left, darker, unknown, 0.06)), np.isfinite(unknown))
+
+
+def filmed(scene: Scene) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
+    """Films and plates by camera, and the true poses."""
+    states = scene.rollout()
+    away = scene_of(frames=1)
+    away.table.set("box.position", (0.0, 0.0, -5.0))
+    return (
+        {name: scene.render(states, camera=name)[0].numpy() for name in EYES},
+        {name: away.render(away.rollout(), camera=name)[0, 0].numpy() for name in EYES}, states.body_q[0].numpy(),
+    )  # fmt: skip
+
+
+def errors(found: TrackedPoses, true: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    turn = Rotation.from_quat(found.body_q[:, 0, 3:]) * Rotation.from_quat(true[:, 0, 3:]).inv()
+    return np.linalg.norm(found.body_q[:, 0, :3] - true[:, 0, :3], axis=1), np.degrees(turn.magnitude())
+
+
+def test_two_cameras_track_a_flight() -> None:
+    """Lights and colours of the scene are not used: the tracker has a scene of its own, in other ones."""
+    films, plates, true = filmed(scene_of())
+    other = scene_of()
+    other.table.set("box.position", (0.3, 0.3, 0.3))
+    start = moved(true[0], np.array([3e-3, -4e-3, 2e-3]), np.array([0.05, -0.04, 0.03]))
+    found = track_poses(other, films, start, plates=plates)
+    position, rotation = errors(found, true)
+    assert position.max() < 6e-4 and rotation.max() < 0.7
+    assert found.body_q.shape == true.shape and found.cost.shape == (len(true),)
+    assert found.recording("flight", 1 / 60).dt == 1 / 60
+
+
+def test_what_is_not_known_of_a_plate_does_not_count() -> None:
+    films, plates, true = filmed(scene_of(frames=2))
+    worst = {}
+    for name, unknown in (("unknown", np.nan), ("wrong", 0.9)):
+        front = plates["front"].copy()
+        front[:, SIZE // 2 :] = unknown
+        worst[name] = errors(track_poses(scene_of(), films, true[0], plates=plates | {"front": front}), true)[0].max()
+    assert worst["unknown"] < 2e-3 and 2 * worst["unknown"] < worst["wrong"]  # a pixel is 7 mm
+
+
+def test_scatter_is_that_of_single_frames() -> None:
+    rng = np.random.default_rng(0)
+    count = 4000
+    t = np.arange(count)[:, None] / count
+    smooth = np.concatenate([t, t**2, 2 * t - t**3], axis=1)
+    turn = Rotation.from_rotvec(np.concatenate([3 * t, 0 * t, 0 * t], axis=1))
+    still = np.concatenate([smooth, turn.as_quat()], axis=1)[:, None]
+    position, rotation = TrackedPoses(still, np.zeros(count)).scatter()
+    assert position[0] < 1e-9 and rotation[0] < 1e-6
+    rough = (Rotation.from_rotvec(4e-3 * rng.standard_normal((count, 3))) * turn).as_quat()
+    rough = np.concatenate([smooth + 2e-3 * rng.standard_normal((count, 3)), rough], axis=1)[:, None]
+    position, rotation = TrackedPoses(rough, np.zeros(count)).scatter()
+    np.testing.assert_allclose([position[0], rotation[0]], [2e-3, 4e-3], rtol=0.05)
+    with pytest.raises(UserError, match="five frames"):
+        TrackedPoses(rough[:4], np.zeros(4)).scatter()
+
+
+def test_what_does_not_fit_is_named() -> None:
+    scene = scene_of()
+    picture = np.zeros((2, SIZE, SIZE, 3))
+    for films, start, plates, words in (
+        ({}, POSE, {}, "no film"), ({"front": picture}, POSE[0], {}, r"start has the shape \[7\]"),
+        ({"front": picture[:, 1:]}, POSE, {}, "its camera makes pictures"),
+        ({"front": picture}, POSE, {"side": picture[0]}, "no film, of side"),
+        ({"front": picture, "side": picture[:1]}, POSE, {}, "different numbers of frames"),
+        ({"front": picture}, POSE, {"front": picture}, "the plate of front"), ({"back": picture}, POSE, {}, "back"),
+        ({"front": picture}, moved(POSE, np.array([5.0, 0.0, 0.0]), np.zeros(3)), {}, "shows no body"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=words):
+            track_poses(scene, films, start, plates=plates)
+
+
+def test_bodies_are_free() -> None:
+    with pytest.raises(UserError, match="tracked of free rigid bodies"):
+        track_poses(load_scene("pendulum"), {"front": np.zeros((1, SIZE, SIZE, 3))}, POSE)
