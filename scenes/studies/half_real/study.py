@@ -59,7 +59,10 @@ def study(out: Path, fits: Path, *, films: int, alone: int, jobs: int, say: Call
         ]
         for measured in (False, True)
     }
-    text = "\n".join([*_poses(both, single), "", *_numbers(found, records), "", *_predictions(found, values, everything, unseen)])
+    text = "\n".join([
+        *poses_table(both, single), "", *numbers_table(found, records), "",
+        *predictions_table(found, values, everything, unseen),
+    ])  # fmt: skip
     scene, pictures = scene_and_films(tosses[SHOWN], values, out / tosses[SHOWN].name, tuple(CAMERAS), seed=SHOWN)
     strip(out / "strip.png", scene, pictures, both[SHOWN].found.body_q)
     (out / "results.md").write_text(text + "\n", encoding="utf-8")
@@ -94,7 +97,7 @@ def _rms(values: np.ndarray) -> float:
     return float(np.sqrt((values**2).mean()))
 
 
-def _poses(both: Sequence[TrackedToss], single: Sequence[TrackedToss]) -> list[str]:
+def poses_table(both: Sequence[TrackedToss], single: Sequence[TrackedToss]) -> list[str]:
     """The table of errors of the poses."""
     rows = []
     for film in both:
@@ -112,7 +115,7 @@ def _poses(both: Sequence[TrackedToss], single: Sequence[TrackedToss]) -> list[s
     return ["Poses from two cameras, against the measured ones:", "", markdown(head, rows)]
 
 
-def _numbers(found: Mapping[bool, Sequence[Mapping[str, Any]]], records: Sequence[Mapping[str, Any]]) -> list[str]:
+def numbers_table(found: Mapping[bool, Sequence[Mapping[str, Any]]], records: Sequence[Mapping[str, Any]]) -> list[str]:
     """The table of numbers."""
     pixels, same, every = (together(each, TOLD) for each in (found[False], found[True], records))
     rows = []
@@ -131,7 +134,7 @@ def _numbers(found: Mapping[bool, Sequence[Mapping[str, Any]]], records: Sequenc
     return ["Numbers of the contact:", "", markdown(head, rows), "", f"Friction from pixels by length: {lengths}.", *named]
 
 
-def _predictions(
+def predictions_table(
     found: Mapping[bool, Sequence[Mapping[str, Any]]], values: Mapping[str, float], everything: Sequence[Recording],
     unseen: set[str],
 ) -> list[str]:
