@@ -123,7 +123,7 @@ def _metres_per_pixel(unlit: Unlit, placement: np.ndarray) -> float:
 def check_bodies(scene: Scene) -> None:
     """Raise a UserError where a scene has other things than free rigid bodies with a visible shape."""
     if scene.particle_count or not scene.bodies or any(isinstance(body, Link) for body in scene.bodies):
-        raise UserError(f"{scene.name} has links or deformable bodies, or none: poses are tracked of free rigid bodies")
+        raise UserError(f"{scene.name} has links or deformable bodies, or no body at all: poses are tracked of free rigid bodies")
     for body in scene.bodies:
         if body.surface is None:
             raise UserError(f"{body.name} has no visible shape to track")

@@ -19,6 +19,7 @@ from risp_torch.tracking.settings import TrackSettings
 GREY = 0.4  # colour of what no frame has shown yet
 ROUNDS, FIRST_ROUNDS = 3, 6  # of reweighting
 MARGIN = 5  # pixels about the bodies that are compared
+HIDDEN = 1e-3  # part of a pixel that shows the background, below which the plate need not be known
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +128,7 @@ class FilmedView:
         residual, weight = solved.residual, solved.weight
         if blurred:
             known = self._known(shown, 0, behind)
-            both = self._blurred(np.concatenate([jacobian, known[:, None] * residual[None]]), pixels)
+            both = self._blurred(known[:, None] * np.concatenate([jacobian, residual[None]]), pixels)
             jacobian, residual = both[:-1], both[-1]
             weight, seen = known * self._factor(residual), jacobian
         else:
@@ -145,7 +146,7 @@ class FilmedView:
 
     def _known(self, shown: Coverage, b: int, behind: Behind) -> np.ndarray:
         """[p] 1 for pixels whose background is known, or hidden."""
-        return (behind.known | (shown.left[b] <= 0.0)).astype(np.float64)
+        return (behind.known | (shown.left[b] < HIDDEN)).astype(np.float64)
 
     def _factor(self, residual: np.ndarray) -> np.ndarray:
         """Robust weights [p] of residuals [p, 3]."""

@@ -19,7 +19,7 @@ class TrackedPoses:
 
     Attributes:
         body_q: [T, N, 7] float64: centres of mass [m], unit quaternions (x, y, z, w).
-        cost: [T] robust sum of squared residuals of all cameras' pictures, in linear colour.
+        cost: [T] robust sum of squared residuals of all cameras' pictures, in linear colour, with the pull of the colours.
     """
 
     body_q: np.ndarray
@@ -31,6 +31,9 @@ class TrackedPoses:
         Args:
             name: of the recording.
             dt: time between two frames [s].
+
+        Raises:
+            UserError: there are fewer than three frames (``Recording``).
         """
         return Recording(name, self.body_q, dt)
 

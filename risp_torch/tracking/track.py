@@ -12,15 +12,18 @@ from tqdm import tqdm
 from risp_torch.inversion.registration.tangent import Tangent
 from risp_torch.motions.recording import rotation_vector
 from risp_torch.scene.scene import Scene
-from risp_torch.tracking.coverage import Outlines
+from risp_torch.tracking.coverage import Outlines, check_bodies
 from risp_torch.tracking.picture_fit import FilmedView, PictureNormal
 from risp_torch.tracking.poses import TrackedPoses
 from risp_torch.tracking.settings import TrackSettings
 from ti_sim.base.errors import UserError
 
 STEP = 0.35  # pixels, of the differences
+UNIT = 1e-3  # largest deviation of a quaternion's length from 1
+FEWEST = 5  # frames whose median may be a plate
+REFITS = 3  # of a single frame
 RIDGE = 1e-6  # of the normal matrix' mean diagonal
-LONGEST = 0.3  # of a step, in sizes of the bodies
+LONGEST = 0.3  # of a step, in sizes of each body
 LENGTHS = (0.0, 1.0, 0.4)  # of a step that are tried
 
 Colors = Sequence[np.ndarray] | None  # [N, 3] of each camera, in a frame beside it
@@ -51,12 +54,11 @@ def track_poses(
         progress: whether to show a progress bar.
 
     Raises:
-        UserError: the scene has other bodies, a film or plate does not fit its camera or the other films, or no body is seen.
+        UserError: the scene has other bodies, a film or plate does not fit its camera or the other films, or a body is not seen.
     """
     settings = settings or TrackSettings()
-    start = np.asarray(start, dtype=np.float64)
-    if start.shape != (len(scene.bodies), 7) or not np.isfinite(start).all():
-        raise UserError(f"start has the shape {list(start.shape)}: give finite poses [{len(scene.bodies)}, 7]")
+    check_bodies(scene)
+    start = _checked_start(scene, start)
     views = _views(scene, films, plates or {}, settings)
     tracker = _Tracker(views, Tangent.of(scene, torch.zeros((), dtype=torch.float64)), settings)
     found: list[_Fitted] = []
@@ -66,12 +68,27 @@ def track_poses(
         found.append(tracker.fitted(frame, starts, found[-1].colors if found else None))
         frames.update()
     for frame in range(len(found) - 2, -1, -1):
-        # The first frames, and those at an impact, may have ended in a second minimum: later ones lead back to the first.
+        # The first frames, and those at an impact, may have ended in a second minimum: later ones lead to the right one.
         starts = [found[frame].placement, _led([each.placement for each in found[frame + 2 : frame : -1]])[0]]
         found[frame] = tracker.fitted(frame, starts, found[frame + 1].colors)
         frames.update()
+    for _ in range(REFITS if len(found) == 1 else 0):
+        # No frame beside it tells colours: its own take the place of grey, which pulls at sides that few pixels show.
+        found = [tracker.fitted(0, [found[0].placement], found[0].colors)]
     frames.close()
     return TrackedPoses(np.array([each.placement for each in found]), np.array([each.cost for each in found]))
+
+
+def _checked_start(scene: Scene, start: np.ndarray) -> np.ndarray:
+    """Poses [N, 7] with unit quaternions, float64."""
+    start, shape = np.array(start, dtype=np.float64), (len(scene.bodies), 7)
+    if start.shape != shape:
+        raise UserError(f"start has the shape {list(start.shape)}: give a pose of each body, {list(shape)}")
+    length = np.linalg.norm(start[:, 3:], axis=1, keepdims=True)
+    if not np.isfinite(start).all() or (np.abs(length - 1) > UNIT).any():
+        raise UserError("start has poses that are not finite, or quaternions that are not of length 1")
+    start[:, 3:] /= length
+    return start
 
 
 def _views(
@@ -87,10 +104,16 @@ def _views(
     if len(set(lengths.values())) > 1:
         raise UserError(f"the films have different numbers of frames, {lengths}: cut them to the same times")
     for name, given in films.items():
+        if name not in {camera.name for camera in scene.cameras}:
+            raise UserError(f"{scene.name} has no camera {name}: it has {', '.join(camera.name for camera in scene.cameras)}")
         film, outlines = np.asarray(given, dtype=np.float64), Outlines(scene, name, samples=settings.samples)
         size = (outlines.height, outlines.width, 3)
         if film.shape[1:] != size or not len(film):
             raise UserError(f"the film of {name} has the shape {list(film.shape)}: its camera makes pictures {list(size)}")
+        if not np.isfinite(film).all():
+            raise UserError(f"the film of {name} has pixels that are not finite")
+        if name not in plates and len(film) < FEWEST:
+            raise UserError(f"the film of {name} has {len(film)} frames, whose median is no plate: give its plate")
         plate = np.asarray(plates[name], dtype=np.float64) if name in plates else np.median(film, axis=0)
         if plate.shape != size:
             raise UserError(f"the plate of {name} has the shape {list(plate.shape)}: its camera makes pictures {list(size)}")
@@ -128,7 +151,7 @@ class _Step:
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """A frame: placement [N, 7], cost, and the colours [N, 3] of the bodies for each camera."""
+    """A frame: placement [N, 7], cost, and the colours [N, 3] of the bodies for each camera, solved before the last step."""
 
     placement: np.ndarray
     cost: float
@@ -187,11 +210,15 @@ class _Tracker:
         ]
         matrix = sum(normal.matrix for normal in normals)
         gradient = sum(normal.gradient for normal in normals)
-        if not np.trace(matrix) > 0:
-            raise UserError(f"frame {frame} shows no body at the poses that tracking begins with: give a nearer start")
+        for n, body in enumerate(self.views[0].outlines.scene.bodies):
+            if not np.trace(matrix[6 * n : 6 * n + 6, 6 * n : 6 * n + 6]) > 0:
+                raise UserError(
+                    f"frame {frame} does not show {body.name} where it is looked for: give a nearer start, or cut the film where "
+                    "the body leaves the pictures"
+                )
         change = np.linalg.solve(matrix + RIDGE * np.trace(matrix) / count * np.eye(count), gradient)
-        most = LONGEST * float(self.tangent.radius.max())
-        return _Step(change * min(1.0, most / max(np.abs(change).max(), 1e-30)), normals)
+        most = LONGEST * np.repeat(self.tangent.radius.numpy(), 6)
+        return _Step(change * min(1.0, 1.0 / max((np.abs(change) / most).max(), 1e-30)), normals)
 
     def _after(self, placement: np.ndarray, changes: np.ndarray) -> np.ndarray:
         """[B, N, 7] a placement after changes [B, D]."""

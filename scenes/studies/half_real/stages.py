@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch import Scene
+from risp_torch import Scene, UserError
 from risp_torch.motions import Recording
 from risp_torch.tracking import TrackedPoses, track_poses
 
@@ -46,14 +46,26 @@ class TrackedToss:
         return (self.measured if measured else self.found).recording(self.name, 1 / cube.RATE)
 
 
-def recorded(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a JSON file holds, which is made first if it is not there."""
+def recorded(path: Path, given: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a JSON file holds, which is made first if it is not there.
+
+    Args:
+        path: of the file.
+        given: what it is made from, which it holds as well.
+        make: the rest.
+
+    Raises:
+        UserError: the file was made from something else.
+    """
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".part")
-        temporary.write_text(json.dumps(make(), indent=1), encoding="utf-8")
+        temporary.write_text(json.dumps(given | make(), indent=1), encoding="utf-8")
         temporary.replace(path)
-    return json.loads(path.read_text(encoding="utf-8"))
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if any(record.get(name) != value for name, value in given.items()):
+        raise UserError(f"{path} was made from other tosses, films or fits: give another --out, or remove it")
+    return record
 
 
 def first_guess(pose: np.ndarray, seed: int) -> np.ndarray:
@@ -84,7 +96,7 @@ def tracked(toss: Recording, values: Mapping[str, float], folder: Path, cameras:
         )  # fmt: skip
         return {"body_q": found.body_q.tolist(), "cost": found.cost.tolist()}
 
-    record = recorded(folder / f"poses-{'-'.join(cameras)}.json", make)
+    record = recorded(folder / f"poses-{'-'.join(cameras)}.json", {"seed": seed, "values": dict(values)}, make)
     found = TrackedPoses(np.array(record["body_q"]), np.array(record["cost"]))
     return TrackedToss(toss.name, found, TrackedPoses(poses, np.zeros(len(poses))))
 

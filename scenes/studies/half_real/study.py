@@ -13,6 +13,7 @@ import numpy as np
 
 from risp_torch import UserError, load_scene, start
 from risp_torch.motions import Recording, held_out, predict_motions, whole
+from ti_sim import Count, FromZero, checked
 
 from ...real import contactnets_cube as cube
 from ..contactnets import DERIVED, LENGTHS, SCALE, markdown, mean_values, row_of, together
@@ -25,7 +26,8 @@ ONE = "front"  # camera of the films that are tracked by one alone
 SHOWN = 0  # number of the film in the picture
 
 
-def study(out: Path, fits: Path, *, films: int, alone: int, jobs: int, say: Callable[[str], None]) -> str:
+@checked
+def study(out: Path, fits: Path, *, films: Count, alone: FromZero, jobs: Count, say: Callable[[str], None]) -> str:
     """All stages; returns the text of ``results.md``.
 
     Args:
@@ -51,13 +53,13 @@ def study(out: Path, fits: Path, *, films: int, alone: int, jobs: int, say: Call
         for result in pool.map(_tracked, tasks):
             results.append(result)
             say(_line(result))
-    both, single = results[:films], results[films:]
+    both, single = results[: len(tosses)], results[len(tosses) :]
+    given = {"tosses": [toss.name for toss in tosses], "values": values}
     found = {
         measured: [
-            recorded(out / f"{'measured' if measured else 'films'}-{frames}.json", _fit_of(both, frames, measured=measured))
-            for frames in LENGTHS
+            recorded(out / f"{kind}-{frames}.json", given, _fit_of(both, frames, measured=measured)) for frames in LENGTHS
         ]
-        for measured in (False, True)
+        for measured, kind in ((False, "films"), (True, "measured"))
     }
     text = "\n".join([
         *poses_table(both, single), "", *numbers_table(found, records), "",
@@ -70,7 +72,11 @@ def study(out: Path, fits: Path, *, films: int, alone: int, jobs: int, say: Call
 
 
 def read_fits(folder: Path) -> list[dict[str, Any]]:
-    """The fits to all tosses, of each length."""
+    """The fits to all tosses that are not held out, of each length, by viscous friction, which predicts better.
+
+    Raises:
+        UserError: one of them is not there.
+    """
     paths = [folder / f"viscous-{frames}.json" for frames in LENGTHS]
     missing = [path.name for path in paths if not path.is_file()]
     if missing:
@@ -123,7 +129,9 @@ def numbers_table(found: Mapping[bool, Sequence[Mapping[str, Any]]], records: Se
         apart = (pixels[name][0] - every[name][0]) / np.hypot(pixels[name][1], every[name][1])
         each = [f"{value[name][0]:.4g} ± {value[name][1]:.2g}" for value in (pixels, same, every)]
         rows.append([f"{name} [{DERIVED[name][0]}]" if DERIVED[name][0] else name, *each, f"{apart:+.1f}"])
-    head = ["", "from pixels", "from the measured poses of these frames", "from all tosses", "difference [bars of both]"]
+    head = [
+        "", "from pixels", "from the measured poses of these frames", "from all tosses of the fit", "difference [bars of both]"
+    ]  # fmt: skip
     lengths = ", ".join(
         f"{frames} frames {record['derived']['friction']['value']:.3f} ± {record['derived']['friction']['sd']:.2g}"
         f" ({record['windows']} windows, {'converged' if record['converged'] else 'not converged'})"

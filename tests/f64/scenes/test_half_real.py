@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from risp_torch import render_masks
+from risp_torch import UserError, render_masks
 from risp_torch.motions import Recording, Window
 from risp_torch.tracking import TrackedPoses
 from scenes.real import contactnets_cube as cube
@@ -130,19 +130,32 @@ def test_predictions_are_of_held_out_tosses() -> None:
     everything = [measured(rows, f"toss_{k}") for k, rows in enumerate(poses(4))]
     scales = {name: "linear" for name in fits.NUMBERS}
     right = {"values": {name: VALUES[name] for name in fits.NUMBERS}, "scales": scales}
-    found = {False: [right], True: [right]}
-    table = study.predictions_table(found, VALUES, everything, {"toss_1", "toss_3"})
-    cells = [cell.strip() for cell in table[-1].splitlines()[-1].split("|")]
-    assert cells[2] == "2" and float(cells[3]) < 1.5  # the start velocity of a recording is read off its poses
+    heavy = {"values": right["values"] | {"gravity": 13.0}, "scales": scales}
+    slippery = {"values": right["values"] | {"ground.contact.friction": 0.03}, "scales": scales}
+    table = study.predictions_table({False: [heavy], True: [slippery]}, VALUES, everything, {"toss_1", "toss_3"})
+    rows = [[cell.strip() for cell in line.split("|")] for line in table[-1].splitlines()[-3:]]
+    assert [row[2] for row in rows] == ["2"] * 3
+    films_row, measured_row, fitted_row = (float(row[3]) for row in rows)
+    assert fitted_row < 1.5  # the start velocity of a recording is read off its poses
+    assert films_row > 2 * fitted_row and measured_row > fitted_row and films_row != measured_row
 
 
 def test_a_stage_that_is_there_is_not_done_again(tmp_path: Path) -> None:
     path = tmp_path / "toss" / "poses.json"
-    assert stages.recorded(path, lambda: {"a": 1}) == {"a": 1} == json.loads(path.read_text())
-    assert stages.recorded(path, lambda: pytest.fail("done again")) == {"a": 1}
+    both = {"seed": 3, "a": 1}
+    assert stages.recorded(path, {"seed": 3}, lambda: {"a": 1}) == both == json.loads(path.read_text())
+    assert stages.recorded(path, {"seed": 3}, lambda: pytest.fail("done again")) == both
+    with pytest.raises(UserError, match="made from other tosses"):
+        stages.recorded(path, {"seed": 4}, lambda: {"a": 1})
     guess = stages.first_guess(poses(1)[0, 0], seed=3)
     assert guess.shape == (1, 7) and not np.array_equal(guess, stages.first_guess(poses(1)[0, 0], seed=4))
     np.testing.assert_array_equal(guess, stages.first_guess(poses(1)[0, 0], seed=3))
+
+
+def test_noise_of_films_is_what_single_frames_scatter_by() -> None:
+    """A tracked coordinate is a point at the corners' distance: turns count with the arm."""
+    scatter, arm = (1e-4, np.radians(0.1)), 0.5 * np.sqrt(3) * cube.SIDE  # medians of the films on the page
+    assert 0.7 < fits.FILM_NOISE / np.hypot(scatter[0], arm * scatter[1]) < 1.6
 
 
 def test_strips_show_the_tracked_edges(tmp_path: Path) -> None:

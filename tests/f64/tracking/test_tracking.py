@@ -1,11 +1,15 @@
 """Poses of bodies tracked in films: coverage, normal equations, background, and whole films against known motions."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
 from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Scene, Start, Surface, UserError, load_scene
+from risp_torch.inversion.look.settings import CAMERA_EDGES
+from risp_torch.inversion.look.shadow import shadows_of
 from risp_torch.tracking import TrackedPoses, TrackSettings, track_poses
 from risp_torch.tracking.background import background
 from risp_torch.tracking.coverage import Outlines
@@ -17,14 +21,14 @@ POSE = np.array([[0.01, -0.02, 0.12, *Rotation.from_rotvec([0.5, -0.3, 0.8]).as_
 EYES = {"front": (0.15, -0.6, 0.4), "side": (0.6, 0.15, 0.4)}
 
 
-def scene_of(frames: int = 6, *, ground: bool = True) -> Scene:
+def scene_of(frames: int = 6, *, ground: bool = True, colors: Sequence[tuple[float, float, float]] = COLORS) -> Scene:
     """A box of six colours that flies over the ground, and two cameras."""
     scene = Scene(frame_dt=1 / 60, frames=frames, substeps=4, name="flight", antialias=4)
     if ground:
         contact = Contact(stiffness=1e3, damping=1.0, friction=0.3, friction_stiffness=1.0)
         scene.add_ground(contact=contact, color=(0.4, 0.4, 0.38))
     scene.add_rigid(
-        "box", shape=Box(SIDE, 0.9 * SIDE, 1.1 * SIDE), mass=0.3, surface=Surface(face_colors=COLORS),
+        "box", shape=Box(SIDE, 0.9 * SIDE, 1.1 * SIDE), mass=0.3, surface=Surface(face_colors=colors),
         start=Start(
             position=tuple(POSE[0, :3]), orientation=tuple(POSE[0, 3:]), velocity=(0.4, 0.1, 0.6),
             angular_velocity=(2.0, 5.0, 1.0),
@@ -63,7 +67,7 @@ def test_outlines_are_those_of_the_projected_corners() -> None:
         pose = moved(POSE, 0.01 * turn, turn)
         coverage, exact = outlines.of(pose[None]), exact_coverage(scene, pose)
         found = coverage.columns[0].sum(axis=0).reshape(SIZE, SIZE)
-        assert abs(found.sum() / exact.sum() - 1) < 3e-3  # the rasteriser's own outlines are 2 % too large here
+        assert abs(found.sum() / exact.sum() - 1) < 3e-3  # the rasteriser's own outlines are larger
         assert np.sqrt(((found - exact) ** 2).sum() / (np.abs(exact - 0.5) < 0.5).sum()) < 0.05
         np.testing.assert_allclose(coverage.left[0], 1.0 - found.ravel(), atol=1e-9)
 
@@ -105,9 +109,6 @@ def test_shadows_darken_the_plate_and_not_its_hue() -> None:
     left = outlines.of(POSE[None]).left[0]
     plate = np.random.default_rng(1).uniform(0.2, 0.8, (SIZE * SIZE, 3))
     np.testing.assert_allclose(background(outlines, POSE, left, plate, plate, 0.06), plate, atol=1e-12)
-    from risp_torch.inversion.look.settings import CAMERA_EDGES
-    from risp_torch.inversion.look.shadow import shadows_of
-
     shadow = shadows_of(outlines.unlit(POSE[None], edges=CAMERA_EDGES))[0, 3].reshape(-1, 1).numpy()
     darker = plate * (1 - 0.5 * shadow)
     found = background(outlines, POSE, left, darker, plate, 0.06)
@@ -137,14 +138,39 @@ def errors(found: TrackedPoses, true: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def test_two_cameras_track_a_flight() -> None:
     """Lights and colours of the scene are not used: the tracker has a scene of its own, in other ones."""
     films, plates, true = filmed(scene_of())
-    other = scene_of()
+    other = scene_of(colors=COLORS[::-1])
     other.table.set("box.position", (0.3, 0.3, 0.3))
+    other.add_light(DirectionalLight(direction=(0.9, 0.1, -0.4), intensity=0.6, name="second"))
     start = moved(true[0], np.array([3e-3, -4e-3, 2e-3]), np.array([0.05, -0.04, 0.03]))
     found = track_poses(other, films, start, plates=plates)
     position, rotation = errors(found, true)
     assert position.max() < 6e-4 and rotation.max() < 0.7
     assert found.body_q.shape == true.shape and found.cost.shape == (len(true),)
     assert found.recording("flight", 1 / 60).dt == 1 / 60
+
+
+def test_one_frame_without_a_ground_or_by_one_camera() -> None:
+    scene = scene_of(frames=1, ground=False)
+    states, true = scene.rollout(), scene.rollout().body_q[0].numpy()
+    scene.set_background(color=(0.03, 0.12, 0.1))
+    films = {name: scene.render(states, camera=name)[0].numpy() for name in EYES}
+    plates = {name: np.broadcast_to((0.03, 0.12, 0.1), film.shape[1:]) for name, film in films.items()}
+    start = moved(true[0], np.array([3e-3, -4e-3, 2e-3]), np.array([0.05, -0.04, 0.03]))
+    one = {name: film[:1] for name, film in films.items()}
+    position, rotation = errors(track_poses(scene_of(ground=False), one, start, plates=plates), true[:1])
+    assert position.max() < 6e-4 and rotation.max() < 0.7
+    alone = track_poses(scene_of(ground=False), {"side": one["side"]}, start, plates={"side": plates["side"]})
+    across = alone.body_q[0, 0, :3] - true[0, 0, :3]
+    view = true[0, 0, :3] - np.array(EYES["side"])
+    across -= view * (across @ view) / (view @ view)
+    assert np.linalg.norm(across) < 6e-4  # along the view it sees by size alone
+
+
+def test_the_median_of_a_film_is_its_plate() -> None:
+    films, plates, true = filmed(scene_of(frames=14))
+    found = track_poses(scene_of(), {"front": films["front"], "side": films["side"]}, true[0])
+    position, _ = errors(found, true)
+    assert np.median(position) < 2e-3  # the box hardly leaves the pixels that it began in
 
 
 def test_what_is_not_known_of_a_plate_does_not_count() -> None:
@@ -154,7 +180,7 @@ def test_what_is_not_known_of_a_plate_does_not_count() -> None:
         front = plates["front"].copy()
         front[:, SIZE // 2 :] = unknown
         worst[name] = errors(track_poses(scene_of(), films, true[0], plates=plates | {"front": front}), true)[0].max()
-    assert worst["unknown"] < 2e-3 and 2 * worst["unknown"] < worst["wrong"]  # a pixel is 7 mm
+    assert worst["unknown"] < 1e-3 and worst["unknown"] < 0.8 * worst["wrong"]  # a pixel is 7 mm
 
 
 def test_scatter_is_that_of_single_frames() -> None:
@@ -182,8 +208,11 @@ def test_what_does_not_fit_is_named() -> None:
         ({"front": picture[:, 1:]}, POSE, {}, "its camera makes pictures"),
         ({"front": picture}, POSE, {"side": picture[0]}, "no film, of side"),
         ({"front": picture, "side": picture[:1]}, POSE, {}, "different numbers of frames"),
-        ({"front": picture}, POSE, {"front": picture}, "the plate of front"), ({"back": picture}, POSE, {}, "back"),
-        ({"front": picture}, moved(POSE, np.array([5.0, 0.0, 0.0]), np.zeros(3)), {}, "shows no body"),
+        ({"front": picture}, POSE, {"front": picture}, "the plate of front"), ({"back": picture}, POSE, {}, "no camera back"),
+        ({"front": picture}, moved(POSE, np.array([5.0, 0.0, 0.0]), np.zeros(3)), {"front": picture[0]}, "does not show box"),
+        ({"front": picture}, 2 * POSE, {}, "not of length 1"), ({"front": picture}, np.nan * POSE, {}, "not finite"),
+        ({"front": picture}, POSE, {}, "whose median is no plate"), ({"all": picture}, POSE, {}, "no camera all"),
+        ({"front": np.nan * picture}, POSE, {"front": picture[0]}, "pixels that are not finite"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=words):
             track_poses(scene, films, start, plates=plates)
