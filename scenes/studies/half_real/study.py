@@ -16,7 +16,7 @@ from risp_torch.motions import Recording, held_out, predict_motions, whole
 from ti_sim import Count, FromZero, checked
 
 from ...real import contactnets_cube as cube
-from ..contactnets import DERIVED, LENGTHS, SCALE, markdown, mean_values, row_of, together
+from ..contactnets import DERIVED, GRAVITY, LENGTHS, SCALE, markdown, mean_values, row_of, together
 from .films import CAMERAS
 from .fits import TOLD, fit
 from .plots import strip
@@ -134,7 +134,8 @@ def numbers_table(found: Mapping[bool, Sequence[Mapping[str, Any]]], records: Se
     ]  # fmt: skip
     lengths = ", ".join(
         f"{frames} frames {record['derived']['friction']['value']:.3f} ± {record['derived']['friction']['sd']:.2g}"
-        f" ({record['windows']} windows, {'converged' if record['converged'] else 'not converged'})"
+        f" (gravity {record['values'][GRAVITY]:.2f} m/s2, {record['windows']} windows,"
+        f" {'converged' if record['converged'] else 'not converged'})"
         for frames, record in zip(LENGTHS, found[False], strict=True)
     )
     unseen = sorted({sentence for record in found[False] for sentence in record["unseen"]})
@@ -151,6 +152,7 @@ def predictions_table(
     scale = {SCALE: values[SCALE]}
     by = {
         "the films' numbers": mean_values(found[False]) | scale,
+        "the films' numbers, and gravity of all tosses": mean_values(found[False]) | scale | {GRAVITY: values[GRAVITY]},
         "numbers of the measured poses of these frames": mean_values(found[True]) | scale,
         "numbers of all tosses of the fit": dict(values),
     }

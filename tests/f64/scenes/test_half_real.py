@@ -115,14 +115,14 @@ def test_table_of_poses_tells_errors_and_what_is_lost() -> None:
 
 def record(friction: float, sd: float) -> dict:
     derived = {name: {"value": friction, "sd": sd} for name in fits.TOLD}
-    return {"derived": derived, "windows": 5, "converged": True, "unseen": ["cube.mass alone"]}
+    return {"derived": derived, "values": {"gravity": 9.9}, "windows": 5, "converged": True, "unseen": ["cube.mass alone"]}
 
 
 def test_table_of_numbers_tells_differences_in_bars() -> None:
     found = {False: [record(0.2, 0.03)] * len(LENGTHS), True: [record(0.3, 0.01)] * len(LENGTHS)}
     text = "\n".join(study.numbers_table(found, [record(0.15, 0.04)] * len(LENGTHS)))
     assert "| friction | 0.2 ± 0.03 | 0.3 ± 0.01 | 0.15 ± 0.04 | +1.0 |" in text
-    assert f"{LENGTHS[0]} frames 0.200 ± 0.03 (5 windows, converged)" in text
+    assert f"{LENGTHS[0]} frames 0.200 ± 0.03 (gravity 9.90 m/s2, 5 windows, converged)" in text
     assert "Not told by the films: cube.mass alone." in text
 
 
@@ -133,9 +133,10 @@ def test_predictions_are_of_held_out_tosses() -> None:
     heavy = {"values": right["values"] | {"gravity": 13.0}, "scales": scales}
     slippery = {"values": right["values"] | {"ground.contact.friction": 0.03}, "scales": scales}
     table = study.predictions_table({False: [heavy], True: [slippery]}, VALUES, everything, {"toss_1", "toss_3"})
-    rows = [[cell.strip() for cell in line.split("|")] for line in table[-1].splitlines()[-3:]]
-    assert [row[2] for row in rows] == ["2"] * 3
-    films_row, measured_row, fitted_row = (float(row[3]) for row in rows)
+    rows = [[cell.strip() for cell in line.split("|")] for line in table[-1].splitlines()[-4:]]
+    assert [row[2] for row in rows] == ["2"] * 4
+    films_row, known_row, measured_row, fitted_row = (float(row[3]) for row in rows)
+    assert known_row == fitted_row  # gravity alone is wrong in the films' numbers here
     assert fitted_row < 1.5  # the start velocity of a recording is read off its poses
     assert films_row > 2 * fitted_row and measured_row > fitted_row and films_row != measured_row
 
