@@ -51,7 +51,7 @@ def recorded(path: Path, given: dict[str, Any], make: Callable[[], dict[str, Any
 
     Args:
         path: of the file.
-        given: what it is made from, which it holds as well.
+        given: what it is made from, which it holds as well, under other names than the rest.
         make: the rest.
 
     Raises:
@@ -60,7 +60,7 @@ def recorded(path: Path, given: dict[str, Any], make: Callable[[], dict[str, Any
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".part")
-        temporary.write_text(json.dumps(given | make(), indent=1), encoding="utf-8")
+        temporary.write_text(json.dumps(make() | given, indent=1), encoding="utf-8")
         temporary.replace(path)
     record = json.loads(path.read_text(encoding="utf-8"))
     if any(record.get(name) != value for name, value in given.items()):
@@ -96,7 +96,7 @@ def tracked(toss: Recording, values: Mapping[str, float], folder: Path, cameras:
         )  # fmt: skip
         return {"body_q": found.body_q.tolist(), "cost": found.cost.tolist()}
 
-    record = recorded(folder / f"poses-{'-'.join(cameras)}.json", {"seed": seed, "values": dict(values)}, make)
+    record = recorded(folder / f"poses-{'-'.join(cameras)}.json", {"seed": seed, "numbers": dict(values)}, make)
     found = TrackedPoses(np.array(record["body_q"]), np.array(record["cost"]))
     return TrackedToss(toss.name, found, TrackedPoses(poses, np.zeros(len(poses))))
 

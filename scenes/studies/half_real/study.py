@@ -54,7 +54,7 @@ def study(out: Path, fits: Path, *, films: Count, alone: FromZero, jobs: Count, 
             results.append(result)
             say(_line(result))
     both, single = results[: len(tosses)], results[len(tosses) :]
-    given = {"tosses": [toss.name for toss in tosses], "values": values}
+    given = {"tosses": [toss.name for toss in tosses], "numbers": values}
     found = {
         measured: [
             recorded(out / f"{kind}-{frames}.json", given, _fit_of(both, frames, measured=measured)) for frames in LENGTHS

@@ -87,6 +87,7 @@ def test_numbers_of_exact_poses_are_those_that_made_them(monkeypatch: pytest.Mon
     recordings = [Recording(f"toss_{k}", rows, 1 / cube.RATE) for k, rows in enumerate(poses(8))]
     for exact in (True, False):
         found = fits.fit(recordings, 16, measured=exact)
+        assert not {"tosses", "numbers"} & set(found)  # names of what a stage was made from
         np.testing.assert_allclose(found["values"]["ground.contact.friction"], VALUES["ground.contact.friction"], rtol=0.01)
         np.testing.assert_allclose(found["values"]["gravity"], VALUES["gravity"], rtol=1e-3)
         assert found["converged"] and found["windows"] == 16 and found["derived"]["friction"]["sd"] > 0
