@@ -1,8 +1,8 @@
 """One camera's picture of one frame: the colours of the bodies, and the normal equations of their poses.
 
-Colours are unknown in every frame and each camera, with a weak memory of the frame before: what light, gloss and neighbours do to
-the brightness of a side is then in its colours, and poses are told by outlines and by edges between sides. Colours are eliminated
-as in variable projection (Kaufman, BIT 15, 1975).
+Colours are unknown in every frame and each camera, with a weak memory of the frame beside it: what light, gloss and neighbours do
+to the brightness of a side is then in its colours, and poses are told by outlines and by edges between sides. Colours are
+eliminated as in variable projection (Kaufman, BIT 15, 1975).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class FilmedView:
 
         Args:
             placements: to compare.
-            before: [N, 3] colours in the frame before, None for the first.
+            before: [N, 3] colours in the frame beside it, None for the first one.
             behind: of the frame.
         """
         whole = self.outlines.of(placements)
@@ -114,7 +114,7 @@ class FilmedView:
             frame: number of the picture.
             placements: [1 + 2 D, N, 7]: a placement, D ones after a change by ``width`` along each coordinate, and D against it.
             width: m.
-            before: [N, 3] colours in the frame before, None for the first.
+            before: [N, 3] colours in the frame beside it, None for the first one.
             blurred: whether pictures are compared after a Gaussian, and colours are held.
         """
         whole = self.outlines.of(placements)

@@ -143,11 +143,6 @@ class _Step:
     change: np.ndarray
     normals: list[PictureNormal]
 
-    @property
-    def cost(self) -> float:
-        """At the placement before it."""
-        return sum(normal.cost for normal in self.normals)
-
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from risp_torch.motions import MotionFitSettings, Recording, fit_motions, held_out, whole
 from scenes.real import contactnets_cube as cube
 from scenes.studies import contactnets as study
+from tests.reference.cube_tosses import simulated_tosses
 
 SIDE, RATIO, METRE = 0.1, 0.26, 0.98  # of the simulated cube: real side [m], inertia, what a metre is measured as
 NOMINAL = cube.SIDE / SIDE  # metres of the scene in a real one
@@ -22,14 +22,8 @@ VALUES = {
 
 def recordings(count: int = 24, frames: int = 60, seed: int = 0) -> list[Recording]:
     """Tosses of a cube of side 0.1 m, measured 2 % small."""
-    scene, rng = cube.make_scene(substeps=60), np.random.default_rng(seed)
-    starts = {
-        "cube.position": np.array([0.0, 0.0, 0.16]) + 0.02 * rng.standard_normal((count, 3)),
-        "cube.rotation": rng.standard_normal((count, 3)), "cube.velocity": rng.uniform(-1, 1, (count, 3)) * (1, 1, 0.4),
-        "cube.angular_velocity": 4.0 * rng.standard_normal((count, 3)),
-    }  # fmt: skip
-    given = {name: torch.as_tensor(value) for name, value in (VALUES | starts).items()}
-    body_q = scene.rollout(given, frames=frames - 1).body_q.numpy().copy()
+    starts = {"height": 0.16, "spread": 0.02, "fall": 0.4, "substeps": 60}
+    body_q = simulated_tosses(VALUES, count=count, frames=frames, seed=seed, **starts)
     body_q[..., :3] *= VALUES[study.SCALE]
     return [Recording(f"toss_{k}", rows, 1 / cube.RATE) for k, rows in enumerate(body_q)]
 

@@ -15,6 +15,7 @@ from scenes.real import contactnets_cube as cube
 from scenes.studies.contactnets import LENGTHS, SCALE
 from scenes.studies.half_real import __main__ as program
 from scenes.studies.half_real import films, fits, plots, stages, study
+from tests.reference.cube_tosses import simulated_tosses
 
 VALUES = {
     "gravity": 9.93, SCALE: 0.9706, "ground.contact.radius": 3.4e-3, "cube.mass": 0.267, "ground.contact.friction": 0.2,
@@ -24,14 +25,8 @@ VALUES = {
 
 def poses(count: int, frames: int = 41, seed: int = 0) -> np.ndarray:
     """[count, frames, 1, 7] simulated tosses in the scene's lengths."""
-    scene, random = cube.make_scene(substeps=40), np.random.default_rng(seed)
-    starts = {
-        "cube.position": np.array([0.0, 0.0, 0.12]) + 0.01 * random.standard_normal((count, 3)),
-        "cube.rotation": random.standard_normal((count, 3)), "cube.velocity": random.uniform(-1, 1, (count, 3)) * (1, 1, 0.2),
-        "cube.angular_velocity": 4.0 * random.standard_normal((count, 3)),
-    }  # fmt: skip
-    given = {name: torch.as_tensor(value) for name, value in (VALUES | starts).items()}
-    return scene.rollout(given, frames=frames - 1).body_q.numpy().copy()
+    starts = {"height": 0.12, "spread": 0.01, "fall": 0.2, "substeps": 40}
+    return simulated_tosses(VALUES, count=count, frames=frames, seed=seed, **starts)
 
 
 def measured(rows: np.ndarray, name: str) -> Recording:
