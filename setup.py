@@ -6,6 +6,7 @@ setup(
     packages=[
         *find_packages(include=["ti_sim*", "ti_render*", "risp_torch*"]), "risp_torch_scenes", "risp_torch_scenes.studies",
         "risp_torch_scenes.real", "risp_torch_scenes.studies.dfki_pendulum", "risp_torch_scenes.studies.half_real",
+        "risp_torch_scenes.studies.gradsim",
     ],
     package_dir={"risp_torch_scenes": "scenes"},
 )

@@ -36,6 +36,7 @@ from ti_sim import restitution
 
 from ..real import contactnets_cube as cube
 from .exit_status import exit_status
+from .markdown import markdown
 
 SCALE, GRAVITY = "poses.scale", "gravity"
 CONTACT = ("stiffness", "damping", "friction_stiffness", "friction", "radius")
@@ -120,11 +121,6 @@ def row_of(name: str, errors: PredictionErrors) -> list[str]:
         name, str(len(position)), f"{np.median(position):.1f}", f"{np.median(rotation):.1f}",
         f"{position.mean():.1f} ± {position.std():.1f}", f"{rotation.mean():.1f} ± {rotation.std():.1f}",
     ]  # fmt: skip
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
 
 
 def free_flight(tosses: Sequence[Recording]) -> tuple[float, float, float]:

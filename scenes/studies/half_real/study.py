@@ -16,7 +16,8 @@ from risp_torch.motions import Recording, held_out, predict_motions, whole
 from ti_sim import Count, FromZero, checked
 
 from ...real import contactnets_cube as cube
-from ..contactnets import DERIVED, GRAVITY, LENGTHS, SCALE, markdown, mean_values, row_of, together
+from ..contactnets import DERIVED, GRAVITY, LENGTHS, SCALE, mean_values, row_of, together
+from ..markdown import markdown
 from .films import CAMERAS
 from .fits import TOLD, fit
 from .plots import strip

@@ -1,0 +1,112 @@
+"""Cells of tables: pieces of work whose results are kept, one JSON file each. What is there is not done again.
+
+A result is written at once under its name, so that a killed command leaves whole results only, and the same command goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from risp_torch import DivergenceError, UserError, start
+from risp_torch.programs import plain, write_text
+
+FAILED = "failed"  # key of the sentence on a cell without result
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A piece of work.
+
+    Attributes:
+        name: path of its file below the folder of all, without ".json".
+        work: what makes the result, JSON values by name, from ``given``: a function of a module, which other processes import.
+        given: its keyword arguments, JSON values.
+    """
+
+    name: str
+    work: Callable[..., Mapping[str, Any]]
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def path(self, folder: Path) -> Path:
+        """Its file."""
+        return folder / f"{self.name}.json"
+
+    def read(self, folder: Path) -> dict[str, Any] | None:
+        """Its result with "seconds"; None if it is not done.
+
+        Raises:
+            UserError: the file is damaged, or was made from something else.
+        """
+        path = self.path(folder)
+        if not path.is_file():
+            return None
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            given, result = record["given"], record["result"]
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise UserError(f"{path} is damaged ({error}): remove it, and it is made again") from None
+        if given != plain(dict(self.given)):
+            raise UserError(f"{path} was made with other settings: give another --out, or remove it")
+        return result
+
+
+def run_cells(cells: Sequence[Cell], folder: Path, *, jobs: int, title: str) -> list[dict[str, Any]]:
+    """Results of all cells, those that are missing made first.
+
+    A cell that diverges, or whose input is refused, has the result {"failed": sentence}: tables count it.
+
+    Args:
+        cells: the cells.
+        folder: of all results.
+        jobs: processes that work at the same time; 1 works in this one.
+        title: of the progress bar.
+
+    Returns:
+        Their results, in their order.
+
+    Raises:
+        UserError: a file holds a result of other settings.
+    """
+    missing = [cell for cell in cells if cell.read(folder) is None]
+    with tqdm(total=len(cells), initial=len(cells) - len(missing), desc=title, disable=not missing) as bar:
+        if jobs == 1:
+            for cell in missing:
+                _perform(cell, folder)
+                bar.update()
+        elif missing:
+            with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start) as pool:
+                for done in as_completed([pool.submit(_perform, cell, folder) for cell in missing]):
+                    done.result()
+                    bar.update()
+    results = [cell.read(folder) for cell in cells]
+    return [result for result in results if result is not None]
+
+
+def without_failures(results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The results of cells that have one."""
+    return [result for result in results if FAILED not in result]
+
+
+def _start() -> None:
+    start(precision="f32", threads=1)
+
+
+def _perform(cell: Cell, folder: Path) -> None:
+    began = time.perf_counter()
+    try:
+        result = dict(cell.work(**cell.given))
+    except (UserError, DivergenceError) as error:
+        result = {FAILED: str(error)}
+    result["seconds"] = time.perf_counter() - began
+    path = cell.path(folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps({"given": plain(dict(cell.given)), "result": plain(result)}, indent=1))
