@@ -24,6 +24,7 @@ from risp_torch.inversion.linearisation import Linearisation, along_weak_directi
 from risp_torch.inversion.losses.loss import PictureLoss
 from risp_torch.inversion.misfit import Residual, doubts_of_misfit, explained_residual, widened_by_misfit
 from risp_torch.inversion.problem import MOST_LINEARISED, Problem
+from risp_torch.inversion.rounding import rounding_scatter
 from risp_torch.inversion.search import Ends
 from risp_torch.inversion.steps_to_go import steps_to_go
 from risp_torch.inversion.uncertainty import Spread, Uncertainty, distance_in_steps, uncertainty, unfinished, widened
@@ -157,9 +158,9 @@ def _bars(
     """
     spread, ranges = Spread.of(at, floor), unknowns.scaled_range()
     bars = uncertainty(at, unknowns, floor=floor, spread=spread)
-    own, model = (
-        widened(bars, unknowns, other, size_of_moves(moves) * ranges) for other in (np.zeros(len(ranges)), scatter)
-    )  # fmt: skip
+    rounding = rounding_scatter(scene, unknowns, at) if len(ranges) <= MOST_LINEARISED else np.zeros(len(ranges))
+    scatter = np.hypot(scatter, rounding)
+    own, model = (widened(bars, unknowns, other, size_of_moves(moves) * ranges) for other in (rounding, scatter))
     # If no start has converged, their scatter is not an error bar: the step is then compared with the bars without it.
     own = replace(own, sd=np.where(model.observable, model.sd, own.sd))
     if flat:

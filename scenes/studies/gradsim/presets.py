@@ -30,10 +30,10 @@ class Preset:
     """
 
     name: str
-    size: Count = 128
+    size: Count = 96
     small: Count = 64
     train: Count = 800
-    test: Count = 42
+    test: Count = 28
     epochs: Count = 100
     updates: Count = 125
     samples: Count = 5
