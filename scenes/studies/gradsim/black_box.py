@@ -106,18 +106,19 @@ def middle_of(units: str, names: Sequence[str]) -> dict[str, float]:
 
 
 def searched(
-    index: int, *, seed: int, units: str, size: int, unknowns: Sequence[str], updates: int, samples: int, rate: float
+    index: int, *, seed: int, units: str, size: int, frames: int, unknowns: Sequence[str], updates: int, samples: int, rate: float
 ) -> Mapping[str, Any]:
     """A toss by the black box, from a start in the drawn range, as a cell.
 
     Args:
         index, seed, units: of the toss.
         size: side of the pictures [pixels].
+        frames: frame intervals.
         unknowns: names of the numbers.
         updates, samples, rate: of ``BlackBox``.
     """
     toss, random = draw_toss(index, seed=seed, units=units), np.random.default_rng([seed, index, 2])
-    scene = toss_scene(toss, size=size)
+    scene = toss_scene(toss, size=size, frames=frames)
     guess = {name: float(random.uniform(*RANGES[units].of(name))) for name in NUMBERS if name in unknowns}
     with torch.no_grad():
         pictures, _ = film(scene, {}, worlds=1, frames=scene.frames)

@@ -56,10 +56,10 @@ def true_numbers(toss: Toss) -> np.ndarray:
     return np.log([values[0] * toss.volume, *values[1:]])
 
 
-def read_film(index: int, *, seed: int, units: str, size: int, network: torch.nn.Module) -> tuple[np.ndarray, Toss]:
+def read_film(index: int, *, seed: int, units: str, size: int, frames: int, network: torch.nn.Module) -> tuple[np.ndarray, Toss]:
     """Features [T, C, 4, 4] float16 of a toss's film, and the toss."""
     toss = draw_toss(index, seed=seed, units=units)
-    scene = toss_scene(toss, size=size)
+    scene = toss_scene(toss, size=size, frames=frames)
     with torch.no_grad():
         pictures, _ = film(scene, {}, worlds=1, frames=scene.frames)
         shown = _srgb(pictures[0, ::EVERY].float().cpu()).permute(0, 3, 1, 2)
@@ -75,13 +75,14 @@ def _srgb(linear: torch.Tensor) -> torch.Tensor:
 
 
 @checked
-def write_parts(folder: Path, *, seed: FromZero, units: str, size: Count, count: Count) -> None:
+def write_parts(folder: Path, *, seed: FromZero, units: str, size: Count, frames: Count, count: Count) -> None:
     """Write the missing parts of films 0 to ``count``; a part is whole or not there.
 
     Args:
         folder: of the parts.
         seed, units: of the tosses.
         size: side of the pictures [pixels].
+        frames: frame intervals.
         count: films in all parts.
     """
     start(precision="f32")
@@ -91,7 +92,7 @@ def write_parts(folder: Path, *, seed: FromZero, units: str, size: Count, count:
         if path.is_file():
             continue
         network = PerceptualLoss().network if network is None else network
-        films = [read_film(index, seed=seed, units=units, size=size, network=network) for index in indices]
+        films = [read_film(index, seed=seed, units=units, size=size, frames=frames, network=network) for index in indices]
         temporary = path.with_suffix(".part.npz")
         np.savez_compressed(
             temporary, features=np.stack([features for features, _ in films]),

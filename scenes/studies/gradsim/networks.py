@@ -122,7 +122,7 @@ class Scales:
 
 
 def trained(
-    kind: Kind, *, folder: str, seed: int, units: str, size: int, count: int, test: list[int], epochs: int
+    kind: Kind, *, folder: str, seed: int, units: str, size: int, frames: int, count: int, test: list[int], epochs: int
 ) -> Mapping[str, Any]:
     """Train a network, on the films that are there while the others are made, and read the held-out films, as a cell.
 
@@ -131,6 +131,7 @@ def trained(
         folder: of the films; missing ones are made by a process beside this one.
         seed, units: of the tosses.
         size: side of the pictures [pixels].
+        frames: frame intervals.
         count: films of the training; those after them are held out.
         test: indices of the held-out films.
         epochs: of the training.
@@ -142,7 +143,7 @@ def trained(
     settings = NetworkSettings(kind=kind, epochs=epochs, seed=seed)
     place, every = Path(folder), max(test) + 1
     maker = multiprocessing.get_context("spawn").Process(
-        target=write_parts, args=(place,), kwargs={"seed": seed, "units": units, "size": size, "count": every}
+        target=write_parts, args=(place,), kwargs={"seed": seed, "units": units, "size": size, "frames": frames, "count": every}
     )
     maker.start()
     try:
@@ -220,7 +221,7 @@ def _epoch(
         adam.zero_grad()
         loss.backward()
         adam.step()
-        total += float(loss) * len(rows)
+        total += loss.item() * len(rows)
     return total / len(targets)
 
 

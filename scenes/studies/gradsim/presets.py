@@ -24,6 +24,7 @@ class Preset:
         epochs: of these networks.
         updates: gradient steps of the black box; ``samples`` films each (table 5 of the paper: 125 and 5).
         samples: films of one such step.
+        frames: frame intervals of the tosses.
         objects: of each kind, of tables 3 and 4.
         points: of a loss landscape along one number.
         seed: seed of all draws.
@@ -37,6 +38,7 @@ class Preset:
     epochs: Count = 100
     updates: Count = 125
     samples: Count = 5
+    frames: Count = 60
     objects: Count = 10
     points: Count = 61
     seed: Seed = 0
@@ -53,7 +55,7 @@ PRESETS = {
     "paper": Preset(name="paper", size=256, test=200, objects=30, points=500),
     # A minute, to test that everything runs; its numbers mean nothing.
     "tiny": Preset(
-        name="tiny", size=32, small=32, train=3, test=1, epochs=1, updates=2, samples=2, objects=1, points=3,
+        name="tiny", size=32, small=32, train=3, test=1, epochs=1, updates=2, samples=2, frames=24, objects=1, points=3,
     ),
 }  # fmt: skip
 

@@ -24,21 +24,22 @@ FAR = 5.0  # largest factor by which a guess is wrong
 
 
 def identified(
-    index: int, *, seed: int, units: str, size: int, unknowns: Sequence[str], source: Source, start: Literal["far", "range"],
-    strip: str | None = None,
+    index: int, *, seed: int, units: str, size: int, frames: int, unknowns: Sequence[str], source: Source,
+    start: Literal["far", "range"], strip: str | None = None,
 ) -> Mapping[str, Any]:
     """Identify numbers of a toss.
 
     Args:
         index, seed, units: of the toss.
         size: side of the pictures [pixels].
+        frames: frame intervals.
         unknowns: names of the numbers.
         source: what they are read from.
         start: a guess that is wrong by up to ``FAR``, or one from the whole allowed range.
         strip: file for a strip of the film and the estimate, if wanted.
     """
     toss = draw_toss(index, seed=seed, units=units)
-    scene, random = toss_scene(toss, size=size), np.random.default_rng([seed, index, 1])
+    scene, random = toss_scene(toss, size=size, frames=frames), np.random.default_rng([seed, index, 1])
     truth = {name: toss.values[name] for name in unknowns}
     guess = far_guess(truth, random, most=FAR) if start == "far" else range_guess(scene, unknowns, random)
     with torch.no_grad():
@@ -53,7 +54,7 @@ def identified(
             write_video(path, pictures[0], fps=scene.fps, crf=CRF)
             result = identify(scene, path, guess, random=random, shown=torch.as_tensor(read_video(path)).to(pictures))
     if strip is not None:
-        _write_strip(Path(strip), toss, size, pictures[0], {name: result.values[name] for name in unknowns})
+        _write_strip(Path(strip), toss, pictures[0], {name: result.values[name] for name in unknowns})
     return {"shape": toss.shape, "volume": toss.volume, "truth": truth, "guess": guess} | outcome(result, truth)
 
 
@@ -81,9 +82,9 @@ def test_tosses(preset: Preset) -> list[int]:
     return list(range(preset.train, preset.train + preset.test))
 
 
-def _write_strip(path: Path, toss: Toss, size: int, target: torch.Tensor, found: Mapping[str, float]) -> None:
+def _write_strip(path: Path, toss: Toss, target: torch.Tensor, found: Mapping[str, float]) -> None:
     """Frames of the film, of the estimate, and their difference."""
-    scene = toss_scene(toss.with_values(found), size=size)
+    scene = toss_scene(toss.with_values(found), size=target.shape[1], frames=len(target) - 1)
     with torch.no_grad():
         pictures, _ = film(scene, {}, worlds=1, frames=scene.frames)
     path.parent.mkdir(parents=True, exist_ok=True)

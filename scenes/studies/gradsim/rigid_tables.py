@@ -128,7 +128,8 @@ def identification_cells(name: str, preset: Preset, folder: Path, unknowns: Sequ
         }
     made = {}
     for row, options in rows.items():
-        given = {"seed": preset.seed, "units": "paper", "size": preset.size, "unknowns": list(unknowns), "start": "far"} | options
+        given = {"seed": preset.seed, "units": "paper", "size": preset.size, "frames": preset.frames, "unknowns": list(unknowns)}
+        given |= {"start": "far"} | options
         key = row.replace(", ", "-").replace(" ", "-")
         indices = test_tosses(preset)
         made[row] = [Cell(f"{name}/{key}/toss-{index:04d}", identified, {"index": index} | given) for index in indices]
@@ -141,15 +142,15 @@ def _network_cell(kind: str, preset: Preset, folder: Path) -> Cell:
     """One training serves both tables."""
     given = {
         "kind": kind, "folder": str(folder / "network-films"), "seed": preset.seed, "units": "paper", "size": preset.small,
-        "count": preset.train, "test": test_tosses(preset), "epochs": preset.epochs,
+        "frames": preset.frames, "count": preset.train, "test": test_tosses(preset), "epochs": preset.epochs,
     }  # fmt: skip
     return Cell(f"networks/{kind}", trained, given)
 
 
 def _black_box_cells(name: str, preset: Preset, unknowns: Sequence[str], indices: Sequence[int], rate: float) -> list[Cell]:
     given = {
-        "seed": preset.seed, "units": "paper", "size": preset.small, "unknowns": list(unknowns), "updates": preset.updates,
-        "samples": preset.samples, "rate": rate,
+        "seed": preset.seed, "units": "paper", "size": preset.small, "frames": preset.frames,
+        "unknowns": list(unknowns), "updates": preset.updates, "samples": preset.samples, "rate": rate,
     }  # fmt: skip
     return [Cell(f"{name}/black-box/rate-{rate:g}/toss-{k:04d}", searched, {"index": k} | given) for k in indices]
 
@@ -206,11 +207,11 @@ def _head(name: str, preset: Preset) -> list[str]:
     return [
         f"# gradSim, table {name[-1]}: {what} of a tossed object from its film", "",
         f"`python -m scenes.studies.gradsim {name} --preset {preset.name} --seed {preset.seed}`", "",
-        f"{preset.test} held-out tosses of 14 objects, {preset.train} for training; films of 61 frames, {preset.size} pixels "
-        f"wide ({preset.small} for networks and the black box). Gravity is real and the objects land; the impulse, the pose and "
-        f"the velocity at the start are known. First guesses are wrong by up to {FAR:g} times, evenly in the logarithm; the "
-        f"paper's lie in the range of the truths. mp4: H.264, crf {CRF:g}. Errors are means of absolute values, relative to the "
-        "truth.", "",
+        f"{preset.test} held-out tosses of 14 objects, {preset.train} for training; films of {preset.frames + 1} frames, "
+        f"{preset.size} pixels wide ({preset.small} for networks and the black box). Gravity is real and the objects land; the "
+        f"impulse, the pose and the velocity at the start are known. First guesses are wrong by up to {FAR:g} times, evenly in "
+        f"the logarithm; the paper's lie in the range of the truths. mp4: H.264, crf {CRF:g}. Errors are means of absolute "
+        "values, relative to the truth.", "",
     ]  # fmt: skip
 
 

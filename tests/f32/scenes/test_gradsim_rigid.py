@@ -1,0 +1,252 @@
+"""Tables 1 and 2 of gradSim: objects, tosses, identification, the black box, the networks, and the pages."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import trimesh
+
+from risp_torch import UserError, film
+from scenes.assets.make_objects import MAKERS, MOST_VERTICES, normalised
+from scenes.studies.gradsim import identify as identification
+from scenes.studies.gradsim.__main__ import main
+from scenes.studies.gradsim.black_box import film_rewards, surrogate_loss
+from scenes.studies.gradsim.black_box import normalised as normalised_rewards
+from scenes.studies.gradsim.cells import FAILED, Cell, run_cells
+from scenes.studies.gradsim.identify import far_guess, identify, range_guess, scanned_mass
+from scenes.studies.gradsim.network_films import read_parts, write_parts
+from scenes.studies.gradsim.networks import ConvLSTM
+from scenes.studies.gradsim.pages import digits
+from scenes.studies.gradsim.presets import PRESETS
+from scenes.studies.gradsim.rigid_tables import RATES, Row, blind_rows, chosen_rate, network_row
+from scenes.studies.gradsim.tosses import BEYOND, MASS, MESHES, NUMBERS, OBJECTS, RANGES, draw_toss, shaped, toss_scene
+
+SIZE = 48
+
+
+def seen(index: int, units: str = "paper"):
+    """A toss, its scene, and its film."""
+    toss = draw_toss(index, seed=0, units=units)
+    scene = toss_scene(toss, size=SIZE)
+    with torch.no_grad():
+        pictures, finite = film(scene, {}, worlds=1, frames=scene.frames)
+    assert finite.all()
+    return toss, scene, pictures[0]
+
+
+# -- objects and tosses ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_objects_are_solids_of_few_vertices_and_as_they_are_made(make) -> None:
+    path = MESHES / f"{make.__name__}.obj"
+    read, (vertices, faces) = trimesh.load(path, process=False), normalised(make())
+    np.testing.assert_allclose(read.vertices, vertices, atol=1e-6)
+    assert read.is_watertight and read.is_winding_consistent and read.volume > 0 and len(read.vertices) <= MOST_VERTICES
+    assert (read.faces == faces).all() and np.ptp(read.vertices, axis=0).max() == pytest.approx(1, abs=2e-6)
+    assert make.__name__ in OBJECTS and len(OBJECTS) == 14
+
+
+def test_half_of_the_objects_are_not_convex() -> None:
+    meshes = [trimesh.load(MESHES / f"{name}.obj") for name in OBJECTS]
+    assert sum(mesh.volume < 0.9 * mesh.convex_hull.volume for mesh in meshes) >= 7
+
+
+@pytest.mark.parametrize("units", RANGES)
+def test_tosses_are_drawn_from_their_ranges_and_again(units: str) -> None:
+    tosses = [draw_toss(index, seed=1, units=units) for index in range(28)]
+    assert tosses[3] == draw_toss(3, seed=1, units=units) != draw_toss(3, seed=2, units=units)
+    for name in NUMBERS:
+        low, high = RANGES[units].of(name)
+        values = [toss.values[name] for toss in tosses]
+        assert low <= min(values) < low + 0.25 * (high - low) and high - 0.25 * (high - low) < max(values) <= high
+    assert [toss.shape for toss in tosses] == [*OBJECTS, *OBJECTS]
+    assert json.loads(json.dumps(tosses[0].to_json()))["shape"] == tosses[0].shape
+
+
+@pytest.mark.parametrize("units", RANGES)
+def test_the_hardest_contact_of_a_light_object_gains_no_energy(units: str) -> None:
+    """With the largest constants and the least density: no more energy of the centre of mass than all that there was."""
+    toss, ranges = draw_toss(11, seed=0, units=units), RANGES[units]
+    hardest = {name: ranges.of(name)[1] for name in NUMBERS} | {MASS: ranges.density[0]}
+    states = toss_scene(toss.with_values(hardest), size=SIZE).rollout()
+    velocity, height = states.body_qd[0, :, 0].double(), states.body_q[0, :, 0, 2].double()
+    moving = 0.5 * (velocity[:, :3] ** 2).sum(dim=1) + 9.81 * height
+    solid = shaped(toss.shape, toss.sides).solid()
+    turning = 0.5 * float(velocity[7, 3:].norm()) ** 2 * np.linalg.eigvalsh(solid.inertia_per_density)[-1] / solid.volume
+    assert float(moving[7:].max()) <= float(moving[7]) + turning and float(moving[-1]) < 0.5 * float(moving[7])
+
+
+def test_the_push_shows_the_mass() -> None:
+    """In flight the centre of mass changes its velocity by impulse over mass, and falls as everything does."""
+    toss, scene, _ = seen(0)
+    velocity = scene.rollout().body_qd[0, 7, 0, :3].numpy()
+    gained = np.array(toss.impulse) / (toss.values[MASS] * shaped(toss.shape, toss.sides).solid().volume)
+    np.testing.assert_allclose(velocity, np.array(toss.velocity) + gained + (0, 0, -9.81 * 7 / 30), rtol=2e-3, atol=2e-3)
+
+
+# -- identification ------------------------------------------------------------
+
+
+def test_guesses_are_far_off_and_within_their_bounds() -> None:
+    truth, random = {MASS: 6.0}, np.random.default_rng(0)
+    factors = np.array([far_guess(truth, random)[MASS] / 6.0 for _ in range(200)])
+    assert factors.min() < 0.25 and factors.max() > 4 and (np.abs(np.log(factors)) <= math.log(5)).all()
+    scene = toss_scene(draw_toss(0, seed=0), size=SIZE)
+    values = [range_guess(scene, [MASS], random)[MASS] for _ in range(200)]
+    assert 2 / BEYOND <= min(values) < 0.5 and 50 < max(values) <= 12 * BEYOND
+
+
+def test_a_mass_five_times_off_is_found_from_the_flight_and_then_to_rounding() -> None:
+    toss, scene, pictures = seen(812)
+    guess, truth = {MASS: 5 * toss.values[MASS]}, toss.values[MASS]
+    scan = scanned_mass(scene, pictures, guess, identification.PixelLoss())
+    assert abs(math.log(scan / truth)) <= math.log(1.13)
+    result = identify(scene, pictures, guess, random=np.random.default_rng(0))
+    error, bar = result.values[MASS] / truth - 1, math.log(10) * result.sd[MASS]
+    assert abs(error) < 1e-5 and abs(error) < 4 * bar < 1e-4 and result.losses[result.best] < identification.EXACT
+
+
+# -- the black box ------------------------------------------------------------
+
+
+def test_the_gradient_of_the_surrogate_is_that_of_reinforce() -> None:
+    random = np.random.default_rng(0)
+    mean, draws, rewards = (torch.tensor(random.normal(size=shape)) for shape in ((2,), (5, 2), (5,)))
+    mean.requires_grad_(True)
+    surrogate_loss(mean, draws, rewards, 0.3).backward()
+    expected = -np.mean(rewards.numpy()[:, None] * (draws - mean.detach()).numpy() / 0.3**2, axis=0)
+    np.testing.assert_allclose(mean.grad, expected, rtol=1e-12)
+
+
+def test_rewards_are_highest_at_the_truth_and_normalised() -> None:
+    toss, scene, pictures = seen(0)
+    factors = np.array([0.5, 1.0, 1.5])
+    rewards = film_rewards(scene, pictures, {MASS: factors * toss.values[MASS]})
+    assert rewards[1] > -1e-2 and (rewards[[0, 2]] < -1).all()
+    scaled = normalised_rewards(rewards).numpy()
+    np.testing.assert_allclose((scaled.mean(), scaled.std()), (0, 1), atol=1e-12)
+    assert (normalised_rewards(torch.ones(3)) == 0).all()
+
+
+def test_the_rate_of_the_black_box_is_that_of_the_least_error() -> None:
+    cells = [Cell(f"{rate}-{k}", dict, {"rate": rate}) for rate in RATES for k in range(2)]
+    results = [{"error": {"a": error}} for error in (0.3, -0.5, 0.1, -0.2, 0.4, 0.4)]
+    assert chosen_rate(results, cells) == RATES[1]
+    assert chosen_rate([{FAILED: "no"}] * 2 + results[2:], cells) == RATES[1]
+
+
+# -- networks ------------------------------------------------------------
+
+
+def test_the_convolutional_lstm_follows_its_equations() -> None:
+    """Of one frame, by numpy: the state before it is zero."""
+    torch.manual_seed(0)
+    network = ConvLSTM(1, 5, 2, 3)
+    features, known = torch.rand(1, 1, 5, 4, 4), torch.rand(1, 2)
+    with torch.no_grad():
+        frame = network.reduce(features[:, 0])
+        gates = torch.nn.functional.conv2d(frame, network.gates.weight[:, :32], network.gates.bias, padding=1)
+        into, _, out, new = gates.numpy().reshape(4, 32, 4, 4)
+        sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
+        hidden = sigmoid(out) * np.tanh(sigmoid(into) * np.tanh(new))
+        expected = network.linear(torch.cat([torch.tensor(hidden).flatten()[None], known], dim=1))
+        torch.testing.assert_close(network(features, known), expected)
+
+
+def test_films_of_networks_are_written_once_and_checked(tmp_path: Path) -> None:
+    write_parts(tmp_path, seed=0, units="paper", size=32, frames=60, count=2)
+    (part,) = read_parts(tmp_path, 2)
+    toss = draw_toss(1, seed=0)
+    mass = toss.values[MASS] * toss.volume
+    assert part.features.shape[:2] == (2, 31) and part.features.shape[3:] == (4, 4) and np.abs(part.features).max() > 0.1
+    np.testing.assert_allclose(np.exp(part.numbers[1]), [mass, *[toss.values[name] for name in NUMBERS][1:]])
+    before = (tmp_path / "films-00000.npz").stat().st_mtime_ns
+    write_parts(tmp_path, seed=0, units="paper", size=32, frames=60, count=2)
+    assert (tmp_path / "films-00000.npz").stat().st_mtime_ns == before
+    with pytest.raises(UserError, match="holds other films"):
+        read_parts(tmp_path, 3)
+
+
+# -- tables ------------------------------------------------------------
+
+
+def test_rows_count_what_they_say() -> None:
+    row = Row("ours", np.array([[0.1, 2.0], [-0.3, 0.5]]), np.array([[0.04, 1.0], [0.2, 0.04]]), np.array([2.0, 4.0]), 1.0)
+    assert row.mean(0) == pytest.approx(0.2) and row.median(1) == pytest.approx(1.25) and row.mean_kg() == pytest.approx(0.7)
+    assert row.mean(0, told=True) == pytest.approx(0.1) and row.mean(1, told=True) == pytest.approx(0.5)
+    assert row.inside() == (0, 2) and row.told.tolist() == [[True, False], [False, True]]
+    assert Row("ours", row.errors, 2 * row.bars / 2.0001, row.masses, None).inside() == (0, 2)
+    assert Row("ours", np.array([[0.07]]), np.array([[0.04]]), np.array([1.0]), None).inside() == (1, 1)
+    assert math.isnan(Row("ours", np.array([[1.0]]), np.array([[1.0]]), np.array([1.0]), None).mean(0, told=True))
+
+
+def test_blind_rows_know_the_training_tosses_alone() -> None:
+    preset = PRESETS["tiny"]
+    average, drawn = blind_rows(preset, [MASS])
+    masses = [toss.values[MASS] * toss.volume for toss in (draw_toss(k, seed=0) for k in range(preset.train + 1))]
+    assert average.errors[0, 0] == pytest.approx(np.mean(masses[:-1]) / masses[-1] - 1)
+    assert any(drawn.errors[0, 0] == pytest.approx(mass / masses[-1] - 1) for mass in masses[:-1])
+
+
+def test_outputs_of_networks_are_logarithms() -> None:
+    result = {"values": [[math.log(2.0), 9.0]], "truth": [[math.log(1.6), 1.0]]}
+    np.testing.assert_allclose(network_row("convnet", result, np.ones(1), 1).errors, [[0.25]])
+
+
+def test_small_and_large_numbers_are_short() -> None:
+    assert [digits(x) for x in (0.0, 0.1234, 12.345, 1.234e-5, None, math.nan)] == ["0", "0.123", "12.3", "1.23e-5", "-", "-"]
+
+
+@pytest.mark.parametrize("name, rows", [("table-1", 10), ("table-2", 8)])
+def test_a_tiny_table_has_all_rows_and_is_not_made_twice(
+    name: str, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(identification, "TOGETHER", 1)
+    monkeypatch.setattr(identification, "TRIES", 1)
+    command = [name, "--preset", "tiny", "--jobs", "1", "--out", str(tmp_path / "runs"), "--results", str(tmp_path / "docs")]
+    assert main(command) == 0
+    page = (tmp_path / "docs" / f"{name}.md").read_text()
+    table = [line.split(" | ")[0].strip("| ") for line in page.splitlines() if line.startswith("| ")][2:]
+    assert len(table) == rows and {"average", "random", "convnet", "convlstm", "black box", "3D supervision"} < set(table)
+    assert "ours, lossless" in table and "ours, mp4" in table
+    for picture in ("training", "black-box", "strip"):
+        assert f"images/{name}-{picture}.png" in page and (tmp_path / "docs" / "images" / f"{name}-{picture}.png").is_file()
+    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.json")}
+    assert main(command) == 0 and made == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.json")}
+    assert (tmp_path / "docs" / f"{name}.md").read_text() == page
+
+
+# -- cells ------------------------------------------------------------
+
+
+def half(number: int) -> dict[str, float]:
+    """A cell's work: half of an even number."""
+    if number % 2:
+        raise UserError(f"{number} is odd")
+    return {"half": number / 2}
+
+
+def test_cells_are_done_once_and_failures_are_results(tmp_path: Path) -> None:
+    cells = [Cell(f"halves/{n}", half, {"number": n}) for n in (4, 3)]
+    first, second = run_cells(cells, tmp_path, jobs=1, title="halves")
+    assert first["half"] == 2 and second[FAILED] == "3 is odd"
+    (tmp_path / "halves" / "4.json").write_text(
+        json.dumps({"given": {"number": 4}, "result": {"half": 7}})
+    )  # what is there counts
+    assert run_cells(cells, tmp_path, jobs=1, title="halves")[0]["half"] == 7
+    with pytest.raises(UserError, match="made with other settings"):
+        Cell("halves/4", half, {"number": 6}).read(tmp_path)
+    (tmp_path / "halves" / "4.json").write_text('{"given": {"nu')
+    with pytest.raises(UserError, match="is damaged"):
+        cells[0].read(tmp_path)
+
+
+def test_wrong_names_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table-11"]) == 2 and "table-1" in capsys.readouterr().err
+    assert main(["table-1", "--preset", "quik"]) == 2 and "quick" in capsys.readouterr().err
