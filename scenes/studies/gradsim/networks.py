@@ -122,12 +122,12 @@ class Scales:
 
 
 def trained(
-    kind: Kind, *, folder: str, seed: int, units: str, size: int, frames: int, count: int, test: list[int], epochs: int
+    *, kinds: list[Kind], folder: str, seed: int, units: str, size: int, frames: int, count: int, test: list[int], epochs: int
 ) -> Mapping[str, Any]:
-    """Train a network, on the films that are there while the others are made, and read the held-out films, as a cell.
+    """Train networks, on the films that are there while the others are made, and read the held-out films, as a cell.
 
     Args:
-        kind: of the network.
+        kinds: of the networks, one after the other.
         folder: of the films; missing ones are made by a process beside this one.
         seed, units: of the tosses.
         size: side of the pictures [pixels].
@@ -137,17 +137,19 @@ def trained(
         epochs: of the training.
 
     Returns:
-        "values": [n, 5] logarithms of the numbers of the held-out films; "truth": the true ones; "curve": losses of training and
-        of its held part after every epoch; "epoch": the one that was chosen; "early": passes before all films were there.
+        By kind: "values": [n, 5] logarithms of the numbers of the held-out films; "truth": the true ones; "curve": losses of training and
+        of its held part after every epoch; "epoch": the one that was chosen; "early": passes before all films were there;
+        "seconds": of the training.
     """
-    settings = NetworkSettings(kind=kind, epochs=epochs, seed=seed)
     place, every = Path(folder), max(test) + 1
     maker = multiprocessing.get_context("spawn").Process(
         target=write_parts, args=(place,), kwargs={"seed": seed, "units": units, "size": size, "frames": frames, "count": every}
     )
     maker.start()
     try:
-        return _train(settings, place, count, every, test, maker)
+        return {
+            kind: _train(NetworkSettings(kind=kind, epochs=epochs, seed=seed), place, count, every, test, maker) for kind in kinds
+        }
     finally:
         if maker.is_alive():
             maker.terminate()
@@ -159,6 +161,7 @@ def _train(
 ) -> dict[str, Any]:
     """The training beside a process that makes films."""
     torch.manual_seed(settings.seed)
+    began = time.perf_counter()
     parts = _waited_for(place, every, maker, least=1)
     known = len(parts[0].known[0])
     _, frames, channels, _, _ = parts[0].features.shape
@@ -186,7 +189,7 @@ def _train(
     return {
         "values": (_read(network, scales, unseen) * spread + mean)[chosen], "truth": unseen.numbers[chosen], "curve": curve,
         "epoch": best[1], "early": early, "mean": films.numbers[:count].mean(axis=0),
-        "parameters": sum(p.numel() for p in network.parameters()),
+        "parameters": sum(p.numel() for p in network.parameters()), "seconds": time.perf_counter() - began,
     }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from .tosses import MASS, NUMBERS, draw_toss
 
 INSIDE = 1.96  # standard deviations: 95 % of a normal distribution
 TOLD = 0.05  # largest relative error bar of a number that counts as told by a film
+KINDS = ("convnet", "convlstm")  # of networks
 TUNED = 4  # training tosses that choose the black box's rate
 # Mean absolute relative errors of the paper; table 1 has the mass alone.
 PAPER = {
@@ -99,13 +100,13 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
     """
     unknowns = [MASS] if name == "table-1" else list(NUMBERS)
     cells = identification_cells(name, preset, folder, unknowns)
-    networks = [_network_cell(kind, preset, folder) for kind in ("convnet", "convlstm")]
+    networks = _network_cell(preset, folder)
     tuning = [cell for rate in RATES for cell in _black_box_cells(name, preset, unknowns, range(min(TUNED, preset.train)), rate)]
-    found = run_cells([*networks, *tuning, *(cell for row in cells.values() for cell in row)], folder, jobs=jobs, title=name)
+    found = run_cells([networks, *tuning, *(cell for row in cells.values() for cell in row)], folder, jobs=jobs, title=name)
     rate = chosen_rate([cell.read(folder) for cell in tuning], tuning)
     boxes = _black_box_cells(name, preset, unknowns, test_tosses(preset), rate)
     boxed = run_cells(boxes, folder, jobs=jobs, title=f"{name}, black box")
-    readers = dict(zip(("convnet", "convlstm"), found[:2], strict=True))
+    readers = {kind: found[0][kind] for kind in KINDS}
     masses = np.array([toss.volume * toss.values[MASS] for toss in _drawn(test_tosses(preset), preset)])
     rows = [*blind_rows(preset, unknowns), *(network_row(k, r, masses, len(unknowns)) for k, r in readers.items())]
     rows.append(_row("black box", boxed, unknowns, bars=False))
@@ -138,13 +139,13 @@ def identification_cells(name: str, preset: Preset, folder: Path, unknowns: Sequ
     return made
 
 
-def _network_cell(kind: str, preset: Preset, folder: Path) -> Cell:
-    """One training serves both tables."""
+def _network_cell(preset: Preset, folder: Path) -> Cell:
+    """One training of each kind serves both tables."""
     given = {
-        "kind": kind, "folder": str(folder / "network-films"), "seed": preset.seed, "units": "paper", "size": preset.small,
+        "kinds": list(KINDS), "folder": str(folder / "network-films"), "seed": preset.seed, "units": "paper", "size": preset.small,
         "frames": preset.frames, "count": preset.train, "test": test_tosses(preset), "epochs": preset.epochs,
     }  # fmt: skip
-    return Cell(f"networks/{kind}", trained, given)
+    return Cell("networks", trained, given)
 
 
 def _black_box_cells(name: str, preset: Preset, unknowns: Sequence[str], indices: Sequence[int], rate: float) -> list[Cell]:
