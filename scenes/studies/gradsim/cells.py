@@ -6,6 +6,8 @@ A result is written at once under its name, so that a killed command leaves whol
 from __future__ import annotations
 
 import json
+import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -19,6 +21,7 @@ from tqdm import tqdm
 from risp_torch import DivergenceError, UserError, start
 from risp_torch.programs import plain, write_text
 
+_PAUSE = 0.3  # s between looks whether the parent is there
 FAILED = "failed"  # key of the sentence on a cell without result
 
 
@@ -97,6 +100,15 @@ def without_failures(results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, 
 
 
 def _start() -> None:
+    """Start the runtime of a worker, which ends with the process that started it, however that ends."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PAUSE)
+        os._exit(130)
+
+    threading.Thread(target=watch, daemon=True).start()
     start(precision="f32", threads=1)
 
 

@@ -137,9 +137,9 @@ def trained(
         epochs: of the training.
 
     Returns:
-        By kind: "values": [n, 5] logarithms of the numbers of the held-out films; "truth": the true ones; "curve": losses of training and
-        of its held part after every epoch; "epoch": the one that was chosen; "early": passes before all films were there;
-        "seconds": of the training.
+        By kind: "values": [n, 5] logarithms of the numbers of the held-out films; "truth": the true ones; "curve": losses of
+        training and of its held part after every epoch; "epoch": the one that was chosen; "early": passes before all films were
+        there; "seconds": of the training.
     """
     place, every = Path(folder), max(test) + 1
     maker = multiprocessing.get_context("spawn").Process(

@@ -142,8 +142,9 @@ def identification_cells(name: str, preset: Preset, folder: Path, unknowns: Sequ
 def _network_cell(preset: Preset, folder: Path) -> Cell:
     """One training of each kind serves both tables."""
     given = {
-        "kinds": list(KINDS), "folder": str(folder / "network-films"), "seed": preset.seed, "units": "paper", "size": preset.small,
-        "frames": preset.frames, "count": preset.train, "test": test_tosses(preset), "epochs": preset.epochs,
+        "kinds": list(KINDS), "folder": str(folder / "network-films"), "seed": preset.seed, "units": "paper",
+        "size": preset.small, "frames": preset.frames, "count": preset.train, "test": test_tosses(preset),
+        "epochs": preset.epochs,
     }  # fmt: skip
     return Cell("networks", trained, given)
 
