@@ -27,6 +27,12 @@ class Preset:
         objects: of each kind, of tables 3 and 4.
         points: of a loss landscape along one number.
         seed: seed of all draws.
+        shapes: bodies of the study of shapes.
+        divisions: of the icosahedron that shapes start from.
+        shape_steps: gradient steps of a shape.
+        predictions: tosses of the study of predictions.
+        goals: goals of figure 6 for each of its scenes, and runs of each scene of figure 5.
+        control_steps: gradient steps of figures 5 and 6; None for those of the scene.
     """
 
     name: str
@@ -40,6 +46,12 @@ class Preset:
     objects: Count = 10
     points: Count = 61
     seed: Seed = 0
+    shapes: Count = 5
+    divisions: Count = 3
+    shape_steps: Count = 200
+    predictions: Count = 6
+    goals: Count = 6
+    control_steps: Count | None = None
 
     def to_json(self) -> Mapping[str, Any]:
         """As JSON values."""
@@ -50,10 +62,11 @@ PRESETS = {
     # Hours on two CPU cores.
     "quick": Preset(name="quick"),
     # The paper's sizes: 256 pixels, 200 test films, 100 and 90 objects.
-    "paper": Preset(name="paper", size=256, test=200, objects=30, points=500),
+    "paper": Preset(name="paper", size=256, test=200, objects=30, points=500, shape_steps=500, predictions=28),
     # A minute, to test that everything runs; its numbers mean nothing.
     "tiny": Preset(
         name="tiny", size=32, small=32, train=3, test=1, epochs=1, updates=2, samples=2, objects=1, points=3,
+        shapes=1, divisions=1, shape_steps=2, predictions=1, goals=1, control_steps=1,
     ),
 }  # fmt: skip
 
