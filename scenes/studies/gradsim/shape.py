@@ -1,7 +1,6 @@
 """Shape from video: the vertices of a body, and its mass with them, from the film of its flight.
 
-An earlier version of the paper (its overview names "object shape" among what is estimated) and the public code start from a sphere
-and look for an apple.
+An earlier version of the paper names shape among what it estimates; the public code looks for an apple, starting from a sphere.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ def cells_of(preset: Preset) -> list[Cell]:
         Cell(
             f"shape/{body}-{number}", fit_cell,
             {
-                "body": body, "way": way, "size": preset.size, "frames": FRAMES, "divisions": preset.divisions, "seed": preset.seed,
-                "settings": settings_of(way, preset).to_json(),
+                "body": body, "way": way, "size": preset.size, "frames": FRAMES, "divisions": preset.divisions,
+                "seed": preset.seed, "settings": settings_of(way, preset).to_json(),
             },
         )
         for body in list(TRUTHS)[: preset.shapes]
@@ -108,9 +107,10 @@ def fit_cell(
     hidden = film[[CAMERAS.index(camera) for camera in UNSEEN]]
     begin = torch.tensor(first).to(flight.template)
     found, length = centred(fit.vertices, flight.faces), float(np.ptp(vertices, axis=0).max())
+    truth, template = (vertices, faces), centred(flight.template, flight.faces)
     return {
-        "surface": surface_distance((found, faces_of(flight)), (vertices, faces)) / length,
-        "surface_sphere": surface_distance((centred(flight.template, flight.faces), faces_of(flight)), (vertices, faces)) / length,
+        "surface": surface_distance((found, faces_of(flight)), truth) / length,
+        "surface_sphere": surface_distance((template, faces_of(flight)), truth) / length,
         "mass_truth": mass, "mass_first": first if free else None, "mass": fit.mass if free else None,
         "unseen": squared_difference(flight, fit.vertices, torch.tensor(fit.mass).to(flight.template), hidden),
         "unseen_sphere": squared_difference(flight, flight.template, begin, hidden),
@@ -204,19 +204,21 @@ def page_text(
             )
         )  # fmt: skip
     own = settings_of("mass known", preset)
+    plain = settings_of(next(iter(WAYS)), preset)
     template = Flight(divisions=preset.divisions, size=preset.size)
     return f"""# Shape from video
 
-Vertices of a body in flight, and its mass with them, from a film without loss. The start is a sphere of {len(template.template)}
-vertices; the true surfaces have other vertices. Start, velocity and push are known, colour and lights too; the surface has one
-colour, so that only outline and shading tell its shape. Every {own.every}th of {FRAMES + 1} frames of {preset.size} x {preset.size} pixels is
-compared. Mass is a number of its own (the density is not known), and the inertia follows from mass and vertices. The search
-tries {len(MASSES)} masses between {digits(MASSES[0])} and {digits(MASSES[-1])} kg with the sphere, and goes on from the best one ("first").
+Vertices of a body in flight, and its mass with them, from a film without loss. The start is a sphere of
+{len(template.template)} vertices; the true surfaces have other vertices. Start, velocity and push are known, colour and
+lights too; the surface has one colour, so that only outline and shading tell its shape.
+Every {own.every}th of {FRAMES + 1} frames of {preset.size} x {preset.size} pixels is compared. Mass is a number of its
+own (the density is not known), and the inertia follows from mass and vertices. The search tries {len(MASSES)} masses between {digits(MASSES[0])} and {digits(MASSES[-1])} kg with the sphere, and goes
+on from the best one ("first").
 
 {markdown(_HEADERS, rows)}
 
-The error of the surface is the mean distance between the two surfaces, both ways, in parts of the body's longest side; PSNR is that of
-all frames of two cameras ({" and ".join(UNSEEN)}) that no search sees. {len(found)} of {asked} searches ended with a result.
+The error of the surface is the mean distance between the two surfaces, both ways, in parts of the body's longest side; PSNR is
+that of all frames of two cameras ({" and ".join(UNSEEN)}) that no search sees. {len(found)} of {asked} searches have a result.
 
 {_verdict(found)}
 
@@ -228,10 +230,11 @@ The middle of the flight, seen by the camera behind, which no search uses.
 
 ## How
 
-Adam moves u, with vertices = (1 + {own.smoothing:g} L)^-1 u and L the graph Laplacian of the template; {own.iterations} steps, rate {own.rate:g} m and
-{own.mass_rate:g} decades, falling along a cosine. Weights: Laplacian {own.laplacian:g}, edge lengths {own.edges:g}, normals of neighbouring faces
-{own.flattening:g}. The public code's search moves every vertex on its own, without penalties: rate {PLAIN.rate:g}, {settings_of(next(iter(WAYS)), preset).iterations} steps. The paper
-prints no numbers for shapes, and its apple is not published: the apple here has its dents.
+Adam moves u, with vertices = (1 + {own.smoothing:g} L)^-1 u and L the graph Laplacian of the template; {own.iterations} steps,
+rate {own.rate:g} m and {own.mass_rate:g} decades, falling along a cosine. Weights of the penalties: Laplacian
+{own.laplacian:g}, edge lengths {own.edges:g}, normals of neighbouring faces {own.flattening:g}. The public code's search moves
+every vertex on its own, without penalties: rate {PLAIN.rate:g}, {plain.iterations} steps. The paper prints
+no numbers for shapes, and its apple is not published: the apple here is one of our own.
 """
 
 
@@ -243,6 +246,8 @@ def _verdict(found: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> st
         if results:
             errors = 100 * np.array([result["surface"] for result in results])
             masses = [abs(result["mass"] / result["mass_truth"] - 1) for result in results if result["mass"] is not None]
-            mass = f", relative error of the mass {100 * np.median(masses):.2g} % (at most {100 * max(masses):.2g} %)" if masses else ""
-            sentences.append(f"- {way}: median error of the surface {np.median(errors):.2f} % (at most {errors.max():.2f} %){mass}.")
+            text = f"- {way}: median error of the surface {np.median(errors):.2f} % (at most {errors.max():.2f} %)"
+            if masses:
+                text += f", relative error of the mass {100 * np.median(masses):.2g} % (at most {100 * max(masses):.2g} %)"
+            sentences.append(f"{text}.")
     return "\n".join(sentences)

@@ -37,7 +37,7 @@ def _bean(x: np.ndarray) -> np.ndarray:
 
 
 TRUTHS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "ellipsoid": _ellipsoid, "egg": _egg, "pebble": _pebble, "apple": _apple, "bean": _bean,
+    "ellipsoid": _ellipsoid, "egg": _egg, "apple": _apple, "pebble": _pebble, "bean": _bean,
 }  # fmt: skip
 
 
