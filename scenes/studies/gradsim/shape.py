@@ -211,8 +211,9 @@ def page_text(
 Vertices of a body in flight, and its mass with them, from a film without loss. The start is a sphere of
 {len(template.template)} vertices; the true surfaces have other vertices. Start, velocity and push are known, colour and
 lights too; the surface has one colour, so that only outline and shading tell its shape.
-Every {own.every}th of {FRAMES + 1} frames of {preset.size} x {preset.size} pixels is compared. Mass is a number of its
-own (the density is not known), and the inertia follows from mass and vertices. The search tries {len(MASSES)} masses between {digits(MASSES[0])} and {digits(MASSES[-1])} kg with the sphere, and goes
+Every {own.every}th of {FRAMES + 1} frames of {preset.size} x {preset.size} pixels is compared. Mass is a
+number of its own (the density is not known), and the inertia follows from mass and vertices. The search tries {len(MASSES)}
+masses between {digits(MASSES[0])} and {digits(MASSES[-1])} kg with the sphere, and goes
 on from the best one ("first").
 
 {markdown(_HEADERS, rows)}

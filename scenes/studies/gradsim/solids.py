@@ -7,6 +7,9 @@ from functools import cache
 
 import numpy as np
 import torch
+from scipy.spatial import cKDTree
+
+_NEAR = 24  # triangles that a point is compared with first
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,16 +92,22 @@ def _one_sided(source: tuple[np.ndarray, np.ndarray], target: tuple[np.ndarray, 
 
 
 def distances_to(points: np.ndarray, vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """[P] distances of points [P, 3] from the nearest point of a surface [m]."""
-    nearest = np.full(len(points), np.inf)
-    for first in range(0, len(points), 256):  # bounds the memory
-        chosen = slice(first, first + 256)
-        nearest[chosen] = _to_triangles(points[chosen, None], vertices[faces][None]).min(axis=1)
+    """[P] distances of points [P, 3] from the nearest point of a surface [m]; exact."""
+    corners = vertices[faces]
+    centres = corners.mean(axis=1)
+    reach = np.linalg.norm(corners - centres[:, None], axis=2).max()  # of a triangle from its centre
+    count = min(_NEAR, len(faces))
+    away, near = cKDTree(centres).query(points, count)
+    nearest = _to_triangles(points[:, None], corners[near.reshape(len(points), count)]).min(axis=1)
+    farthest = away.reshape(len(points), count)[:, -1]  # other triangles are no nearer than this less the reach
+    doubtful = (nearest > farthest - reach) & (count < len(faces))
+    for number in np.flatnonzero(doubtful):
+        nearest[number] = _to_triangles(points[number, None, None], corners[None]).min()
     return nearest
 
 
 def _to_triangles(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """Distances of points [P, 1, 3] from triangles [1, F, 3, 3]: to the plane inside, else to the nearest of three edges."""
+    """Distances of points [P, 1, 3] from triangles [P or 1, F, 3, 3]: to the plane inside, else to the nearest of three edges."""
     a, ab, ac = corners[:, :, 0], corners[:, :, 1] - corners[:, :, 0], corners[:, :, 2] - corners[:, :, 0]
     normal = np.cross(ab, ac)
     squared = (normal**2).sum(axis=-1)
