@@ -28,6 +28,15 @@ class Preset:
         objects: of each kind, of tables 3 and 4.
         points: of a loss landscape along one number.
         seed: seed of all draws.
+        shapes: bodies of the study of shapes.
+        divisions: of the icosahedron that shapes start from.
+        shape_steps: gradient steps of a shape.
+        predictions: tosses of the study of predictions.
+        control_runs: runs of each scene of figure 5, at most.
+        control_steps: of figure 5; None for those of each scene.
+        control_frames: frame intervals of the scenes of figures 5 and 6; None for those of each scene.
+        goals: goals of each scene of figure 6, at most.
+        goal_steps: gradient steps of figure 6.
     """
 
     name: str
@@ -42,6 +51,15 @@ class Preset:
     objects: Count = 10
     points: Count = 61
     seed: Seed = 0
+    shapes: Count = 3
+    divisions: Count = 3
+    shape_steps: Count = 200
+    predictions: Count = 6
+    control_runs: Count = 1
+    control_steps: Count | None = None
+    control_frames: Count | None = None
+    goals: Count = 6
+    goal_steps: Count = 20
 
     def to_json(self) -> Mapping[str, Any]:
         """As JSON values."""
@@ -52,7 +70,9 @@ PRESETS = {
     # Hours on two CPU cores.
     "quick": Preset(name="quick"),
     # The paper's sizes: 256 pixels, 200 test films, 100 and 90 objects.
-    "paper": Preset(name="paper", size=256, test=200, objects=30, points=500),
+    "paper": Preset(
+        name="paper", size=256, test=200, objects=30, points=500, shapes=5, shape_steps=500, predictions=28, control_runs=6,
+    ),
     # A minute, to test that everything runs; its numbers mean nothing.
     "tiny": Preset(
         name="tiny", size=32, small=32, train=3, test=1, epochs=1, updates=2, samples=2, frames=24, objects=1, points=3,

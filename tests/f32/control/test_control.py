@@ -33,7 +33,6 @@ from risp_torch.control import (
 from risp_torch.files.run_folder import FinishedError
 from risp_torch.files.video import write_picture
 from risp_torch.risp import NetworkSettings, RispNetwork, save_network
-from scenes.studies import control_study
 from tests.reference import control_scene
 from tests.reference.control_scene import make_control, make_scene
 
@@ -294,28 +293,6 @@ def test_command_refuses_a_run_of_other_settings(command_line: Risp, folder: Pat
         (folder / "run" / "settings.json").write_text(json.dumps(settings | {name: "another"}))
         status, _, err = command_line(*command)
         assert status == 2 and f'other settings ({name} is "another"' in err, err
-
-
-# -- the study ----------------------------------------------------------------------------------------------------------------
-
-
-def test_study_does_only_what_is_not_there_yet(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    study = control_study.Study(((0, 0), (1, 0)), asked=0.5, up=True)
-    monkeypatch.setattr(control_study, "STUDIES", {"small.py": study})
-    arguments = ["--objectives", "image", "random", "--out", "study"]
-    assert control_study.main(arguments) == 0
-    table = (folder / "study" / "control.md").read_text()
-    assert "2 of 2" in table and "random" in table
-    assert {"small.py.png", "small.py-strip.png", "small.py-comparison.mp4"} <= {p.name for p in (folder / "study").iterdir()}
-    with monkeypatch.context() as patch:
-        patch.setattr(control_study, "control", None)
-        assert control_study.main(arguments) == 0
-    text = Path("small.py").read_text()
-    Path("small.py").write_text(text.replace("penalty=1e-4", "penalty=2e-4"))
-    assert control_study.main(arguments) == 2
-    assert "has other settings (task.penalty is 0.0001 there and 0.0002 here)" in capsys.readouterr().err
 
 
 # -- tasks that make no sense -------------------------------------------------------------------------------------------------
