@@ -165,7 +165,7 @@ def draw_toss(index: FromZero, *, seed: FromZero, units: str = "paper") -> Toss:
 
 
 def toss_scene(toss: Toss, *, size: int, frames: int = FRAMES) -> Scene:
-    """The scene of a toss; its numbers have bounds ``BEYOND`` their range.
+    """The scene of a toss; its numbers have bounds ``BEYOND`` their range, those that are zero none.
 
     Args:
         toss: the toss.
@@ -177,7 +177,8 @@ def toss_scene(toss: Toss, *, size: int, frames: int = FRAMES) -> Scene:
     unknown = {}
     for name, value in toss.values.items():
         low, high = ranges.of(name)
-        unknown[name.rpartition(".")[2]] = Param(value, low=low / BEYOND, high=high * BEYOND, scale="log10")
+        bounded = Param(value, low=low / BEYOND, high=high * BEYOND, scale="log10") if value else 0.0
+        unknown[name.rpartition(".")[2]] = bounded
     density = unknown.pop("density")
     scene.add_ground(contact=Contact(**unknown), color=(0.35, 0.33, 0.3))
     scene.add_rigid(
@@ -190,6 +191,12 @@ def toss_scene(toss: Toss, *, size: int, frames: int = FRAMES) -> Scene:
     scene.add_force(
         "push", body="body", impulse=toss.impulse, point=toss.point, start=3 * ranges.frame_dt, duration=3 * ranges.frame_dt
     )
+    add_view(scene, ranges, size=size)
+    return scene
+
+
+def add_view(scene: Scene, ranges: Ranges, *, size: int) -> None:
+    """Add the camera, with square pictures of that side [pixels], and the lights of all tosses."""
     far = math.dist(ranges.eye, ranges.target)
     scene.add_camera(
         Camera.look_at(
@@ -198,7 +205,6 @@ def toss_scene(toss: Toss, *, size: int, frames: int = FRAMES) -> Scene:
     )
     scene.add_light(DirectionalLight(direction=(-0.4, 0.6, -1.0), intensity=0.75))
     scene.add_light(AmbientLight(intensity=0.25))
-    return scene
 
 
 def substeps(mesh: Mesh, ranges: Ranges) -> int:
