@@ -26,6 +26,7 @@ from ti_sim.base.rules import Count, Rule, checked
 
 _DAMPINGS = 10.0 ** np.arange(-2, 4)  # tried in every round, relative to that of the last round
 _FIRST_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e-6, 1e6
+_LEAST_SCALE = 1e-12  # of the largest of Marquardt's scales
 _LONGEST = 0.15  # largest change of an unknown in one round, relative to its range
 _SETTLED = 0.1  # relative decrease of the loss below which the search over these frames ends
 _DONE = 1e-6  # the same over the whole film
@@ -209,10 +210,12 @@ class _Search:
         """Damped Gauss-Newton step [K] in parts of the ranges, none longer than ``_LONGEST``.
 
         Unknowns that the current frames do not determine do not change: besides Marquardt's scales, a move over a whole range
-        costs as much as the whole residual, times the damping.
+        costs as much as the whole residual, times the damping. A residual that is zero to the last bit leaves a part of the
+        largest scale, without which the matrix would be singular.
         """
         normal, gradient = at.normal_equations
         normal, gradient = normal + at.prior, gradient + at.pull
-        ridge = np.diag(normal) + at.loss * at.comparison.count + 1e-300
+        scales = np.diag(normal)
+        ridge = np.maximum(scales + at.loss * at.comparison.count, _LEAST_SCALE * scales.max() + 1e-300)
         step = np.linalg.solve(normal + damping * np.diag(ridge), gradient)
         return step * min(1.0, _LONGEST / max(np.abs(step).max(), 1e-300))

@@ -1,4 +1,5 @@
-"""Makes the fourteen objects of gradSim's rigid films, always the same ones: ``python scenes/assets/make_objects.py``.
+"""Makes the fourteen objects of gradSim's rigid films, always the same ones, and tetrahedra that fill them (for soft objects):
+``python scenes/assets/make_objects.py``.
 
 The paper's own meshes (ICLR 2021, appendix G: primitives, and shapes of ShapeNet and DexNet, of at most 250 vertices) were never
 released. Six primitives stand here, and eight shapes that are not convex.
@@ -12,7 +13,11 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
+from ti_sim import Mesh
+from ti_sim.meshes import SolidMesh, tetrahedralise, write_solid_mesh
+
 MOST_VERTICES = 250  # appendix G
+TET_EDGE = 0.25  # of the diagonal of an object's box: length of the edges of its tetrahedra
 
 
 def lathe(profile: Sequence[tuple[float, float]], around: int) -> trimesh.Trimesh:
@@ -174,11 +179,24 @@ def write_obj(path: Path, vertices: np.ndarray, faces: np.ndarray) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
+def write_tets(folder: Path) -> None:
+    """Write tetrahedra of the objects that have none in ``folder``.
+
+    The tetrahedraliser's meshes differ from run to run, so that those that are there are kept.
+    """
+    for make in MAKERS:
+        path, surface = folder / f"{make.__name__}.tet", Mesh(folder / f"{make.__name__}.obj").mesh()
+        if not path.is_file():
+            mesh = tetrahedralise(surface, edge_length=TET_EDGE * float(np.linalg.norm(np.ptp(surface.vertices, axis=0))))
+            write_solid_mesh(SolidMesh(np.round(mesh.vertices, 6), mesh.indices), path)
+
+
 def main(folder: Path = Path(__file__).parent / "objects") -> None:
     """Write all objects into ``folder``."""
     folder.mkdir(exist_ok=True)
     for make in MAKERS:
         write_obj(folder / f"{make.__name__}.obj", *normalised(make()))
+    write_tets(folder)
 
 
 if __name__ == "__main__":

@@ -163,8 +163,13 @@ def draw_toss(index: FromZero, *, seed: FromZero, units: str = "paper") -> Toss:
     )  # fmt: skip
 
 
+<<<<<<< HEAD
 def toss_scene(toss: Toss, *, size: int, frames: int = 60) -> Scene:
     """The scene of a toss; its numbers have bounds ``BEYOND`` their range.
+=======
+def toss_scene(toss: Toss, *, size: int, frames: int = FRAMES) -> Scene:
+    """The scene of a toss; its numbers have bounds ``BEYOND`` their range, those that are zero none.
+>>>>>>> h_t4
 
     Args:
         toss: the toss.
@@ -176,7 +181,8 @@ def toss_scene(toss: Toss, *, size: int, frames: int = 60) -> Scene:
     unknown = {}
     for name, value in toss.values.items():
         low, high = ranges.of(name)
-        unknown[name.rpartition(".")[2]] = Param(value, low=low / BEYOND, high=high * BEYOND, scale="log10")
+        bounded = Param(value, low=low / BEYOND, high=high * BEYOND, scale="log10") if value else 0.0
+        unknown[name.rpartition(".")[2]] = bounded
     density = unknown.pop("density")
     scene.add_ground(contact=Contact(**unknown), color=(0.35, 0.33, 0.3))
     scene.add_rigid(
@@ -189,6 +195,12 @@ def toss_scene(toss: Toss, *, size: int, frames: int = 60) -> Scene:
     scene.add_force(
         "push", body="body", impulse=toss.impulse, point=toss.point, start=3 * ranges.frame_dt, duration=3 * ranges.frame_dt
     )
+    add_view(scene, ranges, size=size)
+    return scene
+
+
+def add_view(scene: Scene, ranges: Ranges, *, size: int) -> None:
+    """Add the camera, with square pictures of that side [pixels], and the lights of all tosses."""
     far = math.dist(ranges.eye, ranges.target)
     scene.add_camera(
         Camera.look_at(
@@ -197,7 +209,6 @@ def toss_scene(toss: Toss, *, size: int, frames: int = 60) -> Scene:
     )
     scene.add_light(DirectionalLight(direction=(-0.4, 0.6, -1.0), intensity=0.75))
     scene.add_light(AmbientLight(intensity=0.25))
-    return scene
 
 
 def substeps(mesh: Mesh, ranges: Ranges) -> int:

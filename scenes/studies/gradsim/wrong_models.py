@@ -1,0 +1,58 @@
+"""Table 4 (left) of gradSim: the mass that is read from films by models that are wrong."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from .cells import Cell, run_cells, without_failures
+from .pages import Page
+from .presets import Preset
+from .wrong_films import VARIANTS, film_cell
+from .wrong_page import plot_errors, text_of
+from .wrong_scenes import FRAMES, KINDS
+
+NAME = "table-4-left"
+EVERY = 10  # of the objects of a preset, one in so many is filmed for each row and kind
+SHORT = 12  # frame intervals of the tiny preset's films
+
+
+def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
+    """Make the table.
+
+    Args:
+        name: "table-4-left".
+        preset: sizes; of its objects of each kind one in ten is filmed for each row.
+        folder: of all results.
+        jobs: processes at the same time.
+
+    Returns:
+        The page.
+    """
+    cells = cells_of(preset, folder)
+    results = run_cells(cells, folder, jobs=jobs, title=name)
+    pictures = {}
+    for variant in VARIANTS:
+        first = next((result for result in without_failures(results) if result["variant"] == variant), None)
+        if first is not None:
+            pictures[f"{variant}.png"] = Path(first["strip"])
+    plot = folder / NAME / "errors.png"
+    plot_errors(plot, results)
+    pictures["errors.png"] = plot
+    return Page(name, text_of(name, preset, results, list(pictures)), pictures)
+
+
+def cells_of(preset: Preset, folder: Path) -> list[Cell]:
+    """One cell for each film: objects, rows, kinds. The tiny preset has short films of one kind for each row."""
+    count = math.ceil(preset.objects / EVERY)
+    frames, kinds = (SHORT, 1) if preset.name == "tiny" else (FRAMES, len(KINDS))
+    cells = []
+    for index in range(count):
+        for variant, row in VARIANTS.items():
+            for kind in row.kinds[:kinds]:
+                given = {
+                    "variant": variant, "kind": kind, "index": index, "seed": preset.seed, "size": preset.small,
+                    "frames": frames, "folder": str(folder / NAME),
+                }  # fmt: skip
+                cells.append(Cell(f"{NAME}/{variant}-{kind}-{index:03d}", film_cell, given))
+    return cells
