@@ -17,7 +17,7 @@ from ..exit_status import exit_status
 from .presets import PRESETS, preset_of
 
 # Name of each table or figure -> its module, which has make(name, preset, folder, jobs=...) -> Page.
-TABLES = {"table-1": "rigid_tables", "table-2": "rigid_tables"}
+TABLES = {"table-1": "rigid_tables", "table-2": "rigid_tables", "table-3": "deformables"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -25,6 +25,10 @@ class Preset:
         updates: gradient steps of the black box; ``samples`` films each (table 5 of the paper: 125 and 5).
         samples: films of one such step.
         objects: of each kind, of tables 3 and 4.
+        bodies: deformable bodies of each kind with few unknowns, of table 3.
+        fields: deformable bodies whose every particle has unknowns.
+        side: side of the pictures of deformable bodies [pixels].
+        rounds: of the searches of table 3.
         points: of a loss landscape along one number.
         seed: seed of all draws.
     """
@@ -38,6 +42,10 @@ class Preset:
     updates: Count = 125
     samples: Count = 5
     objects: Count = 10
+    bodies: Count = 3
+    fields: Count = 1
+    side: Count = 96
+    rounds: Count = 30
     points: Count = 61
     seed: Seed = 0
 
@@ -50,10 +58,11 @@ PRESETS = {
     # Hours on two CPU cores.
     "quick": Preset(name="quick"),
     # The paper's sizes: 256 pixels, 200 test films, 100 and 90 objects.
-    "paper": Preset(name="paper", size=256, test=200, objects=30, points=500),
+    "paper": Preset(name="paper", size=256, test=200, objects=30, points=500, bodies=20, fields=10, side=128),
     # A minute, to test that everything runs; its numbers mean nothing.
     "tiny": Preset(
-        name="tiny", size=32, small=32, train=3, test=1, epochs=1, updates=2, samples=2, objects=1, points=3,
+        name="tiny", size=32, small=32, train=3, test=1, epochs=1, updates=2, samples=2, objects=1, points=3, bodies=1,
+        side=32, rounds=1,
     ),
 }  # fmt: skip
 
