@@ -79,7 +79,7 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
         folder: of all results.
         jobs: processes at the same time.
     """
-    places = [(kind, source, index) for kind in SHOWN for source in SOURCES for index in range(count_of(kind, preset))]
+    places = places_of(preset)
     cells = [cell_of(kind, source, index, preset) for kind, source, index in places]
     results = dict(zip(places, run_cells(cells, folder, jobs=jobs, title=name), strict=True))
     pictures = {}
@@ -90,6 +90,14 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
         if strip.is_file():
             pictures[f"{kind}.png"] = strip
     return Page(name=name, text=text_of(name, preset, results, pictures), pictures=pictures)
+
+
+def places_of(preset: Preset) -> list[tuple[str, str, int]]:
+    """Kind, source and index of all cells, the first body of every kind before the second ones."""
+    most = max(count_of(kind, preset) for kind in SHOWN)
+    return [
+        (kind, source, index) for index in range(most) for kind in SHOWN for source in SOURCES if index < count_of(kind, preset)
+    ]
 
 
 def count_of(kind: str, preset: Preset) -> int:
@@ -193,7 +201,7 @@ def _about(preset: Preset, counts: Mapping[str, int]) -> list[str]:
         "unknowns. Every body is drawn from the seed (`deformable_scenes.py`); the paper gives no ranges. Scales are drawn over "
         f"a decade and may be found within {BEYOND:g} times its ends. Starts do not know the truth: {OFF:g} times the least and "
         f"1/{OFF:g} of the most that is drawn, so that they are up to {OFF:g} times off, and no velocity at all for cloths. "
-        "Masses and velocities of each particle start from one density and one affine field, which are found from the same film first.",
+        "Masses and velocities of each particle start from one density and one affine field, found from the same film first.",
         "",
         "What each particle's mass is made of: `Scene.add_solid` takes a density for each element, or a mass for each particle. "
         "80 tetrahedra give their mass to 43 particles, so that their densities cannot be told apart by any motion; the unknowns "
@@ -246,7 +254,7 @@ def _modes(preset: Preset, results: Mapping[tuple[str, str, int], Mapping[str, A
         "without any effect. The error of each particle is in the table above.", "",
         "| body | from | modes | seen | error in these | told | error in these | their bar |", "|" + "---|" * 8,
     ]  # fmt: skip
-    for kind in ("mass", "velocity"):
+    for kind in (kind for kind in SHOWN if KINDS[kind].coarse):
         for source, title in SOURCES.items():
             every = [results[kind, source, index] for index in range(count_of(kind, preset))]
             modes = [result["modes"] for result in every if result.get("modes")]
