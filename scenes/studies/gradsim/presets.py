@@ -62,7 +62,7 @@ PRESETS = {
     # A minute, to test that everything runs; its numbers mean nothing.
     "tiny": Preset(
         name="tiny", size=32, small=32, train=3, test=1, epochs=1, updates=2, samples=2, objects=1, points=3, bodies=1,
-        side=32, rounds=1,
+        side=32, rounds=16,
     ),
 }  # fmt: skip
 
