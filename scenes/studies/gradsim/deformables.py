@@ -14,7 +14,7 @@ from risp_torch import film, srgb_to_linear
 from risp_torch.files.report import figure_file
 
 from .cells import FAILED, Cell, run_cells
-from .deformable_cells import SOURCES, TOLD, baselines, estimate_drawn
+from .deformable_cells import PRIOR_MASS, PRIOR_SPEED, SOURCES, TOLD, baselines, estimate_drawn
 from .deformable_scenes import BEYOND, KINDS, OFF, deformable_scene, draw
 from .pages import Page, digits, share
 from .presets import Preset
@@ -197,7 +197,8 @@ def _srgb(linear: np.ndarray) -> np.ndarray:
 def _about(preset: Preset, counts: Mapping[str, int]) -> list[str]:
     few = ", ".join(f"{count} of {KINDS[kind].title}" for kind, count in counts.items())
     return [
-        f"Bodies: {few}; the paper has 100 in all. Pictures of {preset.side} pixels, {preset.small} where each particle has "
+        f"Bodies: {few}; the paper has 100 in all, and fewer are here to save time. "
+        f"Pictures of {preset.side} pixels, {preset.small} where each particle has "
         "unknowns. Every body is drawn from the seed (`deformable_scenes.py`); the paper gives no ranges. Scales are drawn over "
         f"a decade and may be found within {BEYOND:g} times its ends. Starts do not know the truth: {OFF:g} times the least and "
         f"1/{OFF:g} of the most that is drawn, so that they are up to {OFF:g} times off, and no velocity at all for cloths. "
@@ -205,8 +206,9 @@ def _about(preset: Preset, counts: Mapping[str, int]) -> list[str]:
         "",
         "What each particle's mass is made of: `Scene.add_solid` takes a density for each element, or a mass for each particle. "
         "80 tetrahedra give their mass to 43 particles, so that their densities cannot be told apart by any motion; the unknowns "
-        "are the masses of the particles, as in the paper. From compressed films these and the velocities of particles have a "
-        "prior about what was found coarsely.",
+        "are the masses of the particles, as in the paper. From compressed films they have a prior about the one density that "
+        f"was found first, with a standard deviation of {100 * PRIOR_MASS:g} %, and velocities of particles one of "
+        f"{PRIOR_SPEED:g} m/s about the affine field.",
         "",
         "The public code of gradSim starts its masses 2 % from the truth (the truth plus noise), which is nearer than the error "
         "of 4.8 % in its table; it has no code for Lamé constants of table 3.",
