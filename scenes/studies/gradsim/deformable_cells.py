@@ -84,16 +84,25 @@ def relative_errors(drawn: Drawn, values: Mapping[str, Any]) -> dict[str, float]
 
 
 def relative_bars(drawn: Drawn, result: Inversion) -> dict[str, float]:
-    """Mean error bars as parts of the truth, by the paper's names; of velocities over the root mean square of all components."""
-    observable = np.array(result.uncertainty.observable)
-    sd = np.array(list(result.sd.values()))
-    bars = {}
-    for name, part in result.unknowns.groups.items():
-        own = sd[part][observable[part]]
-        size = 1 / math.log(10) if result.unknowns.params[name].scale == "log10" else _speed(drawn)
-        if len(own) and name != "body.velocity_gradient":
-            bars[short(name)] = float(own.mean() / size)
-    return bars
+    """Mean error bars as parts of the truth, by the paper's names, of what the film tells.
+
+    Of velocities that of the field: the mean over particles of the root of the summed variances, over the mean speed.
+    """
+    if drawn.kind in ("affine", "velocity"):
+        return {"v": _field_bar(drawn, result)}
+    observable, sd = np.array(result.uncertainty.observable), np.array(list(result.sd.values()))
+    own = {name: sd[part][observable[part]] for name, part in result.unknowns.groups.items()}
+    return {short(name): float(part.mean() * math.log(10)) for name, part in own.items() if len(part)}
+
+
+def _field_bar(drawn: Drawn, result: Inversion) -> float:
+    seen = np.flatnonzero(result.uncertainty.observable)
+    slopes = []  # of the field, which is linear in its unknowns
+    for one in np.eye(len(result.uncertainty.observable))[seen]:
+        parts = result.unknowns.groups.items()
+        slopes.append(velocities({name: one[part].reshape(np.shape(drawn.values[name])) for name, part in parts}))
+    variances = np.einsum("kvc,kl,lvc->v", slopes, result.uncertainty.covariance[np.ix_(seen, seen)], slopes)
+    return float(np.sqrt(variances).mean() / np.linalg.norm(velocities(drawn.values), axis=1).mean())
 
 
 def ratios(drawn: Drawn, result: Inversion) -> list[float]:

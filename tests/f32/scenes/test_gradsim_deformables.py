@@ -42,7 +42,7 @@ def found(drawn: Any, values: dict[str, Any], *, scale: str, reach: float, sd: f
     )  # fmt: skip
     uncertainty = SimpleNamespace(
         observable=[True] * (len(row) - 1) + [False], modes=np.eye(len(row)), observable_modes=len(row) - 1,
-        mode_sd=np.array([sd / reach] * (len(row) - 1) + [1e3]),
+        mode_sd=np.array([sd / reach] * (len(row) - 1) + [1e3]), covariance=sd**2 * np.eye(len(row)),
     )  # fmt: skip
     return SimpleNamespace(
         unknowns=unknowns, uncertainty=uncertainty, final=np.array([row]), best=0, sd=dict(enumerate([sd] * len(row)))
@@ -139,6 +139,20 @@ def test_errors_of_modes_are_parts_of_a_particle() -> None:
     result = found(cloth, {"body.velocity": np.array(cloth.values["body.velocity"]) + 0.1}, scale="linear", reach=8.0, sd=0.05)
     assert mode_errors(cloth, result)["error"] == pytest.approx(0.1 / size)
     assert ratios(cloth, result) == pytest.approx([2.0] * 83)
+    speed = np.linalg.norm(velocities(cloth.values), axis=1).mean()
+    assert relative_bars(cloth, result) == pytest.approx({"v": 0.05 * math.sqrt(3) / speed})
+
+
+def test_bars_of_an_affine_field_grow_with_the_distance_from_its_middle() -> None:
+    cloth = draw("affine", 0, seed=0)
+    groups = {"body.velocity": slice(0, 3), "body.velocity_gradient": slice(3, 12)}
+    bars = SimpleNamespace(observable=[True] * 12, covariance=np.diag([0.01**2] * 3 + [0.1**2] * 9))
+    result: Any = SimpleNamespace(unknowns=SimpleNamespace(groups=groups), uncertainty=bars)
+    x, y, _ = cloth_mesh().vertices.T
+    free = ~((np.abs(x) > 0.399) & (y > 0.199))
+    variances = 3 * (0.01**2 + 0.1**2 * (x**2 + y**2))
+    speed = np.linalg.norm(velocities(cloth.values), axis=1).mean()
+    assert relative_bars(cloth, result) == pytest.approx({"v": np.sqrt(variances[free]).mean() / speed})
 
 
 def test_baselines_know_other_draws_alone() -> None:
