@@ -190,7 +190,7 @@ def _options(rounds: int) -> dict[str, Any]:
 def _many(first: Mapping[str, np.ndarray], source: str, rounds: int) -> dict[str, Any]:
     """Options of a search for the numbers of each particle; compressed films need priors, about what was found coarsely."""
     count = sum(np.size(value) for value in first.values())
-    options = _options(max(1, rounds // 2)) | {"linearise_up_to": max(FEW, count), "refine": rounds // 6}
+    options = _options(max(1, rounds // 2)) | {"linearise_up_to": max(FEW, count), "refine": rounds // 2}
     if source == "mp4":
         spread = {"body.mass": lambda mass: PRIOR_MASS * mass, "body.velocity": lambda _: PRIOR_SPEED}
         options["priors"] = {name: (value, spread[name](value)) for name, value in first.items()}
