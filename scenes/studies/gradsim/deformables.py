@@ -287,13 +287,14 @@ def _reason(row: Row, beaten: Sequence[str]) -> str:
     if not row.errors:
         return f"all {row.failed} searches failed."
     sentence = f"the mean error of {digits(row.error)} is above {', '.join(beaten)}."
-    if row.bars:
-        sentence += f" The mean error bar is {digits(float(np.mean(row.bars)))} of the truth"
-        sentence += (
-            ": the film tells no more." if row.error <= WITHIN * float(np.mean(row.bars)) else ", so that the bar is too narrow."
-        )
     if row.fits is not None and row.fits < len(row.errors):
-        sentence += f" {len(row.errors) - row.fits} of {len(row.errors)} estimates do not explain their film: another minimum."
+        median = digits(float(np.median(row.errors)))
+        missed = len(row.errors) - row.fits
+        return f"{sentence} {missed} of {len(row.errors)} estimates do not explain their film: another minimum. Median {median}."
+    if row.bars:
+        bar = float(np.mean(row.bars))
+        sentence += f" The mean error bar is {digits(bar)} of the truth"
+        sentence += ": the film tells no more." if row.error <= WITHIN * bar else ", so that the bar is too narrow."
     return sentence
 
 
