@@ -26,6 +26,10 @@ class Preset:
         samples: films of one such step.
         frames: frame intervals of the tosses.
         objects: of each kind, of tables 3 and 4.
+        bodies: deformable bodies of each kind with few unknowns, of table 3.
+        fields: deformable bodies whose every particle has unknowns.
+        side: side of the pictures of deformable bodies [pixels].
+        rounds: of the searches of table 3.
         points: of a loss landscape along one number.
         seed: seed of all draws.
         shapes: bodies of the study of shapes.
@@ -49,6 +53,10 @@ class Preset:
     samples: Count = 5
     frames: Count = 60
     objects: Count = 10
+    bodies: Count = 3
+    fields: Count = 1
+    side: Count = 96
+    rounds: Count = 30
     points: Count = 61
     seed: Seed = 0
     shapes: Count = 3
