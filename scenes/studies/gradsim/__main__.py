@@ -17,7 +17,10 @@ from ..exit_status import exit_status
 from .presets import PRESETS, preset_of
 
 # Name of each table or figure -> its module, which has make(name, preset, folder, jobs=...) -> Page.
-TABLES = {"table-1": "rigid_tables", "table-2": "rigid_tables"}
+TABLES = {
+    "table-1": "rigid_tables", "table-2": "rigid_tables", "figure-4": "landscapes", "figure-7": "looks", "figure-11": "landscapes",
+    "figure-12": "landscapes", "table-4-right": "rates",
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
