@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,8 +139,3 @@ class Facts:
     def decades(self) -> float:
         """Width of the reach in decades."""
         return float(np.log10(self.reach[1] / self.reach[0]))
-
-
-def soft_facts(result: Mapping[str, Any], sampling: str) -> Facts:
-    """Of a cut along one of Lame's constants."""
-    return Facts.of(result["ratio"], result[sampling])

@@ -1,7 +1,7 @@
 """The films of the loss landscapes: gradSim's cube in flight and one that lands, a beam that hangs, a ball that falls.
 
-Sizes, masses and elastic constants are gradSim's: a cube whose corners are 1 m from its middle and whose eight vertices weigh 1 kg
-each, pulled by 10 N at two of them; Lame's constants mu = lambda = 1000 as they stand in the formula of the energy.
+Sizes, masses and elastic constants are gradSim's: a cube whose corners are 1 m from its middle and whose eight vertices weigh 1
+kg each, pulled by 10 N at two of them; Lame's constants mu = lambda = 1000 as they stand in the formula of the energy.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ def rigid_scene(kind: str, *, size: int) -> Scene:
 
     Args:
         kind: "flight": no gravity and nothing to fall on, as in the paper, 40 frames at 30 Hz; "landing": a cube of the same
-            mass is pushed, falls under gravity, lands and slides, 60 frames; "toss N": toss N of seed 0 (``tosses``), and
-            "toss N S" of seed S.
+            mass is pushed, falls under gravity, lands and slides, 60 frames; "toss N S": toss N of seed S (``tosses``).
         size: side of the pictures [pixels].
     """
     if kind.startswith("toss"):
-        index, seed = (int(word) for word in [*kind.split()[1:], "0"][:2])
+        index, seed = (int(word) for word in kind.split()[1:])
         return toss_scene(draw_toss(index, seed=seed), size=size)
     return _flight(size) if kind == "flight" else _landing(size)
 
@@ -76,8 +75,8 @@ def _landing(size: int) -> Scene:
 def _add_cube(scene: Scene, start: Start) -> None:
     density = MASS / SIDE**3
     scene.add_rigid(
-        "body", shape=Box(SIDE, SIDE, SIDE), density=Param(density, low=density / 20, high=20 * density, scale="log10"), start=start,
-        surface=Surface(face_colors=SIX),
+        "body", shape=Box(SIDE, SIDE, SIDE), density=Param(density, low=density / 20, high=20 * density, scale="log10"),
+        start=start, surface=Surface(face_colors=SIX),
     )  # fmt: skip
 
 

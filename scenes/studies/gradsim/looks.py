@@ -52,26 +52,29 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
         [SEARCHES[search], LOOKS[look], *_row(curves, [results[search, look, index] for index in range(preset.objects)])]
         for (search, look), curves in errors.items()
     ]
+    heads = [
+        "search", "look", *(f"iterations to {level:.0%} (reached)" for level in REACHED), "mean final error",
+        "median final error", "error within 1.96 bars", "seconds of a search",
+    ]  # fmt: skip
     text = f"""# Figure 7: only colour, shading, texture
 
-gradSim's figure 7 shows the error of the mass over the iterations of gradient descent, and says that shading and texture speed up
-convergence, texture slightly more; it gives no numbers. Here {preset.objects} tosses of seed {preset.seed} (`tosses.py`: real
-gravity, a known push, contact of known numbers), films of {preset.small} pixels without loss, the density unknown. The film and the
-model have the same look:
+gradSim's figure 7 shows the error of the mass over the iterations of gradient descent, and says that shading and texture speed
+up convergence, texture slightly more; it gives no numbers. Here {preset.objects} tosses of seed {preset.seed} (`tosses.py`:
+real gravity, a known push, contact of known numbers), films of {preset.small} pixels without loss, the density unknown. The
+film and the model have the same look:
 
 - only colour: every face has one colour, whatever the light;
 - shading: the same colour, Phong shading with a directional light and ambient light;
 - texture: the same shading, and {TEXELS} x {TEXELS} drawn colours that repeat {PATCHES:g} times along the longest side.
 
-A start is up to {FARTHEST:g} times too heavy or too light, drawn evenly on a logarithmic scale, the same for all looks and searches.
-Adam: rate {RATE:g} with a cosine decay, {preset.updates} steps on the whole film. Levenberg-Marquardt: this engine's usual search over
-a growing part of the film, without later refinement. {failed} of {len(results)} searches failed. An iteration of Adam takes a film
-and its gradient, a round of Levenberg-Marquardt takes a film, a Jacobian and several trial films.
+A start is up to {FARTHEST:g} times too heavy or too light, drawn evenly on a logarithmic scale, the same for all looks and
+searches. Adam: rate {RATE:g} with a cosine decay, {preset.updates} steps on the whole film. Levenberg-Marquardt: this engine's
+usual search over a growing part of the film, without later refinement. {failed} of {len(results)} searches failed. An iteration
+of Adam takes a film and its gradient, a round of Levenberg-Marquardt takes a film, a Jacobian and several trial films.
 
 "Reached" counts tosses whose error falls below a level and stays there; iterations are the median over these.
 
-{markdown(["search", "look", *(f"iterations to {level:.0%} (reached)" for level in REACHED), "mean final error", "median final error",
-"error / bar below 1.96", "seconds of a search"], rows)}
+{markdown(heads, rows)}
 
 ![Errors](images/{name}-errors.png)
 

@@ -26,6 +26,8 @@ class Preset:
         samples: films of one such step.
         objects: of each kind, of tables 3 and 4.
         points: of a loss landscape along one number.
+        tetrahedra: of the largest body whose rates are measured.
+        repeats: timed calls.
         seed: seed of all draws.
     """
 
@@ -39,6 +41,8 @@ class Preset:
     samples: Count = 5
     objects: Count = 10
     points: Count = 61
+    tetrahedra: Count = 10_000
+    repeats: Count = 9
     seed: Seed = 0
 
     def to_json(self) -> Mapping[str, Any]:
@@ -54,6 +58,7 @@ PRESETS = {
     # A minute, to test that everything runs; its numbers mean nothing.
     "tiny": Preset(
         name="tiny", size=32, small=32, train=3, test=1, epochs=1, updates=2, samples=2, objects=1, points=3,
+        tetrahedra=200, repeats=1,
     ),
 }  # fmt: skip
 
