@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,21 @@ import torch
 
 from risp_torch import NewtonSteps, OptimiseSettings, Scene, Surface, film, invert
 from risp_torch.files.report import figure_file, write_film_strip
+from risp_torch.inversion import Comparison
 
 from ..markdown import markdown
 from .cells import FAILED, Cell, run_cells, without_failures
+from .landscape_cells import DEEP, FACTOR, Facts, sampled_loss
+from .landscape_films import frame_losses
 from .pages import Page, digits, share
 from .presets import Preset
 from .tosses import MASS, Toss, draw_toss, shaped, toss_scene
 
 LOOKS = {"colour": "only colour", "shading": "shading", "texture": "texture"}
-SEARCHES = {"adam": "Adam", "newton": "Levenberg-Marquardt"}
+SEARCHES = {"sgd": "gradient descent", "adam": "Adam", "newton": "Levenberg-Marquardt"}
 FARTHEST = 5.0  # factor of a start, either way
 RATE = 0.1  # of Adam
+PLAIN_RATE = 0.5  # of plain gradient descent by log10 of the density, the loss being the mean squared error of a pixel
 COLOR = (0.75, 0.3, 0.2)
 TEXELS, PATCHES = 8, 2.0  # colours along a side of the texture, and textures along the longest side of a body
 REACHED = (0.1, 0.01)  # relative errors
@@ -48,6 +53,12 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
     }  # fmt: skip
     pictures = _pictures(folder / "pictures", preset, errors)
     failed = sum(FAILED in result for result in results.values())
+    maps = [_map_cell(preset, look, index) for look in LOOKS for index in range(preset.objects)]
+    losses = run_cells(maps, folder, jobs=jobs, title=f"{name}: landscapes")
+    shapes = [
+        [label, *_shape_row(losses[number * preset.objects : (number + 1) * preset.objects])]
+        for number, label in enumerate(LOOKS.values())
+    ]
     rows = [
         [SEARCHES[search], LOOKS[look], *_row(curves, [results[search, look, index] for index in range(preset.objects)])]
         for (search, look), curves in errors.items()
@@ -55,6 +66,10 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
     heads = [
         "search", "look", *(f"iterations to {level:.0%} (reached)" for level in REACHED), "mean final error",
         "median final error", "error within 1.96 bars", "seconds of a search",
+    ]  # fmt: skip
+    shape_heads = [
+        "look", f"one minimum deeper than {DEEP:.0%}", "median width of the fall to the truth [decades]",
+        "median curvature at the truth", "largest",
     ]  # fmt: skip
     text = f"""# Figure 7: only colour, shading, texture
 
@@ -68,17 +83,31 @@ film and the model have the same look:
 - texture: the same shading, and {TEXELS} x {TEXELS} drawn colours that repeat {PATCHES:g} times along the longest side.
 
 A start is up to {FARTHEST:g} times too heavy or too light, drawn evenly on a logarithmic scale, the same for all looks and
-searches. Adam: rate {RATE:g} with a cosine decay, {preset.updates} steps on the whole film. Levenberg-Marquardt: this engine's
-usual search over a growing part of the film, without later refinement. {failed} of {len(results)} searches failed. An iteration
-of Adam takes a film and its gradient, a round of Levenberg-Marquardt takes a film, a Jacobian and several trial films.
+searches. Gradient descent is plain, as gradSim's for table 1, on log10 of the density with a rate of {PLAIN_RATE:g} (its code:
+.1 on the mass). Adam has a rate of {RATE:g} with a cosine decay. Both take {preset.updates} steps on the whole film.
+Levenberg-Marquardt is this engine's usual search over a growing part of the film, without later refinement. A step of the first
+two takes a film and its gradient, a round of the last a film, a Jacobian and several trial films. {failed} of {len(results)}
+searches failed.
 
-"Reached" counts tosses whose error falls below a level and stays there; iterations are the median over these.
+"Reached" counts tosses whose error falls below a level and stays there; iterations are the median over these. Error bars are
+those of the film's residual, which here is rounding where a search has converged, so that "error within 1.96 bars" judges how far
+the search went, and not bars of films with noise.
 
 {markdown(heads, rows)}
 
 ![Errors](images/{name}-errors.png)
 
 {_order(errors)}
+
+## Why
+
+The landscapes of the same tosses, density over a factor of {FACTOR:g} either way ({preset.points} values; curvature of the mean
+squared error by the natural logarithm of the density):
+
+{markdown(shape_heads, shapes)}
+
+Plain gradient descent goes as far as the loss is steep. Adam divides by the gradient's size, and Levenberg-Marquardt by the
+curvature: what a look does to the loss's scale does not reach them, what it does to minima does.
 
 {_strip_lines(name)}
 """
@@ -96,13 +125,17 @@ def mass_search(*, index: int, seed: int, size: int, look: str, search: str, ite
         iterations: gradient steps of Adam.
 
     Returns:
-        "truth", "start", "found" [kg/m3]; "history" of the estimates, the start first; "bars": error over the error bar.
+        "truth", "start" and "found" [kg/m3]; "history" of the estimates, the start first; "bars": error over the error bar,
+        None for gradient descent.
     """
     scene = look_scene(draw_toss(index, seed=seed), look, size=size)
     truth = float(scene.parameters[MASS].value)
     start = truth * start_factor(index, seed=seed)
     with torch.no_grad():
         frames, _ = film(scene, {}, worlds=1, frames=scene.frames)
+    if search == "sgd":
+        history = plain_descent(scene, frames[0], start, iterations=iterations)
+        return {"truth": truth, "start": start, "found": history[-1], "history": history, "bars": None}
     settings = OptimiseSettings(iterations=iterations, learning_rate=RATE) if search == "adam" else NewtonSteps()
     result = invert(scene, frames[0], [MASS], starts=[{MASS: start}], settings=settings, refine=0, progress=False)
     found, sd = result.values[MASS], result.sd[MASS]
@@ -111,6 +144,48 @@ def mass_search(*, index: int, seed: int, size: int, look: str, search: str, ite
         "truth": truth, "start": start, "found": found, "history": [start, *history[1:], found],
         "bars": result.scaled_error({MASS: truth})[MASS] / sd,
     }  # fmt: skip
+
+
+def plain_descent(scene: Scene, target: torch.Tensor, start: float, *, iterations: int) -> list[float]:
+    """Gradient descent on the mean squared error of all pixels by log10 of the density, within its bounds.
+
+    Args:
+        scene: of a toss.
+        target: [T, H, W, 3] its film.
+        start: kg/m3.
+        iterations: steps of ``PLAIN_RATE`` times the gradient.
+
+    Returns:
+        The density before every step and after the last one [kg/m3].
+    """
+    comparison, param = Comparison.of_film(target), scene.parameters[MASS]
+    low, high = (math.log10(float(bound)) for bound in (param.low, param.high))
+    decades = torch.tensor([math.log10(start)], dtype=target.dtype, device=target.device, requires_grad=True)
+    history = [start]
+    for _ in range(iterations):
+        (gradient,) = torch.autograd.grad(comparison.losses(scene, {MASS: 10**decades}, worlds=1).sum(), decades)
+        moved = (decades - PLAIN_RATE * gradient).detach().clamp(low, high)
+        history.append(10 ** moved.item())
+        decades = moved.requires_grad_()
+    return history
+
+
+def look_losses(*, index: int, seed: int, size: int, look: str, points: int) -> dict[str, Any]:
+    """Losses of whole films against the density, ``FACTOR`` either way.
+
+    Args:
+        index, seed: of the toss.
+        size: of the pictures [pixels].
+        look: of ``LOOKS``.
+        points: densities; one more if even, so that the truth is among them.
+
+    Returns:
+        "ratio" of density and truth, and "loss", [N] each.
+    """
+    scene, ratio = look_scene(draw_toss(index, seed=seed), look, size=size), np.geomspace(1 / FACTOR, FACTOR, points | 1)
+    ratio[len(ratio) // 2] = 1.0
+    losses = frame_losses(scene, {MASS: ratio * scene.parameters[MASS].value})
+    return {"ratio": ratio.tolist(), "loss": sampled_loss(losses, "all").tolist()}
 
 
 def start_factor(index: int, *, seed: int) -> float:
@@ -159,6 +234,20 @@ def _cell(preset: Preset, search: str, look: str, index: int) -> Cell:
     return Cell(f"looks/{search}-{look}-{index}", mass_search, given)
 
 
+def _map_cell(preset: Preset, look: str, index: int) -> Cell:
+    given = {"index": index, "seed": preset.seed, "size": preset.small, "look": look, "points": preset.points}
+    return Cell(f"looks/landscape-{look}-{index}", look_losses, given)
+
+
+def _shape_row(losses: Sequence[Mapping[str, Any]]) -> list[str]:
+    facts = [Facts.of(one["ratio"], one["loss"]) for one in without_failures(losses)]
+    curvatures = [one.curvature for one in facts]
+    return [
+        share(sum(one.deep == 1 for one in facts), len(facts)), digits(float(np.median([one.decades for one in facts]))),
+        digits(float(np.median(curvatures))), digits(float(max(curvatures))),
+    ]  # fmt: skip
+
+
 def _errors(results: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Relative errors [objects, iterations + 1]; those of searches that end early stay as they end."""
     rows = [np.abs(np.array(one["history"]) / one["truth"] - 1) for one in without_failures(results)]
@@ -171,9 +260,10 @@ def _row(errors: np.ndarray, results: Sequence[Mapping[str, Any]]) -> list[str]:
     for level in REACHED:
         reached = [first for row in errors if (first := iterations_to(row, level)) is not None]
         cells.append(f"{digits(float(np.median(reached)) if reached else None)} ({share(len(reached), len(done))})")
-    covered = sum(one["bars"] is not None and abs(one["bars"]) <= 1.96 for one in done)
+    bars = [abs(one["bars"]) for one in done if one["bars"] is not None]
+    covered = share(sum(bar <= 1.96 for bar in bars), len(bars)) if bars else "-"
     return [
-        *cells, *(_percent(middle(errors[:, -1])) for middle in (np.mean, np.median)), share(covered, len(done)),
+        *cells, *(_percent(middle(errors[:, -1])) for middle in (np.mean, np.median)), covered,
         digits(float(np.mean([one["seconds"] for one in done]))),
     ]  # fmt: skip
 
@@ -199,8 +289,8 @@ def _order(errors: Mapping[tuple[str, str], np.ndarray]) -> str:
 def _pictures(folder: Path, preset: Preset, errors: Mapping[tuple[str, str], np.ndarray]) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     pictures = {"errors.png": folder / "looks-errors.png"}
-    with figure_file(pictures["errors.png"], 12.0, 6.6) as figure:
-        for (search, label), row in zip(SEARCHES.items(), figure.subplots(2, 3), strict=True):
+    with figure_file(pictures["errors.png"], 12.0, 9.6) as figure:
+        for (search, label), row in zip(SEARCHES.items(), figure.subplots(3, 3), strict=True):
             _draw(row[0], errors, search, f"{label}: mean", np.mean)
             _draw(row[1], errors, search, f"{label}: mean", np.mean, logarithmic=True)
             _draw(row[2], errors, search, f"{label}: median", np.median, logarithmic=True)
@@ -221,7 +311,7 @@ def _draw(
         axes.plot(middle(errors[search, look], axis=0), label=label)
     if logarithmic:
         axes.set_yscale("log", nonpositive="mask")
-    axes.set(title=title, xlabel="iteration" if search == "adam" else "round", ylabel="relative error of the mass")
+    axes.set(title=title, xlabel="round" if search == "newton" else "iteration", ylabel="relative error of the mass")
     axes.legend()
 
 
