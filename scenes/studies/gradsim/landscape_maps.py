@@ -58,7 +58,7 @@ def maps_page(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
             single += len(deep) == 1
             axis = TRUE_LAME * np.asarray(result["ratio"])
             rows.append([
-                WHERE[kind], label, listed([f"{digits(axis[i])}, {digits(axis[j])}" for i, j in deep], "; "),
+                WHERE[kind], label, listed([f"{axis[i]:.0f}, {axis[j]:.0f}" for i, j in deep], "; "),
                 str(len(local_minima(loss)) - len(deep)), digits(valley(result["ratio"], loss)),
             ])  # fmt: skip
     keys = [key.removesuffix(".png") for key in pictures]

@@ -121,7 +121,7 @@ engine begins with a sixth of the film.
 
 {_best_frames(every)}
 
-A narrow region of convergence of REINFORCE: {convergence("flight", rigid["flight"], boxes["flight"])}
+"A very narrow region of convergence" of REINFORCE {_narrow(boxes)}. {convergence("flight", rigid["flight"], boxes["flight"])}
 {convergence("landing", rigid["landing"], boxes["landing"])} More on the page of figure 11.
 
 ## Films
@@ -185,7 +185,7 @@ def _one_minimum(every: Landscapes) -> str:
         facts = [one for _, chosen, one in every if chosen == sampling]
         single, deep = sum(len(one.minima) == 1 for one in facts), sum(one.deep == 1 for one in facts)
         parts.append(
-            f"with the {label} {share(single, len(facts))} landscapes have one minimum, {share(deep, len(facts))} one that is "
+            f"of {label}, {share(single, len(facts))} landscapes have one minimum, {share(deep, len(facts))} one that is "
             f"deeper than {DEEP:.0%}"
         )
     holds = all(one.deep == 1 for _, _, one in every)
@@ -206,6 +206,14 @@ def _best_frames(every: Landscapes) -> str:
         f"largest value in {relative}), and the interval from which it falls towards the truth is wider in {wider} and narrower "
         f"in {narrower}."
     )
+
+
+def _narrow(boxes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Whether REINFORCE's steps lose their way at any centre."""
+    lost = sum(right <= 0.5 for box in boxes.values() for right in box["right"])
+    count = sum(len(box["right"]) for box in boxes.values())
+    word = "holds" if lost > count / 2 else "does not hold"
+    return f"{word}: at {share(lost, count)} centres no more than half of its steps go towards the truth"
 
 
 def _strips(folder: Path, preset: Preset) -> dict[str, Path]:
