@@ -18,6 +18,7 @@ from ..markdown import markdown
 from .cells import FAILED, Cell, run_cells, without_failures
 from .landscape_cells import DEEP, FACTOR, Facts, sampled_loss
 from .landscape_films import frame_losses
+from .minima import slope
 from .pages import Page, digits, share
 from .presets import Preset
 from .tosses import MASS, Toss, draw_toss, shaped, toss_scene
@@ -69,7 +70,7 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
     ]  # fmt: skip
     shape_heads = [
         "look", f"one minimum deeper than {DEEP:.0%}", "median width of the fall to the truth [decades]",
-        "median curvature at the truth", "largest",
+        "median curvature at the truth", "median slope at 1/2", "at 2",
     ]  # fmt: skip
     text = f"""# Figure 7: only colour, shading, texture
 
@@ -101,13 +102,14 @@ the search went, and not bars of films with noise.
 
 ## Why
 
-The landscapes of the same tosses, density over a factor of {FACTOR:g} either way ({preset.points} values; curvature of the mean
-squared error by the natural logarithm of the density):
+The landscapes of the same tosses, density over a factor of {FACTOR:g} either way ({preset.points} values); curvature and slopes
+are those of the mean squared error by the natural logarithm of the density:
 
 {markdown(shape_heads, shapes)}
 
-Plain gradient descent goes as far as the loss is steep. Adam divides by the gradient's size, and Levenberg-Marquardt by the
-curvature: what a look does to the loss's scale does not reach them, what it does to minima does.
+Far from the truth plain gradient descent goes as far as the slopes let it, and at the truth the curvature counts. Adam divides by
+the gradient's size, and Levenberg-Marquardt by the curvature: what a look does to the loss's scale does not reach them, what it
+does to minima does.
 
 {_strip_lines(name)}
 """
@@ -240,11 +242,12 @@ def _map_cell(preset: Preset, look: str, index: int) -> Cell:
 
 
 def _shape_row(losses: Sequence[Mapping[str, Any]]) -> list[str]:
-    facts = [Facts.of(one["ratio"], one["loss"]) for one in without_failures(losses)]
-    curvatures = [one.curvature for one in facts]
+    done = without_failures(losses)
+    facts = [Facts.of(one["ratio"], one["loss"]) for one in done]
+    slopes = [np.median([slope(one["ratio"], one["loss"], at) for one in done]) for at in (0.5, 2.0)]
     return [
         share(sum(one.deep == 1 for one in facts), len(facts)), digits(float(np.median([one.decades for one in facts]))),
-        digits(float(np.median(curvatures))), digits(float(max(curvatures))),
+        digits(float(np.median([one.curvature for one in facts]))), *(digits(float(middle)) for middle in slopes),
     ]  # fmt: skip
 
 

@@ -96,3 +96,11 @@ def test_plain_descent_takes_steps_of_the_slope() -> None:
 def test_errors_of_searches_that_end_early_stay() -> None:
     errors = looks._errors([{"truth": 2.0, "history": [4.0, 2.0]}, {"truth": 1.0, "history": [3.0, 2.0, 1.5]}, {"failed": "x"}])
     assert errors.tolist() == [[1.0, 0.0, 0.0], [2.0, 1.0, 0.5]]
+
+
+def test_landscapes_of_a_look_are_summed_up() -> None:
+    ratio = np.geomspace(0.2, 5.0, 61).tolist()
+    losses = [{"ratio": ratio, "loss": (scale * np.log(ratio) ** 2).tolist()} for scale in (1.0, 2.0, 3.0)]
+    alone, width, curvature, below, above = looks._shape_row([*losses, {"failed": "x"}])
+    assert (alone, width, curvature) == ("3 of 3", "1.4", "4")
+    assert float(below) == pytest.approx(-4 * np.log(2), rel=0.05) and float(above) == pytest.approx(4 * np.log(2), rel=0.05)
