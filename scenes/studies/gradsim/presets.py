@@ -31,6 +31,8 @@ class Preset:
         side: side of the pictures of deformable bodies [pixels].
         rounds: of the searches of table 3.
         points: of a loss landscape along one number.
+        tetrahedra: of the largest body whose rates are measured.
+        repeats: timed calls.
         seed: seed of all draws.
         shapes: bodies of the study of shapes.
         divisions: of the icosahedron that shapes start from.
@@ -58,6 +60,8 @@ class Preset:
     side: Count = 96
     rounds: Count = 30
     points: Count = 61
+    tetrahedra: Count = 10_000
+    repeats: Count = 9
     seed: Seed = 0
     shapes: Count = 3
     divisions: Count = 3

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -164,7 +164,14 @@ def draw_toss(index: FromZero, *, seed: FromZero, units: str = "paper") -> Toss:
 
 
 <<<<<<< HEAD
+<<<<<<< HEAD
 def toss_scene(toss: Toss, *, size: int, frames: int = 60) -> Scene:
+=======
+def toss_scene(
+    toss: Toss, *, size: int, frames: int = FRAMES, shading: Literal["none", "lambert", "phong"] = "lambert",
+    surface: Surface | None = None,
+) -> Scene:  # fmt: skip
+>>>>>>> h_land
     """The scene of a toss; its numbers have bounds ``BEYOND`` their range.
 =======
 def toss_scene(toss: Toss, *, size: int, frames: int = FRAMES) -> Scene:
@@ -175,9 +182,13 @@ def toss_scene(toss: Toss, *, size: int, frames: int = FRAMES) -> Scene:
         toss: the toss.
         size: side of the pictures [pixels].
         frames: frame intervals.
+        shading: of the scene.
+        surface: of the body, eight colours by the octants that faces look into by default.
     """
     ranges, mesh = RANGES[toss.units], shaped(toss.shape, toss.sides)
-    scene = Scene(frame_dt=ranges.frame_dt, frames=frames, substeps=substeps(mesh, ranges), gamma=1e-2, name=toss.shape)
+    scene = Scene(
+        frame_dt=ranges.frame_dt, frames=frames, substeps=substeps(mesh, ranges), gamma=1e-2, shading=shading, name=toss.shape
+    )
     unknown = {}
     for name, value in toss.values.items():
         low, high = ranges.of(name)
@@ -190,7 +201,7 @@ def toss_scene(toss: Toss, *, size: int, frames: int = FRAMES) -> Scene:
         start=Start(
             position=toss.position, orientation=toss.orientation, velocity=toss.velocity, angular_velocity=toss.angular_velocity
         ),
-        surface=Surface(face_colors=octant_colors(mesh)),
+        surface=surface or Surface(face_colors=octant_colors(mesh)),
     )  # fmt: skip
     scene.add_force(
         "push", body="body", impulse=toss.impulse, point=toss.point, start=3 * ranges.frame_dt, duration=3 * ranges.frame_dt
