@@ -17,7 +17,11 @@ from ..exit_status import exit_status
 from .presets import PRESETS, preset_of
 
 # Name of each table or figure -> its module, which has make(name, preset, folder, jobs=...) -> Page.
-TABLES = {"table-1": "rigid_tables", "table-2": "rigid_tables", "table-6": "parameters"}
+TABLES = {
+    "table-1": "rigid_tables", "table-2": "rigid_tables", "table-3": "deformables", "table-4-left": "wrong_models",
+    "table-4-right": "rates", "table-6": "parameters", "figure-4": "landscapes", "figure-5": "control", "figure-6": "control",
+    "figure-7": "looks", "figure-11": "landscapes", "figure-12": "landscapes", "shape": "shape", "prediction": "prediction",
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

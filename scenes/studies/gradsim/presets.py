@@ -84,10 +84,13 @@ PRESETS = {
     # The paper's sizes: 256 pixels, 200 test films, 100 and 90 objects.
     "paper": Preset(
         name="paper", size=256, test=200, objects=30, points=500, shapes=5, shape_steps=500, predictions=28, control_runs=6,
+        bodies=20, fields=10, side=128,
     ),
     # A minute, to test that everything runs; its numbers mean nothing.
     "tiny": Preset(
         name="tiny", size=32, small=32, train=3, test=1, epochs=1, updates=2, samples=2, frames=24, objects=1, points=3,
+        shapes=1, divisions=1, shape_steps=2, predictions=1, control_steps=1, control_frames=3, goals=1, goal_steps=1, bodies=1,
+        side=32, rounds=16, tetrahedra=200, repeats=1,
     ),
 }  # fmt: skip
 

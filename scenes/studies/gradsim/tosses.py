@@ -163,20 +163,11 @@ def draw_toss(index: FromZero, *, seed: FromZero, units: str = "paper") -> Toss:
     )  # fmt: skip
 
 
-<<<<<<< HEAD
-<<<<<<< HEAD
-def toss_scene(toss: Toss, *, size: int, frames: int = 60) -> Scene:
-=======
 def toss_scene(
-    toss: Toss, *, size: int, frames: int = FRAMES, shading: Literal["none", "lambert", "phong"] = "lambert",
+    toss: Toss, *, size: int, frames: int = 60, shading: Literal["none", "lambert", "phong"] = "lambert",
     surface: Surface | None = None,
 ) -> Scene:  # fmt: skip
->>>>>>> h_land
-    """The scene of a toss; its numbers have bounds ``BEYOND`` their range.
-=======
-def toss_scene(toss: Toss, *, size: int, frames: int = FRAMES) -> Scene:
     """The scene of a toss; its numbers have bounds ``BEYOND`` their range, those that are zero none.
->>>>>>> h_t4
 
     Args:
         toss: the toss.
