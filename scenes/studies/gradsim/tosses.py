@@ -34,6 +34,7 @@ CONTACT = {
 }  # fmt: skip
 NUMBERS = {MASS: "m"} | CONTACT  # name -> the paper's, in the order of its table 2
 BEYOND = 6.0  # bounds of an inversion lie beyond the drawn range by this factor: starts are up to 5 times off
+FRAMES = 60  # frame intervals of a film
 _LOWEST = 0.25  # of a body's extent: contact points up to this height over the lowest may touch together
 _SAFETY = 0.5  # of the longest stable step
 
@@ -164,7 +165,7 @@ def draw_toss(index: FromZero, *, seed: FromZero, units: str = "paper") -> Toss:
 
 
 def toss_scene(
-    toss: Toss, *, size: int, frames: int = 60, shading: Literal["none", "lambert", "phong"] = "lambert",
+    toss: Toss, *, size: int, frames: int = FRAMES, shading: Literal["none", "lambert", "phong"] = "lambert",
     surface: Surface | None = None,
 ) -> Scene:  # fmt: skip
     """The scene of a toss; its numbers have bounds ``BEYOND`` their range, those that are zero none.
