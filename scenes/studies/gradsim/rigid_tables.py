@@ -54,6 +54,7 @@ class Row:
         masses: [n] true masses [kg].
         seconds: mean wall-clock time of a film; None where it makes no sense.
         failed: films without result.
+        converged: [n] whether the report says that the search has; None where nothing is said.
     """
 
     name: str
@@ -62,11 +63,14 @@ class Row:
     masses: np.ndarray
     seconds: float | None
     failed: int = 0
+    converged: np.ndarray | None = None
 
     @property
     def told(self) -> np.ndarray:
-        """[n, K] whether the film tells the number, by the error bar alone."""
-        return np.ones_like(self.errors, dtype=bool) if self.bars is None else self.bars <= TOLD
+        """[n, K] whether the film tells the number, by the report alone: a small error bar, of a search that has converged."""
+        if self.bars is None:
+            return np.ones_like(self.errors, dtype=bool)
+        return (self.bars <= TOLD) & (True if self.converged is None else self.converged[:, None])
 
     def mean(self, k: int, *, told: bool = False) -> float:
         """Mean absolute relative error of number k, of all films or those that tell it."""
@@ -81,12 +85,13 @@ class Row:
         """Mean absolute error of the mass [kg]."""
         return float((np.abs(self.errors[:, 0]) * self.masses).mean())
 
-    def inside(self) -> tuple[int, int] | None:
-        """How many errors of told numbers lie within ``INSIDE`` bars, and of how many."""
+    def inside(self, *, converged: bool = False) -> tuple[int, int] | None:
+        """How many errors lie within ``INSIDE`` bars, and of how many, of all films or those whose search has converged."""
         if self.bars is None:
             return None
-        told = self.told
-        return int((np.abs(self.errors) <= INSIDE * self.bars)[told].sum()), int(told.sum())
+        chosen = self.converged if converged and self.converged is not None else np.ones(len(self.errors), dtype=bool)
+        within = (np.abs(self.errors) <= INSIDE * self.bars)[chosen]
+        return int(within.sum()), within.size
 
 
 def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
@@ -201,7 +206,8 @@ def _row(name: str, results: Sequence[Mapping[str, Any] | None], unknowns: Seque
     )
     masses = np.array([r["volume"] * r["truth"][MASS] for r in whole])
     seconds = float(np.mean([r["seconds"] for r in whole])) if whole else None
-    return Row(name, errors, sizes if bars else None, masses, seconds, len(results) - len(whole))
+    converged = np.array([bool(r["converged"]) for r in whole], dtype=bool) if bars else None
+    return Row(name, errors, sizes if bars else None, masses, seconds, len(results) - len(whole), converged)
 
 
 def _head(name: str, preset: Preset) -> list[str]:
@@ -224,11 +230,11 @@ def _table(name: str, rows: Sequence[Row], unknowns: Sequence[str]) -> str:
         head += ["kg", "relative", "median", "the paper", "asked"]
     else:
         head += [f"{NUMBERS[n]}: all films; told; median" for n in unknowns] + ["the paper", "asked", "told"]
-    head += ["within 1.96 bars", "s a film", "failed"]
+    head += [f"within {INSIDE} bars", "of converged searches", "s a film", "failed"]
     lines = []
     for row in rows:
         paper, asked = (" ".join(map(digits, table[name].get(row.name, ()))) or "-" for table in (PAPER, ASKED))
-        inside = row.inside()
+        inside, sure = row.inside(), row.inside(converged=True)
         line = [row.name]
         if single:
             line += [digits(row.mean_kg()), digits(row.mean(0)), digits(row.median(0)), paper, asked]
@@ -238,7 +244,8 @@ def _table(name: str, rows: Sequence[Row], unknowns: Sequence[str]) -> str:
                 line.append(digits(row.mean(k)) + told)
             counts = " ".join(str(int(row.told[:, k].sum())) for k in range(len(unknowns)))
             line += [paper, asked, "-" if row.bars is None else f"{counts} of {len(row.errors)}"]
-        line += ["-" if inside is None else share(*inside), "-" if row.seconds is None else f"{row.seconds:.1f}", str(row.failed)]
+        line += ["-" if each is None else share(*each) for each in (inside, sure)]
+        line += ["-" if row.seconds is None else f"{row.seconds:.1f}", str(row.failed)]
         lines.append(line)
     return markdown(head, lines)
 
@@ -264,8 +271,8 @@ def _notes(
     ]  # fmt: skip
     if name == "table-2":
         notes += [
-            f"A number counts as told by a film where its error bar is at most {100 * TOLD:g} %; the truth is not used. What "
-            "films do not tell:", "", *_untold(films),
+            f"A number counts as told by a film where the search has converged, by its own report, and the error bar is at most "
+            f"{100 * TOLD:g} %; the truth is not used. What films do not tell:", "", *_untold(films),
         ]  # fmt: skip
     return notes
 
@@ -275,8 +282,8 @@ def _untold(films: Sequence[Mapping[str, Any] | None]) -> list[str]:
     whole = without_failures([film for film in films if film is not None])
     lines = []
     for name, short in NUMBERS.items():
-        loose = [film for film in whole if film["bar"][name] > TOLD]
-        said = next((sentence for film in loose for sentence in film["unseen"]), None)
+        loose = [film for film in whole if film["bar"][name] > TOLD or not film["converged"]]
+        said = next((sentence for film in loose for sentence in film["unseen"] if name in sentence), None)
         lines.append(f"- {short}: {share(len(loose), len(whole))} mp4 films" + (f'; for example "{said}"' if said else ""))
     return lines
 

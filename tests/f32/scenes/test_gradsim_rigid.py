@@ -180,8 +180,10 @@ def test_rows_count_what_they_say() -> None:
     row = Row("ours", np.array([[0.1, 2.0], [-0.3, 0.5]]), np.array([[0.04, 1.0], [0.2, 0.04]]), np.array([2.0, 4.0]), 1.0)
     assert row.mean(0) == pytest.approx(0.2) and row.median(1) == pytest.approx(1.25) and row.mean_kg() == pytest.approx(0.7)
     assert row.mean(0, told=True) == pytest.approx(0.1) and row.mean(1, told=True) == pytest.approx(0.5)
-    assert row.inside() == (0, 2) and row.told.tolist() == [[True, False], [False, True]]
-    assert Row("ours", row.errors, 2 * row.bars / 2.0001, row.masses, None).inside() == (0, 2)
+    assert row.inside() == (1, 4) and row.told.tolist() == [[True, False], [False, True]]
+    sure = Row("ours", row.errors, row.bars, row.masses, 1.0, converged=np.array([False, True]))
+    assert sure.inside() == (1, 4) and sure.inside(converged=True) == (1, 2)
+    assert sure.told.tolist() == [[False, False], [False, True]] and sure.mean(1, told=True) == pytest.approx(0.5)
     assert Row("ours", np.array([[0.07]]), np.array([[0.04]]), np.array([1.0]), None).inside() == (1, 1)
     assert math.isnan(Row("ours", np.array([[1.0]]), np.array([[1.0]]), np.array([1.0]), None).mean(0, told=True))
 
