@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.rules import Count, checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +32,9 @@ class MeshNeighbours:
     valence: torch.Tensor
 
 
+@checked
 def mesh_neighbours(
-    faces: np.ndarray | torch.Tensor, vertex_count: int, *, device: torch.device | str | None = None
+    faces: np.ndarray | torch.Tensor, vertex_count: Count, *, device: torch.device | str | None = None
 ) -> MeshNeighbours:
     """Find the neighbours in a mesh. Call it once per mesh.
 
