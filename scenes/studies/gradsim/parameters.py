@@ -21,12 +21,10 @@ from ti_sim import Count, checked
 from ..markdown import markdown
 from .cells import FAILED, Cell, run_cells
 from .pages import Page, digits, share
-from .presets import Preset
+from .presets import CRF, INSIDE, Preset
 
-INSIDE = 1.96  # standard deviations: 95 % of a normal distribution
 STARTS = 2
 TIMES = 4.0  # bounds of a positive number are this many times the truth and its inverse
-CRF = 18.0  # quality of the H.264 films
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,9 @@ from typing import Any
 from risp_torch.programs import unknown_name_error
 from ti_sim import Count, Seed, checked
 
+INSIDE = 1.96  # standard deviations: 95 % of a normal distribution
+CRF = 18.0  # quality of the H.264 films
+
 
 @checked
 @dataclass(frozen=True, kw_only=True)

@@ -15,11 +15,10 @@ from risp_torch import Inversion, StateLoss, film, read_video, write_video
 from risp_torch.files.report import write_strip
 
 from .identify import far_guess, identify, range_guess
-from .presets import Preset
+from .presets import CRF, Preset
 from .tosses import Toss, draw_toss, toss_scene
 
 Source = Literal["lossless", "mp4", "states"]
-CRF = 18.0  # quality of the H.264 films
 FAR = 5.0  # largest factor by which a guess is wrong
 
 

@@ -17,11 +17,10 @@ from .black_box import RATES, searched
 from .cells import FAILED, Cell, run_cells, without_failures
 from .networks import trained
 from .pages import Page, digits, share
-from .presets import Preset
-from .rigid_cells import CRF, FAR, identified, test_tosses
+from .presets import CRF, INSIDE, Preset
+from .rigid_cells import FAR, identified, test_tosses
 from .tosses import MASS, NUMBERS, draw_toss
 
-INSIDE = 1.96  # standard deviations: 95 % of a normal distribution
 TOLD = 0.05  # largest relative error bar of a number that counts as told by a film
 KINDS = ("convnet", "convlstm")  # of networks
 TUNED = 4  # training tosses that choose the black box's rate
