@@ -26,6 +26,7 @@ from risp_torch.inversion.losses.masks import MaskLoss
 from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.losses.mixed import MixedLoss, MixedPart
 from risp_torch.inversion.losses.perceptual import PerceptualLoss
+from risp_torch.inversion.losses.luminance import LuminanceLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.losses.pixel_weights import PixelWeights
 from risp_torch.inversion.losses.risp import RispLoss
@@ -54,8 +55,8 @@ __version__ = program_version()
 __all__ = [
     "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact",
     "Cylinder", "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "FindStart", "Fixed",
-    "ImageTracksLoss", "Inversion", "Joint", "LookSettings", "Loss", "MaskLoss", "MatchedLoss", "Membrane", "Mesh",
-    "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings", "Param", "PerceptualLoss", "PictureLoss", "PixelLoss",
+    "ImageTracksLoss", "Inversion", "Joint", "LookSettings", "Loss", "LuminanceLoss", "MaskLoss", "MatchedLoss", "Membrane",
+    "Mesh", "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings", "Param", "PerceptualLoss", "PictureLoss", "PixelLoss",
     "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute", "RispLoss", "Scene", "SinePulse", "Sphere",
     "Spherical", "Start", "StateLoss", "States", "StoreAll", "Surface", "UserError", "WIDE_SEARCH", "WideSteps",
     "check_film_gradient", "check_torch", "film", "invert", "landscape", "load_scene", "pixel_loss", "read_video",

@@ -12,6 +12,7 @@ from risp_torch.inversion.look.settings import LookSettings
 from risp_torch.inversion.losses.depth import DepthLoss
 from risp_torch.inversion.losses.image_tracks import ImageTracksLoss
 from risp_torch.inversion.losses.loss import Loss
+from risp_torch.inversion.losses.luminance import LuminanceLoss
 from risp_torch.inversion.losses.masks import MaskLoss
 from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.losses.mixed import MixedLoss, MixedPart
@@ -26,7 +27,7 @@ Antialias = Annotated[int, Rule(whole=True, least=1, most=16)]  # that of Scene
 # Losses by their names on the command line.
 LOSSES: dict[str, type[Loss]] = {
     loss.kind: loss
-    for loss in (PixelLoss, MatchedLoss, PerceptualLoss, RispLoss, StateLoss, MaskLoss, ImageTracksLoss, DepthLoss)
+    for loss in (PixelLoss, LuminanceLoss, MatchedLoss, PerceptualLoss, RispLoss, StateLoss, MaskLoss, ImageTracksLoss, DepthLoss)
 }  # fmt: skip
 # Options of which a loss needs one.
 _FILES = {
@@ -36,14 +37,14 @@ _FILES = {
 _OPTION_OF = {option: loss for loss, options in _FILES.items() for option in options} | {
     "look": "matched", "weights": "perceptual", "track_points": "image-tracks", "plate_threshold": "mask"
 }  # fmt: skip
-_WEIGHTED = ("pixel", "matched", "perceptual", "mask", "depth")  # those that weights of pixels apply to
+_WEIGHTED = ("pixel", "luminance", "matched", "perceptual", "mask", "depth")  # those that weights of pixels apply to
 
 
 def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
     """--loss, the files that it needs, --times and --sampling."""
     parser.add_argument(
         "--loss", type=_names_of_losses, default="pixel", metavar="LOSS[+LOSS ...][,LOSS ...]",
-        help="compared quantity: pixel (colours, default), matched (colours in the look that fits best), perceptual (features of "
+        help="compared quantity: pixel (colours, default), luminance (for compressed films), matched (colours in the look that fits best), perceptual (features of "
         "an image network), risp (predictions of a RISP network), state, mask (where bodies are), image-tracks (where points of "
         "bodies are), depth; several together with a plus, one after the other with a comma (risp,matched)",
     )  # fmt: skip
@@ -246,6 +247,8 @@ def _single_loss(name: str, options: argparse.Namespace, scene: Any) -> Any:
         return DepthLoss(options.depth)
     if name == "perceptual":
         return PerceptualLoss(options.weights)
+    if name == "luminance":
+        return LuminanceLoss()
     return MatchedLoss(_look_of(options)) if name == "matched" else PixelLoss()
 
 

@@ -15,7 +15,6 @@ import torch
 
 from risp_torch.files.atomic import replacing
 from risp_torch.files.film.film import opened_film, read_frames
-from risp_torch.files.film.video_file import exact_interpolation
 from risp_torch.files.film.write import encoded, write_folder
 from risp_torch.files.pictures import png_bytes
 from ti_sim.base.errors import UserError
@@ -62,8 +61,9 @@ def write_video(path: Path | str, frames: Any, *, fps: Rate, crf: Quality = 18) 
         stream = container.add_stream("libx264", rate=rate, options=_encoder_options(crf))
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         _tag_colours(stream.codec_context)
+        graph = _luma_chroma_graph(width, height, rate)
         for index, picture in enumerate(linear):
-            container.mux(stream.encode(_encodable_frame(encoded(picture, 8), index, rate)))
+            container.mux(stream.encode(_encodable_frame(graph, encoded(picture, 8), index, rate)))
         container.mux(stream.encode())
 
 
@@ -187,16 +187,36 @@ def _encoder_options(crf: float) -> dict[str, str]:
     return {"crf": str(crf), "x264-params": f"threads=3{instructions}"}
 
 
-def _encodable_frame(picture: np.ndarray, index: int, rate: Fraction) -> Any:
-    """One uint8 sRGB picture [H, W, 3] as a yuv420p BT.709 frame with its time."""
+def _luma_chroma_graph(width: int, height: int, rate: Fraction) -> Any:
+    """A graph of filters from sRGB pictures to yuv420p, limited range, matrix BT.709, as H.264 has them without further tags.
+
+    Chroma lies on the left one of two columns and midway between two rows (H.273, chroma sample location type 0): readers take
+    it from there. swscale puts it in the middle of both unless it is told, which moves colours by half a pixel against the luma.
+    """
     import av
 
-    frame = av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(
-        format="yuv420p",
-        dst_colorspace="ITU709",
-        src_color_range="JPEG",
-        dst_color_range="MPEG",
-        interpolation=exact_interpolation(),
+    graph = av.filter.Graph()
+    source = graph.add_buffer(width=width, height=height, format="rgb24", time_base=1 / rate)
+    convert = graph.add(
+        "scale",
+        "flags=bilinear+accurate_rnd+full_chroma_int+full_chroma_inp:out_color_matrix=bt709:in_range=full:out_range=limited:"
+        "out_chroma_loc=left",
     )
+    kind, sink = graph.add("format", "pix_fmts=yuv420p"), graph.add("buffersink")
+    source.link_to(convert)
+    convert.link_to(kind)
+    kind.link_to(sink)
+    graph.configure()
+    return graph
+
+
+def _encodable_frame(graph: Any, picture: np.ndarray, index: int, rate: Fraction) -> Any:
+    """One uint8 sRGB picture [H, W, 3] as a frame that ``_luma_chroma_graph`` makes, with its time."""
+    import av
+
+    frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
     frame.pts, frame.time_base = index, 1 / rate
-    return frame
+    graph.push(frame)
+    made = graph.pull()
+    made.pts, made.time_base = index, 1 / rate
+    return made

@@ -170,7 +170,7 @@ def noise_variance(difference: torch.Tensor, weights: torch.Tensor | None = None
     content is removed, and misplaced edges of bodies are in fewer than half of the pixels.
 
     Args:
-        difference: target minus simulation [T, H, W, 3], linear rgb.
+        difference: target minus simulation [T, H, W, C], linear rgb or luminance.
         weights: [T or 1, H, W] of the pixels; those of weight 0, and their neighbours, are left out.
     """
     if min(difference.shape[1:3]) < 3:

@@ -11,6 +11,7 @@ from risp_torch.inversion.compression import CompressedFilm, compression_power, 
 from risp_torch.inversion.errors_together import errors_together
 from risp_torch.inversion.linearisation import Linearisation
 from risp_torch.inversion.losses.loss import Loss
+from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.uncertainty import Uncertainty
 
 MISFIT = 4.0  # times the explained residual: a larger mean squared residual is a misfit
@@ -29,7 +30,9 @@ def explained_residual(
         return None
     noise = 0.0
     if loss.colors_of_pixels:
-        noise = noise_variance(pictures[frames] - estimate[frames], None if loss.weights is None else loss.weights.of(frames))
+        difference = pictures[frames] - estimate[frames]
+        compared = loss.read(difference) if isinstance(loss, PixelLoss) else difference
+        noise = noise_variance(compared, None if loss.weights is None else loss.weights.of(frames))
     return floor + noise + _compression(films, size)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import Inversion, NewtonSteps, Scene, StateLoss, film, invert, write_video
+from risp_torch import Inversion, LuminanceLoss, NewtonSteps, PixelLoss, Scene, StateLoss, film, invert, write_video
 from ti_sim import Count
 
 from .deformable_scenes import KINDS, Drawn, deformable_scene, draw, finer, starts_of, velocities, volumes
+from .presets import CRF
 
-SOURCES = {"lossless": "film without loss", "mp4": "film, H.264 at crf 18", "states": "3D positions"}
-CRF = 18
+SOURCES = {"lossless": "film without loss", "mp4": f"film, H.264 at crf {CRF:g}", "states": "3D positions"}
 FEW = 40  # unknowns of a search that needs no coarse one before it
 PRIOR_MASS = 0.35  # standard deviation of the masses about a uniform density, as a part of it; for compressed films
 PRIOR_SPEED = 1.0  # m/s, of the velocities about an affine field; for compressed films
@@ -223,4 +223,6 @@ def _invert(
     with torch.enable_grad():
         if isinstance(target, StateLoss):
             return invert(scene, None, list(unknown), loss=target, starts=starts, progress=False, **options)
-        return invert(scene, target, list(unknown), starts=starts, progress=False, **options)
+        # Compressed films keep luminance at full resolution, and colours at half.
+        loss = LuminanceLoss() if isinstance(target, Path) else PixelLoss()
+        return invert(scene, target, list(unknown), loss=loss, starts=starts, progress=False, **options)

@@ -17,14 +17,13 @@ from .cells import FAILED, Cell, run_cells
 from .deformable_cells import PRIOR_MASS, PRIOR_SPEED, SOURCES, TOLD, baselines, estimate_drawn
 from .deformable_scenes import BEYOND, KINDS, OFF, deformable_scene, draw
 from .pages import Page, digits, share
-from .presets import Preset
+from .presets import INSIDE, Preset
 
 # The paper's table 3: DiffPhysics (3D supervision), gradSim; and what is asked of ours.
 PAPER = {"m": (0.032, 0.048), "mu": (0.0025, 0.0054), "lambda": (0.0024, 0.0056), "v": (0.127, 0.026)}
 ASKED = {"m": 0.01, "mu": 0.002, "lambda": 0.002, "v": 0.01}
 SHOWN = ("ball", "bar", "beam", "mass", "affine", "velocity")
 OTHERS = 100  # draws that the average baseline knows
-WITHIN = 1.96  # error bars
 COLUMNS = 6  # of a strip
 
 
@@ -67,7 +66,7 @@ class Row:
     @property
     def held(self) -> int:
         """How many error bars hold the truth."""
-        return int((np.array(self.ratios) <= WITHIN).sum())
+        return int((np.array(self.ratios) <= INSIDE).sum())
 
 
 def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
@@ -229,7 +228,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
             f"{digits(float(np.mean(row.bars)) if row.bars else None)} | {share(row.held, len(row.ratios))} | "
             f"{np.mean(row.seconds):.0f} |"
         )
-    return [*lines, "", "\"bars hold\": truths within 1.96 error bars, of all unknowns that the film tells. \"average\" guesses "
+    return [*lines, "", f"\"bars hold\": truths within {INSIDE:g} error bars, of all unknowns that the film tells. \"average\" guesses "
             f"the mean of {OTHERS} other draws, \"random\" another draw."]  # fmt: skip
 
 
@@ -294,7 +293,7 @@ def _reason(row: Row, beaten: Sequence[str]) -> str:
     if row.bars:
         bar = float(np.mean(row.bars))
         sentence += f" The mean error bar is {digits(bar)} of the truth"
-        sentence += ": the film tells no more." if row.error <= WITHIN * bar else ", so that the bar is too narrow."
+        sentence += ": the film tells no more." if row.error <= INSIDE * bar else ", so that the bar is too narrow."
     return sentence
 
 

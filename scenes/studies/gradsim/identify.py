@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import Inversion, Loss, NewtonSteps, PixelLoss, Scene, invert
+from risp_torch import Inversion, Loss, LuminanceLoss, NewtonSteps, PixelLoss, Scene, invert
 from risp_torch.inversion import Comparison, film_losses
 
 from .tosses import BEYOND, MASS
@@ -23,7 +23,7 @@ SCANNED = 18  # frame intervals of the scan, and those with which the search beg
 VALUES = 33  # masses of the scan, evenly in their logarithm: neighbours differ by 12 %
 EXACT = 1e-11  # mean squared residual of a film without loss that a minimum at rounding leaves at most
 TRIES = 6  # searches from further starts, of a film without loss that no search has explained
-TOGETHER = 3  # starts of a film with loss: their scatter is part of its error bars
+TOGETHER = 5  # starts of a film with loss: their scatter is part of its error bars
 
 
 def identify(
@@ -42,10 +42,12 @@ def identify(
         guess: name of each unknown -> first guess; the mass is among them.
         random: for further starts.
         shown: the pictures of ``video``, if it is a file.
-        loss: of the comparison; pixels by default.
+        loss: of the comparison; by default pixels of a film without loss, and of one with loss its luminance, which it keeps
+            at full resolution.
     """
-    loss = PixelLoss() if loss is None else loss
     exact, only = shown is None, list(guess) == [MASS]
+    if loss is None:
+        loss = PixelLoss() if exact else LuminanceLoss()
     best: Inversion | None = None
     for _ in range(TRIES if exact and not only else 1):
         guesses = [guess] if best is None else [drawn_start(scene, guess, random)]

@@ -11,20 +11,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import Scene, film, invert, write_video
+from risp_torch import Scene, film, read_video, write_video
 from risp_torch.files.report import figure_file, write_strip
 
 from ..markdown import markdown
 from .cells import FAILED, Cell, run_cells
+from .identify import identify
 from .pages import Page, digits, share
-from .presets import Preset
+from .presets import CRF, INSIDE, Preset
 from .tosses import FRAMES, NUMBERS, OBJECTS, RANGES, Toss, draw_toss, shaped, toss_scene
 
 HALF = FRAMES // 2
 OTHER = 1000  # turns of the list of objects between a toss and the draw of its new start: no study draws so many
 METHODS = ("estimate", "average numbers", "constant velocity")
 TASKS = {"rest": "the rest of the film", "new": "a new throw"}
-SOURCES = ("lossless", "mp4")  # of the film: as it is, or H.264 of crf 18
+SOURCES = ("lossless", "mp4")  # of the film: as it is, or H.264
 LEAST = 1e-8  # mean squared difference of pictures that are alike to the last digits of single precision: 80 dB
 
 
@@ -73,10 +74,12 @@ def predict_cell(*, index: int, source: str, seed: int, size: int, frames: int, 
         video = film(watched, {}, worlds=1, frames=half)[0][0]
     with TemporaryDirectory() as folder:
         given: torch.Tensor | Path = video
+        pictures = None
         if source == "mp4":
             given = Path(folder) / "film.mp4"
-            write_video(given, video, fps=1 / watched.frame_dt, crf=18)
-        result = invert(watched, given, list(NUMBERS), starts=[middle(toss)], progress=False)
+            write_video(given, video, fps=1 / watched.frame_dt, crf=CRF)
+            pictures = torch.as_tensor(read_video(given)).to(video)
+        result = identify(watched, given, middle(toss), random=np.random.default_rng([seed, index, 2]), shown=pictures)
     error = result.scaled_error(toss.values)
     throws = {"rest": toss, "new": thrown_anew(toss, index, seed=seed)}
     scenes = {task: toss_scene(throw, size=size, frames=frames) for task, throw in throws.items()}
@@ -239,7 +242,8 @@ def page_text(name: str, preset: Preset, done: Sequence[tuple[Mapping[str, Any],
 
 The numbers of a toss are read from the first {HALF + 1} of {FRAMES + 1} frames of its film ({preset.size} pixels). With them, the
 rest of the film is predicted, and a throw of the same object with another start and another push, which are known. The
-search starts from the geometric middle of the drawn ranges. {len(done)} of {asked} films were inverted.
+search starts from the geometric middle of the drawn ranges, and of compressed films from further drawn starts
+(`identify.py`). {len(done)} of {asked} films were inverted.
 
 {markdown(head, summary_rows(done))}
 
@@ -254,7 +258,7 @@ Films as mp4: lines are medians over the tosses, spans all of them.
 
 {markdown(each, [toss_row(given, result) for given, result in done])}
 
-Relative errors of the numbers from half a film, and errors of the last frame of the new throw. Within 1.96 error bars are, of
+Relative errors of the numbers from half a film, and errors of the last frame of the new throw. Within {INSIDE:g} error bars are, of
 {"; of ".join(sides)}.
 
 ![new throw](images/{name}-strip.png)
@@ -291,6 +295,6 @@ def toss_row(given: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, 
 
 
 def _within(results: Sequence[Mapping[str, Any]]) -> str:
-    """How many errors of numbers lie within 1.96 error bars."""
+    """How many errors of numbers lie within ``INSIDE`` error bars."""
     pairs = [(r["error"][n], r["bar"][n]) for r in results for n in NUMBERS if r["bar"][n] is not None]
-    return share(sum(abs(error) <= 1.96 * bar for error, bar in pairs), len(pairs))
+    return share(sum(abs(error) <= INSIDE * bar for error, bar in pairs), len(pairs))

@@ -21,6 +21,7 @@ class Preset:
     Attributes:
         name: of the preset.
         size: side of the square pictures of inversions [pixels].
+        large: side of the pictures of a second row of compressed tosses, as large as the paper's [pixels].
         small: side of the pictures that networks read, and of the black box's [pixels].
         train: films that networks are trained with.
         test: films of tables 1 and 2 that are held out.
@@ -50,6 +51,7 @@ class Preset:
 
     name: str
     size: Count = 96
+    large: Count = 256
     small: Count = 64
     train: Count = 800
     test: Count = 28
@@ -91,7 +93,7 @@ PRESETS = {
     ),
     # A minute, to test that everything runs; its numbers mean nothing.
     "tiny": Preset(
-        name="tiny", size=32, small=32, train=3, test=1, epochs=1, updates=2, samples=2, frames=24, objects=1, points=3,
+        name="tiny", size=32, large=48, small=32, train=3, test=1, epochs=1, updates=2, samples=2, frames=24, objects=1, points=3,
         shapes=1, divisions=1, shape_steps=2, predictions=1, control_steps=1, control_frames=3, goals=1, goal_steps=1, bodies=1,
         side=32, rounds=16, tetrahedra=200, repeats=1,
     ),

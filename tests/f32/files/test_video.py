@@ -373,3 +373,16 @@ class FilmOf:
 
     def picture(self, image, *, masks):
         return self.pictures[image]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_colours_stay_where_they_are(tmp_path, axis):
+    """A step of colour alone is read where it was written, to .12 of a pixel by rounding; misplaced chroma moves it by .5."""
+    step = 1 / (1 + np.exp(-(np.arange(64) - 30.3) / 1.5))
+    line = np.array([0.5, 0.2, 0.2]) + step[:, None] * np.array([-0.4, 0.1, 0.4])
+    picture = np.broadcast_to(line[:, None] if axis == 0 else line[None], (64, 64, 3))
+    write_video(tmp_path / "v.mp4", np.repeat(picture[None], 3, axis=0), fps=30, crf=0)
+    change = (read_video(tmp_path / "v.mp4")[1] - picture).mean(axis=1 - axis)
+    slopes = np.gradient(line, axis=0)
+    moved = -(change * slopes).sum(axis=0) / (slopes * slopes).sum(axis=0)
+    assert np.abs(moved).max() < 0.2, moved

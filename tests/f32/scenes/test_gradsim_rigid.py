@@ -205,7 +205,7 @@ def test_small_and_large_numbers_are_short() -> None:
     assert [digits(x) for x in (0.0, 0.1234, 12.345, 1.234e-5, None, math.nan)] == ["0", "0.123", "12.3", "1.23e-5", "-", "-"]
 
 
-@pytest.mark.parametrize("name, rows", [("table-1", 10), ("table-2", 8)])
+@pytest.mark.parametrize("name, rows", [("table-1", 11), ("table-2", 8)])
 def test_a_tiny_table_has_all_rows_and_is_not_made_twice(
     name: str, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

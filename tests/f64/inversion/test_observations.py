@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Loss, PerceptualLoss, PixelLoss, RispLoss, Scene, StateLoss, film
+from risp_torch import Loss, LuminanceLoss, PerceptualLoss, PixelLoss, RispLoss, Scene, StateLoss, film
 from risp_torch.files.film.curves import linear_to_srgb
 from risp_torch.inversion import Comparison, Unknowns, linearise
 from risp_torch.inversion.gradients import check_torch
@@ -63,6 +63,8 @@ def make(kind: str, scene: Scene) -> Loss:
         reader = Reader().double()
         reader.read(torch.zeros(1, 16, 16, 3, dtype=torch.float64))
         return RispLoss(reader, loop=RasteriserDomain(appearance(scene), (0.5, -0.5)))
+    if kind == "luminance":
+        return LuminanceLoss()
     return PerceptualLoss(Features()) if kind == "perceptual" else PixelLoss()
 
 
@@ -75,7 +77,7 @@ def moved(scene: Scene) -> Scene:
 
 
 @pytest.mark.parametrize("sampling", ["all", "every:3"])
-@pytest.mark.parametrize("kind", ["pixel", "perceptual", "risp", "state"])
+@pytest.mark.parametrize("kind", ["pixel", "luminance", "perceptual", "risp", "state"])
 def test_the_gradient_of_every_loss(kind: str, sampling: str) -> None:
     scene = small_scenes.make_scene()
     with torch.no_grad():

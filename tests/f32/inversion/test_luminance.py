@@ -1,0 +1,50 @@
+"""The loss of luminance: what it reads, its rounding and noise, and films whose colours are compressed."""
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch import LuminanceLoss, PixelLoss, film, load_scene, read_video, write_video
+from risp_torch.inversion import Comparison, Unknowns
+from risp_torch.inversion.linearisation import linearise, newton_step
+from risp_torch.inversion.misfit import explained_residual
+
+WEIGHTS = np.array([0.2126, 0.7152, 0.0722])
+
+
+def test_luminance_is_the_weighted_sum_of_linear_colours():
+    pictures = torch.rand(2, 3, 4, 5, 3)
+    read = LuminanceLoss().read(pictures)
+    assert read.shape == (2, 3, 4, 5, 1)
+    np.testing.assert_allclose(read[..., 0].numpy(), pictures.numpy() @ WEIGHTS, rtol=1e-5)
+    grey, green = torch.tensor([0.3, 0.3, 0.3]), torch.tensor([0.0, 0.3 / 0.7152, 0.0])  # alike
+    assert torch.allclose(LuminanceLoss().read(grey), LuminanceLoss().read(green))
+
+
+def test_rounding_of_colours_leaves_as_much_of_luminance_as_its_floor_says():
+    colours = np.random.default_rng(0).uniform(0, 1, (200_000, 3))
+    rounded = np.round(255 * colours) / 255  # even steps, as ``PixelLoss.floor`` counts them
+    left = np.mean(((rounded - colours) @ WEIGHTS) ** 2)
+    assert LuminanceLoss().floor(torch.zeros(0, 0, 0, 3)) == pytest.approx(left, rel=0.02)
+
+
+def test_noise_of_colours_explains_less_of_luminance():
+    estimate = torch.full((4, 32, 32, 3), 0.5)
+    noisy = estimate + 0.02 * torch.randn(estimate.shape, generator=torch.Generator().manual_seed(0))
+    for loss, variance in ((PixelLoss(), 4e-4), (LuminanceLoss(), 4e-4 * float(WEIGHTS @ WEIGHTS))):
+        at = type("At", (), {"comparison": type("C", (), {"loss": loss, "frames": range(4)})})
+        assert explained_residual(at, estimate, noisy, [], None, 0.0) == pytest.approx(variance, rel=0.1)
+
+
+def test_compressed_colours_move_an_estimate_by_luminance_less_than_by_pixels(tmp_path):
+    """The Gauss-Newton step from the truth of a toss's compressed film."""
+    scene = load_scene("toss", size=64)
+    with torch.no_grad():
+        true = film(scene, {}, worlds=1, frames=scene.frames)[0][0]
+    write_video(tmp_path / "v.mp4", true, fps=scene.fps, crf=1)
+    seen = torch.as_tensor(read_video(tmp_path / "v.mp4")).to(true)
+    unknowns, steps = Unknowns.of(scene, ["body.density", "ground.contact.friction"]), {}
+    for loss in (PixelLoss(), LuminanceLoss()):
+        at = linearise(scene, Comparison.of(scene, loss, seen), unknowns, unknowns.current())
+        steps[loss.kind] = np.abs(newton_step(at))
+    assert (steps["luminance"] < steps["pixel"]).all() and steps["luminance"][0] < 0.3 * steps["pixel"][0], steps
