@@ -22,11 +22,11 @@ from risp_torch.inversion.look.settings import LookSettings
 from risp_torch.inversion.losses.depth import DepthLoss
 from risp_torch.inversion.losses.image_tracks import ImageTracksLoss
 from risp_torch.inversion.losses.loss import Loss, PictureLoss
+from risp_torch.inversion.losses.luminance import LuminanceLoss
 from risp_torch.inversion.losses.masks import MaskLoss
 from risp_torch.inversion.losses.matched import MatchedLoss
 from risp_torch.inversion.losses.mixed import MixedLoss, MixedPart
 from risp_torch.inversion.losses.perceptual import PerceptualLoss
-from risp_torch.inversion.losses.luminance import LuminanceLoss
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.losses.pixel_weights import PixelWeights
 from risp_torch.inversion.losses.risp import RispLoss

@@ -44,9 +44,10 @@ def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
     """--loss, the files that it needs, --times and --sampling."""
     parser.add_argument(
         "--loss", type=_names_of_losses, default="pixel", metavar="LOSS[+LOSS ...][,LOSS ...]",
-        help="compared quantity: pixel (colours, default), luminance (for compressed films), matched (colours in the look that fits best), perceptual (features of "
-        "an image network), risp (predictions of a RISP network), state, mask (where bodies are), image-tracks (where points of "
-        "bodies are), depth; several together with a plus, one after the other with a comma (risp,matched)",
+        help="compared quantity: pixel (colours, default), luminance (what compressed films keep at full resolution), matched "
+        "(colours in the look that fits best), perceptual (features of an image network), risp (predictions of a RISP "
+        "network), state, mask (where bodies are), image-tracks (where points of bodies are), depth; several together with a "
+        "plus, one after the other with a comma (risp,matched)",
     )  # fmt: skip
     parser.add_argument(
         "--look", type=_of_look, nargs="+", action="extend", metavar="NAME[=VALUE]",

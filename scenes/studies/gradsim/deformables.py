@@ -228,8 +228,10 @@ def _table(rows: Sequence[Row]) -> list[str]:
             f"{digits(float(np.mean(row.bars)) if row.bars else None)} | {share(row.held, len(row.ratios))} | "
             f"{np.mean(row.seconds):.0f} |"
         )
-    return [*lines, "", f"\"bars hold\": truths within {INSIDE:g} error bars, of all unknowns that the film tells. \"average\" guesses "
-            f"the mean of {OTHERS} other draws, \"random\" another draw."]  # fmt: skip
+    return [
+        *lines, "", f"\"bars hold\": truths within {INSIDE:g} error bars, of all unknowns that the film tells. \"average\" "
+        f"guesses the mean of {OTHERS} other draws, \"random\" another draw. Of compressed films luminance is compared.",
+    ]  # fmt: skip
 
 
 def _pooled(rows: Sequence[Row]) -> list[str]:

@@ -198,7 +198,8 @@ def page_text(rows: Sequence[Asked], results: Sequence[Mapping[str, Any]], prese
     return "\n".join([
         "# gradSim, table 6: which numbers of which system can be found from a film", "",
         f"`python -m scenes.studies.gradsim table-6 --preset {preset.name}`", "",
-        f"Films of {preset.size} pixels, H.264 at crf {CRF:g}, of which luminance is compared; {STARTS} starts spread over the bounds, which are up to "
+        f"Films of {preset.size} pixels, H.264 at crf {CRF:g}, of which luminance is compared; {STARTS} starts spread over "
+        "the bounds, which are up to "
         f"{TIMES**2:g} times the truth for positive numbers. Errors and bars (one standard deviation) of these are parts of the "
         f"truth; others have the number's unit. {share(held, of)} errors are within {INSIDE} bars. The paper marks, and this "
         f"project does not have: {missing}.", "",

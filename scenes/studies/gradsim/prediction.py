@@ -258,8 +258,8 @@ Films as mp4: lines are medians over the tosses, spans all of them.
 
 {markdown(each, [toss_row(given, result) for given, result in done])}
 
-Relative errors of the numbers from half a film, and errors of the last frame of the new throw. Within {INSIDE:g} error bars are, of
-{"; of ".join(sides)}.
+Relative errors of the numbers from half a film, and errors of the last frame of the new throw. Within {INSIDE:g} error bars
+are, of {"; of ".join(sides)}.
 
 ![new throw](images/{name}-strip.png)
 

@@ -29,7 +29,8 @@ class Preset:
         updates: gradient steps of the black box; ``samples`` films each (table 5 of the paper: 125 and 5).
         samples: films of one such step.
         frames: frame intervals of the tosses.
-        objects: of each kind, of tables 3 and 4.
+        objects: tosses of each look of figure 7.
+        wrong: objects of each kind that are filmed for each row of table 4 (left).
         bodies: deformable bodies of each kind with few unknowns, of table 3.
         fields: deformable bodies whose every particle has unknowns.
         side: side of the pictures of deformable bodies [pixels].
@@ -60,6 +61,7 @@ class Preset:
     samples: Count = 5
     frames: Count = 60
     objects: Count = 10
+    wrong: Count = 3
     bodies: Count = 3
     fields: Count = 1
     side: Count = 96
@@ -88,13 +90,13 @@ PRESETS = {
     "quick": Preset(name="quick"),
     # The paper's sizes: 256 pixels, 200 test films, 100 and 90 objects.
     "paper": Preset(
-        name="paper", size=256, test=200, objects=30, points=500, shapes=5, shape_steps=500, predictions=28, control_runs=6,
-        bodies=20, fields=10, side=128,
+        name="paper", size=256, test=200, objects=30, wrong=30, points=500, shapes=5, shape_steps=500, predictions=28,
+        control_runs=6, bodies=20, fields=10, side=128,
     ),
     # A minute, to test that everything runs; its numbers mean nothing.
     "tiny": Preset(
-        name="tiny", size=32, large=48, small=32, train=3, test=1, epochs=1, updates=2, samples=2, frames=24, objects=1, points=3,
-        shapes=1, divisions=1, shape_steps=2, predictions=1, control_steps=1, control_frames=3, goals=1, goal_steps=1, bodies=1,
+        name="tiny", size=32, large=48, small=32, train=3, test=1, epochs=1, updates=2, samples=2, frames=24, objects=1, wrong=1,
+        points=3, shapes=1, divisions=1, shape_steps=2, predictions=1, control_steps=1, control_frames=3, goals=1, goal_steps=1, bodies=1,
         side=32, rounds=16, tetrahedra=200, repeats=1,
     ),
 }  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from risp_torch import (
     DivergenceError,
     Inversion,
     Loss,
+    LuminanceLoss,
     MatchedLoss,
     MixedLoss,
     MixedPart,
@@ -42,6 +44,27 @@ MISFIT = 4.0  # times what noise explains: more does not fit, as ``Inversion.fit
 HALF = 0.5  # of the model's residual: an explanation that leaves more is none
 SUSPECTS = {"the camera": "camera", "the look": "look"}  # title of a family of the inversion -> explanation
 NO_EXPLANATION = "none"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A film that numbers are read from.
+
+    Attributes:
+        pictures: [T, H, W, 3] linear colours.
+        path: of its file, if it is compressed: its luminance is compared then, which it keeps at full resolution.
+    """
+
+    pictures: torch.Tensor
+    path: Path | None = None
+
+    def loss(self) -> PixelLoss:
+        """What is compared."""
+        return PixelLoss() if self.path is None else LuminanceLoss()
+
+    def part(self, frames: int) -> torch.Tensor | Path:
+        """The film of the first ``frames`` intervals; of a file a scene of so many reads as many."""
+        return self.pictures[: frames + 1] if self.path is None else self.path
 
 
 @dataclass(frozen=True)
@@ -111,23 +134,24 @@ class Examined:
 
 
 def fit(
-    scene: Scene, target: torch.Tensor | None, starts: Sequence[Mapping[str, Any]], *, further: Sequence[str] = (),
+    scene: Scene, target: Target | None, starts: Sequence[Mapping[str, Any]], *, further: Sequence[str] = (),
     loss: Loss | None = None, priors: Mapping[str, float] | None = None, settings: NewtonSteps | None = None,
 ) -> Fit:  # fmt: skip
     """Fit the density, and further numbers, to the first ``scene.frames`` intervals of a film.
 
     Args:
         scene: the model.
-        target: [T, H, W, 3] linear colours; None for a loss that needs no film.
+        target: the film; None for a loss that needs none.
         starts: name -> where each start of the search is.
         further: names of numbers beside the density that are unknown.
-        loss: pixels by default.
+        loss: the target's by default.
         priors: name -> standard deviation.
         settings: of the search.
     """
-    pictures = None if target is None else target[: scene.frames + 1]
+    video = None if target is None else target.part(scene.frames)
+    loss = loss if loss is not None or target is None else target.loss()
     result = invert(
-        scene, pictures, [MASS, *further], starts=list(starts), loss=loss, priors=priors, settings=settings, progress=False
+        scene, video, [MASS, *further], starts=list(starts), loss=loss, priors=priors, settings=settings, progress=False
     )
     return Fit(
         density=result.values[MASS], sd=result.sd[MASS], misfit=result.misfit, residual=float(result.losses[result.best]),
@@ -153,7 +177,7 @@ def pictures_of(scene: Scene, values: Mapping[str, Any], *, frames: int) -> torc
         return film(scene, rows, worlds=1, frames=frames)[0][0]
 
 
-def fit_before_departure(thrown: Thrown, model: Model, target: torch.Tensor, start: float, *, size: int, frames: int) -> Fit:
+def fit_before_departure(thrown: Thrown, model: Model, target: Target, start: float, *, size: int, frames: int) -> Fit:
     """Fit the density to the part of a film before its residual departs from the model.
 
     The first frames, with the push, are fitted; the part ends where the film of that fit departs from the target, is fitted
@@ -161,7 +185,7 @@ def fit_before_departure(thrown: Thrown, model: Model, target: torch.Tensor, sta
 
     Args:
         thrown, model, size, frames: of the film (``scene_of``).
-        target: [T, H, W, 3].
+        target: the film.
         start: density where the search starts.
     """
     whole, part, density, last = scene_of(thrown, model, size=size, frames=frames), min(FIRST, frames), start, None
@@ -175,9 +199,10 @@ def fit_before_departure(thrown: Thrown, model: Model, target: torch.Tensor, sta
         part = longer
 
 
-def frame_squares(pictures: torch.Tensor, target: torch.Tensor) -> np.ndarray:
-    """Mean squared difference of each frame [T] of two films [T, H, W, 3]."""
-    return ((pictures - target[: len(pictures)]).double() ** 2).mean(dim=(1, 2, 3)).cpu().numpy()
+def frame_squares(pictures: torch.Tensor, target: Target) -> np.ndarray:
+    """Mean squared difference of each frame [T] of a film [T, H, W, 3] and the target, of what is compared."""
+    difference = target.loss().read(pictures - target.pictures[: len(pictures)])
+    return (difference.double() ** 2).mean(dim=(1, 2, 3)).cpu().numpy()
 
 
 def first_departed(squares: np.ndarray, part: int) -> int:
@@ -213,7 +238,7 @@ def contact_middle(thrown: Thrown, model: Model) -> float:
 
 
 def fit_explanation(
-    thrown: Thrown, each: Explanation, target: torch.Tensor, plain: Fit, densities: Sequence[float], *, size: int, frames: int
+    thrown: Thrown, each: Explanation, target: Target, plain: Fit, densities: Sequence[float], *, size: int, frames: int
 ) -> Fit:
     """Fit a film with an explanation.
 
@@ -223,7 +248,7 @@ def fit_explanation(
     Args:
         thrown, size, frames: of the film (``scene_of``).
         each: the explanation.
-        target: the film [T, H, W, 3].
+        target: the film.
         plain: the fit without the explanation.
         densities: where the searches start; with a wrong look or camera the plain fit may be far off, and a wrong contact is
             searched from the first of them alone.
@@ -235,7 +260,7 @@ def fit_explanation(
     if each.look or priors is not None:
         loss = MatchedLoss() if each.look else None
         return fit(scene, target, starts, further=further, loss=loss, priors=priors)
-    stated = MixedLoss(MixedPart(loss=PixelLoss(), noise=math.sqrt(plain.residual)))  # counts in squares of this noise
+    stated = MixedLoss(MixedPart(loss=target.loss(), noise=math.sqrt(plain.residual)))  # counts in squares of this noise
     tried = fit(scene, target, starts[:1], further=further, loss=stated)
     tried = replace(tried, residual=tried.residual * plain.residual)
     explained = plain.residual / plain.misfit if plain.misfit else ROUNDING
@@ -256,13 +281,13 @@ def far_of(scene: Scene) -> float:
     return float(np.linalg.norm(scene.parameters["camera.position"].value))
 
 
-def examine(thrown: Thrown, model: Model, target: torch.Tensor, start: float, *, size: int, frames: int) -> Examined:
+def examine(thrown: Thrown, model: Model, target: Target, start: float, *, size: int, frames: int) -> Examined:
     """Estimate the density by a model that may be wrong, with the rule of this file.
 
     Args:
         thrown: the object; of its numbers, those that the model does not replace are taken for known.
         model: what is taken for known.
-        target: the film [T, H, W, 3].
+        target: the film.
         start: density where the search starts.
         size, frames: of the film.
     """

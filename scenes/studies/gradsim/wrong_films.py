@@ -15,18 +15,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import MaskLoss, Scene, read_video
+from risp_torch import MaskLoss, Scene, read_video, write_video
 from risp_torch.files.report import write_strip
 from risp_torch.risp import photoreal_film, write_photoreal_frames
 from ti_render.photoreal import MitsubaSettings
 
+from .presets import CRF, INSIDE
 from .tosses import MASS, RANGES
-from .wrong_checks import CAMERA_SHIFT, CAMERA_TURN, NO_EXPLANATION, Fit, examine, far_of, fit, pictures_of
+from .wrong_checks import CAMERA_SHIFT, CAMERA_TURN, NO_EXPLANATION, Fit, Target, examine, far_of, fit, pictures_of
 from .wrong_scenes import DAMPING, FRICTION, KINDS, STIFFNESS, THICKNESS, Model, Thrown, draw_thrown, middle, scene_of
 
 PERFECT, PHOTOREAL, CAMERA = "perfect", "photoreal", "camera"
 SAMPLES = 32  # paths of a pixel of path-traced films
-BAR = 1.96  # error bars that hold the truth in 95 of 100 films
+SOURCES = ("lossless", "mp4")
 PLAIN, EARLY, RULE, SOLVED, MASKS = "plain", "early", "rule", "solved look", "masks"
 ROUNDED = 1e-6  # decades: bars of films without noise are no smaller, as single precision leaves some 1e-7 of a number
 
@@ -74,11 +75,14 @@ def assumed(variant: str, kind: str) -> Model:
     return Model(kind=kind)
 
 
-def film_cell(*, variant: str, kind: str, index: int, seed: int, size: int, frames: int, folder: str) -> dict[str, Any]:
+def film_cell(
+    *, variant: str, kind: str, source: str, index: int, seed: int, size: int, frames: int, folder: str
+) -> dict[str, Any]:  # fmt: skip
     """Film an object and read its density, plainly and by the rule.
 
     Args:
         variant: name of the row.
+        source: of ``SOURCES``.
         kind, index, seed: of the object (``draw_thrown``).
         size: side of the pictures [pixels].
         frames: frame intervals.
@@ -89,29 +93,31 @@ def film_cell(*, variant: str, kind: str, index: int, seed: int, size: int, fram
     """
     thrown, model = draw_thrown(kind, index, seed=seed), assumed(variant, kind)
     true = scene_of(thrown, Model(kind=kind), size=size, frames=frames)
-    place = Path(folder) / f"seed-{seed}" / f"{variant}-{kind}-{index:03d}"
+    place = Path(folder) / f"seed-{seed}" / f"{variant}-{kind}-{source}-{index:03d}"
     place.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng([seed, index, KINDS.index(kind), list(VARIANTS).index(variant)])
     truth, start = true_density(thrown), drawn_density(kind, random)
     if variant == CAMERA:
         move_camera(true, random)
     if variant == PHOTOREAL:
-        target = path_traced(true, place, seed=int(random.integers(2**31)))
+        pictures = path_traced(true, place, seed=int(random.integers(2**31)))
     else:
-        target = pictures_of(true, {}, frames=frames)
+        pictures = pictures_of(true, {}, frames=frames)
+    target = compressed(pictures, place / "film.mp4", fps=1 / true.frame_dt) if source == "mp4" else Target(pictures)
     found = examine(thrown, model, target, start, size=size, frames=frames)
     fits = {PLAIN: found.plain, EARLY: found.early, RULE: found.chosen}
-    if variant == PHOTOREAL:
-        known = scene_of(thrown, model, size=size, frames=frames)
-        if "look" in found.fits:
-            fits[SOLVED] = found.fits["look"]
+    if variant == PHOTOREAL and "look" in found.fits:
+        fits[SOLVED] = found.fits["look"]
+    if variant == PHOTOREAL and source == "lossless":
         masks = np.asarray(read_video(place / "masks" / "body"))[..., 0]
+        known = scene_of(thrown, model, size=size, frames=frames)
         fits[MASKS] = fit(known, None, [{MASS: start}], loss=MaskLoss(masks))
     strip = place / "strip.png"
     fitted = scene_of(thrown, model, size=size, frames=frames)
-    write_strip(strip, target, pictures_of(fitted, found.plain.values, frames=frames), fps=1 / true.frame_dt)
+    write_strip(strip, target.pictures, pictures_of(fitted, found.plain.values, frames=frames), fps=1 / true.frame_dt)
     return {
-        "variant": variant, "kind": kind, "index": index, "shape": thrown.toss.shape, "truth": truth, "start": start,
+        "variant": variant, "kind": kind, "source": source, "index": index, "shape": thrown.toss.shape,
+        "truth": truth, "start": start,
         "fits": {key: estimate_of(each, truth) for key, each in fits.items()},
         "named": found.named, "tried": {key: each.residual for key, each in found.fits.items()},
         "suspects": list(found.plain.suspects), "strip": str(strip),
@@ -123,7 +129,7 @@ def estimate_of(each: Fit, truth: float) -> dict[str, Any]:
     decades, bar = math.log10(each.density / truth), max(each.sd, ROUNDED)
     return {
         "density": each.density, "error": abs(each.density / truth - 1), "sd": bar,
-        "held": abs(decades) <= BAR * bar, "over_bar": abs(decades) / bar, "misfit": each.misfit, "frames": each.frames,
+        "held": abs(decades) <= INSIDE * bar, "over_bar": abs(decades) / bar, "misfit": each.misfit, "frames": each.frames,
     }  # fmt: skip
 
 
@@ -143,6 +149,12 @@ def move_camera(scene: Scene, random: np.random.Generator) -> None:
     turn, shift = (vector / np.linalg.norm(vector) for vector in random.standard_normal((2, 3)))
     scene.set("camera.turn", CAMERA_TURN * turn)
     scene.set("camera.position", np.asarray(scene.parameters["camera.position"].value) + CAMERA_SHIFT * far_of(scene) * shift)
+
+
+def compressed(pictures: torch.Tensor, path: Path, *, fps: float) -> Target:
+    """A film [T, H, W, 3] after H.264, as it is read from the file."""
+    write_video(path, pictures, fps=fps, crf=CRF)
+    return Target(torch.as_tensor(read_video(path)).to(pictures), path)
 
 
 def path_traced(scene: Scene, folder: Path, *, seed: int) -> torch.Tensor:

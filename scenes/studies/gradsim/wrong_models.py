@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
+from itertools import product
 from pathlib import Path
 
 from .cells import Cell, run_cells, without_failures
 from .pages import Page
 from .presets import Preset
-from .wrong_films import VARIANTS, film_cell
+from .wrong_films import SOURCES, VARIANTS, film_cell
 from .wrong_page import plot_errors, text_of
 from .wrong_scenes import FRAMES, KINDS
 
 NAME = "table-4-left"
-EVERY = 10  # of the objects of a preset, one in so many is filmed for each row and kind
 SHORT = 12  # frame intervals of the tiny preset's films
 
 
@@ -22,7 +21,7 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
 
     Args:
         name: "table-4-left".
-        preset: sizes; of its objects of each kind one in ten is filmed for each row.
+        preset: sizes.
         folder: of all results.
         jobs: processes at the same time.
 
@@ -43,16 +42,15 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
 
 
 def cells_of(preset: Preset, folder: Path) -> list[Cell]:
-    """One cell for each film: objects, rows, kinds. The tiny preset has short films of one kind for each row."""
-    count = math.ceil(preset.objects / EVERY)
+    """One cell for each film: objects, rows, kinds, without and with loss. The tiny preset has short ones of one kind for each row."""
     frames, kinds = (SHORT, 1) if preset.name == "tiny" else (FRAMES, len(KINDS))
     cells = []
-    for index in range(count):
+    for index in range(preset.wrong):
         for variant, row in VARIANTS.items():
-            for kind in row.kinds[:kinds]:
+            for kind, source in product(row.kinds[:kinds], SOURCES):
                 given = {
-                    "variant": variant, "kind": kind, "index": index, "seed": preset.seed, "size": preset.small,
-                    "frames": frames, "folder": str(folder / NAME),
+                    "variant": variant, "kind": kind, "source": source, "index": index, "seed": preset.seed,
+                    "size": preset.small, "frames": frames, "folder": str(folder / NAME),
                 }  # fmt: skip
-                cells.append(Cell(f"{NAME}/{variant}-{kind}-{index:03d}", film_cell, given))
+                cells.append(Cell(f"{NAME}/{variant}-{kind}-{source}-{index:03d}", film_cell, given))
     return cells

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,17 @@ from risp_torch.files.report import figure_file
 
 from .cells import FAILED, without_failures
 from .pages import digits, share
-from .presets import Preset
+from .presets import CRF, Preset
 from .wrong_checks import NO_EXPLANATION
-from .wrong_films import EARLY, MASKS, PHOTOREAL, PLAIN, ROUNDED, RULE, SAMPLES, SOLVED, VARIANTS
+from .wrong_films import EARLY, MASKS, PHOTOREAL, PLAIN, ROUNDED, RULE, SAMPLES, SOLVED, SOURCES, VARIANTS, Variant
 from .wrong_scenes import STIFFNESS, YOUNG, middle
 
+TITLES = {"lossless": "Films without loss", "mp4": f"Films as H.264, crf {CRF:g}"}
 
-def summary(results: Sequence[Mapping[str, Any]], variant: str, key: str) -> dict[str, Any] | None:
+
+def summary(results: Sequence[Mapping[str, Any]], variant: str, source: str, key: str) -> dict[str, Any] | None:
     """Of the films of a row, by one way to fit: how many, mean and median error, how many bars hold; None without films."""
-    chosen = [
-        result["fits"][key] for result in without_failures(results) if result["variant"] == variant and key in result["fits"]
-    ]
+    chosen = [result["fits"][key] for result in films_of(results, variant, source) if key in result["fits"]]
     if not chosen:
         return None
     errors = np.array([each["error"] for each in chosen])
@@ -32,48 +33,25 @@ def summary(results: Sequence[Mapping[str, Any]], variant: str, key: str) -> dic
     }  # fmt: skip
 
 
-def named_rightly(results: Sequence[Mapping[str, Any]], variant: str) -> tuple[int, int]:
+def films_of(results: Sequence[Mapping[str, Any]], variant: str, source: str) -> list[Mapping[str, Any]]:
+    """The films of a row that have a result."""
+    return [result for result in without_failures(results) if (result["variant"], result["source"]) == (variant, source)]
+
+
+def named_rightly(results: Sequence[Mapping[str, Any]], variant: str, source: str) -> tuple[int, int]:
     """In how many films of a row the rule named what is wrong, and of how many."""
-    chosen = [result for result in without_failures(results) if result["variant"] == variant]
+    chosen = films_of(results, variant, source)
     return sum(result["named"] == VARIANTS[variant].named for result in chosen), len(chosen)
 
 
 def text_of(name: str, preset: Preset, results: Sequence[Mapping[str, Any]], pictures: Sequence[str]) -> str:
     """The page in Markdown."""
-    lines = [
-        "# Table 4 (left): the mass by wrong models", "", *(_introduction(name, preset)), "",
-        "| model | films | paper | plain, ours | until it departs | by the rule | asked | met | named rightly "
-        "| bars that hold: plain, rule |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
-    for variant, row in VARIANTS.items():
-        plain, early, rule = (summary(results, variant, key) for key in (PLAIN, EARLY, RULE))
-        if plain is None or early is None or rule is None:
-            lines.append(f"| {row.title} | 0 | {digits(row.paper)} | - | - | - | {digits(row.asked)} | - | - | - |")
-            continue
-        met = "-" if row.asked is None else "yes" if rule["mean"] <= row.asked else "NO"
-        right, of = named_rightly(results, variant)
-        lines.append(
-            f"| {row.title} | {of} | {digits(row.paper)} | {digits(plain['mean'])} | {digits(early['mean'])} | "
-            f"{digits(rule['mean'])} | {digits(row.asked)} | {met} | {share(right, of)} | "
-            f"{share(plain['held'], of)}, {share(rule['held'], of)} |"
-        )
-    alone = {SOLVED: "photorealistic, solved look alone", MASKS: "photorealistic, masks of the body alone"}
-    for key, title in alone.items():
-        only = summary(results, PHOTOREAL, key)
-        if only is not None:
-            limit = VARIANTS[PHOTOREAL].asked if key == SOLVED else None
-            met = "-" if limit is None else "yes" if only["mean"] <= limit else "NO"
-            lines.append(
-                f"| {title} | {only['count']} | - | - | - | {digits(only['mean'])} | {digits(limit)} | {met} | - | "
-                f"-, {share(only['held'], only['count'])} |"
-            )
-    wrong = [named_rightly(results, variant) for variant, row in VARIANTS.items() if row.named != NO_EXPLANATION]
-    right, of = (sum(column) for column in zip(*wrong, strict=True))
-    lines += [
-        "", "Numbers are mean relative errors of the density. "
-        f"Of the wrong models, the rule names what is wrong in {share(right, of)} films (asked: 80 %).", "",
-    ]  # fmt: skip
+    lines = ["# Table 4 (left): the mass by wrong models", "", *_introduction(name, preset)]
+    for source in SOURCES:
+        lines += ["", f"## {TITLES[source]}", "", *_table(results, source)]
+        wrong = [named_rightly(results, variant, source) for variant, row in VARIANTS.items() if row.named != NO_EXPLANATION]
+        right, of = (sum(column) for column in zip(*wrong, strict=True))
+        lines += ["", f"Of the wrong models, the rule names what is wrong in {share(right, of)} films (asked: 80 %).", ""]
     lines += _remarks(results)
     lines += ["", "![Relative errors of all films](images/" + f"{name}-errors.png)", ""]
     for picture in pictures:
@@ -84,19 +62,52 @@ def text_of(name: str, preset: Preset, results: Sequence[Mapping[str, Any]], pic
     return "\n".join(lines)
 
 
+def _table(results: Sequence[Mapping[str, Any]], source: str) -> list[str]:
+    """The rows of the films of one source; numbers are mean relative errors of the density."""
+    lines = [
+        "| model | films | paper | plain, ours | until it departs | by the rule | asked | met | named rightly "
+        "| bars that hold: plain, rule |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for variant, row in VARIANTS.items():
+        plain, early, rule = (summary(results, variant, source, key) for key in (PLAIN, EARLY, RULE))
+        if plain is None or early is None or rule is None:
+            lines.append(f"| {row.title} | 0 | {digits(row.paper)} | - | - | - | {digits(row.asked)} | - | - | - |")
+            continue
+        met = "-" if row.asked is None else "yes" if rule["mean"] <= row.asked else "NO"
+        right, of = named_rightly(results, variant, source)
+        lines.append(
+            f"| {row.title} | {of} | {digits(row.paper)} | {digits(plain['mean'])} | {digits(early['mean'])} | "
+            f"{digits(rule['mean'])} | {digits(row.asked)} | {met} | {share(right, of)} | "
+            f"{share(plain['held'], of)}, {share(rule['held'], of)} |"
+        )
+    alone = {SOLVED: "photorealistic, solved look alone", MASKS: "photorealistic, masks of the body alone"}
+    for key, title in alone.items():
+        only = summary(results, PHOTOREAL, source, key)
+        if only is not None:
+            limit = VARIANTS[PHOTOREAL].asked if key == SOLVED else None
+            met = "-" if limit is None else "yes" if only["mean"] <= limit else "NO"
+            lines.append(
+                f"| {title} | {only['count']} | - | - | - | {digits(only['mean'])} | {digits(limit)} | {met} | - | "
+                f"-, {share(only['held'], only['count'])} |"
+            )
+    return lines
+
+
 def _introduction(name: str, preset: Preset) -> list[str]:
     return [
         f"`python -m scenes.studies.gradsim {name} --preset {preset.name} --seed {preset.seed}`", "",
         "A rigid object, a soft one or a cloth is pushed in flight by a known impulse, falls and lands. The density is unknown, "
         "and the search starts at one that is drawn from all that objects may have, whatever the true one is (up to 6 times "
-        f"off). Films are pictures of {preset.small} x {preset.small} pixels without loss; the photorealistic ones are "
+        f"off). Films are pictures of {preset.small} x {preset.small} pixels; the photorealistic ones are "
         f"path-traced with {SAMPLES} paths a pixel in a look that is drawn, as 8-bit pictures. A soft object has a Young's "
         f"modulus from {YOUNG[0]:g} to {YOUNG[1]:g} Pa; a rigid one is modelled as soft with {middle(STIFFNESS):.3g} Pa.", "",
         "\"Plain\" is the paper's way: pixels of the whole film by the wrong model. \"Until it departs\" is the fit of the part "
         "before the residual departs from that of the first frames. \"By the rule\": a model that fits is believed; else "
         "friction and damping of the ground, the other kind of body, the camera (with a prior of 1 degree and 1 % of the "
         "distance) and the look are freed one after the other, until the film is fitted; if nothing fits, the one that leaves "
-        "the least counts if that is at most half; else the part until it departs. The truth is not used.", "",
+        "the least counts if that is at most half; else the part until it departs. The truth is not used. "
+        "Numbers are mean relative errors of the density.", "",
         "The list of explanations contains what is wrong, so that the rule's errors are mostly those of a right model with one "
         "more unknown; the column before it shows what is left where a list does not contain it. Only the path-traced films "
         "cannot be drawn by any model of the list. A film without noise has bars of no less than "
@@ -110,29 +121,8 @@ def _remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     failed = [result for result in results if FAILED in result]
     if failed:
         lines.append(f"{len(failed)} films have no result: {'; '.join(sorted({result[FAILED] for result in failed}))}.")
-    for variant, row in VARIANTS.items():
-        plain, rule = summary(results, variant, PLAIN), summary(results, variant, RULE)
-        if plain is None or rule is None:
-            continue
-        chosen = [result for result in without_failures(results) if result["variant"] == variant]
-        wrong = [result for result in chosen if result["named"] != row.named]
-        for result in wrong:
-            residuals = ", ".join(f"{key} {digits(value)}" for key, value in result["tried"].items())
-            lines.append(
-                f"{row.title}, {result['kind']} {result['shape']}: named {result['named']} in place of {row.named} (mean squared "
-                f"residuals: {residuals or 'the model fits as it is'}; misfit of the plain fit "
-                f"{digits(result['fits'][PLAIN]['misfit'])})."
-            )
-        worst = max(chosen, key=lambda result: result["fits"][RULE]["error"])
-        if row.asked is not None and rule["mean"] > row.asked:
-            lines.append(
-                f"{row.title} misses what was asked: {digits(rule['mean'])} against {digits(row.asked)}; the worst film is of "
-                f"{worst['kind']} {worst['shape']} with {digits(worst['fits'][RULE]['error'])} "
-                f"({digits(worst['fits'][RULE]['over_bar'])} error bars)."
-            )
-        if row.paper is not None and plain["mean"] > row.paper:
-            median = digits(plain["median"])
-            lines.append(f"{row.title}: the plain fit is worse than the paper's on average; its median is {median}.")
+    for source, (variant, row) in product(SOURCES, VARIANTS.items()):
+        lines += _remarks_on_row(results, variant, source, row)
     named = [result for result in without_failures(results) if result["suspects"]]
     lines.append(
         f"The inversion's own test of families names something in {len(named)} films: "
@@ -142,17 +132,43 @@ def _remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"- {line}" for line in lines]
 
 
+def _remarks_on_row(results: Sequence[Mapping[str, Any]], variant: str, source: str, row: Variant) -> list[str]:
+    """What a row names wrongly, what it misses, and where the plain fit is worse than the paper's."""
+    plain, rule = summary(results, variant, source, PLAIN), summary(results, variant, source, RULE)
+    if plain is None or rule is None:
+        return []
+    title, chosen, lines = f"{row.title}, {source}", films_of(results, variant, source), []
+    for result in (result for result in chosen if result["named"] != row.named):
+        residuals = ", ".join(f"{key} {digits(value)}" for key, value in result["tried"].items())
+        lines.append(
+            f"{title}, {result['kind']} {result['shape']}: named {result['named']} in place of {row.named} (mean squared "
+            f"residuals: {residuals or 'the model fits as it is'}; misfit of the plain fit "
+            f"{digits(result['fits'][PLAIN]['misfit'])})."
+        )
+    worst = max(chosen, key=lambda result: result["fits"][RULE]["error"])
+    if row.asked is not None and rule["mean"] > row.asked:
+        lines.append(
+            f"{title} misses what was asked: {digits(rule['mean'])} against {digits(row.asked)}; the worst film is of "
+            f"{worst['kind']} {worst['shape']} with {digits(worst['fits'][RULE]['error'])} "
+            f"({digits(worst['fits'][RULE]['over_bar'])} error bars)."
+        )
+    if row.paper is not None and plain["mean"] > row.paper:
+        lines.append(f"{title}: the plain fit is worse than the paper's on average; its median is {digits(plain['median'])}.")
+    return lines
+
+
 def _films_table(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """A row for each film."""
     lines = [
-        "| row | object | start / truth | plain | until it departs (frames) | rule | error / bar | named | others | s |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| row | film | object | start / truth | plain | until it departs (frames) | rule | error / bar | named | others | s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for each in without_failures(results):
         fits = each["fits"]
         others = ", ".join(f"{key} {digits(fits[key]['error'])}" for key in (SOLVED, MASKS) if key in fits) or "-"
         lines.append(
-            f"| {each['variant']} | {each['kind']} {each['shape']} | {digits(each['start'] / each['truth'])} | "
+            f"| {each['variant']} | {each['source']} | {each['kind']} {each['shape']} | "
+            f"{digits(each['start'] / each['truth'])} | "
             f"{digits(fits[PLAIN]['error'])} | {digits(fits[EARLY]['error'])} ({fits[EARLY]['frames']}) | "
             f"{digits(fits[RULE]['error'])} | "
             f"{digits(fits[RULE]['over_bar'])} | {each['named']} | {others} | {each['seconds']:.0f} |"

@@ -1,6 +1,7 @@
 """The study of wrong models: shares of a push, steps, the rule that names what is wrong, and the page."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,16 @@ from scenes.studies.gradsim import wrong_checks, wrong_films, wrong_models, wron
 from scenes.studies.gradsim.cells import run_cells
 from scenes.studies.gradsim.presets import PRESETS
 from scenes.studies.gradsim.tosses import MASS
-from scenes.studies.gradsim.wrong_checks import Fit, chosen_explanation, examine, first_departed, fit, frame_squares, pictures_of
+from scenes.studies.gradsim.wrong_checks import (
+    Fit,
+    Target,
+    chosen_explanation,
+    examine,
+    first_departed,
+    fit,
+    frame_squares,
+    pictures_of,
+)
 from scenes.studies.gradsim.wrong_scenes import (
     DAMPING,
     FRICTION,
@@ -94,7 +104,9 @@ def test_the_part_of_a_film_ends_where_the_residual_is_nine_times_that_of_the_fi
 def test_frame_squares_are_means_over_pixels():
     first, second = torch.zeros(2, 3, 4, 3), torch.zeros(3, 3, 4, 3)
     second[1, 0, 0, 0] = 6.0
-    assert np.allclose(frame_squares(first, second), [0.0, 36 / 36])
+    assert np.allclose(frame_squares(first, Target(second)), [0.0, 36 / 36])
+    luminance = (6 * 0.2126) ** 2 / 12
+    assert np.allclose(frame_squares(first, Target(second, Path("film.mp4"))), [0.0, luminance])
 
 
 def test_what_fits_is_named_then_what_leaves_least_if_that_is_half():
@@ -107,7 +119,7 @@ def test_what_fits_is_named_then_what_leaves_least_if_that_is_half():
 
 def test_the_rule_finds_unmodelled_friction_and_the_density():
     thrown = draw_thrown("rigid", 0, seed=0)
-    target = pictures_of(scene_of(thrown, Model(kind="rigid"), size=32, frames=30), {}, frames=30)
+    target = Target(pictures_of(scene_of(thrown, Model(kind="rigid"), size=32, frames=30), {}, frames=30))
     found = examine(thrown, Model(kind="rigid", known={FRICTION: 0.0}), target, 4.0, size=32, frames=30)
     truth = thrown.toss.values[MASS]
     assert found.named == "friction" and found.plain.misfit > 4
@@ -122,7 +134,7 @@ FIRST_CONTACT_AFTER = 10  # frames
 def test_a_number_that_no_frame_shows_does_not_stop_a_search_that_has_found_the_film():
     thrown = draw_thrown("rigid", 0, seed=0)
     scene = scene_of(thrown, Model(kind="rigid"), size=32, frames=10)
-    target = pictures_of(scene, {}, frames=10)
+    target = Target(pictures_of(scene, {}, frames=10))
     truth = thrown.toss.values[MASS]
     found = fit(scene, target, [{MASS: truth, FRICTION: 0.4}], further=[FRICTION])
     assert abs(found.density / truth - 1) < 1e-5
@@ -146,8 +158,8 @@ def test_the_table_has_the_means_of_its_films():
             for key, error in zip(("plain", "early", "rule"), errors, strict=True)
         }
         return {
-            "variant": variant, "kind": "rigid", "shape": "box", "start": 5.0, "truth": 10.0, "fits": fits, "named": named,
-            "tried": {"kind": 2e-4}, "suspects": [], "seconds": 1.0,
+            "variant": variant, "kind": "rigid", "source": "lossless", "shape": "box", "start": 5.0, "truth": 10.0,
+            "fits": fits, "named": named, "tried": {"kind": 2e-4}, "suspects": [], "seconds": 1.0,
         }  # fmt: skip
 
     results = [
@@ -170,4 +182,4 @@ def test_the_page_is_made_and_a_second_call_does_no_work(tmp_path, monkeypatch):
     again = wrong_models.make("table-4-left", PRESETS["tiny"], tmp_path, jobs=1)
     assert again.text == page.text and page.write(tmp_path / "pages").is_file()
     cells = wrong_models.cells_of(PRESETS["tiny"], tmp_path)
-    assert len(run_cells(cells, tmp_path, jobs=1, title="")) == 2
+    assert len(run_cells(cells, tmp_path, jobs=1, title="")) == 4
