@@ -1,15 +1,16 @@
 """The black box: REINFORCE (Williams 1992) through a simulator without gradients, as gradSim's appendix H.1 and table 5 have it.
 
 Numbers are drawn from a normal distribution about the current estimate, films of the draws are simulated, and the estimate
-follows the gradient of the draws' log-likelihood times their normalised rewards. The paper's simulator is PyBullet, and its films
-have other contacts; here it is this engine's forward pass, which can reproduce the film exactly. That favours the black box.
+follows the gradient of the draws' log-likelihood times their normalised rewards. The simulator is this engine's forward pass,
+which can reproduce the film exactly and so favours the black box, or PyBullet as in the paper, whose contact differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,8 +18,11 @@ import torch
 from risp_torch import Scene, film
 from ti_sim import Count, Positive, checked
 
+from .bullet import bullet_films
 from .tosses import NUMBERS, RANGES, draw_toss, toss_scene
 
+# Values of each number [samples] -> films [samples, T, H, W, 3], and which are finite [samples].
+Films = Callable[[Mapping[str, np.ndarray]], tuple[torch.Tensor, torch.Tensor]]
 RATES = (0.01, 0.03, 0.1)  # of Adam; the paper names neither optimiser nor rate
 
 
@@ -43,13 +47,14 @@ class BlackBox:
 
 
 def reinforce(
-    scene: Scene, target: torch.Tensor, guess: Mapping[str, float], middle: Mapping[str, float], settings: BlackBox,
+    scene: Scene, films: Films, target: torch.Tensor, guess: Mapping[str, float], middle: Mapping[str, float], settings: BlackBox,
     random: np.random.Generator,
 ) -> list[dict[str, float]]:  # fmt: skip
     """Estimates after every update, the guess first.
 
     Args:
-        scene: the scene of the film.
+        scene: the scene of the film, for the bounds.
+        films: the simulator.
         target: the film, linear frames [T, H, W, 3].
         guess: name of each unknown -> first guess.
         middle: the same -> middle of its range, the unit of the draws.
@@ -65,7 +70,7 @@ def reinforce(
     for _ in range(settings.updates):
         here = mean.detach().numpy()
         draws = np.maximum(here + settings.noise * random.standard_normal((settings.samples, len(names))), least)
-        rewards = film_rewards(scene, target, dict(zip(names, (draws * unit).T, strict=True)))
+        rewards = film_rewards(films, target, dict(zip(names, (draws * unit).T, strict=True)))
         adam.zero_grad()
         surrogate_loss(mean, torch.as_tensor(draws), weight * normalised(rewards), settings.noise).backward()
         adam.step()
@@ -76,12 +81,17 @@ def reinforce(
     return estimates
 
 
-def film_rewards(scene: Scene, target: torch.Tensor, values: Mapping[str, np.ndarray]) -> torch.Tensor:
-    """Minus the sum of the frames' distances (L2) to the film, [samples]; the lowest of the others for a world that diverges."""
+def engine_films(scene: Scene, values: Mapping[str, np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Films of a scene with other values by this engine (``Films``)."""
     count = len(next(iter(values.values())))
-    rows = {name: target.new_tensor(row) for name, row in values.items()}
+    rows = {name: torch.tensor(row, dtype=torch.float32) for name, row in values.items()}
     with torch.no_grad():
-        pictures, finite = film(scene, rows, worlds=count, frames=scene.frames)
+        return film(scene, rows, worlds=count, frames=scene.frames)
+
+
+def film_rewards(films: Films, target: torch.Tensor, values: Mapping[str, np.ndarray]) -> torch.Tensor:
+    """Minus the sum of the frames' distances (L2) to the film, [samples]; the lowest of the others for a world that diverges."""
+    pictures, finite = films(values)
     distances = (pictures - target).flatten(2).norm(dim=2).sum(dim=1).double().cpu()
     whole = finite.cpu() & distances.isfinite()
     worst = distances[whole].max() if whole.any() else torch.zeros(())
@@ -106,8 +116,9 @@ def middle_of(units: str, names: Sequence[str]) -> dict[str, float]:
 
 
 def searched(
-    index: int, *, seed: int, units: str, size: int, frames: int, unknowns: Sequence[str], updates: int, samples: int, rate: float
-) -> Mapping[str, Any]:
+    index: int, *, seed: int, units: str, size: int, frames: int, unknowns: Sequence[str], updates: int, samples: int,
+    rate: float, simulator: Literal["engine", "bullet"] = "engine",
+) -> Mapping[str, Any]:  # fmt: skip
     """A toss by the black box, from a start in the drawn range, as a cell.
 
     Args:
@@ -116,6 +127,10 @@ def searched(
         frames: frame intervals.
         unknowns: names of the numbers.
         updates, samples, rate: of ``BlackBox``.
+        simulator: what simulates draws.
+
+    Raises:
+        UserError: PyBullet is not installed.
     """
     toss, random = draw_toss(index, seed=seed, units=units), np.random.default_rng([seed, index, 2])
     scene = toss_scene(toss, size=size, frames=frames)
@@ -123,7 +138,8 @@ def searched(
     with torch.no_grad():
         pictures, _ = film(scene, {}, worlds=1, frames=scene.frames)
     settings = BlackBox(samples=samples, updates=updates, rate=rate)
-    estimates = reinforce(scene, pictures[0], guess, middle_of(units, list(guess)), settings, random)
+    films = partial(engine_films, scene) if simulator == "engine" else partial(bullet_films, scene, toss)
+    estimates = reinforce(scene, films, pictures[0], guess, middle_of(units, list(guess)), settings, random)
     truth = {name: toss.values[name] for name in guess}
     curve = {name: [each[name] / truth[name] - 1 for each in estimates] for name in guess}
     return {"shape": toss.shape, "volume": toss.volume, "truth": truth, "guess": guess, "values": estimates[-1], "curve": curve,

@@ -95,9 +95,9 @@ PRESETS = {
     ),
     # A minute, to test that everything runs; its numbers mean nothing.
     "tiny": Preset(
-        name="tiny", size=32, large=48, small=32, train=3, test=1, epochs=1, updates=2, samples=2, frames=24, objects=1, wrong=1,
-        points=3, shapes=1, divisions=1, shape_steps=2, predictions=1, control_steps=1, control_frames=3, goals=1, goal_steps=1, bodies=1,
-        side=32, rounds=16, tetrahedra=200, repeats=1,
+        name="tiny", size=32, large=48, small=32, train=3, test=1, epochs=1, updates=2, samples=2, frames=24, objects=1,
+        wrong=1, points=3, shapes=1, divisions=1, shape_steps=2, predictions=1, control_steps=1, control_frames=3,
+        goals=1, goal_steps=1, bodies=1, side=32, rounds=16, tetrahedra=200, repeats=1,
     ),
 }  # fmt: skip
 

@@ -20,6 +20,7 @@ from ti_sim.meshes import box_tets
 
 from ..markdown import markdown
 from .cells import Cell, run_cells
+from .newton_rates import newton_seconds
 from .pages import Page, digits
 from .presets import Preset
 from .tosses import MASS, draw_toss, toss_scene
@@ -97,8 +98,9 @@ not in this run.
 
 {markdown(public, [_public_row(count, one) for count, one in by_count.items()])}
 
-Newton's semi-implicit solver beside this one, on the same meshes: `python -m benchmarks fem` (docs/benchmarks.md), where Newton
-is installed.
+## Against Newton on the CPU, in this run
+
+{_newton(by_count)}
 
 ## A whole identification
 
@@ -120,14 +122,15 @@ def body_rates(*, count: int, size: int, repeats: int) -> dict[str, Any]:
 
     Returns:
         "sparse" and "dense" (a picture every ``EVERY`` steps, every step): seconds of a step by kind of ``KINDS`` and of
-        "forward DP + DR"; "triangles" that are rendered; "machine" in words; "load" of it afterwards (processes that ran or
-        waited, mean of a minute; None if the system does not tell).
+        "forward DP + DR"; "triangles" that are rendered; "newton": see ``newton_seconds``; "machine" in words; "load" of it
+        afterwards (processes that ran or waited, mean of a minute; None if the system does not tell).
     """
     frames = max(4, round(WORK / count / EVERY))
     sparse, dense = (body_scene(count, size=size, every=every, frames=n) for every, n in ((EVERY, frames), (1, PICTURES)))
     triangles = len(box_tets(*_box(count)).surface().faces)
     return {
         "sparse": pass_seconds(sparse, repeats), "dense": pass_seconds(dense, repeats), "triangles": triangles,
+        "newton": newton_seconds(box_tets(*_box(count)), density=10.0, mu=1000.0, lam=1000.0, dt=STEP, repeats=repeats),
         "machine": machine(), "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     }  # fmt: skip
 
@@ -258,6 +261,31 @@ def _public_row(count: int, rates: Mapping[str, Any]) -> list[str]:
         seconds = rates["sparse"][kind]
         cells += [_hertz(seconds), f"{public:,}", digits(1 / seconds / public)]
     return cells
+
+
+def _newton(by_count: Mapping[int, Mapping[str, Any]]) -> str:
+    """The table of Newton's rates beside those of physics here, or why there is none."""
+    lines, versions = [], set()
+    for count, rates in by_count.items():
+        if "missing" in rates["newton"]:
+            return f"Newton was {rates['newton']['missing']}."
+        versions.add(rates["newton"]["version"])
+        line = [f"{count:,}"]
+        for ours, theirs in (("forward DP", "taped"), ("backward DP", "backward")):
+            seconds = rates["sparse"][ours]
+            line.append(_hertz(seconds))
+            for key in (theirs, f"{theirs}, graph"):
+                other = rates["newton"]["seconds"][key]
+                line += [_hertz(other), digits(other / seconds)]
+        lines.append(line)
+    head = ["tetrahedra"]
+    for kind in ("forward DP", "backward DP"):
+        head += [kind, "Newton", "times as fast", "Newton, replayed graph", "times as fast"]
+    return "\n".join([
+        f"{' and '.join(sorted(versions))}: its semi-implicit solver with the same mesh, energy and step, in single precision on "
+        "one thread, without contact, damping and frames, which are in the rates here. \"Newton\" launches kernels from Python; "
+        "\"replayed graph\" records them once, without the time to record.", "", markdown(head, lines),
+    ])  # fmt: skip
 
 
 def _asked(by_count: Mapping[int, Mapping[str, Any]]) -> str:

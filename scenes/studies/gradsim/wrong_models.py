@@ -42,7 +42,7 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
 
 
 def cells_of(preset: Preset, folder: Path) -> list[Cell]:
-    """One cell for each film: objects, rows, kinds, without and with loss. The tiny preset has short ones of one kind for each row."""
+    """One cell for each film: objects, rows, kinds, without and with loss. The tiny preset has short ones of one kind."""
     frames, kinds = (SHORT, 1) if preset.name == "tiny" else (FRAMES, len(KINDS))
     cells = []
     for index in range(preset.wrong):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from scenes.studies.gradsim import cells, rates
+from scenes.studies.gradsim import cells, newton_rates, rates
 from scenes.studies.gradsim.presets import PRESETS
-from scenes.studies.gradsim.rates import ASKED, CELLS, KINDS, PAPER, PUBLIC, body_scene, pass_seconds
+from scenes.studies.gradsim.rates import ASKED, CELLS, KINDS, PAPER, PUBLIC, STEP, body_scene, pass_seconds
 from ti_sim.meshes import box_tets
 
 SIZE = 16
@@ -42,6 +42,23 @@ def test_the_body_moves_touches_and_every_pass_has_gradients() -> None:
     assert pictures.shape == (1, 5, SIZE, SIZE, 3)
     (pictures**2).mean().backward()
     assert values["body.mu"].grad.abs().item() > 0
+
+
+def test_newton_gets_the_same_mass_and_says_why_it_was_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = box_tets(*rates._box(100))
+    case = newton_rates.description(mesh, density=10.0, mu=2.0, lam=3.0, dt=STEP)
+    assert sum(case["mass"]) == pytest.approx(10 * 1.25 * 0.5 * 0.5) and min(case["mass"]) > 0
+    assert case["tet_materials"] == [[2.0, 3.0, 0.0]] * 100 and len(case["q0"]) == len(mesh.vertices)
+    monkeypatch.setenv(newton_rates.PYTHON, "/no/such/python")
+    found = newton_rates.newton_seconds(mesh, density=10.0, mu=2.0, lam=3.0, dt=STEP, repeats=1)
+    assert found["missing"].startswith("not measured: /no/such/python failed")
+
+
+def test_newton_stands_beside_the_rates_of_the_run() -> None:
+    seconds = {"taped": 1 / 50, "taped, graph": 1 / 200, "backward": 1 / 10, "backward, graph": 1 / 20}
+    one = {"sparse": {"forward DP": 1 / 100, "backward DP": 1 / 40}, "newton": {"version": "Newton 1", "seconds": seconds}}
+    assert "| 100 | 100 | 50 | 2 | 200 | 0.5 | 40 | 10 | 4 | 20 | 2 |" in rates._newton({100: one})
+    assert rates._newton({100: one | {"newton": {"missing": "not measured: x"}}}) == "Newton was not measured: x."
 
 
 def test_the_page_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
