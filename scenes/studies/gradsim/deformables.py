@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch import film, srgb_to_linear
+from risp_torch import film, srgb_to_linear, write_video
 from risp_torch.files.report import figure_file
 
 from .cells import FAILED, Cell, run_cells
 from .deformable_cells import PRIOR_MASS, PRIOR_SPEED, SOURCES, TOLD, baselines, estimate_drawn
 from .deformable_scenes import BEYOND, KINDS, OFF, deformable_scene, draw
 from .pages import Page, digits, share
-from .presets import INSIDE, Preset
+from .presets import CRF, INSIDE, Preset
 
 # The paper's table 3: DiffPhysics (3D supervision), gradSim; and what is asked of ours.
 PAPER = {"m": (0.032, 0.048), "mu": (0.0025, 0.0054), "lambda": (0.0024, 0.0056), "v": (0.127, 0.026)}
@@ -25,6 +25,7 @@ ASKED = {"m": 0.01, "mu": 0.002, "lambda": 0.002, "v": 0.01}
 SHOWN = ("ball", "bar", "beam", "mass", "affine", "velocity")
 OTHERS = 100  # draws that the average baseline knows
 COLUMNS = 6  # of a strip
+VIDEO_RATE = 30  # pictures a second, of videos on the page, whatever the film's own rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +85,13 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
     pictures = {}
     for kind in SHOWN:
         strip = folder / name / f"{kind}-{preset.seed}.png"
-        if not strip.is_file() and FAILED not in results[kind, "mp4", 0]:
-            write_three_rows(strip, kind, results[kind, "mp4", 0], preset)
+        video = strip.with_suffix(".mp4")
+        if not (strip.is_file() and video.is_file()) and FAILED not in results[kind, "mp4", 0]:
+            films = three_films(kind, results[kind, "mp4", 0], preset)
+            write_three_rows(strip, films, frame_dt=deformable_scene(draw(kind, 0, seed=preset.seed), size=8).frame_dt)
+            write_video(video, np.concatenate(list(films.values()), axis=2), fps=VIDEO_RATE, crf=CRF)
         if strip.is_file():
-            pictures[f"{kind}.png"] = strip
+            pictures |= {f"{kind}.png": strip, f"{kind}.mp4": video}
     return Page(name=name, text=text_of(name, preset, results, pictures), pictures=pictures)
 
 
@@ -154,36 +158,46 @@ def text_of(
         *_table(rows), "", "All kinds with unknown Lamé constants together:", "", *_pooled(rows), "",
         "## Modes", "", *_modes(preset, results), "", "## What misses", "", *_misses(rows), "", "## Films", "", *(
             line for kind in SHOWN if f"{kind}.png" in pictures
-            for line in (f"{KINDS[kind].title}, from mp4:", "", f"![{KINDS[kind].title}](images/{name}-{kind}.png)", "")
+            for line in (f"{KINDS[kind].title}, from mp4:", "", f"![{KINDS[kind].title}](images/{name}-{kind}.png)", "",
+                         f"[Video: target, start, estimate](images/{name}-{kind}.mp4)", "")
         ),
         "## How", "", f"`python -m scenes.studies.gradsim {name} --preset {preset.name} --seed {preset.seed}`: "
         f"{sum(result['seconds'] for result in results.values()) / 60:.1f} minutes in all cells together.",
     ])  # fmt: skip
 
 
-def write_three_rows(path: Path, kind: str, result: Mapping[str, Any], preset: Preset) -> None:
-    """Write a picture of three rows, target, start and estimate, at times spread over the film.
+def three_films(kind: str, result: Mapping[str, Any], preset: Preset) -> dict[str, np.ndarray]:
+    """Target, start and estimate of body 0 of a kind: linear pictures [T, H, W, 3].
 
     Args:
-        path: of the picture.
-        kind: of the body, number 0 of the seed.
+        kind: of the body.
         result: of its cell.
         preset: sizes.
     """
+    drawn, films = draw(kind, 0, seed=preset.seed), {}
+    for label, values in {"target": drawn.values, "start": result["start"], "estimate": result["estimate"]}.items():
+        scene = deformable_scene(drawn.with_values(values), size=size_of(kind, preset))
+        with torch.no_grad():
+            films[label] = film(scene, {}, worlds=1, frames=scene.frames)[0][0].cpu().numpy()
+    return films
+
+
+def write_three_rows(path: Path, films: Mapping[str, np.ndarray], *, frame_dt: float) -> None:
+    """Write a picture with a row for each film, at times spread over it.
+
+    Args:
+        path: of the picture.
+        films: label -> [T, H, W, 3] linear.
+        frame_dt: s.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawn = draw(kind, 0, seed=preset.seed)
-    rows = {"target": drawn.values, "start": result["start"], "estimate": result["estimate"]}
     with figure_file(path, 1.5 * COLUMNS + 0.35, 4.6) as figure:
-        grid = figure.subplots(len(rows), COLUMNS, squeeze=False)
-        for axes_row, (label, values) in zip(grid, rows.items(), strict=True):
-            scene = deformable_scene(drawn.with_values(values), size=size_of(kind, preset))
-            with torch.no_grad():
-                pictures = film(scene, {}, worlds=1, frames=scene.frames)[0][0].cpu()
-            chosen = np.linspace(0, scene.frames, COLUMNS).round().astype(int)
-            for axes, frame in zip(axes_row, chosen, strict=True):
-                axes.imshow(_srgb(pictures[frame].numpy()), interpolation="nearest")
+        grid = figure.subplots(len(films), COLUMNS, squeeze=False)
+        for axes_row, (label, pictures) in zip(grid, films.items(), strict=True):
+            for axes, frame in zip(axes_row, np.linspace(0, len(pictures) - 1, COLUMNS).round().astype(int), strict=True):
+                axes.imshow(_srgb(pictures[frame]), interpolation="nearest")
                 axes.set(xticks=[], yticks=[])
-                axes.set_title(f"{frame * scene.frame_dt:.2f} s" if label == "target" else "", fontsize=8)
+                axes.set_title(f"{frame * frame_dt:.2f} s" if label == "target" else "", fontsize=8)
             axes_row[0].set_ylabel(label, fontsize=8)
 
 

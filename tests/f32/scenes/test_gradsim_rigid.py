@@ -25,7 +25,8 @@ from scenes.studies.gradsim.network_films import read_parts, write_parts
 from scenes.studies.gradsim.networks import ConvLSTM
 from scenes.studies.gradsim.pages import digits
 from scenes.studies.gradsim.presets import PRESETS
-from scenes.studies.gradsim.rigid_tables import RATES, Row, blind_rows, chosen_rate, network_row
+from scenes.studies.gradsim.rigid_page import Row
+from scenes.studies.gradsim.rigid_tables import RATES, blind_rows, chosen_rate, network_row
 from scenes.studies.gradsim.tosses import BEYOND, MASS, MESHES, NUMBERS, OBJECTS, RANGES, draw_toss, shaped, toss_scene
 
 SIZE = 48
