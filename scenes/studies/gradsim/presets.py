@@ -61,7 +61,7 @@ class Preset:
     samples: Count = 5
     frames: Count = 60
     objects: Count = 10
-    wrong: Count = 3
+    wrong: Count = 2
     bodies: Count = 3
     fields: Count = 1
     side: Count = 96
