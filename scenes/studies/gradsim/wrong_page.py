@@ -14,7 +14,7 @@ from risp_torch.files.report import figure_file
 from .cells import FAILED, without_failures
 from .pages import digits, share
 from .presets import CRF, Preset
-from .wrong_checks import NO_EXPLANATION
+from .wrong_checks import MISFIT, NO_EXPLANATION
 from .wrong_films import EARLY, MASKS, PHOTOREAL, PLAIN, ROUNDED, RULE, SAMPLES, SOLVED, SOURCES, VARIANTS, Variant
 from .wrong_scenes import STIFFNESS, YOUNG, middle
 
@@ -103,7 +103,8 @@ def _introduction(name: str, preset: Preset) -> list[str]:
         f"path-traced with {SAMPLES} paths a pixel in a look that is drawn, as 8-bit pictures. A soft object has a Young's "
         f"modulus from {YOUNG[0]:g} to {YOUNG[1]:g} Pa; a rigid one is modelled as soft with {middle(STIFFNESS):.3g} Pa.", "",
         "\"Plain\" is the paper's way: pixels of the whole film by the wrong model. \"Until it departs\" is the fit of the part "
-        "before the residual departs from that of the first frames. \"By the rule\": a model that fits is believed; else "
+        "before the residual departs from that of the first frames. \"By the rule\": a model that fits is believed (at most "
+        f"{MISFIT:g} times what noise explains is left); else "
         "friction and damping of the ground, the other kind of body, the camera (with a prior of 1 degree and 1 % of the "
         "distance) and the look are freed one after the other, until the film is fitted; if nothing fits, the one that leaves "
         "the least counts if that is at most half; else the part until it departs. The truth is not used. "
