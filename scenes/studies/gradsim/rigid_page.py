@@ -137,9 +137,9 @@ def table_of(name: str, rows: Sequence[Row], unknowns: Sequence[str]) -> str:
 
 def notes_of(
     name: str, preset: Preset, readers: Mapping[str, Mapping[str, Any]], chosen: Mapping[str, float],
-    films: Sequence[Mapping[str, Any] | None],
+    films: Sequence[Mapping[str, Any] | None], exact: Sequence[Mapping[str, Any] | None],
 ) -> list[str]:  # fmt: skip
-    """Sentences below the table."""
+    """Sentences below the table; ``films`` are results of mp4 films, ``exact`` those of films without loss."""
     rates = ", ".join(f"{each:g}" for each in RATES)
     best = " and ".join(f"{rate:g} ({row})" for row, rate in chosen.items())
     notes = [
@@ -160,7 +160,8 @@ def notes_of(
     if name == "table-2":
         notes += [
             f"A number counts as told by a film where the search has converged, by its own report, and the error bar is at most "
-            f"{100 * TOLD:g} %; the truth is not used. What films do not tell:", "", *_untold(films),
+            f"{100 * TOLD:g} %; the truth is not used. What films do not tell:", "", *_untold(films), "",
+            "The largest errors of films without loss that tell the number:", "", *_worst(exact),
         ]  # fmt: skip
     return notes
 
@@ -173,6 +174,21 @@ def _untold(films: Sequence[Mapping[str, Any] | None]) -> list[str]:
         loose = [film for film in whole if film["bar"][name] > TOLD or not film["converged"]]
         said = next((sentence for film in loose for sentence in film["unseen"] if name in sentence), None)
         lines.append(f"- {short}: {share(len(loose), len(whole))} mp4 films" + (f'; for example "{said}"' if said else ""))
+    return lines
+
+
+def _worst(films: Sequence[Mapping[str, Any] | None]) -> list[str]:
+    """Of each number the told film with the largest error, its bar, and the mean error without it."""
+    whole, lines = without_failures([film for film in films if film is not None]), []
+    for name, short in NUMBERS.items():
+        told = [film for film in whole if film["bar"][name] <= TOLD and film["converged"]]
+        told.sort(key=lambda film: abs(film["error"][name]))
+        if len(told) > 1:
+            worst, rest = told[-1], float(np.mean([abs(film["error"][name]) for film in told[:-1]]))
+            lines.append(
+                f"- {short}: {digits(abs(worst['error'][name]))} of the {worst['shape']}, with a bar of "
+                f"{digits(worst['bar'][name])}; mean of the others {digits(rest)}"
+            )
     return lines
 
 

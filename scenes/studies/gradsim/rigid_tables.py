@@ -48,7 +48,8 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
     films = [cell.read(folder) for cell in cells["ours, mp4"]]
     pictures = pictures_of(name, preset, folder, readers, boxes["black box"][1], films[0], unknowns)
     rates = {row: rate for row, (rate, _) in boxes.items()}
-    notes = notes_of(name, preset, readers, rates, films)
+    exact = [cell.read(folder) for cell in cells["ours, lossless"]]
+    notes = notes_of(name, preset, readers, rates, films, exact)
     return Page(name, "\n".join([*head_of(name, preset), table_of(name, rows, unknowns), "", *notes]), pictures)
 
 

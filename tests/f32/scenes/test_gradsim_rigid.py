@@ -15,6 +15,7 @@ import trimesh
 from risp_torch import UserError, film
 from scenes.assets.make_objects import MAKERS, MOST_VERTICES, normalised
 from scenes.studies.gradsim import identify as identification
+from scenes.studies.gradsim import rigid_page
 from scenes.studies.gradsim.__main__ import main
 from scenes.studies.gradsim.black_box import engine_films, film_rewards, surrogate_loss
 from scenes.studies.gradsim.black_box import normalised as normalised_rewards
@@ -155,6 +156,17 @@ def test_the_rate_of_the_black_box_is_that_of_the_least_error() -> None:
     results = [{"error": {"a": error}} for error in (0.3, -0.5, 0.1, -0.2, 0.4, 0.4)]
     assert chosen_rate(results, cells) == RATES[1]
     assert chosen_rate([{FAILED: "no"}] * 2 + results[2:], cells) == RATES[1]
+
+
+def test_the_worst_told_film_is_named_with_its_bar_and_the_mean_of_the_others() -> None:
+    def found(error: float, bar: float, converged: bool = True) -> dict:
+        return {
+            "error": dict.fromkeys(NUMBERS, error), "bar": dict.fromkeys(NUMBERS, bar), "converged": converged, "shape": "box"
+        }
+
+    films = [found(-0.02, 0.01), found(0.001, 0.01), found(0.003, 0.01), found(0.5, 0.2), found(0.4, 0.01, False), {FAILED: ""}]
+    lines = rigid_page._worst(films)
+    assert len(lines) == len(NUMBERS) and lines[0] == "- m: 0.02 of the box, with a bar of 0.01; mean of the others 0.002"
 
 
 # -- networks ------------------------------------------------------------
