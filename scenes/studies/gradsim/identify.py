@@ -23,7 +23,7 @@ SCANNED = 18  # frame intervals of the scan, and those with which the search beg
 VALUES = 33  # masses of the scan, evenly in their logarithm: neighbours differ by 12 %
 EXACT = 1e-11  # mean squared residual of a film without loss that a minimum at rounding leaves at most
 TRIES = 6  # searches from further starts, of a film without loss that no search has explained
-TOGETHER = 5  # starts of a film with loss: their scatter is part of its error bars
+TOGETHER = 3  # starts of a film with loss: their scatter is part of its error bars
 
 
 def identify(
