@@ -7,6 +7,7 @@ and the friction, stiffness and damping of the contact are those of the toss. Bu
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,13 +49,13 @@ def bullet_poses(toss: Toss, *, frames: int) -> np.ndarray:
         UserError: PyBullet is not installed.
     """
     client = _client()
-    try:
-        return _simulated(client, toss, frames)
-    finally:
-        client.disconnect()
+    client.resetSimulation()
+    return _simulated(client, toss, frames)
 
 
+@cache
 def _client() -> Any:
+    """One for the process: each connection takes memory and prints a line."""
     try:
         import pybullet
         from pybullet_utils.bullet_client import BulletClient

@@ -39,7 +39,7 @@ NO_SETTINGS = {
     "Whitening", "Clock", "Residual", "Suspect", "FilmFacts", "StoredPicture", "Placement", "Look", "Palette", "Unlit",
     "Factors", "ConjugateGradients", "Lattice", "Tangent", "Reference", "FrameSteps", "Secants", "Edges", "Encoding",
     "Bars", "DataFile", "DataSet", "DataSource", "ErrorRow", "Fetched", "MeasuredFilm",
-    "Derived", "MotionFit", "Solved", "PictureNormal",
+    "Derived", "MotionFit", "Solved", "PictureNormal", "SmokeRollout",
 }  # fmt: skip
 # Its initialiser, and not its fields: ``test_arguments``.
 NO_SETTINGS |= {"Scene"}

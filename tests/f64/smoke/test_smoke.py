@@ -1,0 +1,192 @@
+"""Smoke: steps against plain numpy, every adjoint against central differences, projection, closed forms, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from tests.reference import numpy_smoke
+from ti_sim import Checkpoint, DivergenceError, StoreAll, UserError, gradcheck
+from ti_sim.smoke import SmokeInputs, SmokeModel, SmokeSettings, SmokeSolver
+from ti_sim.smoke.forces import SMALL
+
+CELLS, CELL, DT, FRAMES = (7, 6), 0.1, 0.02, 3
+NAMES = [each.name for each in fields(SmokeInputs)]
+ADVECTIONS = ("semi_lagrangian", "maccormack")
+
+
+def obstructed() -> SmokeModel:
+    """A grid with an obstacle of two cells, and a cell in a corner that obstacles cut off."""
+    obstacle = np.zeros(CELLS, dtype=bool)
+    obstacle[3, 2:4] = True
+    obstacle[5, 5] = obstacle[6, 4] = True
+    return SmokeModel(CELLS, CELL, obstacle)
+
+
+def inputs_of(model: SmokeModel, frames: int = FRAMES, *, worlds: int = 2, seed: int = 0) -> SmokeInputs:
+    random, (x, y) = np.random.default_rng(seed), model.cells
+    return SmokeInputs(
+        density0=random.uniform(0, 1, (worlds, x, y)), velocity_x0=random.normal(size=(worlds, x + 1, y)),
+        velocity_y0=random.normal(size=(worlds, x, y + 1)), source=random.uniform(0, 1, (worlds, frames, x, y)),
+        buoyancy=random.uniform(0.5, 1, worlds), viscosity=random.uniform(1e-3, 3e-3, worlds),
+        confinement=random.uniform(0.2, 0.4, worlds),
+    )  # fmt: skip
+
+
+def solver_of(model: SmokeModel, advection: str = "semi_lagrangian", *, substeps: int = 2, dt: float = DT) -> SmokeSolver:
+    return SmokeSolver(model, SmokeSettings(dt, substeps, advection))
+
+
+@pytest.mark.parametrize("advection", ADVECTIONS)
+def test_steps_are_those_of_plain_numpy(advection: str) -> None:
+    model = obstructed()
+    inputs = inputs_of(model)
+    found = solver_of(model, advection).rollout(inputs, FRAMES)
+    masks = model.open_cells, model.open_x, model.open_y
+    for b in range(2):
+        state = inputs.density0[b], *numpy_smoke.projected(inputs.velocity_x0[b], inputs.velocity_y0[b], *masks[1:])
+        for frame in range(FRAMES + 1):
+            for wanted, rows in zip(state, found.frame_arrays, strict=True):
+                np.testing.assert_allclose(rows[b, frame], wanted, atol=1e-12)
+            for _ in range(2 if frame < FRAMES else 0):
+                state = numpy_smoke.stepped(
+                    *state, source=inputs.source[b, frame], buoyancy=inputs.buoyancy[b], viscosity=inputs.viscosity[b],
+                    confinement=inputs.confinement[b], cell=CELL, dt=DT, masks=masks, small=SMALL,
+                    second=advection == "maccormack",
+                )  # fmt: skip
+
+
+@pytest.mark.parametrize("adjoint", [StoreAll(), Checkpoint(every=4)], ids=["all", "checkpoints"])
+@pytest.mark.parametrize("advection", ADVECTIONS)
+def test_adjoint_of_every_input(advection: str, adjoint: StoreAll | Checkpoint) -> None:
+    """Paths lie inside cells and limiters are decided at random points: steps of 1e-6 cross no kink, or the check says so."""
+    model = obstructed()
+    solver, random = solver_of(model, advection), np.random.default_rng(1)
+    weights = [random.normal(size=rows.shape) for rows in solver.rollout(inputs_of(model), FRAMES).frame_arrays]
+
+    def loss(at: dict[str, np.ndarray]) -> float:
+        rows = solver.rollout(SmokeInputs(**at), FRAMES).frame_arrays
+        return float(sum((weight * row).sum() for weight, row in zip(weights, rows, strict=True)))
+
+    def loss_and_gradient(at: dict[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
+        rollout = solver.rollout(SmokeInputs(**at), FRAMES, adjoint=adjoint)
+        return loss(at), dict(zip(NAMES, solver.rollout_adjoint(rollout, *weights).arrays(), strict=True))
+
+    point = dict(zip(NAMES, inputs_of(model).arrays(), strict=True))
+    few = 25 if adjoint == StoreAll() else 6
+    report = gradcheck(loss_and_gradient, point, loss=loss, step=1e-6, rtol=1e-6, floor=1e-2, atol=1e-8, max_entries=few)
+    report.raise_if_wrong()
+    assert {entry.name for entry in report.entries if entry.status == "ok"} == set(NAMES)
+
+
+def test_projection_keeps_the_volume_of_every_cell_and_is_symmetric() -> None:
+    model = obstructed()
+    solver = solver_of(model)
+    first, second = (inputs_of(model, seed=seed) for seed in (0, 1))
+
+    def projected(inputs: SmokeInputs) -> tuple[np.ndarray, np.ndarray]:
+        rollout = solver.rollout(inputs, 1)
+        return rollout.velocity_x[:, 0], rollout.velocity_y[:, 0]
+
+    a, b = projected(first), projected(second)
+    for x, y in zip(*a, strict=True):
+        assert np.abs(numpy_smoke.divergence(x, y)).max() < 1e-14
+        assert (x[~model.open_x] == 0).all() and (y[~model.open_y] == 0).all()
+    one = (a[0] * second.velocity_x0).sum() + (a[1] * second.velocity_y0).sum()
+    other = (b[0] * first.velocity_x0).sum() + (b[1] * first.velocity_y0).sum()
+    assert one == pytest.approx(other, rel=1e-12)
+
+
+def still(model: SmokeModel, **changes: np.ndarray) -> SmokeInputs:
+    x, y = model.cells
+    zeros = {
+        "density0": (x, y), "velocity_x0": (x + 1, y), "velocity_y0": (x, y + 1), "source": (1, x, y), "buoyancy": (),
+        "viscosity": (), "confinement": (),
+    }  # fmt: skip
+    given = {name: np.zeros((1, *shape)) for name, shape in zeros.items()}
+    return SmokeInputs(**(given | {name: np.ascontiguousarray(value, dtype=float) for name, value in changes.items()}))
+
+
+def test_a_layer_of_smoke_stays_and_a_source_adds_its_rate() -> None:
+    """Buoyancy that is equal along x is a pressure: nothing moves."""
+    model = SmokeModel((6, 8), 0.5)
+    layer, source = np.zeros((1, 6, 8)), np.zeros((1, 1, 6, 8))
+    layer[:, :, :3], source[0, 0, 2, 6] = 1.0, 0.3
+    without = solver_of(model).rollout(still(model, density0=layer, buoyancy=[2.0]), 1)
+    np.testing.assert_allclose(without.density[:, 1], layer, atol=1e-13)
+    found = solver_of(model).rollout(still(model, density0=layer, source=source), 1)
+    np.testing.assert_allclose(found.density[:, 1], layer + 2 * DT * source[:, 0], atol=1e-13)
+
+
+def test_viscosity_damps_the_slowest_vortex_of_the_box_at_its_rate() -> None:
+    """psi = sin(pi x / L) sin(pi y / L) between frictionless walls is an eigenvector of the steps' Laplacian: the energy of
+    small velocities falls by (1 - nu dt (4 - 4 cos(pi / n)) / h^2)^2 a step."""
+    n, cell, viscosity, dt = 24, 1 / 24, 0.01, 0.02
+    edges = np.sin(np.pi * np.arange(n + 1) / n)
+    psi = 1e-9 * edges[:, None] * edges[None]
+    vx, vy = (psi[:, 1:] - psi[:, :-1])[None] / cell, -(psi[1:] - psi[:-1])[None] / cell
+    solver = solver_of(SmokeModel((n, n), cell), substeps=1, dt=dt)
+    found = solver.rollout(still(solver.model, velocity_x0=vx, velocity_y0=vy, viscosity=[viscosity]), 1)
+    energy = (found.velocity_x[0] ** 2).sum(axis=(1, 2)) + (found.velocity_y[0] ** 2).sum(axis=(1, 2))
+    rate = (1 - viscosity * dt * (4 - 4 * np.cos(np.pi / n)) / cell**2) ** 2
+    assert energy[1] / energy[0] == pytest.approx(rate, rel=1e-9)
+
+
+def test_the_flow_around_a_vortex_turns_a_blob_as_a_solid_would() -> None:
+    """Half a turn of a rigid rotation within a disc: second order keeps the blob better, and both keep it in place."""
+    n, cell = 48, 1 / 48
+    model = SmokeModel((n, n), cell)
+    edges, middles = np.arange(n + 1) * cell - 0.5, (np.arange(n) + 0.5) * cell - 0.5
+
+    def stream(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        r2 = np.minimum(x**2 + y**2, 0.45**2)
+        return 0.5 * np.pi * r2  # a turn in 2 s within the disc, still outside
+
+    psi = stream(edges[:, None], edges[None])
+    vx, vy = (psi[:, 1:] - psi[:, :-1])[None] / cell, -(psi[1:] - psi[:-1])[None] / cell
+    blob = np.exp(-(((middles[:, None] - 0.2) ** 2) + middles[None] ** 2) / 0.07**2)[None]
+    wanted = np.exp(-(((middles[:, None] + 0.2) ** 2) + middles[None] ** 2) / 0.07**2)
+    errors = {}
+    for advection in ADVECTIONS:
+        density, settings = blob, SmokeSettings(0.02, 1, advection)
+        for _ in range(50):  # the flow is kept by starting again
+            density = SmokeSolver(model, settings).rollout(
+                still(model, density0=density, velocity_x0=vx, velocity_y0=vy), 1
+            ).density[:, 1]
+        weights = density[0] / density[0].sum()
+        centre = (weights.sum(axis=1) @ middles, weights.sum(axis=0) @ middles)
+        assert np.hypot(centre[0] + 0.2, centre[1]) < 0.02
+        errors[advection] = np.abs(density[0] - wanted).max()
+    assert errors["maccormack"] < 0.5 * errors["semi_lagrangian"] < 0.4
+
+
+def test_what_cannot_be_simulated_is_refused_in_a_sentence() -> None:
+    model = obstructed()
+    with pytest.raises(UserError, match="fills the whole box"):
+        SmokeModel((3, 3), 0.1, np.ones((3, 3), dtype=bool))
+    with pytest.raises(UserError, match=r"the obstacle has shape \(2, 3\)"):
+        SmokeModel((3, 3), 0.1, np.zeros((2, 3), dtype=bool))
+    with pytest.raises(UserError, match="advection 'upwind' is unknown"):
+        SmokeSettings(0.1, 1, "upwind")
+    inputs = inputs_of(model)
+    inputs.viscosity[1] = 1.0
+    with pytest.raises(UserError, match="take more substeps, or larger cells"):
+        solver_of(model).rollout(inputs, FRAMES)
+    with pytest.raises(UserError, match="there are sources for 3 frame intervals"):
+        solver_of(model).rollout(inputs_of(model), FRAMES + 1)
+
+
+def test_a_world_that_is_not_finite_is_marked_and_the_others_go_on() -> None:
+    model = obstructed()
+    inputs = inputs_of(model)
+    inputs.density0[0, 1, 1] = np.inf
+    solver = solver_of(model)
+    rollout = solver.rollout(inputs, FRAMES, adjoint=StoreAll())
+    assert rollout.diverged.tolist() == [True, False] and np.isfinite(rollout.density[1]).all()
+    bars = solver.rollout_adjoint(rollout, *(np.ones_like(rows) for rows in rollout.frame_arrays))
+    assert np.isnan(bars.buoyancy[0]) and np.isfinite(bars.buoyancy[1])
+    inputs.density0[1, 1, 1] = np.inf
+    with pytest.raises(DivergenceError, match="take more substeps"):
+        solver.check_divergence(solver.rollout(inputs, FRAMES))

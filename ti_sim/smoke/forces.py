@@ -1,0 +1,204 @@
+"""Sources, buoyancy, viscosity and vorticity confinement of a step, each with its adjoint."""
+
+from ti_sim.base.bundles import Array, Number, bundle, kernel
+from ti_sim.base.differentiable import differentiable, sqrt
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec2
+from ti_sim.smoke.advection import Flow
+
+SMALL = 1e-3  # 1/s: vorticity, and its difference between cells, below which confinement fades out
+
+
+@bundle
+class Grid:
+    """The grid, and the numbers of a step.
+
+    Attributes:
+        open, open_x, open_y: 1 where smoke is, and where it moves across a face; [X, Y], [X + 1, Y], [X, Y + 1].
+        dt: s.
+        cell: side of a cell [m].
+    """
+
+    open: Array
+    open_x: Array
+    open_y: Array
+    dt: Number
+    cell: Number
+
+
+@kernel
+def add_source(grid: Grid, source: ti.types.ndarray(), frame: int, density: ti.types.ndarray()):
+    """density += dt source of a frame interval, in open cells."""
+    for b, i, j in density:
+        density[b, i, j] += grid.dt * source[b, frame, i, j] * grid.open[i, j]
+
+
+@kernel
+def add_source_adjoint(grid: Grid, density_bar: ti.types.ndarray(), frame: int, source_bar: ti.types.ndarray()):
+    """Adjoint of ``add_source``: adds to that of the source."""
+    for b, i, j in density_bar:
+        source_bar[b, frame, i, j] += grid.dt * density_bar[b, i, j] * grid.open[i, j]
+
+
+@ti.func
+def laplacian(field: ti.template(), b, i, j):
+    """Sum of the differences to the four neighbours; walls are free of friction."""
+    here, total = field[b, i, j], 0.0
+    if i > 0:
+        total += field[b, i - 1, j] - here
+    if i < field.shape[1] - 1:
+        total += field[b, i + 1, j] - here
+    if j > 0:
+        total += field[b, i, j - 1] - here
+    if j < field.shape[2] - 1:
+        total += field[b, i, j + 1] - here
+    return total
+
+
+@kernel
+def accelerate(
+    grid: Grid, flow: Flow, density: ti.types.ndarray(), buoyancy: ti.types.ndarray(), viscosity: ti.types.ndarray(),
+    result: Flow,
+):  # fmt: skip
+    """result = flow + dt (viscosity times its Laplacian + buoyancy of the smoke at the face), 0 at closed faces."""
+    for b, i, j in result.x:
+        spread = viscosity[b] * grid.dt / (grid.cell * grid.cell)
+        result.x[b, i, j] = grid.open_x[i, j] * (flow.x[b, i, j] + spread * laplacian(flow.x, b, i, j))
+    for b, i, j in result.y:
+        value = 0.0
+        if grid.open_y[i, j] > 0:
+            spread = viscosity[b] * grid.dt / (grid.cell * grid.cell)
+            smoke = 0.5 * (density[b, i, j - 1] + density[b, i, j])
+            value = flow.y[b, i, j] + spread * laplacian(flow.y, b, i, j) + grid.dt * buoyancy[b] * smoke
+        result.y[b, i, j] = value
+
+
+@ti.func
+def spread_adjoint(grid: ti.template(), open_faces: ti.template(), bar: ti.template(), b, i, j, factor):
+    """Adjoint of a velocity at face (i, j) from those of the accelerated ones: its own, and those of the neighbours."""
+    here = open_faces[i, j] * bar[b, i, j]
+    total = 0.0
+    if i > 0:
+        total += open_faces[i - 1, j] * bar[b, i - 1, j] - here
+    if i < bar.shape[1] - 1:
+        total += open_faces[i + 1, j] * bar[b, i + 1, j] - here
+    if j > 0:
+        total += open_faces[i, j - 1] * bar[b, i, j - 1] - here
+    if j < bar.shape[2] - 1:
+        total += open_faces[i, j + 1] * bar[b, i, j + 1] - here
+    return here + factor * total
+
+
+@kernel
+def accelerate_adjoint(
+    grid: Grid, flow: Flow, density: ti.types.ndarray(), buoyancy: ti.types.ndarray(), viscosity: ti.types.ndarray(),
+    result_bar: Flow, flow_bar: Flow, density_bar: ti.types.ndarray(), buoyancy_bar: ti.types.ndarray(),
+    viscosity_bar: ti.types.ndarray(),
+):  # fmt: skip
+    """Adjoint of ``accelerate``: writes that of the flow, and adds to the others."""
+    for b, i, j in flow_bar.x:
+        factor = grid.dt / (grid.cell * grid.cell)
+        flow_bar.x[b, i, j] = spread_adjoint(grid, grid.open_x, result_bar.x, b, i, j, viscosity[b] * factor)
+        viscosity_bar[b] += grid.open_x[i, j] * result_bar.x[b, i, j] * factor * laplacian(flow.x, b, i, j)
+    for b, i, j in flow_bar.y:
+        factor = grid.dt / (grid.cell * grid.cell)
+        flow_bar.y[b, i, j] = spread_adjoint(grid, grid.open_y, result_bar.y, b, i, j, viscosity[b] * factor)
+        if grid.open_y[i, j] > 0:
+            bar = result_bar.y[b, i, j]
+            viscosity_bar[b] += bar * factor * laplacian(flow.y, b, i, j)
+            buoyancy_bar[b] += bar * grid.dt * 0.5 * (density[b, i, j - 1] + density[b, i, j])
+            density_bar[b, i, j - 1] += 0.5 * grid.dt * buoyancy[b] * bar
+            density_bar[b, i, j] += 0.5 * grid.dt * buoyancy[b] * bar
+
+
+# -- vorticity confinement (Fedkiw, Stam and Jensen, SIGGRAPH 2001, equations 9 to 11) ---
+
+
+@differentiable()
+def confining(left, right, below, above, here, strength):
+    """Acceleration (x, y) times dt [m/s] that turns with the vorticity, from the vorticity [1/s] here and in the cells around.
+
+    ``strength`` is epsilon h dt [m s]. The length of a vector v is sqrt(v^2 + SMALL^2), which has slopes where it vanishes.
+    """
+    def size(vorticity):
+        return sqrt(vorticity * vorticity + SMALL * SMALL)
+
+    x, y = size(right) - size(left), size(above) - size(below)
+    length = sqrt(x * x + y * y + SMALL * SMALL)
+    return strength * (y / length) * here, -(strength * (x / length) * here)
+
+
+@ti.func
+def vorticity_at(cell, flow: ti.template(), b, i, j):
+    """Vorticity [1/s] in cell (i, j) from the velocities in the cells around; zero beyond the walls."""
+    total = 0.0
+    nx, ny = flow.y.shape[1], flow.x.shape[2]
+    if 0 < i < nx - 1 and 0 < j < ny - 1:
+        for k in ti.static(range(2)):
+            total += flow.y[b, i + 1, j + k] - flow.y[b, i - 1, j + k]
+            total -= flow.x[b, i + k, j + 1] - flow.x[b, i + k, j - 1]
+    return total / (4 * cell)
+
+
+@kernel
+def curl(cell: float, flow: Flow, vorticity: ti.types.ndarray()):
+    """vorticity [B, X, Y] of the flow [1/s], zero in the cells at the walls."""
+    for b, i, j in vorticity:
+        vorticity[b, i, j] = vorticity_at(cell, flow, b, i, j)
+
+
+@kernel
+def curl_adjoint(cell: float, vorticity_bar: ti.types.ndarray(), flow_bar: Flow):
+    """Adjoint of ``curl``: adds to that of the flow."""
+    for b, i, j in vorticity_bar:
+        if 0 < i < vorticity_bar.shape[1] - 1 and 0 < j < vorticity_bar.shape[2] - 1:
+            bar = vorticity_bar[b, i, j] / (4 * cell)
+            for k in ti.static(range(2)):
+                flow_bar.y[b, i + 1, j + k] += bar
+                flow_bar.y[b, i - 1, j + k] -= bar
+                flow_bar.x[b, i + k, j + 1] -= bar
+                flow_bar.x[b, i + k, j - 1] += bar
+
+
+@ti.func
+def around(vorticity: ti.template(), b, i, j):
+    """Vorticity left, right, below, above and here; that of the cell itself beyond the walls."""
+    return (
+        vorticity[b, ti.max(i - 1, 0), j], vorticity[b, ti.min(i + 1, vorticity.shape[1] - 1), j],
+        vorticity[b, i, ti.max(j - 1, 0)], vorticity[b, i, ti.min(j + 1, vorticity.shape[2] - 1)], vorticity[b, i, j],
+    )  # fmt: skip
+
+
+@kernel
+def confine(grid: Grid, vorticity: ti.types.ndarray(), confinement: ti.types.ndarray(), flow: Flow):
+    """flow += dt times the confining acceleration, half of it to each open face of a cell."""
+    for b, i, j in vorticity:
+        left, right, below, above, here = around(vorticity, b, i, j)
+        ax, ay = confining.value(left, right, below, above, here, confinement[b] * grid.cell * grid.dt)
+        for k in ti.static(range(2)):
+            flow.x[b, i + k, j] += 0.5 * ax * grid.open_x[i + k, j]
+            flow.y[b, i, j + k] += 0.5 * ay * grid.open_y[i, j + k]
+
+
+@kernel
+def confine_adjoint(
+    grid: Grid, vorticity: ti.types.ndarray(), confinement: ti.types.ndarray(), flow_bar: Flow,
+    vorticity_bar: ti.types.ndarray(), confinement_bar: ti.types.ndarray(),
+):  # fmt: skip
+    """Adjoint of ``confine``: adds to those of the vorticity and of the strength."""
+    for b, i, j in vorticity:
+        bar = vec2(0.0)
+        for k in ti.static(range(2)):
+            bar[0] += 0.5 * flow_bar.x[b, i + k, j] * grid.open_x[i + k, j]
+            bar[1] += 0.5 * flow_bar.y[b, i, j + k] * grid.open_y[i, j + k]
+        left, right, below, above, here = around(vorticity, b, i, j)
+        scale = grid.cell * grid.dt
+        l_bar, r_bar, b_bar, a_bar, h_bar, s_bar = confining.vjp(
+            (left, right, below, above, here, confinement[b] * scale), (bar[0], bar[1])
+        )
+        vorticity_bar[b, ti.max(i - 1, 0), j] += l_bar
+        vorticity_bar[b, ti.min(i + 1, vorticity.shape[1] - 1), j] += r_bar
+        vorticity_bar[b, i, ti.max(j - 1, 0)] += b_bar
+        vorticity_bar[b, i, ti.min(j + 1, vorticity.shape[2] - 1)] += a_bar
+        vorticity_bar[b, i, j] += h_bar
+        confinement_bar[b] += s_bar * scale

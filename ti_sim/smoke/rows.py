@@ -1,0 +1,32 @@
+"""Copies between fields [B, X, Y] and rows of arrays [B, rows, X, Y]: states that are kept, frames, and their adjoints."""
+
+from ti_sim.base.bundles import kernel
+from ti_sim.base.runtime import ti
+
+
+@kernel
+def write_row(field: ti.types.ndarray(), rows: ti.types.ndarray(), row: int):
+    """rows[:, row] = field."""
+    for b, i, j in field:
+        rows[b, row, i, j] = field[b, i, j]
+
+
+@kernel
+def read_row(rows: ti.types.ndarray(), row: int, field: ti.types.ndarray()):
+    """field = rows[:, row]."""
+    for b, i, j in field:
+        field[b, i, j] = rows[b, row, i, j]
+
+
+@kernel
+def add_row(rows: ti.types.ndarray(), row: int, field: ti.types.ndarray()):
+    """field += rows[:, row]."""
+    for b, i, j in field:
+        field[b, i, j] += rows[b, row, i, j]
+
+
+@kernel
+def add_field(source: ti.types.ndarray(), target: ti.types.ndarray()):
+    """target += source."""
+    for b, i, j in target:
+        target[b, i, j] += source[b, i, j]

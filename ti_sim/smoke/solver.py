@@ -1,0 +1,285 @@
+"""The smoke solver: rollouts of a batch of worlds and their adjoint, for any array container."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ti_sim.base.arrays import Array, empty_like_family, reals_like_family, to_numpy, zeros_like_family
+from ti_sim.base.bundles import viewed, views
+from ti_sim.base.errors import DivergenceError
+from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
+from ti_sim.rollout.divergence import mark_diverged_frames
+from ti_sim.rollout.solver import Solver
+from ti_sim.smoke import forces
+from ti_sim.smoke.advection import CENTRE, FACE_X, FACE_Y, Flow, Place, advect, advect_adjoint, correct, correct_adjoint
+from ti_sim.smoke.forces import Grid
+from ti_sim.smoke.model import SmokeInputs, SmokeModel, SmokeSettings
+from ti_sim.smoke.pressure import Pressure
+from ti_sim.smoke.rows import add_field, add_row, read_row, write_row
+
+
+@dataclass(frozen=True)
+class SmokeRollout:
+    """Result of a rollout, and the data that its adjoint needs.
+
+    Attributes:
+        density: [B, frames + 1, X, Y] density of the smoke at the frames; frame 0 is the start [1].
+        velocity_x, velocity_y: [B, frames + 1, X + 1, Y] and [B, frames + 1, X, Y + 1] velocities at the faces [m/s].
+        diverged_step: [B] int, first step of the first frame that is not finite, -1 if there is none.
+        inputs: inputs of the rollout.
+        frames: number of frame intervals.
+        adjoint: how states were stored, None for a rollout without gradient.
+        states: density and velocities [B, stored, ...] at every step or checkpoint; None without gradient.
+    """
+
+    density: Array
+    velocity_x: Array
+    velocity_y: Array
+    diverged_step: np.ndarray
+    inputs: SmokeInputs
+    frames: int
+    adjoint: Adjoint | None
+    states: tuple[Array, Array, Array] | None
+
+    @property
+    def frame_arrays(self) -> tuple[Array, ...]:
+        """The arrays at the frames."""
+        return self.density, self.velocity_x, self.velocity_y
+
+    @property
+    def diverged(self) -> np.ndarray:
+        """[B] bool, whether the world diverged."""
+        return self.diverged_step >= 0
+
+
+@dataclass(frozen=True)
+class _State:
+    """Density [B, X, Y] and velocities of a step, or their adjoints."""
+
+    density: Array
+    flow: Flow
+
+    def fields(self) -> tuple[Array, Array, Array]:
+        return self.density, self.flow.x, self.flow.y
+
+    def zeros(self) -> _State:
+        density, x, y = (zeros_like_family(field, tuple(field.shape)) for field in self.fields())
+        return _State(density, Flow(x, y))
+
+
+class SmokeSolver(Solver):
+    """Simulates smoke by operator splitting (Stam, Stable Fluids, SIGGRAPH 1999): advection, sources, forces, projection."""
+
+    frame_names, held = ("density", "velocity_x", "velocity_y"), "sources"
+
+    def __init__(self, model: SmokeModel, settings: SmokeSettings) -> None:
+        """Bind a grid to its time stepping.
+
+        Args:
+            model: the grid.
+            settings: time stepping.
+        """
+        super().__init__(model, settings)
+
+    @cached_property
+    def _pressure(self) -> Pressure:
+        return Pressure(self.model)
+
+    def _check(self, inputs: SmokeInputs) -> None:
+        inputs.check(self.model, self.settings)
+
+    def _simulate(self, inputs: SmokeInputs, frames: int, adjoint: Adjoint | None) -> SmokeRollout:
+        """``rollout`` of checked arguments."""
+        substeps = self.settings.substeps
+        steps, grid = frames * substeps, self._grid(inputs.density0)
+        interval = kept_interval(adjoint, steps)
+        state = self._start(inputs, grid)
+        kept, shown = (_rows(state, count) for count in (steps // interval + 1, frames + 1))
+        _write(state, kept, 0)
+        _write(state, shown, 0)
+        for step in range(steps):
+            state = self._stepped(inputs, grid, state, step // substeps)
+            if (step + 1) % interval == 0:
+                _write(state, kept, (step + 1) // interval)
+            if (step + 1) % substeps == 0:
+                _write(state, shown, (step + 1) // substeps)
+        diverged = _diverged(shown, substeps)
+        mark_diverged_frames(shown, diverged, substeps)
+        return SmokeRollout(*shown, diverged, inputs, frames, adjoint, None if adjoint is None else kept)
+
+    def _differentiate(self, rollout: SmokeRollout, bars: tuple[Array, ...]) -> SmokeInputs:
+        """``rollout_adjoint`` of checked arguments."""
+        inputs, substeps = rollout.inputs, self.settings.substeps
+        steps, grid, sums = rollout.frames * substeps, self._grid(inputs.density0), inputs.zeros()
+        every = rollout.adjoint.interval
+        first_state = _read(rollout.states, 0)
+        rows = rollout.states if every == 1 else _rows(first_state, segment_length(rollout.adjoint, steps) + 1)
+        bar = first_state.zeros()
+        begins = 0
+
+        def again(first: int, count: int) -> None:
+            nonlocal begins
+            begins = first
+            state = _read(rollout.states, first // every)
+            _write(state, rows, 0)
+            for k in range(count - 1):
+                state = self._stepped(inputs, grid, state, (first + k) // substeps)
+                _write(state, rows, k + 1)
+
+        def back(first: int, count: int) -> None:
+            nonlocal bar
+            for step in reversed(range(first, first + count)):
+                if (step + 1) % substeps == 0:
+                    _add(bars, (step + 1) // substeps, bar)
+                bar = self._stepped_adjoint(inputs, grid, _read(rows, step - begins), step // substeps, bar, sums)
+
+        rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
+        _add(bars, 0, bar)
+        self._pressure.project(grid, bar.flow)
+        for source, target in zip(bar.fields(), (sums.density0, sums.velocity_x0, sums.velocity_y0), strict=True):
+            add_field(*views(source, target))
+        return sums
+
+    def check_divergence(self, rollout: SmokeRollout) -> None:
+        """Raise a DivergenceError that names the step when every world of the rollout diverged."""
+        if (rollout.diverged_step >= 0).all():
+            step = int(rollout.diverged_step.min())
+            raise DivergenceError(
+                f"the smoke is not finite from step {step} on: look at velocities, sources and buoyancy, or take more substeps",
+                body="smoke", step=step,
+            )  # fmt: skip
+
+    def failed_steps(self, rollout: SmokeRollout) -> np.ndarray:
+        """[B, 1] int32, first step of the first frame that is not finite, -1 if all are."""
+        return rollout.diverged_step[:, None].astype(np.int32)
+
+    def _grid(self, like: Array) -> Grid:
+        model = self.model
+        masks = (reals_like_family(like, mask.astype(float)) for mask in (model.open_cells, model.open_x, model.open_y))
+        return Grid(*masks, float(self.settings.dt), float(model.cell))
+
+    def _start(self, inputs: SmokeInputs, grid: Grid) -> _State:
+        """The state at the start, in new arrays: the velocities projected."""
+        density, x, y = (_copied(field) for field in (inputs.density0, inputs.velocity_x0, inputs.velocity_y0))
+        state = _State(density, Flow(x, y))
+        self._pressure.project(grid, state.flow)
+        return state
+
+    def _places(self, grid: Grid, sign: float = 1.0) -> tuple[Place, Place, Place]:
+        scale = sign * grid.dt / grid.cell
+        return Place(CENTRE, grid.open, scale), Place(FACE_X, grid.open_x, scale), Place(FACE_Y, grid.open_y, scale)
+
+    def _stepped(self, inputs: SmokeInputs, grid: Grid, state: _State, frame: int) -> _State:
+        """The state after a step, in new arrays."""
+        density, flow = self._advected(grid, state)
+        forces.add_source(viewed(grid), *views(inputs.source), frame, *views(density))
+        result = Flow(*(empty_like_family(field, tuple(field.shape)) for field in (flow.x, flow.y)))
+        forces.accelerate(
+            viewed(grid), viewed(flow), *views(density, inputs.buoyancy, inputs.viscosity), viewed(result)
+        )
+        vorticity = self._curl(grid, state.flow)
+        forces.confine(viewed(grid), *views(vorticity, inputs.confinement), viewed(result))
+        self._pressure.project(grid, result)
+        return _State(density, result)
+
+    def _curl(self, grid: Grid, flow: Flow) -> Array:
+        vorticity = empty_like_family(flow.x, (flow.x.shape[0], *grid.open.shape))
+        forces.curl(grid.cell, viewed(flow), *views(vorticity))
+        return vorticity
+
+    def _advected(self, grid: Grid, state: _State) -> tuple[Array, Flow]:
+        """Density and velocities where the flow comes from, in new arrays."""
+        moved = [self._moved(grid, k, state)[-1] for k in range(3)]
+        return moved[0], Flow(*moved[1:])
+
+    def _moved(self, grid: Grid, number: int, state: _State) -> list[Array]:
+        """Advection of one field: the result last, before it what MacCormack's correction needs."""
+        field, place, flow = state.fields()[number], viewed(self._places(grid)[number]), viewed(state.flow)
+        ahead = empty_like_family(field, tuple(field.shape))
+        advect(place, flow, *views(field, ahead))
+        if self.settings.advection == "semi_lagrangian":
+            return [ahead]
+        back, result = (empty_like_family(field, tuple(field.shape)) for _ in range(2))
+        advect(viewed(self._places(grid, -1.0)[number]), flow, *views(ahead, back))
+        correct(place, flow, *views(field, ahead, back, result))
+        return [ahead, back, result]
+
+    def _stepped_adjoint(
+        self, inputs: SmokeInputs, grid: Grid, state: _State, frame: int, bar: _State, sums: SmokeInputs
+    ) -> _State:
+        """The adjoint of the state before a step from that after it, which is overwritten; adds to those of the inputs."""
+        moved = [self._moved(grid, k, state) for k in range(3)]
+        density, flow = moved[0][-1], Flow(moved[1][-1], moved[2][-1])
+        forces.add_source(viewed(grid), *views(inputs.source), frame, *views(density))
+        before = state.zeros()
+        self._pressure.project(grid, bar.flow)
+        vorticity = self._curl(grid, state.flow)
+        vorticity_bar = zeros_like_family(vorticity, tuple(vorticity.shape))
+        forces.confine_adjoint(
+            viewed(grid), *views(vorticity, inputs.confinement), viewed(bar.flow), *views(vorticity_bar, sums.confinement)
+        )
+        forces.curl_adjoint(grid.cell, *views(vorticity_bar), viewed(before.flow))
+        flow_bar = Flow(*(empty_like_family(field, tuple(field.shape)) for field in (flow.x, flow.y)))
+        forces.accelerate_adjoint(
+            viewed(grid), viewed(flow), *views(density, inputs.buoyancy, inputs.viscosity), viewed(bar.flow), viewed(flow_bar),
+            *views(bar.density, sums.buoyancy, sums.viscosity),
+        )  # fmt: skip
+        forces.add_source_adjoint(viewed(grid), *views(bar.density), frame, *views(sums.source))
+        for number, result_bar in enumerate((bar.density, flow_bar.x, flow_bar.y)):
+            self._moved_adjoint(grid, number, state, moved[number], result_bar, before)
+        return before
+
+    def _moved_adjoint(
+        self, grid: Grid, number: int, state: _State, moved: list[Array], result_bar: Array, before: _State
+    ) -> None:
+        """Adjoint of ``_moved``: adds to the adjoint of the state before."""
+        field, field_bar = state.fields()[number], before.fields()[number]
+        place, flow, flow_bar = viewed(self._places(grid)[number]), viewed(state.flow), viewed(before.flow)
+        ahead_bar = result_bar
+        if len(moved) > 1:
+            ahead, back, _ = moved
+            ahead_bar, back_bar = (zeros_like_family(field, tuple(field.shape)) for _ in range(2))
+            correct_adjoint(place, flow, *views(field, ahead, back, result_bar, field_bar, ahead_bar, back_bar))
+            advect_adjoint(
+                viewed(self._places(grid, -1.0)[number]), flow, *views(ahead, back_bar), flow_bar, *views(ahead_bar)
+            )
+        advect_adjoint(place, flow, *views(field, ahead_bar), flow_bar, *views(field_bar))
+
+
+def _copied(field: Array) -> Array:
+    result = zeros_like_family(field, tuple(field.shape))
+    add_field(*views(field, result))
+    return result
+
+
+def _rows(state: _State, count: int) -> tuple[Array, Array, Array]:
+    """Arrays [B, count, ...] for fields of so many steps or frames."""
+    return tuple(empty_like_family(field, (field.shape[0], count, *field.shape[1:])) for field in state.fields())
+
+
+def _write(state: _State, rows: tuple[Array, ...], row: int) -> None:
+    for field, kept in zip(state.fields(), rows, strict=True):
+        write_row(*views(field, kept), row)
+
+
+def _read(rows: tuple[Array, ...], row: int) -> _State:
+    fields = []
+    for kept in rows:
+        field = empty_like_family(kept, (kept.shape[0], *kept.shape[2:]))
+        read_row(*views(kept), row, *views(field))
+        fields.append(field)
+    return _State(fields[0], Flow(*fields[1:]))
+
+
+def _add(rows: tuple[Array, ...], row: int, state: _State) -> None:
+    for given, field in zip(rows, state.fields(), strict=True):
+        add_row(*views(given), row, *views(field))
+
+
+def _diverged(shown: tuple[Array, ...], substeps: int) -> np.ndarray:
+    """[B] first step of the first frame that is not finite, -1 if all are."""
+    finite = np.all([np.isfinite(to_numpy(rows)).all(axis=(2, 3)) for rows in shown], axis=0)
+    return np.where(finite.all(axis=1), -1, np.maximum(finite.argmin(axis=1) - 1, 0) * substeps + 1)
