@@ -45,7 +45,16 @@ def describe(scene: SceneSpec) -> dict[str, Any]:
         "forces": [[f.name, f.body, f.first_step, f.last_step, f.kind] for f in scene.forces],
         "cameras": [[c.name, c.width, c.height, c.near, c.far, np.asarray(c.rotation).tolist()] for c in scene.cameras],
         "parameters": {name: _listed(param.value) for name, param in scene.parameters.items()},
-    } | _driving(scene) | ({} if scene.clock is None else {"film": scene.clock.to_json()})
+    } | _driving(scene) | _smoke(scene) | ({} if scene.clock is None else {"film": scene.clock.to_json()})
+
+
+def _smoke(scene: SceneSpec) -> dict[str, Any]:
+    """The grid of the smoke, if the scene has any."""
+    if scene.smoke is None:
+        return {}
+    model = scene.smoke.model
+    walls = sha256(np.ascontiguousarray(model.open_cells).tobytes()).hexdigest()
+    return {"smoke": [scene.smoke.name, list(model.cells), model.cell, scene.smoke.advection, walls]}
 
 
 def _driving(scene: SceneSpec) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from risp_torch.scene.adding.robot import add_robot
 from risp_torch.scene.adding.rotors import add_rotors
 from risp_torch.scene.adding.self_contact import add_self_contact
 from risp_torch.scene.adding.shadows import set_shadows
+from risp_torch.scene.adding.smoke import add_smoke
 from risp_torch.scene.adding.solid import add_solid
 from risp_torch.scene.adding.springs import add_springs
 from risp_torch.scene.adding.wind import set_wind
@@ -142,6 +143,7 @@ class Scene(SceneSpec):
     add_force = add_force
     add_rotors = add_rotors
     add_number = add_number
+    add_smoke = add_smoke
     add_solid = add_solid
     add_cloth = add_cloth
     add_flat_body = add_flat_body

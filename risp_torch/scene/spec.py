@@ -20,6 +20,7 @@ from risp_torch.scene.parts.loads import Load
 from risp_torch.scene.parts.motors import Motors
 from risp_torch.scene.parts.rotors import Rotors
 from risp_torch.scene.parts.self_contact import SelfContact
+from risp_torch.scene.parts.smoke import Smoke
 from risp_torch.scene.time_stepping import TimeStepping
 from ti_render import RasterSettings, ShadowSettings
 from ti_sim.base.param import Param
@@ -72,6 +73,7 @@ class SceneSpec:
         ground: the ground plane, or None.
         shadows: shadows of directional lights, or None.
         clock: times of the film's pictures; None for one at every frame.
+        smoke: smoke, in a scene without bodies, or None.
     """
 
     name: str
@@ -91,6 +93,7 @@ class SceneSpec:
     ground: Ground | None = None
     shadows: ShadowSettings | None = None
     clock: FilmClock | None = None
+    smoke: Smoke | None = None
 
     def same_parts(self, other: SceneSpec, *names: str) -> bool:
         """Whether these fields hold identical objects."""

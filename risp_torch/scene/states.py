@@ -40,6 +40,7 @@ class States:
         particle_qd: [B, T, P, 3] their velocities [m/s]; None in scenes without any.
         moment: [B, T] scene times of the frames with a clock [s], in double precision; None without one.
         exposed: motion during the exposures of a film that has any; None without.
+        smoke: [B, T, X, Y] density of the smoke [1]; None in scenes without. They have no bodies (N = 0).
     """
 
     body_q: torch.Tensor
@@ -51,6 +52,7 @@ class States:
     particle_qd: torch.Tensor | None = None
     moment: torch.Tensor | None = None
     exposed: Exposed | None = None
+    smoke: torch.Tensor | None = None
 
     @property
     def finite(self) -> torch.Tensor:
@@ -59,8 +61,8 @@ class States:
 
     @property
     def placement(self) -> torch.Tensor:
-        """[B, T, rows, columns] placement of all bodies (``joined_placement``)."""
-        return joined_placement(self.body_q, self.particle_q)
+        """[B, T, rows, columns] placement of all bodies (``joined_placement``); of smoke the density [B, T, X, Y]."""
+        return self.smoke if self.smoke is not None else joined_placement(self.body_q, self.particle_q)
 
 
 def instant_placement(states: States | torch.Tensor, what: str) -> torch.Tensor:
@@ -125,3 +127,16 @@ def check_placement(placement: torch.Tensor, *, bodies: int, particles: int) -> 
             f"the {what} shape {tuple(placement.shape)}, and this scene needs [worlds, frames, {wanted[0]}, {wanted[1]}]"
         )
     return placement
+
+
+def check_density(density: torch.Tensor, cells: tuple[int, int]) -> torch.Tensor:
+    """Check the density [B, T, X, Y] of smoke against its grid, and return it.
+
+    Raises:
+        UserError: it has another shape.
+    """
+    if density.ndim != 4 or tuple(density.shape[2:]) != tuple(cells):
+        raise UserError(
+            f"the density has shape {tuple(density.shape)}, and this scene needs [worlds, frames, {cells[0]}, {cells[1]}]"
+        )
+    return density

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from risp_torch.scene.simulation.escapes import without_escapes
 from risp_torch.scene.simulation.motion import Motion, State, action_rows
 from risp_torch.scene.simulation.rigid import RigidMotion
 from risp_torch.scene.simulation.side_by_side import SideBySide
+from risp_torch.scene.simulation.smoke import SmokeMotion
 from risp_torch.scene.simulation.step_warnings import touching_particles
 from risp_torch.scene.spec import ALL_PARTS, SceneSpec
 from risp_torch.scene.states import States, joined_placement
@@ -29,7 +31,7 @@ from ti_sim.rollout.adjoint import Adjoint
 from ti_sim.rollout.solver import Solver
 from ti_sim.shapes.mass import possible_inertia
 
-_PARTS = ("stepping", "bodies", "deformables", "forces", "rotors", "motors", "loads", "self_contact", "ground", "table")
+_PARTS = ("stepping", "bodies", "deformables", "forces", "rotors", "motors", "loads", "self_contact", "ground", "smoke", "table")
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +99,8 @@ class Simulator:
         states = self.motion.rollout(
             values, frames=frames, actions=actions, state0=state0, adjoint=adjoint, between=between
         )
+        if self.spec.smoke is not None:
+            return states
         return without_escapes(self.spec, table, states, parameters, between=between)
 
     def start(self, values: Values) -> torch.Tensor:
@@ -121,6 +125,10 @@ def current_simulator(made: Simulator | None, spec: SceneSpec) -> Simulator:
 
 
 def _motion(spec: SceneSpec) -> Motion:
+    if spec.smoke is not None and (spec.bodies or spec.deformables):
+        raise UserError(f"{spec.smoke.name} fills the picture: a scene with smoke has no bodies")
+    if spec.smoke is not None:
+        return SmokeMotion(spec)
     if not spec.bodies and not spec.deformables:
         raise UserError("the scene has no bodies: add one with add_rigid or add_link")
     _check_contact_options(spec)
@@ -165,6 +173,8 @@ def _check_memory(
     ]  # fmt: skip
     batch = worlds or max(batches, default=1)
     rows = 13 * len(spec.bodies) + 6 * spec.particle_count
+    if spec.smoke is not None:
+        rows += 3 * math.prod(spec.smoke.model.cells)
     check_memory(
         batch * (frames + 1) * rows * bridge_dtype().itemsize, f"a motion of {batch} worlds and {frames} frames",
         "simulate fewer worlds or frames at a time",

@@ -11,16 +11,17 @@ import torch
 
 from risp_torch.scene import bridge
 from risp_torch.scene.numbers import Values, shared_rows
+from risp_torch.scene.parts.backdrop import backdrop_names
 from risp_torch.scene.parts.cameras import ALL, Camera, chosen_cameras
 from risp_torch.scene.spec import ALL_PARTS, SceneSpec
-from risp_torch.scene.states import States, check_placement, split_placement
+from risp_torch.scene.states import States, check_density, check_placement, split_placement
 from risp_torch.scene.view.arrays import Field, PictureArrays
 from risp_torch.scene.view.exposed import chosen_frames, exposed_pictures
 from ti_render import RasterSettings, RenderInputs
 from ti_sim.base.errors import UserError
 
 Quantity = Literal["color", "depth", "normal"]
-_ARRAYS = ("bodies", "deformables", "lights", "ground", "style", "table")  # fields that determine the renderer's arrays
+_ARRAYS = ("bodies", "deformables", "lights", "ground", "style", "smoke", "table")  # fields that determine the renderer's arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,9 @@ class View:
     ) -> torch.Tensor:
         """Render a motion (arguments, returns, raises: ``Scene.render``)."""
         values = self.spec.table.values(parameters, worlds=len(self.poses(states)))
+
+        if self.spec.smoke is not None:
+            return self._smoke_pictures(states, values, frames, camera=camera, quantity=quantity, alpha=alpha)
 
         def pictures(placement: torch.Tensor) -> torch.Tensor:
             inputs = self.render_inputs(values, placement, camera=camera, quantity=quantity)
@@ -90,7 +94,18 @@ class View:
             UserError: it has another shape.
         """
         placement = states.placement if isinstance(states, States) else states
+        if self.spec.smoke is not None:
+            return check_density(placement, self.spec.smoke.model.cells)
         return check_placement(placement, bodies=len(self.spec.bodies), particles=self.spec.particle_count)
+
+    def _smoke_pictures(
+        self, states: States | torch.Tensor, values: Values, frames: Any, *, camera: str | None, quantity: Quantity, alpha: bool
+    ) -> torch.Tensor:
+        """``render`` of smoke, straight to pixels."""
+        if quantity != "color" or camera == ALL:
+            raise UserError("pictures of smoke are colours of one camera: leave quantity and camera='all' out")
+        size, channels = self._chosen(camera)[0], 4 if alpha else 3
+        return self.filmed(states, lambda density: self.spec.smoke.pictures(values, density, size)[..., :channels], frames)
 
     def film_of(
         self, images: torch.Tensor, worlds: int, frames: int, *, camera: str | None, quantity: Quantity, alpha: bool
@@ -150,13 +165,17 @@ class View:
         return RenderInputs(mesh=topology, vertices_rest=vertices, body_q=body_q, **arrays)
 
     def picture_fields(self, worlds: int = 1, *, camera: str | None = ALL) -> dict[str, Field]:
-        """The renderer's arrays except meshes and poses, each with its parameters."""
+        """The renderer's arrays except meshes and poses, each with its parameters; none of smoke."""
+        if self.spec.smoke is not None:
+            return {}
         return self.arrays.fields(self.spec.cameras if camera == ALL else self._chosen(camera), worlds)
 
     @property
     def picture_parameters(self) -> list[str]:
         """Names of the numbers that affect the rendering of the scene but not its motion."""
         names = {name for field in self.picture_fields().values() for name in field.names}
+        if self.spec.smoke is not None:
+            names = {*self.spec.smoke.picture_names, *backdrop_names(self.spec.table, "background")}
         return [name for name in self.spec.table.params if name in names]
 
     def _chosen(self, camera: str | None) -> Sequence[Camera]:

@@ -38,6 +38,10 @@ TOUCHING = {
 Values = dict[str, torch.Tensor]
 
 
+# Of 4,096 cells and the limiter of second-order advection, some switch between any two points of a difference.
+OPTIONS = {"smoke": {"cells": 12, "advection": "semi_lagrangian"}}
+
+
 def drawn(scene: Scene, seed: int) -> tuple[Values, Values]:
     """A random value and a random direction of every number of a scene."""
     random = np.random.default_rng((seed, len(scene.parameters)))
@@ -75,7 +79,9 @@ class Sums:
 def sums_of(scene: Scene, values: Values) -> Sums:
     """Random sums of everything that a rollout and its film hold, of each world."""
     states = scene.rollout(values, frames=FRAMES)
-    moving = (states.body_q, states.body_qd, states.joint_q, states.joint_qd, states.particle_q, states.particle_qd)
+    moving = (
+        states.body_q, states.body_qd, states.joint_q, states.joint_qd, states.particle_q, states.particle_qd, states.smoke
+    )
     assert states.finite.all(), scene.name
     sums, sizes = [], []
     for arrays in ([a for a in moving if a is not None and a.numel()], [scene.render(states, values, frames=[1, FRAMES])]):
@@ -156,7 +162,7 @@ def forward_and_reverse(scene: Scene, values: Values, directions: Values) -> tup
 
 
 def scene_with(name: str, *, touching: bool = True) -> Scene:
-    scene = load_scene(name)
+    scene = load_scene(name, **OPTIONS.get(name, {}))
     scene.resize_camera(SIZE, SIZE)
     for parameter, value in TOUCHING.get(name, {}).items() if touching else ():
         scene.set(parameter, value)

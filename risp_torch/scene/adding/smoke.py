@@ -1,0 +1,88 @@
+"""Smoke."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from risp_torch.scene.arguments import Array, Number, Vector
+from risp_torch.scene.parts.smoke import Smoke
+from risp_torch.scene.spec import SceneSpec
+from ti_sim.base.errors import UserError
+from ti_sim.base.param import Param
+from ti_sim.base.rules import Positive, Rule, checked
+from ti_sim.smoke import SmokeModel, SmokeSettings
+
+# Cells that no smoke enters: a mask, or a function of the x and y of their middles that returns one.
+Inside = Callable[[np.ndarray, np.ndarray], np.ndarray] | Any
+Cells = Annotated[tuple[int, int], Rule(shape=(2,), exact=True, whole=True, least=2)]
+
+
+@checked
+def add_smoke(
+    scene: SceneSpec,
+    name: str,
+    *,
+    cells: Cells,
+    cell: Positive,
+    obstacle: Inside = None,
+    density: Array = 0.0,
+    velocity_x: Array = 0.0,
+    velocity_y: Array = 0.0,
+    source: Array = 0.0,
+    buoyancy: Number = 0.0,
+    viscosity: Number = 0.0,
+    confinement: Number = 0.0,
+    advection: Literal["semi_lagrangian", "maccormack"] = "semi_lagrangian",
+    color: Vector = (0.95, 0.95, 0.95),
+    opacity: Number = 3.0,
+) -> None:
+    """Add smoke in a plane: a box of square cells with walls around it, which fills the picture.
+
+    x points to the right and y up; arrays begin in the lower left corner. A scene with smoke has no bodies; of its camera the
+    size of the pictures counts.
+
+    Args:
+        scene: the scene.
+        name: first part of its parameter names.
+        cells: X and Y, the number of cells along x and y.
+        cell: side of a cell [m].
+        obstacle: [X, Y] bool, cells that no smoke enters, or a function of the x and y [m] of their middles; None for none.
+        density: at the start [1], a number or [X, Y].
+        velocity_x: at the start, at the faces across x [m/s], a number or [X + 1, Y]; what changes the volume is projected out.
+        velocity_y: the same across y, [X, Y + 1].
+        source: density that is added [1/s], a number, [X, Y], or [frames, X, Y] for each frame interval.
+        buoyancy: upward acceleration of smoke of density 1 [m/s2].
+        viscosity: kinematic [m2/s].
+        confinement: strength of vorticity confinement [1].
+        advection: "semi_lagrangian" or "maccormack" (``SmokeSettings``).
+        color: of dense smoke, linear rgb.
+        opacity: smoke of density d hides 1 - exp(-opacity d) of the background [1].
+
+    Raises:
+        UserError: a number or shape is invalid, or the scene has bodies or smoke already.
+    """
+    if scene.bodies or scene.deformables or scene.smoke is not None:
+        raise UserError(f"{name} fills the picture: a scene with smoke has no bodies and no other smoke")
+    if callable(obstacle):
+        obstacle = obstacle(*np.meshgrid(*((np.arange(count) + 0.5) * cell for count in cells), indexing="ij"))
+    model = SmokeModel(cells, cell, obstacle)
+    SmokeSettings(dt=scene.stepping.dt, substeps=scene.stepping.substeps, advection=advection)
+    x, y = model.cells
+    shape = np.shape(source.value if isinstance(source, Param) else source)
+    added = {
+        "density": (density, "", (x, y)), "velocity_x": (velocity_x, "m/s", (x + 1, y)),
+        "velocity_y": (velocity_y, "m/s", (x, y + 1)), "source": (source, "1/s", shape if len(shape) == 3 else (x, y)),
+        "buoyancy": (buoyancy, "m/s2", ()),
+    }  # fmt: skip
+    if len(shape) == 3 and shape[0] < scene.frames:
+        raise UserError(f"{name}: the source has {shape[0]} frame intervals, and the film {scene.frames}: give one for each")
+    for key, (value, unit, of) in added.items():
+        scene.table.add(f"{name}.{key}", value, unit=unit, shape=of)
+    scene.table.add(f"{name}.viscosity", viscosity, unit="m2/s", sign="not negative")
+    scene.table.add(f"{name}.confinement", confinement, unit="", sign="not negative")
+    scene.table.add(f"{name}.color", color, unit="", shape=(3,), sign="color")
+    scene.table.add(f"{name}.opacity", opacity, unit="", sign="positive")
+    scene.smoke = Smoke(name, model, advection)

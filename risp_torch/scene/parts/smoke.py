@@ -1,0 +1,79 @@
+"""Smoke of a scene: the grid's parameters as inputs of the solver, and pictures of its density."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+
+from risp_torch.scene.numbers import Values, constant
+from risp_torch.scene.parts.backdrop import background_rows
+from risp_torch.scene.parts.cameras import Camera
+from ti_sim.smoke import SmokeInputs, SmokeModel
+from ti_sim.smoke.model import Advection
+
+
+@dataclass(frozen=True, eq=False)
+class Smoke:
+    """Smoke that fills the picture.
+
+    Attributes:
+        name: first part of its parameter names.
+        model: the grid.
+        advection: of ``SmokeSettings``.
+    """
+
+    name: str
+    model: SmokeModel
+    advection: Advection
+
+    @property
+    def picture_names(self) -> tuple[str, ...]:
+        """Parameters that affect pictures and not the motion."""
+        return f"{self.name}.color", f"{self.name}.opacity"
+
+    def inputs(self, values: Values, frames: int) -> SmokeInputs:
+        """The solver's arrays for so many frame intervals, from parameter values [B, ...]; differentiable."""
+        own = {key: values[f"{self.name}.{key}"].contiguous() for key in (
+            "density", "velocity_x", "velocity_y", "source", "buoyancy", "viscosity", "confinement",
+        )}  # fmt: skip
+        source = own["source"]
+        if source.ndim == 3:
+            source = source[:, None].expand(-1, frames, -1, -1)
+        return SmokeInputs(
+            density0=own["density"], velocity_x0=own["velocity_x"], velocity_y0=own["velocity_y"], source=source.contiguous(),
+            buoyancy=own["buoyancy"], viscosity=own["viscosity"], confinement=own["confinement"],
+        )  # fmt: skip
+
+    def pictures(self, values: Values, density: torch.Tensor, camera: Camera) -> torch.Tensor:
+        """Pictures [B, T, H, W, 4] of the whole box, colour and how much smoke covers; its left lower corner is the picture's.
+
+        Behind smoke of density d, 1 - exp(-opacity d) of the background gives way to the smoke's colour (Beer and Lambert). A
+        pixel is the mean of what it covers.
+
+        Args:
+            values: parameters [B, ...].
+            density: [B, T, X, Y].
+            camera: gives the pictures' size.
+        """
+        color, opacity = (values[name] for name in self.picture_names)
+        behind = background_rows(values)
+        height = (torch.arange(camera.height, device=density.device, dtype=density.dtype) + 0.5) / camera.height
+        share = height[:, None, None]  # from the upper edge
+        backdrop = behind[:, :1, None] * (1 - share) + behind[:, 1:, None] * share  # [B or 1, H, 1, 3]
+        cover = 1 - torch.exp(-opacity[:, None, None, None] * density)
+        x, y = self.model.cells
+        rows, columns = (constant(matrix) for matrix in (overlaps(y, camera.height)[::-1].copy(), overlaps(x, camera.width)))
+        cover = torch.einsum("hy,btxy,wx->bthw", rows, cover, columns)[..., None]
+        return torch.cat([backdrop[:, None] * (1 - cover) + color[:, None, None, None] * cover, cover], dim=-1)
+
+
+@cache
+def overlaps(cells: int, pixels: int) -> np.ndarray:
+    """[pixels, cells] share of each pixel of a row that each of the cells along it covers."""
+    edges = np.linspace(0, 1, pixels + 1)
+    bounds = np.linspace(0, 1, cells + 1)
+    least, most = np.maximum(edges[:-1, None], bounds[None, :-1]), np.minimum(edges[1:, None], bounds[None, 1:])
+    return np.clip(most - least, 0, None) * pixels

@@ -1,0 +1,67 @@
+"""The motion of smoke."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+
+from risp_torch.scene.numbers import Values
+from risp_torch.scene.simulation.motion import Motion, State
+from risp_torch.scene.spec import SceneSpec
+from risp_torch.scene.states import States
+from ti_sim.base.errors import UserError
+from ti_sim.rollout.adjoint import Adjoint
+from ti_sim.smoke import SmokeInputs, SmokeSettings, SmokeSolver
+
+
+class SmokeMotion(Motion):
+    """Smoke in a plane; a state is its density and the velocities at the faces."""
+
+    state_arrays: ClassVar[int] = 3
+
+    def __init__(self, spec: SceneSpec) -> None:
+        """The motion of the smoke of a scene."""
+        self.spec = spec
+
+    def make_solver(self) -> SmokeSolver:
+        """As ``Motion.make_solver``."""
+        given, smoke = self.spec.stepping, self.spec.smoke
+        return SmokeSolver(smoke.model, SmokeSettings(dt=given.dt, substeps=given.substeps, advection=smoke.advection))
+
+    def step_warnings(self, solver: SmokeSolver) -> list[str]:
+        """None: advection is stable at any step, and the solver refuses a viscosity that is not."""
+        return []
+
+    def inputs(
+        self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None
+    ) -> SmokeInputs:
+        """As ``Motion.inputs``."""
+        made = self.spec.smoke.inputs(values, frames)
+        if state0 is None:
+            return made
+        return replace(made, density0=state0[0], velocity_x0=state0[1], velocity_y0=state0[2])
+
+    def states(self, values: Values, *arrays: torch.Tensor) -> States:
+        """As ``Motion.states``."""
+        density, _, _, failed = arrays
+        none = density.new_zeros(*density.shape[:2], 0, 7)
+        return States(none, none[..., :6], failed, smoke=density)
+
+    def start(self, values: Values) -> tuple[torch.Tensor, None]:
+        """As ``Motion.start``: there are no bodies."""
+        return values["gravity"].new_zeros(len(values["gravity"]), 0, 7), None
+
+    def rollout(
+        self, values: Values, *, frames: int, actions: torch.Tensor | None, state0: State | None, adjoint: Adjoint | None,
+        between: int = 1,
+    ) -> States:  # fmt: skip
+        """As ``Motion.rollout``, at the frames alone.
+
+        Raises:
+            UserError: states between the frames are wanted, for a film with a clock.
+        """
+        if between > 1:
+            raise UserError("smoke has no states between the frames: leave set_film out, and give a frame_dt that fits the film")
+        return super().rollout(values, frames=frames, actions=actions, state0=state0, adjoint=adjoint)
