@@ -20,7 +20,7 @@ from ti_sim import FromZero, checked, contact_points
 from ti_sim.meshes import SheetMesh, SolidMesh, read_solid_mesh, sheet_grid
 
 from ...toss import EIGHT_COLORS, octant_colors
-from .tosses import BEYOND, CONTACT, MASS, MESHES, RANGES, Toss, add_view, draw_toss, shaped, toss_scene
+from .tosses import BEYOND, CONTACT, MASS, MESHES, OBJECTS, RANGES, Toss, add_view, draw_toss, shaped, toss_scene
 
 KINDS = ("rigid", "soft", "cloth")
 FRICTION, DAMPING, STIFFNESS = "ground.contact.friction", "ground.contact.damping", "body.E"
@@ -74,14 +74,17 @@ class Model:
 
 @checked
 def draw_thrown(kind: str, index: FromZero, *, seed: FromZero) -> Thrown:
-    """Thrown object number ``index`` of a kind and a seed; objects of the kinds differ in all drawn numbers.
+    """Thrown object number ``index`` of a kind and a seed: a box of drawn sides, or a cloth; kinds differ in all drawn numbers.
+
+    Of the fourteen objects only the box has tetrahedra whose stable steps are no shorter than those of its contact: slivers of the
+    others need 16 to 4,000 times as many.
 
     Raises:
         UserError: another kind.
     """
     if kind not in KINDS:
         raise UserError(f"the kind {kind!r} is unknown: choose {', '.join(KINDS)}")
-    toss = draw_toss(index, seed=seed + 1000 * KINDS.index(kind))
+    toss = draw_toss(len(OBJECTS) * index, seed=seed + 1000 * KINDS.index(kind))
     random = np.random.default_rng([seed, index, KINDS.index(kind)])
     young = 10 ** random.uniform(*np.log10(YOUNG))
     if kind == "soft":
