@@ -97,8 +97,8 @@ def _table(results: Sequence[Mapping[str, Any]], source: str) -> list[str]:
 def _introduction(name: str, preset: Preset) -> list[str]:
     return [
         f"`python -m scenes.studies.gradsim {name} --preset {preset.name} --seed {preset.seed}`", "",
-        "A rigid object, a soft one (boxes of drawn sides: tetrahedra of the other objects have slivers, whose stable steps are too "
-        "short) or a cloth is pushed in flight by a known impulse, falls and lands. The density is unknown, "
+        "A rigid object, a soft one (boxes of drawn sides: tetrahedra of the other objects have slivers, whose stable steps are "
+        "too short) or a cloth is pushed in flight by a known impulse, falls and lands. The density is unknown, "
         "and the search starts at one that is drawn from all that objects may have, whatever the true one is (up to 6 times "
         f"off). Films are pictures of {preset.small} x {preset.small} pixels; the photorealistic ones are "
         f"path-traced with {SAMPLES} paths a pixel in a look that is drawn, as 8-bit pictures. A soft object has a Young's "

@@ -74,10 +74,10 @@ class Model:
 
 @checked
 def draw_thrown(kind: str, index: FromZero, *, seed: FromZero) -> Thrown:
-    """Thrown object number ``index`` of a kind and a seed: a box of drawn sides, or a cloth; kinds differ in all drawn numbers.
+    """Thrown object number ``index`` of a kind and a seed: a box of drawn sides, or a cloth.
 
-    Of the fourteen objects only the box has tetrahedra whose stable steps are no shorter than those of its contact: slivers of the
-    others need 16 to 4,000 times as many.
+    Of the fourteen objects only the box has tetrahedra whose stable steps are no shorter than those of its contact: slivers of
+    the others need 16 to 4,000 times as many.
 
     Raises:
         UserError: another kind.

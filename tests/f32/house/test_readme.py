@@ -38,6 +38,7 @@ PAGES = {
     "docs/control.md": DRIVEN, "docs/time.md": (ROOT / "docs/time.md").read_text(encoding="utf-8"),
     "docs/films.md": FILMED, "docs/start.md": (ROOT / "docs/start.md").read_text(encoding="utf-8"),
     "docs/data.md": (ROOT / "docs/data.md").read_text(encoding="utf-8"),
+    "docs/smoke.md": (ROOT / "docs/smoke.md").read_text(encoding="utf-8"),
 }  # fmt: skip
 ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"```python\n(.*?)```", ALL, flags=re.DOTALL)
@@ -318,10 +319,19 @@ def check_part(names: dict[str, Any]) -> None:
     assert back.clock.start == pytest.approx(2 / 30) and back.placement.scale == (2.0, 2.0)
 
 
+def check_plume(names: dict[str, Any]) -> None:
+    """The blob rises."""
+    plume = names["plume"]
+    dark = (0.9 - plume[0, ..., 0].numpy()).sum(axis=2)  # before a background of .9
+    heights = dark @ np.arange(96) / dark.sum(axis=1)
+    assert plume.shape == (1, 21, 96, 96, 3) and dark.min() >= -1e-4 and heights[-1] < heights[0] - 2  # row 0 is at the top
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "result": check_inversion, "density": check_gradient, "jacobian": check_jacobian, "record": check_cameras, "film": check_film,
     "network": check_network, "planar": check_head, "found": check_oracle, "lamps": check_joints,
     "robot": check_robot, "blocks": check_blocks, "reached": check_driven, "blurred": check_times, "facts": check_part,
+    "plume": check_plume,
 }  # fmt: skip
 
 
