@@ -104,7 +104,9 @@ class Simulator:
         return without_escapes(self.spec, table, states, parameters, between=between)
 
     def start(self, values: Values) -> torch.Tensor:
-        """The initial placement (``joined_placement``) for parameter values [B, ...]."""
+        """The initial placement (``States.placement``, one frame of it) for parameter values [B, ...]."""
+        if self.spec.smoke is not None:
+            return values[f"{self.spec.smoke.name}.density"]
         return joined_placement(*self.motion.start(values))
 
 

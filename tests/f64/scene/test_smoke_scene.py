@@ -102,6 +102,13 @@ def test_what_does_not_fit_is_refused() -> None:
         filmed.rollout(worlds=1)
 
 
+def test_the_start_is_the_first_frame() -> None:
+    scene = smoky()
+    start = scene.start_poses(scene.table.values())
+    assert torch.equal(start, scene.rollout(worlds=1, frames=1).placement[:, 0])
+    assert torch.equal(scene.render(start[:, None]), scene.render(scene.rollout(worlds=1), frames=[0]))
+
+
 def test_the_description_of_a_scene_knows_its_smoke() -> None:
     assert np.argwhere(~smoky().smoke.model.open_cells).tolist() == [[5, 2]]
     assert smoky().description() != smoky(obstacle=None).description()
