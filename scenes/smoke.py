@@ -22,8 +22,8 @@ def make_scene(
 
     Args:
         cells: along each side.
-        buoyancy: upward acceleration of smoke of density 1 [m/s2].
-        viscosity: kinematic [m2/s].
+        buoyancy: upward acceleration of smoke of density 1, above 0 [m/s2].
+        viscosity: kinematic, above 0 [m2/s].
         speed: largest of the vortices at the start [m/s].
         advection: "maccormack" or "semi_lagrangian".
         frames: frame intervals of 1/30 s.

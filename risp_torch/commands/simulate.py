@@ -119,6 +119,8 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
         if scene.deformables:
             names["deformable_names"] = [part.name for part in scene.deformables]
             arrays |= {"particle_q": states.particle_q, "particle_qd": states.particle_qd}
+        if states.smoke is not None:
+            arrays |= {"smoke": states.smoke}
         np.savez(
             file, time=scene.film_times, **{key: np.array(value) for key, value in names.items()},
             **{key: array[0].cpu().numpy() for key, array in arrays.items()},

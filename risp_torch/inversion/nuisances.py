@@ -93,7 +93,7 @@ def families_of(scene: Scene, loss: Loss, unknowns: Unknowns) -> list[Family]:
     if unknowns.appearance is not None:
         taken |= set(unknowns.appearance.spreads)
     found = []
-    if loss.of_pictures:
+    if loss.of_pictures and scene.smoke is None:  # smoke fills the picture, whatever the camera
         found.append(("the camera", _camera(scene), scene))
     if (filmed := _with_clock(scene)) is not None:
         found.append(("the film's time", _time(filmed), filmed))
@@ -108,7 +108,7 @@ def _with_clock(scene: Scene) -> Scene | None:
     """The scene with a film that has times as parameters; None if it cannot have one."""
     if scene.clock is not None:
         return scene
-    if scene.stepping.adaptive:
+    if scene.stepping.adaptive or scene.smoke is not None:
         return None
     filmed = copy.deepcopy(scene)
     filmed.set_film()
@@ -128,7 +128,9 @@ def _time(scene: Scene) -> Iterator[Nuisance]:
 
 
 def _look(scene: Scene) -> Iterator[Nuisance]:
-    """Lights and colours; large arrays of colours by the three channels."""
+    """Lights and colours; large arrays of colours by the three channels; of smoke its colour and opacity, and the background."""
+    if scene.smoke is not None:
+        yield from _look_of_smoke(scene)
     for array, field in scene.view.picture_fields().items():
         for name in field.names:
             last = name.rpartition(".")[2]
@@ -141,6 +143,15 @@ def _look(scene: Scene) -> Iterator[Nuisance]:
                 yield from (Nuisance(name, LIGHT_TURN * tangent) for tangent in _tangents(value))
             elif array in ("albedo", "ground", "background") and value.shape[-1:] == (3,):
                 yield from (Nuisance(name, COLOR * np.broadcast_to(np.eye(3)[c], value.shape)) for c in range(3))
+
+
+def _look_of_smoke(scene: Scene) -> Iterator[Nuisance]:
+    for name in scene.view.picture_parameters:
+        value = np.asarray(scene.parameters[name].value, dtype=np.float64)
+        if value.shape == (3,):
+            yield from _each(name, COLOR, 3)
+        elif value.shape == ():
+            yield Nuisance(name, BRIGHTNESS * value)
 
 
 def _starts(scene: Scene) -> Iterator[Nuisance]:

@@ -158,7 +158,8 @@ def verdict_before(problem: Problem) -> str | None:
     if not isinstance(loss, PixelLoss) or problem.pictures is None or len(unknowns.labels) > MOST_LINEARISED:
         return None
     frames = list(problem.comparison.frames)
-    noise = (problem.comparison.floor(problem.pictures) + noise_variance(problem.pictures[frames])) ** 0.5
+    seen = loss.read(problem.pictures[frames])
+    noise = (problem.comparison.floor(problem.pictures) + noise_variance(seen)) ** 0.5
     try:
         at = linearise(problem.scene, problem.comparison, unknowns, unknowns.current())
     except DivergenceError:

@@ -93,7 +93,7 @@ def visible_bodies(scene: Scene) -> list[str]:
     parts = (*scene.bodies, *scene.deformables)
     names = [part.name for part in parts if part.surface is not None]
     if not names:
-        raise UserError("no body of the scene has a visible shape: masks need one")
+        raise UserError("no body of the scene has a visible shape: masks need one (smoke has none: compare pixels or luminance)")
     return names
 
 

@@ -10,7 +10,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -20,9 +21,11 @@ from risp_torch import Camera, Scene, UserError, start, write_video
 from risp_torch.files.report import plot_losses, write_strip
 from risp_torch.programs import number
 from ti_sim import Count, Positive
+from ti_sim.base.rules import Rule
 
 from .exit_status import exit_status
 
+Cells = Annotated[int, Rule(whole=True, least=8)]
 SCALES = (1, 2, 4, 8)  # pixels along each side of the blocks that are compared: coarse ones attract from afar
 FIELDS = ("smoke.velocity_x", "smoke.velocity_y")
 
@@ -31,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Optimise the flow: 0 where the last loss is below a fifth of the first one, 1 if not, 2 for wrong input."""
     parser = argparse.ArgumentParser(prog="python -m scenes.studies.smoke_picture", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--picture", type=Path, metavar="FILE.png", help="white becomes smoke (default: a ring)")
-    parser.add_argument("--cells", type=number(Count), default=64, help="along each side (default 64)")
+    parser.add_argument("--cells", type=number(Cells), default=64, help="along each side (default 64)")
     parser.add_argument("--steps", type=number(Count), default=40, help="until the smoke shows the picture (default 40)")
     parser.add_argument("--iterations", type=number(Count), default=150, help="of Adam (default 150)")
     parser.add_argument("--rate", type=number(Positive), default=0.05, help="of Adam [m/s] (default 0.05)")
@@ -111,7 +114,10 @@ def optimised(
     """Losses of every iteration, and the flow of the lowest one, by Adam; what ``state`` holds of an earlier call is kept."""
     flow = {name: torch.as_tensor(scene.parameters[name].value, dtype=torch.float32)[None].clone() for name in FIELDS}
     adam = torch.optim.Adam([field.requires_grad_() for field in flow.values()], lr=rate)
-    losses, best = resumed(state, flow, adam) if state.is_file() else ([], {name: f.detach().clone() for name, f in flow.items()})
+    task = np.array([scene.frames, rate, *target.double().mean(dim=(1, 2)).tolist()])  # what an earlier call has to agree with
+    losses, best = [], {name: field.detach().clone() for name, field in flow.items()}
+    if state.is_file():
+        losses, best = resumed(state, task, flow, adam)
     for _ in tqdm(range(len(losses), iterations), initial=len(losses), total=iterations, desc="smoke"):
         adam.zero_grad()
         states = scene.rollout(flow, worlds=1)
@@ -121,13 +127,15 @@ def optimised(
             best = {name: field.detach().clone() for name, field in flow.items()}
         losses.append(float(loss.detach()))
         adam.step()
-        kept(state, flow, best, adam, losses)
+        kept(state, task, flow, best, adam, losses)
     return losses, best
 
 
-def kept(state: Path, flow: dict[str, torch.Tensor], best: dict[str, torch.Tensor], adam: Any, losses: list[float]) -> None:
+def kept(
+    state: Path, task: np.ndarray, flow: dict[str, torch.Tensor], best: dict[str, torch.Tensor], adam: Any, losses: list[float]
+) -> None:
     """Write all of a search to a file, which is there as a whole or not at all."""
-    arrays = {"losses": np.array(losses)}
+    arrays = {"losses": np.array(losses), "task": task}
     for name, field in flow.items():
         own = adam.state[field]
         arrays |= {
@@ -139,25 +147,27 @@ def kept(state: Path, flow: dict[str, torch.Tensor], best: dict[str, torch.Tenso
     part.replace(state)
 
 
-def resumed(state: Path, flow: dict[str, torch.Tensor], adam: Any) -> tuple[list[float], dict[str, torch.Tensor]]:
+def resumed(
+    state: Path, task: np.ndarray, flow: dict[str, torch.Tensor], adam: Any
+) -> tuple[list[float], dict[str, torch.Tensor]]:
     """Losses and the best flow of an earlier call, whose flow and averages are put back.
 
     Raises:
-        UserError: the file is damaged, or of another grid.
+        UserError: the file is damaged, or of another task.
     """
     try:
         with np.load(state, allow_pickle=False) as file:
             arrays = {key: torch.as_tensor(file[key]) for key in file.files}
+        if arrays["task"].shape != task.shape or not np.allclose(arrays["task"].numpy(), task, atol=1e-6):
+            raise UserError(f"{state} is of another picture, grid, number of steps or rate: give another --out")
         for name, field in flow.items():
             with torch.no_grad():
-                if arrays[f"{name} now"].shape != field.shape:
-                    raise UserError(f"{state} is of a grid of another size: give another --out")
                 field.copy_(arrays[f"{name} now"])
             adam.state[field] = {
                 "step": arrays[f"{name} step"], "exp_avg": arrays[f"{name} mean"], "exp_avg_sq": arrays[f"{name} square"]
             }
         return arrays["losses"].tolist(), {name: arrays[f"{name} best"] for name in flow}
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise UserError(f"{state} is damaged ({error}): remove it to begin again") from None
 
 

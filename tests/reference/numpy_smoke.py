@@ -29,16 +29,18 @@ def traced(
 
 
 def advected(
-    kind: str, field: np.ndarray, x: np.ndarray, y: np.ndarray, is_open: np.ndarray, scale: float, *, second: bool = False
-) -> np.ndarray:
-    """A field after advection, by MacCormack's scheme if ``second``."""
+    kind: str, field: np.ndarray, x: np.ndarray, y: np.ndarray, is_open: np.ndarray, counted: np.ndarray, scale: float,
+    *, second: bool = False,
+) -> np.ndarray:  # fmt: skip
+    """A field after advection, by MacCormack's scheme if ``second``; values that do not count are inside obstacles."""
 
     def plain(field: np.ndarray, scale: float) -> np.ndarray:
         result = np.zeros_like(field)
         for i, j in np.argwhere(is_open):
             a, b, p, q = traced(kind, field, x, y, i, j, scale)
-            square = field[a : a + 2, b : b + 2]
-            result[i, j] = np.array([1 - p, p]) @ square @ np.array([1 - q, q])
+            weights = np.outer([1 - p, p], [1 - q, q]) * counted[a : a + 2, b : b + 2]
+            total = weights.sum()
+            result[i, j] = (weights * field[a : a + 2, b : b + 2]).sum() / total if total > 0 else field[i, j]
         return result
 
     ahead = plain(field, scale)
@@ -47,8 +49,8 @@ def advected(
     back, result = plain(ahead, -scale), np.zeros_like(field)
     for i, j in np.argwhere(is_open):
         a, b, _, _ = traced(kind, field, x, y, i, j, scale)
-        square = field[a : a + 2, b : b + 2]
-        result[i, j] = np.clip(ahead[i, j] + 0.5 * (field[i, j] - back[i, j]), square.min(), square.max())
+        others = [*field[a : a + 2, b : b + 2][counted[a : a + 2, b : b + 2]], ahead[i, j]]
+        result[i, j] = np.clip(ahead[i, j] + 0.5 * (field[i, j] - back[i, j]), min(others), max(others))
     return result
 
 
@@ -73,17 +75,27 @@ def projected(x: np.ndarray, y: np.ndarray, open_x: np.ndarray, open_y: np.ndarr
     return new_x, new_y
 
 
-def laplacian(field: np.ndarray) -> np.ndarray:
-    """Differences to the neighbours; the field goes on evenly beyond the walls."""
+def laplacian(field: np.ndarray, counted: np.ndarray | None = None) -> np.ndarray:
+    """Differences to the neighbours that count; none beyond the walls."""
     padded = np.pad(field, 1, mode="edge")
-    return padded[2:, 1:-1] + padded[:-2, 1:-1] + padded[1:-1, 2:] + padded[1:-1, :-2] - 4 * field
+    counts = np.pad(np.ones_like(field) if counted is None else counted.astype(float), 1)
+    total = np.zeros_like(field)
+    for rows, columns in ((slice(2, None), slice(1, -1)), (slice(-2), slice(1, -1)), (slice(1, -1), slice(2, None)),
+                          (slice(1, -1), slice(-2))):  # fmt: skip
+        total += counts[rows, columns] * (padded[rows, columns] - field)
+    return total
 
 
-def confining(x: np.ndarray, y: np.ndarray, cell: float, strength: float, small: float) -> tuple[np.ndarray, np.ndarray]:
-    """Acceleration by vorticity confinement in the cells, without the time step."""
+def confining(
+    x: np.ndarray, y: np.ndarray, is_open: np.ndarray, cell: float, strength: float, small: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Acceleration by vorticity confinement in the cells, without the time step; vorticity is 0 beside walls and obstacles."""
     u, v = (x[1:] + x[:-1]) / 2, (y[:, 1:] + y[:, :-1]) / 2
     vorticity = np.zeros_like(u)
     vorticity[1:-1, 1:-1] = (v[2:, 1:-1] - v[:-2, 1:-1] - u[1:-1, 2:] + u[1:-1, :-2]) / (2 * cell)
+    inside = is_open.copy()
+    inside[1:-1, 1:-1] &= is_open[2:, 1:-1] & is_open[:-2, 1:-1] & is_open[1:-1, 2:] & is_open[1:-1, :-2]
+    vorticity *= inside
     size = np.pad(np.sqrt(vorticity**2 + small**2), 1, mode="edge")
     gx, gy = size[2:, 1:-1] - size[:-2, 1:-1], size[1:-1, 2:] - size[1:-1, :-2]
     length = np.sqrt(gx**2 + gy**2 + small**2)
@@ -92,18 +104,18 @@ def confining(x: np.ndarray, y: np.ndarray, cell: float, strength: float, small:
 
 def stepped(
     density: np.ndarray, x: np.ndarray, y: np.ndarray, *, source: np.ndarray, buoyancy: float, viscosity: float,
-    confinement: float, cell: float, dt: float, masks: tuple[np.ndarray, np.ndarray, np.ndarray], small: float, second: bool,
+    confinement: float, cell: float, dt: float, masks: tuple[np.ndarray, ...], small: float, second: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """One step: advection, sources, viscosity, buoyancy, confinement, projection."""
-    is_open, open_x, open_y = masks
+    is_open, open_x, open_y, beside_x, beside_y = masks
     scale = dt / cell
-    moved = advected("centre", density, x, y, is_open, scale, second=second) + dt * source * is_open
-    new_x = advected("x", x, x, y, open_x, scale, second=second)
-    new_y = advected("y", y, x, y, open_y, scale, second=second)
+    moved = advected("centre", density, x, y, is_open, is_open, scale, second=second) + dt * source * is_open
+    new_x = advected("x", x, x, y, open_x, beside_x, scale, second=second)
+    new_y = advected("y", y, x, y, open_y, beside_y, scale, second=second)
     spread = viscosity * dt / cell**2
-    new_x, new_y = new_x + spread * laplacian(new_x), new_y + spread * laplacian(new_y)
+    new_x, new_y = new_x + spread * laplacian(new_x, beside_x), new_y + spread * laplacian(new_y, beside_y)
     new_y[:, 1:-1] += dt * buoyancy * (moved[:, 1:] + moved[:, :-1]) / 2
-    ax, ay = confining(x, y, cell, confinement, small)
+    ax, ay = confining(x, y, is_open, cell, confinement, small)
     new_x[1:] += dt * ax / 2
     new_x[:-1] += dt * ax / 2
     new_y[:, 1:] += dt * ay / 2

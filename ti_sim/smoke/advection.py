@@ -27,11 +27,13 @@ class Place:
     Attributes:
         kind: ``CENTRE``, ``FACE_X`` or ``FACE_Y``.
         open: 1 where values are kept and 0 where they are zero, in the field's shape without B.
+        counted: 1 where values take part in interpolation and 0 inside obstacles.
         scale: dt over the side of a cell [s/m]; negative to follow the flow forward.
     """
 
     kind: Static
     open: Array
+    counted: Array
     scale: Number
 
 
@@ -91,16 +93,29 @@ def traced(place: ti.template(), flow: ti.template(), shape: ti.template(), b, i
     return node, at - node, free
 
 
+@ti.func
+def weight_of(place: ti.template(), node, part, k, m):
+    """Bilinear weight of node (k, m) of a cell, 0 inside an obstacle."""
+    return (part[0] if k else 1 - part[0]) * (part[1] if m else 1 - part[1]) * place.counted[node[0] + k, node[1] + m]
+
+
 @kernel
 def advect(place: Place, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
-    """result = field where the flow comes from, 0 where the place is closed; fields [B, ., .]."""
+    """result = field where the flow comes from, 0 where the place is closed; fields [B, ., .].
+
+    Nodes inside obstacles do not take part, as those beyond the walls of the box: the weights of the others are scaled to a sum
+    of one. A path that ends inside an obstacle keeps the value.
+    """
     for b, i, j in result:
         value = 0.0
         if place.open[i, j] > 0:
             node, part, _ = traced(place, flow, field.shape, b, i, j)
+            total = 0.0
             for k, m in ti.static(ti.ndrange(2, 2)):
-                weight = (part[0] if k else 1 - part[0]) * (part[1] if m else 1 - part[1])
+                weight = weight_of(place, node, part, k, m)
+                total += weight
                 value += weight * field[b, node[0] + k, node[1] + m]
+            value = value / total if total > 0 else field[b, i, j]
         result[b, i, j] = value
 
 
@@ -114,13 +129,22 @@ def advect_adjoint(
         if place.open[i, j] > 0:
             bar = result_bar[b, i, j]
             node, part, free = traced(place, flow, field.shape, b, i, j)
-            slope = vec2(0.0)
+            total, mean = 0.0, 0.0
             for k, m in ti.static(ti.ndrange(2, 2)):
-                wx, wy = part[0] if k else 1 - part[0], part[1] if m else 1 - part[1]
-                value = field[b, node[0] + k, node[1] + m]
-                field_bar[b, node[0] + k, node[1] + m] += bar * wx * wy
-                slope += value * vec2((1.0 if k else -1.0) * wy, (1.0 if m else -1.0) * wx)
-            velocity_at_adjoint(place.kind, flow_bar, b, i, j, -place.scale * bar * free * slope)
+                weight = weight_of(place, node, part, k, m)
+                total += weight
+                mean += weight * field[b, node[0] + k, node[1] + m]
+            if total > 0:
+                mean /= total
+                slope = vec2(0.0)
+                for k, m in ti.static(ti.ndrange(2, 2)):
+                    field_bar[b, node[0] + k, node[1] + m] += bar * weight_of(place, node, part, k, m) / total
+                    away = (field[b, node[0] + k, node[1] + m] - mean) * place.counted[node[0] + k, node[1] + m]
+                    slope[0] += away * (1.0 if k else -1.0) * (part[1] if m else 1 - part[1])
+                    slope[1] += away * (1.0 if m else -1.0) * (part[0] if k else 1 - part[0])
+                velocity_at_adjoint(place.kind, flow_bar, b, i, j, -place.scale * bar / total * free * slope)
+            else:
+                field_bar[b, i, j] += bar
 
 
 @kernel
@@ -142,11 +166,11 @@ def correct(
         value = 0.0
         if place.open[i, j] > 0:
             node, _part, _free = traced(place, flow, field.shape, b, i, j)
-            least = field[b, node[0], node[1]]
-            most = least
+            least, most = ahead[b, i, j], ahead[b, i, j]  # between the others, or the value itself where no other counts
             for k, m in ti.static(ti.ndrange(2, 2)):
-                least = ti.min(least, field[b, node[0] + k, node[1] + m])
-                most = ti.max(most, field[b, node[0] + k, node[1] + m])
+                if place.counted[node[0] + k, node[1] + m] > 0:
+                    least = ti.min(least, field[b, node[0] + k, node[1] + m])
+                    most = ti.max(most, field[b, node[0] + k, node[1] + m])
             value = ti.min(ti.max(ahead[b, i, j] + 0.5 * (field[b, i, j] - back[b, i, j]), least), most)
         result[b, i, j] = value
 
@@ -162,19 +186,26 @@ def correct_adjoint(
         if place.open[i, j] > 0:
             bar = result_bar[b, i, j]
             node, _part, _free = traced(place, flow, field.shape, b, i, j)
-            least, most = field[b, node[0], node[1]], field[b, node[0], node[1]]
-            low, high = ti.Vector([0, 0]), ti.Vector([0, 0])
+            least, most = ahead[b, i, j], ahead[b, i, j]
+            low, high = ti.Vector([-1, -1]), ti.Vector([-1, -1])  # of the limiting nodes; none is below 0
             for k, m in ti.static(ti.ndrange(2, 2)):
                 value = field[b, node[0] + k, node[1] + m]
-                if value < least:
-                    least, low = value, ti.Vector([k, m])
-                if value > most:
-                    most, high = value, ti.Vector([k, m])
+                if place.counted[node[0] + k, node[1] + m] > 0:
+                    if value < least:
+                        least, low = value, ti.Vector([node[0] + k, node[1] + m])
+                    if value > most:
+                        most, high = value, ti.Vector([node[0] + k, node[1] + m])
             wanted = ahead[b, i, j] + 0.5 * (field[b, i, j] - back[b, i, j])
             if wanted < least:
-                field_bar[b, node[0] + low[0], node[1] + low[1]] += bar
+                if low[0] >= 0:
+                    field_bar[b, low[0], low[1]] += bar
+                else:
+                    ahead_bar[b, i, j] += bar
             elif wanted > most:
-                field_bar[b, node[0] + high[0], node[1] + high[1]] += bar
+                if high[0] >= 0:
+                    field_bar[b, high[0], high[1]] += bar
+                else:
+                    ahead_bar[b, i, j] += bar
             else:
                 ahead_bar[b, i, j] += bar
                 field_bar[b, i, j] += 0.5 * bar

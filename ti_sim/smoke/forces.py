@@ -15,6 +15,7 @@ class Grid:
 
     Attributes:
         open, open_x, open_y: 1 where smoke is, and where it moves across a face; [X, Y], [X + 1, Y], [X, Y + 1].
+        beside_x, beside_y: 0 for faces inside obstacles, between two closed cells; 1 for the others, those of walls too.
         dt: s.
         cell: side of a cell [m].
     """
@@ -22,6 +23,8 @@ class Grid:
     open: Array
     open_x: Array
     open_y: Array
+    beside_x: Array
+    beside_y: Array
     dt: Number
     cell: Number
 
@@ -41,17 +44,17 @@ def add_source_adjoint(grid: Grid, density_bar: ti.types.ndarray(), frame: int, 
 
 
 @ti.func
-def laplacian(field: ti.template(), b, i, j):
-    """Sum of the differences to the four neighbours; walls are free of friction."""
+def laplacian(field: ti.template(), beside: ti.template(), b, i, j):
+    """Sum of the differences to the four neighbours; walls and obstacles are free of friction: no neighbour is inside them."""
     here, total = field[b, i, j], 0.0
     if i > 0:
-        total += field[b, i - 1, j] - here
+        total += beside[i - 1, j] * (field[b, i - 1, j] - here)
     if i < field.shape[1] - 1:
-        total += field[b, i + 1, j] - here
+        total += beside[i + 1, j] * (field[b, i + 1, j] - here)
     if j > 0:
-        total += field[b, i, j - 1] - here
+        total += beside[i, j - 1] * (field[b, i, j - 1] - here)
     if j < field.shape[2] - 1:
-        total += field[b, i, j + 1] - here
+        total += beside[i, j + 1] * (field[b, i, j + 1] - here)
     return total
 
 
@@ -63,30 +66,30 @@ def accelerate(
     """result = flow + dt (viscosity times its Laplacian + buoyancy of the smoke at the face), 0 at closed faces."""
     for b, i, j in result.x:
         spread = viscosity[b] * grid.dt / (grid.cell * grid.cell)
-        result.x[b, i, j] = grid.open_x[i, j] * (flow.x[b, i, j] + spread * laplacian(flow.x, b, i, j))
+        result.x[b, i, j] = grid.open_x[i, j] * (flow.x[b, i, j] + spread * laplacian(flow.x, grid.beside_x, b, i, j))
     for b, i, j in result.y:
         value = 0.0
         if grid.open_y[i, j] > 0:
             spread = viscosity[b] * grid.dt / (grid.cell * grid.cell)
             smoke = 0.5 * (density[b, i, j - 1] + density[b, i, j])
-            value = flow.y[b, i, j] + spread * laplacian(flow.y, b, i, j) + grid.dt * buoyancy[b] * smoke
+            value = flow.y[b, i, j] + spread * laplacian(flow.y, grid.beside_y, b, i, j) + grid.dt * buoyancy[b] * smoke
         result.y[b, i, j] = value
 
 
 @ti.func
-def spread_adjoint(grid: ti.template(), open_faces: ti.template(), bar: ti.template(), b, i, j, factor):
+def spread_adjoint(open_faces: ti.template(), beside: ti.template(), bar: ti.template(), b, i, j, factor):
     """Adjoint of a velocity at face (i, j) from those of the accelerated ones: its own, and those of the neighbours."""
     here = open_faces[i, j] * bar[b, i, j]
     total = 0.0
     if i > 0:
-        total += open_faces[i - 1, j] * bar[b, i - 1, j] - here
+        total += open_faces[i - 1, j] * bar[b, i - 1, j] - beside[i - 1, j] * here
     if i < bar.shape[1] - 1:
-        total += open_faces[i + 1, j] * bar[b, i + 1, j] - here
+        total += open_faces[i + 1, j] * bar[b, i + 1, j] - beside[i + 1, j] * here
     if j > 0:
-        total += open_faces[i, j - 1] * bar[b, i, j - 1] - here
+        total += open_faces[i, j - 1] * bar[b, i, j - 1] - beside[i, j - 1] * here
     if j < bar.shape[2] - 1:
-        total += open_faces[i, j + 1] * bar[b, i, j + 1] - here
-    return here + factor * total
+        total += open_faces[i, j + 1] * bar[b, i, j + 1] - beside[i, j + 1] * here
+    return here + factor * beside[i, j] * total
 
 
 @kernel
@@ -98,14 +101,14 @@ def accelerate_adjoint(
     """Adjoint of ``accelerate``: writes that of the flow, and adds to the others."""
     for b, i, j in flow_bar.x:
         factor = grid.dt / (grid.cell * grid.cell)
-        flow_bar.x[b, i, j] = spread_adjoint(grid, grid.open_x, result_bar.x, b, i, j, viscosity[b] * factor)
-        viscosity_bar[b] += grid.open_x[i, j] * result_bar.x[b, i, j] * factor * laplacian(flow.x, b, i, j)
+        flow_bar.x[b, i, j] = spread_adjoint(grid.open_x, grid.beside_x, result_bar.x, b, i, j, viscosity[b] * factor)
+        viscosity_bar[b] += grid.open_x[i, j] * result_bar.x[b, i, j] * factor * laplacian(flow.x, grid.beside_x, b, i, j)
     for b, i, j in flow_bar.y:
         factor = grid.dt / (grid.cell * grid.cell)
-        flow_bar.y[b, i, j] = spread_adjoint(grid, grid.open_y, result_bar.y, b, i, j, viscosity[b] * factor)
+        flow_bar.y[b, i, j] = spread_adjoint(grid.open_y, grid.beside_y, result_bar.y, b, i, j, viscosity[b] * factor)
         if grid.open_y[i, j] > 0:
             bar = result_bar.y[b, i, j]
-            viscosity_bar[b] += bar * factor * laplacian(flow.y, b, i, j)
+            viscosity_bar[b] += bar * factor * laplacian(flow.y, grid.beside_y, b, i, j)
             buoyancy_bar[b] += bar * grid.dt * 0.5 * (density[b, i, j - 1] + density[b, i, j])
             density_bar[b, i, j - 1] += 0.5 * grid.dt * buoyancy[b] * bar
             density_bar[b, i, j] += 0.5 * grid.dt * buoyancy[b] * bar
@@ -129,30 +132,39 @@ def confining(left, right, below, above, here, strength):
 
 
 @ti.func
-def vorticity_at(cell, flow: ti.template(), b, i, j):
-    """Vorticity [1/s] in cell (i, j) from the velocities in the cells around; zero beyond the walls."""
+def is_inside(cells: ti.template(), i, j):
+    """Whether a cell and the four around it are open."""
+    inside = 0
+    if 0 < i < cells.shape[0] - 1 and 0 < j < cells.shape[1] - 1:
+        if cells[i, j] * cells[i - 1, j] * cells[i + 1, j] * cells[i, j - 1] * cells[i, j + 1] > 0:
+            inside = 1
+    return inside
+
+
+@ti.func
+def vorticity_at(grid: ti.template(), flow: ti.template(), b, i, j):
+    """Vorticity [1/s] in cell (i, j) from the velocities in the cells around; zero beside walls and obstacles."""
     total = 0.0
-    nx, ny = flow.y.shape[1], flow.x.shape[2]
-    if 0 < i < nx - 1 and 0 < j < ny - 1:
+    if is_inside(grid.open, i, j) == 1:
         for k in ti.static(range(2)):
             total += flow.y[b, i + 1, j + k] - flow.y[b, i - 1, j + k]
             total -= flow.x[b, i + k, j + 1] - flow.x[b, i + k, j - 1]
-    return total / (4 * cell)
+    return total / (4 * grid.cell)
 
 
 @kernel
-def curl(cell: float, flow: Flow, vorticity: ti.types.ndarray()):
-    """vorticity [B, X, Y] of the flow [1/s], zero in the cells at the walls."""
+def curl(grid: Grid, flow: Flow, vorticity: ti.types.ndarray()):
+    """vorticity [B, X, Y] of the flow [1/s], zero in the cells beside walls and obstacles."""
     for b, i, j in vorticity:
-        vorticity[b, i, j] = vorticity_at(cell, flow, b, i, j)
+        vorticity[b, i, j] = vorticity_at(grid, flow, b, i, j)
 
 
 @kernel
-def curl_adjoint(cell: float, vorticity_bar: ti.types.ndarray(), flow_bar: Flow):
+def curl_adjoint(grid: Grid, vorticity_bar: ti.types.ndarray(), flow_bar: Flow):
     """Adjoint of ``curl``: adds to that of the flow."""
     for b, i, j in vorticity_bar:
-        if 0 < i < vorticity_bar.shape[1] - 1 and 0 < j < vorticity_bar.shape[2] - 1:
-            bar = vorticity_bar[b, i, j] / (4 * cell)
+        if is_inside(grid.open, i, j) == 1:
+            bar = vorticity_bar[b, i, j] / (4 * grid.cell)
             for k in ti.static(range(2)):
                 flow_bar.y[b, i + 1, j + k] += bar
                 flow_bar.y[b, i - 1, j + k] -= bar

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal, get_args
 
@@ -18,7 +18,7 @@ STABLE = 0.25  # largest viscosity * dt / cell^2 of an explicit step in two dime
 
 
 @checked
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SmokeModel:
     """A box of square cells with walls all around and obstacles in it, equal in every world.
 
@@ -35,19 +35,23 @@ class SmokeModel:
 
     cells: Annotated[tuple[int, int], Rule(shape=(2,), exact=True, whole=True, least=2)]
     cell: Positive
-    obstacle: np.ndarray | None = field(default=None, compare=False)
+    obstacle: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cells", tuple(int(count) for count in self.cells))
-        if self.obstacle is not None and np.shape(self.obstacle) != self.cells:
-            raise UserError(f"the obstacle has shape {np.shape(self.obstacle)}, and the grid {self.cells}: give a cell for each")
+        if self.obstacle is not None:
+            if np.shape(self.obstacle) != self.cells or not np.isin(self.obstacle, (0, 1)).all():
+                raise UserError(
+                    f"the obstacle has shape {np.shape(self.obstacle)}, and the grid {self.cells}: give True or False for each"
+                )
+            object.__setattr__(self, "obstacle", np.array(self.obstacle, dtype=bool))
         if not self.open_cells.any():
             raise UserError("the obstacle fills the whole box: leave cells open")
 
     @cached_property
     def open_cells(self) -> np.ndarray:
         """[X, Y] bool, cells without an obstacle."""
-        return np.ones(self.cells, dtype=bool) if self.obstacle is None else ~np.asarray(self.obstacle, dtype=bool)
+        return np.ones(self.cells, dtype=bool) if self.obstacle is None else ~self.obstacle
 
     @cached_property
     def open_x(self) -> np.ndarray:
@@ -58,6 +62,22 @@ class SmokeModel:
     def open_y(self) -> np.ndarray:
         """[X, Y + 1] bool, faces between two open cells of which one lies above the other: where smoke moves along y."""
         return _between(self.open_cells.T).T
+
+    @cached_property
+    def beside_x(self) -> np.ndarray:
+        """[X + 1, Y] bool, faces across x that an open cell touches: the others are inside obstacles."""
+        return _beside(self.open_cells)
+
+    @cached_property
+    def beside_y(self) -> np.ndarray:
+        """[X, Y + 1] bool, faces across y that an open cell touches."""
+        return _beside(self.open_cells.T).T
+
+
+def _beside(cells: np.ndarray) -> np.ndarray:
+    """Faces along the first axis at least one side of which is open; there is nothing open beyond the walls."""
+    padded = np.pad(cells, ((1, 1), (0, 0)))
+    return padded[1:] | padded[:-1]
 
 
 def _between(cells: np.ndarray) -> np.ndarray:

@@ -27,6 +27,10 @@ class Pressure:
         self._open = np.flatnonzero(model.open_cells)
         self._factor = qdldl.Solver(_laplacian(model))
 
+    def __deepcopy__(self, memo: dict) -> Pressure:
+        """Itself: it does not change, and its factor cannot be copied."""
+        return self
+
     def project(self, grid: Grid, flow: Flow) -> None:
         """Replace velocities, or their adjoints, by the nearest ones that keep the volume of every cell; in place."""
         flow_out = zeros_like_family(flow.x, (flow.x.shape[0], *grid.open.shape))

@@ -30,3 +30,10 @@ def add_field(source: ti.types.ndarray(), target: ti.types.ndarray()):
     """target += source."""
     for b, i, j in target:
         target[b, i, j] += source[b, i, j]
+
+
+@kernel
+def close(is_open: ti.types.ndarray(), field: ti.types.ndarray()):
+    """field = 0 where is_open [X, Y] is 0."""
+    for b, i, j in field:
+        field[b, i, j] *= is_open[i, j]

@@ -18,7 +18,7 @@ from ti_sim.smoke.advection import CENTRE, FACE_X, FACE_Y, Flow, Place, advect, 
 from ti_sim.smoke.forces import Grid
 from ti_sim.smoke.model import SmokeInputs, SmokeModel, SmokeSettings
 from ti_sim.smoke.pressure import Pressure
-from ti_sim.smoke.rows import add_field, add_row, read_row, write_row
+from ti_sim.smoke.rows import add_field, add_row, close, read_row, write_row
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,7 @@ class SmokeSolver(Solver):
 
         rollout.adjoint.run_backwards(steps, recompute=again, differentiate=back)
         _add(bars, 0, bar)
+        close(*views(grid.open, bar.density))
         self._pressure.project(grid, bar.flow)
         for source, target in zip(bar.fields(), (sums.density0, sums.velocity_x0, sums.velocity_y0), strict=True):
             add_field(*views(source, target))
@@ -158,19 +159,26 @@ class SmokeSolver(Solver):
 
     def _grid(self, like: Array) -> Grid:
         model = self.model
-        masks = (reals_like_family(like, mask.astype(float)) for mask in (model.open_cells, model.open_x, model.open_y))
+        masks = (
+            reals_like_family(like, mask.astype(float))
+            for mask in (model.open_cells, model.open_x, model.open_y, model.beside_x, model.beside_y)
+        )
         return Grid(*masks, float(self.settings.dt), float(model.cell))
 
     def _start(self, inputs: SmokeInputs, grid: Grid) -> _State:
-        """The state at the start, in new arrays: the velocities projected."""
+        """The state at the start, in new arrays: no smoke in obstacles, the velocities projected."""
         density, x, y = (_copied(field) for field in (inputs.density0, inputs.velocity_x0, inputs.velocity_y0))
+        close(*views(grid.open, density))
         state = _State(density, Flow(x, y))
         self._pressure.project(grid, state.flow)
         return state
 
     def _places(self, grid: Grid, sign: float = 1.0) -> tuple[Place, Place, Place]:
         scale = sign * grid.dt / grid.cell
-        return Place(CENTRE, grid.open, scale), Place(FACE_X, grid.open_x, scale), Place(FACE_Y, grid.open_y, scale)
+        return (
+            Place(CENTRE, grid.open, grid.open, scale), Place(FACE_X, grid.open_x, grid.beside_x, scale),
+            Place(FACE_Y, grid.open_y, grid.beside_y, scale),
+        )  # fmt: skip
 
     def _stepped(self, inputs: SmokeInputs, grid: Grid, state: _State, frame: int) -> _State:
         """The state after a step, in new arrays."""
@@ -187,7 +195,7 @@ class SmokeSolver(Solver):
 
     def _curl(self, grid: Grid, flow: Flow) -> Array:
         vorticity = empty_like_family(flow.x, (flow.x.shape[0], *grid.open.shape))
-        forces.curl(grid.cell, viewed(flow), *views(vorticity))
+        forces.curl(viewed(grid), viewed(flow), *views(vorticity))
         return vorticity
 
     def _advected(self, grid: Grid, state: _State) -> tuple[Array, Flow]:
@@ -221,7 +229,7 @@ class SmokeSolver(Solver):
         forces.confine_adjoint(
             viewed(grid), *views(vorticity, inputs.confinement), viewed(bar.flow), *views(vorticity_bar, sums.confinement)
         )
-        forces.curl_adjoint(grid.cell, *views(vorticity_bar), viewed(before.flow))
+        forces.curl_adjoint(viewed(grid), *views(vorticity_bar), viewed(before.flow))
         flow_bar = Flow(*(empty_like_family(field, tuple(field.shape)) for field in (flow.x, flow.y)))
         forces.accelerate_adjoint(
             viewed(grid), viewed(flow), *views(density, inputs.buoyancy, inputs.viscosity), viewed(bar.flow), viewed(flow_bar),

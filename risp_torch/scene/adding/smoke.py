@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from risp_torch.scene.arguments import Array, Number, Vector
+from risp_torch.scene.parameters import ParameterTable, check_name
 from risp_torch.scene.parts.smoke import Smoke
 from risp_torch.scene.spec import SceneSpec
 from ti_sim.base.errors import UserError
@@ -66,6 +67,7 @@ def add_smoke(
     """
     if scene.bodies or scene.deformables or scene.smoke is not None:
         raise UserError(f"{name} fills the picture: a scene with smoke has no bodies and no other smoke")
+    check_name(name)
     if callable(obstacle):
         obstacle = obstacle(*np.meshgrid(*((np.arange(count) + 0.5) * cell for count in cells), indexing="ij"))
     model = SmokeModel(cells, cell, obstacle)
@@ -79,10 +81,13 @@ def add_smoke(
     }  # fmt: skip
     if len(shape) == 3 and shape[0] < scene.frames:
         raise UserError(f"{name}: the source has {shape[0]} frame intervals, and the film {scene.frames}: give one for each")
+    table = ParameterTable(dict(scene.table.params))  # what is refused leaves the scene as it was
     for key, (value, unit, of) in added.items():
-        scene.table.add(f"{name}.{key}", value, unit=unit, shape=of)
-    scene.table.add(f"{name}.viscosity", viscosity, unit="m2/s", sign="not negative")
-    scene.table.add(f"{name}.confinement", confinement, unit="", sign="not negative")
-    scene.table.add(f"{name}.color", color, unit="", shape=(3,), sign="color")
-    scene.table.add(f"{name}.opacity", opacity, unit="", sign="positive")
+        table.add(f"{name}.{key}", value, unit=unit, shape=of)
+    table.add(f"{name}.viscosity", viscosity, unit="m2/s", sign="not negative")
+    table.add(f"{name}.confinement", confinement, unit="", sign="not negative")
+    table.add(f"{name}.color", color, unit="", shape=(3,), sign="color")
+    table.add(f"{name}.opacity", opacity, unit="", sign="positive")
+    scene.table.params.update(table.params)
+    scene.table.signs.update(table.signs)
     scene.smoke = Smoke(name, model, advection)

@@ -34,6 +34,10 @@ class Smoke:
         """Parameters that affect pictures and not the motion."""
         return f"{self.name}.color", f"{self.name}.opacity"
 
+    def start(self, values: Values) -> torch.Tensor:
+        """Density [B, X, Y] at the start, none in obstacles, from parameter values [B, ...]."""
+        return values[f"{self.name}.density"] * constant(self.model.open_cells.astype(float))
+
     def inputs(self, values: Values, frames: int) -> SmokeInputs:
         """The solver's arrays for so many frame intervals, from parameter values [B, ...]; differentiable."""
         own = {key: values[f"{self.name}.{key}"].contiguous() for key in (

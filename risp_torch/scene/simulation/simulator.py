@@ -106,7 +106,7 @@ class Simulator:
     def start(self, values: Values) -> torch.Tensor:
         """The initial placement (``States.placement``, one frame of it) for parameter values [B, ...]."""
         if self.spec.smoke is not None:
-            return values[f"{self.spec.smoke.name}.density"]
+            return self.spec.smoke.start(values)
         return joined_placement(*self.motion.start(values))
 
 

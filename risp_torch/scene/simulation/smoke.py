@@ -14,6 +14,7 @@ from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.rollout.adjoint import Adjoint
 from ti_sim.smoke import SmokeInputs, SmokeSettings, SmokeSolver
+from ti_sim.smoke.model import STABLE
 
 
 class SmokeMotion(Motion):
@@ -31,8 +32,15 @@ class SmokeMotion(Motion):
         return SmokeSolver(smoke.model, SmokeSettings(dt=given.dt, substeps=given.substeps, advection=smoke.advection))
 
     def step_warnings(self, solver: SmokeSolver) -> list[str]:
-        """None: advection is stable at any step, and the solver refuses a viscosity that is not."""
-        return []
+        """Of a viscosity whose upper bound the solver refuses, which would end a search. Advection is stable at any step."""
+        high = self.spec.table[f"{self.spec.smoke.name}.viscosity"].high
+        most = STABLE * self.spec.smoke.model.cell**2 / self.spec.stepping.dt
+        if high is None or high <= most:
+            return []
+        return [
+            f"{self.spec.smoke.name}.viscosity may be up to {high:.3g} m2/s, and steps of {self.spec.stepping.dt:.3g} s are "
+            f"stable up to {most:.3g}: take more substeps, or lower the bound"
+        ]
 
     def inputs(
         self, values: Values, *, frames: int, actions: torch.Tensor | None = None, state0: State | None = None
@@ -63,5 +71,5 @@ class SmokeMotion(Motion):
             UserError: states between the frames are wanted, for a film with a clock.
         """
         if between > 1:
-            raise UserError("smoke has no states between the frames: leave set_film out, and give a frame_dt that fits the film")
+            raise UserError("smoke has states at the frames alone: leave set_film out, and give a frame_dt that fits the film")
         return super().rollout(values, frames=frames, actions=actions, state0=state0, adjoint=adjoint)

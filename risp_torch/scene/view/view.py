@@ -21,6 +21,7 @@ from ti_render import RasterSettings, RenderInputs
 from ti_sim.base.errors import UserError
 
 Quantity = Literal["color", "depth", "normal"]
+SEEN = "pixels, luminance or features of pictures (--loss pixel, luminance, perceptual)"  # of smoke
 _ARRAYS = ("bodies", "deformables", "lights", "ground", "style", "smoke", "table")  # fields that determine the renderer's arrays
 
 
@@ -103,7 +104,9 @@ class View:
     ) -> torch.Tensor:
         """``render`` of smoke, straight to pixels."""
         if quantity != "color" or camera == ALL:
-            raise UserError("pictures of smoke are colours of one camera: leave quantity and camera='all' out")
+            raise UserError(f"smoke has colours of one camera, no depths and no normals: leave both out, and compare {SEEN}")
+        if "background.image" in self.spec.table.params:
+            raise UserError("smoke is shown before a colour, not before a picture: use set_background(color=...), or top, bottom")
         size, channels = self._chosen(camera)[0], 4 if alpha else 3
         return self.filmed(states, lambda density: self.spec.smoke.pictures(values, density, size)[..., :channels], frames)
 
@@ -144,6 +147,8 @@ class View:
             UserError: there is no camera, no body or no light.
         """
         parts = (*self.spec.bodies, *self.spec.deformables)
+        if self.spec.smoke is not None:
+            raise UserError(f"smoke has neither faces nor a look that is solved: compare {SEEN}")
         if not parts:
             raise UserError("the scene has no bodies: add one with add_rigid")
         if all(part.surface is None for part in parts):

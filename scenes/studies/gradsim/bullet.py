@@ -1,11 +1,13 @@
 """Tosses simulated by PyBullet, whose contact differs: the simulator of the paper's black box.
 
 Objects are the convex hulls of their meshes, since Bullet has no moving bodies that are not convex; mass, inertia, start, push
-and the friction, stiffness and damping of the contact are those of the toss. Bullet has no friction stiffness.
+and friction are those of the toss. Here each vertex that touches has a spring; Bullet keeps four contact points at most, which
+share the springs and dampers of half of the vertices. Bullet has no friction stiffness.
 """
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -20,7 +22,7 @@ from .tosses import MASS, RANGES, Toss, shaped
 
 FRICTION, STIFFNESS, DAMPING = (f"ground.contact.{number}" for number in ("friction", "stiffness", "damping"))
 STEP = 1 / 240  # s, PyBullet's own
-MANIFOLD = 4  # contact points that Bullet keeps of a pair; here each vertex has a spring
+MANIFOLD = 4  # contact points that Bullet keeps of a pair: half of the vertices share them, of a box all that touch
 
 
 def bullet_films(scene: Scene, toss: Toss, values: Mapping[str, np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -61,7 +63,9 @@ def _client() -> Any:
         from pybullet_utils.bullet_client import BulletClient
     except ImportError:
         raise UserError("PyBullet is not installed: pip install -e '.[baselines]'") from None
-    return BulletClient(pybullet.DIRECT)
+    client = BulletClient(pybullet.DIRECT)
+    atexit.register(client.disconnect)
+    return client
 
 
 def _simulated(client: Any, toss: Toss, frames: int) -> np.ndarray:
@@ -71,8 +75,9 @@ def _simulated(client: Any, toss: Toss, frames: int) -> np.ndarray:
     client.setGravity(0, 0, -9.81)
     ground = client.createMultiBody(0, client.createCollisionShape(client.GEOM_PLANE))
     body = _body(client, toss, mesh)
-    client.changeDynamics(ground, -1, lateralFriction=1.0)  # the friction of a pair is the product
-    share = len(mesh.mesh().vertices) / MANIFOLD
+    # The friction of a pair is the product, its damping the sum.
+    client.changeDynamics(ground, -1, lateralFriction=1.0, contactDamping=0.0)
+    share = len(mesh.mesh().vertices) / 2 / MANIFOLD
     client.changeDynamics(
         body, -1, lateralFriction=toss.values[FRICTION], contactStiffness=share * toss.values[STIFFNESS],
         contactDamping=share * toss.values[DAMPING], linearDamping=0, angularDamping=0,

@@ -43,13 +43,12 @@ def newton_seconds(mesh: SolidMesh, *, density: float, mu: float, lam: float, dt
         done = subprocess.run(
             [python, str(PROGRAM)], input=json.dumps({"body": case}), capture_output=True, text=True, timeout=LONGEST, check=True
         )
-    except (OSError, subprocess.SubprocessError) as error:
+        answer = json.loads(done.stdout.splitlines()[-1])
+        version, seconds = f"Newton {answer['newton']}, Warp {answer['warp']}", answer["results"]["body"]["seconds"]
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError) as error:
         told = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
         return {"missing": f"not measured: {python} failed ({told[-1] if told else type(error).__name__})"}
-    answer = json.loads(done.stdout.splitlines()[-1])
-    return {
-        "version": f"Newton {answer['newton']}, Warp {answer['warp']}", "seconds": answer["results"]["body"]["seconds"]
-    }  # fmt: skip
+    return {"version": version, "seconds": seconds}
 
 
 def description(mesh: SolidMesh, *, density: float, mu: float, lam: float, dt: float) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch import LuminanceLoss, invert, load_scene, simulate_video
+from risp_torch import invert, load_scene, simulate_video
 from ti_sim import Count, checked
 
 from ..markdown import markdown
@@ -130,7 +130,7 @@ def commands(asked: Asked, size: int) -> tuple[str, str]:
     film = f"risp simulate {asked.scene} --size {size}{frames} --crf {CRF:g} --out runs/{asked.scene}"
     read = (
         f"risp invert {asked.scene} --size {size}{frames} --video runs/{asked.scene}/video.mp4 --unknown "
-        f"{' '.join(asked.unknown)} {bounds} --loss luminance --starts {STARTS}"
+        f"{' '.join(asked.unknown)} {bounds} --starts {STARTS}"
     )
     return film, read
 
@@ -154,7 +154,7 @@ def found(row: Count, *, size: Count) -> Mapping[str, Any]:
     bounds = {name: (round_to(low), round_to(high), scale) for name, (low, high, scale) in asked.bounds().items()}
     with tempfile.TemporaryDirectory() as folder:
         path = simulate_video(scene, Path(folder) / "video.mp4", crf=CRF)
-        result = invert(scene, path, list(asked.unknown), loss=LuminanceLoss(), bounds=bounds, starts=STARTS, progress=False)
+        result = invert(scene, path, list(asked.unknown), bounds=bounds, starts=STARTS, progress=False)
     relative = {name: scale == "log10" for name, (_, _, scale) in bounds.items()}
     bars = {name: math.log(10) * result.sd[name] if relative[name] else result.sd[name] for name in truth}
     errors = {name: (result.values[name] - true) / (true if relative[name] else 1.0) for name, true in truth.items()}
@@ -196,8 +196,7 @@ def page_text(rows: Sequence[Asked], results: Sequence[Mapping[str, Any]], prese
     return "\n".join([
         "# gradSim, table 6: which numbers of which system can be found from a film", "",
         f"`python -m scenes.studies.gradsim table-6 --preset {preset.name}`", "",
-        f"Films of {preset.size} pixels, H.264 at crf {CRF:g}, of which luminance is compared; {STARTS} starts spread over "
-        "the bounds, which are up to "
+        f"Films of {preset.size} pixels, H.264 at crf {CRF:g}; {STARTS} starts spread over the bounds, which are up to "
         f"{TIMES**2:g} times the truth for positive numbers. Errors and bars (one standard deviation) of these are parts of the "
         f"truth; others have the number's unit. {share(held, of)} errors are within {INSIDE} bars.", "",
         markdown(["system", "number", "unknown", "truth", "error", "bar", "within", "verdict", "s"], table), "",

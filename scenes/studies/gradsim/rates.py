@@ -268,7 +268,7 @@ def _newton(by_count: Mapping[int, Mapping[str, Any]]) -> str:
     lines, versions = [], set()
     for count, rates in by_count.items():
         if "missing" in rates["newton"]:
-            return f"Newton was {rates['newton']['missing']}."
+            return f"Newton was {rates['newton']['missing']}. (Remove the file of the rates to measure again.)"
         versions.add(rates["newton"]["version"])
         line = [f"{count:,}"]
         for ours, theirs in (("forward DP", "taped"), ("backward DP", "backward")):

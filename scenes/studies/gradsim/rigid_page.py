@@ -146,7 +146,8 @@ def notes_of(
         f"The black box takes {preset.updates} updates of {preset.samples} films (the paper's table 5: 125 of 5, noise .05, "
         "decay .925), through this engine's forward pass or PyBullet, from a start in the drawn range. The paper names no "
         f"optimiser; of Adam's rates {rates}, {best} was best on {min(TUNED, preset.train)} training tosses. PyBullet has the "
-        "same mass, inertia, push and friction, convex hulls of the objects, and its own contact.", "",
+        "same mass, inertia, push and friction, convex hulls of the objects, and its own contact: four points at most share the "
+        "springs of half of the vertices.", "",
         *(
             f"{kind}: {result['parameters']:,} weights, {preset.epochs} epochs of Adam at 1e-4, of which a tenth of the training "
             f"films chose number {result['epoch'] + 1}; {result['early']} passes while films were still made; "

@@ -257,9 +257,14 @@ def fit_explanation(
     further, given = list(each.unknown), {name: value for name, value in each.unknown.items() if value is not None}
     starts = [{MASS: density, **given} for density in densities]
     priors = camera_priors(scene, each.unknown)
-    if each.look or priors is not None:
-        loss = MatchedLoss() if each.look else None
-        return fit(scene, target, starts, further=further, loss=loss, priors=priors)
+    if each.look:
+        found = fit(scene, target, starts, further=further, loss=MatchedLoss(), priors=priors)
+        # A solved look leaves colours: as much of what the plain fit is compared by, luminance or colours, as its share of them.
+        colours = pictures_of(scene, plain.values, frames=frames)
+        whole = float(((colours - target.pictures[: len(colours)]).double() ** 2).mean())
+        return replace(found, residual=found.residual / max(whole, ROUNDING) * plain.residual)
+    if priors is not None:
+        return fit(scene, target, starts, further=further, priors=priors)
     stated = MixedLoss(MixedPart(loss=target.loss(), noise=math.sqrt(plain.residual)))  # counts in squares of this noise
     tried = fit(scene, target, starts[:1], further=further, loss=stated)
     tried = replace(tried, residual=tried.residual * plain.residual)

@@ -58,7 +58,7 @@ def test_newton_stands_beside_the_rates_of_the_run() -> None:
     seconds = {"taped": 1 / 50, "taped, graph": 1 / 200, "backward": 1 / 10, "backward, graph": 1 / 20}
     one = {"sparse": {"forward DP": 1 / 100, "backward DP": 1 / 40}, "newton": {"version": "Newton 1", "seconds": seconds}}
     assert "| 100 | 100 | 50 | 2 | 200 | 0.5 | 40 | 10 | 4 | 20 | 2 |" in rates._newton({100: one})
-    assert rates._newton({100: one | {"newton": {"missing": "not measured: x"}}}) == "Newton was not measured: x."
+    assert rates._newton({100: one | {"newton": {"missing": "not measured: x"}}}) .startswith("Newton was not measured: x.")
 
 
 def test_the_page_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

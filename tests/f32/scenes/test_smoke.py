@@ -23,6 +23,14 @@ def test_a_film_without_loss_tells_buoyancy_and_viscosity():
     assert found.converged and found.doubts == []
 
 
+def test_a_film_in_another_colour_is_said_to_be_in_another_look():
+    scene = load_scene("smoke", cells=16, frames=8, size=32)
+    with torch.no_grad():
+        shown = film(scene, {"smoke.color": torch.tensor([0.9, 0.6, 0.4])}, worlds=1, frames=scene.frames)[0][0]
+    found = invert(scene, shown, ["smoke.buoyancy"], progress=False)
+    assert found.misfit > 10 and [each["family"] for each in found.suspects] == ["the look"]
+
+
 def test_a_flow_is_found_and_a_killed_command_goes_on(tmp_path, monkeypatch, capsys):
     command = ["--cells", "16", "--steps", "10", "--out", str(tmp_path / "out")]
     main([*command, "--iterations", "4"])
@@ -38,10 +46,16 @@ def test_a_flow_is_found_and_a_killed_command_goes_on(tmp_path, monkeypatch, cap
     monkeypatch.setattr(smoke_picture, "picture_loss", lambda *given: pytest.fail("an iteration was done again"))
     main([*command, "--iterations", "30"])
 
-    assert main(["--cells", "12", "--steps", "10", "--out", str(tmp_path / "out")]) == 2
-    assert "of a grid of another size" in capsys.readouterr().err
-    (tmp_path / "out" / "state.npz").write_bytes(b"no archive")
-    assert main(command) == 2 and "is damaged" in capsys.readouterr().err
+    for other in (["--cells", "12", "--steps", "10"], ["--cells", "16", "--steps", "9"], [*command[:4], "--rate", "0.1"]):
+        assert main([*other, "--out", str(tmp_path / "out")]) == 2
+        assert "of another picture, grid, number of steps or rate" in capsys.readouterr().err
+    whole = (tmp_path / "out" / "state.npz").read_bytes()
+    for damaged in (b"no archive", whole[: len(whole) // 2], b""):
+        (tmp_path / "out" / "state.npz").write_bytes(damaged)
+        assert main(command) == 2 and "is damaged" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as refused:
+        main(["--cells", "4"])
+    assert refused.value.code == 2
 
 
 def test_a_picture_becomes_as_much_smoke_as_there_is(tmp_path):

@@ -80,7 +80,8 @@ def test_sources_may_change_from_frame_to_frame_and_smoke_starts_from_given_fiel
     np.testing.assert_allclose(total, [0, 0, 5 * 0.04, 5 * 0.04], atol=1e-12)
     given = tuple(torch.zeros(2, *shape, dtype=torch.float64) for shape in ((x, y), (x + 1, y), (x, y + 1)))
     again = scene.rollout(state0=(given[0] + 1, *given[1:]), worlds=2, frames=1).smoke
-    assert again.shape == (2, 2, x, y) and torch.allclose(again[:, 0], torch.ones(2, x, y, dtype=torch.float64))
+    open_cells = torch.as_tensor(scene.smoke.model.open_cells, dtype=torch.float64)
+    assert again.shape == (2, 2, x, y) and torch.equal(again[:, 0], open_cells.expand(2, x, y))
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -89,16 +90,24 @@ def test_what_does_not_fit_is_refused() -> None:
         scene.add_smoke("more", cells=CELLS, cell=0.1)
     with pytest.raises(UserError, match="the source has 2 frame intervals, and the film 3"):
         smoky(source=np.zeros((2, *CELLS)))
-    with pytest.raises(UserError, match="leave quantity and"):
+    with pytest.raises(UserError, match="no depths and no normals"):
         scene.render(scene.rollout(worlds=1), quantity="depth")
     with pytest.raises(UserError, match=r"the density has shape \(1, 2, 3, 3\)"):
         scene.render(torch.zeros(1, 2, 3, 3, dtype=torch.float64))
+    again = Scene(frame_dt=0.1, frames=1, substeps=1)
+    with pytest.raises(UserError, match="opacity"):
+        again.add_smoke("smoke", cells=(4, 4), cell=0.1, opacity=-1.0)
+    again.add_smoke("smoke", cells=(4, 4), cell=0.1)  # what was refused has left nothing behind
+    with pytest.raises(UserError, match="compare pixels, luminance or features"):
+        scene.view.render_inputs(scene.table.values(), scene.rollout(worlds=1).placement)
+    with pytest.warns(UserWarning, match="take more substeps, or lower the bound"):
+        smoky(viscosity=Param(0.01, low=1e-3, high=10.0, scale="log10")).rollout(worlds=1)
     scene.add_rigid("box", shape=Box(1.0, 1.0, 1.0), density=1.0)
     with pytest.raises(UserError, match="smoke fills the picture"):
         scene.rollout(worlds=1)
     filmed = smoky()
     filmed.set_film()
-    with pytest.raises(UserError, match="no states between the frames"):
+    with pytest.raises(UserError, match="states at the frames alone"):
         filmed.rollout(worlds=1)
 
 
