@@ -64,7 +64,7 @@ def _client() -> Any:
     except ImportError:
         raise UserError("PyBullet is not installed: pip install -e '.[baselines]'") from None
     client = BulletClient(pybullet.DIRECT)
-    atexit.register(client.disconnect)
+    atexit.register(lambda: client.disconnect())  # the attribute alone would disconnect
     return client
 
 
