@@ -22,6 +22,7 @@ from .tosses import MASS, RANGES, Toss, shaped
 
 FRICTION, STIFFNESS, DAMPING = (f"ground.contact.{number}" for number in ("friction", "stiffness", "damping"))
 STEP = 1 / 240  # s, PyBullet's own
+RIGID = 1e12  # N/m, of the ground
 MANIFOLD = 4  # contact points that Bullet keeps of a pair: half of the vertices share them, of a box all that touch
 
 
@@ -75,8 +76,8 @@ def _simulated(client: Any, toss: Toss, frames: int) -> np.ndarray:
     client.setGravity(0, 0, -9.81)
     ground = client.createMultiBody(0, client.createCollisionShape(client.GEOM_PLANE))
     body = _body(client, toss, mesh)
-    # The friction of a pair is the product, its damping the sum.
-    client.changeDynamics(ground, -1, lateralFriction=1.0, contactDamping=0.0)
+    # The friction of a pair is the product, its damping the sum, its compliance too.
+    client.changeDynamics(ground, -1, lateralFriction=1.0, contactStiffness=RIGID, contactDamping=0.0)
     share = len(mesh.mesh().vertices) / 2 / MANIFOLD
     client.changeDynamics(
         body, -1, lateralFriction=toss.values[FRICTION], contactStiffness=share * toss.values[STIFFNESS],
