@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,10 @@ ASKED = {
     "table-1": {"ours, lossless": (1e-5,), "ours, mp4": (2e-3,), LARGE.format(256): (2e-3,)},
     "table-2": {"ours, lossless": (1e-4, 0.03, 1e-3, 7e-4, 1e-3)},
 }
-PICTURES = ("training.png", "black-box.png", "strip.png", "film.mp4")
+PICTURES = {
+    "training.png": "Trainings", "black-box.png": "Black box", "strip.png": "A film, the estimate and their difference",
+    "film.mp4": "The film and, right of it, the estimate from its mp4",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class Row:
 
 
 def head_of(name: str, preset: Preset) -> list[str]:
+    """Title, command and what was filmed, as lines of Markdown."""
     what = "the mass" if name == "table-1" else "mass, damping kd, stiffness ke, friction stiffness kf and friction mu together"
     return [
         f"# gradSim, table {name[-1]}: {what} of a tossed object from its film", "",
@@ -109,6 +113,7 @@ def head_of(name: str, preset: Preset) -> list[str]:
 
 
 def table_of(name: str, rows: Sequence[Row], unknowns: Sequence[str]) -> str:
+    """The table in Markdown: a line for each method."""
     single = len(unknowns) == 1
     head = ["method"]
     if single:
@@ -137,9 +142,17 @@ def table_of(name: str, rows: Sequence[Row], unknowns: Sequence[str]) -> str:
 
 def notes_of(
     name: str, preset: Preset, readers: Mapping[str, Mapping[str, Any]], chosen: Mapping[str, float],
-    films: Sequence[Mapping[str, Any] | None], exact: Sequence[Mapping[str, Any] | None],
+    films: Sequence[Mapping[str, Any] | None], exact: Sequence[Mapping[str, Any] | None], shown: Collection[str],
 ) -> list[str]:  # fmt: skip
-    """Sentences below the table; ``films`` are results of mp4 films, ``exact`` those of films without loss."""
+    """Sentences below the table.
+
+    Args:
+        name, preset: of the page.
+        readers: results of the networks, by name.
+        chosen: rate of each black box.
+        films, exact: results of mp4 films, and of films without loss.
+        shown: pictures and videos that there are (``PICTURES``).
+    """
     rates = ", ".join(f"{each:g}" for each in RATES)
     best = " and ".join(f"{rate:g} ({row})" for row, rate in chosen.items())
     notes = [
@@ -154,9 +167,8 @@ def notes_of(
             f"{result['seconds']:.0f} s."
             for kind, result in readers.items()
         ), "",
-        f"![Trainings](images/{name}-training.png)", "", f"![Black box](images/{name}-black-box.png)", "",
-        f"![A film, the estimate and their difference](images/{name}-strip.png)", "",
-        f"[The film and, right of it, the estimate from its mp4](images/{name}-film.mp4)", "",
+        *(line for key, title in PICTURES.items() if key in shown
+          for line in (f"{'' if key.endswith('.mp4') else '!'}[{title}](images/{name}-{key})", "")),
     ]  # fmt: skip
     if name == "table-2":
         notes += [

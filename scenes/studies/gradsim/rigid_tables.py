@@ -49,7 +49,7 @@ def make(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
     pictures = pictures_of(name, preset, folder, readers, boxes["black box"][1], films[0], unknowns)
     rates = {row: rate for row, (rate, _) in boxes.items()}
     exact = [cell.read(folder) for cell in cells["ours, lossless"]]
-    notes = notes_of(name, preset, readers, rates, films, exact)
+    notes = notes_of(name, preset, readers, rates, films, exact, pictures)
     return Page(name, "\n".join([*head_of(name, preset), table_of(name, rows, unknowns), "", *notes]), pictures)
 
 
