@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -21,11 +21,10 @@ from risp_torch import Camera, Scene, UserError, start, write_video
 from risp_torch.files.report import plot_losses, write_strip
 from risp_torch.programs import number
 from ti_sim import Count, Positive
-from ti_sim.base.rules import Rule
 
 from .exit_status import exit_status
 
-Cells = Annotated[int, Rule(whole=True, least=8)]
+LEAST = 8  # cells
 SCALES = (1, 2, 4, 8)  # pixels along each side of the blocks that are compared: coarse ones attract from afar
 FIELDS = ("smoke.velocity_x", "smoke.velocity_y")
 
@@ -34,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Optimise the flow: 0 where the last loss is below a fifth of the first one, 1 if not, 2 for wrong input."""
     parser = argparse.ArgumentParser(prog="python -m scenes.studies.smoke_picture", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--picture", type=Path, metavar="FILE.png", help="white becomes smoke (default: a ring)")
-    parser.add_argument("--cells", type=number(Cells), default=64, help="along each side (default 64)")
+    parser.add_argument("--cells", type=number(Count), default=64, help="along each side (default 64)")
     parser.add_argument("--steps", type=number(Count), default=40, help="until the smoke shows the picture (default 40)")
     parser.add_argument("--iterations", type=number(Count), default=150, help="of Adam (default 150)")
     parser.add_argument("--rate", type=number(Positive), default=0.05, help="of Adam [m/s] (default 0.05)")
@@ -45,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Optimise, and write a strip, a video, the losses and the flow."""
+    if options.cells < LEAST:
+        raise UserError(f"--cells is {options.cells}: give {LEAST} or more, so that blocks of {max(SCALES)} pixels fit")
     start(precision="f32")
     scene = smoke_scene(options.cells, options.steps)
     wanted = wanted_density(options.picture, options.cells, float(scene.parameters["smoke.density"].value.sum()))
