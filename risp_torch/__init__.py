@@ -48,18 +48,32 @@ from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.start import Start
 from risp_torch.scene.states import States
-from ti_sim import Box, Capsule, Checkpoint, Cone, Cylinder, DivergenceError, Mesh, Param, Sphere, StoreAll, UserError, start
+from ti_sim import (
+    Box,
+    Capsule,
+    Checkpoint,
+    Cone,
+    Cylinder,
+    DivergenceError,
+    ImplicitSettings,
+    Mesh,
+    Param,
+    Sphere,
+    StoreAll,
+    UserError,
+    start,
+)
 
 __version__ = program_version()
 
 __all__ = [
-    "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact",
-    "Cylinder", "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "FindStart", "Fixed",
-    "ImageTracksLoss", "Inversion", "Joint", "LookSettings", "Loss", "LuminanceLoss", "MaskLoss", "MatchedLoss", "Membrane",
-    "Mesh", "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings", "Param", "PerceptualLoss", "PictureLoss", "PixelLoss",
-    "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute", "RispLoss", "Scene", "SinePulse", "Sphere",
-    "Spherical", "Start", "StateLoss", "States", "StoreAll", "Surface", "UserError", "WIDE_SEARCH", "WideSteps",
-    "check_film_gradient", "check_torch", "film", "invert", "landscape", "load_scene", "pixel_loss", "read_video",
-    "render_masks", "scene_names", "simulate_video", "srgb_to_linear", "start", "use_found",
-    "write_frames", "write_video",
+    "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact", "Cylinder",
+    "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "FindStart", "Fixed",
+    "ImageTracksLoss", "ImplicitSettings", "Inversion", "Joint", "LookSettings", "Loss", "LuminanceLoss", "MaskLoss",
+    "MatchedLoss", "Membrane", "Mesh", "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings", "Param", "PerceptualLoss",
+    "PictureLoss", "PixelLoss", "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute", "RispLoss", "Scene",
+    "SinePulse", "Sphere", "Spherical", "Start", "StateLoss", "States", "StoreAll", "Surface", "UserError", "WIDE_SEARCH",
+    "WideSteps", "check_film_gradient", "check_torch", "film", "invert", "landscape", "load_scene", "pixel_loss",
+    "read_video", "render_masks", "scene_names", "simulate_video", "srgb_to_linear", "start", "use_found", "write_frames",
+    "write_video",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, Articu
 from ti_sim.articulated.single_state import forward_dynamics, forward_kinematics, inverse_dynamics, mass_matrix, point_jacobian
 from ti_sim.articulated.solver import ArticulatedRollout, ArticulatedSolver
 from ti_sim.base.arrays import Array
-from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.errors import ConvergenceError, DivergenceError, UserError
 from ti_sim.base.gradcheck import GradcheckReport, GradientError, gradcheck
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Count, FromZero, Positive, Seed, checked
@@ -15,10 +15,12 @@ from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
 from ti_sim.coupled.solver import CoupledRollout, CoupledSolver
 from ti_sim.deformable.ad_tape import DeformableTape
 from ti_sim.deformable.bending import bending_edges, edge_stiffness, plate_rigidity
+from ti_sim.deformable.implicit.settings import ImplicitSettings
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
+from ti_sim.deformable.rollout import DeformableRollout
 from ti_sim.deformable.solids import corner_volumes, energy_constants, lame_from_young
-from ti_sim.deformable.solver import DeformableRollout, DeformableSolver
+from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.deformable.stable_step import stable_step
 from ti_sim.deformable.triangles import membrane_constants, plane_strain_constants, triangle_areas
 from ti_sim.rigid.ad_tape import RigidTape
@@ -36,14 +38,14 @@ from ti_sim.shapes.surface import TriangleMesh
 
 __all__ = [
     "Adjoint", "Array", "Arrays", "ArticulatedInputs", "ArticulatedModel", "ArticulatedRollout", "ArticulatedSettings",
-    "ArticulatedSolver", "Box", "Capsule", "Checkpoint", "CollisionShape", "Cone", "Count", "CoupledInputs", "CoupledModel",
-    "CoupledRollout", "CoupledSettings", "CoupledSolver", "Cylinder", "DeformableInputs", "DeformableModel",
-    "DeformableRollout", "DeformableSettings", "DeformableSolver", "DeformableTape", "DivergenceError", "FromZero",
-    "GradcheckReport", "GradientError", "MassProperties", "Mesh", "Param", "Positive", "RigidInputs", "RigidModel",
-    "RigidRollout", "RigidSettings", "RigidSolver", "RigidTape", "Runtime", "Seed", "Shape", "Solver", "Sphere", "StoreAll",
-    "Tape", "TriangleMesh", "UserError", "array", "bending_edges", "checked", "contact_points", "contact_time",
-    "corner_volumes", "damping_for_restitution", "edge_stiffness", "effective_mass", "energy_constants", "forward_dynamics",
-    "forward_kinematics", "gradcheck", "inverse_dynamics", "lame_from_young", "mass_matrix", "mass_properties",
-    "membrane_constants", "mesh_shape", "plane_strain_constants", "plate_rigidity", "point_jacobian", "restitution",
-    "stable_step", "start", "triangle_areas",
+    "ArticulatedSolver", "Box", "Capsule", "Checkpoint", "CollisionShape", "Cone", "ConvergenceError", "Count",
+    "CoupledInputs", "CoupledModel", "CoupledRollout", "CoupledSettings", "CoupledSolver", "Cylinder", "DeformableInputs",
+    "DeformableModel", "DeformableRollout", "DeformableSettings", "DeformableSolver", "DeformableTape", "DivergenceError",
+    "FromZero", "GradcheckReport", "GradientError", "ImplicitSettings", "MassProperties", "Mesh", "Param", "Positive",
+    "RigidInputs", "RigidModel", "RigidRollout", "RigidSettings", "RigidSolver", "RigidTape", "Runtime", "Seed", "Shape",
+    "Solver", "Sphere", "StoreAll", "Tape", "TriangleMesh", "UserError", "array", "bending_edges", "checked",
+    "contact_points", "contact_time", "corner_volumes", "damping_for_restitution", "edge_stiffness", "effective_mass",
+    "energy_constants", "forward_dynamics", "forward_kinematics", "gradcheck", "inverse_dynamics", "lame_from_young",
+    "mass_matrix", "mass_properties", "membrane_constants", "mesh_shape", "plane_strain_constants", "plate_rigidity",
+    "point_jacobian", "restitution", "stable_step", "start", "triangle_areas",
 ]  # fmt: skip

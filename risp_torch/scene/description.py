@@ -45,7 +45,12 @@ def describe(scene: SceneSpec) -> dict[str, Any]:
         "forces": [[f.name, f.body, f.first_step, f.last_step, f.kind] for f in scene.forces],
         "cameras": [[c.name, c.width, c.height, c.near, c.far, np.asarray(c.rotation).tolist()] for c in scene.cameras],
         "parameters": {name: _listed(param.value) for name, param in scene.parameters.items()},
-    } | _driving(scene) | _smoke(scene) | ({} if scene.clock is None else {"film": scene.clock.to_json()})
+    } | _driving(scene) | _smoke(scene) | _implicit(scene) | ({} if scene.clock is None else {"film": scene.clock.to_json()})
+
+
+def _implicit(scene: SceneSpec) -> dict[str, Any]:
+    """Convergence of implicit steps, if the scene has any."""
+    return {"implicit": asdict(scene.stepping.implicit)} if scene.stepping.is_implicit else {}
 
 
 def _smoke(scene: SceneSpec) -> dict[str, Any]:

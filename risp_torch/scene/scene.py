@@ -44,6 +44,7 @@ from risp_torch.scene.view.view import Quantity, View, current_view
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Count, FromZero, Positive, PositiveOrInfinite, Rule, checked
+from ti_sim.deformable.implicit.settings import ImplicitSettings
 from ti_sim.rollout.adjoint import Adjoint
 from ti_sim.rollout.time_steps import Plan
 from ti_sim.shapes.mass import check_inertia
@@ -71,6 +72,7 @@ class Scene(SceneSpec):
         max_distance: PositiveOrInfinite = math.inf,
         controls: Count = 1,
         adaptive: bool = False,
+        implicit: ImplicitSettings = ImplicitSettings(),  # noqa: B008 (it is frozen)
         sigma: Number = 1e-4,
         gamma: Number = 1e-3,
         shading: Literal["none", "lambert", "phong"] = "lambert",
@@ -87,7 +89,8 @@ class Scene(SceneSpec):
             frames: number of frame intervals; a film has one image more, the initial state.
             substeps: physics steps per frame.
             gravity: [3] m/s2, or one number, its magnitude downwards.
-            integrator: "semi_implicit" or "rk4".
+            integrator: "semi_implicit"; "rk4" of bodies; "backward_euler", "bdf2" or "sdirk2" of deformable bodies that collide
+                with the ground at most: implicit steps, for stiff materials and long steps.
             plan: execution plan of the solver (``RigidSettings``, ``DeformableSettings``).
             max_distance: of a body's centre of mass from the origin [m]; a world in which one goes farther is treated as
                 diverged.
@@ -97,6 +100,7 @@ class Scene(SceneSpec):
                 steps than its own parameters need at its start (``stable_step``, with a safety margin of two fifths, in levels of
                 a fifth), from an eighth of ``substeps`` to all. Position errors are about the motion in half of the difference
                 between the steps.
+            implicit: convergence of implicit steps.
             sigma: softness of edges in pictures, squared NDC of the shorter side ("softness.sigma").
             gamma: softness of depth order in pictures ("softness.gamma").
             shading: "none" (colours as they are), "lambert" (diffuse) or "phong" (with highlights: ``Surface``).
@@ -113,7 +117,7 @@ class Scene(SceneSpec):
             raise UserError(f"Scene: frames {frames} of {substeps} substeps are more steps than are counted: at most {LAST_STEP}")
         stepping = TimeStepping(
             frame_dt=frame_dt, substeps=substeps, integrator=integrator, plan=plan, max_distance=max_distance,
-            controls=controls, adaptive=adaptive,
+            controls=controls, adaptive=adaptive, implicit=implicit,
         )  # fmt: skip
         style = PictureStyle(
             shading=shading, aggregation=aggregation, composite=composite, antialias=antialias, two_sided=two_sided

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, PositiveOrInfinite, checked
-from ti_sim.rollout.time_steps import ExplicitIntegrator, Plan, check_integrator, check_plan
+from ti_sim.deformable.implicit.settings import ImplicitSettings
+from ti_sim.rollout.time_steps import IMPLICIT, AnyIntegrator, Plan, check_integrator, check_plan
 
-Integrator = ExplicitIntegrator  # those of all solvers; a motion refuses those that its solver does not have (``simulation``)
+Integrator = AnyIntegrator  # those of all solvers; a motion refuses those that its solver does not have (``simulation``)
 LAST_STEP = 2**31 - 1  # of a simulation: kernels count steps in 32 bits
 
 
@@ -21,14 +22,15 @@ class TimeStepping:
     Attributes:
         frame_dt: time between two frames [s].
         substeps: physics steps per frame.
-        integrator: "semi_implicit" or "rk4".
+        integrator: "semi_implicit"; "rk4" of bodies; "backward_euler", "bdf2" or "sdirk2" of deformable bodies (implicit).
         plan: execution plan of the solver (``RigidSettings``, ``DeformableSettings``).
         max_distance: largest distance of a body's centre of mass from the origin [m].
         controls: rows of actuation of deformable bodies per frame.
         adaptive: whether worlds of deformable bodies take only as many steps as their own parameters need.
+        implicit: convergence of implicit steps.
 
     Raises:
-        UserError: a choice is unknown, or the controls do not divide the substeps.
+        UserError: a choice is unknown, the controls do not divide the substeps, or implicit steps are adaptive.
     """
 
     frame_dt: Positive
@@ -38,6 +40,7 @@ class TimeStepping:
     max_distance: PositiveOrInfinite = math.inf
     controls: Count = 1
     adaptive: bool = False
+    implicit: ImplicitSettings = ImplicitSettings()
 
     def __post_init__(self) -> None:
         if self.substeps % self.controls:
@@ -46,6 +49,15 @@ class TimeStepping:
             )
         check_integrator(self.integrator, Integrator)
         check_plan(self.plan, self.integrator)
+        if self.adaptive and self.is_implicit:
+            raise UserError(
+                f"adaptive steps are explicit ones, and the integrator is {self.integrator!r}: leave adaptive out"
+            )
+
+    @property
+    def is_implicit(self) -> bool:
+        """Whether the integrator is implicit."""
+        return self.integrator in IMPLICIT
 
     @property
     def dt(self) -> float:

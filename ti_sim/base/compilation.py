@@ -19,6 +19,7 @@ compiling = threading.RLock()
 
 class _Left(threading.local):
     passes: tuple[str, ...] = ()  # of this thread
+    in_double = False
 
 
 _left = _Left()
@@ -33,6 +34,35 @@ def without(passes: tuple[str, ...]) -> Iterator[None]:
         yield
     finally:
         _left.passes = before
+
+
+@contextmanager
+def in_double() -> Iterator[None]:
+    """Context in which this thread compiles kernels with double precision as that of every real number and ``float`` argument."""
+    before = _left.in_double
+    _left.in_double = True
+    try:
+        yield
+    finally:
+        _left.in_double = before
+
+
+@contextmanager
+def _real_numbers(impl: ModuleType, double: bool) -> Iterator[None]:
+    """Context with the type of real numbers that this thread compiles with; vector types follow Taichi's default settings."""
+    runtime = impl.get_runtime()
+    double_type, usual = impl.f64, impl.f64 if str(impl.current_cfg().default_fp) == "f64" else impl.f32
+
+    def choose(real: Any) -> None:
+        runtime.default_fp = impl.default_cfg().default_fp = impl.current_cfg().default_fp = real
+
+    if double:
+        choose(double_type)
+    try:
+        yield
+    finally:
+        if double:
+            choose(usual)
 
 
 def compile_one_at_a_time(kernel_impl: ModuleType, context: type) -> None:
@@ -57,12 +87,13 @@ def compile_one_at_a_time(kernel_impl: ModuleType, context: type) -> None:
                     setattr(config, name, False)
                 if before:
                     context.get_pos_info = _brief_place
-                usual(kernel, key, args, arg_features)
                 program = impl.get_runtime().prog
-                try:
-                    program.compile_kernel(config, program.get_device_caps(), kernel.compiled_kernels[key])
-                except Exception as error:
-                    raise kernel_impl.handle_exception_from_cpp(error) from None
+                with _real_numbers(impl, _left.in_double):
+                    usual(kernel, key, args, arg_features)
+                    try:
+                        program.compile_kernel(config, program.get_device_caps(), kernel.compiled_kernels[key])
+                    except Exception as error:
+                        raise kernel_impl.handle_exception_from_cpp(error) from None
             finally:
                 context.get_pos_info = place
                 for name, value in before.items():

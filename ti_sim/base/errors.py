@@ -17,3 +17,12 @@ class DivergenceError(UserError):
         super().__init__(message)
         self.body = body
         self.step = step
+
+
+class ConvergenceError(DivergenceError):
+    """An implicit step did not converge in any world (exit status 3).
+
+    Attributes:
+        body: name of the body with the largest residual.
+        step: step that did not converge.
+    """

@@ -26,11 +26,11 @@ os.environ.setdefault("HOME", str(home_directory()))  # without it, Taichi termi
 
 import taichi as ti  # noqa: E402  (the banner is switched off first)
 
-from ti_sim.base.compilation import compile_one_at_a_time, compiling, refuse_launches, without  # noqa: E402
+from ti_sim.base.compilation import compile_one_at_a_time, compiling, in_double, refuse_launches, without  # noqa: E402
 from ti_sim.base.fast_launch import install_fast_launch  # noqa: E402
 from ti_sim.base.frontend import cache_sources, skip_importer_frame  # noqa: E402
 
-__all__ = ["Runtime", "compiled_briefly", "compiled_lightly", "compiled_plainly", "require", "start", "ti"]
+__all__ = ["Runtime", "compiled_briefly", "compiled_in_double", "compiled_lightly", "compiled_plainly", "require", "start", "ti"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -214,6 +214,21 @@ def compiled_plainly(function: Callable[P, R]) -> Callable[P, R]:
     kernel runs about a seventh slower.
     """
     return _compiled_without(function, ("cfg_optimization", "advanced_optimization"))
+
+
+def compiled_in_double(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator for functions whose kernels compute in double precision, whatever the working precision: their arrays are f64.
+
+    A kernel must be launched by such functions only: it is compiled once for each kind of arguments.
+    """
+
+    @wraps(function)
+    def double(*args: P.args, **kwargs: P.kwargs) -> R:
+        require()
+        with in_double():
+            return function(*args, **kwargs)
+
+    return double
 
 
 def _compiled_without(function: Callable[P, R], passes: tuple[str, ...]) -> Callable[P, R]:

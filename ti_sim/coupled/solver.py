@@ -42,9 +42,10 @@ from ti_sim.coupled.rollout import advance, advance_adjoint
 from ti_sim.deformable.kernel_arrays import AdjointSums
 from ti_sim.deformable.kernel_arrays import prepare as prepare_particles
 from ti_sim.deformable.model import DeformableSettings
+from ti_sim.deformable.rollout import DeformableRollout
 from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
-from ti_sim.deformable.solver import DeformableRollout, DeformableSolver, check_controls
+from ti_sim.deformable.solver import DeformableSolver, check_controls
 from ti_sim.deformable.states import begin as begin_particles
 from ti_sim.deformable.states import begin_adjoint as begin_particles_adjoint
 from ti_sim.deformable.states import copy_row

@@ -280,7 +280,7 @@ def bending_force_adjoint(
         add_bar(bars.edge_material, b, e, STIFFNESS, -sine * s)
         add_bar(bars.edge_material, b, e, DAMPING, -rate * s)
         add_bar(bars.edge_material, b, e, REST_ANGLE, turning)
-        bars.edge_actuation[b, frame, e] = bars.edge_actuation[b, frame, e] - 2 * turning
+        add_bar(bars.edge_actuation, b, frame, e, -2 * turning)
     u0, u1, u3 = slope * g1, slope * g2, slope * g3
     slot = first_slot + 4 * e
     add_state_corner(body.gather, out, b, slot, i0, h0, u0)

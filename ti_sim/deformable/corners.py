@@ -9,6 +9,41 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
 
+class JacobianRow:
+    """Makes ``add_corner`` and ``add_state_corner`` write the change of forces with positions, where velocities change with these
+    by ``rate`` [1/s], to rows of ``out`` [rows, 3] that are numbered by slots.
+    """
+
+    _data_oriented = True
+
+    def __init__(self, rate: Any) -> None:
+        self.rate = rate
+
+
+class UnitDual:
+    """A dual field that is 1 in one ``column`` at one ``particle``, and 0 elsewhere."""
+
+    _data_oriented = True
+
+    def __init__(self, particle: Any, column: Any) -> None:
+        self.particle = particle
+        self.column = column
+
+
+class NoBar:
+    """An adjoint that is not wanted: ``add_bar`` adds nothing to it."""
+
+    _data_oriented = True
+
+
+class NoBars:
+    """In place of ``DeformableInputs`` of adjoints, none of which is wanted."""
+
+    _data_oriented = True
+    solid_material = tri_material = edge_material = spring_material = solid_actuation = tri_actuation = edge_actuation = NoBar()
+    wind = NoBar()
+
+
 class ThreadCopy:
     """Makes ``add_corner`` add to the copy of the particles of one thread, which starts at row ``first`` of ``out``."""
 
@@ -23,7 +58,18 @@ def thread_copy(first: Any) -> ThreadCopy:
     return ThreadCopy(first)
 
 
-thread_copy._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+def jacobian_row(rate: Any) -> JacobianRow:
+    """Create a ``JacobianRow`` at compile time of a kernel."""
+    return JacobianRow(rate)
+
+
+def unit_dual(particle: Any, column: Any) -> UnitDual:
+    """Create a ``UnitDual`` at compile time of a kernel."""
+    return UnitDual(particle, column)
+
+
+for _maker in (thread_copy, jacobian_row, unit_dual):
+    _maker._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
 
 
 @ti.func
@@ -44,7 +90,7 @@ def add_corner(
     Args:
         gather: True writes it to ``out[b, slot, column...]``, the slot of the corner; False adds it to ``out[b, particle,
             column...]``, which requires that one thread processes all elements of world b; a ``ThreadCopy`` adds it to the copy
-            of one of several threads.
+            of one of several threads; a ``JacobianRow`` writes it to ``out[slot]``, or adds the velocity's to it.
         out: [B, slots or P or copies times P, columns].
         b: world.
         slot: slot of the corner.
@@ -52,7 +98,13 @@ def add_corner(
         column: first of the three columns.
         value: 3-vector.
     """
-    if ti.static(not isinstance(gather, ThreadCopy) and gather):
+    if ti.static(isinstance(gather, JacobianRow)):
+        for k in ti.static(range(3)):
+            if ti.static(column == 0):
+                out[slot, k] = value[k]
+            else:
+                out[slot, k] = out[slot, k] + gather.rate * value[k]
+    elif ti.static(not isinstance(gather, ThreadCopy) and gather):
         for k in ti.static(range(3)):
             out[b, slot, column + k] = value[k]
     else:
@@ -77,14 +129,21 @@ def load_velocity(state: ti.template(), b, row, particle):
 
 @ti.func
 def load_dual(dual: ti.template(), b, particle):
-    """The dual field at a particle: the first three columns of [B, P, columns]."""
-    return vec3(dual[b, particle, 0], dual[b, particle, 1], dual[b, particle, 2])
+    """The dual field at a particle: the first three columns of [B, P, columns], or a ``UnitDual``."""
+    value = vec3(0.0)
+    if ti.static(isinstance(dual, UnitDual)):
+        if particle == dual.particle:
+            for k in ti.static(range(3)):
+                value[k] = ti.select(k == dual.column, 1.0, 0.0)
+    else:
+        value = vec3(dual[b, particle, 0], dual[b, particle, 1], dual[b, particle, 2])
+    return value
 
 
 @ti.func
 def add_state_corner(gather: ti.template(), out: ti.template(), b, slot, particle, position, velocity):
     """``add_corner`` of the adjoints of a particle's position (columns 0 to 2) and velocity (3 to 5)."""
-    if ti.static(not isinstance(gather, ThreadCopy) and gather):
+    if ti.static(isinstance(gather, JacobianRow) or (not isinstance(gather, ThreadCopy) and gather)):
         add_corner(gather, out, b, slot, particle, 0, position)
         add_corner(gather, out, b, slot, particle, 3, velocity)
     else:
@@ -98,5 +157,7 @@ def add_state_corner(gather: ti.template(), out: ti.template(), b, slot, particl
 
 @ti.func
 def add_bar(bar: ti.template(), b, e, column: ti.template(), value):
-    """Add to the adjoint of one material parameter of element e, bar [B, elements, columns], which no other thread writes."""
-    bar[b, e, column] = bar[b, e, column] + value
+    """Add to an entry of the adjoint of an input, bar [B, elements, columns], which no other thread writes; a
+    ``NoBar`` takes nothing."""
+    if ti.static(not isinstance(bar, NoBar)):
+        bar[b, e, column] = bar[b, e, column] + value

@@ -192,12 +192,22 @@ def stress(energy: ti.template(), f, mu, lam, actuation):
 
 
 @ti.func
-def stress_differential(energy: ti.template(), f, g, mu, lam, actuation):
+def rotation_for(energy: ti.template(), f):
+    """What ``stress_differential`` needs of f and takes long to compute: ``nearest_rotation``, if the energy has one."""
+    rotation = mat3(0.0)
+    if ti.static(energy == COROTATED):
+        rotation = nearest_rotation(f)
+    return rotation
+
+
+@ti.func
+def stress_differential(energy: ti.template(), f, rotation, g, mu, lam, actuation):
     """Differential dP(F; G) of the stress, and the derivatives of <P, G> with respect to the parameters.
 
     Args:
         energy: index of the energy in ``ENERGIES``, a compile-time constant.
         f: deformation gradient.
+        rotation: ``rotation_for`` the energy and f.
         g: change of f, or the adjoint of the stress (dP is symmetric).
         mu, lam: parameters of the energy [Pa].
         actuation: as in ``energy_density``.
@@ -223,7 +233,6 @@ def stress_differential(energy: ti.template(), f, g, mu, lam, actuation):
         volume = f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1 - actuation
         growth = inner(c, g)
         if ti.static(energy == COROTATED):
-            rotation = nearest_rotation(f)
             dp = 2 * mu * (g - rotation_differential(f, rotation, g)) + lam * growth * c
             dp += lam * volume * cofactor_differential(f, g)
             parameters = vec3(2 * inner(f - rotation, g), volume * growth, -lam * growth)

@@ -1,6 +1,6 @@
 """Families of elements, and the features that kernels are compiled for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # The index of a solid energy in this tuple is its number in kernels.
 ENERGIES = ("neo_hookean", "corotated", "stvk")
@@ -32,3 +32,8 @@ class Features:
     with_air: bool
     controls: int = 1
     with_self_contact: bool = False
+
+    @property
+    def elastic(self) -> "Features":
+        """Features of the same elements without damping, air and self-contact."""
+        return replace(self, with_damping=False, with_air=False, with_self_contact=False)

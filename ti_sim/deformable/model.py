@@ -10,10 +10,11 @@ import numpy as np
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, NotNegative, Positive, Real, checked
 from ti_sim.deformable.families import ENERGIES, FAMILIES, TABLES
+from ti_sim.deformable.implicit.settings import ImplicitSettings
 from ti_sim.deformable.self_contact_layout import contact_table
 from ti_sim.deformable.solids import rest_table
 from ti_sim.deformable.triangles import triangle_rest_table
-from ti_sim.rollout.time_steps import Plan, check_plan
+from ti_sim.rollout.time_steps import DeformableIntegrator, Plan, check_integrator, check_plan
 
 SOLIDS = ("tet", "hex", "tet10")
 _UNIT_TOLERANCE = 1e-6  # tolerance of the length of a unit normal
@@ -246,18 +247,24 @@ class DeformableModel:
 @checked
 @dataclass(frozen=True)
 class DeformableSettings:
-    """Time stepping of a deformable simulation: semi-implicit Euler.
+    """Time stepping of a deformable simulation.
 
     Attributes:
         dt: physics step [s].
         substeps: steps per frame.
         plan: "world" (one thread per world, for many worlds or few elements), "element" (one thread per element, for few worlds
-            with many elements), or "auto" (selected by device and size).
+            with many elements), or "auto" (selected by device and size); implicit steps have "auto" only.
+        integrator: "semi_implicit" (Euler; explicit, so that stiff materials need short steps), or an implicit one:
+            "backward_euler", "bdf2" or "sdirk2" (``implicit.stages``).
+        implicit: convergence of implicit steps; not read by explicit ones.
     """
 
     dt: Positive
     substeps: Count
     plan: Plan = "auto"
+    integrator: DeformableIntegrator = "semi_implicit"
+    implicit: ImplicitSettings = ImplicitSettings()
 
     def __post_init__(self) -> None:
-        check_plan(self.plan)
+        check_integrator(self.integrator, DeformableIntegrator)
+        check_plan(self.plan, self.integrator)

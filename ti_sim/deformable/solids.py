@@ -15,8 +15,15 @@ import numpy as np
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
-from ti_sim.deformable.corners import add_corner
-from ti_sim.deformable.energies import energy_density, inner, stress, stress_differential, symmetric_product
+from ti_sim.deformable.corners import add_bar, add_corner, load_dual
+from ti_sim.deformable.energies import (
+    energy_density,
+    inner,
+    rotation_for,
+    stress,
+    stress_differential,
+    symmetric_product,
+)
 from ti_sim.deformable.families import ENERGIES
 
 # Determinant of the Jacobian of the rest shape, over the cubed length of the element, below which an element is flat.
@@ -223,6 +230,26 @@ def solid_force_adjoint(
 
 
 @ti.func
+def solid_force_jacobian(
+    kind: ti.template(), body: ti.template(), state: ti.template(), rows: ti.template(), b, row, frame, e, first_solid, rate,
+    first_row,
+):  # fmt: skip
+    """Derivatives of an element's forces by the positions of its nodes, where velocities change with these by ``rate`` [1/s].
+
+    Args:
+        kind, body, state, b, row, frame, e, first_solid: as in ``solid_force``.
+        rows: [rows, 3], receives d f_(c, k) / d x_a [N/m] for node c, axis k and node a of the element, in this order.
+        first_row: its first row.
+    """
+    if ti.static(kind == "tet"):
+        _jacobian(4, 1, body.tet_indices, body.tet_rest, body, state, rows, b, row, frame, e, first_solid, rate, first_row)
+    elif ti.static(kind == "hex"):
+        _jacobian(8, 8, body.hex_indices, body.hex_rest, body, state, rows, b, row, frame, e, first_solid, rate, first_row)
+    else:
+        _jacobian(10, 4, body.tet10_indices, body.tet10_rest, body, state, rows, b, row, frame, e, first_solid, rate, first_row)
+
+
+@ti.func
 def solid_energy_of(kind: ti.template(), body: ti.template(), state: ti.template(), b, row, frame, e, first_solid):
     """Elastic energy [J] of an element; arguments as in ``solid_force``."""
     energy = 0.0
@@ -252,10 +279,11 @@ def _dual_shift_of(nodes: ti.template(), indices: ti.template(), dual: ti.templa
     """Differences of the nodes a >= 1 to node 0 in a dual field [B, P, 3]."""
     shift = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
     first = indices[e, 0]
-    origin = vec3(dual[b, first, 0], dual[b, first, 1], dual[b, first, 2])
+    origin = load_dual(dual, b, first)
     for a in range(nodes - 1):
+        other = load_dual(dual, b, indices[e, a + 1])
         for k in ti.static(range(3)):
-            shift[a, k] = dual[b, indices[e, a + 1], k] - origin[k]
+            shift[a, k] = other[k] - origin[k]
     return shift
 
 
@@ -332,6 +360,33 @@ def _force(
 
 
 @ti.func
+def _rotation(body: ti.template(), solid, f):
+    """``rotation_for`` the energy of a solid."""
+    rotation = mat3(0.0)
+    for energy in ti.static(body.energies):
+        if ti.static(len(body.energies) == 1):
+            rotation = rotation_for(energy, f)
+        else:
+            if body.solid_energy[solid] == energy:
+                rotation = rotation_for(energy, f)
+    return rotation
+
+
+@ti.func
+def _differential(body: ti.template(), solid, f, rotation, g, mu, lam, actuation):
+    """``stress_differential`` for the energy of a solid."""
+    dp = mat3(0.0)
+    parameters = vec3(0.0)
+    for energy in ti.static(body.energies):
+        if ti.static(len(body.energies) == 1):
+            dp, parameters = stress_differential(energy, f, rotation, g, mu, lam, actuation)
+        else:
+            if body.solid_energy[solid] == energy:
+                dp, parameters = stress_differential(energy, f, rotation, g, mu, lam, actuation)
+    return dp, parameters
+
+
+@ti.func
 def _force_adjoint(
     nodes: ti.template(), points: ti.template(), indices: ti.template(), rest: ti.template(), body: ti.template(),
     bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(), b, row, frame, e, first_solid,
@@ -350,7 +405,9 @@ def _force_adjoint(
     )
     actuation = body.solid_actuation[b, frame, solid]
     arms = _shift_of(nodes, indices, state, b, row, e, 0)
-    rates = _shift_of(nodes, indices, state, b, row, e, 3)
+    rates = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+    if ti.static(body.with_damping):
+        rates = _shift_of(nodes, indices, state, b, row, e, 3)
     duals = _dual_shift_of(nodes, indices, dual, b, e)
     position_bars = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
     velocity_bars = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
@@ -359,29 +416,24 @@ def _force_adjoint(
     for point in range(points):
         f = _gradient_of(nodes, rest, arms, e, point)
         g = _gradient_of(nodes, rest, duals, e, point)
-        rate = _gradient_of(nodes, rest, rates, e, point)
         volume = -rest[e, point, 3 * nodes - 3]
-        dp = mat3(0.0)
-        parameters = vec3(0.0)
-        for energy in ti.static(body.energies):
-            if ti.static(len(body.energies) == 1):
-                dp, parameters = stress_differential(energy, f, g, mu, lam, actuation)
-            else:
-                if body.solid_energy[solid] == energy:
-                    dp, parameters = stress_differential(energy, f, g, mu, lam, actuation)
-        strain_rate = symmetric_product(f, rate)
-        strain_dual = symmetric_product(f, g)
-        dp += eta * (rate @ strain_dual + g @ strain_rate)
+        dp, parameters = _differential(body, solid, f, _rotation(body, solid, f), g, mu, lam, actuation)
+        if ti.static(body.with_damping):
+            rate = _gradient_of(nodes, rest, rates, e, point)
+            strain_rate = symmetric_product(f, rate)
+            strain_dual = symmetric_product(f, g)
+            dp += eta * (rate @ strain_dual + g @ strain_rate)
+            _spread(nodes, rest, (volume * eta) * (f @ strain_dual), e, point, velocity_bars)
+            eta_bar += volume * inner(strain_rate, strain_dual)
         _spread(nodes, rest, volume * dp, e, point, position_bars)
-        _spread(nodes, rest, (volume * eta) * (f @ strain_dual), e, point, velocity_bars)
         parameter_bars += volume * parameters
-        eta_bar += volume * inner(strain_rate, strain_dual)
-    bars.solid_material[b, solid, 0] = bars.solid_material[b, solid, 0] + parameter_bars.x
-    bars.solid_material[b, solid, 1] = bars.solid_material[b, solid, 1] + parameter_bars.y
-    bars.solid_material[b, solid, 2] = bars.solid_material[b, solid, 2] + eta_bar
-    bars.solid_actuation[b, frame, solid] = bars.solid_actuation[b, frame, solid] + parameter_bars.z
+    add_bar(bars.solid_material, b, solid, 0, parameter_bars.x)
+    add_bar(bars.solid_material, b, solid, 1, parameter_bars.y)
+    add_bar(bars.solid_material, b, solid, 2, eta_bar)
+    add_bar(bars.solid_actuation, b, frame, solid, parameter_bars.z)
     _scatter(nodes, indices, body.gather, out, b, e, first_slot, 0, position_bars)
-    _scatter(nodes, indices, body.gather, out, b, e, first_slot, 3, velocity_bars)
+    if ti.static(body.with_damping):
+        _scatter(nodes, indices, body.gather, out, b, e, first_slot, 3, velocity_bars)
 
 
 @ti.func
@@ -405,3 +457,68 @@ def _energy(
                 if body.solid_energy[solid] == energy:
                     total += volume * energy_density(energy, f, mu, lam, actuation)
     return total
+
+
+@ti.func
+def _jacobian(
+    nodes: ti.template(), points: ti.template(), indices: ti.template(), rest: ti.template(), body: ti.template(),
+    state: ti.template(), rows: ti.template(), b, row, frame, e, first_solid, rate, first_row,
+):  # fmt: skip
+    """``solid_force_jacobian`` of a kind: ``_force_adjoint`` of dual fields that are 1 in one component at one node."""
+    solid = first_solid + e
+    mu, lam, eta = (
+        body.solid_material[b, solid, 0],
+        body.solid_material[b, solid, 1],
+        body.solid_material[b, solid, 2],
+    )
+    actuation = body.solid_actuation[b, frame, solid]
+    arms = _shift_of(nodes, indices, state, b, row, e, 0)
+    rates = ti.Matrix([[0.0] * 3 for _ in range(nodes - 1)])
+    if ti.static(body.with_damping):
+        rates = _shift_of(nodes, indices, state, b, row, e, 3)
+    for entry in range(3 * nodes * nodes):
+        for k in ti.static(range(3)):
+            rows[first_row + entry, k] = 0.0
+    for point in range(points):
+        f = _gradient_of(nodes, rest, arms, e, point)
+        volume = -rest[e, point, 3 * nodes - 3]
+        rotation = _rotation(body, solid, f)
+        f_rate, strain_rate = mat3(0.0), mat3(0.0)
+        if ti.static(body.with_damping):
+            f_rate = _gradient_of(nodes, rest, rates, e, point)
+            strain_rate = symmetric_product(f, f_rate)
+        for c in range(nodes):
+            slope = _slope(nodes, rest, e, point, c)
+            for k in range(3):
+                g = mat3(0.0)
+                for i, j in ti.static(ti.ndrange(3, 3)):
+                    if i == k:
+                        g[i, j] = slope[j]
+                dp, _parameters = _differential(body, solid, f, rotation, g, mu, lam, actuation)
+                if ti.static(body.with_damping):
+                    strain_dual = symmetric_product(f, g)
+                    dp += eta * (f_rate @ strain_dual + g @ strain_rate + rate * (f @ strain_dual))
+                dp *= volume
+                first = first_row + (3 * c + k) * nodes
+                balance = vec3(0.0)
+                for a in range(nodes - 1):
+                    value = dp @ _slope(nodes, rest, e, point, a + 1)
+                    balance -= value
+                    for i in ti.static(range(3)):
+                        rows[first + a + 1, i] += value[i]
+                for i in ti.static(range(3)):
+                    rows[first, i] += balance[i]
+
+
+@ti.func
+def _slope(nodes: ti.template(), rest: ti.template(), e, point, a):
+    """Rest gradient of the shape function of node a [1/m]."""
+    slope = vec3(0.0)
+    if a > 0:
+        for j in ti.static(range(3)):
+            slope[j] = rest[e, point, 3 * (a - 1) + j]
+    else:
+        for other in range(nodes - 1):
+            for j in ti.static(range(3)):
+                slope[j] -= rest[e, point, 3 * other + j]
+    return slope

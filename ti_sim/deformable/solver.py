@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,11 +12,12 @@ from ti_sim.base.arrays import (
     int_zeros_like_family,
     ints_like_family,
     kernel_view,
+    reals_like_family,
     to_numpy,
     zeros_like_family,
 )
 from ti_sim.base.bundles import views
-from ti_sim.base.errors import DivergenceError, UserError
+from ti_sim.base.errors import ConvergenceError, DivergenceError, UserError
 from ti_sim.base.launcher import Launcher
 from ti_sim.base.parallel import ThreadTuner, spread_of, thread_count
 from ti_sim.base.runtime import require
@@ -25,9 +25,11 @@ from ti_sim.deformable import element_plan, self_contact_gpu, world_plan
 from ti_sim.deformable import self_contact_layout as layout
 from ti_sim.deformable.element_plan import Slots, slots_of
 from ti_sim.deformable.families import TABLES
+from ti_sim.deformable.implicit.rollout import differentiate, in_double, simulate
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, prepare
 from ti_sim.deformable.particle_step import Output
+from ti_sim.deformable.rollout import DeformableRollout
 from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.states import begin, begin_adjoint, begin_frames, copy_row
@@ -35,6 +37,7 @@ from ti_sim.deformable.step_launcher import StepLauncher
 from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
 from ti_sim.rollout.divergence import mark_diverged_frames
 from ti_sim.rollout.solver import Solver
+from ti_sim.rollout.time_steps import IMPLICIT
 
 # Number of steps whose parameter adjoints are summed before they are added to the sum over the rollout.
 _SUM_STEPS = 1024
@@ -64,43 +67,8 @@ def check_size(numbers: int, what: str, steps: int) -> None:
         )
 
 
-@dataclass(frozen=True)
-class DeformableRollout:
-    """Result of a rollout, and the data that its adjoint needs.
-
-    Attributes:
-        particle_q: [B, frames + 1, P, 3] positions at the frames; frame 0 is the initial state [m].
-        particle_qd: [B, frames + 1, P, 3] velocities [m/s].
-        diverged_step: [B] int32, first step after which the state of a world was not finite, -1 if it stayed finite.
-        diverged_particle: [B] int32, the first particle with that state, -1 if it stayed finite.
-        inputs: inputs of the rollout.
-        frames: number of frame intervals.
-        adjoint: how states were stored, None for a rollout without gradient.
-        states: [B, stored, P, 6] positions and velocities at every step or checkpoint; None without gradient.
-    """
-
-    particle_q: Array
-    particle_qd: Array
-    diverged_step: Array
-    diverged_particle: Array
-    inputs: DeformableInputs
-    frames: int
-    adjoint: Adjoint | None
-    states: Array | None
-
-    @property
-    def frame_arrays(self) -> tuple[Array, ...]:
-        """The arrays at the frames."""
-        return self.particle_q, self.particle_qd
-
-    @property
-    def diverged(self) -> np.ndarray:
-        """[B] bool, whether the world diverged."""
-        return to_numpy(self.diverged_step) >= 0
-
-
 class DeformableSolver(Solver):
-    """Simulates particles and elements by semi-implicit Euler steps (gradSim, appendices A.1 and C)."""
+    """Simulates particles and elements by semi-implicit Euler steps (gradSim, appendices A.1 and C), or by implicit ones."""
 
     frame_names, held = ("particle_q", "particle_qd"), "loads and actuations"
 
@@ -108,12 +76,23 @@ class DeformableSolver(Solver):
         super()._check(inputs)
         inputs.check_values(self.model)
         check_controls(inputs, self.settings.substeps)
+        if self._is_implicit and self.model.with_self_contact:
+            raise UserError(
+                f"surfaces collide with each other, and the integrator is {self.settings.integrator!r}: self-contact needs "
+                "integrator='semi_implicit'"
+            )
+
+    @property
+    def _is_implicit(self) -> bool:
+        return self.settings.integrator in IMPLICIT
 
     def _compiled(self, function: Callable) -> Callable:
         return compiled_for(self.model, function)
 
     def _simulate(self, inputs: DeformableInputs, frames: int, adjoint: Adjoint | None) -> DeformableRollout:
         """``rollout`` of checked arguments."""
+        if self._is_implicit:
+            return self._simulate_implicitly(inputs, frames, adjoint)
         like, b, p = inputs.particle_mass, inputs.world_count, self.model.particle_count
         steps = frames * self.settings.substeps
         interval = kept_interval(adjoint, steps)
@@ -135,6 +114,8 @@ class DeformableSolver(Solver):
 
     def _differentiate(self, rollout: DeformableRollout, bars: tuple[Array, ...]) -> DeformableInputs:
         """``rollout_adjoint`` of checked arguments."""
+        if rollout.motion is not None:
+            return self._differentiate_implicitly(rollout, bars)
         inputs, like, steps = rollout.inputs, rollout.inputs.particle_mass, rollout.frames * self.settings.substeps
         b, p = inputs.world_count, self.model.particle_count
         span, states = segment_length(rollout.adjoint, steps), rollout.states
@@ -177,13 +158,45 @@ class DeformableSolver(Solver):
         begin_adjoint(*views(bar, *bars, sums.bars.particle_q0, sums.bars.particle_qd0))
         return sums.bars
 
+    def _simulate_implicitly(self, inputs: DeformableInputs, frames: int, adjoint: Adjoint | None) -> DeformableRollout:
+        """``rollout`` by implicit steps, whose stages are all kept, in double precision."""
+        settings, like = self.settings, inputs.particle_mass
+        motion = simulate(
+            self.model, in_double(inputs), frames, integrator=settings.integrator, dt=settings.dt, substeps=settings.substeps,
+            settings=settings.implicit,
+        )  # fmt: skip
+        at_frames = motion.states[:, motion.frame_rows]
+        positions, velocities = (reals_like_family(like, np.ascontiguousarray(half)) for half in np.split(at_frames, 2, axis=-1))
+        marks = (ints_like_family(like, each) for each in (motion.failed_step, motion.failed_particle))
+        return DeformableRollout(positions, velocities, *marks, inputs, frames, adjoint, None, motion)
+
+    def _differentiate_implicitly(self, rollout: DeformableRollout, bars: tuple[Array, ...]) -> DeformableInputs:
+        """``rollout_adjoint`` by the implicit function theorem."""
+        given = tuple(to_numpy(bar).astype(np.float64) for bar in bars)
+        found = differentiate(
+            self.model, in_double(rollout.inputs), rollout.motion, given, dt=self.settings.dt, substeps=self.settings.substeps,
+            settings=self.settings.implicit,
+        )  # fmt: skip
+        pairs = zip(rollout.inputs.arrays(), found.arrays(), strict=True)
+        return rollout.inputs.with_arrays(reals_like_family(like, values) for like, values in pairs)
+
     def check_divergence(self, rollout: DeformableRollout) -> None:
-        """Raise a DivergenceError that names particle, element and step when every world of the rollout diverged."""
+        """Raise a DivergenceError that names particle, element and step when every world of the rollout diverged, or a
+        ConvergenceError when no world's implicit steps converged.
+        """
         steps = to_numpy(rollout.diverged_step)
         if not (steps >= 0).all():
             return
         world = int(steps.argmin())
         particle, step = int(to_numpy(rollout.diverged_particle)[world]), int(steps[world])
+        if rollout.motion is not None:
+            raise ConvergenceError(
+                f"the simulation did not converge: step {step} ({step * self.settings.dt:.4g} s) left a residual of "
+                f"{rollout.motion.residual[world]:.3g} N at {self.model.particle_name(particle)}: take shorter steps (more "
+                "substeps), more iterations, or a larger tolerance (ImplicitSettings)",
+                body=self.model.part_of(particle),
+                step=step,
+            )
         element = self.model.element_of(particle)
         raise DivergenceError(
             f"the simulation diverged: {self.model.particle_name(particle)}{f' (a corner of {element})' if element else ''} "

@@ -275,14 +275,14 @@ def triangle_force_adjoint(
         add_bar(bars.tri_material, b, e, DRAG, drag_bar)
         add_bar(bars.tri_material, b, e, LIFT, lift_bar)
         for k in ti.static(range(3)):
-            bars.wind[b, e, k] = bars.wind[b, e, k] - velocity_bar[k]
+            add_bar(bars.wind, b, e, k, -velocity_bar[k])
 
     p1 += f2.cross(curl)
     p2 += curl.cross(f1)
     add_bar(bars.tri_material, b, e, MU, -area * (q - inverse * q - _TWO_THIRDS * s))
     add_bar(bars.tri_material, b, e, LAMBDA, -area * strain * s)
     add_bar(bars.tri_material, b, e, DAMPING, -area * lost)
-    bars.tri_actuation[b, frame, e] = bars.tri_actuation[b, frame, e] + area * lame * s
+    add_bar(bars.tri_actuation, b, frame, e, area * lame * s)
 
     c00, c01 = -area * body.tri_rest[e, INVERSE], -area * body.tri_rest[e, INVERSE + 1]
     c11 = -area * body.tri_rest[e, INVERSE + 3]

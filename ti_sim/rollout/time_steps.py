@@ -1,4 +1,4 @@
-"""Choices of time stepping that solvers share: explicit integrators and execution plans."""
+"""Choices of time stepping: integrators and execution plans."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from typing import Any, Literal, get_args
 from ti_sim.base.errors import UserError
 
 ExplicitIntegrator = Literal["semi_implicit", "rk4"]  # of rigid and of articulated bodies
+ImplicitIntegrator = Literal["backward_euler", "bdf2", "sdirk2"]  # of deformable bodies
+DeformableIntegrator = Literal["semi_implicit", "backward_euler", "bdf2", "sdirk2"]
+AnyIntegrator = Literal["semi_implicit", "rk4", "backward_euler", "bdf2", "sdirk2"]
+IMPLICIT = get_args(ImplicitIntegrator)
 Plan = Literal["auto", "world", "element"]
 
 
 def check_integrator(integrator: str, known: Any = ExplicitIntegrator) -> None:
     """Raise a UserError for an integrator that is not in the Literal ``known``."""
+    if integrator in get_args(AnyIntegrator) and integrator not in get_args(known):
+        raise UserError(f"integrator {integrator!r} is not one of these bodies': choose {_listed(known)}")
     _check("integrator", integrator, known)
 
 
@@ -20,10 +26,15 @@ def check_plan(plan: str, integrator: str = "semi_implicit") -> None:
     _check("plan", plan, Plan)
     if plan == "element" and integrator == "rk4":
         raise UserError("the element plan steps with 'semi_implicit' only: choose plan 'world' for 'rk4'")
+    if plan != "auto" and integrator in IMPLICIT:
+        raise UserError(f"plan {plan!r} is one of explicit steps, and the integrator is {integrator!r}: leave the plan out")
 
 
 def _check(what: str, given: str, known: Any) -> None:
-    choices = get_args(known)
-    if given not in choices:
-        *others, last = map(repr, choices)
-        raise UserError(f"{what} {given!r} is unknown: choose {', '.join(others)} or {last}")
+    if given not in get_args(known):
+        raise UserError(f"{what} {given!r} is unknown: choose {_listed(known)}")
+
+
+def _listed(known: Any) -> str:
+    *others, last = map(repr, get_args(known))
+    return f"{', '.join(others)} or {last}"

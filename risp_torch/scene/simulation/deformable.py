@@ -37,7 +37,10 @@ class DeformableMotion(Motion):
         spec, given = self.spec, self.spec.stepping
         _check(spec)
         model = deformable_model(spec.deformables, spec.loads, ground_height=spec.ground_height, self_contact=spec.self_contact)
-        return DeformableSolver(model, DeformableSettings(dt=given.dt, substeps=given.substeps, plan=given.plan))
+        settings = DeformableSettings(
+            dt=given.dt, substeps=given.substeps, plan=given.plan, integrator=given.integrator, implicit=given.implicit
+        )
+        return DeformableSolver(model, settings)
 
     def step_warnings(self, solver: DeformableSolver) -> list[str]:
         """As ``Motion.step_warnings``."""
@@ -82,10 +85,9 @@ class DeformableMotion(Motion):
 
 def _check(spec: SceneSpec) -> None:
     """Raise a UserError if a scene has features that the deformable solver does not support."""
-    if spec.stepping.integrator != "semi_implicit":
+    if spec.stepping.integrator == "rk4":
         raise UserError(
-            f"deformable bodies use semi-implicit Euler, but the scene has integrator {spec.stepping.integrator!r}: "
-            "leave it out"
+            "deformable bodies have 'semi_implicit' and implicit integrators, but the scene has integrator 'rk4': leave it out"
         )
     touched = spec.ground is not None or any(body.collision is not None for body in spec.bodies)
     for part in spec.deformables:

@@ -143,13 +143,15 @@ def dry_friction_warnings(spec: SceneSpec, model: ArticulatedModel, inputs: Arti
 
 
 def deformable_step_warnings(spec: SceneSpec, model: DeformableModel, inputs: DeformableInputs) -> list[str]:
-    """A warning if the physics step is too long for the deformable bodies (``stable_step``).
+    """A warning if the explicit physics step is too long for the deformable bodies (``stable_step``).
 
     Args:
         spec: of the scene.
         model: of its deformable bodies.
         inputs: the solver's arrays at the scene's own values.
     """
+    if spec.stepping.is_implicit:
+        return []
     values, dt = spec.table.values(), spec.stepping.dt
     touching = touching_particles(spec)
     if len(touching):  # also against the stiffest body, as against a ground with its contact parameters

@@ -147,6 +147,7 @@ FIELDS = {
     "held particles": "fixed prescribed prescribed_qd",
     "time steps": "dt substeps",
     "largest distance": "max_distance",
+    "convergence of implicit steps": "implicit",
 }  # fmt: skip
 # The choice of a setting is a row of its own.
 CHOICES = {"integrator", "plan"}
@@ -173,7 +174,7 @@ def fields_cell(solver: str, feature: str) -> str:
     """Fields of a solver that make a feature; a coupled one also has those of its two parts."""
     names = FIELDS[feature].split()
     own = [name for name in own_fields(solver) if name in names]
-    if solver != "Coupled" or feature in ("time steps", "largest distance"):
+    if solver != "Coupled" or feature in ("time steps", "largest distance", "convergence of implicit steps"):
         return code_of(own)
     given = [other.lower() for other in ("Articulated", "Deformable") if any(name in names for name in own_fields(other))]
     parts = {0: [], 1: [f"as {given[0]}"] if given else [], 2: ["as both"]}[len(given)]

@@ -13,8 +13,9 @@ from tests.reference.deformable_cases import GRAVITY, everything, inputs_for, sh
 from ti_sim.deformable.bending import rest_angles
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import ENERGIES, DeformableModel, DeformableSettings
+from ti_sim.deformable.rollout import DeformableRollout
 from ti_sim.deformable.single_state import energy, forces
-from ti_sim.deformable.solver import DeformableRollout, DeformableSolver
+from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.deformable.triangles import membrane_constants
 from ti_sim.meshes import SheetMesh, box_hexes, box_tet10s, box_tets, sheet_grid
 

@@ -11,7 +11,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.gradcheck import gradcheck
 from ti_sim.base.runtime import compiled_plainly, ti
 from ti_sim.base.vecmath import mat3
-from ti_sim.deformable.energies import energy_density, nearest_rotation, stress, stress_differential
+from ti_sim.deformable.energies import energy_density, nearest_rotation, rotation_for, stress, stress_differential
 from ti_sim.deformable.model import ENERGIES
 from ti_sim.deformable.solids import (
     corner_volumes,
@@ -47,7 +47,7 @@ def at_points(
         mu, lam, a = constants[n, 0], constants[n, 1], constants[n, 2]
         psi[n] = energy_density(energy, fn, mu, lam, a)
         store(p, n, stress(energy, fn, mu, lam, a))
-        change, parameter = stress_differential(energy, fn, gn, mu, lam, a)
+        change, parameter = stress_differential(energy, fn, rotation_for(energy, fn), gn, mu, lam, a)
         store(dp, n, change)
         for i in ti.static(range(3)):
             parameters[n, i] = parameter[i]

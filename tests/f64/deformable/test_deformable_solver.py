@@ -13,7 +13,8 @@ from tests.reference.deformable_cases import everything, inputs_for
 from ti_sim import Checkpoint, DivergenceError, StoreAll, UserError, gradcheck
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
-from ti_sim.deformable.solver import DeformableRollout, DeformableSolver
+from ti_sim.deformable.rollout import DeformableRollout
+from ti_sim.deformable.solver import DeformableSolver
 
 NAMES = tuple(field.name for field in fields(DeformableInputs))
 FRAMES, SETTINGS = 2, DeformableSettings(dt=2e-3, substeps=3, plan="world")

@@ -40,6 +40,7 @@ NO_SETTINGS = {
     "Factors", "ConjugateGradients", "Lattice", "Tangent", "Reference", "FrameSteps", "Secants", "Edges", "Encoding",
     "Bars", "DataFile", "DataSet", "DataSource", "ErrorRow", "Fetched", "MeasuredFilm",
     "Derived", "MotionFit", "Solved", "PictureNormal", "SmokeRollout",
+    "Evaluation", "ImplicitMotion", "Pattern", "Stage", "StageResult",
 }  # fmt: skip
 # Its initialiser, and not its fields: ``test_arguments``.
 NO_SETTINGS |= {"Scene"}

@@ -1,0 +1,98 @@
+"""The adjoint of implicit steps: every input against central differences, and how its error follows the tolerances."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from tests.reference.deformable_cases import everything
+from ti_sim import ImplicitSettings, StoreAll, gradcheck
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.model import DeformableModel, DeformableSettings
+from ti_sim.deformable.rollout import DeformableRollout
+from ti_sim.deformable.solver import DeformableSolver
+
+NAMES = tuple(field.name for field in fields(DeformableInputs))
+FRAMES = 2
+
+
+def touching_model() -> tuple[DeformableModel, DeformableInputs]:
+    """Every family and kind of force; some contact particles stick, some slide."""
+    model, inputs = everything(worlds=1, frames=FRAMES)
+    inputs.particle_contact[:, ::2, 2] = 0.05  # these stick
+    return replace(model, ground_height=0.3), inputs
+
+
+def solver_of(model: DeformableModel, integrator: str, **settings: float) -> DeformableSolver:
+    chosen = ImplicitSettings(**({"tolerance": 1e-12, "onset": 1e-3, "adjoint_tolerance": 1e-12} | settings))
+    return DeformableSolver(model, DeformableSettings(dt=0.02, substeps=2, integrator=integrator, implicit=chosen))
+
+
+def weights_of(rollout: DeformableRollout) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(3)
+    return draw.normal(size=rollout.particle_q.shape), draw.normal(size=rollout.particle_qd.shape)
+
+
+def loss_of(rollout: DeformableRollout) -> float:
+    q_bar, qd_bar = weights_of(rollout)
+    return float((q_bar * rollout.particle_q).sum() + (qd_bar * rollout.particle_qd).sum())
+
+
+def gradient_of(solver: DeformableSolver, inputs: DeformableInputs) -> dict[str, np.ndarray]:
+    rollout = solver.rollout(inputs, FRAMES, adjoint=StoreAll())
+    bars = solver.rollout_adjoint(rollout, *weights_of(rollout))
+    return {name: getattr(bars, name) for name in NAMES}
+
+
+@pytest.mark.parametrize("integrator", ["backward_euler", "bdf2", "sdirk2"])
+def test_gradient_of_every_input(integrator: str) -> None:
+    """The law of contact has continuous derivatives: a difference may cross its transitions, whose second derivatives jump."""
+    model, inputs = touching_model()
+    solver = solver_of(model, integrator)
+    gradient = gradient_of(solver, inputs)
+    point = {name: getattr(inputs, name) for name in NAMES}
+    assert {name for name in NAMES if np.any(gradient[name])} == set(NAMES) - {"self_contact"}
+    report = gradcheck(
+        lambda at: (loss_of(solver.rollout(DeformableInputs(**at), FRAMES)), gradient_of(solver, DeformableInputs(**at))),
+        point, loss=lambda at: loss_of(solver.rollout(DeformableInputs(**at), FRAMES)), max_entries=4, step=5e-5, rtol=1e-6,
+        floor=1e-2, atol=1e-8, min_observable=30,
+    )  # fmt: skip
+    report.raise_if_wrong()
+    draw = np.random.default_rng(5)
+    for name in NAMES:
+        direction = draw.normal(size=point[name].shape)
+        directional = gradcheck(
+            lambda at, name=name, direction=direction: (
+                loss_of(solver.rollout(replace(inputs, **{name: point[name] + at["s"] * direction}), FRAMES)),
+                {"s": np.float64((gradient[name] * direction).sum())},
+            ),
+            {"s": np.float64(0.0)}, step=5e-5, rtol=1e-6, atol=1e-7, min_observable=0,
+        )  # fmt: skip
+        directional.raise_if_wrong()
+
+
+def test_contact_sticks_and_slides() -> None:
+    """The case above has both: tangential speeds below and above mu f_n / kf."""
+    model, inputs = touching_model()
+    states = solver_of(model, "bdf2").rollout(inputs, FRAMES).motion.states[0, -1, model.contact]
+    depth = model.ground_height - states[:, 2]
+    ke, _kd, kf, mu = inputs.particle_contact[0, model.contact].T
+    grip = kf * np.linalg.norm(states[:, 3:5], axis=1) / np.where(depth > 0, mu * ke * depth, np.nan)
+    assert np.nansum(grip < 0.5) >= 1 and np.nansum(grip > 1.5) >= 1
+
+
+def test_error_of_the_gradient_follows_the_tolerances() -> None:
+    model, inputs = touching_model()
+    truth = gradient_of(solver_of(model, "bdf2"), inputs)
+
+    def error(**settings: float) -> float:
+        found = gradient_of(solver_of(model, "bdf2", **settings), inputs)
+        seen = [name for name in NAMES if name != "self_contact"]
+        return max(np.abs(found[name] - truth[name]).max() / np.abs(truth[name]).max() for name in seen)
+
+    by_newton = [error(tolerance=tolerance) for tolerance in (1e-1, 1e-3, 1e-6)]
+    assert by_newton[0] < 1e-1 and by_newton[1] < 1e-3 and by_newton[2] < 1e-6 and by_newton[0] > by_newton[2], by_newton
+    by_solver = [error(adjoint_tolerance=tolerance) for tolerance in (1e-2, 1e-4, 1e-8)]
+    assert by_solver[0] < 1 and by_solver[1] < 1e-2 and by_solver[2] < 1e-6 and by_solver[0] > by_solver[2], by_solver

@@ -1,0 +1,1 @@
+"""Implicit steps of deformable bodies, and their adjoint by the implicit function theorem."""

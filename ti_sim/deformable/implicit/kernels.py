@@ -1,0 +1,268 @@
+"""Kernels of implicit steps, in double precision: residual and energy of a stage, element Jacobians, and its adjoint.
+
+They process one world of the states [B, rows, P, 6]. Element loops write to slots of the elements' corners, and particles sum up
+their slots in a fixed order.
+"""
+
+from ti_sim.base.bundles import Array, Integer, bundle, kernel, with_fields
+from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import mat3, vec3, vec4
+from ti_sim.deformable.corners import NoBars, jacobian_row, load_dual, load_position, load_velocity, unit_dual
+from ti_sim.deformable.element_plan import any_adjoint, any_force
+from ti_sim.deformable.elements import element_energy, element_force_adjoint
+from ti_sim.deformable.families import FAMILIES
+from ti_sim.deformable.implicit.ground import ground_bars, ground_law
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.kernel_arrays import DeformableArrays
+from ti_sim.deformable.model import GROUND_CONTACT, HELD, LOADED, PRESCRIBED, SOLIDS
+from ti_sim.deformable.solids import solid_force_jacobian
+
+NO_BARS = NoBars()
+GAMMA, GROUND, ONSET = range(3)  # entries of ``StageArrays.numbers``
+INERTIA, CONTACT = range(2)  # columns of ``StageArrays.energy`` (elements have the first only)
+
+
+@bundle
+class StageArrays:
+    """Arrays of the stage that is being solved.
+
+    Attributes:
+        numbers: [3] gamma [s], height of the ground [m], onset [m].
+        hat: [P, 6] x_hat and v_hat of free particles; of held ones, the position at the start of the step and the velocity, and
+            ``move`` times it is the way to go.
+        force: [1 or B, slots, 3] forces of the elements on their corners [N].
+        elastic: [1 or B, slots, 3] those without damping and air.
+        residual: [P, 3] M (v - v_hat) / gamma - f of free particles, zero for held ones [N].
+        other: [P, 3] forces of damping, air and friction [N].
+        energy: [P, 2] inertia with gravity and loads; normal contact [J].
+        element_energy: [elements] [J].
+        ground: [P, 3, 3] derivatives of the ground's force by positions [N/m].
+        slot_start: [P + 1] int32, where each particle's entries in ``slot`` begin.
+        slot: [slots] int32, slots particle by particle.
+        elements: number of elements of all families.
+    """
+
+    numbers: Array
+    hat: Array
+    force: Array
+    elastic: Array
+    residual: Array
+    other: Array
+    energy: Array
+    element_energy: Array
+    ground: Array
+    slot_start: Array
+    slot: Array
+    elements: Integer
+
+
+@ti.func
+def slot_sum(stage: ti.template(), given: ti.template(), b, p, column: ti.template()):
+    """Sum of three columns of particle p's slots in given [B, slots, columns]."""
+    total = vec3(0.0)
+    for entry in range(stage.slot_start[p], stage.slot_start[p + 1]):
+        slot = stage.slot[entry]
+        total += vec3(given[b, slot, column], given[b, slot, column + 1], given[b, slot, column + 2])
+    return total
+
+
+@ti.func
+def contact_of(body: ti.template(), b, p):
+    """ke, kd, kf, mu of particle p."""
+    return vec4(
+        body.particle_contact[b, p, 0], body.particle_contact[b, p, 1], body.particle_contact[b, p, 2],
+        body.particle_contact[b, p, 3],
+    )  # fmt: skip
+
+
+@kernel
+def evaluate(
+    b: int, row: int, control: int, frame: int,
+    states: ti.types.ndarray(),
+    body: DeformableArrays,
+    stage: StageArrays,
+):  # fmt: skip
+    """Residual, other forces, energies and the ground's Jacobian of world b at the positions in a row of states.
+
+    Reads x of the row, and writes v = (x - x_hat) / gamma of free particles there. Writes ``residual``, ``other``, ``energy``,
+    ``element_energy`` and ``ground`` of the stage. Adjoint by the implicit function theorem (``stage_adjoint``).
+    """
+    for p in range(states.shape[2]):
+        if body.particle_table[p, HELD] == 0:
+            for k in ti.static(range(3)):
+                states[b, row, p, 3 + k] = (states[b, row, p, k] - stage.hat[p, k]) / stage.numbers[GAMMA]
+    for i in range(stage.elements):
+        whole = with_fields(body, gather=True)
+        any_force(whole, states, stage.force, b, row, control, i)
+        if ti.static(body.features.with_damping or body.features.with_air):
+            alone = with_fields(body, gather=True, features=body.features.elastic)
+            any_force(alone, states, stage.elastic, b, row, control, i)
+        first = 0
+        for family in ti.static(body.features.families):
+            count = body.indices_of(family).shape[0]
+            if first <= i and i < first + count:
+                stage.element_energy[i] = element_energy(family, body, states, b, row, control, i - first, first)
+            first += count
+    for p in range(states.shape[2]):
+        residual, other = vec3(0.0), vec3(0.0)
+        inertia, stored = 0.0, 0.0
+        if body.particle_table[p, HELD] == 0:
+            gamma, mass = stage.numbers[GAMMA], body.particle_mass[b, p]
+            x, v = load_position(states, b, row, p), load_velocity(states, b, row, p)
+            x_hat = vec3(stage.hat[p, 0], stage.hat[p, 1], stage.hat[p, 2])
+            v_hat = vec3(stage.hat[p, 3], stage.hat[p, 4], stage.hat[p, 5])
+            force = slot_sum(stage, stage.force, b, p, 0)
+            if ti.static(body.features.with_damping or body.features.with_air):
+                other = force - slot_sum(stage, stage.elastic, b, p, 0)
+            outer = mass * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
+            loaded = body.particle_table[p, LOADED]
+            if loaded >= 0:
+                outer += vec3(body.load[b, frame, loaded, 0], body.load[b, frame, loaded, 1], body.load[b, frame, loaded, 2])
+            inertia = 0.5 * mass * (v - v_hat).norm_sqr() - outer.dot(x - x_hat)
+            if body.particle_table[p, GROUND_CONTACT] == 1:
+                contact, stored, by_x, _by_x_hat, _by_normal, _tangent, _along = ground_law(
+                    x, x_hat, stage.numbers[GROUND], gamma, stage.numbers[ONSET], contact_of(body, b, p)
+                )
+                force += contact
+                other += vec3(contact.x, contact.y, 0.0)
+                for i, j in ti.static(ti.ndrange(3, 3)):
+                    stage.ground[p, i, j] = by_x[i, j]
+            residual = mass / gamma * (v - v_hat) - force - outer
+        for k in ti.static(range(3)):
+            stage.residual[p, k] = residual[k]
+            stage.other[p, k] = other[k]
+        stage.energy[p, INERTIA], stage.energy[p, CONTACT] = inertia, stored
+
+
+@kernel
+def element_jacobians(
+    b: int, row: int, control: int,
+    states: ti.types.ndarray(), rows: ti.types.ndarray(), stage: StageArrays,
+    body: DeformableArrays,
+):  # fmt: skip
+    """Derivatives of the elements' forces by the positions of their corners, with dv/dx = 1 / gamma, at a row of states.
+
+    Each is the explicit adjoint with a unit dual: there is no second formula of any energy or of its differential. Writes
+    rows [entries, 3] [N/m]: for element, corner c, axis k and corner a, d f_(c, k) / d x_a.
+    """
+    for i in range(stage.elements):
+        rate = 1 / stage.numbers[GAMMA]
+        first, begin = 0, 0
+        for family in ti.static(body.features.families):
+            nodes = ti.static(FAMILIES[family])
+            count = body.indices_of(family).shape[0]
+            if first <= i and i < first + count:
+                e = i - first
+                if ti.static(family in SOLIDS):
+                    at = begin + e * 3 * nodes * nodes
+                    solid_force_jacobian(family, body, states, rows, b, row, control, e, first, rate, at)
+                else:
+                    mine = with_fields(body, gather=jacobian_row(rate))
+                    for dof in range(3 * nodes):
+                        at = begin + (e * 3 * nodes + dof) * nodes
+                        dual = unit_dual(body.indices_of(family)[e, dof // 3], dof % 3)
+                        element_force_adjoint(
+                            family, mine, NO_BARS, states, dual, rows, b, row, control, e, first, at - nodes * e
+                        )
+            first += count
+            begin += 3 * nodes * nodes * count
+
+
+@kernel
+def assemble(
+    b: int,
+    rows: ti.types.ndarray(), start: ti.types.ndarray(), entry: ti.types.ndarray(), stride: ti.types.ndarray(),
+    place: ti.types.ndarray(), diagonal: ti.types.ndarray(), mass: ti.types.ndarray(), data: ti.types.ndarray(),
+    stage: StageArrays,
+):  # fmt: skip
+    """Write the Jacobian M / gamma^2 - df/dx - df/dv / gamma of free particles to the entries of a CSR matrix.
+
+    Args:
+        b: world.
+        rows: result of ``element_jacobians``.
+        start: [blocks + 1] int32, where the entries of each 3x3 block of the matrix begin.
+        entry, stride: [...] int32, first row in ``rows`` of a contribution, and rows between its axes.
+        place: [blocks, 2] int32, index in ``data`` of the first number of a block, and numbers between its rows.
+        diagonal: [blocks] int32, particle whose diagonal block it is, or -1.
+        mass: [B, P] kg.
+        data: [entries] of the matrix, receives all.
+        stage: the stage.
+    """
+    for block in range(place.shape[0]):
+        total = mat3(0.0)
+        for contribution in range(start[block], start[block + 1]):
+            for i, j in ti.static(ti.ndrange(3, 3)):
+                total[i, j] -= rows[entry[contribution] + i * stride[contribution], j]
+        p = diagonal[block]
+        if p >= 0:
+            inertia = mass[b, p] / (stage.numbers[GAMMA] * stage.numbers[GAMMA])
+            for i, j in ti.static(ti.ndrange(3, 3)):
+                total[i, j] -= stage.ground[p, i, j]
+                if ti.static(i == j):
+                    total[i, j] += inertia
+        for i, j in ti.static(ti.ndrange(3, 3)):
+            data[place[block, 0] + i * place[block, 1] + j] = total[i, j]
+
+
+@kernel
+def stage_adjoint(
+    b: int, row: int, control: int, frame: int,
+    states: ti.types.ndarray(), dual: ti.types.ndarray(), given: ti.types.ndarray(), bar: ti.types.ndarray(),
+    hat_bar: ti.types.ndarray(), way: ti.types.ndarray(),
+    body: DeformableArrays, bars: DeformableInputs, stage: StageArrays,
+):  # fmt: skip
+    """Adjoint of a stage after its linear solve J^T dual = x_bar + v_bar / gamma, at the converged row of states.
+
+    Adds to ``bars`` (gravity [B, P, 3] by particle, wind [B, T, 3] by triangle).
+
+    Args:
+        b, row, control, frame: world, row of the result, control row and frame interval.
+        states: [B, rows, P, 6].
+        dual: [B, P, 3] multipliers, zero for held particles.
+        given: [B, slots, 6] scratch.
+        bar: [P, 6] adjoint of the result.
+        hat_bar: [P, 6], receives the adjoint of ``hat`` of free particles, and of the start of the step of held ones.
+        way: [1] time from the start of the step to the result [s].
+        body, bars, stage: arguments, adjoints, and the stage, whose ``hat`` is read.
+    """
+    for i in range(stage.elements):
+        slotted = with_fields(body, gather=True)
+        any_adjoint(slotted, bars, states, dual, given, b, row, control, i)
+    for p in range(states.shape[2]):
+        x_bar, v_bar = vec3(bar[p, 0], bar[p, 1], bar[p, 2]), vec3(bar[p, 3], bar[p, 4], bar[p, 5])
+        fx, fv = slot_sum(stage, given, b, p, 0), slot_sum(stage, given, b, p, 3)
+        x_hat_bar, v_hat_bar = vec3(0.0), vec3(0.0)
+        if body.particle_table[p, HELD] == 0:
+            gamma, mass = stage.numbers[GAMMA], body.particle_mass[b, p]
+            w = load_dual(dual, b, p)
+            x, v = load_position(states, b, row, p), load_velocity(states, b, row, p)
+            x_hat = vec3(stage.hat[p, 0], stage.hat[p, 1], stage.hat[p, 2])
+            v_hat = vec3(stage.hat[p, 3], stage.hat[p, 4], stage.hat[p, 5])
+            x_hat_bar = mass / (gamma * gamma) * w - (v_bar + fv) / gamma
+            v_hat_bar = mass / gamma * w
+            weight = vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
+            bars.particle_mass[b, p] = bars.particle_mass[b, p] - w.dot((v - v_hat) / gamma - weight)
+            loaded = body.particle_table[p, LOADED]
+            for k in ti.static(range(3)):
+                bars.gravity[b, p, k] = bars.gravity[b, p, k] + mass * w[k]
+                if loaded >= 0:
+                    bars.load[b, frame, loaded, k] = bars.load[b, frame, loaded, k] + w[k]
+            if body.particle_table[p, GROUND_CONTACT] == 1:
+                _force, _energy, _by_x, by_x_hat, by_normal, tangent, along = ground_law(
+                    x, x_hat, stage.numbers[GROUND], gamma, stage.numbers[ONSET], contact_of(body, b, p)
+                )
+                x_hat_bar += by_x_hat.transpose() @ w
+                contact_bar = ground_bars(by_normal, tangent, along, w)
+                for k in ti.static(range(4)):
+                    bars.particle_contact[b, p, k] = bars.particle_contact[b, p, k] + contact_bar[k]
+        else:
+            x_hat_bar = x_bar + fx
+            prescribed = body.particle_table[p, PRESCRIBED]
+            if prescribed >= 0:
+                for k in ti.static(range(3)):
+                    bars.prescribed_qd[b, frame, prescribed, k] = (
+                        bars.prescribed_qd[b, frame, prescribed, k] + v_bar[k] + fv[k] + way[0] * x_hat_bar[k]
+                    )
+        for k in ti.static(range(3)):
+            hat_bar[p, k] = x_hat_bar[k]
+            hat_bar[p, 3 + k] = v_hat_bar[k]

@@ -1,0 +1,127 @@
+"""Linear systems of a stage: sparse LDL^T of the symmetric part, and GMRES with it for what is not symmetric.
+
+A factor is kept over iterations and steps as preconditioner, and made anew when the solve needs more iterations than a new one is
+worth. Its cost is counted from the factor itself, so that results do not depend on the clock.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import qdldl
+from scipy.sparse import csr_matrix
+from scipy.sparse.linalg import LinearOperator, cg, gmres, minres
+
+from ti_sim.deformable.implicit.matrix import Pattern
+
+_LARGEST_FACTOR = 4e7  # numbers; larger ones take longer than conjugate gradients with the diagonal, and gigabytes
+_MOST_ITERATIONS = 60  # with a kept factor
+_MOST_PLAIN_ITERATIONS, _RESTART = 5000, 50  # with the diagonal
+
+
+class LinearSolver:
+    """Solves with the Jacobians of one pattern."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        """Start without a factor.
+
+        Args:
+            pattern: the pattern of all matrices.
+        """
+        self._pattern = pattern
+        self._factor: qdldl.Solver | None = None
+        self._worth = 0  # iterations that cost as much as a factor
+        self._direct = True
+        self.factorisations = 0
+
+    def factor(self, data: np.ndarray) -> None:
+        """Factor the symmetric part of a matrix.
+
+        Args:
+            data: [entries] of the matrix.
+        """
+        upper = self._pattern.symmetric_upper(data)
+        if self._factor is None:
+            if _fill_estimate(upper) > _LARGEST_FACTOR:
+                self._direct = False
+                return
+            self._factor = qdldl.Solver(upper, upper=True)
+            lower = self._factor.factors()[0]
+            columns = np.diff(lower.indptr).astype(float)
+            self._worth = max(int((columns * columns).sum() / max(4 * columns.sum(), 1)), 1)
+        else:
+            self._factor.update(upper, upper=True)
+        self.factorisations += 1
+
+    def solve(
+        self, data: np.ndarray, right: np.ndarray, *, tolerance: float, transposed: bool = False, indefinite: bool = False
+    ) -> np.ndarray:
+        """Solve with a matrix or its transpose.
+
+        Args:
+            data: [entries] of the matrix.
+            right: [n] right-hand side.
+            tolerance: relative residual at which to stop.
+            transposed: solve with the transpose.
+            indefinite: whether the matrix may be indefinite (for the solver without a factor).
+
+        Returns:
+            [n] solution.
+        """
+        matrix = self._pattern.full(data)
+        matrix = matrix.T if transposed else matrix
+        size = np.linalg.norm(right)
+        if size == 0:
+            return np.zeros_like(right)
+        if self._direct and self._factor is None:
+            self.factor(data)
+        if not self._direct:
+            return _solve_plainly(matrix, right, tolerance, indefinite=indefinite)
+        solution, count = self._with_factor(matrix, right, tolerance, min(self._worth, _MOST_ITERATIONS))
+        if count < 0:
+            self.factor(data)
+            solution, count = self._with_factor(matrix, right, tolerance, _MOST_ITERATIONS)
+        return solution
+
+    def _with_factor(self, matrix: csr_matrix, right: np.ndarray, tolerance: float, most: int) -> tuple[np.ndarray, int]:
+        """Solution by the factor and GMRES, and its number of iterations, -1 if it did not converge."""
+        solution = self._factor.solve(right)
+        rest = right - matrix @ solution
+        size = np.linalg.norm(right)
+        if np.linalg.norm(rest) <= tolerance * size:
+            return solution, 0
+        count = 0
+
+        def step(_residual: float) -> None:
+            nonlocal count
+            count += 1
+
+        operator = LinearOperator(matrix.shape, self._factor.solve, dtype=np.float64)
+        more, _failed = gmres(
+            matrix, rest, rtol=0.0, atol=tolerance * size, restart=most, maxiter=1, M=operator, callback=step,
+            callback_type="pr_norm",
+        )  # fmt: skip
+        solution += more
+        return solution, count if np.linalg.norm(right - matrix @ solution) <= 2 * tolerance * size else -1
+
+
+def _fill_estimate(upper: csr_matrix) -> float:
+    """Estimate of the numbers in the factor of a matrix of a body in three dimensions (nested dissection: n^(4/3))."""
+    size = upper.shape[0]
+    return max(upper.nnz, 2.0 * size ** (4 / 3))
+
+
+def _solve_plainly(matrix: csr_matrix, right: np.ndarray, tolerance: float, *, indefinite: bool) -> np.ndarray:
+    """Solution with the diagonal as preconditioner: conjugate gradients, MINRES, or GMRES if the matrix is not symmetric."""
+    scale = 1 / np.abs(matrix.diagonal())
+    operator = LinearOperator(matrix.shape, lambda x: scale * x, dtype=np.float64)
+    probe = np.random.default_rng(0).normal(size=len(right))
+    symmetric = np.linalg.norm(matrix @ probe - matrix.T @ probe) <= 1e-10 * np.linalg.norm(matrix @ probe)
+    if symmetric and not indefinite:
+        solution, _failed = cg(matrix, right, rtol=tolerance, atol=0.0, maxiter=_MOST_PLAIN_ITERATIONS, M=operator)
+    elif symmetric:
+        solution, _failed = minres(matrix, right, rtol=tolerance, maxiter=_MOST_PLAIN_ITERATIONS, M=operator)
+    else:
+        solution, _failed = gmres(
+            matrix, right, rtol=tolerance, atol=0.0, restart=_RESTART, maxiter=_MOST_PLAIN_ITERATIONS // _RESTART, M=operator
+        )
+    return solution

@@ -1,0 +1,111 @@
+"""The Jacobian of a stage as a sparse matrix: its pattern, and where the elements' contributions go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csc_matrix, csr_matrix
+
+from ti_sim.deformable.families import FAMILIES, TABLES
+from ti_sim.deformable.model import HELD, DeformableModel
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Places of 3x3 blocks in the Jacobian of the free particles of a model, which stays the same over a rollout.
+
+    Attributes:
+        free: [F] particles whose positions are unknown; rows 3 i to 3 i + 2 of the matrix are those of particle ``free[i]``.
+        rows: number of rows that ``kernels.element_jacobians`` writes.
+        start, entry, stride, place, diagonal: int32 tables of ``kernels.assemble``.
+        columns, offsets: int32 indices and row starts of the matrix in CSR.
+        upper, mirrored: places in the CSR data of the upper triangle in CSC order, and of its transpose.
+        upper_rows, upper_offsets: indices and column starts of the upper triangle in CSC.
+    """
+
+    free: np.ndarray
+    rows: int
+    start: np.ndarray
+    entry: np.ndarray
+    stride: np.ndarray
+    place: np.ndarray
+    diagonal: np.ndarray
+    columns: np.ndarray
+    offsets: np.ndarray
+    upper: np.ndarray
+    mirrored: np.ndarray
+    upper_rows: np.ndarray
+    upper_offsets: np.ndarray
+
+    def full(self, data: np.ndarray) -> csr_matrix:
+        """The matrix [3 F, 3 F] with these numbers."""
+        size = 3 * len(self.free)
+        return csr_matrix((data, self.columns, self.offsets), shape=(size, size), copy=False)
+
+    def symmetric_upper(self, data: np.ndarray) -> csc_matrix:
+        """Upper triangle of the symmetric part of the matrix."""
+        size = 3 * len(self.free)
+        values = 0.5 * (data[self.upper] + data[self.mirrored])
+        return csc_matrix((values, self.upper_rows, self.upper_offsets), shape=(size, size), copy=False)
+
+
+def pattern_of(model: DeformableModel) -> Pattern:
+    """The pattern of a model's elements and of the diagonal."""
+    free = np.flatnonzero(model.particle_table[:, HELD] == 0)
+    count = len(free)
+    number = np.full(model.particle_count, -1)
+    number[free] = np.arange(count)
+    keys, entries, strides, rows = [np.arange(count) * (count + 1)], [np.full(count, -1)], [np.zeros(count, int)], 0
+    for family, nodes in FAMILIES.items():
+        own = number[model.tables[TABLES[family]]]
+        e, c, a = (each.ravel() for each in np.meshgrid(np.arange(len(own)), *[np.arange(nodes)] * 2, indexing="ij"))
+        row, column = own[e, c], own[e, a]
+        both = (row >= 0) & (column >= 0)
+        keys.append((row * count + column)[both])
+        entries.append((rows + (e * 3 * nodes + 3 * c) * nodes + a)[both])
+        strides.append(np.full(both.sum(), nodes))
+        rows += 3 * nodes * nodes * len(own)
+    key, entry, stride = (np.concatenate(each) for each in (keys, entries, strides))
+    unique, block = np.unique(key, return_inverse=True)
+    kept = entry >= 0
+    order = np.argsort(block[kept], kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(block[kept], minlength=len(unique)))])
+    block_row, block_column = unique // count, unique % count
+    diagonal = np.where(block_row == block_column, free[block_row], -1)
+    offsets, columns, place = _scalar_rows(block_row, block_column, count)
+    upper, mirrored, upper_rows, upper_offsets = _upper_triangle(columns, offsets)
+    return Pattern(
+        free, rows, _int(start), _int(entry[kept][order]), _int(stride[kept][order]), _int(place), _int(diagonal),
+        _int(columns), _int(offsets), upper, mirrored, upper_rows, upper_offsets,
+    )  # fmt: skip
+
+
+def _scalar_rows(block_row: np.ndarray, block_column: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """CSR row starts and columns of a matrix of 3x3 blocks in order of rows and columns, and the ``place`` of each block."""
+    per_row = np.bincount(block_row, minlength=count)
+    first = np.concatenate([[0], np.cumsum(per_row)])
+    offsets = np.concatenate([[0], np.cumsum(np.repeat(3 * per_row, 3))])
+    within = np.arange(len(block_row)) - first[block_row]
+    place = np.stack([9 * first[block_row] + 3 * within, 3 * per_row[block_row]], axis=1)
+    columns = np.empty(9 * len(block_row), dtype=int)
+    for i in range(3):
+        for j in range(3):
+            columns[place[:, 0] + i * place[:, 1] + j] = 3 * block_column + j
+    return offsets, columns, place
+
+
+def _upper_triangle(columns: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The last four attributes of ``Pattern`` for a matrix whose pattern is symmetric."""
+    size = len(offsets) - 1
+    numbers = csr_matrix((np.arange(len(columns)), columns, offsets), shape=(size, size))
+    mirrored = csr_matrix(numbers.T).data  # place of (j, i) at that of (i, j)
+    row = np.repeat(np.arange(size), np.diff(offsets))
+    above = np.flatnonzero(row <= columns)
+    order = above[np.lexsort((row[above], columns[above]))]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(columns[order], minlength=size))])
+    return order, mirrored[order], _int(row[order]), _int(starts)
+
+
+def _int(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values, dtype=np.int32)

@@ -1,0 +1,177 @@
+"""Rollouts of implicit steps and their adjoint, world by world, in double precision.
+
+Every stage's result is kept for the adjoint: a frame has few of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ti_sim.base.arrays import to_numpy
+from ti_sim.deformable.implicit.linear import LinearSolver
+from ti_sim.deformable.implicit.newton import solve_stage
+from ti_sim.deformable.implicit.settings import ImplicitSettings
+from ti_sim.deformable.implicit.stages import Stage, stages_of
+from ti_sim.deformable.implicit.stepper import Stepper
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.model import HELD, PRESCRIBED, DeformableModel
+
+
+@dataclass(frozen=True)
+class ImplicitMotion:
+    """Stages of a rollout.
+
+    Attributes:
+        stages: the stages.
+        states: [B, rows, P, 6] f64, the initial state and the result of each stage; NaN from a stage on that failed.
+        frame_rows: [frames + 1] rows of the frames.
+        failed_step: [B] first step that did not converge, counted from 1; -1 if all did.
+        failed_particle: [B] particle with the largest residual there, -1 if all converged.
+        residual: [B] that residual [N].
+        iterations: linear solves of all worlds.
+    """
+
+    stages: tuple[Stage, ...]
+    states: np.ndarray
+    frame_rows: np.ndarray
+    failed_step: np.ndarray
+    failed_particle: np.ndarray
+    residual: np.ndarray
+    iterations: int
+
+
+def in_double(inputs: DeformableInputs) -> DeformableInputs:
+    """The inputs as f64 numpy arrays."""
+    return inputs.with_arrays(np.ascontiguousarray(to_numpy(each), dtype=np.float64) for each in inputs.arrays())
+
+
+def simulate(
+    model: DeformableModel, inputs: DeformableInputs, frames: int, *, integrator: str, dt: float, substeps: int,
+    settings: ImplicitSettings,
+) -> ImplicitMotion:  # fmt: skip
+    """Simulate ``frames`` frame intervals.
+
+    Args:
+        model: particles and elements.
+        inputs: numbers of every world, f64 numpy arrays.
+        frames: number of frame intervals.
+        integrator: see ``stages``.
+        dt: step [s].
+        substeps: steps per frame.
+        settings: convergence and contact.
+    """
+    stages = tuple(stages_of(integrator, frames * substeps))
+    worlds, particles = inputs.particle_mass.shape
+    states = np.full((worlds, len(stages) + 1, particles, 6), np.nan)
+    states[:, 0, :, :3], states[:, 0, :, 3:] = inputs.particle_q0, inputs.particle_qd0
+    failed, particle, residuals, iterations = np.full(worlds, -1), np.full(worlds, -1), np.zeros(worlds), 0
+    stepper = Stepper(model, inputs, states, settings)
+    for world in range(worlds):
+        linear = LinearSolver(stepper.pattern)
+        for stage in stages:
+            frame = stage.step // substeps
+            stepper.begin(stage.gamma * dt, _hat(model, inputs, states[world], stage, world, frame))
+            _guess(model, states[world], stage, stepper.stage.hat, dt)
+            result = solve_stage(
+                stepper, linear, settings, gamma=stage.gamma * dt, world=world, row=stage.row,
+                control=_control(inputs, stage, substeps), frame=frame,
+            )  # fmt: skip
+            iterations += result.iterations
+            if not result.converged:
+                failed[world], particle[world], residuals[world] = stage.step + 1, result.particle, result.residual
+                states[world, stage.row :] = np.nan
+                break
+    rows = [0] + [stage.row for stage in stages if stage.ends_step and (stage.step + 1) % substeps == 0]
+    return ImplicitMotion(stages, states, np.array(rows), failed, particle, residuals, iterations)
+
+
+def differentiate(
+    model: DeformableModel, inputs: DeformableInputs, motion: ImplicitMotion, bars: tuple[np.ndarray, np.ndarray], *, dt: float,
+    substeps: int, settings: ImplicitSettings,
+) -> DeformableInputs:  # fmt: skip
+    """Adjoint of ``simulate``: by the implicit function theorem, one solve with the transposed Jacobian a stage.
+
+    Args:
+        model, inputs, dt, substeps, settings: as in ``simulate``.
+        motion: its result.
+        bars: [B, frames + 1, P, 3] adjoints of positions and velocities at the frames.
+
+    Returns:
+        Adjoints of the inputs.
+    """
+    worlds, particles = inputs.particle_mass.shape
+    result = inputs.with_arrays(np.zeros_like(each) for each in inputs.arrays())
+    sums = replace(result, gravity=np.zeros((worlds, particles, 3)), wind=np.zeros((worlds, max(model.triangle_count, 1), 3)))
+    stepper = Stepper(model, inputs, motion.states, settings, sums)
+    linear = LinearSolver(stepper.pattern)
+    held = model.particle_table[:, HELD] == 1
+    for world in range(worlds):
+        if motion.failed_step[world] >= 0:
+            continue
+        row_bars = np.zeros(motion.states.shape[1:])
+        for frame, row in enumerate(motion.frame_rows):
+            row_bars[row, :, :3] += bars[0][world, frame]
+            row_bars[row, :, 3:] += bars[1][world, frame]
+        for stage in reversed(motion.stages):
+            frame = stage.step // substeps
+            gamma = stage.gamma * dt
+            stepper.begin(gamma, _hat(model, inputs, motion.states[world], stage, world, frame))
+            control = _control(inputs, stage, substeps)
+            _stage_adjoint(
+                stepper, linear, row_bars[stage.row], stage, dt, world, control, frame, tolerance=settings.adjoint_tolerance
+            )
+            for row, weight in zip(stage.rows, stage.weights, strict=True):
+                row_bars[row][~held] += weight * stepper.hat_bar[~held]
+            row_bars[stage.start][held, :3] += stepper.hat_bar[held, :3]
+        result.particle_q0[world], result.particle_qd0[world] = row_bars[0, :, :3], row_bars[0, :, 3:]
+    result.gravity[:] = sums.gravity.sum(1)
+    result.wind[:] = sums.wind.sum(1)
+    return result
+
+
+def _stage_adjoint(
+    stepper: Stepper, linear: LinearSolver, bar: np.ndarray, stage: Stage, dt: float, world: int, control: int, frame: int,
+    *, tolerance: float,
+) -> None:  # fmt: skip
+    """Adjoint of a stage from that of its result, ``bar`` [P, 6]; writes ``Stepper.hat_bar``."""
+    free, gamma = stepper.pattern.free, stage.gamma * dt
+    stepper.evaluate(world, stage.row, control, frame)
+    data = stepper.jacobian(world, stage.row, control)
+    right = (bar[free, :3] + bar[free, 3:] / gamma).ravel()
+    solution = linear.solve(data, right, tolerance=tolerance, transposed=True, indefinite=True)
+    stepper.dual[world] = 0.0
+    stepper.dual[world, free] = solution.reshape(-1, 3)
+    stepper.bar[:] = bar
+    stepper.way[0] = stage.time * dt
+    stepper.adjoint(world, stage.row, control, frame)
+
+
+def _hat(
+    model: DeformableModel, inputs: DeformableInputs, states: np.ndarray, stage: Stage, world: int, frame: int
+) -> np.ndarray:
+    """``StageArrays.hat`` of a stage [P, 6] from the rows [rows, P, 6] before it."""
+    hat = stage.weights[0] * states[stage.rows[0]] + stage.weights[1] * states[stage.rows[1]]
+    table = model.particle_table
+    held = table[:, HELD] == 1
+    hat[held, :3], hat[held, 3:] = states[stage.start, held, :3], 0.0
+    moved = table[:, PRESCRIBED] >= 0
+    hat[moved, 3:] = inputs.prescribed_qd[world, frame][table[moved, PRESCRIBED]]
+    return hat
+
+
+def _guess(model: DeformableModel, states: np.ndarray, stage: Stage, hat: np.ndarray, dt: float) -> None:
+    """Write the first positions of a stage to its row: of held particles the final ones, of others with the latest velocities,
+    and the velocities of held ones.
+    """
+    held = model.particle_table[:, HELD] == 1
+    row = states[stage.row]
+    row[:, :3] = hat[:, :3] + stage.gamma * dt * states[stage.rows[0], :, 3:]
+    row[:, 3:] = hat[:, 3:]
+    row[held, :3] = hat[held, :3] + stage.time * dt * hat[held, 3:]
+
+
+def _control(inputs: DeformableInputs, stage: Stage, substeps: int) -> int:
+    """Control row of a stage (``elements.actuation_row``)."""
+    return stage.step * inputs.controls // substeps

@@ -1,0 +1,26 @@
+"""Settings of implicit steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ti_sim.base.rules import Count, Positive, checked
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class ImplicitSettings:
+    """Convergence and contact of implicit steps.
+
+    Attributes:
+        tolerance: a step has converged when Newton's next correction is expected to change no velocity by more [m/s]. Errors of
+            states and of gradients are proportional to it.
+        iterations: most iterations of Newton's method in a stage of a step; one that needs more has failed.
+        onset: depth over which the ground's stiffness sets in [m]; the law is the explicit one beyond it (``ground``).
+        adjoint_tolerance: relative residual of the adjoint's linear systems [1]; errors of gradients are proportional to it, too.
+    """
+
+    tolerance: Positive = 1e-6
+    iterations: Count = 60
+    onset: Positive = 1e-5
+    adjoint_tolerance: Positive = 1e-9

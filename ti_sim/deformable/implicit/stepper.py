@@ -1,0 +1,163 @@
+"""Kernels of a rollout of implicit steps with their arguments bound: evaluation of a stage, its Jacobian and its adjoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ti_sim.base.launcher import Launcher
+from ti_sim.base.runtime import compiled_in_double
+from ti_sim.deformable.families import FAMILIES, TABLES
+from ti_sim.deformable.implicit.kernels import (
+    GAMMA,
+    GROUND,
+    ONSET,
+    StageArrays,
+    assemble,
+    element_jacobians,
+    evaluate,
+    stage_adjoint,
+)
+from ti_sim.deformable.implicit.matrix import Pattern, pattern_of
+from ti_sim.deformable.implicit.settings import ImplicitSettings
+from ti_sim.deformable.inputs import DeformableInputs
+from ti_sim.deformable.kernel_arrays import DeformableArrays, compiled_for, features_of
+from ti_sim.deformable.model import SOLIDS, DeformableModel
+from ti_sim.deformable.triangles import AREA
+
+_ROUNDING = 1e-15
+
+
+@dataclass
+class Evaluation:
+    """A stage at some positions.
+
+    Attributes:
+        residual: [n] of free particles [N].
+        other: [n] forces without potential: damping, air, friction [N].
+        energy: incremental potential of all others [J].
+        scale: sum of the sizes of its terms [J].
+    """
+
+    residual: np.ndarray
+    other: np.ndarray
+    energy: float
+    scale: float
+
+
+class Stepper:
+    """Kernels of a rollout with their arguments bound."""
+
+    def __init__(
+        self, model: DeformableModel, inputs: DeformableInputs, states: np.ndarray, settings: ImplicitSettings,
+        bars: DeformableInputs | None = None,
+    ) -> None:  # fmt: skip
+        """Bind the kernels.
+
+        Args:
+            model: particles and elements.
+            inputs: numbers of every world, f64 numpy arrays.
+            states: [B, rows, P, 6] f64, of which stages write rows.
+            settings: onset of contact.
+            bars: adjoints of the inputs, f64, gravity and wind by particle and triangle; None for no adjoint.
+        """
+        self.pattern: Pattern = pattern_of(model)
+        self.states, self.mass = states, inputs.particle_mass
+        worlds, particles = states.shape[0], model.particle_count
+        indices = np.concatenate([model.tables[table].ravel() for table in TABLES.values()])
+        slots = max(len(indices), 1)
+        self._counts = {family: len(model.tables[table]) for family, table in TABLES.items()}
+        elements = sum(self._counts.values())
+        start = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=particles))])
+        features = features_of(model, inputs, differentiable=bars is not None)
+        other = features.with_damping or features.with_air
+        self.stage = StageArrays(
+            numbers=np.zeros(3), hat=np.zeros((particles, 6)), force=np.zeros((worlds, slots, 3)),
+            elastic=np.zeros((worlds, slots if other else 1, 3)), residual=np.zeros((particles, 3)),
+            other=np.zeros((particles, 3)), energy=np.zeros((particles, 2)), element_energy=np.zeros(max(elements, 1)),
+            ground=np.zeros((particles, 3, 3)), slot_start=start.astype(np.int32),
+            slot=(np.argsort(indices, kind="stable") if len(indices) else np.zeros(1)).astype(np.int32), elements=elements,
+        )  # fmt: skip
+        self.stage.numbers[GROUND], self.stage.numbers[ONSET] = model.ground_height, settings.onset
+        self.energy_noise = energy_noise(model, inputs)
+        self.body = kernel_arrays(model, inputs, differentiable=bars is not None)
+        self.rows = np.zeros((max(self.pattern.rows, 1), 3))
+        self.data = np.zeros(len(self.pattern.columns))
+        compiled_in_double(compiled_for(model, self._bind))(bars)
+
+    def _bind(self, bars: DeformableInputs | None) -> None:
+        pattern = self.pattern
+        self._evaluate = Launcher(evaluate, self.states, self.body, self.stage, integers=4)
+        self._jacobians = Launcher(element_jacobians, self.states, self.rows, self.stage, self.body, integers=3)
+        self._assemble = Launcher(
+            assemble, self.rows, pattern.start, pattern.entry, pattern.stride, pattern.place, pattern.diagonal, self.mass,
+            self.data, self.stage,
+        )  # fmt: skip
+        if bars is not None:
+            worlds, particles = self.mass.shape
+            self.dual, self.bar = np.zeros((worlds, particles, 3)), np.zeros((particles, 6))
+            self.hat_bar, self.way = np.zeros((particles, 6)), np.zeros(1)
+            given = np.zeros((worlds, self.stage.slot.shape[0], 6))
+            self._adjoint = Launcher(
+                stage_adjoint, self.states, self.dual, given, self.bar, self.hat_bar, self.way, self.body, bars, self.stage,
+                integers=4,
+            )  # fmt: skip
+
+    def begin(self, gamma: float, hat: np.ndarray) -> None:
+        """Set gamma [s] and ``StageArrays.hat`` [P, 6] of the stage."""
+        self.stage.numbers[GAMMA] = gamma
+        self.stage.hat[:] = hat
+
+    def evaluate(self, world: int, row: int, control: int, frame: int) -> Evaluation:
+        """Evaluate the stage at the positions in a row of the states; its velocities are written."""
+        self._evaluate(world, row, control, frame)
+        stage, free = self.stage, self.pattern.free
+        particles, elements = stage.energy, stage.element_energy
+        return Evaluation(
+            stage.residual[free].ravel(), stage.other[free].ravel(), float(particles.sum() + elements.sum()),
+            float(np.abs(particles).sum() + np.abs(elements).sum()),
+        )  # fmt: skip
+
+    def jacobian(self, world: int, row: int, control: int) -> np.ndarray:
+        """Data of the Jacobian at the last evaluation; overwritten by the next call."""
+        self._jacobians(world, row, control)
+        self._assemble(world)
+        return self.data
+
+    def projected(self, world: int) -> np.ndarray:
+        """``jacobian`` of the last call with symmetric, positive semi-definite blocks of the elements: for descent only."""
+        first = 0
+        for family, count in self._counts.items():
+            size = 3 * FAMILIES[family]
+            end = first + count * size * FAMILIES[family]
+            blocks = -self.rows[first:end].reshape(count, size, size)
+            values, vectors = np.linalg.eigh(0.5 * (blocks + blocks.transpose(0, 2, 1)))
+            positive = np.einsum("eik,ek,ejk->eij", vectors, np.maximum(values, 0.0), vectors)
+            self.rows[first:end] = -positive.reshape(-1, 3)
+            first = end
+        self._assemble(world)
+        return self.data
+
+    def adjoint(self, world: int, row: int, control: int, frame: int) -> None:
+        """Run ``stage_adjoint`` from ``dual`` and ``bar``."""
+        self._adjoint(world, row, control, frame)
+
+
+def kernel_arrays(model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool) -> DeformableArrays:
+    """Kernel arguments in f64 numpy arrays, whatever the working precision."""
+    names = set(DeformableArrays.__dataclass_fields__) - set(DeformableInputs.__dataclass_fields__)
+    tables = {name: np.ascontiguousarray(values) for name, values in model.tables.items() if name in names}
+    return DeformableArrays(*inputs.arrays(), features=features_of(model, inputs, differentiable=differentiable), **tables)
+
+
+def energy_noise(model: DeformableModel, inputs: DeformableInputs) -> np.ndarray:
+    """Bound of the rounding of the elastic energy of each world [B], J: densities are differences of numbers of the size of the
+    moduli, however small the strains are.
+    """
+    volumes = [model.tables[f"{kind}_rest"][..., -1].sum(1) for kind in SOLIDS]
+    solids = np.abs(inputs.solid_material[..., :2]).sum(2) @ np.concatenate(volumes)
+    triangles = np.abs(inputs.tri_material[..., :2]).sum(2) @ model.tables["tri_rest"][:, AREA]
+    edges = np.abs(inputs.edge_material[..., 0]).sum(1)
+    springs = (np.abs(inputs.spring_material[..., 0]) * inputs.spring_material[..., 2] ** 2).sum(1)
+    return _ROUNDING * (solids + triangles + edges + springs)
