@@ -412,7 +412,7 @@ def test_what_is_refused_when_it_runs() -> None:
         scene.add_ground(contact=STICKY)
     stiff = empty_scene(integrator="rk4")
     solid(stiff)
-    with pytest.raises(UserError, match="deformable bodies use semi-implicit Euler"):
+    with pytest.raises(UserError, match="deformable bodies have .semi_implicit. and implicit integrators"):
         stiff.rollout()
     alone = empty_scene(ground=False)
     solid(alone, contact=STICKY)
