@@ -525,7 +525,10 @@ def test_errors_in_writing_a_scene(build: object, message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"integrator": "euler"}, "integrator 'euler' is unknown: choose 'semi_implicit', 'rk4', 'backward_euler', 'bdf2' or 'sdirk2'"),
+        (
+            {"integrator": "euler"},
+            "integrator 'euler' is unknown: choose 'semi_implicit', 'rk4', 'backward_euler', 'bdf2' or 'sdirk2'",
+        ),
         ({"plan": "gpu"}, "plan 'gpu' is unknown: choose 'auto', 'world' or 'element'"),
         ({"integrator": "rk4", "plan": "element"}, "the element plan steps with 'semi_implicit' only"),
     ],

@@ -15,6 +15,7 @@ from ti_sim.deformable.implicit.matrix import Pattern
 
 _LARGEST_FACTOR = 4e7  # numbers; larger ones take longer than conjugate gradients with the diagonal, and gigabytes
 _MOST_ITERATIONS = 60  # with a kept factor
+_CHEAP = 40  # solves that a factor costs, up to which Newton's method takes a new one for each stage
 _MOST_PLAIN_ITERATIONS, _RESTART = 5000, 50  # with the diagonal
 
 
@@ -32,6 +33,15 @@ class LinearSolver:
         self._worth = 0  # iterations that cost as much as a factor
         self._direct = True
         self.factorisations = 0
+
+    @property
+    def factor_is_cheap(self) -> bool:
+        """Whether there is a factor, which costs few solves with it."""
+        return self._factor is not None and self._worth <= _CHEAP
+
+    def with_last_factor(self, right: np.ndarray) -> np.ndarray:
+        """[n] solution with the last factor, for a right-hand side [n]."""
+        return self._factor.solve(right)
 
     def factor(self, data: np.ndarray) -> None:
         """Factor the symmetric part of a matrix.

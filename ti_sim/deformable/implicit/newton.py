@@ -1,7 +1,9 @@
 """Newton's method for a stage, with a line search on the incremental potential.
 
-Its direction solves with the exact Jacobian. Where that is no descent direction, it solves with the Jacobian whose element blocks
-are projected to positive semi-definite ones (Teran et al., SCA 2005); the result does not depend on it.
+A direction solves with the exact Jacobian. Where that is no descent direction, it solves with the Jacobian whose element blocks
+are projected to positive semi-definite ones (Teran et al., SCA 2005). Where a factor is cheap, a stage begins with a new one, and
+later directions use it as it is (chord iterations) while they reduce the residual fast. The result does not depend on the kind of
+direction.
 
 The potential holds inertia, elastic energies, loads and the normal force of the ground. Damping, air and friction have none:
 their work along the step is counted by the trapezoidal rule, with the forces at both ends.
@@ -21,6 +23,7 @@ _ARMIJO = 1e-4
 _NOISE = 1e-12  # of the energies, relative to the sum of their sizes
 _SHORTEST = 2.0**-30  # step of the line search
 _LOOSEST, _FORCING = 1e-2, 0.1  # relative residual of linear solves: at first, and over Newton's last reduction
+_SLOW = 0.15  # reduction of the residual, up to which directions use the factor as it is
 
 
 @dataclass(frozen=True)
@@ -56,28 +59,44 @@ def solve_stage(
     free = stepper.pattern.free
     positions = stepper.states[world, row, :, :3]
     at = stepper.evaluate(world, row, control, frame)
-    forcing = _LOOSEST
+    forcing, chord, renew = _LOOSEST, False, linear.factor_is_cheap
     for iteration in range(settings.iterations):
         size = np.linalg.norm(at.residual)
         if size == 0:
             return _result(stepper, at, iteration, converged=True)
         if not np.isfinite(size):
             break
-        data = stepper.jacobian(world, row, control)
-        step = linear.solve(data, -at.residual, tolerance=forcing)
-        if not at.residual @ step < 0:
-            step = _descent(stepper, linear, -at.residual, world)
         start = positions[free]
+        if chord:
+            step = linear.with_last_factor(-at.residual)
+        else:
+            step = _newton(stepper, linear, at, forcing, world, row, control, renew=renew)
+            renew = False
         after, length = _search(stepper, at, start, step, world, row, control, frame)
         if after is None:
-            break
+            if not chord:
+                break
+            chord = False
+            continue
         reduction = np.linalg.norm(after.residual) / size
-        expected = length * np.abs(step).max() / gamma * min(reduction, 1.0)
+        expected = length * np.abs(step).max() / gamma * reduction / max(1 - reduction, 0.1)
         at = after
         if length == 1 and expected <= settings.tolerance:
             return _result(stepper, at, iteration + 1, converged=True)
         forcing = min(max(_FORCING * min(reduction, 1.0), 1e-10), _LOOSEST)
+        chord = linear.factor_is_cheap and length == 1 and reduction < _SLOW
     return _result(stepper, at, settings.iterations, converged=False)
+
+
+def _newton(
+    stepper: Stepper, linear: LinearSolver, at: Evaluation, forcing: float, world: int, row: int, control: int, *, renew: bool
+) -> np.ndarray:
+    """Newton's direction [n], or that of projected element blocks where it does not lead down; ``renew`` factors the Jacobian."""
+    data = stepper.jacobian(world, row, control)
+    if renew:
+        linear.factor(data)
+    step = linear.solve(data, -at.residual, tolerance=forcing)
+    return step if at.residual @ step < 0 else _descent(stepper, linear, -at.residual, world)
 
 
 def _result(stepper: Stepper, at: Evaluation, iterations: int, *, converged: bool) -> StageResult:
@@ -96,6 +115,8 @@ def _search(
     """
     free, positions = stepper.pattern.free, stepper.states[world, row, :, :3]
     slope, length, noise = float(at.residual @ step), 1.0, stepper.energy_noise[world]
+    if not slope < 0:
+        return None, 0.0
     while length >= _SHORTEST:
         positions[free] = start + length * step.reshape(-1, 3)
         after = stepper.evaluate(world, row, control, frame)
