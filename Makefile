@@ -30,7 +30,7 @@ test: $(STAMP)
 	exit $$status
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks rigid articulated fem cloth self-contact control raster risp_data risp_train risp_invert matched motions smoke --out docs/benchmarks.md
+	$(BIN)/python -m benchmarks rigid articulated fem cloth self-contact control raster risp_data risp_train risp_invert matched motions smoke implicit --out docs/benchmarks.md
 
 # Contact sheets of the renderer's features, docs/figures/render_*.png.
 sheets: $(STAMP)

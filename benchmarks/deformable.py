@@ -57,7 +57,7 @@ class Rates:
 def solid_case(
     mesh: SolidMesh, *, frames: int, worlds: int = 1, energy: str = "neo_hookean", young: float = YOUNG,
     poisson: float = POISSON, damped: bool = True, both_ends: bool = False, dt: float = SOLID_DT, substeps: int = SUBSTEPS,
-    plan: str = "auto",
+    plan: str = "auto", integrator: str = "semi_implicit",
 ) -> Case:  # fmt: skip
     """A box that is held at its end of least x (or at both ends), under gravity, and sways.
 
@@ -69,7 +69,7 @@ def solid_case(
         young, poisson: of linear elasticity [Pa], [1].
         damped: whether the elements are.
         both_ends: hold the end of largest x too.
-        dt, substeps, plan: settings.
+        dt, substeps, plan, integrator: settings.
     """
     x = mesh.vertices[:, 0]
     held = np.isclose(x, x.min()) | (both_ends & np.isclose(x, x.max()))
@@ -81,7 +81,7 @@ def solid_case(
     material = *energy_constants(energy, *lame_from_young(young, poisson)), VISCOSITY * damped
     along = (x - x.min()) / np.ptp(x)
     return _case(
-        model, DeformableSettings(dt=dt, substeps=substeps, plan=plan), frames, worlds,
+        model, DeformableSettings(dt=dt, substeps=substeps, plan=plan, integrator=integrator), frames, worlds,
         particle_qd0=np.outer(along * ~held, (0.3, 0.5, 0.2)), particle_mass=DENSITY * _lumped(mesh.indices, volumes, len(x)),
         solid_material=np.tile(material, (model.solid_count, 1)),
     )  # fmt: skip

@@ -27,24 +27,29 @@ BLUE, WHITE = (0.15, 0.35, 0.6), (0.85, 0.85, 0.8)
 
 
 def make_scene(
-    E: float = 1e5, cells: tuple[int, int, int] = (20, 4, 4), substeps: int = 80, frames: int = FRAMES, size: int = 128
-) -> Scene:
+    E: float = 1e5, cells: tuple[int, int, int] = (20, 4, 4), substeps: int = 80, frames: int = FRAMES, size: int = 128,
+    integrator: str = "semi_implicit",
+) -> Scene:  # fmt: skip
     """The rod.
 
     Args:
-        E: Young's modulus [Pa]; log10 E is unknown within [4, 7).
+        E: Young's modulus [Pa]; log10 E is unknown within [4, 7), or up to twice a stiffer one.
         cells: hexahedra along the sides.
-        substeps: of a frame, the most; the usual number serves the stiffest rod, softer ones take fewer.
+        substeps: of a frame, with explicit steps the most; the usual number serves rods up to 1e7 Pa, softer ones take fewer.
         frames: frame intervals of 0.02 s.
         size: of the square picture [pixels].
+        integrator: of the scene; one or two implicit steps to a frame take the place of the usual number.
     """
-    scene = Scene(frame_dt=FRAME, frames=frames, substeps=substeps, adaptive=True, gamma=1e-2, name="rod")
+    adaptive = integrator == "semi_implicit"
+    scene = Scene(
+        frame_dt=FRAME, frames=frames, substeps=substeps, integrator=integrator, adaptive=adaptive, gamma=1e-2, name="rod"
+    )
     mesh = box_hexes(SIZE, cells)
     band = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * cells[0]).astype(int)
     scene.add_solid(
         "rod",
         mesh=mesh,
-        material=Elastic(E=Param(E, low=1e4, high=1e7, scale="log10"), nu=0.4, energy="corotated", damping=50.0),
+        material=Elastic(E=Param(E, low=1e4, high=max(1e7, 2 * E), scale="log10"), nu=0.4, energy="corotated", damping=50.0),
         density=1000.0,
         fixed=lambda x: np.abs(x[:, 0]) > 0.499 * SIZE[0],
         surface=Surface(vertex_colors=np.where(band[:, None] % 2, BLUE, WHITE)),

@@ -36,6 +36,16 @@ def tables_of(integrator: str, frames: int) -> list[tuple[float, np.ndarray]]:
     return [(2 / 3, np.array([-1 / 3, 4 / 3]))] * frames
 
 
+def driven_by_bdf2(inputs: DeformableInputs, frame: int) -> DeformableInputs:
+    """Inputs whose loads and actuations in a frame are 3/2 of their own less 1/2 of those of the frame before (``driving``)."""
+    rows = {}
+    for name in ("load", "solid_actuation", "tri_actuation", "edge_actuation"):
+        values = getattr(inputs, name).copy()
+        values[:, frame] = 1.5 * values[:, frame] - 0.5 * values[:, frame - 1]
+        rows[name] = values
+    return replace(inputs, **rows)
+
+
 @pytest.mark.parametrize("integrator", ["backward_euler", "bdf2"])
 def test_steps_fulfil_their_equations_in_plain_numpy(integrator: str) -> None:
     """Every family, energy and kind of force, sticking and sliding contact, loads, actuations and held particles."""
@@ -48,9 +58,10 @@ def test_steps_fulfil_their_equations_in_plain_numpy(integrator: str) -> None:
     for frame, (gamma, weights) in enumerate(tables_of(integrator, frames)):
         if frame + 1 < len(weights):
             continue
+        given = inputs if integrator == "backward_euler" else driven_by_bdf2(inputs, frame)
         rows = slice(frame + 1 - len(weights), frame + 1)
         hat = tuple(np.einsum("w,bwpk->bpk", weights, array[:, rows]) for array in (q, qd))
-        position, force = imbalance(model, inputs, q[:, frame + 1], qd[:, frame + 1], hat, gamma * dt, frame, TIGHT.onset)
+        position, force = imbalance(model, given, q[:, frame + 1], qd[:, frame + 1], hat, gamma * dt, frame, TIGHT.onset)
         assert np.abs(position).max() < 1e-13 and np.abs(force).max() < 1e-6
         forces_seen = max(forces_seen, np.abs(qd[:, frame + 1] - qd[:, frame]).max() / dt)
     assert forces_seen > 100  # m/s2
@@ -83,15 +94,21 @@ def swinging_pair() -> tuple[DeformableModel, DeformableInputs]:
 def swung(time: float) -> np.ndarray:
     """Their state after a time [6, 3], by scipy and plain numpy."""
     model, inputs = swinging_pair()
+    start = np.concatenate([inputs.particle_q0.ravel(), inputs.particle_qd0.ravel()])
+    return moved(model, inputs, start, time, np.zeros(3)).reshape(6, 3)
+
+
+def moved(model: DeformableModel, inputs: DeformableInputs, start: np.ndarray, time: float, load: np.ndarray) -> np.ndarray:
+    """State [18] of the pair a time after ``start`` [18] under a force on the last particle, by scipy and plain numpy."""
 
     def rate(_t: float, y: np.ndarray) -> np.ndarray:
         q, qd = y.reshape(2, 1, 3, 3)
         acceleration = internal_forces(model, inputs, q, qd) / inputs.particle_mass[..., None] + inputs.gravity[:, None]
         acceleration[:, 0] = 0.0
+        acceleration[:, 2] += load / inputs.particle_mass[:, 2, None]
         return np.concatenate([qd.ravel(), acceleration.ravel()])
 
-    start = np.concatenate([inputs.particle_q0.ravel(), inputs.particle_qd0.ravel()])
-    return solve_ivp(rate, (0.0, time), start, method="DOP853", rtol=1e-12, atol=1e-12).y[:, -1].reshape(6, 3)
+    return solve_ivp(rate, (0.0, time), start, method="DOP853", rtol=1e-12, atol=1e-12).y[:, -1]
 
 
 @pytest.mark.parametrize(("integrator", "order"), [("backward_euler", 1), ("bdf2", 2), ("sdirk2", 2)])
@@ -100,6 +117,24 @@ def test_order_of_convergence(integrator: str, order: int) -> None:
     for steps in (200, 400, 800):
         rollout = solver_of(model, integrator, dt=1 / steps, substeps=steps).rollout(inputs, 1)
         errors.append(np.linalg.norm(np.concatenate([rollout.particle_q[0, 1], rollout.particle_qd[0, 1]]) - truth))
+    orders = np.log2(np.array(errors[:-1]) / errors[1:])
+    assert np.all(np.abs(orders - order) < 0.06), orders
+
+
+@pytest.mark.parametrize(("integrator", "order"), [("backward_euler", 1), ("bdf2", 2), ("sdirk2", 2)])
+def test_order_of_convergence_where_loads_jump_from_frame_to_frame(integrator: str, order: int) -> None:
+    loads = np.array([[3.0, 0, 1], [-2.0, 4, 0], [5.0, -3, 2], [0.0, 0, -4]])
+    model, inputs = swinging_pair()
+    model = replace(model, loaded=np.array([2]))
+    inputs = replace(repeated(inputs, len(loads)), load=loads[None, :, None])
+    truth = np.concatenate([inputs.particle_q0.ravel(), inputs.particle_qd0.ravel()])
+    for load in loads:
+        truth = moved(model, inputs, truth, 0.25, load)
+    errors = []
+    for substeps in (50, 100, 200):
+        rollout = solver_of(model, integrator, dt=0.25 / substeps, substeps=substeps).rollout(inputs, len(loads))
+        end = np.concatenate([rollout.particle_q[0, -1], rollout.particle_qd[0, -1]])
+        errors.append(np.linalg.norm(end - truth.reshape(6, 3)))
     orders = np.log2(np.array(errors[:-1]) / errors[1:])
     assert np.all(np.abs(orders - order) < 0.06), orders
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ti_sim.base.arrays import to_numpy
+from ti_sim.deformable.implicit.driving import Driving
 from ti_sim.deformable.implicit.linear import LinearSolver
 from ti_sim.deformable.implicit.newton import solve_stage
 from ti_sim.deformable.implicit.settings import ImplicitSettings
@@ -67,17 +68,18 @@ def simulate(
     states = np.full((worlds, len(stages) + 1, particles, 6), np.nan)
     states[:, 0, :, :3], states[:, 0, :, 3:] = inputs.particle_q0, inputs.particle_qd0
     failed, particle, residuals, iterations = np.full(worlds, -1), np.full(worlds, -1), np.zeros(worlds), 0
+    driving = Driving(inputs, substeps)
+    inputs = driving.inputs
     stepper = Stepper(model, inputs, states, settings)
     for world in range(worlds):
         linear = LinearSolver(stepper.pattern)
         for stage in stages:
-            frame = stage.step // substeps
-            stepper.begin(stage.gamma * dt, _hat(model, inputs, states[world], stage, world, frame))
+            control, frame = driving.rows(stage, world)
+            stepper.begin(stage.gamma * dt, _hat(model, inputs, states[world], stage, world, stage.step // substeps))
             _guess(model, states[world], stage, stepper.stage.hat, dt)
             result = solve_stage(
-                stepper, linear, settings, gamma=stage.gamma * dt, world=world, row=stage.row,
-                control=_control(inputs, stage, substeps), frame=frame,
-            )  # fmt: skip
+                stepper, linear, settings, gamma=stage.gamma * dt, world=world, row=stage.row, control=control, frame=frame
+            )
             iterations += result.iterations
             if not result.converged:
                 failed[world], particle[world], residuals[world] = stage.step + 1, result.particle, result.residual
@@ -102,6 +104,8 @@ def differentiate(
         Adjoints of the inputs.
     """
     worlds, particles = inputs.particle_mass.shape
+    driving = Driving(inputs, substeps)
+    inputs = driving.inputs
     result = inputs.with_arrays(np.zeros_like(each) for each in inputs.arrays())
     sums = replace(result, gravity=np.zeros((worlds, particles, 3)), wind=np.zeros((worlds, max(model.triangle_count, 1), 3)))
     stepper = Stepper(model, inputs, motion.states, settings, sums)
@@ -115,20 +119,21 @@ def differentiate(
             row_bars[row, :, :3] += bars[0][world, frame]
             row_bars[row, :, 3:] += bars[1][world, frame]
         for stage in reversed(motion.stages):
-            frame = stage.step // substeps
-            gamma = stage.gamma * dt
-            stepper.begin(gamma, _hat(model, inputs, motion.states[world], stage, world, frame))
-            control = _control(inputs, stage, substeps)
+            control, frame = driving.rows(stage, world)
+            stepper.begin(
+                stage.gamma * dt, _hat(model, inputs, motion.states[world], stage, world, stage.step // substeps)
+            )
             _stage_adjoint(
                 stepper, linear, row_bars[stage.row], stage, dt, world, control, frame, tolerance=settings.adjoint_tolerance
             )
+            driving.spread(sums, stage, world)
             for row, weight in zip(stage.rows, stage.weights, strict=True):
                 row_bars[row][~held] += weight * stepper.hat_bar[~held]
             row_bars[stage.start][held, :3] += stepper.hat_bar[held, :3]
         result.particle_q0[world], result.particle_qd0[world] = row_bars[0, :, :3], row_bars[0, :, 3:]
     result.gravity[:] = sums.gravity.sum(1)
     result.wind[:] = sums.wind.sum(1)
-    return result
+    return driving.without_spare_rows(result)
 
 
 def _stage_adjoint(
@@ -170,8 +175,3 @@ def _guess(model: DeformableModel, states: np.ndarray, stage: Stage, hat: np.nda
     row[:, :3] = hat[:, :3] + stage.gamma * dt * states[stage.rows[0], :, 3:]
     row[:, 3:] = hat[:, 3:]
     row[held, :3] = hat[held, :3] + stage.time * dt * hat[held, 3:]
-
-
-def _control(inputs: DeformableInputs, stage: Stage, substeps: int) -> int:
-    """Control row of a stage (``elements.actuation_row``)."""
-    return stage.step * inputs.controls // substeps

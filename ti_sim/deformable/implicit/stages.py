@@ -47,6 +47,11 @@ class Stage:
     time: float
     ends_step: bool
 
+    @property
+    def reaches_back(self) -> bool:
+        """Whether y_hat holds the start of the step before."""
+        return self.rows[1] < self.start
+
 
 def stages_of(integrator: ImplicitIntegrator, steps: int) -> Iterator[Stage]:
     """Stages of so many steps, in order; row 0 is the initial state, and stage i has row i + 1."""

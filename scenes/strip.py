@@ -1,0 +1,62 @@
+"""A strip of plastic, clamped at one end: how stiff and how heavy is it?
+
+The strip is 0.3 x 0.1 m and 2 mm thick, with a Young's modulus of 1e9 Pa. The longest stable explicit step is below a
+microsecond, so its steps are implicit, two for each picture of a film with 30 per second. The strip sags under its weight, and a
+known force at its free end pushes it up and lets go: how far the force bends it tells the stiffness, the swings afterwards tell
+the mass.
+"""
+
+import numpy as np
+
+from risp_torch import AmbientLight, Camera, DirectionalLight, Elastic, Param, Scene, Surface
+from ti_sim.meshes import box_tets
+
+SIZE = (0.3, 0.1, 0.002)  # m
+FRAME = 1 / 30  # s
+BLUE, WHITE = (0.15, 0.35, 0.6), (0.85, 0.85, 0.8)
+
+
+def make_scene(
+    E: float = 1e9, density: float = 1200.0, cells: tuple[int, int, int] = (60, 20, 1), substeps: int = 2, frames: int = 60,
+    size: int = 96, integrator: str = "sdirk2",
+) -> Scene:  # fmt: skip
+    """The strip.
+
+    Args:
+        E: Young's modulus [Pa].
+        density: kg/m3.
+        cells: blocks of five tetrahedra along the sides.
+        substeps: of a frame.
+        frames: frame intervals of 1/30 s.
+        size: of the square picture [pixels].
+        integrator: of the scene.
+    """
+    scene = Scene(frame_dt=FRAME, frames=frames, substeps=substeps, integrator=integrator, gamma=1e-2, name="strip")
+    mesh = box_tets(SIZE, cells)
+    band = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * cells[0] / 3).astype(int)
+    scene.add_solid(
+        "strip",
+        mesh=mesh,
+        material=Elastic(E=Param(E, low=1e8, high=1e10, scale="log10"), nu=0.35, damping=1e6),
+        density=Param(density, low=200.0, high=8000.0),
+        fixed=lambda x: x[:, 0] < -0.499 * SIZE[0],
+        surface=Surface(vertex_colors=np.where(band[:, None] % 2, BLUE, WHITE)),
+    )
+    time = np.arange(frames) * FRAME
+    scene.add_load(
+        "push",
+        body="strip",
+        where=lambda x: x[:, 0] > 0.499 * SIZE[0],
+        force=Param(np.where(time < 0.5, 4.0 * np.sin(np.pi * time / 0.5) ** 2, 0.0), low=-10.0, high=10.0, frozen=True),
+        direction=(0.0, 0.0, 1.0),
+        limit=10.0,
+    )
+    scene.add_camera(
+        Camera.look_at(
+            eye=(0.1, -0.75, 0.2), target=(0.0, 0.0, 0.0), vertical_fov=30.0, width=size, height=size, near=0.3, far=1.6
+        )
+    )
+    scene.add_light(DirectionalLight(direction=(-0.4, 1.0, -0.8), intensity=0.8))
+    scene.add_light(AmbientLight(intensity=0.3))
+    scene.set_background((0.7, 0.72, 0.75))
+    return scene
