@@ -27,7 +27,7 @@ def test_errors_of_the_modulus_shrink_with_the_square_of_the_step():
     }
     for name, steps in (("bdf2", 8), ("sdirk2", 2)):
         assert 2.5 < errors[name, steps // 2] / errors[name, steps] < 6, errors
-    assert abs(errors["sdirk2", 2]) < 0.5 * abs(errors["bdf2", 4])
+    assert max(abs(errors["sdirk2", 2]), abs(errors["bdf2", 8])) < 1e-3
 
 
 def test_heights_are_those_of_the_particle_that_moves_farthest():
