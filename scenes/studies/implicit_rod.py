@@ -1,7 +1,8 @@
 """The rod's motion with explicit and implicit steps beside its converged motion, and the stiffness that each would read from it.
 
 The converged motion has many SDIRK2 steps to a frame. E is the one whose motion is nearest to it, over the positions of all
-particles at all frames: what a perfect film would tell a user of these steps.
+particles at all frames: what a perfect film would tell a user of these steps. Explicit steps are as many as the adaptive scene
+takes at 1e5 Pa.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from .exit_status import exit_status
 from .markdown import markdown
 
 CASES = (
-    ("semi_implicit", 80), ("backward_euler", 1), ("backward_euler", 2), ("bdf2", 1), ("bdf2", 2), ("bdf2", 4), ("sdirk2", 1),
+    ("semi_implicit", 10), ("backward_euler", 1), ("backward_euler", 2), ("bdf2", 1), ("bdf2", 2), ("bdf2", 4), ("sdirk2", 1),
     ("sdirk2", 2),
 )  # fmt: skip
-SHOWN = ("semi_implicit 80", "backward_euler 1", "bdf2 1", "sdirk2 1")
+SHOWN = ("semi_implicit 10", "backward_euler 1", "bdf2 1", "sdirk2 1")
 RANGE, FINEST = 0.15, 1e-5  # of log10 E
 MM = 1e3
 HEAD = ("integrator", "steps a frame", "step [ms]", "largest distance [mm]", "E read from the converged motion")

@@ -33,17 +33,19 @@ JOINTS = (ROOT / "docs/articulated.md").read_text(encoding="utf-8")
 SOFT = (ROOT / "docs/deformable.md").read_text(encoding="utf-8")
 DRIVEN = (ROOT / "docs/control.md").read_text(encoding="utf-8")
 FILMED = (ROOT / "docs/films.md").read_text(encoding="utf-8")
+STIFF = (ROOT / "docs/implicit.md").read_text(encoding="utf-8")
 PAGES = {
     "README.md": TEXT, "docs/rendering.md": PAGE, "docs/risp.md": RISP, "docs/articulated.md": JOINTS, "docs/deformable.md": SOFT,
     "docs/control.md": DRIVEN, "docs/time.md": (ROOT / "docs/time.md").read_text(encoding="utf-8"),
     "docs/films.md": FILMED, "docs/start.md": (ROOT / "docs/start.md").read_text(encoding="utf-8"),
     "docs/data.md": (ROOT / "docs/data.md").read_text(encoding="utf-8"),
     "docs/smoke.md": (ROOT / "docs/smoke.md").read_text(encoding="utf-8"),
+    "docs/implicit.md": STIFF,
 }  # fmt: skip
 ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"```python\n(.*?)```", ALL, flags=re.DOTALL)
 # The two parts of my_scene.py, which is shown in README and page of RISP.
-OF_PAGES = JOINTS + SOFT + DRIVEN + FILMED
+OF_PAGES = JOINTS + SOFT + DRIVEN + FILMED + STIFF
 SCENE_FILE = [block for block in BLOCKS if block not in OF_PAGES and re.search("def make_(scene|task)", block)]
 PLAIN = [block for block in BLOCKS if block not in SCENE_FILE]
 
@@ -319,6 +321,13 @@ def check_part(names: dict[str, Any]) -> None:
     assert back.clock.start == pytest.approx(2 / 30) and back.placement.scale == (2.0, 2.0)
 
 
+def check_rulers(names: dict[str, Any]) -> None:
+    """The softer ruler sags more, and the gradient says so."""
+    heights = names["rulers"].particle_q[:, -1, :, 2].mean(dim=1)
+    assert heights[0] < heights[1] < 0 and (names["modulus"].grad > 0).all()
+    assert names["modulus"].grad[0] > names["modulus"].grad[1]
+
+
 def check_plume(names: dict[str, Any]) -> None:
     """The blob rises."""
     plume = names["plume"]
@@ -331,7 +340,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "result": check_inversion, "density": check_gradient, "jacobian": check_jacobian, "record": check_cameras, "film": check_film,
     "network": check_network, "planar": check_head, "found": check_oracle, "lamps": check_joints,
     "robot": check_robot, "blocks": check_blocks, "reached": check_driven, "blurred": check_times, "facts": check_part,
-    "plume": check_plume,
+    "plume": check_plume, "rulers": check_rulers,
 }  # fmt: skip
 
 

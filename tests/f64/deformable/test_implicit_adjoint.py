@@ -94,5 +94,6 @@ def test_error_of_the_gradient_follows_the_tolerances() -> None:
 
     by_newton = {tolerance: error(tolerance=tolerance) for tolerance in (1e-1, 1e-3, 1e-6)}
     assert all(found < 2 * tolerance for tolerance, found in by_newton.items()) and by_newton[1e-1] > by_newton[1e-6], by_newton
-    by_solver = [error(adjoint_tolerance=tolerance) for tolerance in (1e-2, 1e-4, 1e-8)]
-    assert by_solver[0] < 1 and by_solver[1] < 1e-2 and by_solver[2] < 1e-6 and by_solver[0] > by_solver[2], by_solver
+    by_solver = {tolerance: error(adjoint_tolerance=tolerance) for tolerance in (1e-4, 1e-6, 1e-9)}
+    assert all(found < 1e3 * tolerance for tolerance, found in by_solver.items()), by_solver
+    assert by_solver[1e-4] > 10 * by_solver[1e-9], by_solver

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Scene, load_scene, scene_names
+from risp_torch import ImplicitSettings, Scene, load_scene, scene_names
 from risp_torch.scene.bridge import pictures
 from risp_torch.scene.parts.links import Link
 from ti_sim.articulated.solver import ArticulatedSolver
@@ -39,7 +39,8 @@ Values = dict[str, torch.Tensor]
 
 
 # Of 4,096 cells and the limiter of second-order advection, some switch between any two points of a difference.
-OPTIONS = {"smoke": {"cells": 12, "advection": "semi_lagrangian"}}
+OPTIONS = {"smoke": {"cells": 12, "advection": "semi_lagrangian"}, "strip": {"cells": (6, 2, 1)}}
+TIGHT = ImplicitSettings(tolerance=1e-12, adjoint_tolerance=1e-12)  # a difference shows what Newton's method leaves
 
 
 def drawn(scene: Scene, seed: int) -> tuple[Values, Values]:
@@ -164,6 +165,7 @@ def forward_and_reverse(scene: Scene, values: Values, directions: Values) -> tup
 def scene_with(name: str, *, touching: bool = True) -> Scene:
     scene = load_scene(name, **OPTIONS.get(name, {}))
     scene.resize_camera(SIZE, SIZE)
+    scene.stepping = replace(scene.stepping, implicit=TIGHT)
     for parameter, value in TOUCHING.get(name, {}).items() if touching else ():
         scene.set(parameter, value)
     return scene

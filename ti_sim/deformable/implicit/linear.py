@@ -16,6 +16,8 @@ from ti_sim.deformable.implicit.matrix import Pattern
 _LARGEST_FACTOR = 4e7  # numbers; larger ones take longer than conjugate gradients with the diagonal, and gigabytes
 _MOST_ITERATIONS = 60  # with a kept factor
 _CHEAP = 40  # solves that a factor costs, up to which Newton's method takes a new one for each stage
+_ROUNDING = 1e-13  # of a row of a product, relative to the sum of the sizes of its terms
+_ATTEMPTS = 4  # restarts of GMRES
 _MOST_PLAIN_ITERATIONS, _RESTART = 5000, 50  # with the diagonal
 
 
@@ -33,6 +35,11 @@ class LinearSolver:
         self._worth = 0  # iterations that cost as much as a factor
         self._direct = True
         self.factorisations = 0
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether there is a factor."""
+        return self._factor is not None
 
     @property
     def factor_is_cheap(self) -> bool:
@@ -70,7 +77,8 @@ class LinearSolver:
         Args:
             data: [entries] of the matrix.
             right: [n] right-hand side.
-            tolerance: relative residual at which to stop.
+            tolerance: relative size of the residual and of the next correction (without a factor, of the residual) at which to
+                stop.
             transposed: solve with the transpose.
             indefinite: whether the matrix may be indefinite (for the solver without a factor).
 
@@ -92,26 +100,51 @@ class LinearSolver:
             solution, count = self._with_factor(matrix, right, tolerance, _MOST_ITERATIONS)
         return solution
 
+    def unsolved(self, data: np.ndarray, right: np.ndarray, solution: np.ndarray, *, tolerance: float) -> int | None:
+        """Row of the largest residual of a transposed system, if residuals are more than ten tolerances, and more than rounding.
+
+        Args:
+            data, right, solution, tolerance: as in ``solve``.
+        """
+        matrix = self._pattern.full(data).T
+        rest = right - matrix @ solution
+        rounding = _ROUNDING * (abs(matrix) @ np.abs(solution))
+        if np.linalg.norm(rest) <= 10 * tolerance * np.linalg.norm(right) + np.linalg.norm(rounding):
+            return None
+        return int(np.abs(rest).argmax())
+
     def _with_factor(self, matrix: csr_matrix, right: np.ndarray, tolerance: float, most: int) -> tuple[np.ndarray, int]:
         """Solution by the factor and GMRES, and its number of iterations, -1 if it did not converge."""
         solution = self._factor.solve(right)
-        rest = right - matrix @ solution
-        size = np.linalg.norm(right)
-        if np.linalg.norm(rest) <= tolerance * size:
-            return solution, 0
+        operator = LinearOperator(matrix.shape, self._factor.solve, dtype=np.float64)
         count = 0
 
         def step(_residual: float) -> None:
             nonlocal count
             count += 1
 
-        operator = LinearOperator(matrix.shape, self._factor.solve, dtype=np.float64)
-        more, _failed = gmres(
-            matrix, rest, rtol=0.0, atol=tolerance * size, restart=most, maxiter=1, M=operator, callback=step,
-            callback_type="pr_norm",
-        )  # fmt: skip
-        solution += more
-        return solution, count if np.linalg.norm(right - matrix @ solution) <= 2 * tolerance * size else -1
+        for _attempt in range(_ATTEMPTS):
+            rest = right - matrix @ solution
+            excess = self._excess(rest, right, solution) / tolerance
+            if excess <= 1:
+                return solution, count
+            if count >= most:
+                break
+            more, _failed = gmres(
+                matrix, rest, rtol=min(0.5 / excess, 0.1), atol=0.0, restart=most, maxiter=1, M=operator, callback=step,
+                callback_type="pr_norm",
+            )  # fmt: skip
+            solution += more
+        return solution, count if self._excess(right - matrix @ solution, right, solution) <= tolerance else -1
+
+    def _excess(self, rest: np.ndarray, right: np.ndarray, solution: np.ndarray) -> float:
+        """Relative size of the residual or of its correction, whichever is larger: of a stiff and thin body the residual hides
+        what is soft, and where the matrix is far from symmetric, corrections with the factor are too short.
+        """
+        correction = self._factor.solve(rest)
+        return max(
+            float(np.linalg.norm(rest) / np.linalg.norm(right)), float(np.linalg.norm(correction) / np.linalg.norm(solution))
+        )
 
 
 def _fill_estimate(upper: csr_matrix) -> float:

@@ -1,9 +1,12 @@
 """Newton's method for a stage, with a line search on the incremental potential.
 
 A direction solves with the exact Jacobian. Where that is no descent direction, it solves with the Jacobian whose element blocks
-are projected to positive semi-definite ones (Teran et al., SCA 2005). Where a factor is cheap, a stage begins with a new one, and
-later directions use it as it is (chord iterations) while they reduce the residual fast. The result does not depend on the kind of
+are projected to positive semi-definite ones (Teran et al., SCA 2005). Where a factor is cheap, every direction has a new one, but
+while directions become short fast they use the last one as it is (chord iterations). The result does not depend on the kind of
 direction.
+
+A stage has converged when the next direction is short. The residual does not tell that: of a thin body it holds stretching, which
+is stiff and converges first, and hardly any bending.
 
 The potential holds inertia, elastic energies, loads and the normal force of the ground. Damping, air and friction have none:
 their work along the step is counted by the trapezoidal rule, with the forces at both ends.
@@ -23,7 +26,9 @@ _ARMIJO = 1e-4
 _NOISE = 1e-12  # of the energies, relative to the sum of their sizes
 _SHORTEST = 2.0**-30  # step of the line search
 _LOOSEST, _FORCING = 1e-2, 0.1  # relative residual of linear solves: at first, and over Newton's last reduction
-_SLOW = 0.15  # reduction of the residual, up to which directions use the factor as it is
+_SLOW = 0.4  # reduction of residual and direction, up to which directions use the factor as it is
+_STUCK = 0.5  # reduction from which on a factor that is not cheap is made anew
+_MARGIN = 0.1  # of the tolerance, for directions with the last factor, which may be too short
 
 
 @dataclass(frozen=True)
@@ -59,33 +64,42 @@ def solve_stage(
     free = stepper.pattern.free
     positions = stepper.states[world, row, :, :3]
     at = stepper.evaluate(world, row, control, frame)
-    forcing, chord, renew = _LOOSEST, False, linear.factor_is_cheap
+    forcing, renew = _LOOSEST, linear.factor_is_cheap
+    chord: np.ndarray | None = None
     for iteration in range(settings.iterations):
-        size = np.linalg.norm(at.residual)
-        if size == 0:
-            return _result(stepper, at, iteration, converged=True)
-        if not np.isfinite(size):
+        if not np.isfinite(at.residual).all():
             break
-        start = positions[free]
-        if chord:
-            step = linear.with_last_factor(-at.residual)
-        else:
+        if not at.residual.any():
+            return _result(stepper, at, iteration, converged=True)
+        step = chord
+        if step is None:
             step = _newton(stepper, linear, at, forcing, world, row, control, renew=renew)
-            renew = False
-        after, length = _search(stepper, at, start, step, world, row, control, frame)
+            if not linear.has_factor and np.abs(step).max(initial=0.0) <= gamma * settings.tolerance:
+                return _result(stepper, at, iteration, converged=True)
+        after, length = _search(stepper, at, positions[free], step, world, row, control, frame)
         if after is None:
-            if not chord:
+            if chord is None:
                 break
-            chord = False
+            chord = None
             continue
-        reduction = np.linalg.norm(after.residual) / size
-        expected = length * np.abs(step).max() / gamma * reduction / max(1 - reduction, 0.1)
-        at = after
-        if length == 1 and expected <= settings.tolerance:
-            return _result(stepper, at, iteration + 1, converged=True)
+        reduction = _ratio(after.residual, at.residual)
+        at, chord = after, None
+        if linear.has_factor:
+            ahead = linear.with_last_factor(-at.residual)
+            if np.abs(ahead).max(initial=0.0) <= _MARGIN * gamma * settings.tolerance:
+                return _result(stepper, at, iteration + 1, converged=True)
+            reduction = max(reduction, _ratio(ahead, step))
+            if linear.factor_is_cheap and length == 1 and reduction < _SLOW:
+                chord = ahead
         forcing = min(max(_FORCING * min(reduction, 1.0), 1e-10), _LOOSEST)
-        chord = linear.factor_is_cheap and length == 1 and reduction < _SLOW
+        renew = linear.factor_is_cheap or reduction > _STUCK
     return _result(stepper, at, settings.iterations, converged=False)
+
+
+def _ratio(above: np.ndarray, below: np.ndarray) -> float:
+    """Ratio of the norms of two vectors, 1 where both are zero."""
+    size = np.linalg.norm(below)
+    return float(np.linalg.norm(above) / size) if size > 0 else 1.0
 
 
 def _newton(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ti_sim.base.arrays import to_numpy
+from ti_sim.base.errors import ConvergenceError
 from ti_sim.deformable.implicit.driving import Driving
 from ti_sim.deformable.implicit.linear import LinearSolver
 from ti_sim.deformable.implicit.newton import solve_stage
@@ -71,12 +72,13 @@ def simulate(
     driving = Driving(inputs, substeps)
     inputs = driving.inputs
     stepper = Stepper(model, inputs, states, settings)
+    times = np.array([0.0, *(stage.step + stage.time for stage in stages)])
     for world in range(worlds):
         linear = LinearSolver(stepper.pattern)
         for stage in stages:
             control, frame = driving.rows(stage, world)
             stepper.begin(stage.gamma * dt, _hat(model, inputs, states[world], stage, world, stage.step // substeps))
-            _guess(model, states[world], stage, stepper.stage.hat, dt)
+            _guess(model, states[world], stage, stepper.stage.hat, dt, times)
             result = solve_stage(
                 stepper, linear, settings, gamma=stage.gamma * dt, world=world, row=stage.row, control=control, frame=frame
             )
@@ -124,8 +126,9 @@ def differentiate(
                 stage.gamma * dt, _hat(model, inputs, motion.states[world], stage, world, stage.step // substeps)
             )
             _stage_adjoint(
-                stepper, linear, row_bars[stage.row], stage, dt, world, control, frame, tolerance=settings.adjoint_tolerance
-            )
+                model, stepper, linear, row_bars[stage.row], stage, dt, world, control, frame,
+                tolerance=settings.adjoint_tolerance,
+            )  # fmt: skip
             driving.spread(sums, stage, world)
             for row, weight in zip(stage.rows, stage.weights, strict=True):
                 row_bars[row][~held] += weight * stepper.hat_bar[~held]
@@ -137,15 +140,27 @@ def differentiate(
 
 
 def _stage_adjoint(
-    stepper: Stepper, linear: LinearSolver, bar: np.ndarray, stage: Stage, dt: float, world: int, control: int, frame: int,
-    *, tolerance: float,
+    model: DeformableModel, stepper: Stepper, linear: LinearSolver, bar: np.ndarray, stage: Stage, dt: float, world: int,
+    control: int, frame: int, *, tolerance: float,
 ) -> None:  # fmt: skip
-    """Adjoint of a stage from that of its result, ``bar`` [P, 6]; writes ``Stepper.hat_bar``."""
+    """Adjoint of a stage from that of its result, ``bar`` [P, 6]; writes ``Stepper.hat_bar``.
+
+    Raises:
+        ConvergenceError: its linear system has no solution within the tolerance.
+    """
     free, gamma = stepper.pattern.free, stage.gamma * dt
     stepper.evaluate(world, stage.row, control, frame)
     data = stepper.jacobian(world, stage.row, control)
     right = (bar[free, :3] + bar[free, 3:] / gamma).ravel()
     solution = linear.solve(data, right, tolerance=tolerance, transposed=True, indefinite=True)
+    bad = linear.unsolved(data, right, solution, tolerance=tolerance)
+    if bad is not None:
+        particle = int(free[bad // 3])
+        raise ConvergenceError(
+            f"the adjoint of step {stage.step + 1} did not converge at {model.particle_name(particle)}: its linear system left "
+            "more than the adjoint_tolerance; take shorter steps (more substeps) or a larger tolerance (ImplicitSettings)",
+            body=model.part_of(particle), step=stage.step + 1,
+        )  # fmt: skip
     stepper.dual[world] = 0.0
     stepper.dual[world, free] = solution.reshape(-1, 3)
     stepper.bar[:] = bar
@@ -166,12 +181,18 @@ def _hat(
     return hat
 
 
-def _guess(model: DeformableModel, states: np.ndarray, stage: Stage, hat: np.ndarray, dt: float) -> None:
-    """Write the first positions of a stage to its row: of held particles the final ones, of others with the latest velocities,
-    and the velocities of held ones.
+def _guess(
+    model: DeformableModel, states: np.ndarray, stage: Stage, hat: np.ndarray, dt: float, times: np.ndarray
+) -> None:
+    """Write the first positions of a stage to its row: of held particles the final ones, of others with velocities that go on as
+    between the two latest rows, at ``times`` [rows] in steps; and the velocities of held ones.
     """
     held = model.particle_table[:, HELD] == 1
     row = states[stage.row]
-    row[:, :3] = hat[:, :3] + stage.gamma * dt * states[stage.rows[0], :, 3:]
+    latest = states[stage.row - 1, :, 3:]
+    if stage.row > 1:
+        before, last, now = times[stage.row - 2 : stage.row + 1]
+        latest = latest + (now - last) / (last - before) * (latest - states[stage.row - 2, :, 3:])
+    row[:, :3] = hat[:, :3] + stage.gamma * dt * latest
     row[:, 3:] = hat[:, 3:]
     row[held, :3] = hat[held, :3] + stage.time * dt * hat[held, 3:]

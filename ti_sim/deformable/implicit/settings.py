@@ -17,7 +17,8 @@ class ImplicitSettings:
             states and of gradients are proportional to it.
         iterations: most iterations of Newton's method in a stage of a step; one that needs more has failed.
         onset: depth over which the ground's stiffness sets in [m]; the law is the explicit one beyond it (``ground``).
-        adjoint_tolerance: relative residual of the adjoint's linear systems [1]; errors of gradients are proportional to it, too.
+        adjoint_tolerance: relative size of the residual of the adjoint's linear systems, and of the next correction (but for
+            bodies that are too large to factor) [1]; errors of gradients are proportional to it, too.
     """
 
     tolerance: Positive = 1e-6
