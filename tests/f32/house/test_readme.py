@@ -325,7 +325,6 @@ def check_rulers(names: dict[str, Any]) -> None:
     """The softer ruler sags more, and the gradient says so."""
     heights = names["rulers"].particle_q[:, -1, :, 2].mean(dim=1)
     assert heights[0] < heights[1] < 0 and (names["modulus"].grad > 0).all()
-    assert names["modulus"].grad[0] > names["modulus"].grad[1]
 
 
 def check_plume(names: dict[str, Any]) -> None:
