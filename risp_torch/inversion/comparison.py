@@ -10,6 +10,7 @@ import torch
 
 from risp_torch.inversion.losses.loss import Loss, PictureLoss, mean_square
 from risp_torch.inversion.losses.pixel import PixelLoss
+from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.rules import Count, checked
@@ -50,10 +51,11 @@ class Comparison:
         """
         if video is None and loss.needs_film:
             raise UserError(f"the {loss.kind} loss compares films: give the target's video")
+        video = None if video is None else video.to(bridge_device())
         loss.check(scene)
         loss = loss.of_film(video)
         frames = loss.known_frames(scene, sampled_frames(sampling, scene.frames))
-        target = loss.of_target(scene, video, frames)
+        target = loss.of_target(scene, video, frames).to(bridge_device())
         size = (0, 0) if video is None else tuple(video.shape[1:3])
         return Comparison(loss, target, frames, loss.blocks(target.shape[1:], size))
 
@@ -62,7 +64,7 @@ class Comparison:
         """The given comparison, or a comparison of all pixels with a film [T, H, W, 3]."""
         if isinstance(target, Comparison):
             return target
-        loss = PixelLoss()
+        loss, target = PixelLoss(), target.to(bridge_device())
         return Comparison(loss, target, tuple(range(len(target))), loss.blocks(target.shape[1:], tuple(target.shape[1:3])))
 
     def for_search(self) -> Comparison:
@@ -163,7 +165,7 @@ class Comparison:
         """Loss of every world [B], NaN where it diverged (arguments: ``observe``)."""
         observations, finite = self.observe(scene, values, worlds=worlds, horizon=horizon, adjoint=adjoint)
         losses = mean_square(observations, self.target, self.count_of(self.frames[: observations.shape[1]]))
-        return torch.where(finite, losses, torch.full_like(losses, torch.nan))
+        return torch.where(finite.to(losses.device), losses, torch.full_like(losses, torch.nan))
 
 
 def _unless_all(frames: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -82,7 +82,7 @@ def newton_descend(
     """
     search, horizons = _Search(scene, comparison, unknowns), settings.horizons(comparison.last)
     run = _Run.begin(unknowns.scaled(values), len(horizons))
-    first = run.resume(folder, history)
+    first = run.resume(folder, history, comparison.target.device)
     bar = tqdm(total=settings.rounds, initial=first, desc="inverting", disable=not progress, mininterval=0.5)
     for number in range(first, settings.rounds):
         if not run.going.any():
@@ -148,16 +148,16 @@ class _Run:
         tensors |= {"losses": torch.stack(history.losses), "values": torch.stack(history.values)}
         folder.save_checkpoint(tensors, {"iteration": number, "stopped": history.stopped})
 
-    def resume(self, folder: RunFolder | None, history: History) -> int:
-        """Load what ``save`` wrote; the next round."""
+    def resume(self, folder: RunFolder | None, history: History, device: torch.device) -> int:
+        """Load what ``save`` wrote, the history to this device; the next round."""
         saved = folder.load_checkpoint() if folder is not None else None
         if saved is None:
             return 0
         tensors, metadata = saved
         for part in fields(self):
             getattr(self, part.name)[...] = tensors[f"run.{part.name}"].numpy()
-        history.losses.extend(tensors["losses"])
-        history.values.extend(tensors["values"])
+        history.losses.extend(tensors["losses"].to(device))
+        history.values.extend(tensors["values"].to(device))
         history.stopped = list(metadata["stopped"])
         return int(metadata["iteration"])
 

@@ -240,9 +240,10 @@ def _resume(folder: RunFolder | None, z: torch.Tensor, optimizer: torch.optim.Op
         z.copy_(tensors["z"])
     for name, value in tensors.items():
         if name.startswith("optimizer."):
-            optimizer.state[z][name.removeprefix("optimizer.")] = value
-    history.losses.extend(tensors["losses"])
-    history.values.extend(tensors["values"])
+            # Adam's count of steps is no tensor like z: it stays on the CPU.
+            optimizer.state[z][name.removeprefix("optimizer.")] = value.to(z.device) if value.shape == z.shape else value
+    history.losses.extend(tensors["losses"].to(z.device))
+    history.values.extend(tensors["values"].to(z.device))
     history.stopped = list(metadata["stopped"])
     return int(metadata["iteration"])
 

@@ -192,7 +192,7 @@ the residual: the directions' widths are sqrt(L (N^-1)_mm), with the other direc
                 return comparison.observe(self.scene, self.unknowns.from_scaled(rows), worlds=len(rows), horizon=horizon)
         except DivergenceError:  # none of these worlds stayed finite
             target = self.comparison.target[: len(self.comparison.seen(horizon))]
-            return target.expand(len(rows), *target.shape), torch.zeros(len(rows), dtype=torch.bool)
+            return target.expand(len(rows), *target.shape), torch.zeros(len(rows), dtype=torch.bool, device=target.device)
 
 
 def _damped(normal: np.ndarray, damping: float = _LEAST_DAMPING) -> np.ndarray:

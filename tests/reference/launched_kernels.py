@@ -40,3 +40,12 @@ def typed(source: ti.types.ndarray(dtype=ti.f32, ndim=1), target: ti.types.ndarr
     """target += source."""
     for i in source:
         target[i] += source[i]
+
+
+@ti.kernel
+def add_twice(count: int, source: ti.types.ndarray(), first: ti.types.ndarray(), second: ti.types.ndarray()):
+    """first += source, then second += 10 source."""
+    for i in range(count):
+        first[i] += source[i]
+    for i in range(count):
+        second[i] += 10 * source[i]

@@ -11,6 +11,7 @@ import torch
 
 from risp_torch import Loss, Scene
 from risp_torch.inversion import Comparison
+from risp_torch.scene.bridge.checks import bridge_device
 
 FRAMES, SIDE, BLOCKS = 8, 36, 6  # frames, observations of one, blocks of these
 
@@ -24,7 +25,7 @@ class LinearScene(Scene):
     def rollout(self, parameters: Mapping[str, torch.Tensor] | None = None, **options: Any) -> SimpleNamespace:
         """The parameters."""
         rows = len(next(iter(parameters.values())))
-        return SimpleNamespace(values=parameters, finite=torch.ones(rows, dtype=torch.bool))
+        return SimpleNamespace(values=parameters, finite=torch.ones(rows, dtype=torch.bool, device=bridge_device()))
 
 
 class LinearLoss(Loss):

@@ -69,7 +69,8 @@ def projected(x: np.ndarray, y: np.ndarray, open_x: np.ndarray, open_y: np.ndarr
         rows.append(divergence(one_x, one_y).ravel())
     matrix = np.array(rows).T  # [cells, faces]
     u = np.concatenate([x[open_x], y[open_y]])
-    u = u - np.linalg.pinv(matrix) @ (matrix @ u)
+    # Each region of open cells leaves a singular value that is zero up to rounding; the others are near the greatest.
+    u = u - np.linalg.pinv(matrix, rcond=1e-10) @ (matrix @ u)
     new_x, new_y = np.zeros_like(x), np.zeros_like(y)
     new_x[open_x], new_y[open_y] = u[: open_x.sum()], u[open_x.sum() :]
     return new_x, new_y

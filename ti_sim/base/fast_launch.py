@@ -2,8 +2,8 @@
 
 Taichi takes about 20 us to pass an array, mostly for checks of containers, layouts and devices. That dominates the launch of a
 small kernel. Arguments outside the plain cases here take Taichi's own path: tensors with gradients, structures, matrices,
-textures, return values, arguments of a wrong type. The compiled code and its results do not change. This module patches
-``taichi.lang.kernel_impl`` of the Taichi release in pyproject.toml.
+textures, return values, arguments of a wrong type. The compiled code and its results do not change. On a GPU both paths are given
+copies of host arrays (``staging``). This module patches ``taichi.lang.kernel_impl`` of the Taichi release in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from ti_sim.base.staging import launch_staged
 
 _TEMPLATE, _ARRAY, _REAL, _INTEGER = range(4)
 _PLAIN = frozenset((bool, int, float, str, type(None)))  # values of ti.template() that stand for themselves
@@ -95,16 +97,20 @@ def _kinds(args: Sequence[Any], slots: Sequence[int]) -> tuple | None:
 
 
 def _plain_launch(kernel_impl: ModuleType, usual: Callable[..., Any]) -> Callable[..., Any]:
-    """``Kernel.launch_kernel``, with the arguments set by ``_set``."""
-    impl = kernel_impl.impl
+    """``Kernel.launch_kernel``, with the arguments set by ``_set``, and copies of host arrays on a GPU."""
+    impl, cuda = kernel_impl.impl, kernel_impl._ti_core.Arch.cuda
 
-    def launch_kernel(kernel: Any, compiled: Any, *args: Any) -> Any:
+    def launch_kernel(kernel: Any, compiled: Any, *args: Any, staged: bool = False) -> Any:
+        program = impl.get_runtime().prog
+        config = program.config()
+        on_cuda = config.arch == cuda
+        if on_cuda and not staged:
+            return launch_staged(args, lambda given: launch_kernel(kernel, compiled, *given, staged=True), program.synchronize)
         slots = _slots_of(kernel_impl, kernel)
         if len(args) != len(slots) or kernel.return_type is not None or kernel.has_print:
             return usual(kernel, compiled, *args)
-        context, program = compiled.make_launch_context(), impl.get_runtime().prog
-        config = program.config()
-        if not _set(context, args, slots, on_cuda=config.arch == kernel_impl._ti_core.Arch.cuda):
+        context = compiled.make_launch_context()
+        if not _set(context, args, slots, on_cuda=on_cuda):
             return usual(kernel, compiled, *args)
         try:
             program.launch_kernel(program.compile_kernel(config, program.get_device_caps(), compiled), context)

@@ -1,20 +1,27 @@
 """Repeated launches of one kernel with low overhead."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ti_sim.base.arrays import Array, is_contiguous, kernel_view
+from ti_sim.base.arrays import is_contiguous, kernel_view
 from ti_sim.base.bundles import flat
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import require, ti
+from ti_sim.base.staging import launch_staged
 
 
 class Launcher:
     """A kernel with its arguments bound, for repeated launches that change only its first arguments, which are integers.
 
-    A kernel call costs about 5 us per array argument. A launch of this object sets the integers only.
+    A kernel call costs about 5 us per array argument. A launch of this object sets the integers only. On a GPU it sets all
+    arguments again, and copies host arrays there and back.
     """
+
+    def __new__(cls, *_arguments: Any, **_options: Any) -> "Launcher":
+        """A launcher for the device of the runtime."""
+        return super().__new__(_DeviceLauncher if _on_gpu() else cls)
 
     def __init__(self, kernel: Any, *arguments: Any, integers: int = 1) -> None:
         """Compile the kernel and set its arguments.
@@ -27,26 +34,23 @@ class Launcher:
         Raises:
             UserError: an array is not contiguous, or is on a device that kernels do not run on.
         """
-        device = require().device
         primal, arguments = kernel._primal, flat(*arguments)
-        self._arrays = [kernel_view(argument) if hasattr(argument, "shape") else argument for argument in arguments]
+        views = [kernel_view(argument) if hasattr(argument, "shape") else argument for argument in arguments]
         self._program = ti.lang.impl.get_runtime().prog
-        compiled = primal.compiled_kernels[primal.ensure_compiled(*[0] * integers, *self._arrays)]
-        self._context = compiled.make_launch_context()
-        at = integers
-        for value, slot in zip(self._arrays, primal.arguments[integers:], strict=True):
-            if isinstance(slot.annotation, ti.template):
-                continue
-            if isinstance(value, int):
-                self._context.set_arg_int((at,), value)
-            elif isinstance(value, float):
-                self._context.set_arg_float((at,), value)
-            elif isinstance(value, ti.Ndarray):
-                self._context.set_arg_ndarray((at,), value.arr)
-            else:
-                self._set_memory(at, value, device, slot.name)
-            at += 1
-        self._code = self._program.compile_kernel(self._program.config(), self._program.get_device_caps(), compiled)
+        self._compiled = primal.compiled_kernels[primal.ensure_compiled(*[0] * integers, *views)]
+        named = [
+            (slot.name, view)
+            for slot, view in zip(primal.arguments[integers:], views, strict=True)
+            if not isinstance(slot.annotation, ti.template)
+        ]
+        for name, view in named:
+            _check(name, view)
+        self._integers, self._views = integers, [view for _, view in named]
+        self._code = self._program.compile_kernel(self._program.config(), self._program.get_device_caps(), self._compiled)
+        self._bind()
+
+    def _bind(self) -> None:
+        self._context = self._context_of(self._views)
 
     def __call__(self, *numbers: int) -> None:
         """Launch with ``numbers`` for the first arguments."""
@@ -54,12 +58,51 @@ class Launcher:
             self._context.set_arg_int((at,), number)
         self._program.launch_kernel(self._code, self._context)
 
-    def _set_memory(self, at: int, array: Array, device: str, name: str) -> None:
-        """Set a numpy array or a torch tensor as argument."""
-        if isinstance(array, np.ndarray):
-            place, address = "cpu", array.ctypes.data
-        else:
-            place, address = array.device.type, array.data_ptr()
-        if not is_contiguous(array) or place not in ("cpu", device):
-            raise UserError(f"{name} is not contiguous, or is on {place} while kernels run on {device}: convert it")
-        self._context.set_arg_external_array_with_shape((at,), int(address), array.nbytes, tuple(array.shape), 0)
+    def _context_of(self, values: Sequence[Any]) -> Any:
+        """What a launch with these values for the arguments after the integers reads."""
+        context = self._compiled.make_launch_context()
+        for at, value in enumerate(values, self._integers):
+            if isinstance(value, int):
+                context.set_arg_int((at,), value)
+            elif isinstance(value, float):
+                context.set_arg_float((at,), value)
+            elif isinstance(value, ti.Ndarray):
+                context.set_arg_ndarray((at,), value.arr)
+            else:
+                address = value.ctypes.data if isinstance(value, np.ndarray) else value.data_ptr()
+                context.set_arg_external_array_with_shape((at,), int(address), value.nbytes, tuple(value.shape), 0)
+        return context
+
+
+class _DeviceLauncher(Launcher):
+    """A launcher on a GPU.
+
+    After a launch on CUDA, the context refers to device memory that Taichi has freed: each launch needs a context of its own.
+    """
+
+    def _bind(self) -> None:
+        """Nothing stays bound."""
+
+    def __call__(self, *numbers: int) -> None:
+        """Launch with ``numbers`` for the first arguments."""
+
+        def launch(values: Sequence[Any]) -> None:
+            context = self._context_of(values)
+            for at, number in enumerate(numbers):
+                context.set_arg_int((at,), number)
+            self._program.launch_kernel(self._code, context)
+
+        launch_staged(self._views, launch, self._program.synchronize)
+
+
+def _on_gpu() -> bool:
+    return require().device != "cpu"
+
+
+def _check(name: str, value: Any) -> None:
+    """Raise a UserError for an array that kernels cannot read."""
+    if isinstance(value, int | float | ti.Ndarray):
+        return
+    place, device = "cpu" if isinstance(value, np.ndarray) else value.device.type, require().device
+    if not is_contiguous(value) or place not in ("cpu", device):
+        raise UserError(f"{name} is not contiguous, or is on {place} while kernels run on {device}: convert it")

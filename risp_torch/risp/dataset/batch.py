@@ -11,7 +11,7 @@ import torch
 
 @dataclass(frozen=True)
 class Batch:
-    """Pictures, their derivatives with respect to psi, and their states.
+    """Pictures, their derivatives with respect to psi, and their states: all on the CPU, where training changes them.
 
     Attributes:
         images: [B, H, W, 3] float32, linear rgb in [0, 1].

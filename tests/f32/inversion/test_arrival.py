@@ -41,7 +41,7 @@ def found(target: object, names: list[str], **options: object) -> Inversion:
 
 @pytest.mark.parametrize("guess", [150.0, 300.0, 3000.0])
 def test_an_unfinished_search_has_an_error_bar_that_covers(guess: float, target: torch.Tensor) -> None:
-    noisy = target + 0.005 * torch.randn(target.shape, generator=torch.Generator().manual_seed(0))
+    noisy = target + 0.005 * torch.randn(target.shape, generator=torch.Generator().manual_seed(0)).to(target)
     options = {"starts": [{DENSITY: guess}], "settings": OptimiseSettings(iterations=3), "refine": 0}
     result = found(noisy, [DENSITY], **options)
     assert result.converged is False and result.doubts[0].startswith("not converged: the next Gauss-Newton step would move")
@@ -61,7 +61,7 @@ def test_a_guess_that_nothing_moves_is_no_answer(target: torch.Tensor) -> None:
 
 
 def test_what_noise_explains_is_no_misfit(target: torch.Tensor) -> None:
-    noisy = (target + 0.03 * torch.randn(target.shape, generator=torch.Generator().manual_seed(1))).clamp(0.0, 1.0)
+    noisy = (target + 0.03 * torch.randn(target.shape, generator=torch.Generator().manual_seed(1)).to(target)).clamp(0.0, 1.0)
     assert 0.5 < found(noisy, [DENSITY], starts=[{DENSITY: 700.0}]).misfit < 1.6
 
 

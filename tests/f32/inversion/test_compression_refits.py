@@ -55,7 +55,8 @@ def test_bars_of_refits_are_not_stretched_again(monkeypatch):
     scene, flat = thrown(), 5.0
     unknowns = Unknowns.of(scene, [NAME], bounds={NAME: BOUNDS})
     monkeypatch.setattr(error_bars, "flatness", lambda scene, unknowns, at, spread, sizes: np.full(len(sizes), flat))
-    film = film_of(scene) + 0.02 * torch.as_tensor(np.random.default_rng(0).normal(size=(9, 32, 32, 3))).float()
+    clean = film_of(scene)
+    film = clean + 0.02 * torch.as_tensor(np.random.default_rng(0).normal(size=(9, 32, 32, 3))).to(clean)
     at = linearise(scene, Comparison.of(scene, PixelLoss(), film), unknowns, np.array([0.8]))
     given = {"floor": 1e-6, "scatter": np.zeros(1), "flat": True}
 

@@ -15,6 +15,7 @@ from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.compression import Encoding, bytes_per_frame, compressed_films, compression_power
 from risp_torch.inversion.linearisation import linearise
 from risp_torch.inversion.unknowns import Unknowns
+from risp_torch.scene.bridge.checks import bridge_device
 
 CRF, DENSITY = 28, "body.density"
 
@@ -48,13 +49,13 @@ def test_what_compression_left_of_a_part_is_explained(films: tuple[Path, Path, P
     """Simulated on the film of the estimate, enlarged as the stored one was, it has the power of the part's true errors."""
     _, part, plain = films
     scene = load_scene("toss", size=48)
-    true = torch.as_tensor(read_video(plain))
+    true = torch.as_tensor(read_video(plain), device=bridge_device())
     unknowns = Unknowns.of(scene, [DENSITY])
     encoding = Encoding.of(part)
     at = linearise(scene, Comparison.of(scene, PixelLoss(), true), unknowns, unknowns.current())
     films = compressed_films(at, true, fps=scene.fps, enlargement=encoding.enlargement)
     found = compression_power(films, encoding.size)
-    errors = float(((torch.as_tensor(read_video(part)) - true) ** 2).mean())
+    errors = float(((torch.as_tensor(read_video(part)).to(true) - true) ** 2).mean())
     assert 0.5 * errors < found < 2 * errors
 
 

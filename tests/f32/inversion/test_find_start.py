@@ -97,7 +97,7 @@ def test_masks_and_films_of_another_look() -> None:
         masks = render_masks(scene, scene.rollout())[0, ..., 0]
     check_found(found_starts(problem(None, MaskLoss(masks)), progress=False), 0.02, 0.4)
     long = pictures(thrown(color=(0.1, 0.6, 0.3), frames=16))
-    drifting = long * torch.linspace(1.0, 0.7, 17)[:, None, None, None]
+    drifting = long * torch.linspace(1.0, 0.7, 17).to(long)[:, None, None, None]
     starts = found_starts(problem(drifting, MatchedLoss(), frames=16), progress=False)
     away, true = starts[0, :3] - EYE, np.subtract(TRUTH[POSITION], EYE)
     np.testing.assert_allclose(away / np.linalg.norm(away), true / np.linalg.norm(true), atol=0.01)  # half a pixel

@@ -51,7 +51,7 @@ def test_a_blurred_slow_film() -> None:
 
 def test_films_of_other_rates_by_commands(command_line: Risp, tmp_path: Path) -> None:
     """A film at 120 pictures a second of a scene at 200: simulated, its time stamps read, and searched."""
-    size = ("--size", "16", "--frames", "8", "--device", "cpu")
+    size = ("--size", "16", "--frames", "8")
     late = ("--fps", "120", "--set", f"film.start={LATE['film.start']}")
     status, out, err = command_line("simulate", SCENE, *size, *late, "--crf", "0", "--out", tmp_path / "film")
     assert status == 0, err
@@ -84,7 +84,7 @@ def test_an_uneven_film_by_commands(command_line: Risp, tmp_path: Path) -> None:
     (folder / "video.json").write_text(json.dumps(description | {"times": [0.5 + time for time in stamps]}))
     unknown = ("--unknown", "film.start", "--bounds", "film.start=-0.005:0.005", "--starts", "1")
     invert_it = ("invert", SCENE, "--size", "16", "--frames", "5", "--video", folder, *unknown, "--out", tmp_path / "found")
-    status, _, err = command_line(*invert_it, "--times", "film", "--device", "cpu")
+    status, _, err = command_line(*invert_it, "--times", "film")
     assert status == 0, err
     found = json.loads((tmp_path / "found" / "result.json").read_text())["unknowns"]["film.start"]["value"]
     assert found == pytest.approx(LATE["film.start"], abs=1e-4)

@@ -102,7 +102,7 @@ def test_outliers_count_less():
 def test_exposure_is_solved():
     """A film whose exposure drifts by 30 % leaves no more than noise when gains are solved, and far more when not."""
     film = film_of(thrown(), noise=0.002)
-    film = (film * torch.linspace(0.85, 1.15, len(film))[:, None, None, None]).clamp(0, 1)
+    film = (film * torch.linspace(0.85, 1.15, len(film)).to(film)[:, None, None, None]).clamp(0, 1)
     left = []
     for exposure in (True, False):
         comparison = Comparison.of(thrown(), MatchedLoss(LookSettings(exposure=exposure, edges="scene")), film)

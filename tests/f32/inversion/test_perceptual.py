@@ -13,6 +13,7 @@ import torch
 from risp_torch import PerceptualLoss, UserError
 from risp_torch.inversion.losses.efficientnet import PACKAGE, EfficientNetLite0, bundled_file, load_efficientnet
 from risp_torch.inversion.losses.perceptual import MEAN, SPREAD
+from risp_torch.scene.numbers import constant
 
 KNOWN = [5.13315, 7.83306, 7.52213, 4.68812]  # of the maps of the smooth picture
 efficientnet = importlib.import_module("risp_torch.inversion.losses.efficientnet")
@@ -30,7 +31,7 @@ def picture(size: int) -> torch.Tensor:
     """A smooth picture [1, size, size, 3] without randomness."""
     x = (torch.arange(size) + 0.5) / size
     colors = [0.5 + 0.4 * torch.sin(9 * x[:, None] + k) * torch.cos(7 * x[None] - k) for k in range(3)]
-    return torch.stack(colors, dim=-1)[None]
+    return constant(torch.stack(colors, dim=-1)[None])
 
 
 def test_the_bundled_network_is_taken(loss: PerceptualLoss) -> None:
@@ -46,7 +47,7 @@ def test_the_bundled_network_is_taken(loss: PerceptualLoss) -> None:
 def test_its_values_are_known(loss: PerceptualLoss) -> None:
     """Those of the network's publisher, in whose own code the batch norms are layers of their own."""
     colors = picture(64).permute(0, 3, 1, 2)
-    normal = (colors - torch.tensor(MEAN)[:, None, None]) / torch.tensor(SPREAD)[:, None, None]
+    normal = (colors - colors.new_tensor(MEAN)[:, None, None]) / colors.new_tensor(SPREAD)[:, None, None]
     means = [float(features.abs().mean()) for features in loss.network(normal)]
     assert means == pytest.approx(KNOWN, rel=1e-4)
 

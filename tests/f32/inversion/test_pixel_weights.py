@@ -34,9 +34,9 @@ def film(scene: Scene) -> torch.Tensor:
 
 
 @pytest.fixture(scope="module")
-def occluder() -> torch.Tensor:
+def occluder(film: torch.Tensor) -> torch.Tensor:
     """[5, H, W] where a hand is before the camera: over a part of the block, in three of the frames."""
-    hidden = torch.zeros(5, SIZE, SIZE)
+    hidden = film.new_zeros(5, SIZE, SIZE)
     hidden[list(OCCLUDED), 14:, 15:] = 1.0
     return hidden
 
@@ -44,8 +44,8 @@ def occluder() -> torch.Tensor:
 def test_weights_hide_an_occluder(scene: Scene, film: torch.Tensor, occluder: torch.Tensor, tmp_path: Path) -> None:
     """With weights the truth is found, and without them it is not; the film is said to fit only with them."""
     torch.manual_seed(1)
-    noisy = (film + 0.01 * torch.randn(film.shape)).clamp(0, 1)
-    shown = torch.where(occluder[..., None] > 0, torch.tensor([0.8, 0.6, 0.5]), noisy)
+    noisy = (film + 0.01 * torch.randn(film.shape).to(film)).clamp(0, 1)
+    shown = torch.where(occluder[..., None] > 0, film.new_tensor([0.8, 0.6, 0.5]), noisy)
     start, truth = [{DENSITY: 700.0, VELOCITY: 0.45}], {DENSITY: 800.0, VELOCITY: 0.5}
     found = {}
     for name, weights in {"without": None, "with": PixelWeights(1 - occluder)}.items():
@@ -59,7 +59,7 @@ def test_weights_hide_an_occluder(scene: Scene, film: torch.Tensor, occluder: to
 def test_error_bars_count_the_pixels_that_count(scene: Scene, film: torch.Tensor, occluder: torch.Tensor) -> None:
     """Loss, noise and covariance are those of the same observations with the others cut out."""
     torch.manual_seed(0)
-    noisy = film + 0.01 * torch.randn(film.shape)
+    noisy = film + 0.01 * torch.randn(film.shape).to(film)
     unknowns, point = Unknowns.of(scene, [DENSITY, VELOCITY]), np.array([800.0, 0.5])
     whole, weighted = (
         linearise(scene, Comparison.of(scene, loss, noisy), unknowns, point)
@@ -70,7 +70,7 @@ def test_error_bars_count_the_pixels_that_count(scene: Scene, film: torch.Tensor
     assert weighted.comparison.count == pytest.approx(float(counted.sum()))
     assert weighted.loss == pytest.approx(float(residual.square().mean()), rel=1e-5)
     noise = float(residual.square().sum()) / (len(residual) - 2)
-    expected = noise * np.linalg.inv((jacobian.T @ jacobian).numpy())
+    expected = noise * np.linalg.inv((jacobian.T @ jacobian).numpy(force=True))
     np.testing.assert_allclose(Spread.of(weighted).plain, expected, rtol=1e-4)
     half = PixelLoss(weights=PixelWeights(0.5 * torch.ones(SIZE, SIZE)))  # counts as half as many observations
     halved = Spread.of(linearise(scene, Comparison.of(scene, half, noisy), unknowns, point))
@@ -80,7 +80,7 @@ def test_error_bars_count_the_pixels_that_count(scene: Scene, film: torch.Tensor
 def test_features_of_what_counts(scene: Scene, film: torch.Tensor, occluder: torch.Tensor) -> None:
     """Both films are black where nothing counts, so that an occluder leaves no trace in a network's features."""
     loss = PerceptualLoss(torch.nn.Conv2d(3, 4, 3), weights=PixelWeights(1 - occluder))
-    shown = torch.where(occluder[..., None] > 0, torch.rand(film.shape), film)
+    shown = torch.where(occluder[..., None] > 0, torch.rand(film.shape).to(film), film)
     comparison = Comparison.of(scene, loss, shown)
     assert float(comparison.losses(scene, {}, worlds=1)) < 1e-10
     plain = Comparison.of(scene, PerceptualLoss(torch.nn.Conv2d(3, 4, 3)), shown)
@@ -89,16 +89,16 @@ def test_features_of_what_counts(scene: Scene, film: torch.Tensor, occluder: tor
 
 def test_weights_from_files_and_regions(scene: Scene, occluder: torch.Tensor, tmp_path: Path) -> None:
     """Folders of grey or coloured PNG and arrays; white counts, with no sRGB curve."""
-    for frame, picture in enumerate(1 - occluder.numpy()):
+    for frame, picture in enumerate((1 - occluder).numpy(force=True)):
         level = np.round(255 * picture).astype(np.uint8)
         image = Image.fromarray(level) if frame % 2 else Image.fromarray(np.repeat(level[..., None], 3, axis=-1))
         (tmp_path / "weights").mkdir(exist_ok=True)
         image.save(tmp_path / "weights" / f"{frame}.png")
-    np.save(tmp_path / "weights.npy", 1 - occluder.numpy())
+    np.save(tmp_path / "weights.npy", (1 - occluder).numpy(force=True))
     for path in ("weights", "weights.npy"):
         assert torch.equal(PixelWeights.read(tmp_path / path).values, 1 - occluder)
     Image.fromarray(np.full((SIZE, SIZE), 51, dtype=np.uint8)).save(tmp_path / "grey.png")
-    np.testing.assert_allclose(PixelWeights.read(tmp_path / "grey.png").values, 0.2, rtol=1e-6)
+    np.testing.assert_allclose(PixelWeights.read(tmp_path / "grey.png").values.cpu(), 0.2, rtol=1e-6)
     region = PixelWeights.region(2, 3, 10, 20, camera=scene.camera)
     assert region.values.shape == (1, SIZE, SIZE) and float(region.values.sum()) == 200
     assert region.values[0, 3, 2] == 1 and region.values[0, 2, 2] == 0 and region.values[0, 22, 11] == 1
@@ -115,7 +115,7 @@ def test_pixels_near_the_bodies(scene: Scene) -> None:
         covered = scene.render(states, alpha=True)[0, ..., 3] > 0.01
     near = PixelWeights.near(scene, states, distance=3.0)
     assert near.values.shape == covered.shape and covered.any()
-    rows, columns = torch.meshgrid(torch.arange(SIZE), torch.arange(SIZE), indexing="ij")
+    rows, columns = torch.meshgrid(*[torch.arange(SIZE, device=covered.device)] * 2, indexing="ij")
     for frame, seen in enumerate(covered):
         y, x = seen.nonzero().T
         distance = ((rows[..., None] - y) ** 2 + (columns[..., None] - x) ** 2).min(dim=-1).values.sqrt()
@@ -175,10 +175,10 @@ def test_the_command_line_takes_weights(
     command_line: Callable[..., tuple[int, str, str]], film: torch.Tensor, occluder: torch.Tensor, tmp_path: Path
 ) -> None:
     scene = Path(__file__).parents[2] / "reference" / "small_scenes.py"
-    shown = torch.where(occluder[..., None] > 0, torch.tensor([0.8, 0.6, 0.5]), film)
+    shown = torch.where(occluder[..., None] > 0, film.new_tensor([0.8, 0.6, 0.5]), film)
     write_frames(tmp_path / "film", shown, fps=200)
     (tmp_path / "weights").mkdir()
-    for frame, picture in enumerate(1 - occluder.numpy()):
+    for frame, picture in enumerate((1 - occluder).numpy(force=True)):
         Image.fromarray(np.round(255 * picture).astype(np.uint8)).save(tmp_path / "weights" / f"{frame}.png")
     common = ["invert", scene, "--size", SIZE, "--unknown", VELOCITY, "--video", tmp_path / "film", "--starts", "scene"]
     weights = ["--pixel-weights", tmp_path / "weights", "--region", "1,0,31,32", "--sampling", "list:0-2,4"]

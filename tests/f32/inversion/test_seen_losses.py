@@ -98,9 +98,9 @@ def tracked(scene: Scene, path: Path, *, noise: float = 0.0, lost: tuple[int, ..
     """A table of tracks of the block's points; those of some frames are not seen."""
     with torch.no_grad():
         poses = scene.rollout().body_q[:, :, :1]
-        places = poses[..., :3] + (rotation_matrix(poses[..., 3:]) @ torch.tensor(list(POINTS.values()))[..., None])[..., 0]
+        places = poses[..., :3] + (rotation_matrix(poses[..., 3:]) @ poses.new_tensor(list(POINTS.values()))[..., None])[..., 0]
         pixels = project_points(scene, scene.table.values(None, worlds=1), places)[0][0]
-    pixels = (pixels + noise * torch.randn(pixels.shape, generator=torch.Generator().manual_seed(2))).tolist()
+    pixels = (pixels + noise * torch.randn(pixels.shape, generator=torch.Generator().manual_seed(2)).to(pixels)).tolist()
     rows = ["time,point,u,v,sd"]
     for frame, row in enumerate(pixels):
         for name, (u, v) in zip(POINTS, row, strict=True):
@@ -152,7 +152,7 @@ def test_image_tracks(scene: Scene, tmp_path: Path) -> None:
 def test_depths(scene: Scene, tmp_path: Path) -> None:
     """The scene's own depths in millimetres, with holes and noise, read from files of 16 bits."""
     with torch.no_grad():
-        depths = scene.render(scene.rollout(), quantity="depth")[0, ..., 0].numpy()
+        depths = scene.render(scene.rollout(), quantity="depth")[0, ..., 0].numpy(force=True)
     random = np.random.default_rng(0)
     noisy = depths + 0.002 * random.normal(size=depths.shape)
     noisy[random.random(depths.shape) < 0.1] = 0.0
@@ -166,7 +166,7 @@ def test_depths(scene: Scene, tmp_path: Path) -> None:
 
 def test_a_mix_knows_more_than_its_parts(scene: Scene, hard_masks: torch.Tensor, tmp_path: Path) -> None:
     tracks = ImageTracksLoss(tracked(scene, tmp_path / "tracks.csv", noise=0.3), tmp_path / "points.csv")
-    hidden = torch.ones(FRAMES + 1, SIZE, SIZE)
+    hidden = hard_masks.new_ones(FRAMES + 1, SIZE, SIZE)
     hidden[3:5, 10:] = 0.0
     masks = MaskLoss(hard_masks * hidden, weights=PixelWeights(hidden))
     mixed = found(scene, MixedLoss(MixedPart(loss=masks, noise=0.3), tracks))
@@ -180,7 +180,7 @@ def test_the_command_line_takes_them(
     tmp_path: Path,
 ) -> None:  # fmt: skip
     small = Path(__file__).parents[2] / "reference" / "small_scenes.py"
-    write_pictures(tmp_path / "masks" / "block", np.round(255 * hard_masks.numpy()).astype(np.uint8))
+    write_pictures(tmp_path / "masks" / "block", np.round(255 * hard_masks.numpy(force=True)).astype(np.uint8))
     tracked(scene, tmp_path / "tracks.csv", noise=0.2)
     write_frames(tmp_path / "film", other_look, fps=200)
     common = ["invert", small, "--size", SIZE, "--frames", FRAMES, "--unknown", VELOCITY, "--starts", "scene", "--refine", 2]
@@ -299,7 +299,7 @@ def test_points_of_the_world_do_not_move(scene: Scene, tmp_path: Path) -> None:
     with torch.no_grad():
         places = loss.observe(scene, scene.rollout(), {}, [0, 8])
     assert places.shape == (1, 2, 1, 2) and torch.equal(places[0, 0], places[0, 1])
-    np.testing.assert_allclose(places[0, 0, 0], (SIZE / 2, SIZE / 2), atol=1e-3)  # where the camera looks
+    np.testing.assert_allclose(places[0, 0, 0].cpu(), (SIZE / 2, SIZE / 2), atol=1e-3)  # where the camera looks
 
 
 def test_depths_and_mixes_that_do_not_fit(scene: Scene, hard_masks: torch.Tensor, tmp_path: Path) -> None:

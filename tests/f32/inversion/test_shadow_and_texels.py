@@ -87,7 +87,7 @@ def test_vertices_are_flattened_along_the_light():
     """A vertex at z over the ground lands z times the slope away; those of the bodies stay where they are."""
     scene = over_ground(speed=0.0)
     unlit = Unlit.of(scene, scene.rollout(), {}, [0])
-    flat = flattened(unlit, np.array([[0.0, 0.0], [0.5, -1.0]])).inputs.vertices_rest.numpy()
+    flat = flattened(unlit, np.array([[0.0, 0.0], [0.5, -1.0]])).inputs.vertices_rest.numpy(force=True)
     standing = unlit.rest + (-0.06, 0.0, 0.08)
     for vertices, slope in zip(flat, ((0.0, 0.0), (0.5, -1.0)), strict=True):
         expected = standing[:, :2] + standing[:, 2:] * slope

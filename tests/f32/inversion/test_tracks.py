@@ -25,7 +25,7 @@ def scene() -> Scene:
 @pytest.fixture(scope="module")
 def poses(scene: Scene) -> np.ndarray:
     """[5, 1, 7]."""
-    return scene.rollout().body_q[0].double().numpy()
+    return scene.rollout().body_q[0].double().numpy(force=True)
 
 
 def write(path: Path, columns: dict[str, np.ndarray]) -> Path:

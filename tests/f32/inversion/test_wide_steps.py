@@ -17,6 +17,7 @@ from risp_torch.inversion.smoothness import Smoothness
 from risp_torch.inversion.wide_rounds import Point, WideSearch, directions
 from risp_torch.inversion.wide_steps import settle_whitened, wide_gauss_newton
 from risp_torch.risp import load_task
+from risp_torch.scene.numbers import constant
 from ti_sim.base.errors import DivergenceError
 
 MASS = 3.0  # kg, the true one of the quadrotor
@@ -46,9 +47,9 @@ class LinearFilm:
     last, worlds_at_once = 1, 6  # so few that the directions come in several batches
 
     def __init__(self, matrix: np.ndarray, truth: np.ndarray, bad: Callable[[torch.Tensor], torch.Tensor] | None = None) -> None:
-        self.matrix = torch.as_tensor(matrix, dtype=torch.float32)
-        self.target = (self.matrix @ torch.as_tensor(np.ravel(truth), dtype=torch.float32))[None]
-        self.bad = bad or (lambda rows: torch.zeros(len(rows), dtype=torch.bool))
+        self.matrix = constant(matrix)
+        self.target = (self.matrix @ constant(np.ravel(truth)))[None]
+        self.bad = bad or (lambda rows: torch.zeros(len(rows), dtype=torch.bool, device=rows.device))
 
     def seen(self, horizon: int) -> tuple[int, ...]:
         return (0,)
@@ -100,7 +101,7 @@ def test_ripples_of_the_loss_stop_narrow_derivatives_and_not_wide_ones(guess: fl
     assert best == 0
     settings = OptimiseSettings(iterations=30)
     z, history = descend(scene, comparison, unknowns, unknowns.unbounded(start), settings, progress=False)
-    ends = unknowns.vector(z).double().numpy()
+    ends = unknowns.vector(z).double().numpy(force=True)
     narrow, _ = refined(scene, comparison, unknowns, ends, 3, history, thorough=False, progress=False)
     assert abs(wide[0] - MASS) < 0.005
     assert abs(narrow[0, 0] - MASS) > 0.1
@@ -168,10 +169,10 @@ def test_narrow_settling_ends_alike_within_narrow_and_wide_bounds(times: int) ->
     """Steps on the way do not count in the mean, however far the wide rounds have left the search from the truth."""
     matrix, truth = np.random.default_rng(5).uniform(0.2, 0.6, size=(9, 1)), np.array([[0.4]])
     film = BentFilm(matrix, truth)
-    film.target = torch.exp(film.target) + 0.01 * torch.linspace(-1, 1, 9)
+    film.target = torch.exp(film.target) + 0.01 * torch.linspace(-1, 1, 9).to(film.target)
     unknowns = Unknowns({"x": Param(np.zeros((1, 1)), low=1.0 - 2.0 * times, high=1.0 + 2.0 * times)})
     grid = np.linspace(0.3, 0.5, 20001)
-    least = grid[((film.target.numpy() - np.exp(grid[:, None] * matrix[:, 0])) ** 2).sum(axis=1).argmin()]
+    least = grid[((film.target.numpy(force=True) - np.exp(grid[:, None] * matrix[:, 0])) ** 2).sum(axis=1).argmin()]
     errors = {}
     for narrow in (None, 1.0):
         found, _ = searched(film, unknowns, np.full((1, 1), 2.5), widths=(0.2,) * 2 + (0.15,) * 6, settling=6, narrow=narrow)
@@ -190,7 +191,7 @@ class MisreadLoss(StateLoss):
 
     def of_target(self, *arguments: object) -> torch.Tensor:
         plain = super().of_target(*arguments)
-        return self.weighed(plain + self.off * torch.linspace(-1, 1, plain.shape[-1]))
+        return self.weighed(plain + self.off * torch.linspace(-1, 1, plain.shape[-1]).to(plain))
 
     def weighed(self, outputs: torch.Tensor) -> torch.Tensor:
         return outputs if self.whitening is None else self.whitening(outputs)
@@ -242,7 +243,7 @@ class NoisyFilm(LinearFilm):
     def observe(self, *arguments: object, **keywords: object) -> tuple[torch.Tensor, torch.Tensor]:
         observations, finite = super().observe(*arguments, **keywords)
         self.random = getattr(self, "random", None) or torch.Generator().manual_seed(self.seed)
-        return observations + 0.1 * torch.randn(observations.shape, generator=self.random), finite
+        return observations + 0.1 * torch.randn(observations.shape, generator=self.random).to(observations), finite
 
 
 def test_settling_averages_over_what_the_last_points_read() -> None:
@@ -328,7 +329,7 @@ def test_the_best_of_several_starts_goes_on() -> None:
     found, history = searched(
         LinearFilm(np.eye(2), truth), sequence(2, 1), starts, widths=(0.05,) * 10, reach=1.0, trial_rounds=2
     )
-    losses = torch.stack(history.losses).numpy()
+    losses = torch.stack(history.losses).numpy(force=True)
     assert history.stopped == [0, 2] and losses.shape == (11, 3)
     assert np.isfinite(losses[:2]).all() and (losses[1] < losses[0]).all(), "each takes the rounds of the trial"
     assert np.isnan(losses[2:, [0, 2]]).all() and np.isfinite(losses[:, 1]).all()

@@ -22,13 +22,18 @@ def rendered(scene: Scene, psi: torch.Tensor, parameters: RenderingParameters) -
     poses = scene.simulator.motion.inputs(scene.table.values(), frames=scene.frames).body_q0.expand(len(psi), -1, -1)
     with torch.no_grad():
         images, columns = image_jacobian(scene, poses, psi, parameters)
-    return Batch(images.clamp(0.0, 1.0).float(), columns.half(), torch.zeros(len(psi), 9), psi)
+    return Batch(images.clamp(0.0, 1.0).float().cpu(), columns.half().cpu(), torch.zeros(len(psi), 9), psi)
+
+
+def sampled(parameters: RenderingParameters, count: int, *, seed: int) -> torch.Tensor:
+    """Appearances [count, K] in single precision, on the CPU as those of training pictures."""
+    return parameters.sample(count, seed=seed).float().cpu()
 
 
 def test_a_brighter_sun_is_what_the_renderer_makes_of_it(scene: Scene) -> None:
     """Pictures are linear in the brightness: the first order is all there is."""
     parameters = RenderingParameters(scene, SUN)
-    psi = parameters.sample(6, seed=1).float()
+    psi = sampled(parameters, 6, seed=1)
     batch, moves = rendered(scene, psi, parameters), Moves(parameters, 1.0)
     moved, steps = moves(batch, seed=(1, 2)), moves.steps(psi, seed=(1, 2))
     wanted = rendered(scene, psi + steps, parameters)
@@ -39,7 +44,7 @@ def test_a_brighter_sun_is_what_the_renderer_makes_of_it(scene: Scene) -> None:
 
 def test_states_psi_and_derivatives_are_left_alone(scene: Scene) -> None:
     parameters = RenderingParameters(scene, SUN | AIM)
-    batch = rendered(scene, parameters.sample(4, seed=3).float(), parameters)
+    batch = rendered(scene, sampled(parameters, 4, seed=3), parameters)
     moved = Moves(parameters, 0.5)(batch, seed=(0,))
     assert moved.psi is batch.psi and moved.jacobian is batch.jacobian and moved.outputs is batch.outputs
     assert moved.images.min() >= 0.0 and moved.images.max() <= 1.0
@@ -47,7 +52,7 @@ def test_states_psi_and_derivatives_are_left_alone(scene: Scene) -> None:
 
 def test_steps_go_towards_drawn_appearances_and_lights_turn_little(scene: Scene) -> None:
     parameters = RenderingParameters(scene, SUN | AIM)
-    psi = parameters.sample(2000, seed=4).float()
+    psi = sampled(parameters, 2000, seed=4)
     whole, half = (Moves(parameters, share).steps(psi, seed=(5,)) for share in (1.0, 0.5))
     torch.testing.assert_close(half, 0.5 * whole)
     still = (whole == 0).all(dim=1)
@@ -61,12 +66,12 @@ def test_steps_go_towards_drawn_appearances_and_lights_turn_little(scene: Scene)
 
 def test_the_entry_with_patterns_is_not_moved(scene: Scene) -> None:
     parameters = RenderingParameters(scene, SUN | AIM)
-    steps = Moves(parameters, 1.0, fixed=1).steps(parameters.sample(50, seed=6).float(), seed=(7,))
+    steps = Moves(parameters, 1.0, fixed=1).steps(sampled(parameters, 50, seed=6), seed=(7,))
     assert (steps[:, 1] == 0).all() and (steps[:, [0, 2]] != 0).any(dim=0).all()
 
 
 def test_the_same_seed_gives_the_same_steps(scene: Scene) -> None:
     parameters = RenderingParameters(scene, SUN)
-    psi, moves = parameters.sample(20, seed=8).float(), Moves(parameters, 1.0)
+    psi, moves = sampled(parameters, 20, seed=8), Moves(parameters, 1.0)
     one, same, other = (moves.steps(psi, seed=seed) for seed in ((0, 1), (0, 1), (0, 2)))
     assert torch.equal(one, same) and not torch.equal(one, other)

@@ -40,7 +40,7 @@ def rendered(scene: Scene, psi: torch.Tensor, names: RenderingParameters) -> Bat
     with torch.no_grad():
         images, columns = image_jacobian(scene, poses, psi, names)
     assert images.max() < 1.0
-    return Batch(images.float(), columns.half(), torch.zeros(BATCH, 9), psi)
+    return Batch(images.float().cpu(), columns.half().cpu(), torch.zeros(BATCH, 9), psi)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_flat_pattern_is_what_the_renderer_makes_of_its_grey(surface: str, sce
     patterns = Surroundings(names)
     column = names.labels.index(surface)
     assert patterns.column == column
-    psi = names.sample(BATCH, seed=1).float()
+    psi = names.sample(BATCH, seed=1).float().cpu()
     there = psi.clone()
     there[:, column] = 2 * (FLAT - 0.1) / 0.5 - 1
     before, wanted = rendered(scene, psi, names), rendered(scene, there, names)
@@ -85,7 +85,7 @@ def grey_of(psi: torch.Tensor) -> torch.Tensor:
 def test_bodies_are_left_alone(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "NOISE", 0.0)
     names = parameters(scene, "ground.color")
-    before = rendered(scene, names.sample(BATCH, seed=2).float(), names)
+    before = rendered(scene, names.sample(BATCH, seed=2).float().cpu(), names)
     after = Surroundings(names)(before, seed=(4,))
     outside = before.jacobian[:, names.labels.index("ground.color")] == 0
     assert 0.2 < outside.float().mean() < 0.9

