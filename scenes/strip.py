@@ -17,7 +17,7 @@ BLUE, WHITE = (0.15, 0.35, 0.6), (0.85, 0.85, 0.8)
 
 
 def make_scene(
-    E: float = 1e9, density: float = 1200.0, cells: tuple[int, int, int] = (15, 5, 1), linear: bool = False, substeps: int = 2,
+    E: float = 1e9, density: float = 1200.0, cells: tuple[int, int, int] = (12, 4, 1), linear: bool = False, substeps: int = 2,
     frames: int = 60, size: int = 96, integrator: str = "sdirk2",
 ) -> Scene:  # fmt: skip
     """The strip.
@@ -54,7 +54,7 @@ def make_scene(
     )
     scene.add_camera(
         Camera.look_at(
-            eye=(0.1, -0.75, 0.2), target=(0.0, 0.0, 0.0), vertical_fov=30.0, width=size, height=size, near=0.3, far=1.6
+            eye=(0.25, -0.5, 0.45), target=(0.0, 0.0, 0.0), vertical_fov=26.0, width=size, height=size, near=0.2, far=1.6
         )
     )
     scene.add_light(DirectionalLight(direction=(-0.4, 1.0, -0.8), intensity=0.8))
