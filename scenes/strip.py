@@ -18,7 +18,7 @@ BLUE, WHITE = (0.15, 0.35, 0.6), (0.85, 0.85, 0.8)
 
 def make_scene(
     E: float = 1e9, density: float = 1200.0, cells: tuple[int, int, int] = (12, 4, 1), linear: bool = False, substeps: int = 2,
-    frames: int = 60, size: int = 96, integrator: str = "sdirk2",
+    push: float = 1.0, frames: int = 60, size: int = 96, integrator: str = "sdirk2",
 ) -> Scene:  # fmt: skip
     """The strip.
 
@@ -28,6 +28,7 @@ def make_scene(
         cells: blocks of five tetrahedra along the sides.
         linear: tetrahedra of four nodes, which lock: one layer of them bends like a strip several times as stiff.
         substeps: of a frame.
+        push: the largest force [N].
         frames: frame intervals of 1/30 s.
         size: of the square picture [pixels].
         integrator: of the scene.
@@ -48,9 +49,9 @@ def make_scene(
         "push",
         body="strip",
         where=lambda x: x[:, 0] > 0.499 * SIZE[0],
-        force=Param(np.where(time < 0.5, np.sin(np.pi * time / 0.5) ** 2, 0.0), low=-2.0, high=2.0, frozen=True),
+        force=Param(np.where(time < 0.5, push * np.sin(np.pi * time / 0.5) ** 2, 0.0), low=-2 * push, high=2 * push, frozen=True),
         direction=(0.0, 0.0, 1.0),
-        limit=2.0,
+        limit=2 * push,
     )
     scene.add_camera(
         Camera.look_at(
