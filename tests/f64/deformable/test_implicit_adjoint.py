@@ -97,3 +97,16 @@ def test_error_of_the_gradient_follows_the_tolerances() -> None:
     by_solver = {tolerance: error(adjoint_tolerance=tolerance) for tolerance in (1e-4, 1e-6, 1e-9)}
     assert all(found < 1e3 * tolerance for tolerance, found in by_solver.items()), by_solver
     assert by_solver[1e-4] > 10 * by_solver[1e-9], by_solver
+
+
+def test_a_world_whose_loss_is_not_finite_has_no_gradient_and_the_other_keeps_its_own() -> None:
+    model, inputs = everything(worlds=2, frames=FRAMES)
+    solver = solver_of(model, "sdirk2")
+    rollout = solver.rollout(inputs, FRAMES, adjoint=StoreAll())
+    q_bar, qd_bar = weights_of(rollout)
+    alone = solver.rollout_adjoint(rollout, q_bar, qd_bar)
+    q_bar[0, -1, -1] = np.nan
+    bars = solver.rollout_adjoint(rollout, q_bar, qd_bar)
+    assert np.isnan(bars.gravity[0]).all()
+    np.testing.assert_array_equal(bars.gravity[1], alone.gravity[1])
+    np.testing.assert_array_equal(bars.solid_material[1], alone.solid_material[1])

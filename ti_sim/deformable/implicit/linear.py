@@ -83,13 +83,13 @@ class LinearSolver:
             indefinite: whether the matrix may be indefinite (for the solver without a factor).
 
         Returns:
-            [n] solution.
+            [n] solution; NaN for a right-hand side that is not finite.
         """
         matrix = self._pattern.full(data)
         matrix = matrix.T if transposed else matrix
         size = np.linalg.norm(right)
-        if size == 0:
-            return np.zeros_like(right)
+        if size == 0 or not np.isfinite(size):
+            return np.zeros_like(right) if size == 0 else np.full_like(right, np.nan)
         if self._direct and self._factor is None:
             self.factor(data)
         if not self._direct:
@@ -106,6 +106,8 @@ class LinearSolver:
         Args:
             data, right, solution, tolerance: as in ``solve``.
         """
+        if not np.isfinite(right).all():
+            return None
         matrix = self._pattern.full(data).T
         rest = right - matrix @ solution
         rounding = _ROUNDING * (abs(matrix) @ np.abs(solution))
