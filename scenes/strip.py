@@ -13,12 +13,13 @@ from ti_sim.meshes import box_tet10s, box_tets
 
 SIZE = (0.3, 0.1, 0.002)  # m
 FRAME = 1 / 30  # s
+RISE = 0.25  # s
 BLUE, WHITE = (0.15, 0.35, 0.6), (0.85, 0.85, 0.8)
 
 
 def make_scene(
     E: float = 1e9, density: float = 1200.0, cells: tuple[int, int, int] = (12, 4, 1), linear: bool = False, substeps: int = 2,
-    push: float = 1.0, frames: int = 60, size: int = 96, integrator: str = "sdirk2",
+    push: float = 1.0, release: float = 0.25, frames: int = 60, size: int = 96, integrator: str = "sdirk2",
 ) -> Scene:  # fmt: skip
     """The strip.
 
@@ -28,7 +29,8 @@ def make_scene(
         cells: blocks of five tetrahedra along the sides.
         linear: tetrahedra of four nodes, which lock: one layer of them bends like a strip several times as stiff.
         substeps: of a frame.
-        push: the largest force [N].
+        push: the largest force, which is reached after .25 s [N].
+        release: time in which the force goes back to zero; the shorter, the more the strip swings [s].
         frames: frame intervals of 1/30 s.
         size: of the square picture [pixels].
         integrator: of the scene.
@@ -44,12 +46,11 @@ def make_scene(
         fixed=lambda x: x[:, 0] < -0.499 * SIZE[0],
         surface=Surface(vertex_colors=np.where(band[:, None] % 2, BLUE, WHITE)),
     )
-    time = np.arange(frames) * FRAME
     scene.add_load(
         "push",
         body="strip",
         where=lambda x: x[:, 0] > 0.499 * SIZE[0],
-        force=Param(np.where(time < 0.5, push * np.sin(np.pi * time / 0.5) ** 2, 0.0), low=-2 * push, high=2 * push, frozen=True),
+        force=Param(push * force_over_time(np.arange(frames) * FRAME, release), low=-2 * push, high=2 * push, frozen=True),
         direction=(0.0, 0.0, 1.0),
         limit=2 * push,
     )
@@ -62,3 +63,9 @@ def make_scene(
     scene.add_light(AmbientLight(intensity=0.3))
     scene.set_background((0.7, 0.72, 0.75))
     return scene
+
+
+def force_over_time(time: np.ndarray, release: float) -> np.ndarray:
+    """The force at some times [...] in units of the largest one: it rises and falls like the square of a sine."""
+    rise, fall = np.sin(np.pi * time / (2 * RISE)) ** 2, np.cos(np.pi * (time - RISE) / (2 * max(release, 1e-9))) ** 2
+    return np.select([time < RISE, time < RISE + release], [rise, fall], 0.0)

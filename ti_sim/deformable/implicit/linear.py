@@ -1,7 +1,7 @@
 """Linear systems of a stage: sparse LDL^T of the symmetric part, and GMRES with it for what is not symmetric.
 
-A factor is kept over iterations and steps as preconditioner, and made anew when the solve needs more iterations than a new one is
-worth. Its cost is counted from the factor itself, so that results do not depend on the clock.
+A factor is kept over iterations and steps as preconditioner, and made anew when the iterations since the last one that a new one
+would have saved cost more than it. Its cost is counted from the factor itself, so that results do not depend on the clock.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from ti_sim.deformable.implicit.matrix import Pattern
 _LARGEST_FACTOR = 4e7  # numbers; larger ones take longer than conjugate gradients with the diagonal, and gigabytes
 _MOST_ITERATIONS = 60  # with a kept factor
 _CHEAP = 40  # solves that a factor costs, up to which Newton's method takes a new one for each stage
-_ROUNDING = 1e-13  # of a row of a product, relative to the sum of the sizes of its terms
-_ATTEMPTS = 4  # restarts of GMRES
+_ROUNDING = 1e-15  # of a row of a product, relative to the sum of the sizes of its terms
+_ATTEMPTS = 4  # refinements and restarts of GMRES
+_REFINED = 0.01  # of the correction before, up to which a correction with the factor alone is used
 _MOST_PLAIN_ITERATIONS, _RESTART = 5000, 50  # with the diagonal
 
 
@@ -33,8 +34,10 @@ class LinearSolver:
         self._pattern = pattern
         self._factor: qdldl.Solver | None = None
         self._worth = 0  # iterations that cost as much as a factor
+        self._least = 0  # iterations with a new factor
+        self._lost = 0  # iterations since the last factor that a new one would have saved
         self._direct = True
-        self.factorisations = 0
+        self.factors = 0  # made so far
 
     @property
     def has_factor(self) -> bool:
@@ -50,28 +53,10 @@ class LinearSolver:
         """[n] solution with the last factor, for a right-hand side [n]."""
         return self._factor.solve(right)
 
-    def factor(self, data: np.ndarray) -> None:
-        """Factor the symmetric part of a matrix.
-
-        Args:
-            data: [entries] of the matrix.
-        """
-        upper = self._pattern.symmetric_upper(data)
-        if self._factor is None:
-            if _fill_estimate(upper) > _LARGEST_FACTOR:
-                self._direct = False
-                return
-            self._factor = qdldl.Solver(upper, upper=True)
-            lower = self._factor.factors()[0]
-            columns = np.diff(lower.indptr).astype(float)
-            self._worth = max(int((columns * columns).sum() / max(4 * columns.sum(), 1)), 1)
-        else:
-            self._factor.update(upper, upper=True)
-        self.factorisations += 1
-
     def solve(
-        self, data: np.ndarray, right: np.ndarray, *, tolerance: float, transposed: bool = False, indefinite: bool = False
-    ) -> np.ndarray:
+        self, data: np.ndarray, right: np.ndarray, *, tolerance: float, renew: bool, transposed: bool = False,
+        indefinite: bool = False,
+    ) -> np.ndarray:  # fmt: skip
         """Solve with a matrix or its transpose.
 
         Args:
@@ -79,6 +64,7 @@ class LinearSolver:
             right: [n] right-hand side.
             tolerance: relative size of the residual and of the next correction (without a factor, of the residual) at which to
                 stop.
+            renew: make a factor of this matrix, instead of trying the one of an earlier matrix first.
             transposed: solve with the transpose.
             indefinite: whether the matrix may be indefinite (for the solver without a factor).
 
@@ -90,15 +76,40 @@ class LinearSolver:
         size = np.linalg.norm(right)
         if size == 0 or not np.isfinite(size):
             return np.zeros_like(right) if size == 0 else np.full_like(right, np.nan)
-        if self._direct and self._factor is None:
-            self.factor(data)
+        renew = renew or self._factor is None or self._lost >= self._worth
+        if self._direct and renew:
+            self._make_factor(data)
         if not self._direct:
             return _solve_plainly(matrix, right, tolerance, indefinite=indefinite)
-        solution, count = self._with_factor(matrix, right, tolerance, min(self._worth, _MOST_ITERATIONS))
-        if count < 0:
-            self.factor(data)
-            solution, count = self._with_factor(matrix, right, tolerance, _MOST_ITERATIONS)
+        solution, count, solved = self._with_factor(matrix, right, tolerance, _MOST_ITERATIONS if renew else self._most_tries)
+        if not solved and not renew:
+            renew = True
+            self._make_factor(data)
+            solution, count, solved = self._with_factor(matrix, right, tolerance, _MOST_ITERATIONS)
+        self._least = count if renew else self._least
+        self._lost += max(count - self._least, 0)
         return solution
+
+    @property
+    def _most_tries(self) -> int:
+        """Iterations with the factor of an earlier matrix, after which a new one is made."""
+        return min(self._worth, _MOST_ITERATIONS)
+
+    def _make_factor(self, data: np.ndarray) -> None:
+        """Factor the symmetric part of a matrix, or decide that its factor would be too large."""
+        upper = self._pattern.symmetric_upper(data)
+        if self._factor is None:
+            if _fill_estimate(upper) > _LARGEST_FACTOR:
+                self._direct = False
+                return
+            self._factor = qdldl.Solver(upper, upper=True)
+            lower = self._factor.factors()[0]
+            columns = np.diff(lower.indptr).astype(float)
+            self._worth = max(int((columns * columns).sum() / max(4 * columns.sum(), 1)), 1)
+        else:
+            self._factor.update(upper, upper=True)
+        self._lost = 0
+        self.factors += 1
 
     def unsolved(self, data: np.ndarray, right: np.ndarray, solution: np.ndarray, *, tolerance: float) -> int | None:
         """Row of the largest residual of a transposed system, if residuals are more than ten tolerances, and more than rounding.
@@ -110,43 +121,49 @@ class LinearSolver:
             return None
         matrix = self._pattern.full(data).T
         rest = right - matrix @ solution
-        rounding = _ROUNDING * (abs(matrix) @ np.abs(solution))
-        if np.linalg.norm(rest) <= 10 * tolerance * np.linalg.norm(right) + np.linalg.norm(rounding):
+        if np.linalg.norm(rest) <= 10 * tolerance * np.linalg.norm(right) or _is_rounding(matrix, solution, rest):
             return None
         return int(np.abs(rest).argmax())
 
-    def _with_factor(self, matrix: csr_matrix, right: np.ndarray, tolerance: float, most: int) -> tuple[np.ndarray, int]:
-        """Solution by the factor and GMRES, and its number of iterations, -1 if it did not converge."""
+    def _with_factor(
+        self, matrix: csr_matrix, right: np.ndarray, tolerance: float, most: int
+    ) -> tuple[np.ndarray, int, bool]:
+        """Solution with the factor, its number of iterations, and whether it is within the tolerance.
+
+        Corrections with the factor alone (iterative refinement) go on while each is far shorter than the one before; then GMRES.
+        """
         solution = self._factor.solve(right)
         operator = LinearOperator(matrix.shape, self._factor.solve, dtype=np.float64)
-        count = 0
+        count, last = 0, 1.0
 
         def step(_residual: float) -> None:
             nonlocal count
             count += 1
 
-        for _attempt in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS + 1):
             rest = right - matrix @ solution
-            excess = self._excess(rest, right, solution) / tolerance
-            if excess <= 1:
-                return solution, count
-            if count >= most:
+            correction = self._factor.solve(rest)
+            length = float(np.linalg.norm(correction) / np.linalg.norm(solution))
+            excess = max(float(np.linalg.norm(rest) / np.linalg.norm(right)), length) / tolerance
+            if excess <= 1 or (length <= tolerance and _is_rounding(matrix, solution, rest)):
+                return solution, count, True
+            if count >= most or attempt == _ATTEMPTS:
                 break
-            more, _failed = gmres(
-                matrix, rest, rtol=min(0.5 / excess, 0.1), atol=0.0, restart=most, maxiter=1, M=operator, callback=step,
-                callback_type="pr_norm",
-            )  # fmt: skip
-            solution += more
-        return solution, count if self._excess(right - matrix @ solution, right, solution) <= tolerance else -1
+            if length <= _REFINED * last:
+                solution, count = solution + correction, count + 1
+            else:
+                more, _failed = gmres(
+                    matrix, rest, rtol=min(0.5 / excess, 0.1), atol=0.0, restart=most, maxiter=1, M=operator, callback=step,
+                    callback_type="pr_norm",
+                )  # fmt: skip
+                solution = solution + more
+            last = length
+        return solution, count, False
 
-    def _excess(self, rest: np.ndarray, right: np.ndarray, solution: np.ndarray) -> float:
-        """Relative size of the residual or of its correction, whichever is larger: of a stiff and thin body the residual hides
-        what is soft, and where the matrix is far from symmetric, corrections with the factor are too short.
-        """
-        correction = self._factor.solve(rest)
-        return max(
-            float(np.linalg.norm(rest) / np.linalg.norm(right)), float(np.linalg.norm(correction) / np.linalg.norm(solution))
-        )
+
+def _is_rounding(matrix: csr_matrix, solution: np.ndarray, rest: np.ndarray) -> bool:
+    """Whether a residual is rounding of the product with the matrix."""
+    return bool(np.linalg.norm(rest) <= _ROUNDING * np.linalg.norm(abs(matrix) @ np.abs(solution)))
 
 
 def _fill_estimate(upper: csr_matrix) -> float:

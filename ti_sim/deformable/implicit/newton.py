@@ -107,9 +107,7 @@ def _newton(
 ) -> np.ndarray:
     """Newton's direction [n], or that of projected element blocks where it does not lead down; ``renew`` factors the Jacobian."""
     data = stepper.jacobian(world, row, control)
-    if renew:
-        linear.factor(data)
-    step = linear.solve(data, -at.residual, tolerance=forcing)
+    step = linear.solve(data, -at.residual, tolerance=forcing, renew=renew)
     return step if at.residual @ step < 0 else _descent(stepper, linear, -at.residual, world)
 
 
@@ -145,6 +143,4 @@ def _search(
 
 def _descent(stepper: Stepper, linear: LinearSolver, right: np.ndarray, world: int) -> np.ndarray:
     """Newton's direction with projected element blocks, from the last Jacobian."""
-    data = stepper.projected(world)
-    linear.factor(data)
-    return linear.solve(data, right, tolerance=_LOOSEST)
+    return linear.solve(stepper.projected(world), right, tolerance=_LOOSEST, renew=True)

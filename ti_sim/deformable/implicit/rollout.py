@@ -152,7 +152,9 @@ def _stage_adjoint(
     stepper.evaluate(world, stage.row, control, frame)
     data = stepper.jacobian(world, stage.row, control)
     right = (bar[free, :3] + bar[free, 3:] / gamma).ravel()
-    solution = linear.solve(data, right, tolerance=tolerance, transposed=True, indefinite=True)
+    solution = linear.solve(
+        data, right, tolerance=tolerance, renew=linear.factor_is_cheap, transposed=True, indefinite=True
+    )
     bad = linear.unsolved(data, right, solution, tolerance=tolerance)
     if bad is not None:
         particle = int(free[bad // 3])
