@@ -8,7 +8,7 @@ from scipy.sparse.linalg import spsolve
 from tests.reference.deformable_cases import solid_body
 from ti_sim import ImplicitSettings
 from ti_sim.deformable.implicit.linear import LinearSolver
-from ti_sim.deformable.implicit.matrix import Pattern
+from ti_sim.deformable.implicit.matrix import Pattern, pattern_of
 from ti_sim.deformable.implicit.stepper import Stepper
 from ti_sim.meshes import box_tets
 
@@ -24,7 +24,7 @@ def jacobian_of_a_thin_strip(gamma: float) -> tuple[Pattern, np.ndarray]:
     states = np.zeros((1, 2, model.particle_count, 6))
     states[0, :, :, :3] = mesh.vertices
     states[0, 1, :, 2] += 0.1 * (mesh.vertices[:, 0] - mesh.vertices[:, 0].min()) ** 2
-    stepper = Stepper(model, inputs, states, ImplicitSettings())
+    stepper = Stepper(model, inputs, states, ImplicitSettings(), pattern_of(model))
     stepper.begin(gamma, states[0, 0])
     stepper.evaluate(0, 1, 0, 0)
     return stepper.pattern, stepper.jacobian(0, 1, 0).copy()

@@ -296,6 +296,23 @@ def test_only_starts_that_went_on_count(status: list[str], words: str | None) ->
 # -- the usual search -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("implicit", "calls", "expected"), [(False, [5], [3, 4, 5, 2, 1]), (True, [2, 2], [3, 4, 5, 2, np.inf])])
+def test_steps_are_tried_two_by_two_where_worlds_cost_time(
+    implicit: bool, calls: list[int], expected: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def losses(_scene: object, _seen: object, _unknowns: object, points: np.ndarray) -> np.ndarray:
+        asked.append(len(points))
+        return points[:, 0]
+
+    monkeypatch.setattr("risp_torch.inversion.newton_steps.losses_at", losses)
+    search = object.__new__(_Search)
+    search.scene, search.unknowns = SimpleNamespace(stepping=SimpleNamespace(is_implicit=implicit)), None
+    found = search._losses(None, [np.array([loss]) for loss in (3.0, 4.0, 5.0, 2.0, 1.0)])
+    assert asked == calls and found.tolist() == expected
+
+
 def test_horizons_grow_to_the_whole_film() -> None:
     assert NewtonSteps().horizons(35) == [6, 8, 10, 12, 15, 19, 24, 30, 35]
     assert NewtonSteps(first_frames=3, growth=2).horizons(10) == [3, 6, 10]

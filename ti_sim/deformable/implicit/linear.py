@@ -18,7 +18,9 @@ _MOST_ITERATIONS = 60  # with a kept factor
 _CHEAP = 40  # solves that a factor costs, up to which Newton's method takes a new one for each stage
 _ROUNDING = 1e-15  # of a row of a product, relative to the sum of the sizes of its terms
 _ATTEMPTS = 4  # refinements and restarts of GMRES
-_REFINED = 0.01  # of the correction before, up to which a correction with the factor alone is used
+_STUCK = 0.5  # of the least excess so far, up to which another attempt helps
+_MARGIN = 10  # tolerances, within which a solve may end that rounding lets come no nearer
+_REFINED = 0.01  # of the excess before, up to which a correction with the factor alone is used
 _MOST_PLAIN_ITERATIONS, _RESTART = 5000, 50  # with the diagonal
 
 
@@ -112,7 +114,7 @@ class LinearSolver:
         self.factors += 1
 
     def unsolved(self, data: np.ndarray, right: np.ndarray, solution: np.ndarray, *, tolerance: float) -> int | None:
-        """Row of the largest residual of a transposed system, if residuals are more than ten tolerances, and more than rounding.
+        """Row of the largest residual of a transposed system, if it is more than ten tolerances, and more than rounding.
 
         Args:
             data, right, solution, tolerance: as in ``solve``.
@@ -121,20 +123,21 @@ class LinearSolver:
             return None
         matrix = self._pattern.full(data).T
         rest = right - matrix @ solution
-        if np.linalg.norm(rest) <= 10 * tolerance * np.linalg.norm(right) or _is_rounding(matrix, solution, rest):
+        if np.linalg.norm(rest) <= _MARGIN * tolerance * np.linalg.norm(right) or _is_rounding(matrix, solution, rest):
             return None
         return int(np.abs(rest).argmax())
 
     def _with_factor(
         self, matrix: csr_matrix, right: np.ndarray, tolerance: float, most: int
     ) -> tuple[np.ndarray, int, bool]:
-        """Solution with the factor, its number of iterations, and whether it is within the tolerance.
+        """Solution with the factor, its number of iterations, and whether it is within the tolerance, or as near as rounding
+        lets it come.
 
-        Corrections with the factor alone (iterative refinement) go on while each is far shorter than the one before; then GMRES.
+        Corrections with the factor alone (iterative refinement) go on while each lowers the error far; then GMRES.
         """
-        solution = self._factor.solve(right)
+        solution = best = self._factor.solve(right)
         operator = LinearOperator(matrix.shape, self._factor.solve, dtype=np.float64)
-        count, last = 0, 1.0
+        count, least, refining = 0, np.inf, True
 
         def step(_residual: float) -> None:
             nonlocal count
@@ -147,18 +150,21 @@ class LinearSolver:
             excess = max(float(np.linalg.norm(rest) / np.linalg.norm(right)), length) / tolerance
             if excess <= 1 or (length <= tolerance and _is_rounding(matrix, solution, rest)):
                 return solution, count, True
-            if count >= most or attempt == _ATTEMPTS:
+            stuck = not refining and excess > _STUCK * least
+            refining = refining and excess <= _REFINED * least
+            if excess < least:
+                best, least = solution, excess
+            if stuck or count >= most or attempt == _ATTEMPTS:
                 break
-            if length <= _REFINED * last:
+            if refining:
                 solution, count = solution + correction, count + 1
-            else:
-                more, _failed = gmres(
-                    matrix, rest, rtol=min(0.5 / excess, 0.1), atol=0.0, restart=most, maxiter=1, M=operator, callback=step,
-                    callback_type="pr_norm",
-                )  # fmt: skip
-                solution = solution + more
-            last = length
-        return solution, count, False
+                continue
+            more, _failed = gmres(
+                matrix, rest, rtol=min(0.5 / excess, 0.1), atol=0.0, restart=most, maxiter=1, M=operator, callback=step,
+                callback_type="pr_norm",
+            )  # fmt: skip
+            solution = solution + more
+        return best, count, least <= _MARGIN and stuck
 
 
 def _is_rounding(matrix: csr_matrix, solution: np.ndarray, rest: np.ndarray) -> bool:

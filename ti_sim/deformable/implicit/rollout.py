@@ -1,4 +1,4 @@
-"""Rollouts of implicit steps and their adjoint, world by world, in double precision.
+"""Rollouts of implicit steps and their adjoint, in double precision.
 
 Every stage's result is kept for the adjoint: a frame has few of them.
 """
@@ -13,10 +13,12 @@ from ti_sim.base.arrays import to_numpy
 from ti_sim.base.errors import ConvergenceError
 from ti_sim.deformable.implicit.driving import Driving
 from ti_sim.deformable.implicit.linear import LinearSolver
+from ti_sim.deformable.implicit.matrix import pattern_of
 from ti_sim.deformable.implicit.newton import solve_stage
 from ti_sim.deformable.implicit.settings import ImplicitSettings
 from ti_sim.deformable.implicit.stages import Stage, stages_of
 from ti_sim.deformable.implicit.stepper import Stepper
+from ti_sim.deformable.implicit.worlds import for_each_world, places_for
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import HELD, PRESCRIBED, DeformableModel
 
@@ -68,12 +70,13 @@ def simulate(
     worlds, particles = inputs.particle_mass.shape
     states = np.full((worlds, len(stages) + 1, particles, 6), np.nan)
     states[:, 0, :, :3], states[:, 0, :, 3:] = inputs.particle_q0, inputs.particle_qd0
-    failed, particle, residuals, iterations = np.full(worlds, -1), np.full(worlds, -1), np.zeros(worlds), 0
+    failed, particle, residuals = np.full(worlds, -1), np.full(worlds, -1), np.zeros(worlds)
+    iterations = np.zeros(worlds, dtype=int)
     driving = Driving(inputs, substeps)
     inputs = driving.inputs
-    stepper = Stepper(model, inputs, states, settings)
     times = np.array([0.0, *(stage.step + stage.time for stage in stages)])
-    for world in range(worlds):
+
+    def work(stepper: Stepper, world: int) -> None:
         linear = LinearSolver(stepper.pattern)
         for stage in stages:
             control, frame = driving.rows(stage, world)
@@ -82,13 +85,16 @@ def simulate(
             result = solve_stage(
                 stepper, linear, settings, gamma=stage.gamma * dt, world=world, row=stage.row, control=control, frame=frame
             )
-            iterations += result.iterations
+            iterations[world] += result.iterations
             if not result.converged:
                 failed[world], particle[world], residuals[world] = stage.step + 1, result.particle, result.residual
                 states[world, stage.row :] = np.nan
                 break
+
+    pattern = pattern_of(model)
+    for_each_world([Stepper(model, inputs, states, settings, pattern) for _ in range(places_for(worlds))], worlds, work)
     rows = [0] + [stage.row for stage in stages if stage.ends_step and (stage.step + 1) % substeps == 0]
-    return ImplicitMotion(stages, states, np.array(rows), failed, particle, residuals, iterations)
+    return ImplicitMotion(stages, states, np.array(rows), failed, particle, residuals, int(iterations.sum()))
 
 
 def differentiate(
@@ -110,13 +116,12 @@ def differentiate(
     inputs = driving.inputs
     result = inputs.with_arrays(np.zeros_like(each) for each in inputs.arrays())
     sums = replace(result, gravity=np.zeros((worlds, particles, 3)), wind=np.zeros((worlds, max(model.triangle_count, 1), 3)))
-    stepper = Stepper(model, inputs, motion.states, settings, sums)
-    linear = LinearSolver(stepper.pattern)
     held = model.particle_table[:, HELD] == 1
-    for world in range(worlds):
+
+    def work(stepper: Stepper, world: int) -> None:
         if motion.failed_step[world] >= 0:
-            continue
-        row_bars = np.zeros(motion.states.shape[1:])
+            return
+        linear, row_bars = LinearSolver(stepper.pattern), np.zeros(motion.states.shape[1:])
         for frame, row in enumerate(motion.frame_rows):
             row_bars[row, :, :3] += bars[0][world, frame]
             row_bars[row, :, 3:] += bars[1][world, frame]
@@ -134,6 +139,10 @@ def differentiate(
                 row_bars[row][~held] += weight * stepper.hat_bar[~held]
             row_bars[stage.start][held, :3] += stepper.hat_bar[held, :3]
         result.particle_q0[world], result.particle_qd0[world] = row_bars[0, :, :3], row_bars[0, :, 3:]
+
+    pattern = pattern_of(model)
+    places = [Stepper(model, inputs, motion.states, settings, pattern, sums) for _ in range(places_for(worlds))]
+    for_each_world(places, worlds, work)
     result.gravity[:] = sums.gravity.sum(1)
     result.wind[:] = sums.wind.sum(1)
     return driving.without_spare_rows(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from ti_sim.deformable.implicit.kernels import (
     evaluate,
     stage_adjoint,
 )
-from ti_sim.deformable.implicit.matrix import Pattern, pattern_of
+from ti_sim.deformable.implicit.matrix import Pattern
 from ti_sim.deformable.implicit.settings import ImplicitSettings
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays, compiled_for, features_of
@@ -27,6 +28,7 @@ from ti_sim.deformable.model import SOLIDS, DeformableModel
 from ti_sim.deformable.triangles import AREA
 
 _ROUNDING = 1e-15
+_LAUNCH = Lock()  # Taichi runs one kernel at a time
 
 
 @dataclass
@@ -50,7 +52,7 @@ class Stepper:
     """Kernels of a rollout with their arguments bound."""
 
     def __init__(
-        self, model: DeformableModel, inputs: DeformableInputs, states: np.ndarray, settings: ImplicitSettings,
+        self, model: DeformableModel, inputs: DeformableInputs, states: np.ndarray, settings: ImplicitSettings, pattern: Pattern,
         bars: DeformableInputs | None = None,
     ) -> None:  # fmt: skip
         """Bind the kernels.
@@ -60,9 +62,10 @@ class Stepper:
             inputs: numbers of every world, f64 numpy arrays.
             states: [B, rows, P, 6] f64, of which stages write rows.
             settings: onset of contact.
+            pattern: that of the model.
             bars: adjoints of the inputs, f64, gravity and wind by particle and triangle; None for no adjoint.
         """
-        self.pattern: Pattern = pattern_of(model)
+        self.pattern = pattern
         self.states, self.mass = states, inputs.particle_mass
         worlds, particles = states.shape[0], model.particle_count
         indices = np.concatenate([model.tables[table].ravel() for table in TABLES.values()])
@@ -111,7 +114,8 @@ class Stepper:
 
     def evaluate(self, world: int, row: int, control: int, frame: int) -> Evaluation:
         """Evaluate the stage at the positions in a row of the states; its velocities are written."""
-        self._evaluate(world, row, control, frame)
+        with _LAUNCH:
+            self._evaluate(world, row, control, frame)
         stage, free = self.stage, self.pattern.free
         particles, elements = stage.energy, stage.element_energy
         return Evaluation(
@@ -121,8 +125,9 @@ class Stepper:
 
     def jacobian(self, world: int, row: int, control: int) -> np.ndarray:
         """Data of the Jacobian at the last evaluation; overwritten by the next call."""
-        self._jacobians(world, row, control)
-        self._assemble(world)
+        with _LAUNCH:
+            self._jacobians(world, row, control)
+            self._assemble(world)
         return self.data
 
     def projected(self, world: int) -> np.ndarray:
@@ -136,12 +141,14 @@ class Stepper:
             positive = np.einsum("eik,ek,ejk->eij", vectors, np.maximum(values, 0.0), vectors)
             self.rows[first:end] = -positive.reshape(-1, 3)
             first = end
-        self._assemble(world)
+        with _LAUNCH:
+            self._assemble(world)
         return self.data
 
     def adjoint(self, world: int, row: int, control: int, frame: int) -> None:
         """Run ``stage_adjoint`` from ``dual`` and ``bar``."""
-        self._adjoint(world, row, control, frame)
+        with _LAUNCH:
+            self._adjoint(world, row, control, frame)
 
 
 def kernel_arrays(model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool) -> DeformableArrays:
