@@ -14,6 +14,7 @@ from ti_sim.meshes import box_tet10s, box_tets
 SIZE = (0.3, 0.1, 0.002)  # m
 FRAME = 1 / 30  # s
 RISE = 0.25  # s
+BANDS = 4  # of alternating colours along the strip, wider than it moves in a frame
 BLUE, WHITE = (0.15, 0.35, 0.6), (0.85, 0.85, 0.8)
 
 
@@ -37,7 +38,7 @@ def make_scene(
     """
     scene = Scene(frame_dt=FRAME, frames=frames, substeps=substeps, integrator=integrator, gamma=1e-2, name="strip")
     mesh = (box_tets if linear else box_tet10s)(SIZE, cells)
-    band = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * cells[0] / 3).astype(int)
+    band = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * BANDS).astype(int)
     scene.add_solid(
         "strip",
         mesh=mesh,
