@@ -25,6 +25,7 @@ from ti_sim.base.errors import DivergenceError
 from ti_sim.base.rules import Count, Rule, checked
 
 _DAMPINGS = 10.0 ** np.arange(-2, 4)  # tried in every round, relative to that of the last round
+_LONGER = (8.0, 2.5)  # steps that are tried as well where worlds cost time: edges in pictures make Gauss-Newton's too short
 _FIRST_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e-6, 1e6
 _LEAST_SCALE = 1e-12  # of the largest of Marquardt's scales
 _LONGEST = 0.15  # largest change of an unknown in one round, relative to its range
@@ -67,7 +68,7 @@ def newton_descend(
 
     A round takes a Jacobian by central differences and tries steps of several dampings, in the unknowns' own scales (Marquardt,
     SIAM J. Appl. Math. 11, 1963). The best is taken if its loss over the same frames is lower; scenes with implicit steps try
-    larger dampings only where smaller ones do not lower it.
+    longer steps too, and larger dampings only where smaller ones do not lower it.
 
     Args:
         scene, comparison, unknowns: those of the inversion.
@@ -171,6 +172,11 @@ class _Search:
         self.low, self.high = (unknowns.scaled(bound) for bound in unknowns.bounds())
         self.ranges = unknowns.scaled_range()
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether each world costs nearly as much as one alone."""
+        return self.scene.stepping.is_implicit
+
     def seen(self, horizon: int) -> Comparison:
         """The comparison of the frames up to a horizon."""
         frames = self.comparison.seen(horizon)
@@ -199,8 +205,11 @@ class _Search:
             return nowhere
         if not torch.isfinite(at.residual).all() or not torch.isfinite(at.jacobian).all():
             return nowhere
-        dampings = damping * _DAMPINGS
-        tries = [np.clip(point + self._step(at, size) * self.ranges, self.low, self.high) for size in dampings]
+        lengths, dampings = np.ones(len(_DAMPINGS)), damping * _DAMPINGS
+        if self.one_by_one:
+            lengths, dampings = np.append(_LONGER, lengths), np.append(np.full(len(_LONGER), dampings[0]), dampings)
+        steps = [self._step(at, size, length) for size, length in zip(dampings, lengths, strict=True)]
+        tries = [np.clip(point + step * self.ranges, self.low, self.high) for step in steps]
         losses = self._losses(seen, [point, *tries])
         best = int(losses.argmin())
         if best == 0:
@@ -210,20 +219,20 @@ class _Search:
     def _losses(self, seen: Comparison, points: list[np.ndarray]) -> np.ndarray:
         """Losses [M] at points, of which the first is where the round begins.
 
-        Worlds with implicit steps cost time each: they are tried two by two, until one lowers the loss; the others have infinite
-        losses.
+        Worlds with implicit steps cost time each: they are tried a few at a time, until one lowers the loss; the others have
+        infinite losses.
         """
-        if not self.scene.stepping.is_implicit:
-            return losses_at(self.scene, seen, self.unknowns, np.array(points))
+        together = 2 + len(_LONGER) if self.one_by_one else len(points)
         losses = np.full(len(points), np.inf)
-        for first in range(0, len(points), 2):
-            losses[first : first + 2] = losses_at(self.scene, seen, self.unknowns, np.array(points[first : first + 2]))
+        for first in range(0, len(points), together):
+            some = slice(first, first + together)
+            losses[some] = losses_at(self.scene, seen, self.unknowns, np.array(points[some]))
             if losses.min() < losses[0]:
                 break
         return losses
 
-    def _step(self, at: Linearisation, damping: float) -> np.ndarray:
-        """Damped Gauss-Newton step [K] in parts of the ranges, none longer than ``_LONGEST``.
+    def _step(self, at: Linearisation, damping: float, length: float) -> np.ndarray:
+        """Damped Gauss-Newton step [K], ``length`` times as long, in parts of the ranges, none longer than ``_LONGEST``.
 
         Unknowns that the current frames do not determine do not change: besides Marquardt's scales, a move over a whole range
         costs as much as the whole residual, times the damping. A residual that is zero to the last bit leaves a part of the
@@ -233,5 +242,5 @@ class _Search:
         normal, gradient = normal + at.prior, gradient + at.pull
         scales = np.diag(normal)
         ridge = np.maximum(scales + at.loss * at.comparison.count, _LEAST_SCALE * scales.max() + 1e-300)
-        step = np.linalg.solve(normal + damping * np.diag(ridge), gradient)
+        step = length * np.linalg.solve(normal + damping * np.diag(ridge), gradient)
         return step * min(1.0, _LONGEST / max(np.abs(step).max(), 1e-300))

@@ -296,9 +296,9 @@ def test_only_starts_that_went_on_count(status: list[str], words: str | None) ->
 # -- the usual search -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("implicit", "calls", "expected"), [(False, [5], [3, 4, 5, 2, 1]), (True, [2, 2], [3, 4, 5, 2, np.inf])])
-def test_steps_are_tried_two_by_two_where_worlds_cost_time(
-    implicit: bool, calls: list[int], expected: list[float], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("one_by_one", "calls"), [(False, [8]), (True, [4, 4])])
+def test_steps_are_tried_a_few_at_a_time_where_worlds_cost_time(
+    one_by_one: bool, calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
 
@@ -307,10 +307,12 @@ def test_steps_are_tried_two_by_two_where_worlds_cost_time(
         return points[:, 0]
 
     monkeypatch.setattr("risp_torch.inversion.newton_steps.losses_at", losses)
-    search = object.__new__(_Search)
-    search.scene, search.unknowns = SimpleNamespace(stepping=SimpleNamespace(is_implicit=implicit)), None
-    found = search._losses(None, [np.array([loss]) for loss in (3.0, 4.0, 5.0, 2.0, 1.0)])
-    assert asked == calls and found.tolist() == expected
+    search = _Search(SimpleNamespace(stepping=SimpleNamespace(is_implicit=one_by_one)), None, TWO)
+    given = [3.0, 4.0, 5.0, 3.5, 6.0, 2.0, 1.0, 7.0]
+    assert search._losses(None, [np.array([loss]) for loss in given]).tolist() == given and asked == calls
+    asked.clear()
+    found = search._losses(None, [np.array([loss]) for loss in given[::-1]])
+    assert found.tolist() == (given[::-1] if not one_by_one else [7.0, 1.0, 2.0, 6.0, *[np.inf] * 4])
 
 
 def test_horizons_grow_to_the_whole_film() -> None:
@@ -332,13 +334,14 @@ def test_a_step_goes_where_residuals_and_smoothness_lead() -> None:
     wanted = np.linalg.solve(jacobian.T @ jacobian + prior, jacobian.T @ residual - prior @ place)
     assert np.abs(wanted).max() < 0.15 and np.abs(prior @ place).max() > np.abs(jacobian.T @ residual).max()
     search = _Search(None, None, TWO)
-    np.testing.assert_allclose(search._step(at, 1e-12), wanted, rtol=1e-6)
+    np.testing.assert_allclose(search._step(at, 1e-12, 1.0), wanted, rtol=1e-6)
     np.testing.assert_allclose(newton_step(at, damping=1e-12), wanted, rtol=1e-6)
     normal = jacobian.T @ jacobian + prior
     ridge = 0.3 * np.diag(np.diag(normal) + residual @ residual)  # a move over a range costs as much as the whole residual
-    np.testing.assert_allclose(search._step(at, 0.3), np.linalg.solve(normal + ridge, normal @ wanted), rtol=1e-9)
+    np.testing.assert_allclose(search._step(at, 0.3, 1.0), np.linalg.solve(normal + ridge, normal @ wanted), rtol=1e-9)
+    np.testing.assert_allclose(search._step(at, 0.3, 2.5), 2.5 * search._step(at, 0.3, 1.0), rtol=1e-12)
     long = replace(at, pull=-100 * prior @ place)
-    assert np.abs(search._step(long, 1e-12)).max() == pytest.approx(0.15)
+    assert np.abs(search._step(long, 1e-12, 1.0)).max() == pytest.approx(0.15)
 
 
 def test_starts_far_behind_over_the_same_frames_stop() -> None:
