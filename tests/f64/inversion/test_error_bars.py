@@ -339,9 +339,28 @@ def test_a_step_goes_where_residuals_and_smoothness_lead() -> None:
     normal = jacobian.T @ jacobian + prior
     ridge = 0.3 * np.diag(np.diag(normal) + residual @ residual)  # a move over a range costs as much as the whole residual
     np.testing.assert_allclose(search._step(at, 0.3, 1.0), np.linalg.solve(normal + ridge, normal @ wanted), rtol=1e-9)
-    np.testing.assert_allclose(search._step(at, 0.3, 2.5), 2.5 * search._step(at, 0.3, 1.0), rtol=1e-12)
+    np.testing.assert_allclose(search._step(at, 0.3, 1.5), 1.5 * search._step(at, 0.3, 1.0), rtol=1e-12)
     long = replace(at, pull=-100 * prior @ place)
     assert np.abs(search._step(long, 1e-12, 1.0)).max() == pytest.approx(0.15)
+
+
+@pytest.mark.parametrize(("one_by_one", "length"), [(False, 1.0), (True, 8.0)])
+def test_where_worlds_cost_time_longer_steps_are_tried(
+    one_by_one: bool, length: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At edges residuals tell the way, and the Jacobian, as wide as they are, a step that is far too short."""
+    at = linearised(0.01 * torch.as_tensor(np.random.default_rng(3).normal(size=12)))
+    way, start = newton_step(at, damping=1e-12), np.array([1.0, 0.0])
+
+    def away(points: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(points - start - 20 * way * TWO.scaled_range(), axis=-1)
+
+    monkeypatch.setattr("risp_torch.inversion.newton_steps.linearise", lambda *_: at)
+    monkeypatch.setattr("risp_torch.inversion.newton_steps.losses_at", lambda _scene, _seen, _unknowns, points: away(points))
+    search = _Search(SimpleNamespace(stepping=SimpleNamespace(is_implicit=one_by_one)), None, TWO)
+    point, damping, before, after = search._tried(None, start, 1e-6)
+    np.testing.assert_allclose(point, start + length * way * TWO.scaled_range(), rtol=1e-4)
+    assert damping == 1e-6 and before == away(start) and after == away(point)
 
 
 def test_starts_far_behind_over_the_same_frames_stop() -> None:
