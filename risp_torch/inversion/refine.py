@@ -31,6 +31,7 @@ def refined(
 
     If none does, the point may be in a local minimum of a valley's floor (contacts that begin, end, slip or stick cause
     small ones): longer steps along the weakest direction, each followed by a Gauss-Newton step across the valley, leave it.
+    That takes some 70 worlds, and is left out where each costs time: with implicit steps.
 
     Args:
         scene, comparison, unknowns: those of the inversion.
@@ -43,7 +44,7 @@ def refined(
     Returns:
         Physical values [S, K] and losses over the whole film [S]; infinite where a world diverged.
     """
-    search = _Refinement(scene, comparison, unknowns, thorough)
+    search = _Refinement(scene, comparison, unknowns, thorough and not scene.stepping.is_implicit)
     scaled = unknowns.scaled(values)
     losses = losses_at(scene, comparison, unknowns, scaled)
     active = np.isfinite(losses)

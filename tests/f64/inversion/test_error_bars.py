@@ -20,6 +20,8 @@ from risp_torch.inversion.losses.loss import pixel_blocks
 from risp_torch.inversion.losses.whitening import Whitening
 from risp_torch.inversion.misfit import MISFIT, doubts_of_misfit, widened_by_misfit
 from risp_torch.inversion.newton_steps import NewtonSteps, _Run, _Search
+from risp_torch.inversion.optimise import History
+from risp_torch.inversion.refine import _Refinement, refined
 from risp_torch.inversion.result import remarks_on
 from risp_torch.inversion.uncertainty import Spread, distance_in_steps, lasting_frames, unfinished
 from ti_sim.base.errors import UserError
@@ -361,6 +363,24 @@ def test_where_worlds_cost_time_longer_steps_are_tried(
     point, damping, before, after = search._tried(None, start, 1e-6)
     np.testing.assert_allclose(point, start + length * way * TWO.scaled_range(), rtol=1e-4)
     assert damping == 1e-6 and before == away(start) and after == away(point)
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_where_worlds_cost_time_refinement_takes_no_steps_along_valleys(
+    one_by_one: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    along: list[bool] = []
+
+    class Seen(_Refinement):
+        def round(self, point: np.ndarray, loss: float, *, valley: bool = True) -> tuple[np.ndarray, float]:
+            along.append(self.thorough and valley)
+            return point, loss
+
+    monkeypatch.setattr("risp_torch.inversion.refine._Refinement", Seen)
+    monkeypatch.setattr("risp_torch.inversion.refine.losses_at", lambda *_: np.ones(1))
+    scene = SimpleNamespace(stepping=SimpleNamespace(is_implicit=one_by_one))
+    refined(scene, SimpleNamespace(target=torch.zeros(1)), TWO, np.ones((1, 2)), 3, History(), progress=False)
+    assert along == [not one_by_one]
 
 
 def test_starts_far_behind_over_the_same_frames_stop() -> None:
