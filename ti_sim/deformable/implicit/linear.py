@@ -16,7 +16,8 @@ from ti_sim.deformable.implicit.matrix import Pattern
 _LARGEST_FACTOR = 4e7  # numbers; larger ones take longer than conjugate gradients with the diagonal, and gigabytes
 _MOST_ITERATIONS = 60  # with a kept factor
 _CHEAP = 40  # solves that a factor costs, up to which Newton's method takes a new one for each stage
-_ROUNDING = 1e-15  # of a row of a product, relative to the sum of the sizes of its terms
+_ROUNDING = 1e-15  # of a product, relative to the sum of the sizes of its terms: a residual of this size ends a solve
+_MOST_ROUNDING = 1e-13  # the same after a solve with a factor, which has rounding of its own
 _ATTEMPTS = 4  # refinements and restarts of GMRES
 _STUCK = 0.5  # of the least excess so far, up to which another attempt helps
 _MARGIN = 10  # tolerances, within which a solve may end that rounding lets come no nearer
@@ -123,7 +124,8 @@ class LinearSolver:
             return None
         matrix = self._pattern.full(data).T
         rest = right - matrix @ solution
-        if np.linalg.norm(rest) <= _MARGIN * tolerance * np.linalg.norm(right) or _is_rounding(matrix, solution, rest):
+        within = np.linalg.norm(rest) <= _MARGIN * tolerance * np.linalg.norm(right)
+        if within or _is_rounding(matrix, solution, rest, _MOST_ROUNDING):
             return None
         return int(np.abs(rest).argmax())
 
@@ -133,7 +135,9 @@ class LinearSolver:
         """Solution with the factor, its number of iterations, and whether it is within the tolerance, or as near as rounding
         lets it come.
 
-        Corrections with the factor alone (iterative refinement) go on while each lowers the error far; then GMRES.
+        Residual and next correction both count: of a stiff and thin body the residual hides what is soft, and where the matrix
+        is far from symmetric, corrections with the factor are too short. Corrections with the factor alone (iterative
+        refinement) go on while each lowers the error far; then GMRES.
         """
         solution = best = self._factor.solve(right)
         operator = LinearOperator(matrix.shape, self._factor.solve, dtype=np.float64)
@@ -148,7 +152,7 @@ class LinearSolver:
             correction = self._factor.solve(rest)
             length = float(np.linalg.norm(correction) / np.linalg.norm(solution))
             excess = max(float(np.linalg.norm(rest) / np.linalg.norm(right)), length) / tolerance
-            if excess <= 1 or (length <= tolerance and _is_rounding(matrix, solution, rest)):
+            if excess <= 1 or (length <= tolerance and _is_rounding(matrix, solution, rest, _ROUNDING)):
                 return solution, count, True
             stuck = not refining and excess > _STUCK * least
             refining = refining and excess <= _REFINED * least
@@ -167,9 +171,9 @@ class LinearSolver:
         return best, count, least <= _MARGIN and stuck
 
 
-def _is_rounding(matrix: csr_matrix, solution: np.ndarray, rest: np.ndarray) -> bool:
-    """Whether a residual is rounding of the product with the matrix."""
-    return bool(np.linalg.norm(rest) <= _ROUNDING * np.linalg.norm(abs(matrix) @ np.abs(solution)))
+def _is_rounding(matrix: csr_matrix, solution: np.ndarray, rest: np.ndarray, rounding: float) -> bool:
+    """Whether a residual is rounding, of this relative size, of the product with the matrix."""
+    return bool(np.linalg.norm(rest) <= rounding * np.linalg.norm(abs(matrix) @ np.abs(solution)))
 
 
 def _fill_estimate(upper: csr_matrix) -> float:
