@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
+from threading import Event
 from typing import TypeVar
 
 from ti_sim.base.parallel import thread_count
@@ -36,10 +37,17 @@ def for_each_world(places: Sequence[Place], worlds: int, work: Callable[[Place, 
     for place in places:
         free.put(place)
 
+    ended = Event()
+
     def one(world: int) -> None:
+        if ended.is_set():
+            return
         place = free.get()
         try:
             work(place, world)
+        except BaseException:
+            ended.set()
+            raise
         finally:
             free.put(place)
 
@@ -49,5 +57,4 @@ def for_each_world(places: Sequence[Place], worlds: int, work: Callable[[Place, 
             for call in calls:
                 call.result()
         finally:
-            for call in calls:
-                call.cancel()
+            ended.set()
