@@ -107,7 +107,7 @@ def read(scene: Scene, true: torch.Tensor) -> Reading:
 def height(moved: torch.Tensor) -> np.ndarray:
     """[frames + 1] height of the particle that moves farthest [m]."""
     farthest = int((moved - moved[:1]).norm(dim=-1).amax(0).argmax())
-    return moved[:, farthest, 2].numpy()
+    return moved[:, farthest, 2].cpu().numpy()
 
 
 def row(reading: Reading) -> list[str]:

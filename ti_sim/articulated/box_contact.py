@@ -135,12 +135,13 @@ def axis_gaps(d, a, b, half_a, half_b, width):
     best, largest, apart = 0, _NOWHERE, False
     for axis in range(6):
         gap = 0.0
+        k = axis % 3  # not axis - 3 below: LLVM's loop passes for CUDA extend a negative constant in an index without its sign
         if axis < 3:
-            normal = column(a, axis)
-            gap = face_gap(normal * sign_of(normal.dot(d)), d, b, half_b, half_a[axis])
+            normal = column(a, k)
+            gap = face_gap(normal * sign_of(normal.dot(d)), d, b, half_b, half_a[k])
         else:
-            normal = column(b, axis - 3)
-            gap = face_gap(normal * sign_of(normal.dot(d)), d, a, half_a, half_b[axis - 3])
+            normal = column(b, k)
+            gap = face_gap(normal * sign_of(normal.dot(d)), d, a, half_a, half_b[k])
         apart = apart or gap >= 0
         gap -= ti.select(axis < 3, 0.0, _LATER * width)
         gaps[axis] = gap

@@ -12,7 +12,7 @@ or a line and a face of a box, become parallel. Remaining kinks and jumps:
 
 from ti_sim.base.differentiable import Vector, clip, differentiable, inverse, normalize, sqrt, where
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import mat3, outer, vec3
+from ti_sim.base.vecmath import mat3, offset_from_box, outer, vec3
 from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
 
 _PULL = 1e-3
@@ -96,7 +96,7 @@ def line_box_contact(c, k, half, radius, h, given, free, outside):
 @ti.func
 def point_box_contact(x, half):
     """Gap and normal of a point x as in ``line_box_contact``, and derivatives as returned by ``grid_distance_slopes``."""
-    apart = x - ti.max(-half, ti.min(half, x))
+    apart = offset_from_box(x, -half, half)
     squared = apart.dot(apart)
     normal, gap, bend = vec3(0.0), 0.0, mat3(0.0)
     if squared > _LEAST:

@@ -19,6 +19,22 @@ def outer(a, b):
 
 
 @ti.func
+def offset_from_box(x, low, high):
+    """Point x minus the closest point of the box between low and high; along an axis within it exactly zero.
+
+    x minus the limited x is not always zero there: on a GPU, the multiplication that made x and the subtraction are one operation
+    that rounds once, while the limited x is rounded.
+    """
+    apart = vec3(0.0)
+    for k in ti.static(range(3)):
+        if x[k] > high[k]:
+            apart[k] = x[k] - high[k]
+        elif x[k] < low[k]:
+            apart[k] = x[k] - low[k]
+    return apart
+
+
+@ti.func
 def rotation_matrix(q):
     """Rotation matrix of a unit quaternion (x, y, z, w)."""
     x, y, z, w = q[0], q[1], q[2], q[3]

@@ -6,7 +6,7 @@ along the normal at p. Gap and normal are continuous; the normal is zero where t
 """
 
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import mat3, outer, vec3
+from ti_sim.base.vecmath import mat3, offset_from_box, outer, vec3
 
 _LEAST = 1e-6  # squared length of the gradient [1] that is treated as zero
 _FAR = 1e9  # gap of points out of range [m]
@@ -26,12 +26,10 @@ def spline_weights(t, side):
 
 @ti.func
 def grid_place(nodes, low, cell, x):
-    """(Closest point of the grid to x, in nodes from the first one; x minus that point [m])."""
+    """(Closest point of the grid to x, in nodes from the first one; x minus that point [m], exactly zero within the grid)."""
     u = (x - low) / cell
-    held = u
-    for k in ti.static(range(3)):
-        held[k] = ti.max(1.0, ti.min(u[k], nodes[k] - 2.0))
-    return held, cell * (u - held)
+    first, last = vec3(1.0), vec3(nodes.x, nodes.y, nodes.z) - 2.0
+    return ti.max(first, ti.min(u, last)), cell * offset_from_box(u, first, last)
 
 
 @ti.func

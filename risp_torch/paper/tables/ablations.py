@@ -168,7 +168,7 @@ def _landscape(
     with tqdm(total=len(scaled), initial=done, desc="landscape", unit="point", disable=not progress) as bar:
         for first in range(done, len(scaled), _TOGETHER):
             rows = torch.as_tensor(scaled[first : first + _TOGETHER, None], dtype=bridge_dtype(), device=bridge_device())
-            losses.append(_frame_losses(scene, comparison, unknowns, rows))
+            losses.append(_frame_losses(scene, comparison, unknowns, rows).cpu())
             run.save_checkpoint({"losses": torch.cat(losses)}, {})
             bar.update(len(rows))
     return torch.cat(losses).numpy()

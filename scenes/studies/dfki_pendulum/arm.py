@@ -38,7 +38,7 @@ class Arm:
             poses = self.scene.start_poses(self.scene.table.values({**values, **joints}))
             of_world = {name: value[None] for name, value in values.items()}
             pictures = self.scene.render(poses[None], of_world | self._materials, alpha=True)[0]
-        return pictures.permute(0, 3, 1, 2).numpy()
+        return pictures.permute(0, 3, 1, 2).cpu().numpy()
 
     @property
     def _materials(self) -> dict[str, torch.Tensor]:

@@ -103,7 +103,7 @@ def run_control(
     if way == "pixels":
         frames = np.linspace(0, made.frames, SHOWN).round().astype(int)
         places = found.driven.states.particle_q[0, frames.tolist()]
-        result |= {"places": places.double().numpy().round(4).tolist()}
+        result |= {"places": places.double().cpu().numpy().round(4).tolist()}
         result |= {"target": np.asarray(wanted.placement, dtype=np.float64)[-1].round(4).tolist()}
     return result
 
@@ -119,4 +119,4 @@ def pictures_of(scene: str, options: Mapping[str, Any], result: Mapping[str, Any
     made, _ = scene_and_task(scene, options)
     places = torch.tensor([result["target"], *result["places"]], dtype=torch.float32)
     with torch.no_grad():
-        return made.render(places[None])[0].numpy()
+        return made.render(places[None])[0].cpu().numpy()

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic, Param, Scene, Start, film, invert
+from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic, Param, Scene, Start, film, invert, start
 from ti_sim.meshes import box_tets
 
 from ..markdown import markdown
@@ -223,13 +223,14 @@ def identification(*, index: int, seed: int, size: int, repeats: int) -> dict[st
 
 
 def machine() -> str:
-    """The processor, and how many of its cores this process may use."""
+    """The processor and how many of its cores this process may use, after the GPU where kernels run on one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     told = Path("/proc/cpuinfo")
     facts = dict(
         (part.strip() for part in line.split(":", 1)) for line in told.read_text().splitlines() if ":" in line
     ) if told.is_file() else {}  # fmt: skip
-    return f"{cores} cores of {facts.get('model name') or platform.processor() or platform.machine()}"
+    gpu = f"a GPU ({torch.cuda.get_device_name()}) and " if start(precision="f32").device == "cuda" else ""
+    return f"{gpu}{cores} cores of {facts.get('model name') or platform.processor() or platform.machine()}"
 
 
 def _box(count: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
@@ -238,9 +239,18 @@ def _box(count: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
 
 
 def _timed(function: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds from the call to the last written number, and what the function returns."""
+    _wait()
     began = time.perf_counter()
     result = function()
+    _wait()
     return time.perf_counter() - began, result
+
+
+def _wait() -> None:
+    """Wait for the kernels of a GPU; on the CPU they have returned."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def _row(count: int, rates: Mapping[str, Any]) -> list[str]:

@@ -148,7 +148,7 @@ def centred(vertices: torch.Tensor, faces: torch.Tensor) -> np.ndarray:
 
 def faces_of(flight: Flight) -> np.ndarray:
     """[F, 3] faces of the template."""
-    return flight.faces.numpy()
+    return flight.faces.cpu().numpy()
 
 
 def psnr(squared: float) -> float:
@@ -176,7 +176,7 @@ def draw_views(path: Path, found: Sequence[tuple[Mapping[str, Any], Mapping[str,
                 axes.set(xticks=[], yticks=[])
                 axes.spines[:].set_visible(False)
                 if column in shown:
-                    axes.imshow(np.clip(shown[column].numpy(), 0, 1) ** (1 / 2.2), interpolation="nearest")
+                    axes.imshow(np.clip(shown[column].cpu().numpy(), 0, 1) ** (1 / 2.2), interpolation="nearest")
             row[0].set_ylabel(body, fontsize=9)
         for axes, column in zip(grid[0], columns, strict=True):
             axes.set_title(column.replace(", ", ",\n"), fontsize=7, loc="center")

@@ -1,4 +1,6 @@
-"""Copies of host arrays for launches on a GPU. Here the device is the CPU: its copies are memory of their own, too."""
+"""Copies of host arrays for launches on a GPU. Where kernels run on the CPU, it is the device: its copies are memory
+of their own, too.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ from tests.reference.taichi_arrays import taichi_array
 from ti_sim.base import fast_launch, launcher, staging
 from ti_sim.base.errors import UserError
 from ti_sim.base.launcher import Launcher
-from ti_sim.base.runtime import ti
+from ti_sim.base.runtime import require, ti
 from ti_sim.base.staging import Span, Staging, launch_staged, merged
 
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Any]]:
     """Launches, ordinary and bound ones, take the way of a GPU; the arguments that each is given."""
-    arch = ti.lang.impl.get_runtime().prog.config().arch
+    on_gpu, arch = require().device != "cpu", ti.lang.impl.get_runtime().prog.config().arch
     impl, seen, given = ti.lang.kernel_impl, staging.launch_staged, []
     pretended = SimpleNamespace(**vars(impl) | {"_ti_core": SimpleNamespace(Arch=SimpleNamespace(cuda=arch))})
 
@@ -33,9 +35,11 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Any]]:
 
         return seen(arguments, note, finish)
 
-    monkeypatch.setattr(staging, "DEVICE", "cpu")
     monkeypatch.setattr(fast_launch, "launch_staged", launch_and_note)
     monkeypatch.setattr(launcher, "launch_staged", launch_and_note)
+    if on_gpu:
+        return given
+    monkeypatch.setattr(staging, "DEVICE", "cpu")
     monkeypatch.setattr(launcher, "_on_gpu", lambda: True)
     monkeypatch.setattr(impl.Kernel, "launch_kernel", fast_launch._plain_launch(pretended, impl.Kernel.launch_kernel))
     return given

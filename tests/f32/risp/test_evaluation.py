@@ -94,7 +94,7 @@ def test_no_training_with_the_same_seed_has_these_states_or_appearances(small, c
     shown = torch.stack([values[light].flatten() for _, values in calls])
     psi = torch.stack([torch.from_numpy(training.appearance(k, task.domains.training.parameters.size)) for k in range(50)])
     drawn = task.domains.training.parameters.values(psi)[light]
-    assert torch.cdist(shown.float(), drawn.float()).min() > 1e-3
+    assert torch.cdist(shown.float().cpu(), drawn.float()).min() > 1e-3
 
 
 def test_a_killed_test_set_goes_on_and_a_whole_one_is_read(small, cube, monkeypatch, tmp_path):

@@ -48,8 +48,8 @@ def test_errors_are_those_of_the_scene_whatever_is_compared() -> None:
     aim = JudgedAim(scene, taught, goal, judge=task, seen=False)
     with torch.no_grad():
         driven = open_loop(scene, task)(task.policy(scene, 0))
-        places = driven.states.particle_q[0].numpy()
-        mass = scene.deformables[0].mass(scene.table.values())[0].numpy()
+        places = driven.states.particle_q[0].cpu().numpy()
+        mass = scene.deformables[0].mass(scene.table.values())[0].cpu().numpy()
         wanted = np.asarray(goal.placement)[0]
         vertices = np.linalg.norm(places[-1] - wanted, axis=1).mean() / task.size
         centres = np.einsum("p,tpk->tk", mass / mass.sum(), places[1:] - wanted)

@@ -88,7 +88,7 @@ def test_velocities_are_those_that_the_scene_starts_with(kind: str) -> None:
     drawn = draw(kind, 1, seed=0)
     scene = deformable_scene(drawn, size=32)
     given = {name: torch.as_tensor(np.asarray(value)) for name, value in drawn.values.items()}
-    start = scene.deformables[0].start_velocity(scene.table.values(given))[0].double().numpy()
+    start = scene.deformables[0].start_velocity(scene.table.values(given))[0].double().cpu().numpy()
     x, y, _ = cloth_mesh().vertices.T
     free = ~((np.abs(x) > 0.399) & (y > 0.199))  # but for two corners
     assert free.sum() == 26 and np.abs(velocities(drawn.values) - start[free]).max() < 1e-6

@@ -35,7 +35,7 @@ def steps_of(scene: Scene, *moduli: float) -> list[int]:
 def moved(scene: Scene, *moduli: float) -> np.ndarray:
     """Positions [B, T, P, 3] of blocks with these moduli."""
     with torch.no_grad():
-        return scene.rollout({"block.E": torch.tensor(moduli, dtype=torch.float64)}).particle_q.numpy()
+        return scene.rollout({"block.E": torch.tensor(moduli, dtype=torch.float64)}).particle_q.cpu().numpy()
 
 
 def test_soft_bodies_take_fewer_steps_and_stiff_ones_all():

@@ -96,7 +96,7 @@ def test_gradient_of_every_number(adjoint):
     with torch.no_grad():
         still = scene.rollout()
     random = torch.Generator().manual_seed(1)
-    weights = [torch.randn(x.shape, generator=random, dtype=x.dtype) for x in (still.body_q, still.body_qd, still.joint_q)]
+    weights = [torch.randn(x.shape, generator=random, dtype=x.dtype).to(x) for x in (still.body_q, still.body_qd, still.joint_q)]
 
     def loss(at):
         given = {n: torch.as_tensor(scene.parameters[n].value) + torch.as_tensor(units[n]) * at[n] for n in names}

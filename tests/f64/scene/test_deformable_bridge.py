@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from risp_torch.scene import bridge
+from risp_torch.scene.bridge.checks import bridge_device
 from tests.reference.deformable_cases import inputs_for
 from ti_sim import Checkpoint, DivergenceError, UserError
 from ti_sim.deformable.inputs import DeformableInputs
@@ -42,7 +43,7 @@ def chain(*, dt: float = 1e-2) -> tuple[DeformableSolver, DeformableInputs]:
         load=draw.normal(size=(2, FRAMES, 1, 3)),
         prescribed_qd=draw.normal(size=(2, FRAMES, 1, 3)),
     )
-    inputs = DeformableInputs(*(torch.from_numpy(array) for array in arrays.arrays()))
+    inputs = DeformableInputs(*(torch.from_numpy(array).to(bridge_device()) for array in arrays.arrays()))
     return DeformableSolver(model, DeformableSettings(dt=dt, substeps=3)), inputs
 
 
