@@ -33,4 +33,4 @@ def simulated_tosses(
         "cube.angular_velocity": 4.0 * random.standard_normal((count, 3)),
     }  # fmt: skip
     given = {name: torch.as_tensor(value) for name, value in {**values, **starts}.items()}
-    return scene.rollout(given, frames=frames - 1).body_q.numpy().copy()
+    return scene.rollout(given, frames=frames - 1).body_q.cpu().numpy().copy()

@@ -8,7 +8,7 @@ from ti_sim.base.runtime import ti
 
 def taichi_array(values: np.ndarray | torch.Tensor, *, needs_grad: bool = False) -> ti.Ndarray:
     """A copy: float32 and float64 stay what they are, integers become int32."""
-    values = values.detach().numpy() if isinstance(values, torch.Tensor) else values
+    values = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else values
     dtype = {"float32": ti.f32, "float64": ti.f64}.get(values.dtype.name, ti.i32)
     array = ti.ndarray(dtype, values.shape, needs_grad=needs_grad)
     array.from_numpy(np.ascontiguousarray(values))
@@ -24,7 +24,7 @@ def as_numpy(array: object) -> np.ndarray:
     """What an array of numpy, torch or Taichi holds."""
     if isinstance(array, ti.Ndarray):
         return array.to_numpy()
-    return array.detach().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
+    return array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
 
 
 @ti.kernel

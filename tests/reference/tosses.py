@@ -43,7 +43,7 @@ def tosses(
     }  # fmt: skip
     scale = values.get("poses.scale", 1.0)
     given = {name: torch.as_tensor(value) for name, value in (values | starts).items()}
-    body_q = scene.rollout(given, frames=frames - 1).body_q.double().numpy()
+    body_q = scene.rollout(given, frames=frames - 1).body_q.double().cpu().numpy()
     body_q[..., :3] = scale * body_q[..., :3] + noise * rng.standard_normal(body_q[..., :3].shape)
     body_q[..., 3:] += 0.1 * noise / 0.07 * rng.standard_normal(body_q[..., 3:].shape)
     body_q[..., 3:] /= np.linalg.norm(body_q[..., 3:], axis=-1, keepdims=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 
 from risp_torch.scene import bridge
+from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.numbers import Values, shared_rows
 from risp_torch.scene.parts.backdrop import backdrop_names
 from risp_torch.scene.parts.cameras import ALL, Camera, chosen_cameras
@@ -86,7 +87,8 @@ class View:
         """Placement at the frames of a motion: for rigid bodies and links the poses [B, T, N, 7].
 
         For deformable bodies the positions of their particles [B, T, P, 3]; for both [B, T, N + P, 7],
-        the poses followed by the positions, each padded with four zeros.
+        the poses followed by the positions, each padded with four zeros. It is moved to the device of the kernels, as the values
+        of parameters are.
 
         Args:
             states: from ``rollout``, or the placement itself.
@@ -94,7 +96,7 @@ class View:
         Raises:
             UserError: it has another shape.
         """
-        placement = states.placement if isinstance(states, States) else states
+        placement = (states.placement if isinstance(states, States) else states).to(bridge_device())
         if self.spec.smoke is not None:
             return check_density(placement, self.spec.smoke.model.cells)
         return check_placement(placement, bodies=len(self.spec.bodies), particles=self.spec.particle_count)

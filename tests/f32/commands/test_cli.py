@@ -94,11 +94,11 @@ def test_simulate_writes_video_states_and_strip(risp: Risp, folder: Path) -> Non
     assert sorted(path.name for path in run.iterdir()) == sorted(FILM)
     scene = load_scene("small.py", stiffness=900.0)
     scene.set("block.density", 500.0)
-    film = scene.render(states := scene.rollout())[0].numpy()
+    film = scene.render(states := scene.rollout())[0].cpu().numpy()
     written = read_video(run / "video.mp4", fps=200, size=(16, 16), frames=5)
     assert written.shape == film.shape and np.abs(written - film).mean() < 0.02
     saved = np.load(run / "states.npz")
-    np.testing.assert_array_equal(saved["body_q"], states.body_q[0].numpy())
+    np.testing.assert_array_equal(saved["body_q"], states.body_q[0].cpu().numpy())
     np.testing.assert_allclose(saved["time"], np.arange(5) * 5e-3)
     assert saved["body_names"].tolist() == ["block"]
     result, settings = (json.loads((run / name).read_text()) for name in ("result.json", "settings.json"))

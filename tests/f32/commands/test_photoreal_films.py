@@ -96,7 +96,7 @@ def test_a_matching_film_has_the_colours_of_the_scene(risp: Risp, tmp_path: Path
     assert not (tmp_path / "run" / "appearance.json").exists()
     theirs = read_video(tmp_path / "run" / "frames")
     scene = small_scenes.make_scene(height=0.1)
-    mine = scene.render(scene.rollout(frames=1))[0].numpy()
+    mine = scene.render(scene.rollout(frames=1))[0].cpu().numpy()
     assert np.abs(theirs - mine).mean() < 0.05  # soft edges, no shadow and no light that the ground takes from the block
 
 
@@ -114,7 +114,7 @@ def test_a_film_is_taken_with_the_camera_of_a_name(risp: Risp, tmp_path: Path) -
     assert read_video(tmp_path / "run" / "frames").shape == (2, 20, 24, 3)
     mask = np.asarray(Image.open(tmp_path / "run" / "masks" / "block" / "00000.png")) / 255
     scene = load_scene(str(tmp_path / "small.py"))
-    alpha = scene.render(scene.rollout(frames=1), camera="above", alpha=True)[0, 0, ..., 3].numpy()
+    alpha = scene.render(scene.rollout(frames=1), camera="above", alpha=True)[0, 0, ..., 3].cpu().numpy()
     assert np.abs(mask - alpha).mean() < 0.05 and mask.sum() > 10
     status, _, err = risp(*FILM[:-1], "new", "--camera", "abov")
     assert status == 2 and "'abov': did you mean 'above'" in err and not (tmp_path / "new").exists()

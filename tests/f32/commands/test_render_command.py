@@ -44,7 +44,7 @@ def test_the_scene_as_it_is(risp: Risp, folder: Path) -> None:
     assert status == 0 and "written: picture.png" in out
     scene = load_scene("small.py")
     with torch.no_grad():
-        wanted = scene.render(scene.rollout(), frames=[3])[0, 0].numpy()
+        wanted = scene.render(scene.rollout(), frames=[3])[0, 0].cpu().numpy()
     assert np.abs(linear(pictures_of(folder / "picture.png", 1)[0]) - wanted).max() < 0.01
     assert sorted(p.name for p in folder.iterdir() if p.suffix in (".png", ".json")) == ["picture.png"]
 
@@ -72,7 +72,7 @@ def test_random_appearances_are_eight_repeatable_pictures(risp: Risp, folder: Pa
         poses = scene.rollout(frames=2).body_q[:, -1:]
         for psi, values, picture in zip(record["psi"], record["values"], pictures, strict=True):
             for given in (parameters.values(torch.tensor(psi)), {n: torch.tensor(v) for n, v in values.items()}):
-                assert np.abs(linear(picture) - scene.render(poses, given)[0, 0].numpy().clip(0, 1)).max() < 0.01
+                assert np.abs(linear(picture) - scene.render(poses, given)[0, 0].cpu().numpy().clip(0, 1)).max() < 0.01
     assert risp("render", "small.py", "--frame", 2, "--psi", "random:8", "--seed", 5, "--out", "again.png")[0] == 0
     assert (folder / "again.png").read_bytes() == (folder / "sheets" / "sheet.png").read_bytes()
     assert risp("render", "small.py", "--frame", 2, "--psi", "random:8", "--seed", 6, "--out", "other.png")[0] == 0
@@ -86,7 +86,7 @@ def test_quantities(risp: Risp, folder: Path, quantity: str) -> None:
     scene = load_scene("small.py")
     with torch.no_grad():
         poses = scene.rollout(frames=1).body_q[:, :1]
-        picture = scene.render(poses, quantity="color" if quantity == "alpha" else quantity, alpha=True)[0, 0].numpy()
+        picture = scene.render(poses, quantity="color" if quantity == "alpha" else quantity, alpha=True)[0, 0].cpu().numpy()
     if quantity == "alpha":
         wanted = picture[..., 3:].repeat(3, axis=-1)
     elif quantity == "normal":

@@ -194,14 +194,14 @@ def test_the_rest_of_an_aim_counts_from_where_it_begins() -> None:
     scene = make_scene(frames=6)
     task = replace(make_control(scene), frames="every:2")
     ways = torch.linspace(0.0, 0.06, 7, dtype=torch.float32)[:, None, None]
-    places = scene.deformables[0].rest[None] + ways.double().numpy() * np.array([1.0, 0.0, 0.0])
+    places = scene.deformables[0].rest[None] + ways.double().cpu().numpy() * np.array([1.0, 0.0, 0.0])
     pictures = ways[..., None].expand(7, scene.camera.height, scene.camera.width, 3)
     aim = Aim(scene, task, Goal(places), pictures=pictures)
     assert aim.frames == (2, 4, 6)
     rest = aim.after(3)
     assert rest.frames == (1, 3)
     assert torch.equal(rest.places, aim.places[1:]) and torch.equal(rest.pictures, aim.pictures[1:])
-    np.testing.assert_allclose(rest.places.numpy(), places[[4, 6]], atol=1e-6)
+    np.testing.assert_allclose(rest.places.cpu().numpy(), places[[4, 6]], atol=1e-6)
     assert aim.after(4).frames == (2,) and aim.after(0).frames == aim.frames
 
 

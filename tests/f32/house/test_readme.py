@@ -269,7 +269,7 @@ def check_head(names: dict[str, Any]) -> None:
     assert head.labels == ["x", "y", "sin yaw", "cos yaw"] and head.to_json()["kind"] == "planar_pose"
     poses = head.sample(scene, np.random.default_rng(3))
     physical = head.physical(head.outputs(scene, poses))
-    np.testing.assert_allclose(physical["place"].numpy(), poses[0, :2].numpy(), atol=1e-6)
+    np.testing.assert_allclose(physical["place"].cpu().numpy(), poses[0, :2].cpu().numpy(), atol=1e-6)
     assert head.yaw[0] < float(physical["heading"]) < head.yaw[1]
 
 
@@ -309,7 +309,7 @@ def check_times(names: dict[str, Any]) -> None:
     """Ten blurred pictures at the film's own rate."""
     film, states = names["blurred"], names["scene"].rollout()
     assert film.shape == (1, 10, 64, 64, 3) and film.isfinite().all()
-    np.testing.assert_allclose(states.moment[0, :2].numpy(), [0.003, 0.003 + 1 / 30])
+    np.testing.assert_allclose(states.moment[0, :2].cpu().numpy(), [0.003, 0.003 + 1 / 30])
     assert (film - names["scene"].render(states.body_q)).abs().max() > 0.01
 
 
@@ -330,7 +330,7 @@ def check_rulers(names: dict[str, Any]) -> None:
 def check_plume(names: dict[str, Any]) -> None:
     """The blob rises."""
     plume = names["plume"]
-    dark = (0.9 - plume[0, ..., 0].numpy()).sum(axis=2)  # before a background of .9
+    dark = (0.9 - plume[0, ..., 0].cpu().numpy()).sum(axis=2)  # before a background of .9
     heights = dark @ np.arange(96) / dark.sum(axis=1)
     assert plume.shape == (1, 21, 96, 96, 3) and dark.min() >= -1e-4 and heights[-1] < heights[0] - 2  # row 0 is at the top
 

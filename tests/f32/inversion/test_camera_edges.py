@@ -83,7 +83,7 @@ def test_fine_edges_move_evenly():
     for edges in (CAMERA_EDGES, FINE_EDGES):
         with torch.no_grad():
             left = Unlit.of(scene, placement, {}, None, edges=edges).weights()[1]
-        upper = (1.0 - left)[:, : 16, 14:18].double().sum(dim=1).mean(dim=1).numpy()  # the box reaches below the middle
+        upper = (1.0 - left)[:, : 16, 14:18].double().sum(dim=1).mean(dim=1).cpu().numpy()  # the box reaches below the middle
         slope, start = np.polyfit(shifts, upper, 1)
         off[edges] = float(np.sqrt(np.mean((upper - start - slope * shifts) ** 2)))
         assert 0.5 < upper[-1] - upper[0] < 3.0

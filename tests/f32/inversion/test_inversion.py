@@ -224,7 +224,7 @@ def test_the_image_jacobian_is_the_derivative_of_the_film() -> None:
     values = unknowns.from_scaled(z)
     weights = torch.randn(pictures(scene).shape, generator=torch.Generator().manual_seed(2)).to(pictures(scene))
     (film(scene, values, worlds=1, frames=scene.frames)[0][0] * weights).sum().backward()
-    error = (at.jacobian.T @ weights.flatten()).numpy(force=True) - z.grad[0].numpy() * unknowns.scaled_range()
+    error = (at.jacobian.T @ weights.flatten()).numpy(force=True) - z.grad[0].cpu().numpy() * unknowns.scaled_range()
     # A random sum of a column is as large as the column is long.
     assert (np.abs(error) < 0.02 * at.jacobian.norm(dim=0).numpy(force=True)).all(), error
     assert at.loss < 1e-10

@@ -16,7 +16,7 @@ def test_luminance_is_the_weighted_sum_of_linear_colours():
     pictures = torch.rand(2, 3, 4, 5, 3)
     read = LuminanceLoss().read(pictures)
     assert read.shape == (2, 3, 4, 5, 1)
-    np.testing.assert_allclose(read[..., 0].numpy(), pictures.numpy() @ WEIGHTS, rtol=1e-5)
+    np.testing.assert_allclose(read[..., 0].cpu().numpy(), pictures.cpu().numpy() @ WEIGHTS, rtol=1e-5)
     grey, green = torch.tensor([0.3, 0.3, 0.3]), torch.tensor([0.0, 0.3 / 0.7152, 0.0])  # alike
     assert torch.allclose(LuminanceLoss().read(grey), LuminanceLoss().read(green))
 

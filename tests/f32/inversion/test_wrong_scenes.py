@@ -26,7 +26,7 @@ def scene_of(**numbers: object) -> Scene:
 
 def found(filmed: Scene, out: Path | None = None) -> Inversion:
     """The density from a film with the noise of a camera."""
-    noise = 0.006 * torch.randn(13, 40, 40, 3, generator=torch.Generator().manual_seed(0)).numpy()
+    noise = 0.006 * torch.randn(13, 40, 40, 3, generator=torch.Generator().manual_seed(0)).cpu().numpy()
     video = srgb_to_linear(np.clip(linear_to_srgb(pictures(filmed).cpu().numpy()) + noise, 0, 1))
     return quick(scene_of(), video, [DENSITY], starts=[{DENSITY: 400.0}], refine=4, out=out)
 

@@ -109,7 +109,7 @@ def test_one_pass_gives_the_landscapes_of_all_samplings(tmp_path: Path, small: s
     with torch.no_grad():
         film = scene.render(scene.rollout())[0]
     frames, folder = tmp_path / "film", tmp_path / "landscape"
-    write_frames(frames, film.numpy())
+    write_frames(frames, film.cpu().numpy())
     save = RunFolder.save_checkpoint
 
     def killed(self: RunFolder, *given: object) -> None:

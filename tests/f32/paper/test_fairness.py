@@ -123,7 +123,7 @@ def test_a_search_begins_at_the_guesses(
         raise Begun
 
     def narrow(scene: Any, comparison: Any, unknowns: Unknowns, z: torch.Tensor, *rest: Any, **options: Any) -> None:
-        begun.append(unknowns.vector(z).numpy())
+        begun.append(unknowns.vector(z).cpu().numpy())
         raise Begun
 
     monkeypatch.setattr(search_module, "wide_gauss_newton", wide)
@@ -155,7 +155,7 @@ def test_the_papers_search_moves_the_numbers_themselves() -> None:
     plain = Unknowns.of(scene, trial.unknowns)
     unknowns = paper_unknowns(plain, trial.measure)
     row = np.ravel(trial.average["rotors.actions"])[None].astype(np.float64)
-    step = unknowns.vector(unknowns.unbounded(row) + 0.003).numpy() - row
+    step = unknowns.vector(unknowns.unbounded(row) + 0.003).cpu().numpy() - row
     np.testing.assert_allclose(step[0], 0.0015 * plain.scaled_range(), rtol=1e-3)
 
 

@@ -107,7 +107,7 @@ def pictures(rendered: RendererSource) -> Batch:
 def stored(pictures: Batch, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pictures in a file, for other processes."""
     path = tmp_path_factory.mktemp("pictures") / "pictures.npz"
-    np.savez(path, **{name: tensor.numpy() for name, tensor in vars(pictures).items()})
+    np.savez(path, **{name: tensor.cpu().numpy() for name, tensor in vars(pictures).items()})
     return path
 
 

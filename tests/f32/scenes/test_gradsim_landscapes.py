@@ -80,7 +80,7 @@ def test_the_surrogate_is_the_loss_whose_gradient_reinforce_takes() -> None:
     mean = torch.tensor(centre, dtype=torch.float64, requires_grad=True)
     logs = torch.distributions.Normal(mean, NOISE).log_prob(torch.as_tensor(masses))
     weights = torch.as_tensor((reward - reward.mean()) / reward.std())
-    assert surrogate(masses, reward, centre) == pytest.approx((-weights * logs).detach().numpy())
+    assert surrogate(masses, reward, centre) == pytest.approx((-weights * logs).detach().cpu().numpy())
     (weights * logs).mean().backward()
     assert steps(masses[None], reward[None], centre)[0] == pytest.approx(mean.grad.item())
     assert rewards(np.array([[1.0, 2.0], [0.5, 0.0]])).tolist() == [-3.0, -0.5]

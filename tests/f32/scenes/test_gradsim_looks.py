@@ -49,7 +49,7 @@ def _first_frame(look: str) -> np.ndarray:
     """Pixels [N, 3] of the first picture of a toss."""
     with torch.no_grad():
         frames, _ = film(look_scene(draw_toss(0, seed=0), look, size=64), {}, worlds=1, frames=1)
-    return frames[0, 0].reshape(-1, 3).numpy()
+    return frames[0, 0].reshape(-1, 3).cpu().numpy()
 
 
 def test_texture_is_as_dense_on_every_face() -> None:

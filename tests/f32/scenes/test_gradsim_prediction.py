@@ -41,7 +41,7 @@ def test_coasting_goes_straight_on_and_turns_about_a_fixed_axis() -> None:
     poses = prediction.coasting(body_q, body_qd, since=3, frame_dt=0.1)
     np.testing.assert_allclose(poses[7, 0, :3], [0.4, 0.0, -0.8], atol=1e-6)
     wanted = Rotation.from_rotvec(0.4 * spin) * turn
-    assert (Rotation.from_quat(poses[7, 0, 3:].numpy()) * wanted.inv()).magnitude() < 1e-6
+    assert (Rotation.from_quat(poses[7, 0, 3:].cpu().numpy()) * wanted.inv()).magnitude() < 1e-6
     assert torch.equal(poses[:3], body_q[:3])
 
 

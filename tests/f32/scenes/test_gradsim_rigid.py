@@ -90,7 +90,7 @@ def test_the_hardest_contact_of_a_light_object_gains_no_energy(units: str) -> No
 def test_the_push_shows_the_mass() -> None:
     """In flight the centre of mass changes its velocity by impulse over mass, and falls as everything does."""
     toss, scene, _ = seen(0)
-    velocity = scene.rollout().body_qd[0, 7, 0, :3].numpy()
+    velocity = scene.rollout().body_qd[0, 7, 0, :3].cpu().numpy()
     gained = np.array(toss.impulse) / (toss.values[MASS] * shaped(toss.shape, toss.sides).solid().volume)
     np.testing.assert_allclose(velocity, np.array(toss.velocity) + gained + (0, 0, -9.81 * 7 / 30), rtol=2e-3, atol=2e-3)
 
@@ -125,7 +125,7 @@ def test_the_gradient_of_the_surrogate_is_that_of_reinforce() -> None:
     mean, draws, rewards = (torch.tensor(random.normal(size=shape)) for shape in ((2,), (5, 2), (5,)))
     mean.requires_grad_(True)
     surrogate_loss(mean, draws, rewards, 0.3).backward()
-    expected = -np.mean(rewards.numpy()[:, None] * (draws - mean.detach()).numpy() / 0.3**2, axis=0)
+    expected = -np.mean(rewards.cpu().numpy()[:, None] * (draws - mean.detach()).cpu().numpy() / 0.3**2, axis=0)
     np.testing.assert_allclose(mean.grad, expected, rtol=1e-12)
 
 
@@ -134,7 +134,7 @@ def test_rewards_are_highest_at_the_truth_and_normalised() -> None:
     factors = np.array([0.5, 1.0, 1.5])
     rewards = film_rewards(partial(engine_films, scene), pictures, {MASS: factors * toss.values[MASS]})
     assert rewards[1] > -1e-2 and (rewards[[0, 2]] < -1).all()
-    scaled = normalised_rewards(rewards).numpy()
+    scaled = normalised_rewards(rewards).cpu().numpy()
     np.testing.assert_allclose((scaled.mean(), scaled.std()), (0, 1), atol=1e-12)
     assert (normalised_rewards(torch.ones(3)) == 0).all()
 
@@ -145,7 +145,7 @@ def test_bullet_flies_as_this_engine_does_and_a_box_rests_as_deep() -> None:
         toss = draw_toss(index, seed=0)
         poses = bullet_poses(toss, frames=60)
         with torch.no_grad():
-            ours = toss_scene(toss, size=8).rollout(worlds=1).body_q[0, :, 0].numpy()
+            ours = toss_scene(toss, size=8).rollout(worlds=1).body_q[0, :, 0].cpu().numpy()
         flight = slice(0, 10)
         assert np.linalg.norm(poses[flight, :3] - ours[flight, :3], axis=1).max() < 0.01
         assert np.abs((poses[flight, 3:] * ours[flight, 3:]).sum(axis=1)).min() > 1 - 1e-4
@@ -188,7 +188,7 @@ def test_the_convolutional_lstm_follows_its_equations() -> None:
     with torch.no_grad():
         frame = network.reduce(features[:, 0])
         gates = torch.nn.functional.conv2d(frame, network.gates.weight[:, :32], network.gates.bias, padding=1)
-        into, _, out, new = gates.numpy().reshape(4, 32, 4, 4)
+        into, _, out, new = gates.cpu().numpy().reshape(4, 32, 4, 4)
         sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
         hidden = sigmoid(out) * np.tanh(sigmoid(into) * np.tanh(new))
         expected = network.linear(torch.cat([torch.tensor(hidden).flatten()[None], known], dim=1))

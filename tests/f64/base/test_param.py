@@ -42,22 +42,23 @@ def test_torch_gives_the_numbers_of_numpy_and_the_right_gradient(name):
     param, values = CASES[name]
     z = torch.tensor(param.to_unbounded(values), requires_grad=True)
     assert param.to_physical(z).dtype == torch.float64
-    np.testing.assert_allclose(param.to_physical(z).detach().numpy(), param.to_physical(z.detach().numpy()), rtol=1e-13)
+    at = z.detach().cpu().numpy()
+    np.testing.assert_allclose(param.to_physical(z).detach().cpu().numpy(), param.to_physical(at), rtol=1e-13)
     np.testing.assert_allclose(
-        param.to_unbounded(torch.tensor(values)).numpy(), param.to_unbounded(values), rtol=1e-12, atol=1e-13
+        param.to_unbounded(torch.tensor(values)).cpu().numpy(), param.to_unbounded(values), rtol=1e-12, atol=1e-13
     )
-    numbers = z.detach().numpy()
+    numbers = z.detach().cpu().numpy()
     (gradient,) = torch.autograd.grad(param.to_physical(z).sum(), z)
     h = 1e-5
     difference = (param.to_physical(numbers + h) - param.to_physical(numbers - h)) / (2 * h)
     noise = 1e-15 * np.abs(values).max() / h
-    np.testing.assert_allclose(gradient.numpy(), difference, rtol=1e-7, atol=noise)
+    np.testing.assert_allclose(gradient.cpu().numpy(), difference, rtol=1e-7, atol=noise)
     assert (gradient > 0).all()  # every map grows
     _, forward = torch.func.jvp(param.to_physical, (z.detach(),), (torch.ones_like(z),))
-    np.testing.assert_allclose(forward.numpy(), gradient.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(forward.cpu().numpy(), gradient.cpu().numpy(), rtol=1e-12)
     points = torch.tensor(values, requires_grad=True)
     (slope,) = torch.autograd.grad(param.to_scaled(points).sum(), points)
-    np.testing.assert_allclose(slope.numpy(), 1 / (values * np.log(10)) if param.scale == "log10" else 1.0, rtol=1e-13)
+    np.testing.assert_allclose(slope.cpu().numpy(), 1 / (values * np.log(10)) if param.scale == "log10" else 1.0, rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -66,9 +67,9 @@ def test_single_precision_stays_single(name):
     z = torch.tensor(param.to_unbounded(values), dtype=torch.float32)
     physical = param.to_physical(z)
     assert physical.dtype == torch.float32
-    np.testing.assert_allclose(physical.numpy(), values, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(physical.cpu().numpy(), values, rtol=1e-4, atol=1e-3)
     assert param.to_unbounded(physical).dtype == torch.float32
-    assert param.to_physical(z.numpy()).dtype == np.float32
+    assert param.to_physical(z.cpu().numpy()).dtype == np.float32
 
 
 def test_formulae():

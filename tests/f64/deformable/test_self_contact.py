@@ -11,6 +11,7 @@ from tests.reference.deformable_cases import inputs_for, sheet_body
 from tests.reference.self_contact import piercings
 from ti_sim import Checkpoint, StoreAll, UserError, stable_step
 from ti_sim.base.parallel import thread_count
+from ti_sim.base.runtime import require
 from ti_sim.deformable import element_plan, self_contact_tables
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
@@ -52,6 +53,10 @@ def run(
     return frames | {name: getattr(bars, name) for name in NAMES}
 
 
+def on_cpu() -> bool:
+    return require().device == "cpu"
+
+
 def assert_same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray], rtol: float) -> None:
     for name, array in wanted.items():
         np.testing.assert_allclose(found[name], array, rtol=0, atol=rtol * np.abs(array).max(initial=0), err_msg=name)
@@ -62,7 +67,7 @@ def test_plans_and_checkpoints_give_the_same(monkeypatch: pytest.MonkeyPatch) ->
     wanted = run(model, inputs, "world")
     free = run(model, replace(inputs, self_contact=0 * inputs.self_contact), "world")
     assert np.abs(wanted["particle_q"] - free["particle_q"]).max() > 0.05 and wanted["self_contact"].all()
-    for copies in (2, 0):
+    for copies in (2, 0) if on_cpu() else (0,):  # copies are for threads of a CPU
         monkeypatch.setattr(element_plan, "copies_of", lambda copies=copies: copies)
         for adjoint in (StoreAll(), Checkpoint(4)):
             assert_same(run(model, inputs, "element", adjoint), wanted, 1e-12)
@@ -70,11 +75,14 @@ def test_plans_and_checkpoints_give_the_same(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_bit_depends_on_lists_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another skin, other cells, lists with room for a single pair, and the size of the team change nothing."""
-    monkeypatch.setattr(element_plan, "copies_of", lambda: 2)
+    """Another skin, other cells, lists with room for a single pair, and the size of the team change nothing; on a GPU, where sums
+    of atomics come in any order, nothing but rounding.
+    """
+    if on_cpu():
+        monkeypatch.setattr(element_plan, "copies_of", lambda: 2)
     model, inputs = two_sheets(worlds=1)
     wanted = {plan: run(model, inputs, plan) for plan in ("world", "element")}
-    for threads in sorted({1, min(2, thread_count())}):
+    for threads in sorted({1, min(2, thread_count())}) if on_cpu() else (1,):
         monkeypatch.setattr(element_plan, "team_of", lambda worlds, threads=threads: threads)
         for name, value in (
             ("PAIRS_PER_TRIANGLE", 0), ("_SKIN_OF_EDGE", 1e-6), ("_SKIN_OF_EDGE", 3.0), ("_CELL_OF_EDGE", 1e-2)
@@ -82,7 +90,7 @@ def test_no_bit_depends_on_lists_and_threads(monkeypatch: pytest.MonkeyPatch) ->
             with monkeypatch.context() as patch:
                 patch.setattr(self_contact_tables, name, value)
                 for plan, arrays in wanted.items():
-                    assert_same(run(model, inputs, plan), arrays, 0.0)
+                    assert_same(run(model, inputs, plan), arrays, 0.0 if on_cpu() else 1e-11)
 
 
 @pytest.mark.parametrize("friction", [0.0, 0.4])
@@ -165,11 +173,11 @@ def test_a_block_rests_on_another_one() -> None:
     scene = blocks()
     scene.add_self_contact(contact=CONTACT, thickness=0.01)
     states = scene.rollout()
-    x = states.particle_q[0, -1].numpy()
+    x = states.particle_q[0, -1].cpu().numpy()
     low = x[8:][scene.deformables[1].rest[:, 2] < 0]
     depth = 0.1 + 0.01 - low[:, 2]
     assert depth.sum() * 2000.0 == pytest.approx(9.81 * 300.0 * 1e-3, rel=1e-3)  # every vertex touches one triangle
-    assert np.abs(states.particle_qd[0, -1].numpy()).max() < 1e-3
+    assert np.abs(states.particle_qd[0, -1].cpu().numpy()).max() < 1e-3
 
 
 def cloths() -> Scene:

@@ -114,7 +114,7 @@ def judged(
     target = residual + law(torch.zeros(1, 2, dtype=torch.float64))[0]
     comparison = SimpleNamespace(worlds_at_once=5, target=target)
     at = Linearisation(residual, torch.eye(2, dtype=torch.float64).repeat(300, 1), here, comparison)
-    at.__dict__["normal_equations"] = (at.jacobian.T @ at.jacobian).numpy(), (at.jacobian.T @ residual).numpy()
+    at.__dict__["normal_equations"] = (at.jacobian.T @ at.jacobian).cpu().numpy(), (at.jacobian.T @ residual).cpu().numpy()
 
     def observed(scene: object, comparison: object, unknowns: Unknowns, scaled: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
         moves = torch.as_tensor((scaled - at.scaled) / unknowns.scaled_range())
@@ -213,9 +213,9 @@ def test_whitening_is_not_transposed() -> None:
     mixed = np.array([[1.0, 0.0, 0.0], [0.9, 0.3, 0.0], [-0.5, 0.8, 0.2]])
     errors = torch.as_tensor(random.normal(size=(400, 5, 3)) @ mixed.T)
     whitening = Whitening.of(errors)
-    frames, outputs = whitening.frames.numpy(), whitening.outputs.numpy()
-    expected = np.einsum("st,ntd,ed->nse", frames, errors.numpy(), outputs)
-    np.testing.assert_allclose(whitening(errors).numpy(), expected, atol=1e-12)
+    frames, outputs = whitening.frames.cpu().numpy(), whitening.outputs.cpu().numpy()
+    expected = np.einsum("st,ntd,ed->nse", frames, errors.cpu().numpy(), outputs)
+    np.testing.assert_allclose(whitening(errors).cpu().numpy(), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize(("height", "width", "stride"), [(16, 16, 1), (40, 48, 1), (12, 9, 4)])
@@ -332,7 +332,7 @@ def test_a_step_goes_where_residuals_and_smoothness_lead() -> None:
     root, place = random.normal(size=(2, 2)), 0.1 * random.normal(size=2)
     prior = 40.0 * root @ root.T
     at = replace(linearised(torch.as_tensor(0.1 * random.normal(size=12))), prior=prior, pull=-prior @ place)
-    jacobian, residual = at.jacobian.numpy(), at.residual.numpy()
+    jacobian, residual = at.jacobian.cpu().numpy(), at.residual.cpu().numpy()
     wanted = np.linalg.solve(jacobian.T @ jacobian + prior, jacobian.T @ residual - prior @ place)
     assert np.abs(wanted).max() < 0.15 and np.abs(prior @ place).max() > np.abs(jacobian.T @ residual).max()
     search = _Search(None, None, TWO)

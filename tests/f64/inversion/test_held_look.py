@@ -30,7 +30,7 @@ def case(look, noise):
     unknowns = Unknowns.of(scene, ("box.velocity", "box.angular_velocity"), bounds=BOUNDS)
     with torch.no_grad():
         film = scene.render(scene.rollout({}), {})[0]
-    film = film + noise * torch.as_tensor(np.random.default_rng(1).normal(size=film.shape))
+    film = film + noise * torch.as_tensor(np.random.default_rng(1).normal(size=film.shape)).to(film)
     comparison = Comparison.of(scene, MatchedLoss(LookSettings(**(TIGHT | look))), film)
     return scene, comparison, unknowns, np.array([0.6, 0.1, 0.7, 3.0, -5.0, 8.0])
 
@@ -44,7 +44,7 @@ def test_the_gradient_is_exact_with_a_large_residual(look):
     found = -2.0 * at.normal_equations[1] / comparison.count / unknowns.scaled_range()
     z = torch.as_tensor(unknowns.scaled(point)[None]).requires_grad_()
     (gradient,) = torch.autograd.grad(comparison.losses(scene, unknowns.from_scaled(z), worlds=1).sum(), z)
-    np.testing.assert_allclose(found, gradient[0].numpy(), rtol=2e-4, atol=2e-5 * float(gradient.abs().max()))
+    np.testing.assert_allclose(found, gradient[0].cpu().numpy(), rtol=2e-4, atol=2e-5 * float(gradient.abs().max()))
 
 
 @pytest.mark.parametrize("look", [LOOKS[name] for name in SEEN], ids=SEEN)

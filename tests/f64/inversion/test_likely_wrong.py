@@ -32,7 +32,7 @@ def at_minimum(b: float) -> Linearisation:
     columns = {"a": first, "b": 0.5 * first + random.normal(size=(FRAMES, SIDE)), "c": random.normal(size=(FRAMES, SIDE))}
     patterns = {name: torch.as_tensor(column) for name, column in columns.items()}
     target = patterns["a"] + b * patterns["b"] + NOISE * torch.as_tensor(random.normal(size=(FRAMES, SIDE)))
-    a = float((columns["a"] * target.numpy()).sum() / (columns["a"] ** 2).sum())
+    a = float((columns["a"] * target.cpu().numpy()).sum() / (columns["a"] ** 2).sum())
     return linearise(LinearScene(), compared(LinearLoss(patterns, target)), UNKNOWNS, np.array([a]))
 
 

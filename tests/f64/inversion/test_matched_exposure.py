@@ -38,7 +38,7 @@ def film_of(scene, values):
 
 
 def noisy(film):
-    return film + 0.05 * torch.as_tensor(np.random.default_rng(1).normal(size=film.shape))
+    return film + 0.05 * torch.as_tensor(np.random.default_rng(1).normal(size=film.shape)).to(film)
 
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS.keys())
@@ -119,7 +119,7 @@ def test_forward_mode_agrees_with_reverse():
         tangent = forward_ad.unpack_dual(observed).tangent
     turn = torch.zeros_like(direction).requires_grad_()
     observed, _ = comparison.observe(scene, {"camera.turn": turn}, worlds=1)
-    upstream = torch.as_tensor(np.random.default_rng(2).normal(size=observed.shape))
+    upstream = torch.as_tensor(np.random.default_rng(2).normal(size=observed.shape)).to(observed)
     (gradient,) = torch.autograd.grad(observed, turn, upstream)
     forward = float((tangent * upstream).sum())
     assert abs(forward) > 1e-3
@@ -138,4 +138,4 @@ def test_the_gradient_of_the_jacobian_is_exact(film):
     found = -2.0 * at.normal_equations[1] / comparison.count / unknowns.scaled_range()
     z = torch.as_tensor(unknowns.scaled(point)[None]).requires_grad_()
     (gradient,) = torch.autograd.grad(comparison.losses(scene, unknowns.from_scaled(z), worlds=1).sum(), z)
-    np.testing.assert_allclose(found, gradient[0].numpy(), rtol=2e-4, atol=2e-5 * float(gradient.abs().max()))
+    np.testing.assert_allclose(found, gradient[0].cpu().numpy(), rtol=2e-4, atol=2e-5 * float(gradient.abs().max()))

@@ -43,7 +43,7 @@ def test_gradient_is_that_of_the_projected_residual(look):
     """Envelope theorem: the gradient at the solved look is the derivative of the loss with the look solved again."""
     scene, filmed = scenes_of(look)
     film = film_of(filmed, {"box.velocity": torch.tensor([0.5, 0.15, 0.75], dtype=torch.float64)})
-    film = film + 0.05 * torch.as_tensor(np.random.default_rng(1).normal(size=film.shape))
+    film = film + 0.05 * torch.as_tensor(np.random.default_rng(1).normal(size=film.shape)).to(film)
     comparison = Comparison.of(scene, MatchedLoss(LookSettings(**(TIGHT | look))), film)
 
     def loss(values):
@@ -113,7 +113,7 @@ def test_forward_mode_agrees_with_reverse():
         tangent = forward_ad.unpack_dual(observed).tangent
     turn = torch.zeros_like(direction).requires_grad_()
     observed, _ = comparison.observe(scene, {"camera.turn": turn}, worlds=1)
-    upstream = torch.as_tensor(np.random.default_rng(2).normal(size=observed.shape))
+    upstream = torch.as_tensor(np.random.default_rng(2).normal(size=observed.shape)).to(observed)
     (gradient,) = torch.autograd.grad(observed, turn, upstream)
     forward = float((tangent * upstream).sum())
     assert abs(forward) > 1e-3

@@ -127,13 +127,13 @@ def test_edge_length_of_an_icosahedron() -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_gradients_of_mesh_losses(loss: Loss) -> None:
     vertices, neighbours = sphere()
-    point = vertices.numpy() + 0.2 * np.random.default_rng(0).standard_normal(vertices.shape)
+    point = vertices.cpu().numpy() + 0.2 * np.random.default_rng(0).standard_normal(vertices.shape)
 
     def loss_and_gradient(at: dict[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
         moved = torch.tensor(at["vertices"], requires_grad=True)
         value = loss(moved, neighbours)
         value.backward()
-        return value.item(), {"vertices": moved.grad.numpy()}
+        return value.item(), {"vertices": moved.grad.cpu().numpy()}
 
     report = gradcheck(loss_and_gradient, {"vertices": point}, rtol=1e-7, step=1e-4, min_observable=36)
     report.raise_if_wrong()

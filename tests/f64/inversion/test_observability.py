@@ -32,7 +32,7 @@ def seen(
 
 def test_error_bars_are_those_of_least_squares() -> None:
     found = seen({"a": A, "c": C, "d": A + 0.2 * C})
-    stack = torch.stack([A.flatten(), C.flatten(), np.log(10) * (A + 0.2 * C).flatten()], dim=1).numpy()
+    stack = torch.stack([A.flatten(), C.flatten(), np.log(10) * (A + 0.2 * C).flatten()], dim=1).cpu().numpy()
     stack = stack[:, :2]  # a, c and d are three columns in a plane
     two = seen({"a": A, "c": C})
     np.testing.assert_allclose(two.bars.sd, NOISE * np.sqrt(np.diag(np.linalg.inv(stack.T @ stack))), rtol=1e-6)
@@ -72,8 +72,9 @@ def test_a_prior_counts_and_is_said() -> None:
 def test_errors_of_a_block_count_more_than_noise_of_the_same_size() -> None:
     smooth = torch.as_tensor(block_errors(np.random.default_rng(2)))
     errors = 0.05 * block_errors(np.random.default_rng(3))
-    errors -= smooth.numpy() * float((torch.as_tensor(errors) * smooth).sum() / (smooth**2).sum())  # no shift of the estimate
+    # No shift of the estimate.
+    errors -= smooth.cpu().numpy() * float((torch.as_tensor(errors) * smooth).sum() / (smooth**2).sum())
     noise, blocks = seen({"a": smooth}), seen({"a": smooth}, errors=errors)
     assert blocks.bars.sd[0] > 2 * noise.bars.sd[0] and blocks.noise == pytest.approx(np.hypot(0.05, errors.std()), rel=0.02)
-    shifted = seen({"a": smooth}, errors=0.2 * smooth.numpy())
+    shifted = seen({"a": smooth}, errors=0.2 * smooth.cpu().numpy())
     assert shifted.bars.sd[0] > 0.2

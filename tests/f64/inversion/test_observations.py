@@ -112,7 +112,7 @@ def test_the_linearisation_of_observations(kind: str) -> None:
     assert at.loss == pytest.approx(float(loss.detach()), rel=1e-9)
     (gradient,) = torch.autograd.grad(loss.sum(), scaled)
     expected = -2.0 * (at.jacobian.T @ at.residual) / len(at.residual)
-    np.testing.assert_allclose(gradient[0].numpy() * unknowns.scaled_range(), expected.numpy(), rtol=2e-3, atol=1e-9)
+    np.testing.assert_allclose(gradient[0].cpu().numpy() * unknowns.scaled_range(), expected.cpu().numpy(), rtol=2e-3, atol=1e-9)
 
 
 def test_long_films_are_read_in_parts_with_the_same_gradient() -> None:
@@ -137,7 +137,7 @@ def test_long_films_are_read_in_parts_with_the_same_gradient() -> None:
 def test_the_curve_of_srgb_and_its_slope() -> None:
     linear = torch.tensor([0.0, 0.001, 0.0031308, 0.2, 1.0], dtype=torch.float64, requires_grad=True)
     srgb = srgb_of(linear)
-    np.testing.assert_allclose(srgb.detach().numpy(), linear_to_srgb(linear.detach().numpy()), atol=1e-12)
+    np.testing.assert_allclose(srgb.detach().cpu().numpy(), linear_to_srgb(linear.detach().cpu().numpy()), atol=1e-12)
     (slope,) = torch.autograd.grad(srgb.sum(), linear)
     assert torch.isfinite(slope).all() and float(slope[0]) == pytest.approx(12.92)
 
@@ -153,7 +153,7 @@ class Shown(torch.nn.Module):
 def test_features_are_of_normalised_srgb_and_layers_weigh_alike() -> None:
     loss, linear = PerceptualLoss(Shown()), np.random.default_rng(0).uniform(size=(2, 48, 32, 3))
     given = ((linear_to_srgb(linear) - MEAN) / SPREAD).transpose(0, 3, 1, 2)  # what networks for ImageNet take
-    read = loss.read(torch.as_tensor(linear)).numpy()
+    read = loss.read(torch.as_tensor(linear)).cpu().numpy()
     first, second = read[:, : given[0].size], read[:, given[0].size :]
     np.testing.assert_allclose(first / first[0, 0], given.reshape(2, -1) / given.flat[0], rtol=1e-9)
     np.testing.assert_allclose(second / second[0, 0], given[:, :2, ::2, ::2].reshape(2, -1) / given.flat[0], rtol=1e-9)

@@ -160,7 +160,7 @@ def test_rounds_of_registration_find_a_sequence(loss, offs):
     losses = losses_at(scene, comparison, unknowns, unknowns.scaled(np.concatenate([begin, ends, truth.reshape(1, -1)])))
     first, last = losses[: len(offs)] - losses[-1], losses[len(offs) : -1] - losses[-1]
     assert (last < 0.5 * first).all() and (last < 0.05 * first).any()
-    np.testing.assert_allclose(history.losses[-1].numpy(), last + losses[-1], rtol=1e-3, atol=1e-9)
+    np.testing.assert_allclose(history.losses[-1].cpu().numpy(), last + losses[-1], rtol=1e-3, atol=1e-9)
 
     def off(values):
         with torch.no_grad():

@@ -29,7 +29,7 @@ def test_gradients_of_the_overlap() -> None:
         pair = {name: torch.tensor(array, requires_grad=True) for name, array in at.items()}
         value = (silhouette_iou(pair["first"], pair["second"]) * torch.tensor([1.0, -2.0], dtype=torch.float64)).sum()
         value.backward()
-        return value.item(), {name: tensor.grad.numpy() for name, tensor in pair.items()}
+        return value.item(), {name: tensor.grad.cpu().numpy() for name, tensor in pair.items()}
 
     report = gradcheck(loss_and_gradient, point, rtol=1e-7, step=1e-4, min_observable=48)
     report.raise_if_wrong()

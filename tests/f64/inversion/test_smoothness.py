@@ -57,7 +57,7 @@ def test_the_penalty_is_the_weighted_mean_square_of_differences() -> None:
     for weight, rows in ((0.3, np.log10(physical[:, 1 : 1 + COUNT])), (2.0, physical[:, 1 + COUNT :])):
         expected += weight * np.mean((rows[:, near[:, 0]] - rows[:, near[:, 1]]) ** 2, axis=1)
     z = unknowns.unbounded(physical).requires_grad_()
-    np.testing.assert_allclose(unknowns.penalised(torch.zeros(2), z, 1).detach().numpy(), expected, rtol=1e-9)
+    np.testing.assert_allclose(unknowns.penalised(torch.zeros(2), z, 1).detach().cpu().numpy(), expected, rtol=1e-9)
     assert torch.autograd.gradcheck(lambda z: unknowns.penalised(torch.zeros(2), z, 1), z)
     parts = unknowns.scaled(physical) / unknowns.scaled_range()
     matrix = unknowns.smoothness.matrix(unknowns.scaled_range())

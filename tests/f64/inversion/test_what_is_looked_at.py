@@ -108,12 +108,12 @@ def test_projection_is_that_of_the_renderer() -> None:
         places = states.body_q[..., :3]
         values = scene.table.values(None, worlds=1)
         pixels, depth = project_points(scene, values, places)
-        np.testing.assert_allclose(pixels[0].numpy(), record.project(places[0].numpy()), rtol=1e-9)
+        np.testing.assert_allclose(pixels[0].cpu().numpy(), record.project(places[0].cpu().numpy()), rtol=1e-9)
         ball = render_masks(scene, states, bodies=["ball"])[0, :, :, :, 0]
         centres = torch.arange(96, dtype=torch.float64) + 0.5
         sums = torch.stack([(ball.sum(-2) * centres).sum(-1), (ball.sum(-1) * centres).sum(-1)], -1)
         middle = sums / ball.sum((-1, -2))[:, None]
-    np.testing.assert_allclose(middle.numpy(), pixels[0, :, 1].numpy(), atol=0.3)
+    np.testing.assert_allclose(middle.cpu().numpy(), pixels[0, :, 1].cpu().numpy(), atol=0.3)
     assert (depth > 0).all()
 
 

@@ -25,15 +25,15 @@ def test_map_is_that_of_the_covariance():
     """W C W^T = 1 for either factor, computed here without the code under test."""
     errors, _, _ = drawn(50)
     whitening = Whitening.of(errors)
-    seen = errors.numpy()
+    seen = errors.cpu().numpy()
     across = sum(frame[:, None] * frame[None] for look in seen for frame in look) / (len(seen) * FRAMES)
     across += OUTPUT_RIDGE * np.trace(across) / OUTPUTS * np.eye(OUTPUTS)
-    root = whitening.outputs.numpy()
+    root = whitening.outputs.cpu().numpy()
     np.testing.assert_allclose(root @ across @ root.T, np.eye(OUTPUTS), atol=1e-12)
     even = [look @ root.T for look in seen]
     times = sum(column[:, None] * column[None] for look in even for column in look.T) / (len(seen) * OUTPUTS)
     times += FRAME_RIDGE * np.trace(times) / FRAMES * np.eye(FRAMES)
-    root = whitening.frames.numpy()
+    root = whitening.frames.cpu().numpy()
     np.testing.assert_allclose(root @ times @ root.T, np.eye(FRAMES), atol=1e-12)
     np.testing.assert_allclose(np.triu(root, 1), 0.0)
 
@@ -44,7 +44,7 @@ def test_many_looks_tell_the_shape_of_the_covariance():
     whitening = Whitening.of(errors)
     for root, factor, ridge in ((whitening.outputs, across, OUTPUT_RIDGE), (whitening.frames, times, FRAME_RIDGE)):
         expected = factor + ridge * np.trace(factor) / len(factor) * np.eye(len(factor))
-        found = np.linalg.inv(root.numpy().T @ root.numpy())
+        found = np.linalg.inv(root.cpu().numpy().T @ root.cpu().numpy())
         np.testing.assert_allclose(found / np.trace(found), expected / np.trace(expected), atol=0.01)
 
 

@@ -66,7 +66,7 @@ def recordings(count: int = 6, frames: int = FRAMES, *, noise: float = NOISE, se
         f"{link}.{name}": torch.as_tensor(rng.normal(size=count) * size)
         for link in ("upper", "lower") for name, size in (("angle", 1.0), ("rate", 3.0))
     }  # fmt: skip
-    joint_q = scene.rollout(starts, frames=frames, actions=torch.as_tensor(actions)).joint_q.numpy()
+    joint_q = scene.rollout(starts, frames=frames, actions=torch.as_tensor(actions)).joint_q.cpu().numpy()
     joint_q = joint_q + [TRUTH[name] for name in ZEROS] + noise * rng.normal(size=joint_q.shape)
     given = actions if motors else [None] * count
     return [JointRecording(f"motion {k}", ("upper", "lower"), joint_q[k], DT, given[k]) for k in range(count)]

@@ -260,11 +260,11 @@ def test_torch_inputs_with_graph_or_strides_are_taken():
         albedo=tensors.albedo.clone().requires_grad_(),
     )
     other = render(odd, settings)
-    np.testing.assert_array_equal(other.images.numpy(), result.images)
+    np.testing.assert_array_equal(other.images.cpu().numpy(), result.images)
     bar = torch.arange(4, dtype=torch.float64).expand(1, settings.width, settings.height, 4).transpose(1, 2)
     assert not bar.is_contiguous()
-    found, expected = render_adjoint(other, bar), render_adjoint(result, bar.numpy())
-    np.testing.assert_allclose(found.albedo.numpy(), expected.albedo, rtol=1e-12, atol=1e-14)
+    found, expected = render_adjoint(other, bar), render_adjoint(result, bar.cpu().numpy())
+    np.testing.assert_allclose(found.albedo.cpu().numpy(), expected.albedo, rtol=1e-12, atol=1e-14)
     assert odd.albedo.grad is None
 
 

@@ -92,7 +92,7 @@ def test_a_ball_of_a_scene_bounces_to_the_square_of_the_restitution(wanted: floa
     scene = Scene(frame_dt=1e-3, frames=700, substeps=100)
     scene.add_ground(contact=contact)
     scene.add_rigid("ball", shape=Sphere(radius=0.05), mass=0.2, start=Start(position=(0.0, 0.0, 0.55)))
-    height = scene.rollout().body_q[0, :, 0, 2].numpy()
+    height = scene.rollout().body_q[0, :, 0, 2].cpu().numpy()
     first = int(np.argmin(height))
     again = first + int(np.argmax(np.diff(height[first:]) < 0)) + 1
     deep = contact.damping * wanted * np.sqrt(2 * GRAVITY * 0.5) / contact.stiffness  # contact ends at this depth

@@ -59,7 +59,7 @@ def test_torch_inputs_that_require_a_gradient_are_read_without_one():
     with torch.no_grad():
         rollout = solver().rollout(inputs, FRAMES, adjoint=StoreAll())
     assert not rollout.body_q.requires_grad
-    np.testing.assert_allclose(rollout.body_q.numpy(), solver().rollout(pair("impact"), FRAMES).body_q, atol=1e-14)
+    np.testing.assert_allclose(rollout.body_q.cpu().numpy(), solver().rollout(pair("impact"), FRAMES).body_q, atol=1e-14)
 
 
 @pytest.mark.parametrize("adjoint", [None, Checkpoint(every=8)], ids=["store", "checkpoint"])

@@ -165,7 +165,7 @@ def test_round_bodies_slide_and_then_roll_without_loss(kind: str) -> None:
     speed = 0.5
     with torch.no_grad():
         states = scene.rollout({"body.velocity": torch.tensor([0.0, speed, 0.0])})
-    v, w = states.body_qd[0, :, 0, 1].numpy(), states.body_qd[0, :, 0, 3].numpy()
+    v, w = states.body_qd[0, :, 0, 1].cpu().numpy(), states.body_qd[0, :, 0, 3].cpu().numpy()
     early = np.arange(3)  # it rolls after v0 / (mu g) / (1 + m r2 / I), a few frames
     np.testing.assert_allclose(v[early], speed - 0.2 * GRAVITY * 0.02 * early, atol=1e-9)
     np.testing.assert_allclose(w[early], -0.2 * GRAVITY / (moment * 0.05) * 0.02 * early, atol=1e-8)
@@ -185,9 +185,9 @@ def test_a_cylinder_stands_and_rights_itself() -> None:
     scene = rolling_scene(shape, height=0.026)
     with torch.no_grad():
         states = scene.rollout({"body.rotation": torch.tensor([[0.0, 0.0, 0.0], [0.02, 0.01, 0.0]])})
-    height = states.body_q[:, -1, 0, 2].numpy()
+    height = states.body_q[:, -1, 0, 2].cpu().numpy()
     np.testing.assert_allclose(height, 0.025 - weight / (4 * 2e4), atol=1e-7)
-    tilt = 2 * states.body_q[:, -1, 0, 3:5].norm(dim=-1).numpy()
+    tilt = 2 * states.body_q[:, -1, 0, 3:5].norm(dim=-1).cpu().numpy()
     assert tilt[0] < 1e-9 and tilt[1] < 1e-4
 
 

@@ -116,13 +116,13 @@ def test_forward_and_reverse_mode_are_transposes(head: str, layout: str) -> None
 
     def jvp(point: dict[str, np.ndarray], tangent: dict[str, np.ndarray]) -> np.ndarray:
         tensors = tuple(torch.tensor(array["x"]) for array in (point, tangent))
-        return torch.func.jvp(function, tensors[:1], tensors[1:])[1].detach().numpy()
+        return torch.func.jvp(function, tensors[:1], tensors[1:])[1].detach().cpu().numpy()
 
     def vjp(point: dict[str, np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         x = torch.tensor(point["x"], requires_grad=True)
-        return {"x": torch.autograd.grad(function(x), x, torch.tensor(weights))[0].numpy()}
+        return {"x": torch.autograd.grad(function(x), x, torch.tensor(weights))[0].cpu().numpy()}
 
-    dot_product_test(jvp, vjp, {"x": x.numpy()}, (2, 5)).raise_if_wrong()
+    dot_product_test(jvp, vjp, {"x": x.cpu().numpy()}, (2, 5)).raise_if_wrong()
 
 
 def mixed(function: Function, seed: int) -> Callable[[dict[str, np.ndarray]], tuple[float, dict[str, np.ndarray]]]:
@@ -133,7 +133,7 @@ def mixed(function: Function, seed: int) -> Callable[[dict[str, np.ndarray]], tu
         tangent = noise(*x.shape, seed=seed) - 0.5
         _, derivative = torch.func.jvp(function, (x,), (tangent,))
         loss = (noise(*derivative.shape, seed=seed + 1) * derivative).sum()
-        return float(loss.detach()), {"x": torch.autograd.grad(loss, x)[0].numpy()}
+        return float(loss.detach()), {"x": torch.autograd.grad(loss, x)[0].cpu().numpy()}
 
     return evaluate
 
@@ -142,10 +142,10 @@ def mixed(function: Function, seed: int) -> Callable[[dict[str, np.ndarray]], tu
 def test_reverse_derivative_of_the_forward_derivative_of_the_norm(layout: str) -> None:
     x = noise(2, 3, 4, 4)
     if layout == "pixels":  # a transposed view inside, as pictures with their channels last are
-        given = x.permute(0, 2, 3, 1).numpy()
+        given = x.permute(0, 2, 3, 1).cpu().numpy()
         norm = lambda pixels: _InstanceNorm()(pixels.permute(0, 3, 1, 2))  # noqa: E731
     else:
-        given, norm = x.numpy(), _InstanceNorm()
+        given, norm = x.cpu().numpy(), _InstanceNorm()
     gradcheck(mixed(norm, 3), {"x": given}, step=1e-4, rtol=1e-6, floor=1e-4, min_observable=80).raise_if_wrong()
 
 
@@ -156,7 +156,7 @@ def test_reverse_derivative_of_the_forward_derivative_of_the_norm(layout: str) -
 )
 def test_pytorchs_own_norms_still_need_the_detour(function: Function) -> None:
     """_InstanceNorm changes over to group norm because of these; a report that is right says that it need not any more."""
-    report = gradcheck(mixed(function, 3), {"x": noise(2, 3, 4, 4).numpy()}, step=1e-4, rtol=1e-6, floor=1e-4)
+    report = gradcheck(mixed(function, 3), {"x": noise(2, 3, 4, 4).cpu().numpy()}, step=1e-4, rtol=1e-6, floor=1e-4)
     if report.ok:
         pytest.skip(f"PyTorch {torch.__version__} differentiates this norm rightly: _InstanceNorm can be simpler")
     assert report.worst is not None and report.worst.relative > 1e-3  # wrong, not merely imprecise
@@ -165,7 +165,7 @@ def test_pytorchs_own_norms_still_need_the_detour(function: Function) -> None:
 @pytest.mark.parametrize("head", ["spatial", "average"])
 def test_reverse_derivative_of_the_forward_derivative_of_the_network(head: str) -> None:
     network = made(head=head)
-    x = noise(1, 3, SIZE, SIZE).numpy()
+    x = noise(1, 3, SIZE, SIZE).cpu().numpy()
     report = gradcheck(mixed(network, 7), {"x": x}, step=1e-6, rtol=1e-4, floor=1e-4, max_entries=10, min_observable=8)
     report.raise_if_wrong()
 

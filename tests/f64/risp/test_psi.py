@@ -86,7 +86,7 @@ def test_ends_and_middle_of_every_range(scene: Scene) -> None:
     for name in expected.keys() - {"light.key.direction"}:
         for values, wanted in zip((low, middle, high), expected[name], strict=True):
             assert tuple(values[name].shape) == np.shape(own[name])
-            np.testing.assert_allclose(values[name].numpy(), wanted, rtol=1e-12, atol=1e-15, err_msg=name)
+            np.testing.assert_allclose(values[name].cpu().numpy(), wanted, rtol=1e-12, atol=1e-15, err_msg=name)
 
 
 def test_samples_are_uniform_and_repeatable(scene: Scene) -> None:

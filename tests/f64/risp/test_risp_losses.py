@@ -151,7 +151,7 @@ def check_parameters(regulariser: str, norm: Norm, network: RispNetwork, picture
         bound = _Bound(network, parameters)
         loss = penalty(regulariser, bound, pictures, norm).sum()
         gradients = torch.autograd.grad(loss, list(tensors.values()))
-        return float(loss.detach()), {name: g.numpy() for name, g in zip(tensors, gradients, strict=True)}
+        return float(loss.detach()), {name: g.cpu().numpy() for name, g in zip(tensors, gradients, strict=True)}
 
     def by_rendering(point: dict[str, np.ndarray]) -> float:
         bound = _Bound(network, at({name: torch.tensor(value) for name, value in point.items()}))
@@ -160,7 +160,7 @@ def check_parameters(regulariser: str, norm: Norm, network: RispNetwork, picture
 
     first, last = "stem.0.weight", "stages.3.1.residual.3.weight"
     point = {"lines": np.zeros(LINES)} | {
-        name: own[name].numpy() for name in (first, "stages.1.0.shortcut.0.weight", last, "linear.weight")
+        name: own[name].cpu().numpy() for name in (first, "stages.1.0.shortcut.0.weight", last, "linear.weight")
     }
     return gradcheck(
         evaluate, point, step=PARAMETER_STEP, rtol=1e-4, floor=1e-3, order=2, max_entries=LINES, min_observable=12,
@@ -205,21 +205,21 @@ def test_linear_network_has_its_formula(outputs: int, columns: int, loop: str) -
     shown = torch.randn(2, outputs, generator=generator, dtype=torch.float64)
     network = lambda x: x.flatten(1) @ weight.T  # noqa: E731
     error, found = error_and_jacobian(network, images, shown, jacobian, loop=loop)
-    a = weight.detach().numpy().reshape(outputs, 3, 4, 4)
-    g = np.einsum("schw,bkhwc->bsk", a, jacobian.numpy())  # dN/dpsi
+    a = weight.detach().cpu().numpy().reshape(outputs, 3, 4, 4)
+    g = np.einsum("schw,bkhwc->bsk", a, jacobian.cpu().numpy())  # dN/dpsi
     frobenius = np.sqrt((g**2).sum((1, 2)))
     np.testing.assert_allclose(found.detach(), frobenius, rtol=1e-12)
-    signed = (images.flatten(1) @ weight.T - shown).detach().numpy()
+    signed = (images.flatten(1) @ weight.T - shown).detach().cpu().numpy()
     np.testing.assert_allclose(error.detach(), np.abs(signed).sum(1), rtol=1e-12)
     (gradient,) = torch.autograd.grad(found.sum(), weight)
-    wanted = np.einsum("bsk,bkhwc,b->schw", g, jacobian.numpy(), 1 / frobenius)
+    wanted = np.einsum("bsk,bkhwc,b->schw", g, jacobian.cpu().numpy(), 1 / frobenius)
     np.testing.assert_allclose(gradient.reshape(a.shape), wanted, rtol=1e-9, atol=1e-12)
 
     _, found = error_and_its_gradient(network, images, shown, jacobian, norm="squared")
     slope = np.einsum("bs,bsk->bk", np.sign(signed), g)  # dL/dpsi
     np.testing.assert_allclose(found.detach(), (slope**2).sum(1), rtol=1e-12)
     (gradient,) = torch.autograd.grad(found.sum(), weight)
-    wanted = 2 * np.einsum("bs,bk,bkhwc->schw", np.sign(signed), slope, jacobian.numpy())
+    wanted = 2 * np.einsum("bs,bk,bkhwc->schw", np.sign(signed), slope, jacobian.cpu().numpy())
     np.testing.assert_allclose(gradient.reshape(a.shape), wanted, rtol=1e-9, atol=1e-12)
 
 

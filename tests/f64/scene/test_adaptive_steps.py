@@ -87,8 +87,8 @@ def test_fewer_steps_put_the_motion_off_by_half_a_step():
     few, plain = moved(scene, *moduli), block(adaptive=False)
     with torch.no_grad():
         states = plain.rollout({"block.E": torch.as_tensor(moduli)})
-    speed = states.particle_qd.norm(dim=-1).amax(dim=(1, 2)).numpy()
-    off = np.abs(few - states.particle_q.numpy()).max(axis=(1, 2, 3))
+    speed = states.particle_qd.norm(dim=-1).amax(dim=(1, 2)).cpu().numpy()
+    off = np.abs(few - states.particle_q.cpu().numpy()).max(axis=(1, 2, 3))
     later = scene.frame_dt * (1 / np.array(steps_of(scene, *moduli)) - 1 / MOST)
     assert (off < 0.65 * later * speed).all() and (off > 0.45 * later * speed).any()
 

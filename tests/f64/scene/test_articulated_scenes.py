@@ -184,7 +184,7 @@ def test_period_of_small_swings():
     length, gravity = 0.5, 9.81
     scene = Scene(frame_dt=0.01, frames=300, substeps=10, gravity=gravity, integrator="rk4")
     rod(scene, "rod", joint=Revolute(**SWING, angle=1e-3), length=length, inertia=np.diag([1e-9] * 3))
-    angle = scene.rollout().joint_q[0, :, 0].numpy()
+    angle = scene.rollout().joint_q[0, :, 0].cpu().numpy()
     down = [k for k in range(300) if angle[k] > 0 >= angle[k + 1]]  # a quarter, and one and a quarter turns
     times = [0.01 * (k + angle[k] / (angle[k] - angle[k + 1])) for k in down]
     assert np.diff(times)[0] == pytest.approx(2 * math.pi * math.sqrt(length / gravity), rel=1e-4)
@@ -316,4 +316,4 @@ def test_links_are_filmed():
         cover = scene.render(scene.rollout(lengths), alpha=True)[:, 0, ..., 3]
     middle = (cover.sum(1) * (torch.arange(96) + 0.5)).sum(-1) / cover.sum((1, 2)) - 48.0  # px right of the middle
     pixels = 48.0 / math.tan(math.radians(20.0)) / 2.0  # a metre at the ball's distance
-    np.testing.assert_allclose(middle.numpy(), [0.2 * pixels, 0.4 * pixels], rtol=0.02)
+    np.testing.assert_allclose(middle.cpu().numpy(), [0.2 * pixels, 0.4 * pixels], rtol=0.02)

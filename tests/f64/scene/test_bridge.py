@@ -582,5 +582,5 @@ def test_a_tape_without_torch_gives_the_gradient_of_the_bridge_three_times() -> 
         assert loss.to_numpy()[0] == pytest.approx(value.item(), rel=1e-12)
         for name, tensor in (rigid | seen).items():
             array = arrays[name] if name in arrays else getattr(inputs, name)
-            difference = np.abs(array.grad.to_numpy() - tensor.grad.numpy()).max()
+            difference = np.abs(array.grad.to_numpy() - tensor.grad.cpu().numpy()).max()
             assert difference <= 1e-10 * tensor.grad.abs().max(), name

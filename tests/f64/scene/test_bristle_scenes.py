@@ -87,10 +87,10 @@ def pinched(substeps: int = 100, frames: int = 20, *, integrator: str = "semi_im
 
 
 def test_a_box_that_two_fingers_press_does_not_sink() -> None:
-    height = pinched(frames=100, bristle_stiffness=KT).rollout().body_q[0, :, 2, 2].numpy()
+    height = pinched(frames=100, bristle_stiffness=KT).rollout().body_q[0, :, 2, 2].cpu().numpy()
     np.testing.assert_allclose(0.3 - height[-1], MASS * GRAVITY / (2 * KT), rtol=1e-3)
     assert np.abs(height[50:] - height[-1]).max() < 1e-9  # 5,000 steps
-    viscous = pinched(frames=20).rollout().body_q[0, :, 2, 2].numpy()
+    viscous = pinched(frames=20).rollout().body_q[0, :, 2, 2].cpu().numpy()
     np.testing.assert_allclose(np.diff(viscous)[10:15] / 0.02, -MASS * GRAVITY / (8 * 20.0), rtol=2e-2)
 
 
@@ -122,7 +122,7 @@ def test_links_on_the_ground_have_the_bristles_of_the_ground() -> None:
         "foot", joint=Prismatic(axis=(1.0, 0.0, 0.0)), shape=Box(0.1, 0.1, 0.06), mass=0.5, parent="rail",
         position=(0.0, 0.0, -0.47),
     )  # fmt: skip
-    x = scene.rollout().body_q[0, :, 1, 0].numpy()
+    x = scene.rollout().body_q[0, :, 1, 0].cpu().numpy()
     np.testing.assert_allclose(x[-1], 0.5 * 3.0 / (4 * 1000.0), rtol=1e-2)
     assert np.abs(x[25:] - x[-1]).max() < 1e-9
 

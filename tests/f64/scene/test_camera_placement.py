@@ -68,7 +68,7 @@ def test_a_turn_of_the_camera_turns_with_the_picture() -> None:
     placed = Camera(**{**vars(camera), "turn": turn}).placed(part)
 
     def whole(turn: np.ndarray, rotation: np.ndarray) -> np.ndarray:
-        return rotation_matrix(rotation_quaternion(constant(turn[None])))[0].numpy() @ rotation
+        return rotation_matrix(rotation_quaternion(constant(turn[None])))[0].cpu().numpy() @ rotation
 
     quarter = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     expected = quarter @ whole(turn, camera.rotation)
@@ -77,7 +77,7 @@ def test_a_turn_of_the_camera_turns_with_the_picture() -> None:
 
 def render(scene: Scene) -> np.ndarray:
     with torch.no_grad():
-        return scene.render(scene.rollout(worlds=1, frames=2))[0, -1].numpy()
+        return scene.render(scene.rollout(worlds=1, frames=2))[0, -1].cpu().numpy()
 
 
 @pytest.mark.parametrize("turns", range(4))

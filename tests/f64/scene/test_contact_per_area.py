@@ -40,7 +40,7 @@ def thrown(shape: Shape, per: str, position: tuple[float, float, float]) -> np.n
     """Poses [21, 7] of a body that is thrown on the ground with a little tilt, bounces and slides."""
     scene = scene_of(shape, per=per, orientation=turned((1.0, 0.6, 0.0), 0.05), velocity=(0.4, 0.1, -0.1), position=position)
     with torch.no_grad():
-        return scene.rollout().body_q[0, :, 0].numpy()
+        return scene.rollout().body_q[0, :, 0].cpu().numpy()
 
 
 def test_a_finer_mesh_moves_alike() -> None:

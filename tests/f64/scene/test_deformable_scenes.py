@@ -36,6 +36,7 @@ from risp_torch.risp.dataset.plan import Plan
 from risp_torch.risp.dataset.settings import DatasetSettings
 from risp_torch.risp.psi import default_psi, image_jacobian
 from risp_torch.risp.state_heads.head import head_from_json
+from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.simulation.deformable import deformable_inputs
 from ti_sim.meshes import SheetMesh, box_hexes, box_tets, sheet_grid
 
@@ -145,7 +146,7 @@ def test_gradients_of_a_film_by_every_number() -> None:
     values = {name: np.asarray(scene.table[name].value) for name in CHECKED}
     # Along one direction each: all numbers of a parameter move together, by parts of its size.
     ways = {k: max(float(np.abs(v).max()), 0.1) * random.uniform(0.5, 1.0, v.shape) for k, v in values.items()}
-    weights = torch.as_tensor(random.standard_normal((scene.particle_count, 3)))
+    weights = torch.as_tensor(random.standard_normal((scene.particle_count, 3))).to(bridge_device())
 
     def losses(moves: dict[str, torch.Tensor]) -> torch.Tensor:
         """Of worlds [W] with moves [W] along the directions."""
@@ -178,7 +179,7 @@ def test_loads_are_shared_out_whole() -> None:
     scene.add_load("push", body="cloth", where=[1, 2, 4], force=(0.3, -0.6, 0.9))
     scene.add_load("pull", body="cloth", where=[4, 2], force=0.5, direction=(0, 0, 2))
     scene.add_load("each", body="cloth", where=[0, 4], force=each)
-    load = deformable_inputs(scene.deformables, scene.loads, scene.table.values(), frames=FRAMES).load[0].numpy()
+    load = deformable_inputs(scene.deformables, scene.loads, scene.table.values(), frames=FRAMES).load[0].cpu().numpy()
     np.testing.assert_allclose(load[:, 1], np.tile([0.1, -0.2, 0.3], (FRAMES, 1)), rtol=1e-14)
     np.testing.assert_allclose(load[:, 2], np.tile([0.1, -0.2, 0.55], (FRAMES, 1)), rtol=1e-14)
     np.testing.assert_allclose(load[:, [0, 3]], each + [[0.0, 0.0, 0.0], [0.1, -0.2, 0.55]], rtol=1e-14)
@@ -245,7 +246,7 @@ def test_sensors_read_a_deformable_body() -> None:
     outputs = small.outputs(scene, drawn)
     torch.testing.assert_close(small.physical(outputs)["position"], drawn[:, list(head.particles), 2])
     many = SensorHead("rod", head.particles, axis=2, low=-0.5, high=0.2, draws=draws, worlds=400)._sampled(scene)
-    stiffness, force = many["rod.E"].log10().numpy(), many["press.force"].numpy()
+    stiffness, force = many["rod.E"].log10().cpu().numpy(), many["press.force"].cpu().numpy()
     # Evenly over the decades of a log10 Param, and between the ends of a factor of what the scene has.
     np.testing.assert_allclose(np.quantile(stiffness, [0.0, 0.25, 0.5, 0.75, 1.0]), [4.0, 4.25, 4.5, 4.75, 5.0], atol=0.06)
     own = np.asarray(scene.table["press.force"].value)

@@ -33,7 +33,7 @@ def thrown(times: torch.Tensor, spin: np.ndarray) -> States:
     velocity = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     t = times[0, :, None, None]
     place = 0.4 + velocity * t + 0.5 * GRAVITY * t**2
-    turn = Rotation.from_rotvec(np.outer(times[0].numpy(), spin)) * Rotation.from_rotvec([0.3, -1.0, 0.4])
+    turn = Rotation.from_rotvec(np.outer(times[0].cpu().numpy(), spin)) * Rotation.from_rotvec([0.3, -1.0, 0.4])
     body_q = torch.cat([place, torch.tensor(turn.as_quat())[:, None]], dim=-1)[None]
     body_qd = torch.cat([velocity + GRAVITY * t, torch.tensor(spin).expand(len(t), 1, 3)], dim=-1)[None]
     return states_of(body_q, body_qd)
@@ -134,8 +134,8 @@ def test_derivatives_by_states_and_times(size: float) -> None:
         at = states_of(body_q, given["rate"], particle_q=given["place"], particle_qd=given["rate"][..., 3:])
         return (weights * placement_at(at, moments(given["times"], 4))).sum()
 
-    place, turn = states.body_q[..., :3].numpy(), states.body_q[..., 3:].numpy()
-    point = {"place": place, "turn": turn, "rate": states.body_qd.numpy(), "times": times}
+    place, turn = states.body_q[..., :3].cpu().numpy(), states.body_q[..., 3:].cpu().numpy()
+    point = {"place": place, "turn": turn, "rate": states.body_qd.cpu().numpy(), "times": times}
     check_torch(loss, point, step=1e-4, order=4, rtol=1e-6, max_entries=20).raise_if_wrong()
 
 

@@ -154,7 +154,7 @@ def test_times_before_the_start_and_after_the_end() -> None:
     scene.set_film(times=[0.0, 0.03])
     torch.testing.assert_close(scene.rollout().body_q[:, 1], longer.body_q[:, 6], rtol=0, atol=1e-12)
     scene.set("film.start", 0.004)
-    before = scene.rollout().body_q[0, 0, 0, :3].numpy()
+    before = scene.rollout().body_q[0, 0, 0, :3].cpu().numpy()
     start, velocity = np.array([0.0, 0.0, 0.3]), np.array([0.5, 0.1, -0.8])
     exact = start - 0.004 * velocity - 0.5 * 9.81 * 0.004**2 * np.array([0.0, 0.0, 1.0])
     np.testing.assert_allclose(before, exact, atol=1e-12)

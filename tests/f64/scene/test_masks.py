@@ -81,7 +81,7 @@ def test_the_ground_hides_what_is_below_it() -> None:
 def test_gradients_of_masks() -> None:
     """By poses and by the camera, of three bodies that hide one another."""
     scene = stacked(3, size=10)
-    poses = poses_of(scene)[:, 1:].numpy()
+    poses = poses_of(scene)[:, 1:].cpu().numpy()
     torch.manual_seed(0)
     factors = torch.randn(1, 1, 10, 10, 3, dtype=torch.float64)
 

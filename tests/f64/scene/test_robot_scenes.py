@@ -56,7 +56,7 @@ def posed(data: object, seed: int) -> tuple[dict[str, torch.Tensor], np.ndarray]
 def accelerations(scene: Scene, given: dict[str, torch.Tensor]) -> np.ndarray:
     with torch.no_grad():
         states = scene.rollout(given)
-    return ((states.joint_qd[0, 1] - states.joint_qd[0, 0]) / scene.stepping.dt).numpy()
+    return ((states.joint_qd[0, 1] - states.joint_qd[0, 0]) / scene.stepping.dt).cpu().numpy()
 
 
 def test_arm_is_mujocos():
@@ -65,7 +65,7 @@ def test_arm_is_mujocos():
     for seed in (1, 2):
         given, _ = posed(data, seed)
         mujoco.mj_forward(model, data)
-        start = scene.start_poses(scene.table.values(given))[0].numpy()
+        start = scene.start_poses(scene.table.values(given))[0].cpu().numpy()
         for body, pose in zip(scene.bodies[1:], start[1:], strict=True):  # MuJoCo makes the root link the world
             number = model.body(body.name.removeprefix("arm_")).id
             wanted = data.xipos if model.body_mass[number] else data.xpos
@@ -83,7 +83,7 @@ def test_gripper_is_mujocos():
     names = [body.name for body in scene.bodies]
     assert names[1:4] == ["gripper_cart_rail", "gripper_cart_yaw", "gripper_cart"]
     assert [scene.parameters[f"{name}.mass"].value for name in names[:4]] == [0.0, 0.0, 0.0, 1.5]
-    start = scene.start_poses(scene.table.values())[0].numpy()
+    start = scene.start_poses(scene.table.values())[0].cpu().numpy()
     for link in ("cart", "left", "right", "ball"):
         pose = start[names.index(f"gripper_{link}"), :3]
         np.testing.assert_allclose(pose, data.xipos[model.body(link).id], rtol=0.0, atol=1e-10)
@@ -93,7 +93,7 @@ def test_gripper_is_mujocos():
 
 def test_a_robot_is_moved_as_a_whole():
     scene, moved = scene_with("arm.urdf"), scene_with("arm.urdf", name="it", **STAND)
-    here, there = (one.start_poses(one.table.values())[0].numpy() for one in (scene, moved))
+    here, there = (one.start_poses(one.table.values())[0].cpu().numpy() for one in (scene, moved))
     x, y, z, w = np.array(STAND["orientation"]) / np.linalg.norm(STAND["orientation"])
     axis, angle = np.array([x, y, z]) / math.hypot(x, y, z), 2.0 * math.acos(w)
     p = here[:, :3]
@@ -123,7 +123,7 @@ def test_a_free_base_is_mujocos():
             given[f"quadruped_{link.name}.angle"] = torch.tensor(data.qpos[place])
             given[f"quadruped_{link.name}.rate"] = torch.tensor(data.qvel[k])
     mujoco.mj_forward(model, data)
-    start = scene.start_poses(scene.table.values(given))[0].numpy()
+    start = scene.start_poses(scene.table.values(given))[0].cpu().numpy()
     for body, pose in zip(scene.bodies, start, strict=True):
         number = model.body(body.name.removeprefix("quadruped_")).id
         np.testing.assert_allclose(pose[:3], data.xipos[number], rtol=0.0, atol=1e-10)
@@ -140,7 +140,7 @@ def test_feet_carry_a_robot():
     with pytest.warns(UserWarning, match="velocity limits"):
         scene.add_robot(ROBOTS / "quadruped.urdf", free_base=True, contact=GROUND)
     assert [body.points[:, 3].tolist() for body in scene.bodies if body.points[:, 3].any()] == [[0.02]] * 4  # balls
-    poses = scene.start_poses(scene.table.values())[0].numpy()
+    poses = scene.start_poses(scene.table.values())[0].cpu().numpy()
     centers = [Rotation.from_quat(p[3:]).apply(body.points[:, :3]) + p[:3] for p, body in zip(poses, scene.bodies, strict=True)]
     lowest = (np.concatenate(centers)[:, 2] - np.concatenate([body.points[:, 3] for body in scene.bodies])).min()
     lifted = poses[0, 2] - lowest + 1e-3  # m: it stands a millimetre above the ground
@@ -258,7 +258,7 @@ def test_robots_are_filmed():
         )
         scene.add_light(DirectionalLight(direction=(-1.0, 1.0, -1.5), intensity=1.0))
         with torch.no_grad():
-            pictures[file] = scene.render(scene.rollout(), alpha=True)[0, 0].numpy()
+            pictures[file] = scene.render(scene.rollout(), alpha=True)[0, 0].cpu().numpy()
         unseen = [body.name for body in scene.bodies if body.surface is None]
         assert f"{unseen[0]}.color" not in scene.parameters and unseen[0] in scene.description()["bodies"]
         mesh = scene.view.render_inputs(scene.table.values(), scene.start_poses(scene.table.values())[:, None]).mesh
@@ -285,7 +285,7 @@ def test_several_shapes_make_one_surface(tmp_path):
     assert robot.unsupported == () and [body.name for body in scene.bodies] == ["_2_boxes_a", "_2_boxes_b_1", "_2_boxes_b_1_2"]
     mesh = scene.bodies[0].mesh
     assert mesh.vertices[:, 2].max() == pytest.approx(0.05 - 0.2) and np.abs(mesh.vertices[:, 0]).max() == pytest.approx(0.55)
-    colors = scene.bodies[0].surface.albedo(scene.table.values())[0, :, 0].numpy()
+    colors = scene.bodies[0].surface.albedo(scene.table.values())[0, :, 0].cpu().numpy()
     assert colors.shape == (24, 3) and colors[0].tolist() == [1.0, 0.0, 0.0] and colors[-1].tolist() == [0.6, 0.6, 0.6]
     scene.set("_2_boxes_a.inertia", np.diag([2e-2, 2e-2, 0.0]))  # a thin rod
     with pytest.raises(UserError, match="none may be below zero"):

@@ -10,6 +10,7 @@ import torch
 
 from risp_torch import Box, Param, Scene, Start, load_scene
 from risp_torch.inversion.gradients import check_torch
+from risp_torch.scene.bridge.checks import bridge_device
 from tests.reference.rigid_cases import GRAVITY
 from ti_sim.base.errors import DivergenceError, UserError
 
@@ -28,7 +29,7 @@ def make_scene(*, frames: int = 4, actions: object = 0.75 * GRAVITY, limit: floa
 
 def test_hovering_stays() -> None:
     states = make_scene(frames=50).rollout()
-    still = torch.tensor([0.0, 0, 0, 0, 0, 0, 1], dtype=torch.float64)
+    still = torch.tensor([0.0, 0, 0, 0, 0, 0, 1], dtype=torch.float64, device=bridge_device())
     torch.testing.assert_close(states.body_q[0, :, 0], still.expand(51, 7), rtol=0, atol=1e-12)
 
 
@@ -40,7 +41,7 @@ def test_thrust_differences_turn_the_body(axis: str) -> None:
     number = ["roll", "pitch", "yaw"].index(axis)
     states = make_scene(actions=0.75 * GRAVITY + 0.1 * np.array(signs)).rollout()
     spin = 0.1 * per_newton / (3.0 * (0.01, 0.012, 0.018)[number]) * 0.02 * np.arange(5)
-    np.testing.assert_allclose(states.body_qd[0, :, 0, 3 + number], spin, rtol=1e-12)
+    np.testing.assert_allclose(states.body_qd[0, :, 0, 3 + number].cpu(), spin, rtol=1e-12)
     assert states.body_qd[0, -1, 0, 2].abs() < 1e-3
 
 
@@ -57,7 +58,7 @@ def test_gradients_of_a_flight(integrator: str) -> None:
     scene.add_rotors("tail", body="slab", positions=[(0.1, 0, 0.2)], axis=(0, 2, 0), actions=1.5)
     names = [name for name in scene.parameters if name.startswith(("slab.", "rotors.", "tail."))]
     names = [name for name in names if not name.endswith(("color", "position", "rotation"))]
-    weight = torch.as_tensor(rng.standard_normal((4, 13)))
+    weight = torch.as_tensor(rng.standard_normal((4, 13))).to(bridge_device())
 
     def loss(values: dict[str, torch.Tensor]) -> torch.Tensor:
         states = scene.rollout(values)

@@ -11,6 +11,7 @@ import torch
 
 from risp_torch import AmbientLight, Box, Camera, Param, Scene, UserError, check_torch, load_scene
 from risp_torch.scene import bridge
+from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.bridge.chunks import image_bytes
 from tests.reference.full_scene import camera, make_full_scene
 from tests.reference.plain_scene import add, plain_scene, poses_of, shot, two_cameras
@@ -32,7 +33,7 @@ def test_gradient_of_every_number_in_the_picture(variant: str) -> None:
     poses = poses_of(scene)[:, 1:]
     names = scene.view.picture_parameters
     units = {n: np.maximum(np.abs(scene.parameters[n].value), 1e-6 if n.startswith("softness") else 1e-2) for n in names}
-    weight = torch.randn((1, 1, 12, 12, 4), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    weight = torch.randn((1, 1, 12, 12, 4), generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(bridge_device())
 
     def loss(at: dict[str, torch.Tensor]) -> torch.Tensor:
         given = {n: torch.as_tensor(scene.parameters[n].value) + torch.as_tensor(units[n]) * at[n] for n in names}
@@ -111,7 +112,7 @@ def test_a_value_for_all_worlds_and_one_for_each_have_the_same_gradient() -> Non
     shared = torch.tensor(scene.parameters["light.key.intensity"].value, requires_grad=True)
     each = shared.detach().expand(2, 3).clone().requires_grad_()
     repeated = shared.detach().expand(2, 3).requires_grad_()  # a leaf whose rows lie on one another
-    weight = torch.randn((2, 2, 12, 12, 3), generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    weight = torch.randn((2, 2, 12, 12, 3), generator=torch.Generator().manual_seed(2), dtype=torch.float64).to(bridge_device())
     for tensor in (shared, each, repeated):
         (scene.render(poses, {"light.key.intensity": tensor}) * weight).sum().backward()
     torch.testing.assert_close(shared.grad, each.grad.sum(0), rtol=1e-10, atol=1e-12)
@@ -186,7 +187,7 @@ def test_worlds_have_their_own_softness_and_gradient() -> None:
     scene = plain_scene()
     add(scene)
     poses = poses_of(scene, worlds=3)
-    weight = torch.randn(shot(scene).shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    weight = torch.randn(shot(scene).shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(bridge_device())
 
     def gradients(**softness: list[float]) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
         given = {f"softness.{n}": torch.tensor(v, dtype=torch.float64, requires_grad=True) for n, v in softness.items()}
@@ -211,7 +212,7 @@ def test_a_film_under_a_memory_limit_is_the_film(monkeypatch: pytest.MonkeyPatch
         states = scene.rollout(worlds=2, frames=3)
     inputs = scene.view.render_inputs(scene.table.values(worlds=2), states.body_q, camera="all")
     one = image_bytes(inputs, scene.view.raster_settings())
-    weight = torch.randn((2, 4, 2, 8, 8, 3), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    weight = torch.randn((2, 4, 2, 8, 8, 3), generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(bridge_device())
 
     def run(limit: int | None) -> list[torch.Tensor]:
         given = {n: torch.tensor(scene.parameters[n].value, dtype=torch.float64, requires_grad=True) for n in names}

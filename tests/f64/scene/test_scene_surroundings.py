@@ -41,12 +41,12 @@ def test_a_gradient_runs_from_top_to_bottom_and_an_image_is_upright() -> None:
     add(scene, start=Start(position=(0, 0, -5.0)))  # out of sight
     scene.set_background(top=(0.0, 0.0, 0.0), bottom=(1.0, 1.0, 1.0))
     rows = (np.arange(16) + 0.5) / 16
-    np.testing.assert_allclose(shot(scene)[..., 0].numpy(), np.tile(rows[:, None], (1, 16)), atol=1e-12)
+    np.testing.assert_allclose(shot(scene)[..., 0].cpu().numpy(), np.tile(rows[:, None], (1, 16)), atol=1e-12)
     image = np.zeros((16, 16, 3))
     image[2, 5] = (0.9, 0.5, 0.1)
     scene.set_background(image=image)
     assert [n for n in scene.parameters if n.startswith("background")] == ["background.image"]
-    np.testing.assert_allclose(shot(scene).numpy(), image, atol=1e-12)
+    np.testing.assert_allclose(shot(scene).cpu().numpy(), image, atol=1e-12)
 
 
 def test_many_lights_add_up() -> None:
@@ -99,7 +99,7 @@ def test_quantities() -> None:
     assert float(depth[8, 8, 1]) == pytest.approx(1.0, abs=1e-6)
     assert float(depth[8, 8, 0]) == pytest.approx(distance, rel=1e-3)
     normal = shot(scene, quantity="normal")
-    np.testing.assert_allclose(normal[8, 8].numpy(), [0, -1, 0], atol=1e-3)
+    np.testing.assert_allclose(normal[8, 8].cpu().numpy(), [0, -1, 0], atol=1e-3)
     dark = Scene(frame_dt=5e-3, frames=1, substeps=1)  # neither quantity needs a light
     dark.add_camera(replace(camera(12), distortion=None))
     add(dark)
@@ -112,4 +112,4 @@ def test_colours_without_shading_are_the_colours() -> None:
     scene = Scene(frame_dt=5e-3, frames=1, substeps=1, shading="none", sigma=1e-4)
     scene.add_camera(replace(camera(13), distortion=None))
     add(scene, shape=Box(0.3, 0.3, 0.01), start=Start(), surface=Surface(color=(0.2, 0.4, 0.6)))
-    np.testing.assert_allclose(shot(scene)[6, 6].numpy(), [0.2, 0.4, 0.6], atol=1e-4)
+    np.testing.assert_allclose(shot(scene)[6, 6].cpu().numpy(), [0.2, 0.4, 0.6], atol=1e-4)

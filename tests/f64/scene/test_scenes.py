@@ -243,7 +243,7 @@ def test_film_gradient_with_mass_and_inertia_given() -> None:
     )  # fmt: skip
     values = scene.table.values()
     assert scene.bodies[0].mass(values).item() == 0.05
-    np.testing.assert_array_equal(scene.bodies[0].inertia(values)[0].numpy(), inertia)
+    np.testing.assert_array_equal(scene.bodies[0].inertia(values)[0].cpu().numpy(), inertia)
     names = ["thing.mass", "thing.inertia", "thing.position", "thing.angular_velocity"]
     assert check_film(scene, names) == set(names)
     assert check_states(scene, names, 4) == set(names)
@@ -264,7 +264,7 @@ def test_mass_alone_takes_the_inertia_of_the_shape() -> None:
     shape = Box(0.05, 0.04, 0.03)
     scene.add_rigid("thing", shape=shape, mass=0.05, start=Start(position=(0, 0, 0.022), **MOTION))
     solid = mass_properties(shape)
-    actual = scene.bodies[0].inertia(scene.table.values())[0].numpy()
+    actual = scene.bodies[0].inertia(scene.table.values())[0].cpu().numpy()
     np.testing.assert_allclose(actual, 0.05 * solid.inertia_per_density / solid.volume, rtol=1e-13)
     np.testing.assert_allclose(np.diag(actual), 0.05 / 12 * np.array([25e-4, 34e-4, 41e-4]), rtol=1e-12)
     assert check_film(scene, ["thing.mass", "thing.rotation"]) == {"thing.mass", "thing.rotation"}
@@ -310,7 +310,7 @@ def test_a_scene_without_ground_falls_freely() -> None:
     states = scene.rollout(frames=4)
     time, steps = 4 * 5e-3, 40
     drop = -9.81 * (time / steps) ** 2 * steps * (steps + 1) / 2  # semi-implicit Euler, exactly
-    np.testing.assert_allclose(states.body_q[0, -1, 0, :3].numpy(), [0.1 * time, 0, 0.03 + 0.2 * time + drop], atol=1e-14)
+    np.testing.assert_allclose(states.body_q[0, -1, 0, :3].cpu().numpy(), [0.1 * time, 0, 0.03 + 0.2 * time + drop], atol=1e-14)
     names = ["thing.position", "thing.velocity", "background.color", "gravity"]
     assert check_film(scene, names) == set(names)
 

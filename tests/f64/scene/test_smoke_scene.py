@@ -40,9 +40,9 @@ def test_pixels_are_means_of_the_cells_that_they_cover() -> None:
     assert np.allclose(overlaps(2, 4), np.repeat(np.eye(2), 2, axis=0))
     scene = smoky()
     states = scene.rollout(worlds=1)
-    shown = scene.render(states)[0].numpy()
-    covered = scene.render(states, alpha=True)[0, ..., 3:].numpy()
-    density = states.smoke[0].numpy()
+    shown = scene.render(states)[0].cpu().numpy()
+    covered = scene.render(states, alpha=True)[0, ..., 3:].cpu().numpy()
+    density = states.smoke[0].cpu().numpy()
     assert density.shape == (FRAMES + 1, *CELLS) and shown.shape == (FRAMES + 1, *SIZE, 3)
     fine = 36  # of which cells and pixels are whole multiples
     cover = 1 - np.exp(-2.0 * density)

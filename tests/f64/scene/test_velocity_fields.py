@@ -38,11 +38,11 @@ def test_every_particle_has_the_velocity_of_the_field(kind: str) -> None:
     scene = scene_with(kind)
     (part,) = scene.deformables
     values = scene.table.values(worlds=2)
-    places = part.start(values)[0].numpy() - POSITION
+    places = part.start(values)[0].cpu().numpy() - POSITION
     np.testing.assert_allclose(places, part.vertices @ np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1.0]]).T, atol=1e-12)
     expected = np.array(VELOCITY) + np.cross(TURNING, places) + places @ G.T
     expected[0] = 0.0  # held
-    np.testing.assert_allclose(part.start_velocity(values).numpy(), np.stack([expected] * 2), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(part.start_velocity(values).cpu().numpy(), np.stack([expected] * 2), rtol=1e-12, atol=1e-14)
 
 
 def test_a_rotation_turns_further_what_has_an_orientation() -> None:
@@ -53,7 +53,7 @@ def test_a_rotation_turns_further_what_has_an_orientation() -> None:
     scene.add_rigid("box", shape=Box(0.2, 0.1, 0.1), **options)
     scene.add_solid("solid", mesh=mesh, material=Elastic(E=1e4, nu=0.3), **options)
     whole, values = Rotation.from_rotvec(vector) * given, scene.table.values(worlds=1)
-    pose = scene.bodies[0].pose(values)[0].numpy()
+    pose = scene.bodies[0].pose(values)[0].cpu().numpy()
     np.testing.assert_allclose(pose[:3], place)
     np.testing.assert_allclose(Rotation.from_quat(pose[3:]).as_matrix(), whole.as_matrix(), atol=1e-12)
     np.testing.assert_allclose(scene.deformables[0].start(values)[0], place + whole.apply(mesh.vertices), atol=1e-12)
@@ -82,7 +82,7 @@ def test_fields_of_the_cloth() -> None:
     for kind in ("uniform", "affine", "particles"):
         scene = load_scene("cloth", field=kind)
         (part,) = scene.deformables
-        fields[kind] = part.start_velocity(scene.table.values())[0].numpy()
+        fields[kind] = part.start_velocity(scene.table.values())[0].cpu().numpy()
         assert scene.unknowns == ["cloth.velocity", "cloth.velocity_gradient"][: 2 if kind == "affine" else 1]
         assert not fields[kind][part.fixed].any()
     np.testing.assert_allclose(fields["affine"], fields["particles"], atol=1e-12)

@@ -31,7 +31,7 @@ def swung() -> np.ndarray:
     for name, value in TRUTH.items():
         scene.table.set(name, value)
     found = np.zeros((free_swing.END + 1, 2))
-    found[free_swing.SWING :] = scene.rollout(frames=frames).joint_q[0, :, :2].numpy() + 2 * np.pi * np.array([1, 0])
+    found[free_swing.SWING :] = scene.rollout(frames=frames).joint_q[0, :, :2].cpu().numpy() + 2 * np.pi * np.array([1, 0])
     return found + np.radians([-0.9, 1.6])  # rest zeros
 
 
@@ -54,7 +54,7 @@ def test_growth_upright_is_that_of_the_simulation() -> None:
     for name in numbers.FRICTION:
         scene.table.set(name, 0.0)
     values = {name: float(np.asarray(scene.table[name].value)) for name in numbers.MASSES}
-    moved = scene.rollout({"upper.angle": torch.tensor([np.pi + 1e-9])}).joint_q[0, :, 0].numpy() - np.pi
+    moved = scene.rollout({"upper.angle": torch.tensor([np.pi + 1e-9])}).joint_q[0, :, 0].cpu().numpy() - np.pi
     rate = np.log(moved[600] / moved[520]) / (80 / RATE)
     assert rate == pytest.approx(numbers.upright_growth(values), rel=0.03)
 
@@ -101,7 +101,7 @@ def toy_log(seconds: float, torque: np.ndarray, angles: tuple[float, float] = (0
     frames = round(seconds * RATE)
     scene = load_scene("real/double_pendulum", frames=frames, substeps=driven.SUBSTEPS, rate=RATE, angles=angles)
     mean = 0.5 * (torque[:frames] + torque[1 : frames + 1])
-    joint_q = scene.rollout(frames=frames, actions=torch.as_tensor(mean[None])).joint_q[0, :, :2].numpy()
+    joint_q = scene.rollout(frames=frames, actions=torch.as_tensor(mean[None])).joint_q[0, :, :2].cpu().numpy()
     return Log(np.arange(frames + 1) / RATE, joint_q, torque[: frames + 1])
 
 
@@ -156,7 +156,7 @@ def test_stiff_elastic_joints_move_like_rigid_ones() -> None:
         for key, value in (("damping", published["b"][k]), ("dry_friction", published["cf"][k])):
             scene.table.set(f"{name}_rotor.{key}", value)
     start = {"upper_rotor.angle": torch.tensor([0.2]), "lower_rotor.angle": torch.tensor([0.1])}
-    moved = scene.rollout(start, frames=40, actions=torch.as_tensor(log.torque[None, :40])).joint_q[0].numpy()
+    moved = scene.rollout(start, frames=40, actions=torch.as_tensor(log.torque[None, :40])).joint_q[0].cpu().numpy()
     np.testing.assert_allclose(moved[:, [0, 2]] + moved[:, [1, 3]], log.joint_q[:41], atol=2e-3)
     assert np.abs(moved[:, [1, 3]]).max() < 1e-3
 

@@ -168,7 +168,7 @@ def test_edges_of_a_strip_are_where_the_renderer_has_them() -> None:
     scene, shown = films.film_scene(films.window_of(measured(rows, "toss")), VALUES)
     for name in films.CAMERAS:
         u, v = plots.corners_in(scene, name, shown[0])
-        mask = render_masks(scene, torch.as_tensor(shown[:1])[None], together=True, camera=name)[0, 0, ..., 0].numpy()
+        mask = render_masks(scene, torch.as_tensor(shown[:1])[None], together=True, camera=name)[0, 0, ..., 0].cpu().numpy()
         row, column = np.nonzero(mask > 0.5)
         assert abs(u.min() - column.min()) < 1.5 and abs(u.max() - column.max() - 1) < 1.5
         assert abs(v.min() - row.min()) < 1.5 and abs(v.max() - row.max() - 1) < 1.5

@@ -55,8 +55,8 @@ def drawn(scene: Scene, seed: int) -> tuple[Values, Values]:
         if param.range is not None and name not in TOUCHING.get(scene.name, ()):
             low = np.asarray(param.to_scaled(param.low)) if param.low is not None else np.asarray(param.to_scaled(value))
             scaled = torch.as_tensor(low + np.asarray(param.range) * random.uniform(0.2, 0.8, size=value.shape))
-            point = param.from_scaled(scaled).numpy()
-            unit = np.abs(param.from_scaled(scaled + 0.02 * torch.as_tensor(param.range)).numpy() - point)
+            point = param.from_scaled(scaled).cpu().numpy()
+            unit = np.abs(param.from_scaled(scaled + 0.02 * torch.as_tensor(param.range)).cpu().numpy() - point)
         else:
             size = np.abs(value) if sign in ("positive", "not negative", "poisson") else np.abs(value).max(initial=0.0)
             unit = np.broadcast_to(np.where(size > 0, 0.05 * size, 0.01), value.shape)

@@ -78,7 +78,7 @@ def test_no_side_shines_through_at_an_edge() -> None:
     outlines = Outlines(scene, "front", samples=4)
     unlit = outlines.unlit(POSE[None])
     away = np.asarray(scene.cameras[0].position) - POSE[0, :3]
-    facing = unlit.normals()[0].numpy() @ away
+    facing = unlit.normals()[0].cpu().numpy() @ away
     shown = np.array([outlines.of(POSE[None]).columns[0, outlines.palette.corner[face]].sum() for face in range(len(facing))])
     clear = np.abs(facing) > 0.15 * np.linalg.norm(away)  # a side seen at a sharp angle is not told from one turned away here
     assert (shown[clear & (facing < 0)] < 0.02 * shown.max()).all() and (shown[clear & (facing > 0)] > 0.1 * shown.max()).all()
@@ -87,7 +87,7 @@ def test_no_side_shines_through_at_an_edge() -> None:
 def test_gradients_are_those_of_the_cost() -> None:
     """At the solved colours the cost changes as the gradient says (envelope theorem); the outliers' weight is held at 1."""
     scene = scene_of()
-    pictures = scene.render(scene.rollout(), camera="front")[0].numpy()
+    pictures = scene.render(scene.rollout(), camera="front")[0].cpu().numpy()
     settings = TrackSettings(robust=1e3)
     outlines = Outlines(scene, "front", samples=4)
     rng = np.random.default_rng(0)
@@ -109,7 +109,7 @@ def test_shadows_darken_the_plate_and_not_its_hue() -> None:
     left = outlines.of(POSE[None]).left[0]
     plate = np.random.default_rng(1).uniform(0.2, 0.8, (SIZE * SIZE, 3))
     np.testing.assert_allclose(background(outlines, POSE, left, plate, plate, 0.06), plate, atol=1e-12)
-    shadow = shadows_of(outlines.unlit(POSE[None], edges=CAMERA_EDGES))[0, 3].reshape(-1, 1).numpy()
+    shadow = shadows_of(outlines.unlit(POSE[None], edges=CAMERA_EDGES))[0, 3].reshape(-1, 1).cpu().numpy()
     darker = plate * (1 - 0.5 * shadow)
     found = background(outlines, POSE, left, darker, plate, 0.06)
     seen = (left > 0.999) & (shadow[:, 0] > 0.5)
@@ -125,8 +125,8 @@ def filmed(scene: Scene) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], 
     away = scene_of(frames=1)
     away.table.set("box.position", (0.0, 0.0, -5.0))
     return (
-        {name: scene.render(states, camera=name)[0].numpy() for name in EYES},
-        {name: away.render(away.rollout(), camera=name)[0, 0].numpy() for name in EYES}, states.body_q[0].numpy(),
+        {name: scene.render(states, camera=name)[0].cpu().numpy() for name in EYES},
+        {name: away.render(away.rollout(), camera=name)[0, 0].cpu().numpy() for name in EYES}, states.body_q[0].cpu().numpy(),
     )  # fmt: skip
 
 
@@ -151,9 +151,9 @@ def test_two_cameras_track_a_flight() -> None:
 
 def test_one_frame_without_a_ground_or_by_one_camera() -> None:
     scene = scene_of(frames=1, ground=False)
-    states, true = scene.rollout(), scene.rollout().body_q[0].numpy()
+    states, true = scene.rollout(), scene.rollout().body_q[0].cpu().numpy()
     scene.set_background(color=(0.03, 0.12, 0.1))
-    films = {name: scene.render(states, camera=name)[0].numpy() for name in EYES}
+    films = {name: scene.render(states, camera=name)[0].cpu().numpy() for name in EYES}
     plates = {name: np.broadcast_to((0.03, 0.12, 0.1), film.shape[1:]) for name, film in films.items()}
     start = moved(true[0], np.array([3e-3, -4e-3, 2e-3]), np.array([0.05, -0.04, 0.03]))
     one = {name: film[:1] for name, film in films.items()}
