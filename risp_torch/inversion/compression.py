@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,13 @@ import torch
 
 from risp_torch.files.film import film_facts
 from risp_torch.files.video import read_video, write_video
+from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.linearisation import Linearisation, newton_step
 
 QUALITIES = (8, 13, 18, 23, 28, 33, 38)  # constant rate factors of H.264, best first
+# Pixels down and right: places of a picture on the encoder's grids, which transform blocks of 8 x 8 and 4 x 4 pixels and store
+# colours for 2 x 2. With (0, 0), every row and column of 8 x 8 once.
+PLACES = ((1, 3), (2, 5), (3, 2), (4, 1), (5, 7), (6, 4), (7, 6))
 
 
 @dataclass(frozen=True)
@@ -28,12 +32,14 @@ class CompressedFilm:
         residual: [P] observations of the decoded film minus those of the original film.
         count: number of observations that count, all by default.
         pictures: the decoded film [T, H, W, 3], linear rgb.
+        crf: constant rate factor.
     """
 
     bytes_per_frame: float
     residual: torch.Tensor
     count: float | None = None
     pictures: torch.Tensor | None = None
+    crf: float = math.nan
 
     @property
     def power(self) -> float:
@@ -79,30 +85,42 @@ class Encoding:
         return height * self.enlargement % 2 == 0 and width * self.enlargement % 2 == 0
 
 
-def compressed_films(
-    at: Linearisation, estimate: torch.Tensor, *, fps: float, qualities: Sequence[float] = QUALITIES, enlargement: int = 1
-) -> list[CompressedFilm]:
-    """The film of the estimate at every one of the qualities.
+@dataclass(frozen=True)
+class Encoder:
+    """Encodes the film of an estimate and decodes it.
 
-    Args:
-        at: linearisation at the estimate, for a loss that compares images.
+    Attributes:
+        comparison: of the estimate with the target, by a loss that compares images.
         estimate: film of the estimate, [T, H, W, 3] linear rgb; H and W times the enlargement are even.
         fps: frames per second.
-        qualities: constant rate factors of H.264, best first.
         enlargement: the film is encoded with so many times the pixels along each side, as that from which a part was cut, and
             then averaged.
     """
-    loss, frames = at.comparison.loss, list(at.comparison.frames)
-    films = []
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        own = loss.compared(estimate[frames], frames)
-        for crf in qualities:
-            path = Path(folder) / f"{crf}.mp4"
-            write_video(path, _enlarged(estimate, enlargement).cpu().numpy(), fps=fps, crf=crf)
-            returned = _averaged(torch.as_tensor(read_video(path), dtype=estimate.dtype, device=estimate.device), enlargement)
-            errors = loss.compared(returned[frames], frames) - own
-            films.append(CompressedFilm(bytes_per_frame(path), errors.flatten(), at.comparison.count, returned))
-    return films
+
+    comparison: Comparison
+    estimate: torch.Tensor
+    fps: float
+    enlargement: int = 1
+
+    def film(self, crf: float, place: tuple[int, int] = (0, 0)) -> CompressedFilm:
+        """The film at a constant rate factor of H.264, moved by so many pixels down and right while it is encoded."""
+        loss, frames = self.comparison.loss, list(self.comparison.frames)
+        with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+            path, whole = Path(folder) / "film.mp4", _enlarged(self.estimate, self.enlargement)
+            write_video(path, _moved(whole, *place).cpu().numpy(), fps=self.fps, crf=crf)
+            decoded = torch.as_tensor(read_video(path), dtype=whole.dtype, device=whole.device)
+            size, returned = bytes_per_frame(path), _averaged(_moved_back(decoded, whole, *place), self.enlargement)
+            errors = loss.compared(returned[frames], frames) - loss.compared(self.estimate[frames], frames)
+        return CompressedFilm(size, errors.flatten(), self.comparison.count, returned, crf)
+
+    def elsewhere(self, film: CompressedFilm) -> list[CompressedFilm]:
+        """A film at the same quality at the other ``PLACES``."""
+        return [self.film(film.crf, place) for place in PLACES]
+
+
+def compressed_films(encoder: Encoder, qualities: Sequence[float] = QUALITIES) -> list[CompressedFilm]:
+    """The film of an estimate at every one of the qualities, which are constant rate factors of H.264, best first."""
+    return [encoder.film(crf) for crf in qualities]
 
 
 def bytes_per_frame(path: Path) -> float:
@@ -127,23 +145,44 @@ def _averaged(film: torch.Tensor, times: int) -> torch.Tensor:
     return film if times == 1 else torch.nn.functional.avg_pool2d(film.movedim(-1, 1), times).movedim(1, -1)
 
 
-def compression_moves(at: Linearisation, films: Sequence[CompressedFilm]) -> np.ndarray:
+def _moved(film: torch.Tensor, down: int, right: int) -> torch.Tensor:
+    """A film [T, H, W, 3], moved; the pixels of its borders are repeated."""
+    height, width = film.shape[1:3]
+    rows = (torch.arange(height, device=film.device) - down).clamp(0, height - 1)
+    columns = (torch.arange(width, device=film.device) - right).clamp(0, width - 1)
+    return film[:, rows][:, :, columns]
+
+
+def _moved_back(film: torch.Tensor, before: torch.Tensor, down: int, right: int) -> torch.Tensor:
+    """A film that was moved, at its place; what was moved out of the picture is that of ``before``."""
+    result, (height, width) = before.clone(), film.shape[1:3]
+    result[:, : height - down, : width - right] = film[:, down:, right:]
+    return result
+
+
+def compression_moves(
+    at: Linearisation, films: Sequence[CompressedFilm],
+    elsewhere: Callable[[CompressedFilm], Sequence[CompressedFilm]] = lambda film: (),
+) -> np.ndarray:  # fmt: skip
     """Shifts of an estimate by video compression, [n, K] relative to the ranges, for n films; the most similar film is first.
 
     The film of the estimate is compressed at the quality whose errors are as large as the residual, and a Gauss-Newton step
     estimates the unknowns from the decoded film. Compression errors are not noise: they blur all edges of all frames alike,
     which averages over pixels do not remove. A single film may have a small shift by chance, so the next better and the next
-    worse quality are also used, with errors scaled to the residual.
+    worse quality are also used, and the film at other places of the picture, with errors scaled to the residual. A body that
+    rests has the same edges in all pictures, and the shift is that of their place on the encoder's grids.
 
     Args:
         at: linearisation at the estimate.
         films: result of ``compressed_films``, best quality first.
+        elsewhere: a film, compressed at other places of the picture (``Encoder.elsewhere``).
     """
     logs = np.array([np.log(film.power + 1e-12) for film in films])
     closest = int(np.abs(logs - np.log(at.loss + 1e-12)).argmin())
-    near = [number for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]
-    steps = [newton_step(replace(at, residual=films[number].residual, pull=0.0)) for number in near]
-    return np.array(steps) * np.exp(0.5 * (np.log(at.loss + 1e-12) - logs[near]))[:, None]
+    near = [films[number] for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]
+    near += elsewhere(near[0])
+    steps = [newton_step(replace(at, residual=film.residual, pull=0.0)) for film in near]
+    return np.array(steps) * np.sqrt([(at.loss + 1e-12) / (film.power + 1e-12) for film in near])[:, None]
 
 
 def size_of_moves(moves: np.ndarray) -> np.ndarray:

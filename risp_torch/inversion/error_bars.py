@@ -11,6 +11,7 @@ import torch
 from risp_torch.inversion.comparison import Comparison
 from risp_torch.inversion.compression import (
     CompressedFilm,
+    Encoder,
     Encoding,
     compressed_films,
     compression_moves,
@@ -69,9 +70,10 @@ def judge(problem: Problem, ends: Ends) -> Judgement:
     estimate = film_at(scene, unknowns, values, loss) if isinstance(loss, PictureLoss) else None
     floor = comparison.floor(estimate)
     encoding = Encoding.of(problem.video) if estimate is not None and not loss.lasting else None
-    films = _films_through_the_encoder(problem, at, estimate, encoding)
+    encoder = _encoder(problem, comparison, estimate, encoding)
+    films = [] if encoder is None else compressed_films(encoder)
     size, refits = None if encoding is None else encoding.size, bool(films) and loss.refits
-    moves = _moves(problem, unknowns, at, values, films, size)
+    moves = _moves(problem, unknowns, at, values, films, size, encoder)
     # Twelve times the variance of rounding is the square of a whole step, a grey level of 255 for pixels.
     scatter = scatter_of_starts(unknowns, ends.final, ends.losses, ends.best, near=12 * floor)
     flat = loss.of_pictures and not loss.rough and len(values) <= MOST_LINEARISED
@@ -109,25 +111,25 @@ def _linearised(scene: Scene, comparison: Comparison, unknowns: Unknowns, values
     return linearise(scene, comparison, unknowns, values, step=WIDE_STEP)
 
 
-def _films_through_the_encoder(
-    problem: Problem, at: Linearisation, estimate: torch.Tensor | None, encoding: Encoding | None
-) -> list[CompressedFilm]:
-    """Compressed films of the estimate if the target was compressed and the loss compares images; else none."""
+def _encoder(
+    problem: Problem, comparison: Comparison, estimate: torch.Tensor | None, encoding: Encoding | None
+) -> Encoder | None:
+    """What encodes the film of the estimate if the target was compressed and the loss compares images; else None."""
     if estimate is None or encoding is None or not encoding.fits(*estimate.shape[1:3]):
-        return []
-    return compressed_films(at, estimate, fps=problem.scene.fps, enlargement=encoding.enlargement)
+        return None
+    return Encoder(comparison, estimate, problem.scene.fps, encoding.enlargement)
 
 
 def _moves(
     problem: Problem, unknowns: Unknowns, at: Linearisation, values: np.ndarray, films: list[CompressedFilm],
-    size: float | None,
+    size: float | None, encoder: Encoder | None,
 ) -> np.ndarray:  # fmt: skip
     """Shifts [M, K] of an estimate by compression, or by what simulated observations are wrong by, in parts of the ranges."""
-    if not films or size is None:
+    if encoder is None or size is None:
         return _systematic_move(problem.scene, unknowns, at, values)
     if at.comparison.loss.refits:
         return refitted_moves(problem.scene, unknowns, at, films, size)
-    return compression_moves(at, films)
+    return compression_moves(at, films, encoder.elsewhere)
 
 
 def _systematic_move(scene: Scene, unknowns: Unknowns, at: Linearisation, values: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ import torch
 
 from risp_torch.files.video import Quality
 from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.compression import compressed_films, noise_variance
+from risp_torch.inversion.compression import Encoder, noise_variance
 from risp_torch.inversion.error_blocks import block_scores
 from risp_torch.inversion.film import film_at
 from risp_torch.inversion.linearisation import Linearisation, along_weak_directions, linearise
@@ -145,7 +145,7 @@ def observability(
     at = along_weak_directions(scene, unknowns, linearise(scene, comparison, unknowns, values))
     errors = torch.zeros_like(at.residual)
     if crf is not None and loss.needs_film:
-        errors = compressed_films(at, own, fps=scene.fps, qualities=(crf,))[0].residual
+        errors = Encoder(comparison, own, scene.fps).film(crf).residual
     return observed(at, unknowns, values, noise, errors)
 
 
@@ -169,7 +169,7 @@ def verdict_before(problem: Problem) -> str | None:
     errors = torch.zeros_like(at.residual)
     if is_file(problem.video) and all(side % 2 == 0 for side in problem.pictures.shape[1:3]):
         own = film_at(problem.scene, unknowns, unknowns.current(), loss)
-        errors = compressed_films(at, own, fps=problem.scene.fps, qualities=(USUAL_CRF,))[0].residual
+        errors = Encoder(problem.comparison, own, problem.scene.fps).film(USUAL_CRF).residual
     return observed(at, unknowns, unknowns.current(), noise, errors).verdict()
 
 

@@ -14,7 +14,7 @@ from risp_torch import Inversion, NewtonSteps, OptimiseSettings, PixelLoss, User
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.video import write_frames
 from risp_torch.inversion import Comparison, Unknowns, error_bars, linearise, misfit
-from risp_torch.inversion.compression import CompressedFilm, compressed_films, compression_moves
+from risp_torch.inversion.compression import CompressedFilm, Encoder, compressed_films, compression_moves
 from risp_torch.inversion.film import film_at
 from risp_torch.inversion.linearisation import newton_step
 from risp_torch.inversion.misfit import MISFIT
@@ -101,7 +101,7 @@ def test_compression_is_read_as_a_move_of_the_estimate(tmp_path: Path) -> None:
     target = load_target(scene, simulate_video(scene, tmp_path / "film.mp4", crf=28))
     comparison, unknowns = Comparison.of(scene, PixelLoss(), target), Unknowns.of(scene, [DENSITY, FRICTION])
     at = linearise(scene, comparison, unknowns, unknowns.current())
-    films = compressed_films(at, film_at(scene, unknowns, unknowns.current(), PixelLoss()), fps=1 / scene.frame_dt)
+    films = compressed_films(Encoder(comparison, film_at(scene, unknowns, unknowns.current(), PixelLoss()), 1 / scene.frame_dt))
     powers, sizes = [film.power for film in films], [film.bytes_per_frame for film in films]
     assert 0 < powers[0] < powers[4] < powers[-1] and sizes[0] > sizes[4] > sizes[-1]
     own = CompressedFilm(sizes[4], at.residual)

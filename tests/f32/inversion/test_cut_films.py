@@ -12,7 +12,7 @@ import torch
 from risp_torch import PixelLoss, UserError, load_scene, read_video, write_frames, write_video
 from risp_torch.files.film import Cut, film_facts, read_film, write_film
 from risp_torch.inversion.comparison import Comparison
-from risp_torch.inversion.compression import Encoding, bytes_per_frame, compressed_films, compression_power
+from risp_torch.inversion.compression import Encoder, Encoding, bytes_per_frame, compressed_films, compression_power
 from risp_torch.inversion.linearisation import linearise
 from risp_torch.inversion.unknowns import Unknowns
 from risp_torch.scene.bridge.checks import bridge_device
@@ -53,7 +53,7 @@ def test_what_compression_left_of_a_part_is_explained(films: tuple[Path, Path, P
     unknowns = Unknowns.of(scene, [DENSITY])
     encoding = Encoding.of(part)
     at = linearise(scene, Comparison.of(scene, PixelLoss(), true), unknowns, unknowns.current())
-    films = compressed_films(at, true, fps=scene.fps, enlargement=encoding.enlargement)
+    films = compressed_films(Encoder(at.comparison, true, scene.fps, encoding.enlargement))
     found = compression_power(films, encoding.size)
     errors = float(((torch.as_tensor(read_video(part)).to(true) - true) ** 2).mean())
     assert 0.5 * errors < found < 2 * errors

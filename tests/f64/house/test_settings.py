@@ -30,7 +30,7 @@ from ti_sim.base.rules import arguments_of
 # Results, records of files, and what the library itself puts together: users give none of their numbers.
 NO_SETTINGS = {
     "Actuation", "Appearance", "AppliedForce", "ArticulatedRollout", "CameraRecord", "Cell", "Chunk", "CollisionShape",
-    "Comparison", "CompressedFilm", "Control", "CoupledModel", "Deformable", "DeformableRollout", "DistanceField",
+    "Comparison", "CompressedFilm", "Control", "CoupledModel", "Deformable", "DeformableRollout", "DistanceField", "Encoder",
     "DotProductReport", "Ends", "Features", "Film", "FilmGradient", "Found", "Generated", "GradcheckEntry", "GradcheckReport",
     "Ground", "History", "Inversion", "Judgement", "Known", "Layer", "Linearisation", "Link", "Load", "MassProperties",
     "MeshTopology", "Moments", "Motors", "Moved", "Part", "Particles", "PictureArrays", "Point", "Problem", "Ranks", "Replanned",

@@ -81,6 +81,9 @@ def test_compression_moves_the_estimate_by_what_its_errors_look_like() -> None:
     films = [CompressedFilm(500.0, 0.1 * move.flip(0)), CompressedFilm(200.0, move), CompressedFilm(50.0, 5 * move)]
     np.testing.assert_allclose(compression_moves(at, films), 0.02 * np.array([[1, -1], [-1, 1], [1, -1]]), rtol=1e-4)
     np.testing.assert_allclose(compression_moves(at, films[1:]), 0.02 * np.array([[1, -1], [1, -1]]), rtol=1e-4)
+    # The film whose errors are as large as the residual at another place: half as large errors, scaled to the residual.
+    elsewhere = compression_moves(at, films, lambda film: [CompressedFilm(200.0, 0.5 * film.residual.flip(0))])
+    np.testing.assert_allclose(elsewhere, 0.02 * np.array([[1, -1], [-1, 1], [1, -1], [-1, 1]]), rtol=1e-4)
 
 
 def test_a_film_that_hardly_moves_an_estimate_by_chance_is_not_alone() -> None:

@@ -1,0 +1,76 @@
+"""Error bars of bodies that rest in a compressed film: the shift is the same in all pictures, and that of the edges' places."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from risp_torch import AmbientLight, Box, Camera, DirectionalLight, Param, PixelLoss, Scene, Start, Surface
+from risp_torch.inversion.comparison import Comparison
+from risp_torch.inversion.compression import PLACES, Encoder, compressed_films, compression_moves, size_of_moves
+from risp_torch.inversion.film import film_at
+from risp_torch.inversion.linearisation import linearise, newton_step
+from risp_torch.inversion.losses.loss import PictureLoss
+from risp_torch.inversion.unknowns import Unknowns
+
+BOX = "box.position"
+
+
+def still(x: float, *, frames: int = 12) -> Scene:
+    """A box that floats in space."""
+    scene = Scene(frame_dt=1 / 30, frames=frames, substeps=1, gravity=(0, 0, 0), name="still")
+    scene.add_rigid(
+        "box", shape=Box(0.4, 0.3, 0.3), density=500.0, surface=Surface(color=(0.8, 0.3, 0.2)),
+        start=Start(position=Param((x, 0.02, 0.01), low=-1.0, high=1.0)),
+    )  # fmt: skip
+    scene.add_camera(Camera.look_at(eye=(0.3, -2.0, 0.6), target=(0, 0, 0), vertical_fov=40, width=32, height=32))
+    scene.add_light(DirectionalLight(direction=(-0.4, 0.6, -1.0), intensity=0.75))
+    scene.add_light(AmbientLight(intensity=0.25))
+    return scene
+
+
+def encoder_of(scene: Scene, target: torch.Tensor | None, loss: PictureLoss, values: np.ndarray) -> Encoder:
+    unknowns = Unknowns.of(scene, [BOX])
+    own = film_at(scene, unknowns, values, loss)
+    return Encoder(Comparison.of(scene, loss, own if target is None else target), own, scene.fps)
+
+
+def errors_in_bars(x: float, *, crf: float, loss: PictureLoss) -> tuple[np.ndarray, np.ndarray]:
+    """Error of the position [3] that a compressed film tells, in bars by films of the estimate at its place and at all places."""
+    scene = still(x)
+    unknowns = Unknowns.of(scene, [BOX])
+    true, ranges = unknowns.current(), unknowns.scaled_range()
+    filmed = encoder_of(scene, None, loss, true).film(crf).pictures
+    error = newton_step(linearise(scene, Comparison.of(scene, loss, filmed), unknowns, true))
+    found = unknowns.physical_values(unknowns.scaled(true) + error * ranges)
+    encoder = encoder_of(scene, filmed, loss, found)
+    at, films = linearise(scene, encoder.comparison, unknowns, found), compressed_films(encoder)
+    own, all_places = compression_moves(at, films), compression_moves(at, films, encoder.elsewhere)
+    assert len(all_places) == len(own) + len(PLACES)
+    np.testing.assert_array_equal(all_places[: len(own)], own)
+    return np.abs(error) / size_of_moves(own), np.abs(error) / size_of_moves(all_places)
+
+
+def test_bars_of_a_body_at_rest_hold() -> None:
+    places = np.random.default_rng(0).uniform(-0.1, 0.1, 16)
+    errors = np.array([errors_in_bars(x, crf=23.0, loss=PixelLoss()) for x in places])
+    assert errors[:, 0].max() > 10 and (errors[:, 0] < 1.96).mean() < 0.85  # by its own place alone they do not
+    assert errors[:, 1].max() < 4.5 and (errors[:, 1] < 1.96).mean() > 0.9
+
+
+def test_a_film_that_was_moved_comes_back_to_its_place() -> None:
+    """At the best quality the film itself, and on the borders that were moved out of the picture exactly; each place differs."""
+    scene = still(0.03, frames=4)
+    encoder = encoder_of(scene, None, PixelLoss(), Unknowns.of(scene, [BOX]).current())
+    films = [encoder.film(1.0), *encoder.elsewhere(encoder.film(1.0))]
+    for film, (down, right) in zip(films, ((0, 0), *PLACES), strict=True):
+        assert (film.pictures - encoder.estimate).abs().mean() < 0.01 and film.crf == 1.0 and film.power > 0
+        if down:
+            assert torch.equal(film.pictures[:, -1], encoder.estimate[:, -1])
+        if right:
+            assert torch.equal(film.pictures[:, :, -1], encoder.estimate[:, :, -1])
+    assert not torch.equal(films[0].residual, films[1].residual)
+    larger = replace(encoder, enlargement=2)
+    assert larger.film(1.0, (1, 1)).pictures.shape == encoder.estimate.shape
