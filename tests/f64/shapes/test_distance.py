@@ -6,7 +6,7 @@ import pytest
 from ti_sim import Box, Mesh, Sphere, TriangleMesh
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import ti
-from ti_sim.base.vecmath import vec3
+from ti_sim.base.vecmath import offset_from_box, vec3
 from ti_sim.shapes.distance import DistanceField, sample_distance, signed_distance
 from ti_sim.shapes.distance_kernels import grid_distance, grid_distance_adjoint
 from ti_sim.shapes.surface import ungrouped_mesh
@@ -28,6 +28,16 @@ def evaluate(
         for k in ti.static(range(3)):
             result[p, 1 + k] = normal[k]
             x_bar[p, k] = bar[k]
+
+
+@ti.kernel
+def offsets(x: ti.types.ndarray(), low: ti.types.ndarray(), high: ti.types.ndarray(), result: ti.types.ndarray()):
+    """Offsets of points x [P, 3], which are products here, from a box [P, 3]."""
+    for p in range(x.shape[0]):
+        place = vec3(x[p, 0], x[p, 1], x[p, 2]) * 0.1
+        apart = offset_from_box(place, vec3(low[0], low[1], low[2]), vec3(high[0], high[1], high[2]))
+        for k in ti.static(range(3)):
+            result[p, k] = apart[k]
 
 
 def at(
@@ -126,6 +136,15 @@ def test_adjoint_against_central_differences_in_and_beyond_the_grid() -> None:
     assert safe.sum() > 280 and sharp.sum() < 5
     chosen = safe & ~sharp
     np.testing.assert_allclose(x_bar[chosen], differences[chosen], rtol=1e-5, atol=1e-6)
+
+
+def test_a_point_within_a_box_is_exactly_there() -> None:
+    low, high, x = np.array([-0.1, -0.2, 0.0]), np.array([0.1, 0.1, 0.3]), np.random.default_rng(0).uniform(-4, 4, (500, 3))
+    result = np.full(x.shape, np.nan)
+    offsets(x, low, high, result)
+    wanted = 0.1 * x - np.clip(0.1 * x, low, high)
+    np.testing.assert_allclose(result, wanted, atol=1e-16)
+    assert ((result == 0) == (wanted == 0)).all() and (wanted == 0).any(axis=0).all() and (wanted != 0).any(axis=0).all()
 
 
 def test_gap_and_normal_are_continuous() -> None:
