@@ -114,8 +114,9 @@ class Encoder:
         return CompressedFilm(size, errors.flatten(), self.comparison.count, returned, crf)
 
     def elsewhere(self, film: CompressedFilm) -> list[CompressedFilm]:
-        """A film at the same quality at the other ``PLACES``."""
-        return [self.film(film.crf, place) for place in PLACES]
+        """A film at the same quality at the other ``PLACES``, as far as they leave something of the picture."""
+        side = self.enlargement * min(self.estimate.shape[1:3])
+        return [self.film(film.crf, place) for place in PLACES if max(place) < side]
 
 
 def compressed_films(encoder: Encoder, qualities: Sequence[float] = QUALITIES) -> list[CompressedFilm]:

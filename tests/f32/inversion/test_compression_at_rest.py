@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 from risp_torch import AmbientLight, Box, Camera, DirectionalLight, Param, PixelLoss, Scene, Start, Surface
@@ -72,5 +73,9 @@ def test_a_film_that_was_moved_comes_back_to_its_place() -> None:
         if right:
             assert torch.equal(film.pictures[:, :, -1], encoder.estimate[:, :, -1])
     assert not torch.equal(films[0].residual, films[1].residual)
+    tiny = replace(encoder, estimate=encoder.estimate[:, :4, :6])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Encoder, "film", lambda self, crf, place: place)
+        assert tiny.elsewhere(films[0]) == [(1, 3), (3, 2)]  # what a picture of 4 rows leaves room for
     larger = replace(encoder, enlargement=2)
     assert larger.film(1.0, (1, 1)).pictures.shape == encoder.estimate.shape
