@@ -50,7 +50,7 @@ class Launcher:
         self._bind()
 
     def _bind(self) -> None:
-        self._context = self._context_of(self._views)
+        self._context = self._context_of(self._settings(self._views))
 
     def __call__(self, *numbers: int) -> None:
         """Launch with ``numbers`` for the first arguments."""
@@ -58,10 +58,10 @@ class Launcher:
             self._context.set_arg_int((at,), number)
         self._program.launch_kernel(self._code, self._context)
 
-    def _context_of(self, values: Sequence[Any]) -> Any:
-        """What a launch with these values for the arguments after the integers reads."""
+    def _context_of(self, settings: Sequence[tuple[str, tuple[Any, ...]]]) -> Any:
+        """What a launch with these settings for the arguments after the integers reads."""
         context = self._compiled.make_launch_context()
-        for setter, given in self._settings(values):
+        for setter, given in settings:
             getattr(context, setter)(*given)
         return context
 
@@ -96,9 +96,7 @@ class _DeviceLauncher(Launcher):
         """Launch with ``numbers`` for the first arguments."""
 
         def launch(values: Sequence[Any]) -> None:
-            context = self._compiled.make_launch_context()
-            for setter, given in self._settings(values) if self._kept is None else self._kept:
-                getattr(context, setter)(*given)
+            context = self._context_of(self._settings(values) if self._kept is None else self._kept)
             for at, number in enumerate(numbers):
                 context.set_arg_int((at,), number)
             self._program.launch_kernel(self._code, context)
