@@ -2,6 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TEST_STAMP := $(VENV)/.installed-test
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test bench sheets clean
@@ -18,7 +19,7 @@ demo: $(STAMP)
 # Every step runs even when an earlier one fails; the f64 lane reports when all have ended.
 TRAINING := tests/f32/risp/test_training.py
 
-test: $(STAMP)
+test: $(TEST_STAMP)
 	@export OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=2000000000 MALLOC_TRIM_THRESHOLD_=4000000000; \
 	export TI_ENABLE_PYBUF=0 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); \
 	$(BIN)/python -m ruff check . || status=1; \
@@ -29,7 +30,7 @@ test: $(STAMP)
 	wait $$lane || status=1; cat $$log; rm -f $$log; \
 	exit $$status
 
-bench: $(STAMP)
+bench: $(TEST_STAMP)
 	$(BIN)/python -m benchmarks rigid articulated fem cloth self-contact control raster risp_data risp_train risp_invert matched motions smoke implicit --out docs/benchmarks.md
 
 # Contact sheets of the renderer's features, docs/figures/render_*.png.
@@ -44,5 +45,10 @@ clean:
 $(STAMP): pyproject.toml setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch==2.13.0
+	$(INSTALL) -e .
+	@touch $@
+
+# Every package of the test extra has a wheel for each Python version above; what needs a compiler is an extra of its own (baselines).
+$(TEST_STAMP): $(STAMP)
 	$(INSTALL) -e '.[test]'
 	@touch $@

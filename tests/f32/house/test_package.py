@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -64,6 +65,20 @@ def test_a_wheel_installs_packages_of_the_project_only(tmp_path: Path) -> None:
     assert all((site / name / "py.typed").is_file() for name in ("ti_sim", "ti_render", "risp_torch"))
     assert (site / "risp_torch_scenes/assets/pebble.obj").is_file() and (site / "risp_torch_scenes/studies/crossing.py").is_file()
     python(f"EXPECTED = {str(site)!r}{FIND_SCENES}", tmp_path / "work", site)
+
+
+def test_the_demo_installs_no_extra_and_the_tests_nothing_that_is_compiled(tmp_path: Path) -> None:
+    """What ``make -n`` prints for an environment that does not exist yet. PyBullet has no wheels from Python 3.12 on."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    installs = {}
+    for goal in ("demo", "test"):
+        make = ["make", "-n", goal, f"VENV={tmp_path}/venv"]
+        printed = subprocess.run(make, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        installs[goal] = [line.split("constraints.txt ")[1] for line in printed.splitlines() if "pip install" in line]
+    assert installs == {"demo": ["torch==2.13.0", "-e ."], "test": ["torch==2.13.0", "-e .", "-e '.[test]'"]}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert [name for name, packages in extras.items() if any("pybullet" in package for package in packages)] == ["baselines"]
 
 
 @pytest.mark.parametrize(
