@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from risp_torch.scene.bridge import bridge_dtype
 from risp_torch.scene.bridge.checks import bridge_device
@@ -24,6 +26,11 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     A wrapper has no memory that a kernel can read and is valid only inside its transform, so it must not be cached.
     """
     return torch.func.debug_unwrap(tensor)
+
+
+def outside_transforms() -> AbstractContextManager[None]:
+    """Context in which new tensors belong to no ``torch.func`` transform: for what is made once, inside any call, and kept."""
+    return temporarily_clear_interpreter_stack()
 
 
 def gravity_rows(values: Values) -> torch.Tensor:

@@ -12,7 +12,7 @@ import torch
 
 from risp_torch.files.suggest import unknown_name_error
 from risp_torch.scene.bridge import bridge_dtype
-from risp_torch.scene.bridge.checks import bridge_device
+from risp_torch.scene.bridge.checks import bridge_device, check_worlds
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param, as_param
 from ti_sim.base.rules import Rule
@@ -176,6 +176,7 @@ class ParameterTable:
     def _tensor(self, name: str, value: Any) -> torch.Tensor:
         param = self[name]  # raises for an unknown name first
         tensor = torch.as_tensor(value, dtype=bridge_dtype(), device=bridge_device())
+        check_worlds(tensor, name)
         plain = tensor.detach()
         if not torch.isfinite(plain).all():
             raise UserError(f"{name} has values that are not finite: give finite numbers")

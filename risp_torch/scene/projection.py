@@ -6,6 +6,7 @@ import torch
 
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parts.cameras import camera_rows, chosen_cameras, distortion_rows
+from risp_torch.scene.rotations import matrix_vector
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
@@ -35,7 +36,7 @@ def project_points(
     chosen = chosen_cameras(scene.cameras, camera)[:1]
     row = camera_rows(chosen, values, points.shape[0])[:, None, None]
     rotation = row[..., 4:13].unflatten(-1, (3, 3))
-    seen = (rotation @ points[..., None])[..., 0] + row[..., 13:16]
+    seen = matrix_vector(rotation, points) + row[..., 13:16]
     depth = seen[..., 2]
     plane = seen[..., :2] / depth.clamp_min(chosen[0].near)[..., None]
     lens = distortion_rows(chosen, values, points.shape[0])

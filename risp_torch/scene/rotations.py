@@ -31,6 +31,20 @@ def rotation_matrix(q: torch.Tensor) -> torch.Tensor:
     return torch.stack(rows, dim=-1).reshape(*q.shape[:-1], 3, 3)
 
 
+def matrix_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Product [..., n, k] of matrices [..., n, m] and [..., m, k] of a few rows and columns, in the precision of the factors.
+
+    It consists of multiplications and sums: ``torch.autocast`` and TF32 round the factors of matrix multiplications, also in
+    backward passes.
+    """
+    return (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(dim=-2)
+
+
+def matrix_vector(matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+    """Product [..., n] of a matrix [..., n, m] and a vector [..., m], in the precision of both (``matrix_product``)."""
+    return (matrix * vector.unsqueeze(-2)).sum(dim=-1)
+
+
 def quaternion_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Hamilton product a b of quaternions (x, y, z, w): rotation b, then a."""
     av, aw, bv, bw = a[..., :3], a[..., 3:], b[..., :3], b[..., 3:]

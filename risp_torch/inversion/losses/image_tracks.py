@@ -19,7 +19,7 @@ from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.numbers import constant
 from risp_torch.scene.parameters import split_entry
 from risp_torch.scene.projection import project_points
-from risp_torch.scene.rotations import rotation_matrix
+from risp_torch.scene.rotations import matrix_vector, rotation_matrix
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States, split_placement
 from ti_sim.base.errors import UserError
@@ -169,7 +169,7 @@ class _Tracks:
         if particles is not None:  # a particle is a frame of its own, which does not turn
             poses = torch.cat([poses, torch.cat([particles, still[..., 3:].expand(*particles.shape[:-1], 4)], dim=-1)], dim=-2)
         pose = torch.cat([poses, still], dim=-2)[:, :, self.bodies]  # row -1 is the world
-        return pose[..., :3] + (rotation_matrix(pose[..., 3:]) @ self.local[..., None])[..., 0]
+        return pose[..., :3] + matrix_vector(rotation_matrix(pose[..., 3:]), self.local)
 
 
 def _body_row(scene: Scene, path: str, point: Mapping[str, Any]) -> int:

@@ -41,6 +41,20 @@ def kernel_tensor(tensor: torch.Tensor, name: str) -> torch.Tensor:
     return tensor.detach().contiguous()
 
 
+def check_worlds(tensor: torch.Tensor, name: str) -> None:
+    """Raise a UserError for a tensor of no worlds, or of a batch of ``torch.func.vmap``: worlds are the first axis of tensors."""
+    layer = tensor
+    while torch._C._functorch.is_functorch_wrapped_tensor(layer):
+        if torch._C._functorch.is_batchedtensor(layer):
+            raise UserError(
+                f"{name} is batched by torch.func.vmap: scenes run batches themselves, so pass all rows in one call, as worlds "
+                "along the first axis"
+            )
+        layer = torch._C._functorch.get_unwrapped(layer)
+    if tensor.numel() == 0:
+        raise UserError(f"{name} has shape {tuple(tensor.shape)}, and at least one world is needed")
+
+
 def upstream(gradient: torch.Tensor | None, shape: torch.Size, like: torch.Tensor) -> torch.Tensor:
     """An upstream gradient for a kernel, which does not modify it: contiguous; zeros for None."""
     if gradient is None:

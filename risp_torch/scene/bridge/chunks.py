@@ -59,7 +59,7 @@ def image_bytes(inputs: RenderInputs, settings: RasterSettings, *, columns: int 
     return (pixels + reals * size) * (1 + columns)
 
 
-def plan_chunks(inputs: RenderInputs, settings: RasterSettings, memory_limit: int | None, *, columns: int = 0) -> list[Chunk]:
+def plan_chunks(inputs: RenderInputs, settings: RasterSettings, memory_limit: float | None, *, columns: int = 0) -> list[Chunk]:
     """Chunks of the images that each fit into the limit.
 
     Args:
@@ -82,6 +82,7 @@ def plan_chunks(inputs: RenderInputs, settings: RasterSettings, memory_limit: in
             memory_limit = max((free - finished) // 2, each)
     if memory_limit is None:
         return [Chunk(0, images, images)]
+    memory_limit = int(memory_limit)
     if memory_limit < each:
         raise UserError(
             f"the memory limit is {memory_limit} bytes, and one picture of {settings.width} x {settings.height} pixels needs "

@@ -13,13 +13,20 @@ _TWICE = "trying to differentiate {} twice: the kernels have first derivatives o
 class _Once(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, compute: Callable[[], Sequence[torch.Tensor]], error: RuntimeError, *_sources: torch.Tensor | None
+        compute: Callable[[], Sequence[torch.Tensor]], error: RuntimeError, *_sources: torch.Tensor | None
     ) -> tuple[torch.Tensor, ...]:
-        ctx.error = error
         return tuple(compute())
 
     @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        ctx.error = inputs[1]
+
+    @staticmethod
     def backward(ctx: Any, *_bars: Any) -> Any:
+        raise ctx.error
+
+    @staticmethod
+    def jvp(ctx: Any, *_tangents: Any) -> Any:
         raise ctx.error
 
 
@@ -42,3 +49,25 @@ def once(
 def twice(what: str) -> RuntimeError:
     """The error for a second derivative."""
     return RuntimeError(_TWICE.format(what))
+
+
+def one_by_one(
+    function: Any, info: Any, in_dims: tuple[Any, ...], arguments: tuple[Any, ...], calls: Sequence[Any] | None = None
+) -> Any:
+    """A ``vmap`` of an autograd function: calls it for one row after the other.
+
+    Args:
+        function: its first argument is no tensor.
+        info, in_dims, arguments: of its ``vmap``.
+        calls: first argument of each row, that of ``arguments`` by default.
+
+    Returns:
+        Results with the rows along the first axis, and their axes.
+    """
+    rows = []
+    for index in range(info.batch_size):
+        row = (a if dim is None else a.select(dim, index) for a, dim in zip(arguments[1:], in_dims[1:], strict=True))
+        rows.append(function.apply(arguments[0] if calls is None else calls[index], *row))
+    if isinstance(rows[0], tuple):
+        return tuple(map(torch.stack, zip(*rows, strict=True))), (0,) * len(rows[0])
+    return torch.stack(rows), 0

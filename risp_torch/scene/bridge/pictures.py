@@ -9,7 +9,7 @@ import torch
 
 from risp_torch.scene.bridge.checks import kernel_tensor, upstream
 from risp_torch.scene.bridge.chunks import Chunk, plan_chunks, real_inputs
-from risp_torch.scene.bridge.once import once, twice
+from risp_torch.scene.bridge.once import once, one_by_one, twice
 from ti_render import MeshTopology, RasterSettings, RenderInputs, RenderResult, render_adjoint, render_jvp
 from ti_render import render as render_arrays
 
@@ -102,7 +102,7 @@ class _Render(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
         calls = [arguments[0].fresh() for _ in range(info.batch_size)]
-        return _one_by_one(_Render, info, in_dims, arguments, calls)
+        return one_by_one(_Render, info, in_dims, arguments, calls)
 
 
 class _Adjoint(torch.autograd.Function):
@@ -121,8 +121,12 @@ class _Adjoint(torch.autograd.Function):
         raise twice("a picture")
 
     @staticmethod
+    def jvp(ctx: Any, *_tangents: torch.Tensor | None) -> Any:
+        raise twice("a picture")
+
+    @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
-        return _one_by_one(_Adjoint, info, in_dims, arguments, [arguments[0]] * info.batch_size)
+        return one_by_one(_Adjoint, info, in_dims, arguments)
 
 
 class _Tangents(torch.autograd.Function):
@@ -142,10 +146,14 @@ class _Tangents(torch.autograd.Function):
         raise twice("a picture")
 
     @staticmethod
+    def jvp(ctx: Any, *_tangents: torch.Tensor | None) -> Any:
+        raise twice("a picture")
+
+    @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], call: _Call, which: tuple[str, ...], *tensors: torch.Tensor) -> Any:
         count = len(call.names)
         if any(dim is not None for dim in in_dims[2 : 2 + count]):
-            return _one_by_one(_Tangents, info, in_dims, (call, which, *tensors), [call] * info.batch_size)
+            return one_by_one(_Tangents, info, in_dims, (call, which, *tensors))
         # Batch rows become additional columns of the same pass.
         columns = []
         for tangent, dim in zip(tensors[count:], in_dims[2 + count :], strict=True):
@@ -155,22 +163,11 @@ class _Tangents(torch.autograd.Function):
         return images.unflatten(1, (info.batch_size, -1)), 1
 
 
-def _one_by_one(function: Any, info: Any, in_dims: tuple[Any, ...], arguments: tuple[Any, ...], calls: list[_Call]) -> Any:
-    """A batch of calls of a function, one after the other."""
-    rows = []
-    for index in range(info.batch_size):
-        row = (a if dim is None else a.select(dim, index) for a, dim in zip(arguments[1:], in_dims[1:], strict=True))
-        rows.append(function.apply(calls[index], *row))
-    if isinstance(rows[0], tuple):
-        return tuple(map(torch.stack, zip(*rows, strict=True))), (0,) * len(rows[0])
-    return torch.stack(rows), 0
-
-
 def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def render(inputs: RenderInputs, settings: RasterSettings, *, memory_limit: int | None = None) -> torch.Tensor:
+def render(inputs: RenderInputs, settings: RasterSettings, *, memory_limit: float | None = None) -> torch.Tensor:
     """Render M images, differentiable in every tensor of ``inputs``, in reverse and forward mode (also torch.func.jvp).
 
     Args:
@@ -193,7 +190,7 @@ def render(inputs: RenderInputs, settings: RasterSettings, *, memory_limit: int 
 
 
 def render_jacobian(
-    inputs: RenderInputs, settings: RasterSettings, tangents: Mapping[str, torch.Tensor], *, memory_limit: int | None = None
+    inputs: RenderInputs, settings: RasterSettings, tangents: Mapping[str, torch.Tensor], *, memory_limit: float | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Images and their derivatives along K directions, all in one pass.
 

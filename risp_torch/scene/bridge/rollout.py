@@ -2,59 +2,114 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from risp_torch.scene.bridge.checks import kernel_tensor, upstream
-from risp_torch.scene.bridge.once import once, twice
+from risp_torch.scene.bridge.once import one_by_one, twice
 from ti_sim.base.errors import DivergenceError
 from ti_sim.rollout.adjoint import Adjoint, StoreAll
 from ti_sim.rollout.arrays import Arrays
 from ti_sim.rollout.solver import Solver
 
+_FORWARD = (
+    "a rollout has no forward derivatives (torch.func.jvp, jacfwd, forward_ad): use reverse ones (torch.func.grad, vjp, jacrev, "
+    "backward)"
+)
+_BATCH = "a rollout runs batches itself: pass all rows in one call, as worlds along the first axis, in place of torch.func.vmap"
 
-@dataclass(frozen=True)
-class _RolloutOptions:
-    """Arguments of a rollout besides tensors."""
+
+@dataclass
+class _Call:
+    """One rollout: its arguments besides tensors, and what its derivatives need.
+
+    Attributes:
+        solver, inputs, frames, adjoint, failures: of ``rollout``; ``adjoint`` is None where no derivative is asked for.
+        result: the rollout with the states that were kept for its derivatives.
+    """
 
     solver: Solver
     inputs: Arrays
     frames: int
     adjoint: Adjoint | None
     failures: list[DivergenceError] | None
+    result: Any = None
 
-
-class _Rollout(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, options: _RolloutOptions, *tensors: torch.Tensor) -> Any:
-        names = options.inputs.named_arrays()
-        inputs = options.inputs.with_arrays(kernel_tensor(t, name) for t, name in zip(tensors, names, strict=True))
-        result = options.solver.rollout(inputs, options.frames, adjoint=options.adjoint)
-        ctx.solver = options.solver
-        ctx.save_for_backward(*tensors)  # with their graphs, for the error of a second derivative
-        ctx.kept = result if options.adjoint is not None else None
+    def simulate(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """The frame arrays, and the failed steps."""
+        named = zip(tensors, self.inputs.named_arrays(), strict=True)
+        inputs = self.inputs.with_arrays(kernel_tensor(tensor, name) for tensor, name in named)
+        result = self.solver.rollout(inputs, self.frames, adjoint=self.adjoint)
+        self.result = result if self.adjoint is not None else None
         try:
-            options.solver.check_divergence(result)
+            self.solver.check_divergence(result)
         except DivergenceError as error:
-            if options.failures is None:
+            if self.failures is None:
                 raise
-            options.failures.append(error)
-        failed = torch.as_tensor(options.solver.failed_steps(result), device=tensors[0].device).clone()
-        ctx.mark_non_differentiable(failed)
+            self.failures.append(error)
+        failed = torch.as_tensor(self.solver.failed_steps(result), device=tensors[0].device).clone()
         # Copies: callers own the returned arrays, and the kept rollout must not reference its own graph.
         return *(array.clone() for array in result.frame_arrays), failed
 
+    def differentiate(self, bars: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor, ...]:
+        """Adjoints of the tensors from those of the frame arrays."""
+        frames = self.result.frame_arrays
+        filled = [upstream(bar, like.shape, like) for bar, like in zip(bars, frames, strict=True)]
+        return tuple(self.solver.rollout_adjoint(self.result, *filled).arrays())
+
+
+class _Rollout(torch.autograd.Function):
+    """The frame arrays and the failed steps of a call."""
+
     @staticmethod
-    def backward(ctx: Any, *bars: Any) -> Any:
-        kept = ctx.kept
-        given = [upstream(bar, like.shape, like) for bar, like in zip(bars, kept.frame_arrays, strict=False)]
+    def forward(call: _Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return call.simulate(tensors)
 
-        def adjoints() -> tuple[torch.Tensor, ...]:
-            return ctx.solver.rollout_adjoint(kept, *given).arrays()
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        ctx.call, *tensors = inputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors)  # with their graphs, for the error of a second derivative
+        ctx.mark_non_differentiable(output[-1])
 
-        return None, *once(adjoints, twice("a rollout"), *bars[: len(given)], *ctx.saved_tensors)
+    @staticmethod
+    def backward(ctx: Any, *bars: torch.Tensor | None) -> Any:
+        return None, *_Adjoint.apply(ctx.call, len(bars) - 1, *bars[:-1], *ctx.saved_tensors)
+
+    @staticmethod
+    def jvp(ctx: Any, *_tangents: torch.Tensor | None) -> Any:
+        raise RuntimeError(_FORWARD)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *_arguments: Any) -> Any:
+        raise RuntimeError(_BATCH)
+
+
+class _Adjoint(torch.autograd.Function):
+    """Adjoints of the tensors from those of ``count`` frame arrays; a function, so that a second derivative is an error."""
+
+    @staticmethod
+    def forward(call: _Call, count: int, *tensors: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+        return call.differentiate(tensors[:count])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_gradients: torch.Tensor) -> Any:
+        raise twice("a rollout")
+
+    @staticmethod
+    def jvp(ctx: Any, *_tangents: torch.Tensor | None) -> Any:
+        raise twice("a rollout")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
+        return one_by_one(_Adjoint, info, in_dims, arguments)
 
 
 def rollout(
@@ -79,5 +134,4 @@ def rollout(
     """
     tensors = inputs.arrays()
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return _Rollout.apply(_RolloutOptions(solver, inputs, frames, (adjoint or StoreAll()) if wanted else None, failures),
-    *tensors)
+    return _Rollout.apply(_Call(solver, inputs, frames, (adjoint or StoreAll()) if wanted else None, failures), *tensors)

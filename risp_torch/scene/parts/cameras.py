@@ -17,7 +17,7 @@ from risp_torch.scene.arguments import Direction, Distortion, Pair, Vector
 from risp_torch.scene.numbers import Values, constant
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.camera_placement import placed_numbers
-from risp_torch.scene.rotations import rotation_matrix, rotation_quaternion
+from risp_torch.scene.rotations import matrix_product, matrix_vector, rotation_matrix, rotation_quaternion
 from ti_render import intrinsics_from_fov, look_at
 from ti_render.geometry.lens import DISTORTION_SIZE
 from ti_sim.base.errors import UserError
@@ -204,9 +204,9 @@ def distortion_rows(cameras: Sequence[Camera], values: Values, worlds: int) -> t
 
 def _camera_row(camera: Camera, values: Values) -> torch.Tensor:
     position, turn, focal, center = (values[f"{prefix_of(camera)}.{part}"] for part in _PINHOLE)
-    rotation = rotation_matrix(rotation_quaternion(turn)) @ constant(camera.rotation)
+    rotation = matrix_product(rotation_matrix(rotation_quaternion(turn)), constant(camera.rotation))
     rows = max(len(part) for part in (position, turn, focal, center))
-    translation = -(rotation @ position[..., None])[..., 0]
+    translation = -matrix_vector(rotation, position)
     return torch.cat([part.expand(rows, -1) for part in (focal, center, rotation.flatten(1), translation)], dim=-1)
 
 

@@ -12,7 +12,7 @@ from risp_torch.scene.parts.contact import CONTACT_FIELDS
 from risp_torch.scene.parts.elements import Elements, lumped, over_frames
 from risp_torch.scene.parts.materials import element_rows
 from risp_torch.scene.parts.surface import SurfaceMesh
-from risp_torch.scene.rotations import rotation_matrix, rotation_quaternion
+from risp_torch.scene.rotations import matrix_vector, rotation_matrix, rotation_quaternion
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Deformable:
         velocity = velocity if velocity.ndim == 3 else velocity[:, None]
         arms = self._arms(values)
         turned = torch.linalg.cross(turning[:, None].expand_as(arms), arms)
-        moving = velocity + turned + arms @ values[f"{self.name}.velocity_gradient"].mT
+        moving = velocity + turned + matrix_vector(values[f"{self.name}.velocity_gradient"][:, None], arms)
         free = np.ones((self.count, 1))
         free[self.fixed] = 0.0
         return moving * constant(free)
@@ -98,4 +98,4 @@ class Deformable:
     def _arms(self, values: Values) -> torch.Tensor:
         """[B, V, 3] initial offsets of its particles from its position [m]."""
         turn = rotation_matrix(rotation_quaternion(values[f"{self.name}.rotation"]))
-        return constant(self.rest) @ turn.mT
+        return matrix_vector(turn[:, None], constant(self.rest))

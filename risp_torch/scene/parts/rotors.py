@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from risp_torch.scene.numbers import Values
+from risp_torch.scene.rotations import matrix_product
 from ti_sim.base.errors import UserError
 
 
@@ -38,7 +39,7 @@ class Rotors:
         axis = actions.new_tensor(self.axis).expand_as(positions)
         torque = torch.linalg.cross(positions, axis) + reaction[..., None] * axis
         thrust = actions.clamp(-self.limit, self.limit)
-        return torch.einsum("bfr,brk->bfk", thrust, torch.cat([axis, torque], dim=-1))
+        return matrix_product(thrust, torch.cat([axis, torque], dim=-1))
 
 
 def group_actions(groups: Sequence[Rotors], values: Values, actions: torch.Tensor | None, frames: int) -> list[torch.Tensor]:

@@ -69,9 +69,19 @@ class Smoke:
         backdrop = behind[:, :1, None] * (1 - share) + behind[:, 1:, None] * share  # [B or 1, H, 1, 3]
         cover = 1 - torch.exp(-opacity[:, None, None, None] * density)
         x, y = self.model.cells
-        rows, columns = (constant(matrix) for matrix in (overlaps(y, camera.height)[::-1].copy(), overlaps(x, camera.width)))
-        cover = torch.einsum("hy,btxy,wx->bthw", rows, cover, columns)[..., None]
+        cover = _averaged(_averaged(cover, overlaps(y, camera.height)[::-1]).mT, overlaps(x, camera.width))[..., None]
         return torch.cat([backdrop[:, None] * (1 - cover) + color[:, None, None, None] * cover, cover], dim=-1)
+
+
+def _averaged(cover: torch.Tensor, shares: np.ndarray) -> torch.Tensor:
+    """Averages [..., pixels] of cells [..., cells] with the shares [pixels, cells] of ``overlaps``.
+
+    Sums over the few cells of each pixel keep the precision, which ``torch.autocast`` and TF32 take from matrix multiplications.
+    """
+    count = int((shares > 0).sum(axis=1).max())
+    cells = np.argsort(-shares, axis=1, kind="stable")[:, :count]
+    gathered = cover.index_select(-1, torch.as_tensor(cells.ravel(), device=cover.device))
+    return (gathered.unflatten(-1, cells.shape) * constant(np.take_along_axis(shares, cells, axis=1))).sum(dim=-1)
 
 
 @cache

@@ -14,7 +14,7 @@ from risp_torch.scene.numbers import Values, gravity_rows
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.links import Link, velocity_slices
 from risp_torch.scene.parts.motors import Motors, split_actions
-from risp_torch.scene.rotations import rotation_matrix
+from risp_torch.scene.rotations import matrix_vector, rotation_matrix
 from risp_torch.scene.simulation.motion import Motion, State
 from risp_torch.scene.simulation.step_warnings import dry_friction_warnings, spin_warnings, step_warnings
 from risp_torch.scene.spec import SceneSpec
@@ -217,7 +217,7 @@ def centers_of_mass(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Poses [B, T, N, 7] and velocities [B, T, N, 6] of the centres of mass from those of the link frames."""
     centers = torch.stack([center_of(body, values) for body in bodies], dim=1)[:, None]
-    arm = (rotation_matrix(link_q[..., 3:]) @ centers[..., None])[..., 0]
+    arm = matrix_vector(rotation_matrix(link_q[..., 3:]), centers)
     spin = link_qd[..., 3:]
     body_q = torch.cat([link_q[..., :3] + arm, link_q[..., 3:]], dim=-1)
     return body_q, torch.cat([link_qd[..., :3] + torch.linalg.cross(spin, arm), spin], dim=-1)
@@ -240,7 +240,7 @@ def _start_velocity(body: Body, values: Values) -> torch.Tensor:
     if isinstance(body, Link):
         return body.number(values, "rate")
     velocity, turn = body.velocity(values), rotation_matrix(body.pose(values)[:, 3:])
-    return torch.cat([velocity[:, :3], (turn.mT @ velocity[:, 3:, None])[..., 0]], dim=1)
+    return torch.cat([velocity[:, :3], matrix_vector(turn.mT, velocity[:, 3:])], dim=1)
 
 
 def _joint_frame(body: Body, bodies: Sequence[Body], values: Values) -> torch.Tensor:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 
 from risp_torch.scene.numbers import plain
-from risp_torch.scene.rotations import quaternion_product, rotation_matrix, rotation_quaternion
+from risp_torch.scene.rotations import matrix_vector, quaternion_product, rotation_matrix, rotation_quaternion
 from risp_torch.scene.states import States, joined_placement
 
 # Coefficients of the series in a^2 of the factors of [r]^2 in J^-1 and J, and of [r] in J, and up to which a^2 they are used.
@@ -114,8 +114,7 @@ def _turning(
     rate1 = _inverse_right_jacobian(turn, _into_body(end, end_spin))
     vector, rate = _cubic(torch.zeros_like(turn), turn, rate0, rate1, moments)
     now = quaternion_product(begin, rotation_quaternion(vector))
-    spin = rotation_matrix(now) @ _right_jacobian(vector, rate)[..., None]
-    return now, spin[..., 0]
+    return now, matrix_vector(rotation_matrix(now), _right_jacobian(vector, rate))
 
 
 def _conjugate(q: torch.Tensor) -> torch.Tensor:
@@ -123,7 +122,7 @@ def _conjugate(q: torch.Tensor) -> torch.Tensor:
 
 
 def _into_body(q: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    return (rotation_matrix(q).mT @ vector[..., None])[..., 0]
+    return matrix_vector(rotation_matrix(q).mT, vector)
 
 
 def _rotation_vector(q: torch.Tensor) -> torch.Tensor:

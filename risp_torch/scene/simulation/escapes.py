@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from risp_torch.scene.numbers import plain
+from risp_torch.scene.numbers import outside_transforms, plain
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.states import States
@@ -39,7 +39,16 @@ def without_escapes(
     """
     if np.isfinite(spec.stepping.max_distance):
         return states
-    placement = plain(states.placement.detach())[..., :3]  # [B, T, rows, 3]
+    moved = plain(states.placement.detach())  # joined inside a torch.func transform, then looked at outside of it
+    with outside_transforms():
+        return _without_escapes(spec, table, states, moved[..., :3], parameters, between)
+
+
+def _without_escapes(
+    spec: SceneSpec, table: ParameterTable, states: States, placement: torch.Tensor,
+    parameters: Mapping[str, torch.Tensor] | None, between: int,
+) -> States:  # fmt: skip
+    """``without_escapes`` of the positions [B, T, rows, 3]."""
     if placement.shape[1] < 2 or not placement.shape[2]:
         return states
     limit = FARTHEST * _range(spec, table, states, placement, parameters, spec.frame_dt / between)
@@ -47,9 +56,10 @@ def without_escapes(
     gone = (away > limit).any(dim=2)
     if not gone.any():
         return states
+    diverged = plain(states.diverged_step)
     steps = spec.stepping.substeps // between
-    step = torch.where(gone.any(dim=1), gone.int().argmax(dim=1) * steps, -1).to(states.diverged_step)
-    marked = torch.where(states.diverged_step < 0, step[:, None], states.diverged_step)
+    step = torch.where(gone.any(dim=1), gone.int().argmax(dim=1) * steps, -1).to(diverged)
+    marked = torch.where(diverged < 0, step[:, None], diverged)
     if (marked >= 0).all(dim=1).all():
         _raise(spec, away, gone, limit, between)
     return replace(states, diverged_step=marked)
@@ -82,10 +92,12 @@ def _range(
     extent = np.linalg.norm(np.ptp(np.concatenate(points), axis=0)) if len(np.concatenate(points)) else 0.0
     radii = [np.linalg.norm(body.mesh.vertices, axis=1).max() for body in spec.bodies if body.mesh is not None]
     extent += 2.0 * max(radii, default=0.0)
-    speeds = [plain(given[:, 0].detach())[..., :3] for given in (states.body_qd, states.particle_qd) if given is not None]
+    speeds = [plain(given).detach()[:, 0, ..., :3] for given in (states.body_qd, states.particle_qd) if given is not None]
     fastest = max((float(each.norm(dim=-1).nan_to_num(nan=0.0).max()) for each in speeds if each.numel()), default=0.0)
     gravity = (parameters or {}).get("gravity", table["gravity"].value)
-    strength = float(plain(torch.as_tensor(gravity).detach()).abs().max()) * np.sqrt(3.0)
+    if isinstance(gravity, torch.Tensor):
+        gravity = plain(gravity).detach().cpu().numpy()
+    strength = float(np.abs(gravity).max()) * np.sqrt(3.0)
     time = interval * (placement.shape[1] - 1)
     return float((extent or 1.0) + fastest * time + strength * time**2)
 

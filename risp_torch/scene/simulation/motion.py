@@ -12,7 +12,7 @@ import torch
 
 from risp_torch.scene import bridge
 from risp_torch.scene.bridge.checks import bridge_device
-from risp_torch.scene.numbers import Values
+from risp_torch.scene.numbers import Values, outside_transforms
 from risp_torch.scene.parts.motors import Motors
 from risp_torch.scene.parts.rotors import Rotors
 from risp_torch.scene.simulation.finer_frames import finer_inputs, finer_solver
@@ -48,8 +48,10 @@ class Motion(ABC):
         Raises:
             UserError: the scene has features that the solver does not support.
         """
-        solver = self.make_solver()
-        for sentence in self.step_warnings(solver):
+        with outside_transforms():
+            solver = self.make_solver()
+            sentences = self.step_warnings(solver)
+        for sentence in sentences:
             warnings.warn(sentence, stacklevel=3)
         return solver
 

@@ -12,6 +12,7 @@ import torch
 
 from risp_torch.files.memory import check_memory
 from risp_torch.scene.bridge import bridge_dtype
+from risp_torch.scene.bridge.checks import check_worlds
 from risp_torch.scene.numbers import Values
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.links import Link
@@ -95,6 +96,9 @@ class Simulator:
         _warn_of_inertias(given)
         actions, worlds = action_rows(actions, worlds)
         self.motion.check(given, actions, state0)
+        for tensor, what in [(actions, "actions"), *((array, "state0") for array in state0 or ())]:
+            if tensor is not None:
+                check_worlds(tensor, what)
         values = table.values(parameters, worlds=worlds)
         states = self.motion.rollout(
             values, frames=frames, actions=actions, state0=state0, adjoint=adjoint, between=between

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from risp_torch.scene.rotations import rotation_matrix
+from risp_torch.scene.rotations import matrix_vector, rotation_matrix
 from risp_torch.scene.view.unlit import Unlit
 from ti_sim.base.arrays import ints_like_family
 
@@ -40,5 +40,5 @@ def world_vertices(unlit: Unlit) -> torch.Tensor:
     rest = rest.reshape(-1, *rest.shape[-2:])
     rest = rest.repeat_interleave(len(body_q) // len(rest), dim=0)
     body = torch.as_tensor(unlit.vertex_body.astype(np.int64), device=body_q.device)
-    turned = (rotation_matrix(body_q[..., 3:])[:, body] @ rest[..., None])[..., 0]
+    turned = matrix_vector(rotation_matrix(body_q[..., 3:])[:, body], rest)
     return torch.where(body[:, None] >= 0, turned + body_q[:, body, :3], rest)

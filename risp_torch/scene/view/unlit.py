@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from risp_torch.scene import bridge
-from risp_torch.scene.rotations import rotation_matrix
+from risp_torch.scene.rotations import matrix_vector, rotation_matrix
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 from risp_torch.scene.view.exposed import weights_in_pixels
@@ -129,7 +129,7 @@ class Unlit:
         across = torch.linalg.cross(corner[:, :, 1] - corner[:, :, 0], corner[:, :, 2] - corner[:, :, 0])
         normal = across / across.norm(dim=-1, keepdim=True).clamp_min(1e-30)
         body = torch.as_tensor(self.vertex_body.astype(np.int64), device=body_q.device)[faces[:, 0]]
-        turned = (rotation_matrix(body_q[..., 3:])[:, body] @ normal[..., None])[..., 0]
+        turned = matrix_vector(rotation_matrix(body_q[..., 3:])[:, body], normal)
         return torch.where(body[:, None] >= 0, turned, normal)
 
     def render(self, albedo: torch.Tensor) -> torch.Tensor:
