@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-test
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test bench sheets clean
+.PHONY: demo test bench pages sheets clean
 
 demo: $(STAMP)
 	$(BIN)/python -m scenes.demo
@@ -32,6 +32,11 @@ test: $(TEST_STAMP)
 
 bench: $(TEST_STAMP)
 	$(BIN)/python -m benchmarks rigid articulated fem cloth self-contact control raster risp_data risp_train risp_invert matched motions smoke implicit --out docs/benchmarks.md
+
+# The tables of estimates in README.md and docs/, each by its own commands.
+pages: $(STAMP)
+	$(BIN)/python -m scenes.studies.pages
+	$(BIN)/python -m scenes.demo --readme
 
 # Contact sheets of the renderer's features, docs/figures/render_*.png.
 sheets: $(STAMP)

@@ -23,6 +23,7 @@ from risp_torch.__main__ import main
 from risp_torch.files.film import read_film
 from risp_torch.risp import DatasetSettings, RendererSource, load_network, load_task
 from risp_torch.risp.task import training_scene
+from scenes.studies.pages import tables_of
 from tests.reference.folders import ROBOTS, ROOT
 from ti_render.camera_files import CameraRecord, write_transforms_json
 
@@ -100,7 +101,6 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which a new user has saved the README's scene, beside the repository's scenes, robots and a capture's
     cameras."""
     (tmp_path / "my_scene.py").write_text(scene_file(), encoding="utf-8")
-    (tmp_path / "scenes").symlink_to(ROOT / "scenes")
     (tmp_path / "robots").symlink_to(ROBOTS)
     write_transforms_json(tmp_path / "capture/transforms.json", [camera_of_a_file()])
     write_video(tmp_path / "throw.mp4", np.random.default_rng(0).random((12, 48, 64, 3)), fps=30)
@@ -116,8 +116,11 @@ def test_first_scene_and_first_inversion(stranger: Path) -> None:
     result = json.loads((stranger / "runs/found/result.json").read_text())
     unknowns = result["unknowns"]
     assert unknowns["ground.contact.friction"]["value"] == pytest.approx(0.35, rel=0.02)
-    assert unknowns["wedge.velocity[0]"]["value"] == pytest.approx(0.9, abs=0.02)
-    assert unknowns["wedge.velocity[1]"]["value"] == pytest.approx(0.1, abs=0.01)
+    (table,) = (table for table in tables_of("README.md", TEXT) if table.run == "runs/found")
+    assert list(unknowns) == list(table.truth) and unknowns["wedge.velocity[0]"]["value"] == pytest.approx(0.9, abs=0.02)
+    for label, about in table.record()["unknowns"].items():  # the table above the sentence on runs/found
+        assert unknowns[label]["value"] == pytest.approx(about["value"], rel=2e-3, abs=0.2 * about["sd"]), label
+        assert unknowns[label]["sd"] == pytest.approx(about["sd"], rel=0.2), label
     for name in ("loss.png", "parameters.png", "strip.png", "comparison.mp4", "settings.json"):
         assert (stranger / "runs/found" / name).stat().st_size > 0
 

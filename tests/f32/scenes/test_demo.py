@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from risp_torch import load_scene
+from risp_torch import NewtonSteps, invert, load_scene, simulate_video
 from risp_torch.files.report import format_table
 from risp_torch.inversion import Unknowns
 from scenes import demo
@@ -31,6 +32,20 @@ def test_the_error_bars_of_the_readme_hold() -> None:
         percent = 100 * (found / true - 1)
         assert float(error.split(" %")[0]) == pytest.approx(percent, abs=0.011)
         assert abs(percent) <= 2 * width < 2.0
+
+
+def test_the_readme_is_current(tmp_path: Path) -> None:
+    """The film of the pebble is made again, and a search over the whole film that begins at the README's estimate stays there."""
+    job, rows = demo.JOBS[1], json.loads(demo.TABLE.read_text(encoding="utf-8"))["rows"]
+    printed = {row[0]: [float(re.search(r"[\d.]+", cell)[0]) for cell in row[2:4]] for row in rows if row[0] in job.truth}
+    scene = load_scene(job.scene)
+    video = simulate_video(scene, tmp_path / "toss.mp4", crf=18)
+    start = {name: estimate for name, (estimate, _bar) in printed.items()}
+    settings = NewtonSteps(first_frames=scene.frames, rounds=2)
+    again = invert(scene, video, list(printed), starts=[start], settings=settings, refine=2, progress=False)
+    for name, (estimate, bar) in printed.items():
+        assert abs(100 * (again.values[name] / estimate - 1)) < 0.2 * bar + 0.005, name
+        assert 100 * (10 ** again.sd[name] - 1) == pytest.approx(bar, rel=0.2, abs=0.01), name
 
 
 def test_guesses_are_drawn_from_the_ranges() -> None:
