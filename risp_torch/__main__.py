@@ -11,6 +11,7 @@ from functools import partial
 from typing import NoReturn
 
 from risp_torch import __version__
+from risp_torch.commands.paths import check_paths
 from risp_torch.files.atomic import PLACE_ERRORS
 from risp_torch.files.run_folder import FinishedError
 from risp_torch.files.signals import Terminated, terminable
@@ -100,6 +101,7 @@ def _run(options: argparse.Namespace) -> int:
         take_own_gpu()
     warnings.showwarning = partial(_warn, options.command)
     try:
+        check_paths(options)
         return options.run(options)
     except FinishedError as error:
         print(f"risp {options.command}: {error}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,8 @@ def describe(facts: Any) -> str:
         place = facts.placement
         source = f"{place.stored.width}x{place.stored.height} pixels, from {place.offset[0]:.6g},{place.offset[1]:.6g}"
         rows.append(("cut from", f"{source}, {place.scale[0]:.6g} x {place.scale[1]:.6g} of them to a pixel"))
-    return "\n".join([format_table(rows, ["film", str(facts.path)]), *(f"remark: {remark}" for remark in facts.remarks)])
+    remarks = [f"remark: {sentence}" for sentence in (*facts.remarks, *facts.left_out)]
+    return "\n".join([format_table(rows, ["film", str(facts.path)]), *remarks])
 
 
 def _clock_rows(facts: Any) -> list[tuple[str, str]]:
@@ -153,14 +155,15 @@ def _write_sheet(path: Path, film: Any, frames: Sequence[int], placement: Any, c
 
 def _sheet_path(options: argparse.Namespace) -> Path:
     """Where the sheet goes; not into the folder of the part, whose pictures are the film's."""
+    from risp_torch.files.folders import contains
     from risp_torch.files.run_folder import default_run_path
 
-    name = Path(options.video).resolve().stem or "film"
+    name = Path(os.path.realpath(options.video)).stem or "film"
     beside = f"{options.out.rstrip('/')}-sheet.png" if options.out else f"{default_run_path('film', name)}.png"
     path = Path(options.sheet or beside)
     if path.suffix.lower() != ".png":
         raise UserError(f"--sheet {path} is not a .png file: give the sheet a name that ends in .png")
-    if options.out and path.resolve().parent == Path(options.out).resolve():
+    if options.out and contains(options.out, path):
         raise UserError(f"--sheet {path} would be a picture of the film in {options.out}: put it elsewhere")
     return path
 

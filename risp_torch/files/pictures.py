@@ -39,7 +39,7 @@ def opened_picture(path: Path | str, name: str, read: Callable[[Any], np.ndarray
             with Image.open(path) as image:
                 return read(image)
     except FileNotFoundError:
-        raise UserError(f"{name} does not exist (looked for {Path(path).resolve()}): check the path") from None
+        raise UserError(f"{name} does not exist (looked for {Path(path).absolute()}): check the path") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UserError(
             f"{name} has more than {Image.MAX_IMAGE_PIXELS / 1e6:.0f} million pixels: scale it down before it is read"

@@ -53,6 +53,9 @@ def call(target: Callable[..., Any], needs: dict[str, Argument], argument: str, 
             need = needs.get(name)
             kind = None if need is None or not need.classes else need.classes[0]
             rule = None if need is None else need.rule
+            if need is not None and need.choices:
+                given[name] = need.choices[0]
+                continue
             given[name] = rule.example if rule else "thing" if kind is str else Mock(spec=kind) if kind else None
     target(*([instance] if "self" in parameters else []), **given)
 

@@ -47,7 +47,7 @@ def read_cameras(
     """
     path = Path(path)
     if not path.exists():
-        raise UserError(f"camera file {path} does not exist (looked for {path.resolve()}): check the path")
+        raise UserError(f"camera file {path} does not exist (looked for {path.absolute()}): check the path")
     source = _source(path)
     if source.is_dir():
         _refuse_options(source, "a COLMAP model", pixel_centers=pixel_centers, original_world=original_world)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, wraps
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
@@ -125,15 +125,22 @@ class Argument:
         rule: rule for its numbers, None for an argument without numbers.
         classes: other classes that it may be an instance of.
         optional: whether it may be None.
+        choices: the values of a Literal, of which it may be one.
     """
 
     rule: Rule | None
     classes: tuple[type, ...]
     optional: bool
+    choices: tuple[Any, ...] = ()
 
     def check(self, label: str, given: Any) -> None:
         """Raise a UserError that begins with ``label`` unless the value is accepted."""
         if given is None and self.optional or isinstance(given, self.classes):
+            return
+        if self.choices:
+            if not any(type(given) is type(choice) and given == choice for choice in self.choices):
+                *others, last = (repr(choice) for choice in self.choices)
+                raise UserError(f"{label} {shown(given)} is unknown: choose {', '.join(others)}{' or ' if others else ''}{last}")
             return
         if self.rule is not None:
             self.rule.check(label, given)
@@ -157,7 +164,8 @@ def checked(target: T) -> T:
     """Decorator for functions and dataclasses: checks the arguments before the call.
 
     The annotation of a numeric argument contains a rule, ``Annotated[type, Rule(...)]``. It may also contain classes that the
-    argument may be an instance of, and None if it is optional. Other annotations (Any, Literal, Callable) are not checked.
+    argument may be an instance of, and None if it is optional. Of a Literal the argument is one of the values. Other annotations
+    (Any, Callable) are not checked.
 
     Raises:
         UserError: at a call, an argument does not match its annotation. The message begins with the class
@@ -222,9 +230,10 @@ def _argument(hint: Any) -> Argument | None:
     """Accepted values of an annotation; None if it is not checked."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     rules = [rule for part in parts if get_origin(part) is Annotated for rule in part.__metadata__ if isinstance(rule, Rule)]
-    others = [part for part in parts if get_origin(part) is not Annotated and part is not type(None)]
+    choices = tuple(value for part in parts if get_origin(part) is Literal for value in get_args(part))
+    others = [part for part in parts if get_origin(part) not in (Annotated, Literal) and part is not type(None)]
     others = [get_origin(part) if rules and get_origin(part) in (Mapping, list, tuple) else part for part in others]
     plain = all(isinstance(part, type) and get_origin(part) is None and part not in _UNCHECKED for part in others)
-    if not plain or not (rules or others):
+    if not plain or not (rules or others or choices):
         return None
-    return Argument(rules[-1] if rules else None, tuple(others), type(None) in parts)
+    return Argument(rules[-1] if rules else None, tuple(others), type(None) in parts, choices)

@@ -50,7 +50,7 @@ def read_solid_mesh(path: str | Path, *, scale: Positive = 1.0) -> SolidMesh:
     name = f"solid mesh file {path}"
     factor = float(scale)
     if not path.is_file():
-        raise UserError(f"{name} does not exist (looked for {path.resolve()}): check the path")
+        raise UserError(f"{name} does not exist (looked for {path.absolute()}): check the path")
     check_unpacked_size(path, name)
     vertices, indices = (_read_tet if path.suffix.lower() == ".tet" else _read_meshio)(path, name)
     if not ((indices >= 0) & (indices < len(vertices))).all():

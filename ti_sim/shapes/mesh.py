@@ -191,7 +191,7 @@ def read_mesh_file(path: Path) -> TriangleMesh:
             not checked.
     """
     if not path.is_file():
-        raise UserError(f"mesh file {path} does not exist (looked for {path.resolve()}): check the path")
+        raise UserError(f"mesh file {path} does not exist (looked for {path.absolute()}): check the path")
     check_unpacked_size(path, f"mesh file {path}")
     parts = _triangle_parts(path)
     if not parts:

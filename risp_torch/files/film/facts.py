@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from risp_torch.files.film.clock import Clock
 from risp_torch.files.film.colours import Colours
 from risp_torch.files.film.placement import Placement, StoredPicture
 from ti_sim.base.errors import UserError
 
-__all__ = ["FilmFacts"]
+__all__ = ["FilmFacts", "repeats_remarks"]
+
+_MOST_NAMED = 8  # frames that a sentence lists
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +34,9 @@ class FilmFacts:
         colours: what the numbers are.
         bytes_per_pixel: of the video stream, per pixel of a stored frame; of a folder, that of the film that it was cut from;
             None where nothing was compressed, or nothing is known of it.
-        remarks: sentences about what was assumed or left out.
+        remarks: sentences about what was assumed.
+        left_out: sentences about pictures of the file that are no frames, and about frames that repeat the one before; warnings
+            for whoever reads the pictures.
         refusals: why the film cannot be read, as ends of the sentence "video ... is not read: it ...".
     """
 
@@ -46,6 +52,7 @@ class FilmFacts:
     colours: Colours
     bytes_per_pixel: float | None = None
     remarks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
 
     @property
@@ -58,3 +65,31 @@ class FilmFacts:
         """Raise a UserError that names everything for which the film cannot be read."""
         if self.refusals:
             raise UserError(f"video {self.path} {'; it '.join(self.refusals)}")
+
+
+def repeats_remarks(changes: np.ndarray) -> list[str]:
+    """A sentence about frames that show the picture of the one before, between frames that change.
+
+    A frame is named where those around it change ten times as much, and the nearest changes before and after it are half as large
+    as those: a scene that comes to rest repeats its picture.
+
+    Args:
+        changes: [T - 1] how much each frame differs from the one before, such as the mean difference of its luma.
+    """
+    if len(changes) < 3:
+        return []
+    around = np.array([np.median(np.delete(changes[max(k - 3, 0) : k + 4], min(k, 3))) for k in range(len(changes))])
+    still = changes < 0.1 * around
+    repeats = []
+    for k in np.flatnonzero(still):
+        sides = changes[:k][~still[:k]][-1:], changes[k + 1 :][~still[k + 1 :]][:1]
+        if all(len(side) and side[0] > 0.5 * around[k] for side in sides):
+            repeats.append(int(k) + 1)
+    if not repeats:
+        return []
+    named = ", ".join(map(str, repeats[:_MOST_NAMED])) + (" and others" if len(repeats) > _MOST_NAMED else "")
+    which = f"frames {named} repeat" if len(repeats) > 1 else f"frame {named} repeats"
+    return [
+        f"{which} the picture before: unless nothing moves there, a recorder or converter has doubled it, so leave it out "
+        "(--sampling list:...)"
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from risp_torch.files.film.facts import FilmFacts
 from risp_torch.files.film.picture_folder import PictureFolder
 from risp_torch.files.film.placement import Placement
 from risp_torch.files.film.video_file import VideoFile
+from risp_torch.files.folders import check_regular
 from risp_torch.files.memory import check_memory
 from risp_torch.files.suggest import unknown_name_error
 from ti_sim.base.errors import UserError
@@ -92,11 +94,12 @@ def opened_film(path: Path | str, *, curve: str | None = None, square: bool = Tr
         raise UserError(f"{path} holds numbers and no pictures: states are compared with --loss state --states {path}")
     if not os.path.exists(path):
         raise UserError(f"video {path} does not exist: check the path")
+    check_regular(path, f"video {path}")
     return OpenedFilm(PictureFolder(path, curve=curve) if path.is_dir() else VideoFile(path, curve=curve), square)
 
 
 def film_facts(path: Path | str) -> FilmFacts:
-    """What a film is; only its first picture is decoded.
+    """What a film is. A video file is decoded once for it; of a folder only the first picture is.
 
     Args:
         path: a video file, or a folder of pictures.
@@ -142,5 +145,7 @@ def read_frames(film: OpenedFilm, frames: Sequence[int], placement: Placement) -
     pictures = np.empty((len(frames), height, width, 3), dtype=np.float32)
     for slot, picture in zip(pictures, film.pictures(frames, placement), strict=True):
         slot[...] = picture
+    for sentence in film.facts.left_out:
+        warnings.warn(f"video {film.facts.path}: {sentence}", stacklevel=3)
     clock = None if film.facts.clock is None else film.facts.clock.of(frames)
     return Film(pictures=pictures, clock=clock, placement=film.origin(placement), facts=film.facts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import math
 import re
@@ -15,7 +16,7 @@ import numpy as np
 from risp_torch.files.film.clock import Clock
 from risp_torch.files.film.colours import SRGB_COLOURS
 from risp_torch.files.film.curves import SRGB, linear_values
-from risp_torch.files.film.facts import FilmFacts
+from risp_torch.files.film.facts import FilmFacts, repeats_remarks
 from risp_torch.files.film.placement import Placement, StoredPicture
 from risp_torch.files.pictures import picture_levels
 from ti_sim.base.errors import UserError
@@ -62,6 +63,7 @@ class PictureFolder:
             clock=_clock(folder, said, len(self.names)),
             bytes_per_pixel=said["bytes_per_pixel"],
             colours=replace(SRGB_COLOURS, curve=curve or (LINEAR if said["curve"] == LINEAR else SRGB)),
+            left_out=tuple(repeats_remarks(_changes(self.names))),
         )  # fmt: skip
 
     def pictures(self, frames: Sequence[int], region: tuple[slice, slice]) -> Iterator[np.ndarray]:
@@ -95,13 +97,22 @@ def numbered_pictures(folder: Path) -> list[Path]:
 
 def _pictures_of(folder: Path) -> list[Path]:
     """The picture files of a folder, all of one kind, in the order of their names."""
-    names = sorted((p for p in folder.iterdir() if p.suffix.lower() in _KINDS), key=_natural_order)
+    # Hidden files are no pictures: macOS puts one with notes, ._NAME.png, beside each into its archives.
+    shown = (path for path in folder.iterdir() if not path.name.startswith("."))
+    names = sorted((path for path in shown if path.suffix.lower() in _KINDS), key=_natural_order)
     kinds = sorted({_KINDS[name.suffix.lower()] for name in names})
     if not names:
         raise UserError(f"folder {folder} holds no PNG or JPEG picture: give a video file or a folder of numbered pictures")
     if len(kinds) > 1:
         raise UserError(f"folder {folder} holds {' and '.join(kinds)} pictures: leave only those of the film in it")
     return names
+
+
+def _changes(names: Sequence[Path]) -> np.ndarray:
+    """For each file but the first, 0 where it is equal to the one before, to the byte, else 1."""
+    sizes = [name.stat().st_size for name in names]
+    pairs = zip(names, names[1:], sizes, sizes[1:], strict=False)
+    return np.array([float(size != other or not filecmp.cmp(one, two, shallow=False)) for one, two, size, other in pairs])
 
 
 def _description(folder: Path) -> dict[str, Any]:

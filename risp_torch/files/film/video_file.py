@@ -1,10 +1,13 @@
-"""A video file: what it is, from its packets and its first frame, and its pictures as linear colour."""
+"""A video file: what it is, from its decoded frames, and its pictures as linear colour."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,14 @@ import numpy as np
 from risp_torch.files.film.clock import Clock
 from risp_torch.files.film.colours import FULL, Colours, colours_of, rgb_of_luma_chroma, to_srgb_primaries
 from risp_torch.files.film.curves import linear_values
-from risp_torch.files.film.facts import FilmFacts
+from risp_torch.files.film.facts import FilmFacts, repeats_remarks
 from risp_torch.files.film.placement import StoredPicture
 from ti_sim.base.errors import UserError
 
 __all__ = ["VideoFile", "exact_interpolation"]
 
 _TURNS = {(1, 0): 0, (0, 1): 1, (-1, 0): 2, (0, -1): 3}  # where the display matrix sends the direction to the right
+_LEFT_OUT = "they are left out, and the times of the others stay as they are"
 _SDR = "convert it to SDR, for example with ffmpeg's zscale and tonemap filters"
 
 
@@ -39,7 +43,7 @@ class VideoFile:
     """
 
     def __init__(self, path: Path, *, curve: str | None = None) -> None:
-        """Look at every packet of the file, and at its first frame.
+        """Decode the file once for its time stamps, which packets may lack and of which decoders leave some out.
 
         Args:
             path: the file.
@@ -49,9 +53,8 @@ class VideoFile:
             UserError: the file holds no video, or is damaged or cut short.
         """
         self.path = path
-        with _opened(path) as (container, stream):
-            first, stamps, size = _scan(container, stream, path)
-            self.facts = _facts(path, container, stream, first, stamps, curve, size)
+        state = os.stat(path)
+        self.facts = _facts_of(path, curve, (state.st_size, state.st_mtime_ns, state.st_ino))
 
     def pictures(self, frames: Sequence[int], region: tuple[slice, slice]) -> Iterator[np.ndarray]:
         """Linear colour, float32 [h, w, 3], of some frames within a region of rows and columns.
@@ -67,12 +70,10 @@ class VideoFile:
         wanted = iter(frames)
         want = next(wanted, None)
         with _opened(self.path) as (container, stream):
-            stream.thread_type = "AUTO"
-            for index, frame in enumerate(container.decode(stream)):
+            whole = (frame for frame in _decoded(container, stream) if frame is not None)
+            for index, frame in enumerate(whole):
                 if want is None:
                     break
-                if frame.is_corrupt:
-                    raise UserError(f"video {self.path} is damaged at frame {index}: copy or export it again")
                 if (frame.width, frame.height) != (self.facts.stored.width, self.facts.stored.height):
                     raise UserError(
                         f"video {self.path} has pictures of another size from frame {index} on: take a part before it, or "
@@ -82,7 +83,24 @@ class VideoFile:
                     yield _linear(frame, self.facts.colours, region)
                     want = next(wanted, None)
         if want is not None:
-            raise UserError(_cut_short(self.path, want, self.facts.frames))
+            raise UserError(f"video {self.path} changes while it is read: copy it, and read the copy")
+
+
+@dataclass
+class _Packets:
+    """What a file holds of its video stream.
+
+    Attributes:
+        stamps: presentation times of the packets that are shown, in the order of the file; None where one has none.
+        keys: which of these packets are key frames.
+        count: how many there are, with those that an edit list leaves out.
+        size: bytes of all of them.
+    """
+
+    stamps: list[int | None] = field(default_factory=list)
+    keys: list[bool] = field(default_factory=list)
+    count: int = 0
+    size: int = 0
 
 
 @contextmanager
@@ -91,12 +109,14 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
     import av
 
     try:
-        with av.open(str(path)) as container:
+        # The prefix keeps a colon in the name from being taken for a protocol; titles may be in any encoding.
+        with av.open(f"file:{path}", metadata_errors="replace") as container:
             stream = container.streams.best("video")  # not a picture of the cover
             if stream is None:
                 raise UserError(
                     f"{path} holds no video: give a video file or a folder of PNG frames (or copy it again, if it was cut short)"
                 )
+            stream.thread_type = "AUTO"
             yield container, stream
     except (av.FFmpegError, OSError) as error:
         raise UserError(
@@ -104,30 +124,135 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
         ) from error
 
 
-def _scan(container: Any, stream: Any, path: Path) -> tuple[Any, list[int | None], float]:
-    """The first frame, the time stamps of the packets that are shown, in ticks of the stream, and bytes per packet."""
-    first, packets, stamps, size = None, 0, [], 0
-    stream.thread_type = "NONE"
+def _decoded(container: Any, stream: Any, packets: _Packets | None = None) -> Iterator[Any | None]:
+    """The frames in the order in which they are shown; None for a damaged one.
+
+    Args:
+        container, stream: of ``_opened``.
+        packets: filled with what the file holds, if given.
+    """
+    import av
+
+    packets = packets or _Packets()
     for packet in container.demux(stream):
-        packets, size = packets + (packet.size > 0), size + packet.size
-        if packet.is_corrupt:
-            raise UserError(_cut_short(path, packets - 1, stream.frames))
-        if packet.size and not packet.is_discard:  # an edit list leaves the others out
-            stamps.append(packet.pts)
-        first = first or next(iter(packet.decode()), None)
-    if packets < stream.frames:
-        raise UserError(_cut_short(path, packets, stream.frames))
-    if first is None or not stamps:
-        raise UserError(f"video {path} holds no frame: copy or export it again")
-    if first.is_corrupt:
-        raise UserError(f"video {path} is damaged at frame 0: copy or export it again")
-    return first, stamps, size / packets
+        if packet.size:
+            packets.count, packets.size = packets.count + 1, packets.size + packet.size
+            if not packet.is_discard:  # an edit list leaves the others out
+                packets.stamps.append(packet.pts)
+                packets.keys.append(packet.is_keyframe)
+        elif packet.pts is not None:
+            continue  # repeats the picture before it
+        try:
+            frames = packet.decode()
+        except (av.InvalidDataError, EOFError):
+            frames = [None]
+        if packet.is_corrupt and packet.size:
+            frames = [None]
+        for frame in frames:
+            yield None if frame is None or frame.is_corrupt else frame
 
 
-def _cut_short(path: Path, found: int, promised: int) -> str:
-    return (
-        f"video {path} is cut short: {found} of the {promised} frames it announces are there; copy or export it again"
+@lru_cache(maxsize=32)
+def _facts_of(path: Path, curve: str | None, state: tuple[int, ...]) -> FilmFacts:
+    """What a file is; ``state`` is its size, time of change and number, so that another file of this name is read anew."""
+    with _opened(path) as (container, stream):
+        packets, first, stamps, damaged, changes, luma = _Packets(), None, [], [], [], None
+        for frame in _decoded(container, stream, packets):
+            if frame is None:
+                damaged.append(len(stamps))
+                continue
+            first = first or frame
+            before, luma = luma, _first_plane(frame)
+            if before is not None:
+                changes.append(np.abs(luma - before.astype(np.int32)).mean() if before.shape == luma.shape else np.inf)
+            stamps.append((frame.pts, frame.dts))
+        if first is None:
+            raise UserError(f"video {path} is damaged or cut short: none of its frames can be decoded; copy or export it again")
+        within = [frame for frame in damaged if 0 < frame < len(stamps)]
+        if within:
+            raise UserError(f"video {path} is damaged at frame {within[0]}: copy or export it again")
+        stamps = _presented(stamps, container.format.name)
+        _check_length(path, container, stream, packets, stamps)
+        facts = _facts(path, container, stream, first, stamps, curve, packets.size / packets.count)
+        left_out = _left_out(packets, stamps, stream.frames) + repeats_remarks(np.array(changes))
+        return replace(facts, left_out=tuple(left_out))
+
+
+def _presented(stamps: Sequence[tuple[int | None, int | None]], container: str) -> list[int | None]:
+    """Time stamps of the frames, in ticks, from their presentation and decoding times.
+
+    AVI has decoding times only, which FFmpeg may pass on as presentation times of the packets: ordered, they are those of the
+    frames in the order in which they are shown.
+    """
+    shown = [pts for pts, _ in stamps]
+    coded = [dts for _, dts in stamps]
+    if None in shown and None not in coded and len(set(coded)) == len(coded):
+        return sorted(coded)
+    return sorted(shown) if container == "avi" and None not in shown else shown
+
+
+def _check_length(path: Path, container: Any, stream: Any, packets: _Packets, stamps: list[int | None]) -> None:
+    """Refuse a file that ends before the frames that it announces.
+
+    An AVI file announces places, of which some may hold no picture because the one before is repeated.
+    """
+    if packets.count >= stream.frames:
+        return
+    if container.format.name == "avi" and None not in stamps and _is_complete_avi(path):
+        return
+    raise UserError(
+        f"video {path} is cut short: {packets.count} of the {stream.frames} frames it announces are there; copy or export it "
+        "again"
     )
+
+
+def _is_complete_avi(path: Path) -> bool:
+    """Whether an AVI file is as long as its first list of chunks says."""
+    with open(path, "rb") as file:
+        head = file.read(8)
+    return len(head) == 8 and path.stat().st_size >= 8 + int.from_bytes(head[4:], "little")
+
+
+def _left_out(packets: _Packets, stamps: list[int | None], places: int) -> list[str]:
+    """Sentences about packets of which the decoder made no picture.
+
+    Args:
+        packets: of the file.
+        stamps: time stamps of the decoded frames.
+        places: frames that the file announces; 0 where it does not say.
+    """
+    known = {stamp for stamp in stamps if stamp is not None}
+    lost = [k for k, stamp in enumerate(packets.stamps) if stamp not in known]
+    missing = len(packets.stamps) - len(stamps)
+    sentences = []
+    if missing > 0 and known:
+        first, last = min(known), max(known)
+        # Leading pictures of a cut group follow its key frame in the file, often without a time stamp.
+        leading = {k for n, k in enumerate(lost) if k == n + packets.keys[0]}
+        begin = [k for k in lost if k in leading or (packets.stamps[k] is not None and packets.stamps[k] < first)]
+        end = [k for k in lost if k not in begin and packets.stamps[k] is not None and packets.stamps[k] > last]
+        within = max(0, missing - len(begin) - len(end))
+        for count, where in ((len(begin), "at its beginning"), (len(end), "at its end"), (within, "between others")):
+            if count:
+                sentences.append(f"{_pictures(count)} {where} cannot be decoded without parts that the file lacks; {_LEFT_OUT}")
+    if places > packets.count:
+        repeated = _pictures(places - packets.count)
+        sentences.append(f"{repeated} of the {places} that the film announces repeat the one before; {_LEFT_OUT}")
+    return sentences
+
+
+def _pictures(count: int) -> str:
+    return "1 picture" if count == 1 else f"{count} pictures"
+
+
+def _first_plane(frame: Any) -> np.ndarray:
+    """The numbers of a frame's first plane, the luma where there is one, without those that only fill its lines."""
+    plane, kind = frame.planes[0], frame.format
+    alone = len(frame.planes) == 1 or kind.has_palette
+    bits = kind.padded_bits_per_pixel if alone else 8 * -(-kind.components[0].bits // 8)
+    rows = np.frombuffer(plane, dtype=np.uint8)[: plane.height * plane.line_size].reshape(plane.height, plane.line_size)
+    used = rows[:, : -(-plane.width * bits // 8)].copy()
+    return used.view(">u2" if kind.is_big_endian else "<u2") if 8 < kind.components[0].bits <= 16 else used
 
 
 def _facts(
@@ -166,11 +291,10 @@ def _clock(stream: Any, stamps: list[int | None]) -> tuple[Clock | None, list[st
         rate = stream.average_rate or stream.guessed_rate
         named = "no time stamps" + (f": {float(rate):g} frames per second are assumed" if rate else " and no rate")
         return (Clock.steady(len(stamps), float(rate)) if rate else None), [f"the film has {named}"]
-    ordered = sorted(int(stamp) for stamp in stamps if stamp is not None)
     tick = float(stream.time_base)
-    times = np.array([float((stamp - ordered[0]) * stream.time_base) for stamp in ordered])
+    times = np.array([float((stamp - stamps[0]) * stream.time_base) for stamp in stamps])
     named = float(stream.average_rate) if stream.average_rate else None
-    return Clock(times, float(ordered[0] * stream.time_base), tick, named), []
+    return Clock(times, float(stamps[0] * stream.time_base), tick, named), []
 
 
 def _turns(frame: Any) -> tuple[int, list[str]]:

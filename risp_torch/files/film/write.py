@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from risp_torch.files.film.facts import FilmFacts
 from risp_torch.files.film.film import Film, OpenedFilm
 from risp_torch.files.film.picture_folder import DESCRIPTION, LINEAR
 from risp_torch.files.film.placement import Placement
+from risp_torch.files.folders import contains, is_same_place
 from risp_torch.files.pictures import png_bytes
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
@@ -36,13 +38,14 @@ def write_film(folder: Path | str, film: Film, *, bits: Bits = 16) -> None:
     ``read_film`` of the folder gives the film back: pictures to the last of their bits, times and placement as they are.
 
     Args:
-        folder: folder to write; an existing one is replaced if it is empty or holds a film.
+        folder: folder to write; an existing one is replaced if it is empty or holds nothing but another film.
         film: of ``read_film``.
-        bits: of a number in the files. Means over areas and films of ten bits have more than eight.
+        bits: of a number in the files, 8 or 16. Means over areas and films of ten bits have more than eight.
 
     Raises:
-        UserError: the place cannot be used.
+        UserError: the place cannot be used, or is that of the film itself.
     """
+    _check_target(Path(folder), film.facts.path)
     write_folder(Path(folder), film.pictures, _description(film.facts, film.clock, film.placement), bits=bits)
 
 
@@ -55,6 +58,7 @@ def write_part(folder: Path | str, film: OpenedFilm, cut: Cut, *, bits: Bits = 1
     Raises:
         UserError: as ``read_film``, or the place cannot be used.
     """
+    _check_target(Path(folder), film.facts.path)
     film.facts.check_readable()
     frames, placement = cut.frames(film.facts), cut.placement(film.whole)
     clock = None if film.facts.clock is None else film.facts.clock.of(frames)
@@ -69,7 +73,7 @@ def write_folder(
     """Write linear pictures [H, W, 3] in [0, 1] as numbered PNG files; the folder appears whole or not at all.
 
     Args:
-        folder: folder to write; an existing one is replaced if it is empty or holds a film.
+        folder: folder to write; an existing one is replaced if it is empty or holds nothing but a film.
         pictures: at least one.
         description: what ``video.json`` says besides width, height and number of frames, whose places are kept free by None.
             With the curve "linear" the files hold linear light, otherwise sRGB.
@@ -78,8 +82,11 @@ def write_folder(
     Raises:
         UserError: the place cannot be used.
     """
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / DESCRIPTION).is_file():
-        raise UserError(f"{folder} already holds files that are not a video: choose an empty or a new folder")
+    foreign = _foreign_files(folder)
+    if foreign:
+        raise UserError(
+            f"{folder} already holds files that are not a video ({', '.join(foreign[:3])}): choose an empty or a new folder"
+        )
     curve = LINEAR if description.get("curve") == LINEAR else SRGB
     with replacing(folder) as temporary:
         temporary.mkdir()
@@ -91,6 +98,21 @@ def write_folder(
         (temporary / DESCRIPTION).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
         if folder.is_dir():
             shutil.rmtree(folder)
+
+
+def _foreign_files(folder: Path) -> list[str]:
+    """Names in a folder that are no film written here, which replacing the folder would delete; hidden files do not count."""
+    if not folder.is_dir():
+        return []
+    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    film = (folder / DESCRIPTION).is_file()
+    return [name for name in names if not (film and (name == DESCRIPTION or re.fullmatch(r"\d{5,}\.png", name)))]
+
+
+def _check_target(folder: Path, source: Path) -> None:
+    """Refuse a folder whose replacement would change the film that is written."""
+    if is_same_place(folder, source) or contains(folder, source) or source.is_dir() and contains(source, folder):
+        raise UserError(f"{folder} is, holds or lies in the film {source} itself, which would change: choose another folder")
 
 
 def encoded(picture: np.ndarray, bits: Bits, curve: str = SRGB) -> np.ndarray:

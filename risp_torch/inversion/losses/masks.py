@@ -178,7 +178,7 @@ def _named(masks: Masks) -> Mapping[str, Any]:
     if isinstance(masks, Mapping):
         return masks
     if isinstance(masks, str | Path) and Path(masks).is_dir():
-        folders = sorted(path for path in Path(masks).iterdir() if path.is_dir())
+        folders = sorted(path for path in Path(masks).iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
         if folders:
             return {path.name: path for path in folders}
     return {ALL: masks}

@@ -40,7 +40,7 @@ def read_xml(path: Path) -> Any:
         UserError: it is missing, not XML, or declares a document type (through which XML may name other files).
     """
     if not path.is_file():
-        raise UserError(f"robot file {path} does not exist (looked for {path.resolve()}): check the path")
+        raise UserError(f"robot file {path} does not exist (looked for {path.absolute()}): check the path")
     etree = required("lxml.etree")
     try:
         return parse_xml(path.read_bytes())

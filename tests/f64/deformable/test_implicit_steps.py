@@ -341,7 +341,7 @@ def test_refusals() -> None:
         solver_of(model, "bdf2", dt=0.01).rollout(inputs_for(model), 1)
     with pytest.raises(UserError, match="plan 'world' is one of explicit steps"):
         DeformableSettings(dt=0.1, substeps=1, plan="world", integrator="bdf2")
-    with pytest.raises(UserError, match="integrator 'rk4' is not one of these bodies': choose 'semi_implicit', 'backward_euler'"):
+    with pytest.raises(UserError, match="integrator 'rk4' is unknown: choose 'semi_implicit', 'backward_euler'"):
         DeformableSettings(dt=0.1, substeps=1, integrator="rk4")
     with pytest.raises(UserError, match="tolerance"):
         ImplicitSettings(tolerance=0.0)

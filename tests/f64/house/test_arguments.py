@@ -15,7 +15,7 @@ import torch
 import risp_torch
 import ti_sim.meshes
 from risp_torch import Scene
-from tests.reference.malformed import check_refused
+from tests.reference.malformed import call, check_refused
 from ti_render import RasterSettings, ShadowSettings
 from ti_sim import Checkpoint, Param, UserError
 from ti_sim.base.rules import Argument, Rule, arguments_of, checked
@@ -54,6 +54,20 @@ NUMBERS = {
     name: {argument: found for argument, found in checks(target).items() if found.rule is not None}
     for name, target in AUTHORING.items()
 }  # fmt: skip
+
+
+CHOICES = [(name, argument) for name, target in AUTHORING.items() for argument, found in checks(target).items() if found.choices]
+
+
+@pytest.mark.parametrize(("name", "argument"), CHOICES)
+def test_words_that_are_none_of_the_choices_are_refused(name: str, argument: str) -> None:
+    """Misspelt ones, other types, and values that equal a choice without being one."""
+    target, needs = AUTHORING[name], checks(AUTHORING[name])
+    instance = object.__new__(Scene) if "self" in inspect.signature(target).parameters else None
+    choices = needs[argument].choices
+    for value in (f"{choices[0]}h", "", 0, True, ["down"], *([] if needs[argument].optional else [None])):
+        with pytest.raises(UserError, match=rf"{argument} .* is unknown: choose .*{choices[-1]!r}"):
+            call(target, needs, argument, value, instance)
 
 
 @pytest.mark.parametrize("name", [name for name, numbers in NUMBERS.items() if numbers])

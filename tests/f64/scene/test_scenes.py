@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Literal
@@ -51,6 +52,7 @@ from risp_torch.scene import time_stepping
 from tests.reference.folders import SCENE_ASSETS as ASSETS
 from tests.reference.small_scenes import COLORS, make_scene
 from ti_sim import Shape, mass_properties
+from ti_sim.base import rules
 from ti_sim.rollout.time_steps import ExplicitIntegrator
 
 RTOL = 1e-5
@@ -539,7 +541,9 @@ def test_choices_of_time_steps(options: dict[str, str], message: str) -> None:
 
 
 def test_an_integrator_that_one_solver_has_is_refused_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_stepping, "Integrator", Literal[ExplicitIntegrator, "implicit"])
+    for module in (time_stepping, sys.modules[Scene.__module__]):
+        monkeypatch.setattr(module, "Integrator", Literal[ExplicitIntegrator, "implicit"])
+    monkeypatch.setattr(rules, "arguments_of", rules.arguments_of.__wrapped__)  # without what it keeps of the annotations
     scene = Scene(frame_dt=0.01, frames=2, substeps=2, integrator="implicit")
     add(scene)
     with pytest.raises(UserError, match="integrator 'implicit' is unknown: choose 'semi_implicit' or 'rk4'"):

@@ -1,0 +1,70 @@
+"""Checks of the paths on a command line, before a command reads or writes anything."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from risp_torch.files.folders import check_regular, contains, is_same_place
+from ti_sim.base.errors import UserError
+
+# Options that name files or folders which a command reads.
+_INPUTS = (
+    "scene", "video", "masks", "plate", "tracks", "track_points", "depth", "pixel_weights", "states", "network", "weights",
+    "found", "camera_file", "appearance", "data", "points", "pictures",
+)  # fmt: skip
+_OUTPUTS = ("out", "sheet")
+_RUNS = ("found",)  # folders of runs, to which more runs may be added
+_KEYED = ("masks",)  # written as NAME=PATH
+
+
+def check_paths(options: argparse.Namespace) -> None:
+    """Refuse paths that no file can have, pipes, and outputs that would change an input.
+
+    Raises:
+        UserError: a path is no UTF-8 text or is too long; an input is a pipe or a device; or an output is an input, lies in an
+            input's folder, or is a folder around it that the command replaces.
+    """
+    inputs = [(name, path) for name in _INPUTS for path in _paths_of(options, name)]
+    outputs = [(name, path) for name in _OUTPUTS for path in _paths_of(options, name)]
+    for name, path in [*inputs, *outputs]:
+        _check_text(_shown(name), path)
+    inputs = [(name, path) for name, path in inputs if os.path.exists(path)]
+    for name, path in inputs:
+        check_regular(path, f"{_shown(name)} {path}")
+    for output, place in outputs:
+        for name, path in inputs:
+            same = is_same_place(place, path)
+            inside = os.path.isdir(path) and name not in _RUNS and contains(path, place)
+            around = options.command == "film" and output == "out" and contains(place, path)
+            if same or inside or around:
+                what = "is" if same else "lies in" if inside else "is a folder around"
+                raise UserError(f"--{output} {place} {what} the input {path}, which would change: choose another place for it")
+
+
+def _paths_of(options: argparse.Namespace, name: str) -> Iterator[str]:
+    """The texts of an option that may be paths; numbers of an option with the same name are none."""
+    given: Any = getattr(options, name, None)
+    for text in given if isinstance(given, list | tuple) else [given]:
+        if not isinstance(text, str) or not text or name == "scene" and not text.endswith(".py"):
+            continue
+        _, equals, path = text.partition("=")
+        yield path if name in _KEYED and equals else text
+
+
+def _shown(name: str) -> str:
+    """An option as it is written on the command line."""
+    words = {"found": "--from", "video": "the film", "scene": "the scene", "pictures": "the picture"}
+    return words.get(name, f"--{name.replace('_', '-')}")
+
+
+def _check_text(option: str, path: str) -> None:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        shown = path.encode("utf-8", "backslashreplace").decode()
+        raise UserError(f"{option} {shown} is no text in UTF-8: rename the file or folder, or choose another place") from None
+    if "\0" in path:
+        raise UserError(f"{option} {path!r} has a zero byte, which no path has: write the path again")
